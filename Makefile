@@ -1,0 +1,41 @@
+# make run      set up and start the daemon on its default address; ARGS="--env production" adds options
+# make test     set up and run all tests
+# make quick    the same without the slow ones
+# make docs     rewrite what is made from the tables: man page, sample config, table of options
+# make clean    remove what the above has set up
+
+# The first Python that is new enough; `make PYTHON=...` names another.
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
+ARGS ?=
+
+.PHONY: run test quick docs clean
+.DEFAULT_GOAL := test
+
+run: $(VENV)/ready-to-run
+	@exec $(VENV)/bin/svcd $(ARGS)
+
+test: $(VENV)/ready-to-test
+	$(VENV)/bin/python -m pytest $(ARGS)
+
+quick: $(VENV)/ready-to-test
+	$(VENV)/bin/python -m pytest -m "not slow" $(ARGS)
+
+docs: $(VENV)/ready-to-run
+	$(VENV)/bin/python -m svcd.reference $(ARGS)
+
+clean:
+	rm -rf $(VENV)
+
+# Installed again only when pyproject.toml changes: the sources are used where they are.
+$(VENV)/ready-to-run: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or later is needed; name it: make PYTHON=..." >&2; exit 1; }
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/ready-to-test: $(VENV)/ready-to-run
+	$(PIP) install --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,37 @@
+"""Sets of documents as integers: bit d stands for docid d. Conversions only; the algebra is Python's own."""
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_BITS = [tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256)]
+_NOT_ZERO = re.compile(rb"[^\0]")
+
+
+def from_docids(docids: Sequence[int]) -> int:
+    """The set of a list of docids, in any order, repetitions allowed."""
+    if not docids:
+        return 0
+    bits = bytearray((max(docids) >> 3) + 1)
+    for docid in docids:
+        bits[docid >> 3] |= 1 << (docid & 7)
+    return int.from_bytes(bits, "little")
+
+
+def to_docids(bits: int, limit: int | None = None) -> list[int]:
+    """The docids of a set, ascending; the first `limit` alone when it is given."""
+    raw = bits.to_bytes((bits.bit_length() + 7) >> 3, "little")
+    found: list[int] = []
+    for match in _NOT_ZERO.finditer(raw):
+        base = match.start() << 3
+        found += [base + bit for bit in _BITS[raw[match.start()]]]
+        if limit is not None and len(found) >= limit:
+            return found[:limit]
+    return found
+
+
+def from_bytes_equal(values: bytes, value: int) -> int:
+    """The set of the places at which a byte has one value."""
+    digits = bytearray(b"0" * 256)
+    digits[value] = ord("1")
+    return int(values.translate(bytes(digits))[::-1] or b"0", 2)
