@@ -1,0 +1,118 @@
+"""The quick way in: the decoder of the standard library, with cheap checks for what it lets through.
+
+Knows which texts that decoder reads otherwise than serde_json: NaN, Infinity, integers beyond 64 bits,
+`-0`, doubles too large, lone surrogates, depth. Refuses to word a fault: that is the scanner's.
+"""
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, NoReturn
+
+from svcd.jsontext.scanner import MAX_DEPTH, fault_in
+
+JsonValue = Any
+
+_MIN_I64, _MAX_U64 = -(2**63), 2**64 - 1
+_SURE_DIGITS = 18  # an integer of so many digits fits in any case
+
+# Digits become 0, what matters in a number stays, all else becomes a blank: then four searches for
+# fixed texts tell whether a number may be in here that the decoder would read otherwise.
+_SHAPE = bytes(
+    b"0"[0] if chr(byte).isdigit() and byte < 128 else byte if byte in b"+-.eE" else b" "[0] for byte in range(256)
+)
+_ODD_SHAPES = (b"0" * (_SURE_DIGITS + 1), b"-0 ", b"0e000", b"0E000", b"0e+000", b"0E+000")
+_PAIR = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class _Refused(ValueError):
+    """The text holds what only the decoder of the standard library takes for JSON."""
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise _Refused(constant)
+
+
+def _integer(digits: str) -> int | float:
+    if digits == "-0":
+        return -0.0
+    if len(digits) <= _SURE_DIGITS:
+        return int(digits)
+    if len(digits) <= 20 and _MIN_I64 <= (number := int(digits)) <= _MAX_U64:
+        return number
+    return _double(digits)
+
+
+def _double(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise _Refused(digits[:20])
+    return number
+
+
+quick = json.JSONDecoder(parse_constant=_refuse)
+careful = json.JSONDecoder(parse_constant=_refuse, parse_int=_integer, parse_float=_double)
+
+
+def loads(text: str | bytes) -> JsonValue:
+    """The value of a JSON text; JsonError with serde's words, line and column for a faulty one.
+
+    Of equal keys the last value wins, at the place of the first. Integers beyond 64 bits and `-0` are floats.
+    """
+    try:
+        return _decoded(text.decode() if isinstance(text, bytes) else text)
+    except (ValueError, RecursionError):
+        encoded = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+        fault = fault_in(encoded)
+        if fault is None:
+            raise
+    raise fault
+
+
+def _decoded(text: str) -> JsonValue:
+    """Decoded first and checked afterwards, so that long nonsense costs no check."""
+    try:
+        value = quick.decode(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # an integer of more digits than int() takes
+        value = careful.decode(text)
+    encoded = text.encode()
+    if has_odd_numbers(encoded):
+        value = careful.decode(text)
+    if has_lone_surrogate(text) or is_too_deep(value, encoded):
+        raise _Refused
+    return value
+
+
+def has_odd_numbers(encoded: bytes) -> bool:
+    """Whether only the `careful` decoder is sure to read the numbers of this text as serde_json does."""
+    shape = encoded.translate(_SHAPE)
+    return shape.endswith(b"-0") or any(odd in shape for odd in _ODD_SHAPES)
+
+
+def has_lone_surrogate(text: str) -> bool:
+    """Whether an escape in a text that is right otherwise stands for half a character."""
+    if "\\ud" not in text and "\\uD" not in text:
+        return False
+    unescaped = text.replace("\\\\", "  ")  # from now on each backslash begins an escape
+    return _SURROGATE.search(_PAIR.sub("", unescaped)) is not None
+
+
+def is_too_deep(value: JsonValue, encoded: bytes) -> bool:
+    """Whether containers are nested deeper than serde_json's budget allows."""
+    if encoded.count(b"[") + encoded.count(b"{") <= MAX_DEPTH:
+        return False
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for container in level
+            for child in (container.values() if type(container) is dict else container)
+            if type(child) is dict or type(child) is list
+        ]
+        if not level:
+            return False
+    return True

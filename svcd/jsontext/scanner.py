@@ -1,0 +1,420 @@
+"""The exact scanner: where a JSON text is wrong, in the words and at the place serde_json names.
+
+Knows the grammar and serde_json's order of checks; refuses to build values. It works on bytes, since
+serde counts columns in bytes, and lets regular expressions skip what is plainly right, so that a
+fault at the end of a long text is found in linear time.
+
+serde_json reads in two ways, which differ in a few places:
+parse  a value is built: a trailing comma has words of its own;
+skim   a value is only stepped over (the documents of a payload): no words for a trailing comma, a
+       control character is reported in front of it, a key missing at the end belongs to the object.
+Skimming, serde_json accepts lone surrogates, numbers out of range and any depth; this scanner does
+not, since such a document could not be read again.
+"""
+from __future__ import annotations
+
+import math
+import re
+from typing import NoReturn
+
+MAX_DEPTH = 127  # serde_json has a budget of 128 and refuses when nothing is left of it
+
+EOF_LIST = "EOF while parsing a list"
+EOF_OBJECT = "EOF while parsing an object"
+EOF_STRING = "EOF while parsing a string"
+EOF_VALUE = "EOF while parsing a value"
+COLON = "expected `:`"
+CONTROL = "control character (\\u0000-\\u001F) found while parsing a string"
+ESCAPE = "invalid escape"
+HEX_END = "unexpected end of hex escape"
+IDENT = "expected ident"
+KEY = "key must be a string"
+LIST_COMMA = "expected `,` or `]`"
+LONE = "lone leading surrogate in hex escape"
+NUMBER = "invalid number"
+OBJECT_COMMA = "expected `,` or `}`"
+RANGE = "number out of range"
+RECURSION = "recursion limit exceeded"
+TRAILING_CHARACTERS = "trailing characters"
+TRAILING_COMMA = "trailing comma"
+UNICODE = "invalid unicode code point"
+VALUE = "expected value"
+
+_MAX_EXPONENT = 2**31 - 1  # serde_json keeps an exponent in an i32
+_FLAT_LEVELS = 2  # containers inside one another that the expressions skip at once
+
+_WS = rb"[ \t\n\r]*+"
+_HEX = rb"[0-9a-fA-F]"
+_ESCAPED = (
+    rb'\\(?:["\\/bfnrt]|u(?:[0-9a-ce-fA-CE-F]' + _HEX + rb"{3}|[dD](?:[0-7]" + _HEX + rb"{2}"
+    rb"|[89abAB]" + _HEX + rb"{2}\\u[dD][c-fC-F]" + _HEX + rb"{2})))"
+)
+_STRING = rb'"(?:[^"\\\x00-\x1f]++|' + _ESCAPED + rb')*+"'
+# Digits and exponents too short for any double to overflow; other numbers are looked at one by one.
+_TAME = rb"-?(?:0|[1-9][0-9]{0,17}+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]{1,2}+)?+(?![0-9.eE])"
+_SCALAR = rb"(?:" + _STRING + rb"|" + _TAME + rb"|true|false|null)"
+
+
+def _containers_of(value: bytes) -> bytes:
+    """A list or an object of such values; the item is written once, for the sake of compile time."""
+    member = _STRING + _WS + rb":" + _WS + value
+    return (
+        rb"(?:\[" + _WS + rb"(?:" + value + _WS + rb"(?:," + _WS + rb"(?!\])|(?=\])))*+\]"
+        rb"|\{" + _WS + rb"(?:" + member + _WS + rb"(?:," + _WS + rb"(?!\})|(?=\})))*+\})"
+    )
+
+
+_SHALLOW = rb"(?:" + _SCALAR + rb"|" + _containers_of(_SCALAR) + rb")"
+_FLAT = rb"(?:" + _SCALAR + rb"|" + _containers_of(_SHALLOW) + rb")"
+
+_CLOSERS = {ord("["): ord("]"), ord("{"): ord("}")}
+_LITERALS = {ord("n"): b"null", ord("t"): b"true", ord("f"): b"false"}
+_ESCAPES = frozenset(b'"\\/bfnrt')
+_QUOTE, _BACKSLASH, _COMMA, _COLON, _MINUS, _ZERO, _DOT = b'"\\,:-0.'
+_OBJECT_END = ord("}")
+_NUMBER_STARTS = frozenset(b"-0123456789")
+_DIGITS = frozenset(b"0123456789")
+_EXPONENTS = frozenset(b"eE")
+_SIGNS = frozenset(b"+-")
+_NOTHING = -1  # what stands after the last byte
+
+
+class JsonError(ValueError):
+    """What is wrong with a JSON text: serde's words, the line (from 1) and the column in bytes.
+
+    index: how many bytes of the text serde_json had seen then.
+    """
+
+    def __init__(self, message: str, line: int, column: int, index: int = 0) -> None:
+        super().__init__(f"{message} at line {line} column {column}")
+        self.message = message
+        self.line = line
+        self.column = column
+        self.index = index
+
+    @property
+    def is_eof(self) -> bool:
+        """Whether nothing but the end of the text is wrong."""
+        return self.message.startswith("EOF")
+
+    def shifted(self, lines: int, columns: int) -> JsonError:
+        """The same fault where `lines` line ends, and `columns` bytes after them, stand before the text."""
+        return JsonError(self.message, self.line + lines, self.column + (columns if self.line == 1 else 0))
+
+
+class _Patterns:
+    """The expressions; compiled for the first faulty text, so that starting up does without them."""
+
+    def __init__(self) -> None:
+        self.blank = re.compile(_WS).match
+        self.flat = re.compile(_FLAT).match
+        self.items = re.compile(rb"(?:" + _WS + _FLAT + _WS + rb",)*+").match
+        self.members = re.compile(rb"(?:" + _WS + _STRING + _WS + rb":" + _WS + _FLAT + _WS + rb",)*+").match
+        self.string = re.compile(_STRING).match
+        self.sound = re.compile(rb'(?:[^"\\\x00-\x1f]++|' + _ESCAPED + rb")*+").match
+        self.digits = re.compile(rb"[0-9]*+").match
+        self.hex4 = re.compile(_HEX + rb"{4}").match
+
+
+_compiled: list[_Patterns] = []
+
+
+def _patterns() -> _Patterns:
+    if not _compiled:
+        _compiled.append(_Patterns())
+    return _compiled[0]
+
+
+def fault_in(text: bytes) -> JsonError | None:
+    """The fault serde_json reports for a text that should be one value; None for a right one."""
+    try:
+        scanner = _Scanner(text, 0, skim=False)
+        scanner.walk()
+        scanner.blank()
+        if scanner.at < len(text):
+            scanner.fail(TRAILING_CHARACTERS, 1)
+    except JsonError as error:
+        return error
+    return None
+
+
+def value_end(text: bytes, start: int = 0, *, skim: bool = False) -> int:
+    """Where the value that begins at `start`, or after blanks there, ends; JsonError where it is wrong."""
+    scanner = _Scanner(text, start, skim=skim)
+    scanner.walk()
+    return scanner.at
+
+
+def _first_bad_byte(text: bytes, start: int) -> int:
+    """Index of the first byte, from `start` on, that is no UTF-8; the length of the text without one."""
+    if text.isascii():
+        return len(text)
+    try:
+        text[start:].decode()
+    except UnicodeDecodeError as error:
+        return start + error.start
+    return len(text)
+
+
+class _Scanner:
+    """One walk over one text; `at` is the byte to look at next."""
+
+    def __init__(self, text: bytes, start: int, *, skim: bool) -> None:
+        self.text = text
+        self.at = start
+        self.skim = skim
+        self.bad_byte = _first_bad_byte(text, start)
+        self.closers = bytearray()  # what will close the containers around `at`
+        self.patterns = _patterns()
+
+    def fail(self, message: str, seen: int = 0) -> NoReturn:
+        """`seen` is 1 where serde_json has only peeked at the offending byte: it counts that byte too."""
+        index = min(self.at + seen, len(self.text))
+        line_start = self.text.rfind(b"\n", 0, index) + 1
+        raise JsonError(message, 1 + self.text.count(b"\n", 0, line_start), index - line_start, index)
+
+    def peek(self) -> int:
+        return self.text[self.at] if self.at < len(self.text) else _NOTHING
+
+    def blank(self) -> None:
+        self.at = self.patterns.blank(self.text, self.at).end()  # type: ignore[union-attr]
+
+    # values
+
+    def walk(self) -> None:
+        """Step over one value, whatever is in it."""
+        self.blank()
+        while True:
+            is_ended = self.value()
+            if is_ended and not self.next_value():
+                break
+        if self.at > self.bad_byte:  # only a skimming walk gets as far as that
+            self.fail(UNICODE)
+
+    def value(self) -> bool:
+        """Step over a value, or into it: whether it is ended."""
+        flat = self.patterns.flat(self.text, self.at, self.bad_byte) if self.is_shallow() else None
+        if flat:
+            self.at = flat.end()
+            return True
+        byte = self.peek()
+        if byte in _CLOSERS:
+            return not self.entered(byte)
+        self.scalar(byte)
+        return True
+
+    def is_shallow(self) -> bool:
+        return len(self.closers) + _FLAT_LEVELS <= MAX_DEPTH
+
+    def entered(self, byte: int) -> bool:
+        """Step into a container: whether a value is due in it, which an empty one denies."""
+        if len(self.closers) == MAX_DEPTH:
+            self.fail(RECURSION, 1)
+        self.closers.append(_CLOSERS[byte])
+        self.at += 1
+        if self.skipped():
+            self.after_comma()
+            return True
+        self.blank()
+        if self.peek() == self.closers[-1]:
+            self.at += 1
+            self.closers.pop()
+            return False
+        if self.at == len(self.text):
+            self.fail(self.cut_off())
+        if self.is_object():
+            self.key()
+        return True
+
+    def next_value(self) -> bool:
+        """Step to the next value due in the containers around; False when all of them are closed."""
+        while self.closers:
+            self.blank()
+            byte = self.peek()
+            if byte == _COMMA:
+                self.at += 1
+                self.skipped()
+                self.after_comma()
+                return True
+            if byte != self.closers[-1]:
+                self.fail_in_container(byte)
+            self.at += 1
+            self.closers.pop()
+        return False
+
+    def fail_in_container(self, byte: int) -> NoReturn:
+        if byte == _NOTHING:
+            self.fail(self.cut_off())
+        self.fail(OBJECT_COMMA if self.is_object() else LIST_COMMA, 1)
+
+    def skipped(self) -> bool:
+        """Step over all items or members that are plainly right and have a comma after them."""
+        start = self.at
+        if self.is_shallow():
+            run = self.patterns.members if self.is_object() else self.patterns.items
+            self.at = max(start, run(self.text, start, max(start, self.bad_byte)).end())  # type: ignore[union-attr]
+        return self.at > start
+
+    def after_comma(self) -> None:
+        """Step to the value that must follow a comma."""
+        self.blank()
+        byte = self.peek()
+        is_object = self.is_object()
+        if byte == _NOTHING:
+            self.fail(EOF_OBJECT if is_object and self.skim else EOF_VALUE)
+        if byte == self.closers[-1] and not self.skim:
+            self.fail(TRAILING_COMMA, 1)
+        if is_object:
+            self.key()
+
+    def key(self) -> None:
+        """Step over a key and its colon."""
+        if self.peek() != _QUOTE:
+            self.fail(KEY, 1)
+        self.string()
+        self.blank()
+        byte = self.peek()
+        if byte != _COLON:
+            self.fail(EOF_OBJECT) if byte == _NOTHING else self.fail(COLON, 1)
+        self.at += 1
+        self.blank()
+
+    def is_object(self) -> bool:
+        return self.closers[-1] == _OBJECT_END
+
+    def cut_off(self) -> str:
+        return EOF_OBJECT if self.is_object() else EOF_LIST
+
+    # scalars
+
+    def scalar(self, byte: int) -> None:
+        if byte == _NOTHING:
+            self.fail(EOF_VALUE)
+        elif byte == _QUOTE:
+            self.string()
+        elif byte in _NUMBER_STARTS:
+            self.number()
+        elif byte in _LITERALS:
+            self.literal(_LITERALS[byte])
+        else:
+            self.fail(VALUE, 1)
+
+    def literal(self, name: bytes) -> None:
+        for expected in name:
+            byte = self.peek()
+            if byte == _NOTHING:
+                self.fail(EOF_VALUE)
+            self.at += 1
+            if byte != expected:
+                self.fail(IDENT)
+
+    def string(self) -> None:
+        """Step over a string, its quotes included."""
+        whole = self.patterns.string(self.text, self.at, max(self.at, self.bad_byte))
+        if whole:
+            self.at = whole.end()
+            return
+        self.at += 1
+        while (byte := self.after_sound()) != _QUOTE:
+            if byte == _BACKSLASH:
+                self.at += 1
+                self.escape()
+            else:
+                self.fail_in_string(byte)
+        self.at += 1
+        if not self.skim and self.at > self.bad_byte:
+            self.fail(UNICODE)
+
+    def after_sound(self) -> int:
+        self.at = self.patterns.sound(self.text, self.at).end()  # type: ignore[union-attr]
+        return self.peek()
+
+    def fail_in_string(self, byte: int) -> NoReturn:
+        if byte == _NOTHING:
+            self.fail(EOF_STRING)
+        self.fail(CONTROL, 0 if self.skim else 1)
+
+    def escape(self) -> None:
+        byte = self.peek()
+        if byte == _NOTHING:
+            self.fail(EOF_STRING)
+        self.at += 1
+        if byte == ord("u"):
+            self.unicode_escape()
+        elif byte not in _ESCAPES:
+            self.fail(ESCAPE)
+
+    def unicode_escape(self) -> None:
+        unit = self.hex4()
+        if 0xDC00 <= unit <= 0xDFFF:
+            self.fail(LONE)
+        if not 0xD800 <= unit <= 0xDBFF:
+            return
+        for expected in b"\\u":
+            if self.peek() == _NOTHING:
+                self.fail(EOF_STRING)
+            if self.peek() != expected:
+                self.fail(HEX_END, 1)
+            self.at += 1
+        if not 0xDC00 <= self.hex4() <= 0xDFFF:
+            self.fail(LONE)
+
+    def hex4(self) -> int:
+        digits = self.text[self.at : self.at + 4]
+        self.at += len(digits)
+        if len(digits) < 4:
+            self.fail(EOF_STRING)
+        if not self.patterns.hex4(digits):
+            self.fail(ESCAPE)
+        return int(digits, 16)
+
+    # numbers
+
+    def number(self) -> None:
+        """Step over a number; one too large for a double is a fault."""
+        start = self.at
+        if self.peek() == _MINUS:
+            self.at += 1
+        self.whole_part()
+        if self.peek() == _DOT:
+            self.at += 1
+            self.some_digits()
+        if self.peek() in _EXPONENTS:
+            self.exponent(start)
+        if math.isinf(float(self.text[start : self.at])):
+            self.fail(RANGE)
+
+    def whole_part(self) -> None:
+        if self.peek() != _ZERO:
+            self.some_digits()
+            return
+        self.at += 1
+        if self.peek() in _DIGITS:
+            self.fail(NUMBER, 1)
+
+    def some_digits(self) -> None:
+        byte = self.peek()
+        if byte in _DIGITS:
+            self.at = self.patterns.digits(self.text, self.at).end()  # type: ignore[union-attr]
+        elif byte == _NOTHING and not self.skim:
+            self.fail(EOF_VALUE)
+        else:
+            self.fail(NUMBER, 1)
+
+    def exponent(self, start: int) -> None:
+        """Step over an exponent; beyond an i32 serde_json gives up at the digit that makes it so."""
+        significand = self.text[start : self.at]
+        self.at += 1
+        is_negative = self.peek() == _MINUS
+        if self.peek() in _SIGNS:
+            self.at += 1
+        first = self.at
+        self.some_digits()
+        digits = self.text[first : self.at].lstrip(b"0")
+        zeros = self.at - first - len(digits)
+        if is_negative or not significand.strip(b"-0.") or len(digits) < 10:
+            return
+        needed = 10 if int(digits[:10]) > _MAX_EXPONENT else 11
+        if len(digits) >= needed:
+            self.at = first + zeros + needed
+            self.fail(RANGE)

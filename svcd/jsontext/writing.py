@@ -1,0 +1,31 @@
+"""The way out: values printed as serde_json prints them, compact, in plain UTF-8.
+
+Knows how serde_json writes floats (shortest digits, always told from integers); refuses NaN and infinity.
+"""
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
+_encode = _encoder.encode
+# Strings are matched whole, so that nothing inside them is taken for a number.
+_STRING_OR_EXPONENT = re.compile(r'"(?:[^"\\]++|\\.)*+"|(-?)([0-9])(?:\.([0-9]+))?e([+-][0-9]+)')
+_EXPONENT = re.compile(r"[0-9]e[+-][0-9]")
+
+
+def dumps(value: Any) -> str:
+    """The compact JSON text of a value."""
+    text = _encode(value)
+    return _STRING_OR_EXPONENT.sub(_number, text) if _EXPONENT.search(text) else text
+
+
+def _number(match: re.Match[str]) -> str:
+    """`1e+16` as `1e16`, `1e-07` as `1e-7`; `1e-05` is written out, as the last before exponents begin."""
+    sign, digit, decimals, exponent = match.groups()
+    if exponent is None:
+        return match[0]
+    if exponent == "-05":
+        return f"{sign}0.0000{digit}{decimals or ''}"
+    return f"{sign}{digit}{'.' if decimals else ''}{decimals or ''}e{int(exponent)}"
