@@ -1,0 +1,39 @@
+"""What may be in a body or a query string: checks, their messages, their description.
+
+`checks` covers JSON values, `query` query strings, `uids` the names of indexes, `wording` the sentences.
+Routes and settings declare their fields with these; nothing here knows one of them.
+"""
+from svcd.fields import query
+from svcd.fields.checks import (
+    ABSENT,
+    Check,
+    Field,
+    any_object,
+    anything,
+    array_of,
+    boolean,
+    bounded,
+    decode_body,
+    decode_value,
+    integer,
+    map_of,
+    non_zero,
+    nullable,
+    number,
+    object_of,
+    object_or,
+    one_of,
+    parsed,
+    positive_integer,
+    string,
+)
+from svcd.fields.query import STAR, Param, decode_query
+from svcd.fields.uids import checked_index_uid, index_uid, parse_index_uid
+from svcd.fields.wording import FieldError, did_you_mean
+
+__all__ = [
+    "ABSENT", "STAR", "Check", "Field", "FieldError", "Param", "any_object", "anything", "array_of", "boolean",
+    "bounded", "checked_index_uid", "decode_body", "decode_query", "decode_value", "did_you_mean", "index_uid",
+    "integer", "map_of", "non_zero", "nullable", "number", "object_of", "object_or", "one_of", "parse_index_uid",
+    "parsed", "positive_integer", "query", "string",
+]
