@@ -1,0 +1,273 @@
+"""One client's connection: from its first byte to its last, as many requests as it brings.
+
+Knows the order of things on one connection; refuses to know threads, and who else is connected. A connection
+is used by one thread at a time: `handle()` goes on until the client has to send a head, and says what to wait
+for. Only while a body is read or an answer is sent does it keep its thread waiting.
+"""
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING
+
+from svcd.errors import ApiError
+from svcd.http import cors
+from svcd.http.framing import FramedBody, framed
+from svcd.http.inbox import Inbox
+from svcd.http.message import PIECE, Body, Headers, NoBody, Refused, Request, Response
+from svcd.http.reader import Head, head_end, read_head
+from svcd.http.transport import READABLE, Transport, reset_on_close, wait
+from svcd.http.writer import CONTINUE, Outgoing, error_response, outgoing
+
+if TYPE_CHECKING:
+    from svcd.http.server import Server
+
+OVER = 0  # what handle() says when the connection is to be closed
+# Up to here head and body leave in one send; above, copying them together costs more than the second call.
+ONE_SEND = 262144
+
+
+class Connection(BaseHTTPRequestHandler):
+    """deadline: when (monotonic) the client's next bytes must be here, while nobody works on the connection."""
+
+    def __init__(self, transport: Transport, client: str, server: Server) -> None:
+        """client: its address, as requests show it."""
+        # Not the constructor of the base: that would serve the connection to its end, here and now.
+        self.transport = transport
+        self.request = transport.sock
+        self.client = client
+        self.server: Server = server
+        self.limits = server.limits
+        self.close_connection = False
+        self.deadline = time.monotonic() + self.limits.head_s
+        self._phase: Callable[[], int | None] = self._greet
+        self._inbox = Inbox(transport, self.limits, lambda: self._send(CONTINUE))
+        self._skip = 0  # bytes of a body that nobody read, still to come
+        self._sent = 0  # bytes of the present answer's body, as sent
+        self._has_begun = False  # the present answer is on its way
+        self._must_linger = False  # the client may still be sending what nobody will read
+        self._linger_left = self.limits.linger_bytes
+
+    def fileno(self) -> int:
+        """For selectors."""
+        return self.request.fileno()
+
+    def handle(self) -> int:
+        """Go on. OVER, or the events (READABLE, WRITABLE) to wait for before the next call."""
+        try:
+            while True:
+                awaited = self._phase()
+                if awaited is not None:
+                    return awaited
+        except OSError:  # the client is gone, or does not take its answer
+            return OVER
+
+    def is_quiet(self) -> bool:
+        """No request has begun to arrive."""
+        return not wait(self.request, READABLE, 0)
+
+    def expire(self) -> None:
+        """The deadline has passed: tell a client that is in the middle of a head, as far as that needs no waiting."""
+        if self._phase == self._serve and self._inbox.buffer:
+            self.limits = replace(self.limits, write_stall_s=0.0)
+            try:
+                self._refuse(Refused(408, "The head of the request took too long to arrive."))
+            except OSError:
+                pass
+
+    # Phases: each returns what to wait for, or None to go on with the next.
+
+    def _greet(self) -> int | None:
+        if not self.transport.handshake():
+            return self.transport.awaited
+        self._phase = self._serve
+        return None
+
+    def _serve(self) -> int | None:
+        inbox = self._inbox
+        while not self.close_connection:
+            end = self._head_end()
+            if end >= 0:
+                self._exchange(end)
+                if not inbox.buffer and not self.close_connection and not self.transport.has_pending():
+                    return READABLE  # another client's turn; receiving first would cost a call for nothing
+            elif not self.close_connection and (awaited := self._receive()) is not None:
+                return awaited
+        if not self._must_linger and not inbox.buffer:
+            return OVER
+        self._phase = self._linger
+        self.deadline = time.monotonic() + self.limits.linger_s
+        self.transport.end_output()
+        return None
+
+    def _linger(self) -> int:
+        """Read on, for closing with bytes unread would make the client lose our answer (RFC 9112 9.6)."""
+        while self._linger_left > 0:
+            piece = self.transport.receive(PIECE)
+            if piece is None:
+                return self.transport.awaited
+            if not piece:
+                break
+            self._linger_left -= len(piece)
+        return OVER
+
+    def _receive(self) -> int | None:
+        """More of the next head into the buffer; OVER, or what to wait for, where there is none."""
+        is_first = not self._inbox.buffer and not self._skip
+        count = self._inbox.fill()
+        if count is None:
+            return self.transport.awaited
+        if count == 0:
+            return OVER
+        if is_first:
+            self.deadline = time.monotonic() + self.limits.head_s
+        return None
+
+    def _head_end(self) -> int:
+        """head_end() of the buffer, once what stands before the head is dropped."""
+        buffer = self._inbox.buffer
+        if self._skip:
+            dropped = min(self._skip, len(buffer))
+            del buffer[:dropped]
+            self._skip -= dropped
+        while buffer.startswith(b"\r\n"):  # RFC 9112 2.2: old clients end their bodies with one
+            del buffer[:2]
+        if not buffer:
+            return -1
+        try:
+            return head_end(buffer)
+        except Refused as refused:
+            self._refuse(refused)
+            return -1
+
+    # One request and its answer.
+
+    def _exchange(self, end: int) -> None:
+        buffer = self._inbox.buffer
+        raw = bytes(buffer[:end])
+        del buffer[:end]
+        try:
+            head = read_head(raw)
+        except Refused as refused:
+            self._refuse(refused)
+            return
+        self.close_connection = not head.keep_alive
+        wire = framed(self._inbox, head.length) if head.length else None
+        self._inbox.begin_body(head.awaits_continue)
+        self._reply(self._request(head, wire), head, wire)
+        now = time.monotonic()
+        self.deadline = now + (self.limits.head_s if buffer or self._skip else self.limits.idle_s)
+
+    def _request(self, head: Head, wire: FramedBody | None) -> Request:
+        body = Body(wire or NoBody(), head.headers.get("content-encoding"), self.server.payload_limit)
+        return Request(head.method, head.path, head.query, head.headers, body, self.client)
+
+    def _reply(self, request: Request, head: Head, wire: FramedBody | None) -> None:
+        started = time.perf_counter()
+        self._sent, self._has_begun = 0, False
+        response = self._answer(request)
+        try:
+            response = self._respond(request, response, head.minor, wire)
+        except OSError:
+            reset_on_close(self.request)
+            raise
+        finally:
+            self.server.on_request(request, response.status, time.perf_counter() - started, self._sent)
+
+    def _answer(self, request: Request) -> Response:
+        try:
+            return cors.preflight(request) or self.server.answer(request)
+        except ApiError as error:
+            return error_response(error)
+        except Exception:  # a bug: whatever it is, the client gets an answer and the log gets the rest
+            return self._internal_error()
+
+    def _internal_error(self) -> Response:
+        self.server.on_error(traceback.format_exc())
+        return error_response(ApiError("internal", "An internal error has occurred."))
+
+    def _respond(self, request: Request, response: Response, minor: int, wire: FramedBody | None) -> Response:
+        """Send the answer, or what it turns into when it fails before its first byte; gives the one sent."""
+        close = getattr(response.body, "close", None)
+        try:
+            self._send_answer(self._outgoing(request, response, minor, wire))
+        except OSError:
+            raise
+        except Exception as broken:
+            response = self._instead(broken)
+            self._send_answer(self._outgoing(request, response, minor, wire))
+        finally:
+            if close:
+                close()
+        return response
+
+    def _instead(self, broken: Exception) -> Response:
+        """The answer in place of one that failed. Raises ConnectionAbortedError when it is too late for that."""
+        if isinstance(broken, ApiError) and not self._has_begun:
+            return error_response(broken)
+        response = self._internal_error()
+        if self._has_begun:
+            # The rest is missing: the client must not take what it has for the whole.
+            raise ConnectionAbortedError from broken
+        return response
+
+    def _outgoing(self, request: Request, response: Response, minor: int, wire: FramedBody | None) -> Outgoing:
+        if wire is not None and not wire.is_over:
+            self._settle_body(wire.remaining)
+        answer = outgoing(request, response, minor=minor, closes=self.close_connection or self.server.is_stopping)
+        self.close_connection = answer.closes
+        return answer
+
+    def _settle_body(self, rest: int | None) -> None:
+        """What becomes of a body that was not read to its end. rest: bytes to come, if that is known."""
+        inbox = self._inbox
+        if rest is None or rest > self.limits.skip_bytes or inbox.awaits_continue or inbox.is_broken:
+            self.close_connection = True
+        self._must_linger = self.close_connection and not inbox.is_broken
+        self._skip = 0 if self.close_connection else rest or 0
+
+    def _refuse(self, refused: Refused) -> None:
+        """Answer a head that cannot be understood; where the next one would begin is not known."""
+        self.close_connection = self._must_linger = True
+        self._sent = 0
+        request = Request("-", "-", "", Headers({}), Body(NoBody()), self.client)
+        started = time.perf_counter()
+        try:
+            self._send_answer(outgoing(request, error_response(refused), minor=1, closes=True))
+        finally:
+            self.server.on_request(request, refused.status, time.perf_counter() - started, self._sent)
+
+    # Bytes out.
+
+    def _send_answer(self, answer: Outgoing) -> None:
+        head, body = answer.head, answer.body
+        if answer.stream is not None:
+            self._send_stream(answer)
+            return
+        if len(body) <= ONE_SEND:
+            self._send(head + body)
+        else:
+            self._send(head)
+            self._send(body)
+        self._sent = len(body)
+
+    def _send_stream(self, answer: Outgoing) -> None:
+        waiting = answer.head  # for the first piece: until it is made, a failure can still become an error answer
+        for piece in answer.stream or ():
+            self._send(waiting + piece)
+            self._sent += len(piece)
+            waiting = b""
+        self._send(waiting)
+
+    def _send(self, content: bytes) -> None:
+        """All of it. Raises OSError when the client is gone or takes nothing for too long."""
+        self._has_begun = True
+        transport, view = self.transport, memoryview(content)
+        while view:
+            taken = transport.send(view)
+            view = view[taken:]
+            if not taken and not wait(self.request, transport.awaited, self.limits.write_stall_s):
+                raise TimeoutError("the client does not take its answer")

@@ -1,0 +1,20 @@
+"""How long a client may take, and how much of what nobody wants is read."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times in seconds, amounts in bytes. Sizes of heads and chunks stand beside the rules they belong to."""
+
+    head_s: float = 10.0  # the TLS handshake, or a head from its first byte to its last
+    idle_s: float = 75.0  # between requests; browsers and proxies keep a connection for 60 to 120
+    body_stall_s: float = 20.0  # without a byte of a body
+    body_waits_s: float = 60.0  # all waits for one body together, and a second more for each body_rate bytes
+    body_rate: int = 1024
+    write_stall_s: float = 30.0  # without taking a byte of an answer
+    linger_s: float = 3.0  # for a client that is still sending to read why it was refused
+    linger_bytes: int = 1 << 26
+    skip_bytes: int = 1 << 20  # of a body nobody read; where more is to come, the connection is closed instead
+    sweep_s: float = 1.0  # how often the server looks for those who take too long

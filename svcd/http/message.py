@@ -1,0 +1,201 @@
+"""A request and a response as the rest of svcd sees them, and the errors of HTTP itself.
+
+Knows headers, bodies and their limits; refuses to know sockets, how a head is written on the wire,
+and what any path means.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import unquote
+
+from svcd.errors import ApiError
+from svcd.http import coding
+
+# A piece of a body: large enough that the work per piece does not count, small enough to hold one per request.
+PIECE = 65536
+
+INCOMPLETE = "The provided payload is incomplete and cannot be parsed"
+UNITS = {1024: ("B", "KiB", "MiB", "GiB", "TiB", "PiB"), 1000: ("B", "KB", "MB", "GB", "TB", "PB")}
+
+
+class Refused(ApiError):
+    """A request that breaks the rules of HTTP: code `bad_request`, with the status that HTTP has for it."""
+
+    def __init__(self, status: int, message: str, headers: tuple[tuple[str, str], ...] = ()) -> None:
+        super().__init__("bad_request", message, headers)
+        self.status = status
+
+
+class Headers:
+    """The headers of a request; names in any case. Values of a repeated header are joined with `, `.
+
+    Values are decoded as Latin-1, so that no byte is lost: `value.encode("latin-1")` gives them back.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: dict[str, str]) -> None:
+        """values: by name in lower case."""
+        self._values = values
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        """The value of a header, or the default."""
+        return self._values.get(name.lower(), default)
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._values
+
+    def items(self) -> Iterable[tuple[str, str]]:
+        """(name in lower case, value) in the order of their first appearance."""
+        return self._values.items()
+
+
+class WireBody(Protocol):
+    """The bytes of a body as they came over the wire, framing removed (see svcd.http.framing)."""
+
+    length: int | None  # announced length; None: not known before its end
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+
+class NoBody:
+    """The body of a request that has none."""
+
+    length = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(())
+
+
+class Body:
+    """The body of a request: read once, as a stream or whole, with its content codings removed.
+
+    Raises, while it is read: `payload_too_large` when the bytes on the wire or the unpacked bytes exceed the
+    limit, `bad_request` when the body ends too early or its compressed data is broken,
+    `unsupported_media_type` for a coding that is not known.
+    """
+
+    __slots__ = ("_wire", "_encoding", "_limit")
+
+    def __init__(self, wire: WireBody, encoding: str | None = None, limit: int = 1 << 62) -> None:
+        """encoding: the Content-Encoding header; limit: in bytes."""
+        self._wire = wire
+        self._encoding = encoding
+        self._limit = limit
+
+    def chunks(self, size: int = PIECE) -> Iterator[bytes]:
+        """Pieces of 1 to `size` bytes, each read from the client when it is asked for."""
+        for piece in self._unpacked():
+            if len(piece) <= size:
+                yield piece
+                continue
+            for start in range(0, len(piece), size):
+                yield piece[start:start + size]
+
+    def read(self) -> bytes:
+        """The whole body."""
+        return b"".join(self._unpacked())
+
+    def _unpacked(self) -> Iterator[bytes]:
+        if (self._wire.length or 0) > self._limit:
+            raise _too_large(self._limit)
+        pieces = _limited(self._wire, self._limit)
+        for name in reversed(content_codings(self._encoding)):
+            # Each stage has the limit: the one in the middle may be the bomb.
+            pieces = _limited(_whole(coding.unpack(name, pieces)), self._limit)
+        return pieces
+
+
+def content_codings(encoding: str | None) -> list[str]:
+    """The codings of a Content-Encoding header in the order they were applied, identity left out."""
+    if not encoding:
+        return []
+    names = [name.strip().lower() for name in encoding.split(",")]
+    names = [name for name in names if name not in ("", "identity")]
+    unknown = [name for name in names if name not in coding.UNPACKERS]
+    if unknown or len(names) > coding.MOST_CODINGS:
+        raise ApiError(
+            "unsupported_media_type",
+            f"The content encoding `{(unknown or [encoding])[0]}` is not supported: "
+            f"expected at most {coding.MOST_CODINGS} of `br`, `gzip`, `deflate`, `identity`.",
+            (("Accept-Encoding", "br, gzip, deflate"),),
+        )
+    return names
+
+
+def size_text(size: int) -> str:
+    """A number of bytes in words: binary units when divisible by 1024 (`10 MiB`), otherwise decimal (`100 MB`)."""
+    base = 1000 if size % 1024 else 1024
+    value, unit = float(size), 0
+    while value >= base and unit < len(UNITS[base]) - 1:
+        value, unit = value / base, unit + 1
+    return f"{str(value).removesuffix('.0')} {UNITS[base][unit]}"
+
+
+def _too_large(limit: int) -> ApiError:
+    return ApiError(
+        "payload_too_large",
+        f"The provided payload reached the size limit. The maximum accepted payload size is {size_text(limit)}.",
+    )
+
+
+def _limited(pieces: Iterable[bytes], limit: int) -> Iterator[bytes]:
+    """The pieces, as long as they are not more than `limit` bytes together."""
+    total = 0
+    for piece in pieces:
+        total += len(piece)
+        if total > limit:
+            raise _too_large(limit)
+        yield piece
+
+
+def _whole(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The pieces of an unpacker, its failures told as the interface tells them."""
+    try:
+        yield from pieces
+    except coding.BrokenCoding as broken:
+        raise Refused(400, INCOMPLETE) from broken
+
+
+class Request:
+    """One request; its head is complete and checked, its body is still on the way.
+
+    method: as routes know it (GET for HEAD, too); verb: as it was sent.
+    path, query: as sent, percent-encoded; query without its `?`. client: the address it came from.
+    """
+
+    __slots__ = ("method", "verb", "path", "query", "headers", "body", "client")
+
+    def __init__(self, verb: str, path: str, query: str, headers: Headers, body: Body, client: str) -> None:
+        self.verb = verb
+        self.method = "GET" if verb == "HEAD" else verb
+        self.path = path
+        self.query = query
+        self.headers = headers
+        self.body = body
+        self.client = client
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """The parts of the path, percent-decoded after it was split; empty ones left out."""
+        parts = [part for part in self.path.split("/") if part]
+        if "%" in self.path or not self.path.isascii():
+            # The head was decoded as Latin-1: what a client sent unescaped is UTF-8.
+            parts = [unquote(part.encode("latin-1")) for part in parts]
+        return tuple(parts)
+
+
+@dataclass(slots=True)
+class Response:
+    """An answer. body: whole, or an iterator of pieces that are sent as they come.
+
+    An empty piece from the iterator sends what waits (the head) without waiting for the first bytes. The
+    iterator's close() is called at its end, also when the client left. headers: besides those of HTTP itself.
+    """
+
+    status: int
+    body: bytes | Iterator[bytes] = b""
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()

@@ -1,0 +1,227 @@
+"""The head of a request: bytes in, a Head out, or the reason why not.
+
+Knows the grammar of RFC 9112 and takes it literally: whatever two readers could understand differently is
+refused, for a proxy in front may be the other reader (request smuggling). Refuses to know sockets, time and
+bodies.
+"""
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from svcd.http.message import Headers, Refused
+
+# Others: nginx 8 kB per line, Apache 8 kB and 100 fields, hyper 400 kB and 100 fields. Filters and vectors
+# come in the query string of GET /search, so the target may be longer than theirs.
+MOST_TARGET = 65536
+MOST_LINE = 16384
+MOST_HEAD = 131072
+MOST_FIELDS = 100
+
+CHUNKED = -1  # Head.length of a body in chunks
+END = b"\r\n\r\n"
+
+TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]"
+FIELD_VALUE = r"[^\x00-\x08\x0a-\x1f\x7f]"  # visible characters, space, tab, and bytes above ASCII (obs-text)
+
+# Possessive quantifiers (`++`, `*+`): a hostile line is read once, there is no way back to try again.
+REQUEST_LINE = re.compile(rf"({TOKEN}{{1,32}}+) ([^\x00-\x20\x7f#]++) HTTP/1\.([01])")
+FIELD_LINE = re.compile(rf"^({TOKEN}++):({FIELD_VALUE}*+)\r\n", re.MULTILINE)
+ABSOLUTE_FORM = re.compile(r"https?://[^/?]+", re.IGNORECASE)
+HOST = re.compile(r"[0-9A-Za-z._~!$&'()*+,;=:%\[\]-]*+")
+LENGTH = re.compile(r"[0-9]{1,18}+", re.ASCII)
+# Where a head ends if its sender leaves out a CR: enough to see it, it is then refused.
+SLOPPY_END = re.compile(rb"\n\r?\n")
+
+# Two of them are two opinions about where the request ends, whom it is for, or who sends it.
+SINGLE = frozenset(("host", "content-length", "content-type", "authorization", "expect"))
+
+
+class Head(NamedTuple):
+    """A head that left no doubt."""
+
+    method: str
+    path: str  # as sent, percent-encoded
+    query: str  # as sent, without the `?`
+    minor: int  # 0 or 1: the version is HTTP/1.minor
+    headers: Headers
+    length: int  # of the body in bytes, or CHUNKED
+    keep_alive: bool  # the client would send another request on this connection
+    awaits_continue: bool  # the client waits for `100 Continue` before it sends the body
+
+
+def head_end(buffer: bytes | bytearray) -> int:
+    """Where the first head in the buffer ends (just after its empty line); -1 while it is incomplete.
+
+    Raises Refused (414, 431) as soon as it is certain that the head is too long.
+    """
+    end = buffer.find(END)
+    if end >= 0:
+        end += len(END)
+    else:
+        sloppy = SLOPPY_END.search(buffer)
+        end = sloppy.end() if sloppy else -1
+    size = len(buffer) if end < 0 else end
+    if size > MOST_LINE:
+        _check_size(buffer, size)
+    return end
+
+
+def _check_size(buffer: bytes | bytearray, size: int) -> None:
+    line_end = buffer.find(b"\n", 0, size)
+    if line_end > MOST_TARGET or line_end < 0 and size > MOST_TARGET:
+        raise _refused("TARGET_SIZE")
+    if size > MOST_HEAD:
+        raise _refused("HEAD_SIZE")
+
+
+def read_head(raw: bytes) -> Head:
+    """The head of a request, given its bytes up to and including the empty line. Raises Refused."""
+    line, _, fields = raw.decode("latin-1").partition("\r\n")
+    request = REQUEST_LINE.fullmatch(line)
+    if request is None:
+        raise _refused(_broken_request_line(line, fields))
+    headers = _headers(fields)
+    method, target, minor = request[1], request[2], int(request[3])
+    _check_host(headers, minor)
+    path, _, query = _origin_form(method, target).partition("?")
+    length = _body_length(headers, minor)
+    return Head(
+        method, path, query, minor, Headers(headers), length,
+        _keep_alive(headers.get("connection"), minor),
+        "expect" in headers and _awaits_continue(headers["expect"], minor, length),
+    )
+
+
+def _headers(fields: str) -> dict[str, str]:
+    """name in lower case -> value. fields: the lines after the first, with the empty one at the end."""
+    pairs = FIELD_LINE.findall(fields)
+    # Every match is one whole line: when there are as many as line ends, nothing was passed over.
+    if len(pairs) != fields.count("\n") - 1 or not fields.endswith("\r\n"):
+        raise _refused(_broken_field(fields))
+    if len(pairs) > MOST_FIELDS:
+        raise _refused("FIELDS")
+    headers: dict[str, str] = {}
+    for name, value in pairs:
+        name = name.lower()
+        value = value.strip(" \t")
+        if len(value) > MOST_LINE:
+            raise _refused("LINE_SIZE")
+        if name in headers:
+            if name in SINGLE:
+                raise Refused(400, f"The request is ambiguous: it has more than one `{name}` header.")
+            value = f"{headers[name]}, {value}"
+        headers[name] = value
+    return headers
+
+
+def _check_host(headers: dict[str, str], minor: int) -> None:
+    host = headers.get("host")
+    if host is None:
+        if minor:
+            raise _refused("HOST_MISSING")
+    elif not HOST.fullmatch(host):
+        raise _refused("HOST_VALUE")
+
+
+def _origin_form(method: str, target: str) -> str:
+    """The target as `/path?query`; `*` of an OPTIONS for the whole server stays."""
+    if target[0] == "/":
+        return target
+    absolute = ABSOLUTE_FORM.match(target)
+    if absolute:
+        rest = target[absolute.end():]
+        return rest if rest.startswith("/") else f"/{rest}"
+    if target == "*" and method == "OPTIONS":
+        return target
+    raise _refused("TARGET_FORM")
+
+
+def _body_length(headers: dict[str, str], minor: int) -> int:
+    """RFC 9112 6.3, without its leniencies."""
+    length = headers.get("content-length")
+    coding = headers.get("transfer-encoding")
+    if coding is None:
+        if length is None:
+            return 0
+        if not LENGTH.fullmatch(length):
+            raise _refused("LENGTH")
+        return int(length)
+    if length is not None:
+        raise _refused("LENGTH_AND_CODING")
+    if not minor:
+        raise _refused("CODING_IN_1_0")
+    names = [name.strip().lower() for name in coding.split(",")]
+    if names == ["chunked"]:
+        return CHUNKED
+    raise _refused("CODING_ORDER" if names[-1] != "chunked" or names.count("chunked") > 1 else "CODING")
+
+
+def _keep_alive(connection: str | None, minor: int) -> bool:
+    if connection is None:
+        return minor == 1
+    options = [option.strip() for option in connection.lower().split(",")]
+    return "close" not in options and (minor == 1 or "keep-alive" in options)
+
+
+def _awaits_continue(expect: str, minor: int, length: int) -> bool:
+    if expect.lower() != "100-continue":
+        raise _refused("EXPECT")
+    return minor == 1 and length != 0  # RFC 9110 10.1.1: from a 1.0 client it means nothing
+
+
+WRONG: dict[str, tuple[int, str]] = {  # what is wrong: (status, message)
+    "TARGET_SIZE": (414, f"The request line is too long: at most {MOST_TARGET} bytes are read."),
+    "LINE_SIZE": (431, f"A header is too long: at most {MOST_LINE} bytes are read."),
+    "HEAD_SIZE": (431, f"The headers are too long: at most {MOST_HEAD} bytes are read."),
+    "FIELDS": (431, f"There are too many headers: at most {MOST_FIELDS} are read."),
+    "HTTP_2": (505, "HTTP/2 is not spoken here: expected HTTP/1.1."),
+    "VERSION": (505, "The version of HTTP is not spoken here: expected HTTP/1.1."),
+    "REQUEST_LINE": (400, "The request line is malformed: expected `METHOD /path HTTP/1.1`."),
+    "TARGET": (400, "The target of the request has a character that must be percent-encoded."),
+    "TARGET_FORM": (400, "The target of the request is malformed: expected a path that begins with `/`."),
+    "BARE_LF": (400, "A line of the request head ends with LF alone: expected CR LF."),
+    "BARE_CR": (400, "There is a CR without LF in the request head."),
+    "FOLD": (400, "A header is continued on a second line: expected one line for each."),
+    "CONTROL": (400, "There is a control character in a header."),
+    "SPACE": (400, "There is a space between the name of a header and its colon."),
+    "FIELD": (400, "A header is malformed: expected `name: value`."),
+    "HOST_MISSING": (400, "The `Host` header is missing."),
+    "HOST_VALUE": (400, "The `Host` header is malformed: expected `host` or `host:port`."),
+    "LENGTH": (400, "The `Content-Length` header is malformed: expected a number in digits."),
+    "LENGTH_AND_CODING": (400, "The request is ambiguous: it has both `Content-Length` and `Transfer-Encoding`."),
+    "CODING": (501, "The transfer coding is not supported: expected `chunked`."),
+    "CODING_ORDER": (400, "The transfer coding leaves the end of the body open: expected `chunked`."),
+    "CODING_IN_1_0": (400, "HTTP/1.0 has no `Transfer-Encoding`: expected `Content-Length`."),
+    "EXPECT": (417, "The expectation cannot be met: expected `100-continue`."),
+}
+
+# Why a line did not fit, first match wins; only asked once it is certain that something is wrong.
+REQUEST_LINE_FAULTS = (
+    (re.compile(r"PRI \* HTTP/2\.0"), "HTTP_2"),
+    (re.compile(rf"{TOKEN}{{1,32}}+ [^\x00-\x20\x7f#]++ HTTP/[0-9]\.[0-9]"), "VERSION"),
+    (re.compile(rf"{TOKEN}{{1,32}}+ [^\r\n]*+(?<= HTTP/1\.[01])"), "TARGET"),
+)
+FIELD_FAULTS = (
+    (re.compile(r"(?<!\r)\n"), "BARE_LF"),
+    (re.compile(r"\r(?!\n)"), "BARE_CR"),
+    (re.compile(r"^[ \t]", re.MULTILINE), "FOLD"),
+    (re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"), "CONTROL"),
+    (re.compile(rf"^{TOKEN}++[ \t]++:", re.MULTILINE), "SPACE"),
+)
+
+
+def _refused(wrong: str) -> Refused:
+    return Refused(*WRONG[wrong])
+
+
+def _broken_request_line(line: str, fields: str) -> str:
+    if "\n" in line or not fields:
+        return "BARE_LF"
+    if "\r" in line:
+        return "BARE_CR"
+    return next((wrong for fault, wrong in REQUEST_LINE_FAULTS if fault.fullmatch(line)), "REQUEST_LINE")
+
+
+def _broken_field(fields: str) -> str:
+    return next((wrong for fault, wrong in FIELD_FAULTS if fault.search(fields)), "FIELD")

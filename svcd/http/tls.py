@@ -1,0 +1,132 @@
+"""TLS: the context that the `--ssl-*` options describe, and a socket that speaks it without blocking.
+
+Knows the standard library's ssl and what it cannot do; refuses to know where the options come from. Imported
+only when TLS is on.
+"""
+from __future__ import annotations
+
+import socket
+import ssl
+from os import PathLike
+
+from svcd.http.transport import READABLE, WRITABLE
+
+
+class TlsError(Exception):
+    """Options that make no TLS context: the message says which one and why."""
+
+
+def tls_context(
+    cert_path: str | PathLike[str],
+    key_path: str | PathLike[str],
+    *,
+    auth_path: str | PathLike[str] | None = None,
+    require_auth: bool = False,
+    resumption: bool = False,
+    tickets: bool = False,
+) -> ssl.SSLContext:
+    """A server's context: TLS 1.2 and 1.3. Raises TlsError.
+
+    auth_path: certificate authorities; clients may show a certificate signed by one, or have to (require_auth).
+    resumption: sessions kept here may be resumed; tickets: sessions kept by the client (a superset in TLS 1.3).
+    With both off no tickets are issued; resuming a TLS 1.2 session by its id cannot be switched off in Python.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    _load_certificate(context, cert_path, key_path)
+    _load_authorities(context, auth_path, require_auth)
+    if not tickets:
+        context.options |= ssl.OP_NO_TICKET
+        # With OP_NO_TICKET, the tickets of TLS 1.3 are but names of sessions kept here.
+        context.num_tickets = 2 if resumption else 0
+    return context
+
+
+def _load_certificate(context: ssl.SSLContext, cert_path: str | PathLike[str], key_path: str | PathLike[str]) -> None:
+    _check_readable("ssl-cert-path", cert_path)
+    _check_readable("ssl-key-path", key_path)
+    try:
+        # Without a password function a protected key would ask for it on the terminal, and wait.
+        context.load_cert_chain(cert_path, key_path, password=lambda: "")
+    except (ssl.SSLError, ValueError) as broken:
+        raise TlsError(
+            f"ssl-cert-path `{cert_path}` and ssl-key-path `{key_path}` are not a certificate chain and "
+            f"its unprotected private key, both in PEM ({_reason(broken)})"
+        ) from broken
+
+
+def _load_authorities(context: ssl.SSLContext, auth_path: str | PathLike[str] | None, require_auth: bool) -> None:
+    if auth_path is None:
+        if require_auth:
+            raise TlsError("ssl-require-auth needs ssl-auth-path: the certificate authorities to accept")
+        return
+    _check_readable("ssl-auth-path", auth_path)
+    try:
+        context.load_verify_locations(auth_path)
+    except ssl.SSLError as broken:
+        raise TlsError(f"ssl-auth-path `{auth_path}` has no certificates in PEM ({_reason(broken)})") from broken
+    context.verify_mode = ssl.CERT_REQUIRED if require_auth else ssl.CERT_OPTIONAL
+
+
+def _check_readable(option: str, path: str | PathLike[str]) -> None:
+    try:
+        with open(path, "rb"):
+            pass
+    except OSError as broken:
+        raise TlsError(f"{option} `{path}` cannot be read: {broken.strerror}") from broken
+
+
+def _reason(broken: Exception) -> str:
+    reason = getattr(broken, "reason", None) or str(broken)
+    return str(reason).replace("_", " ").lower()
+
+
+class TlsTransport:
+    """HTTP over TLS. One call may read where it writes and the other way round: `awaited` says which."""
+
+    __slots__ = ("sock", "awaited")
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
+        """sock: connected and not blocking; it belongs to the transport from here on."""
+        self.sock = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        self.awaited = READABLE
+
+    def handshake(self) -> bool:
+        try:
+            self.sock.do_handshake()
+        except ssl.SSLWantReadError:
+            self.awaited = READABLE
+            return False
+        except ssl.SSLWantWriteError:
+            self.awaited = WRITABLE
+            return False
+        return True
+
+    def receive(self, most: int) -> bytes | None:
+        try:
+            return self.sock.recv(most)
+        except (ssl.SSLWantReadError, BlockingIOError):
+            self.awaited = READABLE
+        except ssl.SSLWantWriteError:
+            self.awaited = WRITABLE
+        return None
+
+    def send(self, view: memoryview) -> int:
+        try:
+            return self.sock.send(view)
+        except (ssl.SSLWantWriteError, BlockingIOError):
+            self.awaited = WRITABLE
+        except ssl.SSLWantReadError:
+            self.awaited = READABLE
+        return 0
+
+    def has_pending(self) -> bool:
+        return self.sock.pending() > 0
+
+    def end_output(self) -> None:
+        try:
+            self.sock.unwrap()  # sends close_notify: the client can tell an end from a cut
+        except (OSError, ValueError):
+            pass  # it does not wait for the client's, which is all that can be missing here
+        self.sock.shutdown(socket.SHUT_WR)

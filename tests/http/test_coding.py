@@ -1,0 +1,101 @@
+"""Content codings.
+
+1. What is packed unpacks to the same, whole or cut anywhere; a stream too.
+2. Several gzip members are one body; padding with zeros is none.
+3. Cut off or broken bytes are told, and so are bytes after the end.
+4. A bomb comes out in small pieces, as they are asked for.
+5. Accept-Encoding: the highest q wins, among equals br, gzip, deflate; nothing asked for, nothing packed.
+"""
+from __future__ import annotations
+
+import gzip
+import itertools
+import zlib
+
+import brotli
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from svcd.http import coding
+from svcd.http.coding import BrokenCoding, choose, pack, pack_stream, unpack
+
+TEXT = b'{"id": 1, "title": "Star Wars"}\n' * 200
+# Unlike ours: written by the libraries' own one-call functions.
+FOREIGN = {"br": brotli.compress, "gzip": gzip.compress, "x-gzip": gzip.compress, "deflate": zlib.compress}
+
+
+def whole(name: str, *pieces: bytes) -> bytes:
+    return b"".join(unpack(name, iter(pieces)))
+
+
+@pytest.mark.parametrize("name", coding.PACKERS)
+@given(body=st.binary(max_size=300), cut=st.integers(1, 7))
+def test_what_goes_in_comes_out(name: str, body: bytes, cut: int) -> None:
+    packed = pack(name, body)
+    assert whole(name, packed) == body
+    assert whole(name, *(packed[i:i + cut] for i in range(0, len(packed), cut))) == body
+
+
+@pytest.mark.parametrize("name", coding.UNPACKERS)
+def test_the_libraries_and_we_understand_each_other(name: str) -> None:
+    assert whole(name, FOREIGN[name](TEXT)) == TEXT
+    assert whole(name) == b""
+
+
+@pytest.mark.parametrize("name", coding.PACKERS)
+def test_each_piece_of_a_stream_can_be_read_at_once(name: str) -> None:
+    packed = pack_stream(name, iter([b"first", b"", b"second"]))
+    unpacked = unpack(name, packed)
+    assert next(unpacked) == b"first"
+    assert next(unpacked) == b"second"
+    assert list(unpacked) == []
+
+
+def test_gzip_members_are_one_body_and_zeros_are_padding() -> None:
+    members = gzip.compress(b"one ") + b"\0" * 5 + gzip.compress(b"two") + b"\0" * 512
+    assert whole("gzip", members) == b"one two"
+    assert whole("gzip", *(bytes([byte]) for byte in members)) == b"one two"
+
+
+@pytest.mark.parametrize("name", coding.UNPACKERS)
+@pytest.mark.parametrize("cut", [1, 5, -9, -1])
+def test_bytes_cut_off_are_broken(name: str, cut: int) -> None:
+    with pytest.raises(BrokenCoding):
+        whole(name, FOREIGN[name](TEXT)[:cut])
+
+
+@pytest.mark.parametrize("name", coding.UNPACKERS)
+@pytest.mark.parametrize("wrong", [b'"kefir"', b"\xff" * 50, b"{}"])
+def test_other_bytes_are_broken(name: str, wrong: bytes) -> None:
+    with pytest.raises(BrokenCoding):
+        whole(name, wrong)
+
+
+@pytest.mark.parametrize("name", coding.UNPACKERS)
+@pytest.mark.parametrize("is_apart", [True, False])
+def test_bytes_after_the_end_are_broken(name: str, is_apart: bool) -> None:
+    packed = FOREIGN[name](TEXT)
+    with pytest.raises(BrokenCoding):
+        whole(name, packed, b"more") if is_apart else whole(name, packed + b"more")
+
+
+@pytest.mark.parametrize("name", coding.UNPACKERS)
+def test_a_bomb_comes_out_in_small_pieces(name: str) -> None:
+    bomb = b"".join(pack_stream("gzip" if name == "x-gzip" else name, itertools.repeat(b"\0" * 1_000_000, 20)))
+    assert len(bomb) < 120_000
+    sizes = [len(piece) for piece in unpack(name, iter([bomb]))]
+    assert sum(sizes) == 20_000_000 and max(sizes) <= 2 * coding.UNPACKED_PIECE
+
+
+@pytest.mark.parametrize(("accept", "name"), {
+    None: "", "": "", "identity": "", "zstd": "", "gzip": "gzip", "br": "br", "deflate": "deflate",
+    "gzip, deflate": "gzip", "gzip, deflate, br, zstd": "br", "GZIP": "gzip", " deflate ,gzip ": "gzip",
+    "*": "br", "*;q=0": "", "*;q=0, gzip": "gzip", "*, br;q=0": "gzip", "br;q=0": "",
+    "gzip;q=1.0, br;q=0.5": "gzip", "gzip; q=0.5 , deflate;q=0.8": "deflate", "gzip;q=0.001": "gzip",
+    "identity, gzip;q=0.5": "", "identity;q=0.5, gzip;q=0.5": "gzip", "identity;q=0, gzip": "gzip",
+    "gzip;q=nan": "", "gzip;q=-1": "", "gzip;q=": "", "gzip;q=2": "gzip", "gzip;q=1e1": "", "gzip;level=1": "gzip",
+    ",,": "", ";": "", "a" * 500 + ", gzip": "gzip",
+}.items())
+def test_the_client_chooses(accept: str | None, name: str) -> None:
+    assert choose(accept) == name

@@ -1,0 +1,135 @@
+"""Requests and their bodies.
+
+1. The limit holds for the bytes on the wire and for each stage of unpacking, and stops a bomb early.
+2. Codings are undone in reverse order; unknown ones are refused.
+3. Nothing is read before it is asked for.
+"""
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+
+import brotli
+import pytest
+
+from svcd.errors import ApiError
+from svcd.http.message import Body, Headers, NoBody, Refused, Request, size_text
+
+
+class Pieces:
+    """A body on the wire; counts what was read."""
+
+    def __init__(self, *pieces: bytes, length: int | None = None) -> None:
+        self.pieces = pieces
+        self.length = length
+        self.read = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self.pieces:
+            self.read += len(piece)
+            yield piece
+
+
+def request(path: str) -> Request:
+    return Request("GET", path, "", Headers({}), Body(NoBody()), "")
+
+
+@pytest.mark.parametrize(("size", "text"), [
+    (0, "0 B"), (1, "1 B"), (999, "999 B"), (1000, "1 KB"), (1500, "1.5 KB"), (1024, "1 KiB"), (10 << 20, "10 MiB"),
+    (100 << 20, "100 MiB"), (100_000_000, "100 MB"), (100_000_001, "100.000001 MB"),
+    (1536, "1.536 KB"), (1536 << 10, "1.5 MiB"), (1 << 40, "1 TiB"), (10_000, "10 KB"),
+])
+def test_sizes_are_told_in_the_unit_that_fits(size: int, text: str) -> None:
+    assert size_text(size) == text
+
+
+@pytest.mark.parametrize(("path", "segments"), [
+    ("/", ()), ("/a", ("a",)), ("/a/", ("a",)), ("//a//b", ("a", "b")), ("/a%2Fb/c", ("a/b", "c")),
+    ("/caf%C3%A9", ("caf\u00e9",)), ("/caf\u00c3\u00a9", ("caf\u00e9",)), ("/%zz/%", ("%zz", "%")), ("/%ff", ("\ufffd",)),
+    ("/a+b", ("a+b",)), ("*", ("*",)),
+])
+def test_segments_are_split_before_they_are_decoded(path: str, segments: tuple[str, ...]) -> None:
+    assert request(path).segments == segments
+
+
+def test_head_is_get_without_a_body() -> None:
+    head = Request("HEAD", "/", "", Headers({}), Body(NoBody()), "")
+    assert (head.method, head.verb) == ("GET", "HEAD")
+
+
+def test_a_body_comes_in_pieces_of_the_size_asked_for() -> None:
+    body = Body(Pieces(b"abcde", b"f", b"ghij"))
+    assert list(body.chunks(2)) == [b"ab", b"cd", b"e", b"f", b"gh", b"ij"]
+    assert Body(NoBody()).read() == b""
+
+
+def test_nothing_is_read_before_it_is_asked_for() -> None:
+    wire = Pieces(b"a" * 10, b"b" * 10)
+    chunks = Body(wire).chunks()
+    assert wire.read == 0
+    next(chunks)
+    assert wire.read == 10
+
+
+@pytest.mark.parametrize("encoding", ["gzip, br", "GZIP,identity , br", "x-gzip,br"])
+def test_codings_are_undone_in_reverse_order(encoding: str) -> None:
+    assert Body(Pieces(brotli.compress(gzip.compress(b"kefir"))), encoding).read() == b"kefir"
+
+
+@pytest.mark.parametrize("encoding", ["", "identity", "identity, identity", ","])
+def test_identity_is_no_coding(encoding: str) -> None:
+    assert Body(Pieces(b"kefir"), encoding).read() == b"kefir"
+
+
+@pytest.mark.parametrize("encoding", ["zstd", "gzip, compress", "gzip" + ", gzip" * 3])
+def test_other_codings_are_refused_before_anything_is_read(encoding: str) -> None:
+    wire = Pieces(b"kefir")
+    with pytest.raises(ApiError) as refused:
+        Body(wire, encoding).read()
+    assert (refused.value.code, refused.value.status, wire.read) == ("unsupported_media_type", 415, 0)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "deflate"])
+def test_broken_codings_are_told_as_the_interface_tells_them(encoding: str) -> None:
+    with pytest.raises(Refused) as refused:
+        Body(Pieces(b'"kefir"'), encoding).read()
+    assert refused.value.as_json()["message"] == "The provided payload is incomplete and cannot be parsed"
+    assert (refused.value.code, refused.value.status) == ("bad_request", 400)
+
+
+def refused_size(body: Body) -> str:
+    with pytest.raises(ApiError) as refused:
+        for _ in body.chunks():
+            pass
+    assert (refused.value.code, refused.value.status) == ("payload_too_large", 413)
+    return refused.value.message
+
+
+def test_an_announced_length_above_the_limit_is_refused_before_anything_is_read() -> None:
+    wire = Pieces(b"a" * 11, length=11)
+    assert refused_size(Body(wire, None, 10)).endswith("The maximum accepted payload size is 10 B.")
+    assert wire.read == 0
+
+
+def test_the_limit_itself_is_allowed() -> None:
+    assert len(Body(Pieces(b"a" * 10, length=10), None, 10).read()) == 10
+
+
+def test_the_wire_has_the_limit_when_no_length_was_announced() -> None:
+    wire = Pieces(*[b"a" * 10] * 10)
+    refused_size(Body(wire, None, 25))
+    assert wire.read == 30
+
+
+BOMB = b"\0" * 50_000_000
+
+
+@pytest.mark.parametrize(("encoding", "bomb"), [
+    ("gzip", gzip.compress(BOMB, 1)), ("deflate", zlib.compress(BOMB, 1)), ("br", brotli.compress(BOMB, quality=1)),
+    ("gzip, gzip", gzip.compress(gzip.compress(BOMB, 1))),
+    # Nothing comes out at the end, but much comes by in the middle.
+    ("gzip, br", brotli.compress(gzip.compress(b"") * 1_000_000, quality=1)),
+])
+def test_a_bomb_is_stopped_at_the_limit(encoding: str, bomb: bytes) -> None:
+    refused_size(Body(Pieces(bomb), encoding, 1 << 20))
