@@ -1,0 +1,1 @@
+"""Words, queries, ranking and formatting: pure, without SQL, HTTP, clock or threads."""

@@ -1,0 +1,238 @@
+"""What a hit shows: the attributes to retrieve, `_formatted` and `_matchesPosition`.
+
+Knows which attributes are displayed, highlighted and cropped (relevance contract 7.1, 7.3, 7.4). Refuses
+to know how hits were found: the words to mark come as `matching.MatchingWords`.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from svcd.engine.analysis import Analyzer, Token
+from svcd.engine.attributes import WILDCARD, is_everything, is_related
+from svcd.engine.cropping import window
+from svcd.engine.documents import Value, select, text_of
+from svcd.engine.matching import Match, MatchingWords
+
+Document = Mapping[str, Value]
+LocalesOf = Callable[[str], "Sequence[str] | None"]
+
+# What the reference reads as an unsigned 64-bit integer.
+_LENGTH = re.compile(r"\+?[0-9]+", re.ASCII)
+_LARGEST = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class FormatOptions:
+    """What a search asks of the hits it gets; names as in the request."""
+
+    attributes_to_retrieve: Sequence[str] | None = None  # None: all
+    attributes_to_highlight: Sequence[str] | None = None
+    attributes_to_crop: Sequence[str] | None = None  # `name` or `name:length`
+    crop_length: int = 10
+    crop_marker: str = "…"
+    highlight_pre_tag: str = "<em>"
+    highlight_post_tag: str = "</em>"
+    show_matches_position: bool = False
+    locales: Sequence[str] | None = None
+
+
+class Formatted(NamedTuple):
+    """One hit: its document as retrieved, `_formatted` and `_matchesPosition` (None when not asked for)."""
+
+    document: dict[str, Value]
+    formatted: dict[str, Value] | None
+    matches_position: dict[str, list[dict[str, Any]]] | None
+
+
+class _Style(NamedTuple):
+    """What is done to the values of an attribute."""
+
+    is_highlighted: bool = False
+    crop_length: int | None = None  # words; 0 crops nothing
+
+
+class Formatter:
+    """Formats the hits of one query.
+
+    fields: all known fields of the index in number order (`documents.names` of some document).
+    displayed: the setting displayedAttributes. locales_of: `attributes.locales_test` of the settings.
+    """
+
+    def __init__(
+        self,
+        options: FormatOptions,
+        *,
+        fields: Sequence[str],
+        displayed: Sequence[str] | None,
+        analyzer: Analyzer,
+        locales_of: LocalesOf,
+        words: MatchingWords,
+    ) -> None:
+        self._options = options
+        self._displayed = _named(fields, displayed)
+        self._retrieved = _named(self._displayed, options.attributes_to_retrieve)
+        self._shows_all = is_everything(displayed)
+        self._retrieves_all = self._shows_all and is_everything(options.attributes_to_retrieve)
+        self._styles = _styles(self._displayed, options)
+        self._formatted_names = set(self._styles) | set(self._retrieved)
+        self._texts = _Texts(options, analyzer, locales_of, words)
+        self._style_of: dict[str, _Style] = {}
+
+    def hit(self, document: Document) -> Formatted:
+        """The parts of one hit. The document is not changed; parts of it may be shared."""
+        self._texts.forget()
+        formatted = self._formatted(document) if self._styles else None
+        positions = self._matches_position(document) if self._options.show_matches_position else None
+        return Formatted(self.retrieve(document), formatted, positions)
+
+    def retrieve(self, document: Document) -> dict[str, Value]:
+        """The document reduced to what is displayed and to be retrieved."""
+        return dict(document) if self._retrieves_all else select(document, set(self._retrieved))
+
+    def _formatted(self, document: Document) -> dict[str, Value]:
+        shown = document if self._retrieves_all else select(document, self._formatted_names)
+        return {name: self._mapped(name, value) for name, value in shown.items()}
+
+    def _mapped(self, path: str, value: Value) -> Value:
+        if isinstance(value, dict):
+            return {name: self._mapped(f"{path}.{name}", member) for name, member in value.items()}
+        if isinstance(value, list):
+            return [self._mapped(path, element) for element in value]
+        text = None if isinstance(value, bool) else text_of(value)
+        return value if text is None else self._texts.formatted(path, text, self._style(path))
+
+    def _style(self, path: str) -> _Style:
+        style = self._style_of.get(path)
+        if style is None:
+            style = self._style_of[path] = _merged(path, self._styles)
+        return style
+
+    def _matches_position(self, document: Document) -> dict[str, list[dict[str, Any]]]:
+        shown = document if self._shows_all else select(document, set(self._displayed))
+        found: dict[str, list[dict[str, Any]]] = {}
+        for path, indices, text in _texts_of(shown):
+            matches = self._texts.positions(path, text, indices)
+            if matches:  # those of a later element take the place of the earlier ones
+                found[path] = matches
+        return dict(sorted(found.items()))
+
+
+class _Texts:
+    """Texts of one query's hits: their matches, highlighted and cropped."""
+
+    def __init__(self, options: FormatOptions, analyzer: Analyzer, locales_of: LocalesOf, words: MatchingWords) -> None:
+        self._options = options
+        self._analyzer = analyzer
+        self._locales_of = locales_of
+        self._words = words
+        self._read: dict[tuple[str, str], tuple[list[Token], list[Match]]] = {}
+
+    def forget(self) -> None:
+        """Another hit begins: its texts are others."""
+        self._read.clear()
+
+    def formatted(self, path: str, text: str, style: _Style) -> str:
+        if not text or not (style.crop_length or (style.is_highlighted and self._words)):
+            return text
+        tokens, matches = self._matches(path, text)
+        start, end = window(tokens, matches, style.crop_length) if style.crop_length else (0, len(text))
+        shown = self._highlighted(text, matches, start, end) if style.is_highlighted else text[start:end]
+        marker = self._options.crop_marker
+        return f"{marker if start > 0 else ''}{shown}{marker if end < len(text) else ''}"
+
+    def positions(self, path: str, text: str, indices: Sequence[int]) -> list[dict[str, Any]]:
+        """The matches as `_matchesPosition` shows them: offsets and lengths in UTF-8 bytes."""
+        if not self._words:
+            return []
+        return [_position(text, match, indices) for match in self._matches(path, text)[1]]
+
+    def _matches(self, path: str, text: str) -> tuple[list[Token], list[Match]]:
+        key = (path, text)
+        if key not in self._read:
+            locales = self._options.locales or self._locales_of(path)
+            tokens = self._analyzer.tokens(text, locales, stop_words=False)
+            self._read[key] = tokens, self._words.find(tokens)
+        return self._read[key]
+
+    def _highlighted(self, text: str, matches: Sequence[Match], start: int, end: int) -> str:
+        """text[start:end] with the matches in tags, those across a border clipped."""
+        shown = []
+        for match in matches:
+            if match.end > start and match.start < end:
+                first, last = max(match.start, start), min(match.end, end)
+                shown += [text[start:first], self._options.highlight_pre_tag]
+                shown += [text[first:last], self._options.highlight_post_tag]
+                start = last
+        return "".join([*shown, text[start:end]])
+
+
+def _named(fields: Sequence[str], entries: Sequence[str] | None) -> list[str]:
+    """The fields that a list names; all of them when it is absent or holds `*`."""
+    if is_everything(entries):
+        return list(fields)
+    named = set(entries or ())
+    return [field for field in fields if field in named]
+
+
+def _styles(displayed: Sequence[str], options: FormatOptions) -> dict[str, _Style]:
+    """displayed field -> its style, in number order; only fields that are highlighted or cropped."""
+    entries = options.attributes_to_highlight or ()
+    highlighted = set(displayed) if WILDCARD in entries else set(entries)
+    lengths = _crop_lengths(displayed, options)
+    styles = {name: _Style(name in highlighted, lengths.get(name)) for name in displayed}
+    return {name: style for name, style in styles.items() if style != _Style()}
+
+
+def _crop_lengths(displayed: Sequence[str], options: FormatOptions) -> dict[str, int]:
+    lengths: dict[str, int] = {}
+    for entry in options.attributes_to_crop or ():
+        name, length = _crop_entry(entry, options.crop_length)
+        lengths.update(dict.fromkeys(displayed if name == WILDCARD else (name,), length))
+    return lengths
+
+
+def _crop_entry(entry: str, default: int) -> tuple[str, int]:
+    """`name:length` parted; a length that is none stands for the default one."""
+    name, colon, length = entry.rpartition(":")
+    if not colon:
+        return entry, default
+    digits = length.lstrip("+0")
+    # A number of more than twenty digits is out of reach, and need not be converted to know it.
+    is_length = _LENGTH.fullmatch(length) and len(digits) <= 20 and int(digits or 0) <= _LARGEST
+    return name, int(digits or 0) if is_length else default
+
+
+def _merged(path: str, styles: Mapping[str, _Style]) -> _Style:
+    """The style of a value: of all listed fields that are it, hold it or lie beneath it."""
+    related = [style for name, style in styles.items() if is_related(name, path)]
+    lengths = (style.crop_length for style in related if style.crop_length is not None)
+    return _Style(any(style.is_highlighted for style in related), next(lengths, None))
+
+
+def _texts_of(document: Document) -> Iterator[tuple[str, list[int], str]]:
+    """(path, indices of the arrays around it, text) of each string and number."""
+    for name, value in document.items():
+        yield from _texts_beneath(name, [], value)
+
+
+def _texts_beneath(path: str, indices: list[int], value: Value) -> Iterator[tuple[str, list[int], str]]:
+    if isinstance(value, dict):
+        for name, member in value.items():
+            yield from _texts_beneath(f"{path}.{name}", indices, member)
+    elif isinstance(value, list):
+        for index, element in enumerate(value):
+            yield from _texts_beneath(path, [*indices, index], element)
+    elif not isinstance(value, bool) and (text := text_of(value)) is not None:
+        yield path, indices, text
+
+
+def _position(text: str, match: Match, indices: Sequence[int]) -> dict[str, Any]:
+    start = len(text[: match.start].encode())
+    length = len(text[match.start : match.end].encode())
+    position: dict[str, Any] = {"start": start, "length": length}
+    if indices:
+        position["indices"] = list(indices)
+    return position

@@ -1,0 +1,1 @@
+"""The ranking rules and the one loop that runs them."""

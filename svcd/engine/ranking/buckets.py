@@ -1,0 +1,102 @@
+"""Bucket sort: the only loop over ranking rules, and the only place that knows how many hits are wanted.
+
+Knows how buckets nest, when enough is found, what a threshold rejects and what happens when the time
+is over (relevance.md 3.12, 3.16, 3.17); refuses to know what a rule looks at.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Callable, NamedTuple, Sequence
+
+from svcd.bitsets import to_docids
+from svcd.engine.querygraph import Graph
+from svcd.engine.ranking.rules import Rule
+from svcd.engine.ranking.scores import Detail, Skipped, score
+from svcd.engine.reader import DocIds
+
+Details = tuple[Detail, ...]
+
+
+class Hit(NamedTuple):
+    """A document with what each rule said of it, in the order of the rules."""
+
+    docid: int
+    details: Details
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How much of the ranking is asked for.
+
+    hits: how many at most. threshold: documents of a lower score are left out and not counted.
+    to_the_end: rank everything even when there are hits enough, so that the count is exact.
+    """
+
+    hits: int
+    threshold: float | None = None
+    to_the_end: bool = False
+
+
+@dataclass(slots=True)
+class Ranking:
+    """The best documents, and the set over which hits are counted."""
+
+    counted: DocIds
+    hits: list[Hit] = field(default_factory=list)
+
+
+def rank(
+    rules: Sequence[Rule], graph: Graph, universe: DocIds, wanted: Wanted, expired: Callable[[], bool]
+) -> Ranking:
+    """The best documents of the universe, by the first rule, then the second one within its buckets...
+
+    Equal documents come by docid. expired: is the time over? Asked before each bucket.
+    """
+    return _BucketSort(rules, wanted, expired, universe).sort(graph)
+
+
+class _BucketSort:
+    def __init__(
+        self, rules: Sequence[Rule], wanted: Wanted, expired: Callable[[], bool], universe: DocIds
+    ) -> None:
+        self._rules = rules
+        self._wanted = wanted
+        self._expired = expired
+        self._ranking = Ranking(universe)
+
+    def sort(self, graph: Graph) -> Ranking:
+        self._descend(0, graph, self._ranking.counted, ())
+        return self._ranking
+
+    def _descend(self, level: int, graph: Graph, universe: DocIds, details: Details) -> None:
+        """Split the universe by the rules from `level` on."""
+        if level == len(self._rules):
+            self._deliver(universe, details)
+            return
+        buckets = self._rules[level].buckets(graph, universe)
+        while universe and not self._is_done():
+            if self._expired():
+                self._deliver(universe, (*details, Skipped()))
+                return
+            bucket = next(buckets, None)
+            if bucket is None:
+                return
+            found = (*details, bucket.detail)
+            if self._is_rejected(found):  # and so is all that comes behind it
+                self._ranking.counted &= ~universe
+                return
+            universe &= ~bucket.docids
+            self._descend(level + 1, bucket.graph, bucket.docids, found)
+
+    def _is_done(self) -> bool:
+        return len(self._ranking.hits) >= self._wanted.hits and not self._wanted.to_the_end
+
+    def _is_rejected(self, details: Details) -> bool:
+        threshold = self._wanted.threshold
+        return threshold is not None and score(details) < threshold
+
+    def _deliver(self, docids: DocIds, details: Details) -> None:
+        """Hand out a finished bucket. This is where `distinct` will choose among its documents (3.14)."""
+        hits = self._ranking.hits
+        for docid in to_docids(docids, max(self._wanted.hits - len(hits), 0)):
+            hits.append(Hit(docid, details))

@@ -1,0 +1,114 @@
+"""What a search may ask of one index: the contract between ranking and whatever keeps the words.
+
+Knows the questions and the shape of the answers; refuses to know where the answers are stored.
+Sets of documents are integers (`svcd.bitsets`), words are lemmas, fields are dotted names. All answers
+belong to one moment: a reader is one read transaction. An unknown word, field or pair has the
+empty set; nothing here raises for a name it does not know.
+
+"Bucketed" positions are those of relevance.md 1.9, as `documents.bucketed_position` makes them.
+"""
+from __future__ import annotations
+
+from typing import Any, Iterator, Mapping, Protocol, Sequence
+
+DocIds = int
+
+# Stands before each word and behind the last one in `joined_words`. No lemma contains it, for
+# control characters are removed from every token.
+WORD_MARK = "\0"
+
+
+class Reader(Protocol):
+    """One index in one read transaction."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """All settings in camelCase, defaults filled in; the same object while they do not change."""
+
+    @property
+    def primary_key(self) -> str | None:
+        """The attribute that identifies documents, None while the index has none."""
+
+    def all_docids(self) -> DocIds:
+        """Every document of the index."""
+
+    def indexed_fields(self) -> Sequence[str]:
+        """Attributes that hold at least one word, in field-number order."""
+
+    def fields(self) -> Sequence[str]:
+        """All attributes ever met in a document, in field-number order."""
+
+    # words
+
+    def has_word(self, word: str) -> bool:
+        """Does any document hold this word?"""
+
+    def word_docids(self, word: str) -> DocIds:
+        """Documents with the word in any field."""
+
+    def word_fields(self, word: str) -> Sequence[str]:
+        """Fields that hold the word."""
+
+    def word_field_docids(self, word: str, field: str) -> DocIds:
+        """Documents with the word in this field."""
+
+    def word_positions(self, word: str) -> Sequence[int]:
+        """Bucketed positions of the word over all fields, ascending."""
+
+    def word_position_docids(self, word: str, bucketed: int) -> DocIds:
+        """Documents with the word at this bucketed position of any field."""
+
+    # words by their beginning
+
+    def words_with_prefix(self, prefix: str, limit: int | None = None) -> Sequence[str]:
+        """The first `limit` words that begin so, in byte order, the prefix itself included."""
+
+    def first_characters(self) -> Sequence[str]:
+        """The distinct first characters of all words."""
+
+    def joined_words(self, character: str) -> str:
+        """All words that begin with the character, in byte order, a WORD_MARK around each.
+
+        "" when there is none. Asked for each query word that may have typos: keep it.
+        """
+
+    def prefix_docids(self, prefix: str) -> DocIds:
+        """Union of `word_docids` over the words that begin so."""
+
+    def prefix_fields(self, prefix: str) -> Sequence[str]:
+        """Fields that hold a word that begins so."""
+
+    def prefix_field_docids(self, prefix: str, field: str) -> DocIds:
+        """Union of `word_field_docids` over the words that begin so."""
+
+    def prefix_positions(self, prefix: str) -> Sequence[int]:
+        """Bucketed positions of the words that begin so, ascending."""
+
+    def prefix_position_docids(self, prefix: str, bucketed: int) -> DocIds:
+        """Union of `word_position_docids` over the words that begin so."""
+
+    # words together; with candidates the answer need only be right for these documents, so that a
+    # store which has to look into documents looks into few
+
+    def pair_docids(
+        self, distance: int, left: str, right: str, candidates: DocIds | None = None
+    ) -> DocIds:
+        """Documents whose smallest distance from left to right, in that order, is 1, 2 or 3."""
+
+    def prefix_pair_docids(
+        self, distance: int, left: str, prefix: str, candidates: DocIds | None = None
+    ) -> DocIds:
+        """Union of `pair_docids` over the right words that begin so."""
+
+    def field_count_docids(self, field: str, count: int) -> DocIds:
+        """Documents whose field has exactly so many words (1 to 30; else the empty set)."""
+
+    # values and documents
+
+    def sort_buckets(
+        self, field: str, ascending: bool, candidates: DocIds
+    ) -> Iterator[tuple[float | str | None, DocIds]]:
+        """The candidates by their value of the field, best first (relevance.md 3.13), None last."""
+
+    def documents(self, docids: Sequence[int]) -> Sequence[str]:
+        """The documents as compact JSON texts, members in field-number order; in the order asked."""

@@ -1,0 +1,160 @@
+"""Which script a text is written in, and where it changes.
+
+Knows the ranges of characters of each script (relevance contract 1.2, 1.3). Refuses to know
+languages, and what is done with a script.
+"""
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import NamedTuple
+
+LATIN, CYRILLIC, ARABIC, HEBREW, GREEK = "Latin", "Cyrillic", "Arabic", "Hebrew", "Greek"
+CJ, HANGUL, THAI, KHMER, GEORGIAN = "Cj", "Hangul", "Thai", "Khmer", "Georgian"
+ARMENIAN, OTHER = "Armenian", "Other"
+MANDARIN, HIRAGANA, KATAKANA = "Mandarin", "Hiragana", "Katakana"
+
+# In the order in which the counters of a group start; ranges inclusive. The first row that holds a
+# character wins. Armenian does not part groups: such a letter counts as Other while grouping.
+_RANGES = (
+    (LATIN, "0041-005A 0061-007A 0080-024F 0250-02AF 1D00-1D7F 1D80-1DBF 1E00-1EFF 2100-214F 2C60-2C7F A720-A7FF"
+            " AB30-AB6F"),
+    (CYRILLIC, "0400-0484 0487-052F 2DE0-2DFF A640-A69D A69F"),
+    (ARABIC, "0600-06FF 0750-07FF 08A0-08FF FB50-FDFF FE70-FEFF 10E60-10E7F 1EE00-1EEFF"),
+    (MANDARIN, "2E80-2E99 2E9B-2EF3 2F00-2FD5 3005 3007 3021-3029 3038-303B 3400-4DB5 4E00-9FCC F900-FA6D FA70-FAD9"),
+    ("Devanagari", "0900-097F A8E0-A8FF 1CD0-1CFF"),
+    (HEBREW, "0590-05FF"),
+    ("Ethiopic", "1200-139F 2D80-2DDF AB00-AB2F"),
+    (GEORGIAN, "10A0-10FF"),
+    ("Bengali", "0980-09FF"),
+    (HANGUL, "AC00-D7AF 1100-11FF 3130-318F 3200-32FF A960-A97F D7B0-D7FF FF00-FFEF"),
+    (HIRAGANA, "3040-309F"),
+    (KATAKANA, "30A0-30FF"),
+    (GREEK, "0370-03FF"),
+    ("Kannada", "0C80-0CFF"),
+    ("Tamil", "0B80-0BFF"),
+    (THAI, "0E00-0E7F"),
+    ("Gujarati", "0A80-0AFF"),
+    ("Gurmukhi", "0A00-0A7F"),
+    ("Telugu", "0C00-0C7F"),
+    ("Malayalam", "0D00-0D7F"),
+    ("Oriya", "0B00-0B7F"),
+    ("Myanmar", "1000-109F"),
+    ("Sinhala", "0D80-0DFF"),
+    (KHMER, "1780-17FF 19E0-19FF"),
+    (ARMENIAN, "0530-058F FB13-FB17"),
+)
+COUNTED = tuple(name for name, _ in _RANGES)
+_GROUPED_AS = {MANDARIN: CJ, HIRAGANA: CJ, KATAKANA: CJ}
+
+# While grouping a text becomes a string of marks, one for each character: a letter for its script,
+# these two for the characters that change nothing.
+_NEUTRAL, _ARMENIAN = " ", "."
+_MARK_OF = {name: chr(ord("A") + row) for row, name in enumerate(COUNTED)}
+_MARK_OF |= {OTHER: _NEUTRAL, ARMENIAN: _ARMENIAN, HIRAGANA: _MARK_OF[MANDARIN], KATAKANA: _MARK_OF[MANDARIN]}
+_SCRIPT_OF = {mark: _GROUPED_AS.get(name, name) for name, mark in _MARK_OF.items()}
+_SCRIPTED = re.compile(rf"[^{_NEUTRAL}{_ARMENIAN}]")
+
+_ASCII_LETTER = re.compile("[A-Za-z]")
+# Characters that may be of a script other than Latin. The others (Latin, marks, punctuation, symbols)
+# fill nearly all texts of nearly all users: those are one group, found without looking at each character.
+_PERHAPS_NOT_LATIN = re.compile("[^\x00-\u036f\u1d00-\u1dff\u1e00-\u1eff\u2000-\u2c5f]")
+_LATIN_LETTER = re.compile("[A-Za-z\x80-\u02af\u1d00-\u1dbf\u1e00-\u1eff\u2100-\u214f]")
+
+
+class Group(NamedTuple):
+    """A piece of a text in one script; start and end in characters."""
+
+    start: int
+    end: int
+    script: str
+
+
+def groups(text: str) -> list[Group]:
+    """Cut a text where its script changes. Characters of no script belong to the run before them."""
+    if text.isascii():
+        return _single(text, _ASCII_LETTER)
+    if not _PERHAPS_NOT_LATIN.search(text):
+        return _single(text, _LATIN_LETTER)
+    return _mixed(text)
+
+
+def script_of(character: str) -> str:
+    """The script of one character by the counters: Mandarin, Hiragana and Katakana apart."""
+    point = ord(character)
+    for first, last, name in _SPANS:
+        if first <= point <= last:
+            return name
+    return OTHER
+
+
+def count_scripts(text: str) -> list[tuple[str, int]]:
+    """(script, characters), in the order the counters have in the end: each hit moves one forward."""
+    counters = [[name, 0] for name in COUNTED]
+    for script in map(script_of, text):
+        place = next((place for place, counter in enumerate(counters) if counter[0] == script), None)
+        if place is None:
+            continue
+        counters[place][1] += 1
+        if place:
+            counters[place - 1], counters[place] = counters[place], counters[place - 1]
+    return [(name, count) for name, count in counters]
+
+
+def main_script(text: str) -> str:
+    """The script with the highest counter; of equal ones the one nearer to the front."""
+    name, count = max(count_scripts(text), key=lambda counter: counter[1])
+    return name if count else OTHER
+
+
+def _single(text: str, letter: re.Pattern[str]) -> list[Group]:
+    if not text:
+        return []
+    return [Group(0, len(text), LATIN if letter.search(text) else OTHER)]
+
+
+def _mixed(text: str) -> list[Group]:
+    marks = text.translate(_MARKS)
+    found = []
+    start = 0
+    while start < len(text):
+        scripted = _SCRIPTED.search(marks, start)
+        mark = scripted[0] if scripted else _NEUTRAL
+        change = _change_from(mark).search(marks, scripted.end()) if scripted else None
+        end = change.start() if change else len(text)
+        found.append(Group(start, end, _group_script(text[start:end], marks[start:end], mark)))
+        start = end
+    return found
+
+
+def _group_script(text: str, marks: str, mark: str) -> str:
+    if _ARMENIAN not in marks:  # the only letters that can outvote the script of the group
+        return _SCRIPT_OF[mark]
+    script = main_script(text)
+    return _GROUPED_AS.get(script, script)
+
+
+@cache
+def _change_from(mark: str) -> re.Pattern[str]:
+    return re.compile(rf"[^{_NEUTRAL}{_ARMENIAN}{mark}]")
+
+
+def _spans() -> list[tuple[int, int, str]]:
+    spans = []
+    for name, ranges in _RANGES:
+        for span in ranges.split():
+            first, _, last = span.partition("-")
+            spans.append((int(first, 16), int(last or first, 16), name))
+    return spans
+
+
+class _Marks(dict[int, str]):
+    """Code point -> mark, filled as characters are met."""
+
+    def __missing__(self, point: int) -> str:
+        mark = self[point] = _MARK_OF[script_of(chr(point))]
+        return mark
+
+
+_SPANS = _spans()
+_MARKS = _Marks()

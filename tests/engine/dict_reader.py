@@ -1,0 +1,209 @@
+"""A Reader over plain dictionaries: the independent second store that the engine is tested on.
+
+Built from documents through `documents.positions`; every relation is worked out word by word, in the
+plainest way.
+"""
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections import defaultdict
+from typing import Any, Iterable, Iterator, Mapping, Sequence
+
+from svcd import bitsets
+from svcd.engine import attributes, documents
+from svcd.engine.analysis import analyzer_of
+from svcd.engine.searchable import Searchable
+from svcd.engine.reader import WORD_MARK, DocIds
+
+DEFAULTS: dict[str, Any] = {
+    "displayedAttributes": ["*"],
+    "searchableAttributes": ["*"],
+    "filterableAttributes": [],
+    "sortableAttributes": [],
+    "rankingRules": ["words", "typo", "proximity", "attributeRank", "sort", "wordPosition", "exactness"],
+    "stopWords": [],
+    "nonSeparatorTokens": [],
+    "separatorTokens": [],
+    "dictionary": [],
+    "synonyms": {},
+    "distinctAttribute": None,
+    "proximityPrecision": "byWord",
+    "typoTolerance": {
+        "enabled": True,
+        "minWordSizeForTypos": {"oneTypo": 5, "twoTypos": 9},
+        "disableOnWords": [],
+        "disableOnAttributes": [],
+        "disableOnNumbers": False,
+    },
+    "pagination": {"maxTotalHits": 1000},
+    "searchCutoffMs": None,
+    "localizedAttributes": None,
+    "prefixSearch": "indexingTime",
+}
+
+
+class DictReader:
+    """An index in memory: documents get the docids 0, 1, 2... in their order."""
+
+    def __init__(
+        self,
+        texts: Iterable[Mapping[str, Any]],
+        settings: Mapping[str, Any] | None = None,
+        primary_key: str = "id",
+    ) -> None:
+        self.settings: dict[str, Any] = {**DEFAULTS, **(settings or {})}
+        self.primary_key: str | None = primary_key
+        self._documents = list(texts)
+        self._words: dict[str, set[int]] = defaultdict(set)
+        self._fields: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+        self._positions: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
+        self._pairs: dict[tuple[int, str, str], set[int]] = defaultdict(set)
+        self._counts: dict[tuple[str, int], set[int]] = defaultdict(set)
+        self._names: dict[str, None] = {}
+        self._indexed: set[str] = set()
+        for document in self._documents:
+            self._names.update(dict.fromkeys(document))
+        for docid, document in enumerate(self._documents):
+            self._add(docid, document)
+        self._sorted = sorted(self._words, key=str.encode)
+
+    def _add(self, docid: int, document: Mapping[str, Any]) -> None:
+        self._names.update(dict.fromkeys(documents.names(document)))
+        searchable = Searchable.of(self.settings)
+        found = documents.positions(
+            document,
+            analyzer_of(self.settings),
+            searchable.__contains__,
+            attributes.locales_test(self.settings["localizedAttributes"]),
+        )
+        nearest: dict[tuple[str, str], int] = {}
+        for field, words in found.items():
+            self._indexed.add(field)
+            placed = [(place, word) for place, word in enumerate(words) if word]
+            self._counts[field, len(placed)].add(docid)
+            for place, word in placed:
+                self._words[word].add(docid)
+                self._fields[word][field].add(docid)
+                self._positions[word][documents.bucketed_position(place)].add(docid)
+                for distance, right in enumerate(words[place + 1 : place + 4], 1):
+                    if right:
+                        nearest[word, right] = min(distance, nearest.get((word, right), 9))
+        for (left, right), distance in nearest.items():
+            self._pairs[distance, left, right].add(docid)
+
+    def all_docids(self) -> DocIds:
+        return bitsets.from_docids(range(len(self._documents)))
+
+    def indexed_fields(self) -> list[str]:
+        return [name for name in self._names if name in self._indexed]
+
+    def fields(self) -> list[str]:
+        return list(self._names)
+
+    def has_word(self, word: str) -> bool:
+        return word in self._words
+
+    def word_docids(self, word: str) -> DocIds:
+        return bitsets.from_docids(list(self._words.get(word, ())))
+
+    def word_fields(self, word: str) -> list[str]:
+        return [name for name in self._names if name in self._fields.get(word, {})]
+
+    def word_field_docids(self, word: str, field: str) -> DocIds:
+        return bitsets.from_docids(list(self._fields.get(word, {}).get(field, ())))
+
+    def word_positions(self, word: str) -> list[int]:
+        return sorted(self._positions.get(word, {}))
+
+    def word_position_docids(self, word: str, bucketed: int) -> DocIds:
+        return bitsets.from_docids(list(self._positions.get(word, {}).get(bucketed, ())))
+
+    def words_with_prefix(self, prefix: str, limit: int | None = None) -> list[str]:
+        return [word for word in self._sorted if word.startswith(prefix)][:limit]
+
+    def first_characters(self) -> list[str]:
+        return sorted({word[0] for word in self._words})
+
+    def joined_words(self, character: str) -> str:
+        words = self.words_with_prefix(character)
+        return WORD_MARK + WORD_MARK.join(words) + WORD_MARK if words else ""
+
+    def prefix_docids(self, prefix: str) -> DocIds:
+        return _union(self.word_docids(word) for word in self.words_with_prefix(prefix))
+
+    def prefix_fields(self, prefix: str) -> list[str]:
+        fields = {field for word in self.words_with_prefix(prefix) for field in self.word_fields(word)}
+        return [name for name in self._names if name in fields]
+
+    def prefix_field_docids(self, prefix: str, field: str) -> DocIds:
+        return _union(self.word_field_docids(word, field) for word in self.words_with_prefix(prefix))
+
+    def prefix_positions(self, prefix: str) -> list[int]:
+        return sorted({place for word in self.words_with_prefix(prefix) for place in self.word_positions(word)})
+
+    def prefix_position_docids(self, prefix: str, bucketed: int) -> DocIds:
+        return _union(self.word_position_docids(word, bucketed) for word in self.words_with_prefix(prefix))
+
+    def pair_docids(self, distance: int, left: str, right: str, candidates: DocIds | None = None) -> DocIds:
+        return bitsets.from_docids(list(self._pairs.get((distance, left, right), ())))
+
+    def prefix_pair_docids(
+        self, distance: int, left: str, prefix: str, candidates: DocIds | None = None
+    ) -> DocIds:
+        return _union(self.pair_docids(distance, left, right) for right in self.words_with_prefix(prefix))
+
+    def field_count_docids(self, field: str, count: int) -> DocIds:
+        return bitsets.from_docids(list(self._counts.get((field, count), ()))) if 1 <= count <= 30 else 0
+
+    def sort_buckets(
+        self, field: str, ascending: bool, candidates: DocIds
+    ) -> Iterator[tuple[float | str | None, DocIds]]:
+        left = candidates
+        for kind in (float, str):
+            best: dict[Any, list[int]] = defaultdict(list)
+            for docid in bitsets.to_docids(left):
+                values = [value for value in _values(self._documents[docid], field) if isinstance(value, kind)]
+                if values:
+                    best[min(values) if ascending else max(values)].append(docid)
+            for value in sorted(best, reverse=not ascending):
+                bucket = bitsets.from_docids(best[value])
+                left &= ~bucket
+                yield value, bucket
+        if left:
+            yield None, left
+
+    def documents(self, docids: Sequence[int]) -> list[str]:
+        return [self._text(docid) for docid in docids]
+
+    def _text(self, docid: int) -> str:
+        document = self._documents[docid]
+        ordered = {name: document[name] for name in self._names if name in document}
+        return json.dumps(ordered, ensure_ascii=False, separators=(",", ":"))
+
+
+def _union(sets: Iterable[DocIds]) -> DocIds:
+    union = 0
+    for docids in sets:
+        union |= docids
+    return union
+
+
+def _values(document: Mapping[str, Any], field: str) -> list[float | str]:
+    """The sortable values of a top-level field: doubles and normalised strings."""
+    values = document.get(field)
+    listed = values if isinstance(values, list) else [values]
+    return [found for found in map(_value, listed) if found is not None and found != ""]
+
+
+def _value(value: Any) -> float | str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return float(value)
+    return _normal(value) if isinstance(value, str) else None
+
+
+def _normal(text: str) -> str:
+    """The normal form of a string value (relevance.md 5.4)."""
+    return "".join(unicodedata.normalize("NFKD", character) for character in text.strip()).lower()

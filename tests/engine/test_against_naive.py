@@ -1,0 +1,85 @@
+"""The engine against the ranking contract in its plainest executable form, on random indexes and queries.
+
+What must hold, for each search:
+1. the same documents, in the same order;
+2. the same scores;
+3. the same score details;
+4. the same set over which hits are counted.
+
+More searches than the suite takes time for: SVCD_FUZZ_SEEDS=100:200 pytest tests/engine/test_against_naive.py
+"""
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from svcd import bitsets
+from svcd.engine.keyword import find
+from svcd.engine.ranking import chain, scores
+from svcd.engine.ranking.buckets import Wanted
+from svcd.engine.request import SearchQuery
+from tests.engine.dict_reader import DictReader
+from tests.engine.shared_material import needs_oracle, oracle
+
+pytestmark = needs_oracle
+
+STRATEGIES = ("last", "last", "all", "frequency")
+QUERIES = 12
+# Without settings, with all kinds of settings, with proximity by attribute throughout.
+LEVELS = (0, 1, 2)
+
+
+def _seeds() -> range:
+    first, _, last = os.environ.get("SVCD_FUZZ_SEEDS", "0:8").partition(":")
+    return range(int(first), int(last))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("seed", _seeds())
+def test_random_searches_equal_the_naive_ranking(seed: int, level: int) -> None:
+    for described, ours, theirs in compared(seed, level):
+        assert ours == theirs, described
+
+
+def compared(seed: int, level: int) -> Iterator[tuple[str, Any, Any]]:
+    """(what was searched, our answer, the naive one) for the searches of one random index."""
+    naive, generators = oracle("ranking"), oracle("generators")
+    chosen = random.Random(seed * 10 + level)
+    generators.VV = chosen.sample(generators.V1, chosen.randint(8, 30))
+    settings = generators.settings(chosen, level)
+    documents = generators.docs(chosen, chosen.choice([5, 20, 60, 120]))
+    reader = DictReader(documents, settings)
+    index = naive.Index(settings, documents)
+    for _ in range(QUERIES):
+        query = _query(chosen, generators.query(chosen), level, reader.indexed_fields())
+        described = f"seed {seed} level {level}: {query} in {settings}"
+        yield described, _ours(reader, query), _naive(naive, index, query)
+
+
+def _query(chosen: random.Random, text: str, level: int, known: list[str]) -> SearchQuery:
+    fields = None
+    if level and known and chosen.random() < 0.15:
+        fields = chosen.sample(known, 1)
+    sort = chosen.choice([None, None, None, ["num:asc"], ["num:desc"]]) if level else None
+    strategy = chosen.choice(STRATEGIES)
+    return SearchQuery(q=text, matching_strategy=strategy, sort=sort, attributes_to_search_on=fields)
+
+
+def _ours(reader: DictReader, query: SearchQuery) -> Any:
+    found = find(reader, query, Wanted(1000), lambda: False).ranking
+    is_separated = chain.is_separated(reader.settings["rankingRules"])
+    hits = [
+        (hit.docid, scores.score(hit.details), scores.shown(hit.details, is_separated, lambda field: False))
+        for hit in found.hits
+    ]
+    return hits, bitsets.to_docids(found.counted)
+
+
+def _naive(naive: Any, index: Any, query: SearchQuery) -> Any:
+    fields = query.attributes_to_search_on
+    hits, universe, _, _ = naive.search(index, query.q, query.matching_strategy, query.sort, attrs=fields)
+    return hits, sorted(universe)

@@ -1,0 +1,185 @@
+"""What must hold of embedders in the settings:
+
+1. Each source takes its members, lacks no mandatory one, and refuses the others in words.
+2. Inside a composite embedder fewer sources and members are taken.
+3. A change keeps members it doesn't name; null removes a member, a fragment, an embedder.
+4. Another source drops the members it doesn't take.
+5. Quantisation can't be undone.
+6. Answers fill the defaults of the source and hide secrets.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from svcd.engine import embedder_settings
+from svcd.engine.embedder_settings import DEFAULT_TEMPLATE, redacted, redacted_secret, resolved
+from svcd.errors import ApiError
+from svcd.fields import decode_value
+
+REST = {"source": "rest", "url": "http://localhost:1337", "request": "{{text}}", "response": "{{embedding}}"}
+
+
+def decoded(embedders: dict[str, Any]) -> dict[str, Any]:
+    change = decode_value(embedders, embedder_settings.embedders, code=embedder_settings.CODE)
+    embedder_settings.check(change)
+    return change
+
+
+def refusal(embedder: dict[str, Any]) -> str:
+    with pytest.raises(ApiError) as refused:
+        decoded({"e": embedder})
+    assert refused.value.code == "invalid_settings_embedders"
+    return refused.value.message
+
+
+def after(*changes: dict[str, Any]) -> dict[str, Any]:
+    stored: dict[str, Any] = {}
+    for change in changes:
+        stored = embedder_settings.merged(stored, decoded(change))
+    return stored
+
+
+@pytest.mark.parametrize("embedder, message", [
+    ({"source": "userProvided", "dimensions": 128, "documentTemplate": "x"},
+     "`.embedders.e`: Field `documentTemplate` unavailable for source `userProvided`.\n"
+     "  - note: `documentTemplate` is available for sources: `openAi`, `huggingFace`, `ollama`, `rest`\n"
+     "  - note: available fields for source `userProvided`: `source`, `dimensions`, `distribution`, `binaryQuantized`"),
+    ({"source": "openAi", "revision": "42"},
+     "`.embedders.e`: Field `revision` unavailable for source `openAi`.\n"
+     "  - note: `revision` is available for sources: `huggingFace`\n"
+     "  - note: available fields for source `openAi`: `source`, `model`, `apiKey`, `dimensions`, `documentTemplate`, "
+     "`documentTemplateMaxBytes`, `url`, `distribution`, `binaryQuantized`"),
+    ({"source": "rest", "url": "http://localhost", "response": ""},
+     "`.embedders.e`: Missing field `request` (note: this field is mandatory for source `rest`)"),
+    ({"source": "userProvided"},
+     "`.embedders.e`: Missing field `dimensions` (note: this field is mandatory for source `userProvided`)"),
+    ({"source": "ollama"}, "`.embedders.e`: Missing field `model` (note: this field is mandatory for source `ollama`)"),
+    ({"source": "rest", "url": "kefir", "request": 42, "response": 42},
+     "`.embedders.e.url`: could not parse `kefir`: relative URL without a base"),
+    ({"dimensions": 0}, "`.embedders.e.dimensions`: `dimensions` cannot be zero"),
+    ({"documentTemplateMaxBytes": 0},
+     "`.embedders.e.documentTemplateMaxBytes`: `documentTemplateMaxBytes` cannot be zero"),
+    ({"source": "openAi", "model": "gpt"},
+     "`.embedders.e.model`: Invalid model `gpt` for OpenAI. Supported models: "
+     '["text-embedding-ada-002", "text-embedding-3-small", "text-embedding-3-large"]'),
+    ({"source": "openAi", "model": "text-embedding-ada-002", "dimensions": 3},
+     "`.embedders.e.dimensions`: Model `text-embedding-ada-002` does not support overriding its native dimensions of "
+     "1536. Found 3"),
+    ({"source": "openAi", "dimensions": 1537},
+     "`.embedders.e.dimensions`: Model `text-embedding-3-small` does not support overriding its dimensions to a value "
+     "higher than 1536. Found 1537"),
+    ({"apiKey": 42}, "Invalid value type at `.e.apiKey`: expected a string, but found a positive integer: `42`"),
+    ({"source": "rset"}, "Unknown value `rset` at `.e.source`: did you mean `rest`? expected one of `openAi`, "
+                         "`huggingFace`, `ollama`, `userProvided`, `rest`, `composite`"),
+    ({"distribution": {"mean": 1.5, "sigma": 0.1}},
+     "Invalid value at `.e.distribution`: the distribution mean must be in the range [0, 1], got 1.5"),
+    ({"distribution": {"mean": 1, "sigma": 0}},
+     "Invalid value at `.e.distribution`: the distribution sigma must be in the range ]0, 1], got 0"),
+    ({"bad": 1}, "Unknown field `bad` inside `.e`: expected one of `source`, `model`, `revision`, `pooling`, `apiKey`, "
+                 "`dimensions`, `binaryQuantized`, `documentTemplate`, `documentTemplateMaxBytes`, `url`, "
+                 "`indexingFragments`, `searchFragments`, `request`, `response`, `headers`, `searchEmbedder`, "
+                 "`indexingEmbedder`, `distribution`"),
+])
+def test_refusals(embedder: dict[str, Any], message: str) -> None:
+    assert refusal(embedder) == message
+
+
+@pytest.mark.parametrize("embedder", [
+    {}, {"source": "openAi", "url": "http://localhost", "model": "any"},
+    {"source": "huggingFace", "pooling": "forceCls"},
+    {"source": "ollama", "model": "m"}, {"source": "userProvided", "dimensions": 1}, REST,
+    {"source": "openAi", "model": "text-embedding-3-large", "dimensions": 3072, "revision": None},
+    {"source": "composite", "searchEmbedder": REST, "indexingEmbedder": {"source": "huggingFace"}},
+])
+def test_good_embedders_pass(embedder: dict[str, Any]) -> None:
+    assert list(after({"e": embedder})) == ["e"]
+
+
+@pytest.mark.parametrize("nested, message", [
+    ({}, "`.embedders.e.searchEmbedder`: Missing field `source`.\n"
+         "  - note: this field is mandatory for nested embedders"),
+    ({"source": "userProvided"},
+     "`.embedders.e.searchEmbedder.source`: Source `userProvided` is not available in a nested embedder"),
+    ({**REST, "documentTemplate": "x"},
+     "`.embedders.e.searchEmbedder`: Field `documentTemplate` unavailable for source `rest` for the search embedder.\n"
+     "  - note: `documentTemplate` is available for sources: \n"
+     "  - note: available fields for source `rest` for the search embedder: `source`, `apiKey`, `dimensions`, `url`, "
+     "`searchFragments`, `request`, `response`, `headers`\n"
+     "  - note: `documentTemplate` is available when source `rest` is not for the search embedder"),
+])
+def test_nested_embedders_take_less(nested: dict[str, Any], message: str) -> None:
+    assert refusal({"source": "composite", "searchEmbedder": nested, "indexingEmbedder": REST}) == message
+
+
+def test_null_removes_members_fragments_and_embedders() -> None:
+    fragments = {"b": {"value": 1}, "a": {"value": {"x": "{{doc.a}}"}}}
+    stored = after(
+        {"rest": {**REST, "dimensions": 3, "indexingFragments": fragments}, "manual": {"source": "userProvided",
+                                                                                      "dimensions": 3}},
+        {"rest": {"dimensions": None, "indexingFragments": {"b": None}}, "manual": None, "unknown": None},
+    )
+    assert stored == {"rest": {**REST, "indexingFragments": {"a": {"value": {"x": "{{doc.a}}"}}}}}
+
+
+def test_another_source_drops_what_it_does_not_take() -> None:
+    stored = after({"e": {**REST, "apiKey": "k", "documentTemplate": "t"}}, {"e": {"source": "huggingFace"}})
+    assert stored == {"e": {"source": "huggingFace", "documentTemplate": "t"}}
+
+
+def test_quantisation_stays() -> None:
+    quantized = {"e": {"source": "userProvided", "dimensions": 3, "binaryQuantized": True}}
+    assert after(quantized, {"e": {"dimensions": 4}})["e"]["binaryQuantized"] is True
+    with pytest.raises(ApiError) as refused:
+        after(quantized, {"e": {"binaryQuantized": False}})
+    assert refused.value.message == (
+        "`.embedders.e.binaryQuantized`: Cannot disable the binary quantization.\n"
+        " - Note: Binary quantization is a lossy operation that cannot be reverted.\n"
+        " - Hint: Add a new embedder that is non-quantized and regenerate the vectors.")
+
+
+def test_at_most_256_embedders() -> None:
+    manual = {"source": "userProvided", "dimensions": 3}
+    full = after({str(i): manual for i in range(256)})
+    with pytest.raises(ApiError) as refused:
+        embedder_settings.merged(full, decoded({"one more": manual}))
+    assert refused.value.message == "Too many embedders in the configuration. Found 257, but limited to 256."
+
+
+def test_answers_fill_the_defaults_of_the_source() -> None:
+    assert list(resolved({"e": {**REST, "dimensions": 4}})["e"].items()) == [
+        ("source", "rest"), ("dimensions", 4), ("documentTemplate", DEFAULT_TEMPLATE),
+        ("documentTemplateMaxBytes", 400), ("url", "http://localhost:1337"), ("request", "{{text}}"),
+        ("response", "{{embedding}}"), ("headers", {}),
+    ]
+    assert "documentTemplate" not in resolved({"e": {**REST, "searchFragments": {"a": {"value": 1}}}})["e"]
+    assert resolved({"e": {"source": "userProvided", "dimensions": 3}}) == {
+        "e": {"source": "userProvided", "dimensions": 3}}
+    assert resolved({"e": {}})["e"]["model"] == "text-embedding-3-small"
+
+
+def test_defaults_of_a_nested_embedder_are_those_it_may_have() -> None:
+    shown = resolved({"e": {"source": "composite", "searchEmbedder": REST, "indexingEmbedder": REST}})["e"]
+    assert "documentTemplate" not in shown["searchEmbedder"]
+    assert shown["indexingEmbedder"]["documentTemplate"] == DEFAULT_TEMPLATE
+
+
+@pytest.mark.parametrize("secret, shown", [
+    ("", "XXX..."), ("123456789", "XXX..."), ("1234567890", "12XXXX..."), ("1" * 19, "11XXXX..."),
+    ("1" * 20, "111XXXXX..."), ("1" * 29, "111XXXXX..."), ("1" * 30, "11111XXXXXX..."), ("é" * 15, "ééXXXXXX..."),
+])
+def test_secrets_show_what_their_length_can_spare(secret: str, shown: str) -> None:
+    assert redacted_secret(secret) == shown
+
+
+def test_secrets_are_hidden_in_nested_embedders_too() -> None:
+    shown = redacted({"e": {"searchEmbedder": {"apiKey": "k"}, "apiKey": None}, "gone": None})
+    assert shown == {"e": {"searchEmbedder": {"apiKey": "XXX..."}, "apiKey": None}, "gone": None}
+
+
+def test_features_are_asked_for_in_order() -> None:
+    change = decode_value({"e": {"source": "composite", "searchEmbedder": {"searchFragments": {}}}, "gone": None},
+                          embedder_settings.embedders)
+    assert [action for _, action in embedder_settings.features_used(change)] == [
+        "setting `searchFragments`", 'using `"composite"` as source', "setting `searchEmbedder`"]

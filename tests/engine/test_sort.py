@@ -1,0 +1,135 @@
+"""What must hold of sorting:
+
+1. Ascending: numbers, then texts by their normal form, then documents without a value; ties keep their order.
+2. Descending turns numbers and texts round, each for itself: numbers still come first, no value still last.
+3. Of several values a document takes part with its best number, or with its best text when it has no number.
+4. Wrong expressions are refused in the words of the interface.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from svcd.engine.ranking.sort import SortError, SortRule, check_sortable, normal_form, ordered, parse_rule, sort_value, split_rules
+
+
+@pytest.mark.parametrize(
+    ("document", "field", "ascending", "descending"),
+    [
+        ({"a": 3}, "a", 3.0, 3.0),
+        ({"a": [3, "z", 1, True]}, "a", 1.0, 3.0),
+        ({"a": ["b", "A", None, [["c"]]]}, "a", "a", "c"),
+        ({"a": True}, "a", "true", "true"),
+        ({"a": None}, "a", None, None),
+        ({"a": ""}, "a", None, None),
+        ({"a": "  "}, "a", None, None),
+        ({"a": {"b": 1}}, "a", None, None),
+        ({"a": {"b": 1}}, "a.b", 1.0, 1.0),
+        ({"a": [{"b": 1}, {"b": 5}]}, "a.b", 1.0, 5.0),
+        ({"a.b": 2}, "a.b", 2.0, 2.0),
+        ({}, "a", None, None),
+        ({"ab": 1}, "a", None, None),
+    ],
+)
+def test_the_value_a_document_takes_part_with(document: dict[str, Any], field: str, ascending: Any, descending: Any) -> None:
+    assert sort_value(document, field, True) == ascending
+    assert sort_value(document, field, False) == descending
+
+
+@pytest.mark.parametrize(("text", "normal"), [(" Été ", "e\u0301te\u0301"), ("ΌΣΟΣ", "ο\u0301σος"), ("ﬁ", "fi")])
+def test_texts_have_a_normal_form(text: str, normal: str) -> None:
+    assert normal_form(text) == normal
+
+
+def test_long_texts_are_cut_between_characters() -> None:
+    assert normal_form("€" * 500) == "€" * 156
+
+
+VALUES = {"a": 2.0, "b": "x", "c": None, "d": 1.0, "e": "y", "f": "x", "g": 2.0, "h": None}
+
+
+@pytest.mark.parametrize(("is_ascending", "order"), [(True, "dagbfech"), (False, "agdebfch")])
+def test_numbers_come_first_and_no_value_last(is_ascending: bool, order: str) -> None:
+    assert "".join(ordered(VALUES, VALUES.__getitem__, is_ascending)) == order
+
+
+@given(st.lists(st.none() | st.floats(allow_nan=False) | st.text(max_size=3)), st.booleans())
+def test_an_order_changes_no_set_and_keeps_ties(values: list[Any], is_ascending: bool) -> None:
+    places = list(range(len(values)))
+    found = ordered(places, values.__getitem__, is_ascending)
+    assert sorted(found) == places
+    for left, right in zip(found, found[1:]):
+        if values[left] == values[right]:
+            assert left < right
+        kinds = [2 if values[at] is None else 1 if isinstance(values[at], str) else 0 for at in (left, right)]
+        assert kinds[0] <= kinds[1]
+        if kinds[0] == kinds[1] < 2:
+            assert values[left] <= values[right] if is_ascending else values[left] >= values[right]
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("a:asc", ["a:asc"]),
+        ("a:asc, b:desc", ["a:asc", "b:desc"]),
+        ("_geoPoint(1, 2):asc,b:desc", ["_geoPoint(1,2):asc", "b:desc"]),
+        ('"a:asc"', ["a:asc"]),
+        ("", [""]),
+    ],
+)
+def test_query_strings_are_split_between_rules(text: str, rules: list[str]) -> None:
+    assert split_rules(text) == rules
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("a:asc", SortRule("a", True)),
+        ("a:b:desc", SortRule("a:b", False)),
+        ("_geoPoint(48.5, -2):desc", SortRule("_geo", False, (48.5, -2.0))),
+    ],
+)
+def test_expressions(text: str, rule: SortRule) -> None:
+    assert parse_rule(text) == rule
+
+
+RESERVED = "is a reserved keyword and thus can't be used as a sort expression."
+USE_POINT = "Use the _geoPoint(latitude, longitude) built-in rule to sort on _geo field coordinates."
+POINT = "expected expression formated like `_geoPoint(latitude, longitude)` and ending by `:asc` or `:desc`"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a", "Invalid syntax for the sort parameter: expected expression ending by `:asc` or `:desc`, found `a`."),
+        ("a:ASC", "Invalid syntax for the sort parameter: expected expression ending by `:asc` or `:desc`, found `a:ASC`."),
+        ("_geo:asc", f"`_geo` {RESERVED} {USE_POINT}"),
+        ("_geoRadius(1,2,3):asc", f"`_geoRadius` {RESERVED} {USE_POINT}"),
+        ("_geoBoundingBox:asc", f"`_geoBoundingBox` {RESERVED} {USE_POINT}"),
+        ("_geoDistance:asc", f"`_geoDistance` {RESERVED}"),
+        ("_geoPoint:asc", f"Invalid syntax for the geo parameter: {POINT}, found `_geoPoint`."),
+        ("_geoPoint(1):asc", f"Invalid syntax for the geo parameter: {POINT}, found `_geoPoint(1)`."),
+        ("_geoPoint(1,x):asc", f"Invalid syntax for the geo parameter: {POINT}, found `_geoPoint(1,x)`."),
+        ("_geoPoint(91,0):asc", "Bad latitude `91`. Latitude must be contained between -90 and 90 degrees."),
+        ("_geoPoint(0,190.5):asc", "Bad longitude `190.5`. Longitude must be contained between -180 and 180 degrees. "
+                                   "Hint: try using `-169.5` instead."),
+    ],
+)
+def test_wrong_expressions(text: str, message: str) -> None:
+    with pytest.raises(SortError) as caught:
+        parse_rule(text)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("sortable", [["a"], ["x", "a.b"]])
+def test_what_lies_beneath_a_sortable_attribute_is_sortable(sortable: list[str]) -> None:
+    check_sortable([SortRule("a.b", True), SortRule("a.b.c", True)], sortable)
+
+
+def test_other_attributes_are_not() -> None:
+    with pytest.raises(SortError) as caught:
+        check_sortable([SortRule("ab", True)], ["b", "a"])
+    assert str(caught.value) == "Attribute `ab` is not sortable. Available sortable attributes are: `a, b`."
