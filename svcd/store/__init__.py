@@ -1,0 +1,1 @@
+"""What is kept on disk: the only SQL of svcd."""

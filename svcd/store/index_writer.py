@@ -1,0 +1,337 @@
+"""The one writing connection of an index file: documents in, postings kept in step, one transaction a batch.
+
+Is given documents as JSON texts and the words of their fields by position, never a tokenizer. What it
+holds in memory (field numbers, the set of docids) is read again when a savepoint is rolled back.
+"""
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from svcd.bitsets import from_docids
+from svcd.store import schema, words
+from svcd.store.connections import open_writer
+
+_PARAMETERS = 500
+# A field that holds more words than this counts in no set of field_count (relevance.md 0.2).
+COUNTED_WORDS = 30
+
+Positions = Mapping[str, Sequence[str]]  # attribute -> word at each position, "" for a hole
+
+
+@dataclass(frozen=True)
+class StoredDocument:
+    """A document as the index holds it."""
+
+    docid: int
+    document_id: str
+    json: str
+
+
+@dataclass
+class Change:
+    """One document's new state. json None removes it; positions None leaves its words as they are.
+
+    names, names_before: the top-level fields after and before, for the field distribution.
+    """
+
+    docid: int
+    document_id: str
+    json: str | None
+    positions: Positions | None
+    names: Sequence[str] = ()
+    names_before: Sequence[str] = ()
+    bytes_before: int = 0
+
+
+@dataclass
+class _Words:
+    """The words of one document, ready to be written."""
+
+    columns: dict[int, str] = field(default_factory=dict)  # slot -> text
+    counts: dict[int, int] = field(default_factory=dict)   # slot -> words, 0 above COUNTED_WORDS
+
+    @property
+    def forward(self) -> str:
+        return words.forward_text(self.columns)
+
+
+class IndexWriter:
+    """Opens (or makes) an index file for writing. Use inside transaction()."""
+
+    def __init__(self, path: Path, *, cache_kib: int = 8192, hash_bytes: int = 4 << 20) -> None:
+        self._connection = open_writer(path, cache_kib=cache_kib)
+        if schema.prepare(self._connection, schema.INDEX):
+            self._meta_put("generation", 0)
+        # FTS5 gathers this many bytes of postings in memory before it writes a segment.
+        self._connection.execute("INSERT INTO terms(terms, rank) VALUES ('hashsize', ?)", (hash_bytes,))
+        self._load()
+
+    def close(self) -> None:
+        """Close the file; what was not committed is gone."""
+        self._connection.close()
+
+    def _load(self) -> None:
+        rows = self._connection.execute("SELECT name, fid, slot FROM fields ORDER BY fid").fetchall()
+        self.field_numbers: dict[str, int] = {name: fid for name, fid, _ in rows}
+        self._slots: dict[str, int] = {name: slot for name, _, slot in rows if slot is not None}
+        self.docids = int.from_bytes(self.meta("docids") or b"", "little")
+        self._document_bytes = int(self.meta("document_bytes") or 0)
+        self._distribution: dict[str, int] = {}
+
+    # Transactions
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All that the block writes becomes visible, and durable, at its end; nothing of it on an exception."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._save()
+            self._meta_put("generation", int(self.meta("generation") or 0) + 1)
+        except BaseException:
+            self._roll_back("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """What the block writes is undone on an exception; the transaction goes on."""
+        self._save()
+        self._connection.execute("SAVEPOINT part")
+        try:
+            yield
+            self._save()
+        except BaseException:
+            self._roll_back("ROLLBACK TO part")
+            self._connection.execute("RELEASE part")
+            raise
+        self._connection.execute("RELEASE part")
+
+    def _roll_back(self, statement: str) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute(statement)
+        self._load()
+
+    def _save(self) -> None:
+        self._meta_put("docids", self.docids.to_bytes((self.docids.bit_length() + 7) >> 3, "little"))
+        self._meta_put("document_bytes", self._document_bytes)
+        self._connection.executemany("UPDATE fields SET documents = documents + ? WHERE name = ?",
+                                     [(count, name) for name, count in self._distribution.items() if count])
+        self._distribution.clear()
+
+    def checkpoint(self) -> None:
+        """Move the log into the file, as far as readers allow, and cut it."""
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def compact(self) -> None:
+        """Merge the postings into one segment and give free pages back; outside a transaction."""
+        self._connection.execute("INSERT INTO terms(terms) VALUES ('optimize')")
+        self._connection.execute("VACUUM")
+        self.checkpoint()
+
+    # Values of the index
+
+    def meta(self, key: str) -> Any:
+        """A value kept under a name, or None."""
+        row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return row[0] if row else None
+
+    def _meta_put(self, key: str, value: object) -> None:
+        self._connection.execute("INSERT OR REPLACE INTO meta(key, value) VALUES (?, ?)", (key, value))
+
+    @property
+    def primary_key(self) -> str | None:
+        """The field that identifies a document."""
+        return self.meta("primary_key")
+
+    @primary_key.setter
+    def primary_key(self, name: str | None) -> None:
+        self._meta_put("primary_key", name)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings as stored: those that were set."""
+        return json.loads(self.meta("settings") or "{}")
+
+    @settings.setter
+    def settings(self, stored: Mapping[str, Any]) -> None:
+        self._meta_put("settings", json.dumps(stored, ensure_ascii=False))
+
+    @property
+    def applied(self) -> dict[str, Any] | None:
+        """What remember() kept last: the outcome of the newest batch, committed with its effect."""
+        return json.loads(self.meta("applied") or "null")
+
+    def remember(self, outcome: Mapping[str, Any]) -> None:
+        """Keep the outcome of the batch in the transaction of its effect."""
+        self._meta_put("applied", json.dumps(outcome))
+
+    @property
+    def number_of_documents(self) -> int:
+        """How many documents the index holds, with those of this transaction."""
+        return self.docids.bit_count()
+
+    def stats(self) -> dict[str, Any]:
+        """documents, bytes of their texts, field distribution; after a commit or inside a transaction's end."""
+        counts = self._connection.execute("SELECT name, documents FROM fields WHERE documents > 0 ORDER BY name")
+        return {"documents": self.number_of_documents, "bytes": self._document_bytes, "fields": dict(counts)}
+
+    # Fields
+
+    def register(self, names: Iterable[str]) -> None:
+        """Give the next field numbers to names that have none yet, in order."""
+        fresh = [name for name in dict.fromkeys(names) if name not in self.field_numbers]
+        first = len(self.field_numbers)
+        rows = [(first + n, name) for n, name in enumerate(fresh)]
+        self._connection.executemany("INSERT INTO fields(fid, name) VALUES (?, ?)", rows)
+        self.field_numbers.update((name, fid) for fid, name in rows)
+
+    def _slot(self, name: str) -> int:
+        slot = self._slots.get(name)
+        if slot is None:
+            self.register([name])
+            slot = self._slots[name] = len(self._slots)
+            self._connection.execute("UPDATE fields SET slot = ? WHERE name = ?", (slot, name))
+        return slot
+
+    # Documents
+
+    def stored(self, document_ids: Sequence[str]) -> dict[str, StoredDocument]:
+        """The documents among `document_ids` that the index holds, by identifier."""
+        found: dict[str, StoredDocument] = {}
+        for start in range(0, len(document_ids), _PARAMETERS):
+            part = document_ids[start:start + _PARAMETERS]
+            rows = self._connection.execute("SELECT docid, document_id, json FROM documents WHERE document_id IN "
+                                            f"({','.join('?' * len(part))})", part)
+            found.update((row[1], StoredDocument(*row)) for row in rows)
+        return found
+
+    def all_stored(self, after: int, limit: int) -> list[StoredDocument]:
+        """Up to `limit` documents with a docid above `after`, ascending."""
+        return [StoredDocument(*row) for row in self._connection.execute(
+            "SELECT docid, document_id, json FROM documents WHERE docid > ? ORDER BY docid LIMIT ?", (after, limit))]
+
+    def write(self, changes: Iterable[Change]) -> None:
+        """Apply changes, one per document, in ascending docid (FTS5 gathers ascending rows best)."""
+        ordered = sorted(changes, key=lambda change: change.docid)
+        removed = [(change.docid,) for change in ordered if change.json is None]
+        kept = [change for change in ordered if change.json is not None]
+        self._write_words([change for change in ordered if change.positions is not None])
+        self._connection.executemany("DELETE FROM documents WHERE docid = ?", removed)
+        self._connection.executemany("INSERT OR REPLACE INTO documents(docid, document_id, json) VALUES (?, ?, ?)",
+                                     [(change.docid, change.document_id, change.json) for change in kept])
+        self.docids |= from_docids([change.docid for change in kept])
+        self.docids &= ~from_docids([docid for (docid,) in removed])
+        self._count_fields(ordered)
+
+    def _count_fields(self, changes: Sequence[Change]) -> None:
+        distribution = self._distribution
+        for change in changes:
+            self._document_bytes += (len(change.json.encode()) if change.json else 0) - change.bytes_before
+            for name in change.names:
+                distribution[name] = distribution.get(name, 0) + 1
+            for name in change.names_before:
+                distribution[name] = distribution.get(name, 0) - 1
+
+    def clear(self) -> None:
+        """Remove every document; fields keep their numbers."""
+        for statement in ("INSERT INTO terms(terms) VALUES ('delete-all')", "DELETE FROM documents",
+                          "DELETE FROM forward", "DELETE FROM word_counts", "UPDATE fields SET documents = 0"):
+            self._connection.execute(statement)
+        self._distribution.clear()
+        self.docids = self._document_bytes = 0
+
+    # Words
+
+    def clear_words(self) -> None:
+        """Forget all words and which fields hold them; the documents stay, to be indexed again."""
+        for statement in ("INSERT INTO terms(terms) VALUES ('delete-all')", "DELETE FROM forward",
+                          "DELETE FROM word_counts", "UPDATE fields SET slot = NULL"):
+            self._connection.execute(statement)
+        self._slots.clear()
+
+    def write_words(self, positions: Iterable[tuple[int, Positions]]) -> None:
+        """Index documents, by ascending docid, whose words were cleared."""
+        fresh = [(docid, self._words(found)) for docid, found in positions]
+        for docid, ready in fresh:
+            self._post(docid, {}, ready)
+        self._keep(fresh, {})
+
+    def _words(self, positions: Positions) -> _Words:
+        ready = _Words()
+        for name, held in positions.items():
+            slot = self._slot(name)
+            count = len(held) - held.count("")
+            ready.columns[slot] = words.column_text(held)
+            ready.counts[slot] = count if count <= COUNTED_WORDS else 0
+        return ready
+
+    def _write_words(self, changes: Sequence[Change]) -> None:
+        before = self._forward([change.docid for change in changes])
+        replaced: list[tuple[int, _Words]] = []
+        for change in changes:
+            ready, old = self._words(change.positions or {}), before.get(change.docid, "")
+            if old != ready.forward:
+                self._post(change.docid, words.forward_columns(old), ready)
+                replaced.append((change.docid, ready))
+        self._keep(replaced, before)
+
+    def _post(self, docid: int, old: Mapping[int, str], ready: _Words) -> None:
+        """Exchange a document's postings; FTS5 wants the old text back to take its terms out."""
+        if old:
+            self._connection.execute(_DELETE, ("delete", docid, *_column_values(old)))
+            ready.counts = {**dict.fromkeys(old, 0), **ready.counts}
+        if ready.columns:
+            self._connection.execute(_INSERT, (docid, *_column_values(ready.columns)))
+
+    def _forward(self, docids: Sequence[int]) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for start in range(0, len(docids), _PARAMETERS):
+            part = docids[start:start + _PARAMETERS]
+            found.update(self._connection.execute(
+                f"SELECT docid, words FROM forward WHERE docid IN ({','.join('?' * len(part))})", part))
+        return found
+
+    def _keep(self, fresh: Sequence[tuple[int, _Words]], before: Mapping[int, str]) -> None:
+        """Keep the forward rows and word counts of documents whose postings were exchanged."""
+        self._connection.executemany("DELETE FROM forward WHERE docid = ?",
+                                     [(docid,) for docid, ready in fresh if docid in before and not ready.columns])
+        self._connection.executemany("INSERT OR REPLACE INTO forward(docid, words) VALUES (?, ?)",
+                                     [(docid, ready.forward) for docid, ready in fresh if ready.columns])
+        self._count_words([(docid, ready.counts) for docid, ready in fresh])
+
+    def _count_words(self, counted: Iterable[tuple[int, Mapping[int, int]]]) -> None:
+        """Write counts into the blobs of word_counts: slot -> words, per docid."""
+        blocks: dict[tuple[int, int], dict[int, int]] = {}
+        for docid, counts in counted:
+            block, place = divmod(docid, schema.COUNT_BLOCK)
+            for slot, count in counts.items():
+                blocks.setdefault((slot, block), {})[place] = count
+        for key, places in blocks.items():
+            row = self._connection.execute("SELECT counts FROM word_counts WHERE slot = ? AND block = ?", key).fetchone()
+            blob = bytearray(row[0] if row else b"")
+            blob.extend(bytes(max(0, max(places) + 1 - len(blob))))
+            for place, count in places.items():
+                blob[place] = count
+            self._connection.execute("INSERT OR REPLACE INTO word_counts(slot, block, counts) VALUES (?, ?, ?)",
+                                     (*key, bytes(blob)))
+
+
+_COLUMNS = ", ".join(f"c{n}" for n in range(schema.COLUMNS))
+_VALUES = ", ".join("?" * schema.COLUMNS)
+_INSERT = f"INSERT INTO terms(rowid, {_COLUMNS}) VALUES (?, {_VALUES})"
+_DELETE = f"INSERT INTO terms(terms, rowid, {_COLUMNS}) VALUES (?, ?, {_VALUES})"
+# A phrase must not reach from one field of the shared column into the next.
+_BETWEEN_SHARED = f" {' '.join([words.HOLE] * 7)} "
+
+
+def _column_values(columns: Mapping[int, str]) -> list[str | None]:
+    values: list[str | None] = [columns.get(slot) for slot in range(schema.SHARED_COLUMN)]
+    shared = [columns[slot] for slot in sorted(columns) if slot >= schema.SHARED_COLUMN]
+    return [*values, _BETWEEN_SHARED.join(shared) or None]

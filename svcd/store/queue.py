@@ -1,0 +1,345 @@
+"""Tasks and batches on disk: enqueue, read from, finish, trim.
+
+A task is stored `enqueued` and then finished, once; that it is processing is a view of the running
+batches, which live in memory alone, so that a stop at any moment leaves it enqueued. What the queue
+does is durable when the call returns. Knows nothing of what a task does.
+"""
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from svcd import times
+from svcd.store import listing
+from svcd.store.connections import ReadPool, write_transaction
+from svcd.store.records import ENQUEUED, PROCESSING, Batch, Page, Task, TaskFilter
+
+T = TypeVar("T")
+
+_TASK_COLUMNS = ("uid, kind, index_uid, status, enqueued_at, batch_uid, canceled_by, details, error, content, payload, "
+                 "payload_bytes, custom_metadata, started_at, finished_at")
+_JSON_PLACES = (7, 8, 9)
+_BATCH_COLUMNS = "uid, started_at, strategy, details, stats, finished_at, earliest_enqueued_at, latest_enqueued_at"
+
+
+@dataclass
+class RunningBatch:
+    """A batch between its claim and its end; progress is replaced as it goes on."""
+
+    batch: Batch
+    tasks: dict[int, Task]
+
+
+class Queue:
+    """The log of tasks. All writes go through one connection under one lock."""
+
+    def __init__(self, path: Path, writer: sqlite3.Connection, lock: threading.RLock, readers: ReadPool,
+                 payload_folder: Path) -> None:
+        self.payload_folder = payload_folder
+        # Called, outside the lock, when a task came in.
+        self.on_enqueued: Callable[[], None] = lambda: None
+        self._path = path
+        self._writer = writer
+        self._lock = lock  # guards _writer and _running
+        self._readers = readers
+        self._running: dict[int, RunningBatch] = {}
+        self._next_batch = 1 + self._highest("SELECT max(coalesce((SELECT max(uid) FROM batches), -1), "
+                                             "coalesce((SELECT max(batch_uid) FROM tasks), -1))")
+
+    def _highest(self, query: str) -> int:
+        (highest,) = self._writer.execute(query).fetchone()
+        return -1 if highest is None else highest
+
+    # Append
+
+    def enqueue(self, kind: str, index_uid: str | None, *, details: dict[str, Any] | None,
+                content: dict[str, Any] | None = None, payload: Path | None = None, payload_bytes: int = 0,
+                custom_metadata: str | None = None) -> Task:
+        """Add a task. Its payload must be on disk already; the file belongs to the queue from now on."""
+        with self._lock:
+            task = Task(self._highest("SELECT max(uid) FROM tasks") + 1, kind, index_uid, ENQUEUED, times.now(),
+                        details=details, content=content or {}, payload=payload.name if payload else None,
+                        payload_bytes=payload_bytes, custom_metadata=custom_metadata)
+            self._writer.execute(  # a statement of its own is a transaction of its own
+                "INSERT INTO tasks(uid, kind, index_uid, status, enqueued_at, details, content, payload, payload_bytes, "
+                "custom_metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (task.uid, kind, index_uid, ENQUEUED, task.enqueued_at, _text(details), _text(task.content),
+                 task.payload, payload_bytes, custom_metadata))
+        self.on_enqueued()
+        return task
+
+    # Read
+
+    def task(self, uid: int) -> Task | None:
+        """One task, or None."""
+        with self._reading() as connection:
+            return next(self._tasks(connection, "uid = ?", [uid]), None)
+
+    def batch(self, uid: int) -> Batch | None:
+        """One batch, running or finished, or None."""
+        running = self._running.get(uid)
+        if running:
+            return running.batch
+        with self._reading() as connection:
+            return next(_batches(connection, "uid = ?", [uid]), None)
+
+    def list_tasks(self, wanted: TaskFilter, limit: int, from_uid: int | None, reverse: bool) -> Page[Task]:
+        """A page of the tasks that match, newest first unless `reverse`.
+
+        Of indexes named in the filter, swaps count in the total but are not among the results.
+        """
+        condition = listing.task_condition(wanted, self._running_tasks())
+        with self._reading() as connection:
+            total = _count(connection, "tasks", condition)
+            if wanted.index_uids is not None:
+                condition = f"index_uid IS NOT NULL AND {condition[0]}", condition[1]
+            rows = list(self._tasks(connection, *_paged(condition, limit, from_uid, reverse)))
+        return _page(rows, total, limit)
+
+    def list_batches(self, wanted: TaskFilter, limit: int, from_uid: int | None, reverse: bool) -> Page[Batch]:
+        """A page of the batches of which a task matches, newest first unless `reverse`."""
+        condition = listing.batch_condition(wanted, self._running_tasks())
+        with self._reading() as connection:
+            stored = list(_batches(connection, *_paged(condition, limit, from_uid, reverse)))
+            total = _count(connection, "batches", condition)
+            running = [batch for batch in self._running_batches(wanted) if not any(b.uid == batch.uid for b in stored)]
+        inside = [b for b in running if from_uid is None or (b.uid >= from_uid if reverse else b.uid <= from_uid)]
+        merged = sorted(stored + inside, key=lambda batch: batch.uid, reverse=not reverse)
+        return _page(merged[:limit + 1], total + len(running), limit)
+
+    def matching(self, wanted: TaskFilter) -> list[int]:
+        """The uids of all tasks that match, ascending."""
+        condition, values = listing.task_condition(wanted, self._running_tasks())
+        with self._reading() as connection:
+            return [row[0] for row in connection.execute(f"SELECT uid FROM tasks WHERE {condition} ORDER BY uid", values)]
+
+    def tasks_of(self, uids: Iterable[int]) -> list[Task]:
+        """The tasks of some uids that exist, ascending."""
+        with self._reading() as connection:
+            return list(self._tasks(connection, "uid IN (SELECT value FROM json_each(?)) ORDER BY uid",
+                                    [json.dumps(list(uids))]))
+
+    def enqueued(self, kinds: Sequence[str], *, newest_first: bool = False,
+                 index_uid: str | None = None) -> Iterator[Task]:
+        """The enqueued tasks of some kinds that do not run, one index alone when it is named; read as they are taken."""
+        order = "DESC" if newest_first else "ASC"
+        of_index, values = ("AND index_uid = ?", [index_uid]) if index_uid is not None else ("", [])
+        with self._reading() as connection:
+            for task in self._tasks(connection, f"status = '{ENQUEUED}' AND kind IN (SELECT value FROM json_each(?)) "
+                                    f"{of_index} ORDER BY uid {order}", [json.dumps(list(kinds)), *values]):
+                if task.status == ENQUEUED:
+                    yield task
+
+    def enqueued_kinds(self) -> set[str]:
+        """The kinds of the enqueued tasks that do not run."""
+        running = {uid: task.kind for batch in self.running() for uid, task in batch.tasks.items()}
+        counts: dict[str, int] = {}
+        for kind in running.values():
+            counts[kind] = counts.get(kind, 0) + 1
+        with self._reading() as connection:
+            rows = connection.execute(
+                f"SELECT kind, count(*) FROM tasks WHERE status = '{ENQUEUED}' GROUP BY kind").fetchall()
+        return {kind for kind, count in rows if count > counts.get(kind, 0)}
+
+    def count_at_most(self, limit: int) -> int:
+        """How many tasks are stored, at most: exact once the uids span `limit`, else their span."""
+        with self._reading() as connection:
+            lowest, highest = connection.execute("SELECT min(uid), max(uid) FROM tasks").fetchone()
+            span = 0 if highest is None else highest - lowest + 1
+            return span if span < limit else _count(connection, "tasks", ("1", []))
+
+    def count_enqueued(self) -> int:
+        """How many tasks wait or run."""
+        with self._reading() as connection:
+            return _count(connection, "tasks", (f"status = '{ENQUEUED}'", []))
+
+    def bytes(self) -> tuple[int, int]:
+        """Size of the database file in bytes, and how much of it is in use."""
+        with self._reading() as connection:
+            size, pages, free = (connection.execute(f"PRAGMA {name}").fetchone()[0]
+                                 for name in ("page_size", "page_count", "freelist_count"))
+        return size * pages, size * (pages - free)
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._readers.transaction(self._path) as connection:
+            yield connection
+
+    def _tasks(self, connection: sqlite3.Connection, condition: str, values: Sequence[Any]) -> Iterator[Task]:
+        for row in connection.execute(f"SELECT {_TASK_COLUMNS} FROM tasks WHERE {condition}", values):
+            task = Task(*(json.loads(value) if place in _JSON_PLACES and value else value
+                          for place, value in enumerate(row)))
+            yield self._as_running(task)
+
+    # Running batches: in memory
+
+    def start(self, tasks: Sequence[Task], strategy: str) -> RunningBatch:
+        """Make a batch of enqueued tasks: from now on they are seen as processing."""
+        with self._lock:
+            batch = Batch(self._next_batch, times.now(), strategy,
+                          earliest_enqueued_at=min(task.enqueued_at for task in tasks),
+                          latest_enqueued_at=max(task.enqueued_at for task in tasks))
+            self._next_batch += 1
+            running = RunningBatch(batch, {task.uid: replace(
+                task, status=PROCESSING, batch_uid=batch.uid, started_at=batch.started_at) for task in tasks})
+            self._running[batch.uid] = running
+            return running
+
+    def give_back(self, running: RunningBatch, uids: Iterable[int] | None = None) -> None:
+        """Tasks of a batch (all of them by default) are enqueued again; a batch without tasks was never there."""
+        with self._lock:
+            for uid in list(running.tasks if uids is None else uids):
+                running.tasks.pop(uid, None)
+            if not running.tasks:
+                self._running.pop(running.batch.uid, None)
+
+    def running(self) -> list[RunningBatch]:
+        """The batches that run now."""
+        return list(self._running.values())
+
+    def _running_tasks(self) -> list[int]:
+        return [uid for running in self.running() for uid in running.tasks]
+
+    def _running_batches(self, wanted: TaskFilter) -> list[Batch]:
+        condition, values = listing.task_condition(replace(wanted, batch_uids=None), self._running_tasks(), dates=False)
+        with self._reading() as connection:
+            matching = {row[0] for row in connection.execute(
+                f"SELECT uid FROM tasks WHERE status = '{ENQUEUED}' AND {condition}", values)}
+        return [running.batch for running in self.running() if matching & set(running.tasks)
+                and (wanted.batch_uids is None or running.batch.uid in wanted.batch_uids)
+                and _batch_dates_match(running.batch, wanted)]
+
+    def _as_running(self, task: Task) -> Task:
+        if task.status != ENQUEUED:
+            return task
+        for running in self.running():
+            if task.uid in running.tasks:
+                return running.tasks[task.uid]
+        return task
+
+    # Finish and trim
+
+    @contextmanager
+    def finishing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction in which tasks end together with what they changed in the same file."""
+        with self._lock, write_transaction(self._writer) as connection:
+            yield connection
+
+    def finish(self, connection: sqlite3.Connection, running: RunningBatch, finished: Sequence[Task]) -> None:
+        """Inside finishing(): store a batch and the end of its tasks. forget() follows the commit."""
+        batch = running.batch
+        connection.execute(
+            f"INSERT INTO batches({_BATCH_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (batch.uid, batch.started_at, batch.strategy, _text(batch.details), _text(batch.stats), batch.finished_at,
+             batch.earliest_enqueued_at, batch.latest_enqueued_at))
+        self.store(connection, finished)
+
+    def store(self, connection: sqlite3.Connection, tasks: Iterable[Task]) -> None:
+        """Inside finishing(): write the state of tasks over their rows. A task that ended is left as it is."""
+        connection.executemany(
+            "UPDATE tasks SET index_uid = ?, status = ?, batch_uid = ?, canceled_by = ?, details = ?, error = ?, "
+            "started_at = ?, finished_at = ?, payload = NULL WHERE uid = ? AND status = 'enqueued'",
+            [(task.index_uid, task.status, task.batch_uid, task.canceled_by, _text(task.details), _text(task.error),
+              task.started_at, task.finished_at, task.uid) for task in tasks])
+
+    def forget(self, running: RunningBatch) -> None:
+        """After the commit of finish(): the batch runs no longer."""
+        with self._lock:
+            self._running.pop(running.batch.uid, None)
+
+    def delete(self, connection: sqlite3.Connection, uids: Sequence[int]) -> int:
+        """Inside finishing(): remove finished tasks, and batches left without any; how many tasks went."""
+        listed = json.dumps(list(uids))
+        among = "uid IN (SELECT value FROM json_each(?)) AND status <> 'enqueued'"
+        batches = [row[0] for row in connection.execute(f"SELECT DISTINCT batch_uid FROM tasks WHERE {among}", (listed,))]
+        gone = connection.execute(f"DELETE FROM tasks WHERE {among}", (listed,)).rowcount
+        connection.execute(
+            "DELETE FROM batches WHERE uid IN (SELECT value FROM json_each(?)) "
+            "AND NOT EXISTS (SELECT 1 FROM tasks WHERE batch_uid = batches.uid)", (json.dumps(batches),))
+        return gone
+
+    def rename_indexes(self, connection: sqlite3.Connection, names: dict[str, str], before_uid: int) -> None:
+        """Inside finishing(): finished tasks older than a swap speak of the indexes by their new names."""
+        rows = connection.execute(
+            "SELECT uid, index_uid FROM tasks WHERE uid < ? AND status <> 'enqueued' AND index_uid IN "
+            "(SELECT value FROM json_each(?))", (before_uid, json.dumps(list(names)))).fetchall()
+        connection.executemany("UPDATE tasks SET index_uid = ? WHERE uid = ?",
+                               [(names[index_uid], uid) for uid, index_uid in rows])
+        swaps = connection.execute("SELECT uid, details FROM tasks WHERE uid < ? AND kind = 'indexSwap' "
+                                   "AND status <> 'enqueued'", (before_uid,)).fetchall()
+        connection.executemany("UPDATE tasks SET details = ? WHERE uid = ?",
+                               [(_renamed_swaps(details, names), uid) for uid, details in swaps])
+
+    def remove_payload(self, name: str | None) -> None:
+        """Delete the stored content of a task that ended."""
+        if name:
+            (self.payload_folder / name).unlink(missing_ok=True)
+
+    def remove_orphaned_payloads(self) -> None:
+        """Delete the files that no enqueued task names: uploads that were never acknowledged, or tasks that ended."""
+        with self._reading() as connection:
+            wanted = {row[0] for row in connection.execute(
+                f"SELECT payload FROM tasks WHERE status = '{ENQUEUED}' AND payload IS NOT NULL")}
+        for path in self.payload_folder.iterdir():
+            if path.name not in wanted:
+                path.unlink(missing_ok=True)
+
+    def compact(self) -> tuple[int, int]:
+        """Give free pages back; bytes before and after."""
+        before = self.bytes()[0]
+        with self._lock:
+            self._writer.execute("VACUUM")
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return before, self.bytes()[0]
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _count(connection: sqlite3.Connection, table: str, condition: listing.Condition) -> int:
+    return connection.execute(f"SELECT count(*) FROM {table} WHERE {condition[0]}", condition[1]).fetchone()[0]
+
+
+def _paged(condition: listing.Condition, limit: int, from_uid: int | None, reverse: bool) -> listing.Condition:
+    sql, values = condition
+    if from_uid is not None:
+        sql, values = f"{sql} AND uid {'>=' if reverse else '<='} ?", [*values, min(from_uid, (1 << 63) - 1)]
+    # One more than the page: the first of the next one.
+    return f"{sql} ORDER BY uid {'ASC' if reverse else 'DESC'} LIMIT ?", [*values, min(limit, 1 << 62) + 1]
+
+
+def _page(rows: list[T], total: int, limit: int) -> Page[T]:
+    uids: list[int] = [row.uid for row in rows]  # type: ignore[attr-defined]
+    return Page(rows[:limit], total, uids[0] if uids and limit else None, uids[limit] if len(rows) > limit else None)
+
+
+def _batches(connection: sqlite3.Connection, condition: str, values: Sequence[Any]) -> Iterator[Batch]:
+    for uid, started_at, strategy, details, stats, finished_at, earliest, latest in connection.execute(
+            f"SELECT {_BATCH_COLUMNS} FROM batches WHERE {condition}", values):
+        yield Batch(uid, started_at, strategy, json.loads(details), json.loads(stats), finished_at,
+                    earliest_enqueued_at=earliest, latest_enqueued_at=latest)
+
+
+def _batch_dates_match(batch: Batch, wanted: TaskFilter) -> bool:
+    """The date conditions of a filter on a batch that is not stored yet: it has no end."""
+    if wanted.before_finished_at is not None or wanted.after_finished_at is not None:
+        return False
+    earliest, latest = batch.earliest_enqueued_at or 0, batch.latest_enqueued_at or 0
+    below = ((earliest, wanted.before_enqueued_at), (batch.started_at, wanted.before_started_at))
+    above = ((latest, wanted.after_enqueued_at), (batch.started_at, wanted.after_started_at))
+    return (all(bound is None or moment < bound for moment, bound in below)
+            and all(bound is None or moment > bound for moment, bound in above))
+
+
+def _renamed_swaps(details: str, names: dict[str, str]) -> str:
+    shown = json.loads(details)
+    for swap in shown.get("swaps", ()):
+        swap["indexes"] = [names.get(index_uid, index_uid) for index_uid in swap["indexes"]]
+    return json.dumps(shown, ensure_ascii=False)

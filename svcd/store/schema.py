@@ -1,0 +1,100 @@
+"""The tables of the two kinds of file, and how older ones become today's.
+
+`instance.sqlite` holds the queue and the list of indexes, `indexes/<uuid>.sqlite` one index. Each file
+carries its format in `user_version`; UPGRADES turns one format into the next, inside one transaction
+a file, so a file is always wholly old or wholly new. Knows tables, not what is written in them.
+"""
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from svcd import __version__
+
+FORMAT = 1
+
+# FTS5 fixes the number of columns when a table is made. The last one is shared by all further fields,
+# whose own positions are then read from the forward rows: rare enough to cost nothing elsewhere.
+COLUMNS = 32
+SHARED_COLUMN = COLUMNS - 1
+
+# Documents per blob of word counts: one blob is about one page, the least that an update rewrites.
+COUNT_BLOCK = 4096
+
+Create = Callable[[Any], None]  # given a sqlite_utils.Database
+
+
+def _create_instance(database: Any) -> None:
+    database["indexes"].create(
+        {"uid": str, "uuid": str, "created_at": int, "updated_at": int, "primary_key": str, "stats": str},
+        pk="uid", not_null={"uuid", "created_at", "updated_at", "stats"})
+    database["features"].create({"name": str, "enabled": int}, pk="name")
+    database["tasks"].create(
+        {"uid": int, "batch_uid": int, "index_uid": str, "status": str, "kind": str, "canceled_by": int,
+         "details": str, "error": str, "content": str, "payload": str, "payload_bytes": int, "custom_metadata": str,
+         "enqueued_at": int, "started_at": int, "finished_at": int},
+        pk="uid", not_null={"status", "kind", "enqueued_at"})
+    database["batches"].create(
+        {"uid": int, "details": str, "stats": str, "strategy": str, "started_at": int, "finished_at": int,
+         "earliest_enqueued_at": int, "latest_enqueued_at": int}, pk="uid")
+    for column in ("index_uid", "kind", "batch_uid", "canceled_by", "enqueued_at", "started_at", "finished_at"):
+        database["tasks"].create_index([column])
+    # The runner asks for the oldest enqueued task of a kind or an index, always.
+    database["tasks"].create_index(["status", "kind", "uid"])
+
+
+def _create_index(database: Any) -> None:
+    database["meta"].create({"key": str, "value": bytes}, pk="key")
+    database["fields"].create({"fid": int, "name": str, "slot": int, "documents": int},
+                              pk="fid", not_null={"name", "documents"}, defaults={"documents": 0})
+    database["fields"].create_index(["name"], unique=True)
+    database["documents"].create({"docid": int, "document_id": str, "json": str},
+                                 pk="docid", not_null={"document_id", "json"})
+    database["documents"].create_index(["document_id"], unique=True)
+    database["forward"].create({"docid": int, "words": str}, pk="docid", not_null={"words"})
+    database["word_counts"].create({"slot": int, "block": int, "counts": bytes}, pk=("slot", "block"))
+    columns = ", ".join(f"c{n}" for n in range(COLUMNS))
+    # All that is printable belongs to a term; quotes are doubled once for the list, once for the option.
+    characters = "".join(chr(c) for c in range(0x21, 0x7F) if not chr(c).isalnum()).replace("'", "''''").replace('"', '""')
+    database.execute(f"CREATE VIRTUAL TABLE terms USING fts5({columns}, content='', columnsize=0, detail=full, "
+                     f"tokenize=\"ascii tokenchars '{characters}'\")")
+    database.execute("CREATE VIRTUAL TABLE vocabulary USING fts5vocab(terms, 'row')")
+    database.execute("CREATE VIRTUAL TABLE occurrences USING fts5vocab(terms, 'instance')")
+
+
+INSTANCE: tuple[Create, Mapping[int, Create]] = (_create_instance, {})
+INDEX: tuple[Create, Mapping[int, Create]] = (_create_index, {})
+
+
+class NewerFormat(RuntimeError):
+    """The file was written by a newer svcd than this one."""
+
+
+def prepare(connection: sqlite3.Connection, kind: tuple[Create, Mapping[int, Create]]) -> bool:
+    """Create the tables of an empty file, or upgrade those of an old one; True when something was done.
+
+    kind: INSTANCE or INDEX. Raises NewerFormat, and leaves the file as it was, when it is ahead of this svcd.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version == FORMAT:
+        return False
+    if version > FORMAT:
+        (path,) = (row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main")
+        raise NewerFormat(f"{path} has format {version}; this svcd {__version__} reads up to format {FORMAT}: "
+                          "start the svcd that wrote it, or a later one")
+    # Some 80 ms and 8 MB that a start on an existing folder must not pay.
+    from sqlite_utils import Database
+
+    create, upgrades = kind
+    database: Any = Database(connection)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for step in [create] if not version else [upgrades[n] for n in range(version, FORMAT)]:
+            step(database)
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+    return True

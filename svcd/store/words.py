@@ -1,0 +1,89 @@
+"""How words stand in FTS5: terms that its ASCII tokenizer leaves whole, positions as the contract numbers them.
+
+A field of a document is one column, its text one term per position, a space between. A position
+without a word (a stop word, the jump of a hard separator) holds HOLE, so FTS5's own positions are the
+contract's, and its phrases and NEAR need no correction. Knows the spelling of terms, nothing of SQL.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+HOLE = "|"
+# Seven holes are one hard separator, the commonest gap: kept as one character in the forward rows.
+GAP = "\x07"
+_HOLES = " ".join([HOLE] * 7)
+# The ASCII tokenizer folds capitals and ends a term at a control character; HOLE and the escape itself
+# must not be met in a word. Escaped character by character, so a prefix of a word stays a prefix.
+_ESCAPED = re.compile(r"[A-Z\x00-\x20\x7f|~]")
+_ESCAPED_IN_TEXT = re.compile(r"[A-Z\x00-\x1f\x7f|~]")
+_ESCAPE = re.compile(r"~([0-9a-f]{2})")
+_SLOT_END = "\t"
+_FIELD_END = "\n"
+
+
+def term(word: str) -> str:
+    """The spelling of a word in FTS5."""
+    return word if word.isalnum() and word.islower() else _ESCAPED.sub(lambda m: f"~{ord(m[0]):02x}", word)
+
+
+def word(spelled: str) -> str:
+    """The word of a spelling; term()'s inverse."""
+    if "~" not in spelled:
+        return spelled
+    return _ESCAPE.sub(lambda m: chr(int(m[1], 16)), spelled)
+
+
+def quoted(spelled: str) -> str:
+    """A term, or terms with spaces between, as a string of FTS5's query language."""
+    return '"' + spelled.replace('"', '""') + '"'
+
+
+def column_text(positions: Sequence[str]) -> str:
+    """The text of one column: positions as engine.documents gives them, "" for a hole."""
+    text = " ".join(positions)
+    if _ESCAPED_IN_TEXT.search(text) or text.count(" ") >= len(positions):
+        return " ".join([term(w) or HOLE for w in positions])
+    return " ".join([w or HOLE for w in positions]) if "" in positions else text
+
+
+def forward_text(columns: Mapping[int, str]) -> str:
+    """The forward row of a document: `slot TAB text` lines, ascending, runs of seven holes shortened to GAP."""
+    return _FIELD_END.join(f"{slot}{_SLOT_END}{columns[slot].replace(_HOLES, GAP)}" for slot in sorted(columns))
+
+
+def forward_columns(forward: str) -> dict[int, str]:
+    """Slot -> column text; forward_text()'s inverse."""
+    columns = {}
+    for line in forward.split(_FIELD_END) if forward else ():
+        slot, _, text = line.partition(_SLOT_END)
+        columns[int(slot)] = text.replace(GAP, _HOLES)
+    return columns
+
+
+def adjacent(left: str, right: str, distance: int) -> re.Pattern[str]:
+    """A pattern that finds `right` exactly `distance` positions after `left` in a forward row."""
+    between = rf"[^ {GAP}\n]+ " * (distance - 1)
+    return re.compile(rf"(?<![^ \t]){re.escape(left)} {between}{re.escape(right)}(?![^ \n])")
+
+
+def spelled_words(terms: Iterable[str]) -> list[str]:
+    """The words of terms in byte order, in byte order themselves (an escape sorts elsewhere)."""
+    found = list(terms)
+    if any("~" in spelled for spelled in found):
+        return sorted((word(spelled) for spelled in found), key=lambda w: w.encode())
+    return found
+
+
+def adjacent_prefix(left: str, prefix: str, distance: int) -> re.Pattern[str]:
+    """A pattern whose findall() gives the terms that start with `prefix`, `distance` positions after `left`.
+
+    A look-ahead, so that occurrences may overlap.
+    """
+    between = rf"[^ {GAP}\n]+ " * (distance - 1)
+    return re.compile(rf"(?<![^ \t]){re.escape(left)}(?= {between}({re.escape(prefix)}[^ \n]*))")
+
+
+def is_nearer(forward: str, left: str, right: str, distance: int) -> bool:
+    """Does `right` stand less than `distance` positions after `left` somewhere in a forward row?"""
+    return any(adjacent(left, right, shorter).search(forward) for shorter in range(1, distance))

@@ -1,0 +1,222 @@
+"""What must hold of an index:
+
+1. Its relations are those of the words by position that it was given (worked out here word by word).
+2. After any history it answers as one built at once from the same documents with the same docids.
+3. FTS5's own integrity check agrees with what was written.
+4. What is not committed is not seen; what a savepoint undid was never there.
+5. A reader sees one state from its first read to its last.
+"""
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from svcd import bitsets
+from svcd.store import schema
+from svcd.store.index import IndexReader
+from svcd.store.index_writer import IndexWriter
+from tests.store.conftest import change, reading
+
+VOCABULARY = ["a", "ab", "abc", "b", "ba", "c", "", "", "|", "X"]
+ROW = st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=25).map(lambda row: [*row, "z"])
+# Two fields of their own and two that share the last column.
+FIELDS = ["f0", "f1", *(f"f{n}" for n in (schema.SHARED_COLUMN, schema.SHARED_COLUMN + 1))]
+DOCUMENT = st.dictionaries(st.sampled_from(FIELDS), ROW, max_size=4)
+HISTORY = st.lists(st.lists(st.tuples(st.integers(0, 6), st.none() | DOCUMENT), min_size=1, max_size=6), max_size=5)
+
+Documents = dict[int, dict[str, list[str]]]
+
+
+def fill_slots(writer: IndexWriter) -> None:
+    """Give every field its column before any document comes, so that two indexes agree on them."""
+    everything = {f"f{n}": ["w"] for n in range(schema.SHARED_COLUMN + 2)}
+    with writer.transaction():
+        writer.write([change(99, everything)])
+    with writer.transaction():
+        writer.write([change(99, None, everything)])
+
+
+def play(writer: IndexWriter, history: list[list[tuple[int, Any]]]) -> Documents:
+    held: Documents = {}
+    for batch in history:
+        newest = dict(batch)
+        with writer.transaction():
+            writer.write([change(docid, positions, held.get(docid)) for docid, positions in newest.items()
+                          if positions is not None or docid in held])
+        for docid, positions in newest.items():
+            held.pop(docid, None)
+            if positions is not None:
+                held[docid] = positions
+    return held
+
+
+def docids(bits: int) -> set[int]:
+    return set(bitsets.to_docids(bits))
+
+
+def expected_pair(document: dict[str, list[str]], left: str, right: str) -> int | None:
+    distances = [d for row in document.values() for n, w in enumerate(row) if w == left
+                 for d in (1, 2, 3) if n + d < len(row) and row[n + d] == right]
+    return min(distances, default=None)
+
+
+def bucketed(position: int) -> int:
+    return position if position < 16 else 24 if position < 24 else 1 << (position - 1).bit_length()
+
+
+def check_relations(reader: IndexReader, held: Documents) -> None:
+    vocabulary = sorted({w for document in held.values() for row in document.values() for w in row if w})
+    assert docids(reader.all_docids()) == set(held)
+    assert list(reader.words_with_prefix("")) == vocabulary
+    assert list(reader.first_characters()) == sorted({w[0] for w in vocabulary})
+    for word in ["a", "ab", "|", "X", "none"]:
+        check_word(reader, held, word)
+    for prefix in ["a", "b"]:
+        check_prefix(reader, held, prefix)
+    for left, right in [("a", "b"), ("b", "a"), ("a", "a"), ("|", "X")]:
+        for distance in (1, 2, 3):
+            assert docids(reader.pair_docids(distance, left, right)) == {
+                docid for docid, document in held.items() if expected_pair(document, left, right) == distance}
+    for field in FIELDS:
+        for count in (1, 3, 9):
+            assert docids(reader.field_count_docids(field, count)) == {
+                docid for docid, document in held.items() if field in document
+                and sum(map(bool, document[field])) == count}
+
+
+def check_word(reader: IndexReader, held: Documents, word: str) -> None:
+    assert docids(reader.word_docids(word)) == {
+        docid for docid, document in held.items() if any(word in row for row in document.values())}
+    for field in FIELDS:
+        assert docids(reader.word_field_docids(word, field)) == {
+            docid for docid, document in held.items() if word in document.get(field, [])}
+    places = {(bucketed(n), docid) for docid, document in held.items() for row in document.values()
+              for n, w in enumerate(row) if w == word}
+    assert {(position, docid) for position in reader.word_positions(word)
+            for docid in docids(reader.word_position_docids(word, position))} == places
+
+
+def check_prefix(reader: IndexReader, held: Documents, prefix: str) -> None:
+    found = reader.words_with_prefix(prefix)
+    assert docids(reader.prefix_docids(prefix)) == set().union(*(docids(reader.word_docids(w)) for w in found))
+    assert set(reader.prefix_positions(prefix)) == {p for w in found for p in reader.word_positions(w)}
+    for field in FIELDS:
+        assert docids(reader.prefix_field_docids(prefix, field)) == set().union(
+            *(docids(reader.word_field_docids(w, field)) for w in found))
+    for distance in (1, 2, 3):
+        assert docids(reader.prefix_pair_docids(distance, "c", prefix)) == set().union(
+            *(docids(reader.pair_docids(distance, "c", w)) for w in found))
+
+
+@settings(max_examples=40, deadline=None)
+@given(HISTORY)
+def test_any_history_answers_as_its_documents_say(history: list[list[tuple[int, Any]]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "index.sqlite"
+        writer = IndexWriter(path)
+        fill_slots(writer)
+        held = play(writer, history)
+        writer.checkpoint()
+        with reading(path) as reader:
+            check_relations(reader, held)
+            assert reader.field_distribution() == {
+                field: count for field in FIELDS if (count := sum(field in document for document in held.values()))}
+            assert reader.raw_document_size() == sum(len(reader.document(docid)) for docid in held)
+        writer._connection.execute("INSERT INTO terms(terms) VALUES ('integrity-check')")
+        writer.close()
+
+
+@settings(max_examples=15, deadline=None)
+@given(HISTORY)
+def test_incremental_equals_rebuilt(history: list[list[tuple[int, Any]]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        tables = []
+        for name in ("history", "at once"):
+            path = Path(folder) / f"{name}.sqlite"
+            writer = IndexWriter(path)
+            fill_slots(writer)
+            if name == "history":
+                held = play(writer, history)
+            else:
+                play(writer, [list(held.items())])
+            tables.append(everything(writer._connection))
+            writer.close()
+        assert tables[0] == tables[1]
+
+
+def everything(connection: sqlite3.Connection) -> list[Any]:
+    """All that an index says, in an order that does not depend on how it came to be."""
+    queries = ("SELECT docid, document_id, json FROM documents ORDER BY docid",
+               "SELECT docid, words FROM forward ORDER BY docid",
+               "SELECT term, doc, col, offset FROM occurrences ORDER BY term, doc, col, offset",
+               "SELECT fid, name, slot, documents FROM fields ORDER BY fid")
+    counts = {(slot, place): count
+              for slot, block, blob in connection.execute("SELECT slot, block, counts FROM word_counts")
+              for place, count in enumerate(blob) if count}
+    return [connection.execute(query).fetchall() for query in queries] + [counts]
+
+
+def test_an_undone_savepoint_leaves_nothing(writer: IndexWriter, tmp_path: Path) -> None:
+    with writer.transaction():
+        writer.write([change(0, {"f": ["kept"]})])
+        with pytest.raises(RuntimeError), writer.savepoint():
+            writer.write([change(1, {"g": ["gone"]})])
+            raise RuntimeError
+        writer.write([change(2, {"h": ["kept"]})])
+    with reading(tmp_path / "index.sqlite") as reader:
+        assert docids(reader.word_docids("kept")) == {0, 2}
+        assert not reader.word_docids("gone")
+        assert reader.fields() == ["f", "h"]
+
+
+def test_a_failed_transaction_leaves_nothing(writer: IndexWriter, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), writer.transaction():
+        writer.write([change(1, {"g": ["gone"]})])
+        raise RuntimeError
+    assert (writer.number_of_documents, writer.field_numbers) == (0, {})
+    with reading(tmp_path / "index.sqlite") as reader:
+        assert not reader.all_docids()
+
+
+def test_a_reader_sees_one_state(writer: IndexWriter, tmp_path: Path) -> None:
+    with reading(tmp_path / "index.sqlite") as reader:
+        with writer.transaction():
+            writer.write([change(0, {"f": ["late"]})])
+        assert not reader.word_docids("late")
+    with reading(tmp_path / "index.sqlite") as reader:
+        assert reader.word_docids("late") == 1
+
+
+def test_a_reader_does_not_touch_the_log(writer: IndexWriter, tmp_path: Path) -> None:
+    """One connection alone checkpoints a file: the last reader's close must not."""
+    path = tmp_path / "index.sqlite"
+    with writer.transaction():
+        writer.write([change(0, {"f": ["word"]})])
+    log = path.with_name(path.name + "-wal")
+    before = log.stat().st_size
+    # The writer dies without a word, as a killed process does: its descriptors go, its log stays.
+    copy = tmp_path / "copy.sqlite"
+    copy.write_bytes(path.read_bytes())
+    copy.with_name("copy.sqlite-wal").write_bytes(log.read_bytes())
+    with reading(copy) as reader:
+        assert reader.word_docids("word") == 1
+    assert copy.with_name("copy.sqlite-wal").stat().st_size == before > 0
+
+
+def test_a_reader_cannot_write(writer: IndexWriter, tmp_path: Path) -> None:
+    with reading(tmp_path / "index.sqlite") as reader, pytest.raises(sqlite3.OperationalError):
+        reader._connection.execute("DELETE FROM documents")
+
+
+def test_words_beyond_the_counted_ones_count_in_no_set(writer: IndexWriter, tmp_path: Path) -> None:
+    with writer.transaction():
+        writer.write([change(0, {"f": ["w"] * 30}), change(1, {"f": ["w"] * 31})])
+    with reading(tmp_path / "index.sqlite") as reader:
+        assert docids(reader.field_count_docids("f", 30)) == {0}
+        assert not reader.field_count_docids("f", 31)

@@ -1,0 +1,56 @@
+"""What must hold of terms and forward rows:
+
+1. word(term(w)) is w, and a term is one token for FTS5's tokenizer.
+2. A prefix of a word is spelled as a prefix of its term.
+3. forward_columns(forward_text(c)) is c.
+4. adjacent() finds a word exactly so many positions behind another, in one field.
+"""
+from __future__ import annotations
+
+import sqlite3
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from svcd.store import schema, words
+from svcd.store.connections import open_writer
+
+# No lemma is empty, holds NUL, or has white space at its ends.
+WORDS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=12)
+ROWS = st.lists(st.sampled_from(["a", "b", "c", "", "|", "A", "x y", "~", "\x07"]), min_size=1, max_size=30)
+
+
+@given(WORDS)
+def test_a_term_stands_for_its_word_alone(word: str) -> None:
+    assert words.word(words.term(word)) == word
+
+
+@given(WORDS, WORDS)
+def test_a_prefix_of_a_word_is_spelled_as_a_prefix_of_its_term(start: str, rest: str) -> None:
+    assert words.term(start + rest).startswith(words.term(start))
+
+
+def test_fts5_takes_every_term_for_one_token(tmp_path) -> None:
+    connection = open_writer(tmp_path / "index.sqlite")
+    schema.prepare(connection, schema.INDEX)
+    spelled = [words.term(chr(code)) for code in (*range(1, 0x250), 0x3042, 0x4E00, 0x1F600)]
+    connection.execute("INSERT INTO terms(rowid, c0) VALUES (1, ?)", (" ".join(spelled),))
+    assert {row[0] for row in connection.execute("SELECT term FROM vocabulary")} == set(spelled)
+    for term in spelled:
+        assert connection.execute("SELECT count(*) FROM terms WHERE terms MATCH ?", (words.quoted(term),)).fetchone() == (1,)
+    connection.close()
+
+
+@given(st.dictionaries(st.integers(0, 50), ROWS, max_size=4))
+def test_a_forward_row_gives_its_columns_back(rows: dict[int, list[str]]) -> None:
+    columns = {slot: words.column_text(row) for slot, row in rows.items()}
+    assert words.forward_columns(words.forward_text(columns)) == columns
+
+
+@given(ROWS, ROWS, st.sampled_from(["a", "b", "x y", "|"]), st.sampled_from(["a", "c", "A"]), st.integers(1, 3))
+def test_adjacent_is_exact(first: list[str], second: list[str], left: str, right: str, distance: int) -> None:
+    forward = words.forward_text({0: words.column_text(first), 5: words.column_text(second)})
+    expected = any(row[n] == left and row[n + distance] == right
+                   for row in (first, second) for n in range(len(row) - distance))
+    found = words.adjacent(words.term(left), words.term(right), distance).search(forward)
+    assert bool(found) == expected
