@@ -1,0 +1,187 @@
+"""Which enqueued tasks run together: pure functions over tasks, by the rules of tasks.md 9.1 and 9.2.
+
+Does no work and reads nothing but what it is given: an iterator of tasks is read only as far as needed.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from svcd.store.records import Task
+from svcd.tasks import kinds
+from svcd.tasks.kinds import ADD, ALONE, DELETE_ALL, DELETE_FILTER, DELETE_IDS, INDEX_DELETION, KINDS, SETTINGS
+
+# What a batch of one index is (the rows of 9.2).
+DOCUMENTS = "documents"
+DELETIONS = "deletions by id"
+FILTER_DELETIONS = "deletions with a filter"
+CLEAR = "clear"
+CLEAR_AND_SETTINGS = "clear and settings"
+
+ALL_TASKS = "batched all enqueued tasks"
+_ALL_OF_INDEX = "batched all enqueued tasks for index `{uid}`"
+_TASK_LIMIT = "batched up to configured batch limit of {limit} tasks"
+_SIZE_LIMIT = "batched up to configured batch size limit of {limit}B with a total of {total}B"
+_ONLY = "created batch containing only task with id {id} of type `{kind}` that cannot be batched with any other task."
+_LAST_OF_TYPE = "stopped after the last task of type `{kind}` because they cannot be batched with tasks of any other type."
+_OTHER_INDEX_KEY = ("stopped batching before task with id {id} because its primary key `{task}` is different "
+                    "from the primary key of the index `{index}`")
+_OTHER_BATCH_KEY = ("stopped batching before task with id {id} because its primary key `{task}` is different "
+                    "from the primary key of the batch `{batch}`")
+_KEY_AND_GUESS = ("stopped batching before task with id {id} because it is setting the `{task}` primary key "
+                  "and it would interfere with primary key guessing of the batch")
+_CREATION_RULES = ("stopped batching before task with id {id} because its index creation rules differ "
+                   "from the ones from the batch")
+_INDEX_DELETED = "stopped after task with id {id} because it deletes the index"
+_SETTINGS_CHANGE = ("stopped before task with id {id} because it is a settings change "
+                    "which cannot be batched with document operations")
+_FILTER_DELETION = ("stopped before task with id {id} because it is a deletion by filter "
+                    "which cannot be batched with document operations")
+_DOCUMENT_OPERATION = ("stopped before task with id {id} because it is a document operation "
+                       "which cannot be batched with settings changes")
+
+# Batch so far -> class of the next task -> what the batch becomes; a text stops it before that task.
+JOINS: dict[str, dict[str, str]] = {
+    DOCUMENTS: {ADD: DOCUMENTS, DELETE_IDS: DOCUMENTS, DELETE_ALL: CLEAR, INDEX_DELETION: INDEX_DELETION,
+                DELETE_FILTER: _FILTER_DELETION, SETTINGS: _SETTINGS_CHANGE},
+    DELETIONS: {ADD: DOCUMENTS, DELETE_IDS: DELETIONS, DELETE_FILTER: FILTER_DELETIONS, DELETE_ALL: CLEAR,
+                INDEX_DELETION: INDEX_DELETION, SETTINGS: _SETTINGS_CHANGE},
+    FILTER_DELETIONS: {ADD: DOCUMENTS, DELETE_IDS: FILTER_DELETIONS, DELETE_FILTER: FILTER_DELETIONS,
+                       DELETE_ALL: CLEAR, INDEX_DELETION: INDEX_DELETION, SETTINGS: _SETTINGS_CHANGE},
+    CLEAR: {DELETE_IDS: CLEAR, DELETE_FILTER: CLEAR, DELETE_ALL: CLEAR, INDEX_DELETION: INDEX_DELETION,
+            ADD: _LAST_OF_TYPE, SETTINGS: _SETTINGS_CHANGE},
+    SETTINGS: {SETTINGS: SETTINGS, DELETE_ALL: CLEAR_AND_SETTINGS, INDEX_DELETION: INDEX_DELETION,
+               ADD: _DOCUMENT_OPERATION, DELETE_IDS: _DOCUMENT_OPERATION, DELETE_FILTER: _DOCUMENT_OPERATION},
+    CLEAR_AND_SETTINGS: {DELETE_IDS: CLEAR_AND_SETTINGS, DELETE_FILTER: CLEAR_AND_SETTINGS,
+                         DELETE_ALL: CLEAR_AND_SETTINGS, SETTINGS: CLEAR_AND_SETTINGS, INDEX_DELETION: INDEX_DELETION,
+                         ADD: _DOCUMENT_OPERATION},
+}
+_FIRST = {ADD: DOCUMENTS, DELETE_IDS: DELETIONS, DELETE_FILTER: FILTER_DELETIONS, DELETE_ALL: CLEAR, SETTINGS: SETTINGS}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """tasks: most tasks of a batch. payload_bytes: most stored content of one; the first task always fits."""
+
+    tasks: int | None = None
+    payload_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class IndexState:
+    """What batching must know of an index."""
+
+    exists: bool
+    primary_key: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Tasks that run as one batch. shape: a row of 9.2 (SETTINGS, INDEX_DELETION, ALONE too)."""
+
+    tasks: Sequence[Task]
+    shape: str
+    strategy: str
+
+
+def special_plan(rank_kind: str, tasks: Iterator[Task]) -> Plan | None:
+    """The batch of a kind that is taken by rank; tasks: its enqueued ones, newest or oldest first as it is taken."""
+    taken = KINDS[rank_kind].taken
+    if taken == kinds.ALL_TOGETHER:
+        together = list(tasks)
+        return Plan(together, ALONE, _LAST_OF_TYPE.format(kind=rank_kind)) if together else None
+    first = next(tasks, None)
+    return Plan([first], ALONE, _ONLY.format(id=first.uid, kind=rank_kind)) if first else None
+
+
+def index_plan(tasks: Iterable[Task], index: IndexState, limits: Limits) -> Plan | None:
+    """The batch that begins with the first of an index's enqueued tasks, oldest first; None without any."""
+    upcoming = iter(tasks)
+    first = next(upcoming, None)
+    if first is None:
+        return None
+    kind = kinds.batching_class(first.kind, first.content)
+    if kind in (ALONE, INDEX_DELETION):
+        return Plan([first], kind, _ONLY.format(id=first.uid, kind=first.kind))
+    draft = _Draft(index, limits, [first], _FIRST[kind], first.payload_bytes, _key_of(first),
+                   kind != ADD or _key_of(first) is not None, may_create(first))
+    for task in upcoming:
+        stop = draft.reason_to_stop(task)
+        if stop:
+            return Plan(draft.tasks, draft.shape, stop)
+        draft = draft.joined(task)
+        if draft.shape == INDEX_DELETION:
+            return Plan(draft.tasks, INDEX_DELETION, _INDEX_DELETED.format(id=task.uid))
+    return Plan(draft.tasks, draft.shape, _ALL_OF_INDEX.format(uid=first.index_uid))
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A batch that grows. key_is_settled: no task before may have guessed a key for lack of one."""
+
+    index: IndexState
+    limits: Limits
+    tasks: list[Task]
+    shape: str
+    payload_bytes: int
+    key: str | None
+    key_is_settled: bool
+    may_create: bool
+
+    def reason_to_stop(self, task: Task) -> str | None:
+        """Why the batch ends before a task; None when it joins."""
+        return next((reason for check in _CHECKS if (reason := check(self, task))), None)
+
+    def joined(self, task: Task) -> _Draft:
+        """The batch with one task more."""
+        kind = kinds.batching_class(task.kind, task.content)
+        self.tasks.append(task)  # shared with the draft before, which is never used again
+        return replace(self, shape=JOINS[self.shape][kind], payload_bytes=self.payload_bytes + task.payload_bytes,
+                       key=self.key or _key_of(task),
+                       key_is_settled=self.key_is_settled and (kind != ADD or (self.key or _key_of(task)) is not None))
+
+
+def _shape_reason(draft: _Draft, task: Task) -> str | None:
+    becomes = JOINS[draft.shape].get(kinds.batching_class(task.kind, task.content), _LAST_OF_TYPE)
+    if becomes in JOINS or becomes == INDEX_DELETION:
+        return None
+    return becomes.format(id=task.uid, kind=draft.tasks[-1].kind)
+
+
+def _creation_reason(draft: _Draft, task: Task) -> str | None:
+    if draft.index.exists or draft.may_create or not may_create(task):
+        return None
+    return _CREATION_RULES.format(id=task.uid)
+
+
+def _key_reason(draft: _Draft, task: Task) -> str | None:
+    key = _key_of(task)
+    if key is None or key == draft.index.primary_key:
+        return None
+    if draft.index.primary_key is not None:
+        return _OTHER_INDEX_KEY.format(id=task.uid, task=key, index=draft.index.primary_key)
+    if draft.key is not None:
+        return None if draft.key == key else _OTHER_BATCH_KEY.format(id=task.uid, task=key, batch=draft.key)
+    return None if draft.key_is_settled else _KEY_AND_GUESS.format(id=task.uid, task=key)
+
+
+def _limit_reason(draft: _Draft, task: Task) -> str | None:
+    limits, total = draft.limits, draft.payload_bytes + task.payload_bytes
+    if limits.tasks is not None and len(draft.tasks) >= max(limits.tasks, 1):
+        return _TASK_LIMIT.format(limit=limits.tasks)
+    if limits.payload_bytes is not None and total > limits.payload_bytes:
+        return _SIZE_LIMIT.format(limit=limits.payload_bytes, total=total)
+    return None
+
+
+_CHECKS: tuple[Callable[[_Draft, Task], str | None], ...] = (_shape_reason, _creation_reason, _key_reason, _limit_reason)
+
+
+def _key_of(task: Task) -> str | None:
+    return task.content.get("primaryKey") if task.kind == "documentAdditionOrUpdate" else None
+
+
+def may_create(task: Task) -> bool:
+    """May the task make its index? Deletions never do."""
+    creates = task.kind in ("documentAdditionOrUpdate", "settingsUpdate")
+    return creates and task.content.get("mayCreateIndex", True)

@@ -1,0 +1,222 @@
+"""Documents of one batch on their way into the index: merged in the order of their tasks, written in portions.
+
+Gathers the newest state of each document until a portion is full, so that a document that a batch
+changes ten times is tokenised once. Knows docids, merging and deletion; nothing of tasks' kinds.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from svcd import jsontext
+from svcd.bitsets import to_docids
+from svcd.engine import documents as walking
+from svcd.engine.analysis import analyzer_of
+from svcd.engine.attributes import is_beneath, is_everything, is_reserved, locales_test
+from svcd.engine.geo_fields import validate_geo
+from svcd.engine.settings import resolved
+from svcd.errors import ApiError
+from svcd.store.index_writer import Change, IndexWriter, StoredDocument
+
+Document = dict[str, Any]
+
+MOST_FIELDS = 65_535
+
+
+class IndexingFailure(Exception):
+    """An error of the indexing itself, not of one task's content: it fails the whole batch."""
+
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+@dataclass
+class _Pending:
+    """The newest state of one document: None when it is deleted. before: what the index holds."""
+
+    docid: int
+    document: Document | None
+    before: StoredDocument | None = None
+    names_before: Sequence[str] = ()
+
+
+class DocumentWriter:
+    """Writes the documents of one batch through an IndexWriter. limit: bytes of text gathered per portion."""
+
+    def __init__(self, writer: IndexWriter, limit: int) -> None:
+        self._writer = writer
+        self._limit = limit
+        self._pending: dict[str, _Pending] = {}
+        self._pending_bytes = 0
+        # A deleted document keeps its docid until the batch ends: it may come back.
+        self._tombstones: dict[str, int] = {}
+        self._free = self._free_docids()
+        settings = resolved(writer.settings)
+        self._analyzer = analyzer_of(settings)
+        self._is_searchable = _searchable_test(settings["searchableAttributes"])
+        self._locales_of = locales_test(settings["localizedAttributes"])
+        self._checks_geo = "_geo" in settings["sortableAttributes"] or "_geo" in settings["filterableAttributes"]
+
+    def _free_docids(self) -> Iterator[int]:
+        """The docids that no document has, smallest first, as the batch found them."""
+        taken = self._writer.docids
+        end = taken.bit_length()
+        yield from to_docids(((1 << end) - 1) & ~taken)
+        while True:
+            yield end
+            end += 1
+
+    def positions(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """The words of a document's searchable attributes, by position."""
+        return walking.positions(document, self._analyzer, self._is_searchable, self._locales_of)
+
+    @contextmanager
+    def task(self, *, is_large: bool) -> Iterator[None]:
+        """One task: an ApiError in the block undoes what the block did, and that alone.
+
+        A large task is undone by the store; a small one by forgetting what it gathered, which costs no
+        savepoint. Small tasks therefore have to fit into one portion.
+        """
+        if is_large:
+            self.flush()
+            with self._writer.savepoint():
+                yield
+                self.flush()
+            return
+        if self._pending_bytes > self._limit // 2:
+            self.flush()
+        pending = {document_id: replace(each) for document_id, each in self._pending.items()}
+        tombstones, size = dict(self._tombstones), self._pending_bytes
+        key, self._limit, limit = self._writer.primary_key, 1 << 62, self._limit
+        try:
+            yield
+        except ApiError:
+            self._pending, self._tombstones, self._pending_bytes = pending, tombstones, size
+            self._writer.primary_key = key
+            raise
+        finally:
+            self._limit = limit
+
+    def put(self, documents: Sequence[tuple[str, Document]], text_bytes: int, *, is_update: bool,
+            may_create: bool) -> None:
+        """Add, replace or (is_update) merge documents by identifier; unknown ones are skipped unless may_create.
+
+        text_bytes: the size of their texts together. Raises max_fields_limit_exceeded.
+        """
+        self._fetch([document_id for document_id, _ in documents])
+        self._pending_bytes += text_bytes
+        for document_id, document in documents:
+            if len(document) > MOST_FIELDS:
+                raise _too_many_fields()
+            held = self._pending.get(document_id)
+            if (held is None or held.document is None) and not may_create:
+                continue
+            if held is None:
+                held = self._pending[document_id] = _Pending(self._new_docid(document_id), None)
+            self._writer.register(document)
+            held.document = {**held.document, **document} if is_update and held.document else document
+        if self._pending_bytes > self._limit:
+            self.flush()
+
+    def _new_docid(self, document_id: str) -> int:
+        docid = self._tombstones.pop(document_id, None)
+        return next(self._free) if docid is None else docid
+
+    def delete(self, document_ids: Sequence[str]) -> int:
+        """Remove documents by identifier; how many there were."""
+        removed = 0
+        for start in range(0, len(document_ids), 1000):
+            part = document_ids[start:start + 1000]
+            self._fetch(part)
+            for document_id in part:
+                held = self._pending.get(document_id)
+                if held is not None and held.document is not None:
+                    removed += 1
+                    held.document = None
+            if self._pending_bytes > self._limit:
+                self.flush()
+        return removed
+
+    def _fetch(self, document_ids: Sequence[str]) -> None:
+        """Bring what the index holds of some documents into the portion."""
+        unknown = [each for each in dict.fromkeys(document_ids) if each not in self._pending]
+        for document_id, stored in self._writer.stored(unknown).items():
+            document = jsontext.loads(stored.json)
+            self._pending[document_id] = _Pending(stored.docid, document, stored, list(document))
+            self._pending_bytes += len(stored.json)
+
+    def flush(self) -> None:
+        """Write the portion."""
+        pending, self._pending, self._pending_bytes = self._pending, {}, 0
+        changes = [self._change(document_id, each) for document_id, each in pending.items()]
+        self._writer.write([change for change in changes if change is not None])
+
+    def finish(self) -> None:
+        """Write the last portion; docids of deleted documents are free from here on."""
+        self.flush()
+        self._tombstones.clear()
+
+    def _change(self, document_id: str, held: _Pending) -> Change | None:
+        before = held.before
+        bytes_before = len(before.json.encode()) if before else 0
+        if held.document is None:
+            self._tombstones[document_id] = held.docid
+            return Change(held.docid, document_id, None, {}, (), held.names_before, bytes_before) if before else None
+        text = self._text(held.document)
+        if before and before.json == text:
+            return None
+        if self._checks_geo:
+            _check_geo(document_id, held.document)
+        positions = self.positions(held.document)
+        self._number_nested(held.document)
+        return Change(held.docid, document_id, text, positions, list(held.document), held.names_before, bytes_before)
+
+    def _text(self, document: Document) -> str:
+        """The stored form: members by field number."""
+        numbers = self._writer.field_numbers
+        order = [numbers[name] for name in document]
+        if any(left > right for left, right in zip(order, order[1:])):
+            document = {name: document[name] for name in sorted(document, key=numbers.__getitem__)}
+        return jsontext.dumps(document)
+
+    def _number_nested(self, document: Document) -> None:
+        """Nested names get their numbers behind the top-level ones; there is room for so many in an index."""
+        if any(isinstance(value, (dict, list)) for value in document.values()):
+            self._writer.register(walking.names(document))
+        if len(self._writer.field_numbers) > MOST_FIELDS:
+            raise IndexingFailure(_too_many_fields())
+
+    def check_geo(self) -> None:
+        """Check the coordinates of every document that the index holds. Raises IndexingFailure."""
+        last = -1
+        while self._checks_geo and (part := self._writer.all_stored(last, 500)):
+            for each in part:
+                _check_geo(each.document_id, jsontext.loads(each.json))
+            last = part[-1].docid
+
+
+def _too_many_fields() -> ApiError:
+    return ApiError("max_fields_limit_exceeded", "A document cannot contain more than 65,535 fields.")
+
+
+def _check_geo(document_id: str, document: Document) -> None:
+    try:
+        validate_geo(document_id, document)
+    except ApiError as error:
+        raise IndexingFailure(error) from error
+
+
+def _searchable_test(attributes: Sequence[str]) -> Any:
+    """attribute -> is it searchable, by the setting (relevance.md 4.1)."""
+    everything = is_everything(attributes)
+    known: dict[str, bool] = {}
+
+    def is_searchable(name: str) -> bool:
+        if name not in known:
+            known[name] = not is_reserved(name) and (everything or any(is_beneath(name, each) for each in attributes))
+        return known[name]
+
+    return is_searchable

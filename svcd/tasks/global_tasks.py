@@ -1,0 +1,112 @@
+"""Tasks that touch the queue and the list of indexes alone: cancelation, deletion, swaps, clean-up.
+
+Each runs inside the transaction that ends it. Knows tasks.md 8 and 12; the runner chooses when.
+"""
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from svcd import times
+from svcd.errors import ApiError
+from svcd.store.instance import Instance
+from svcd.store.queue import Queue, RunningBatch
+from svcd.store.records import CANCELED, ENQUEUED, FAILED, FINISHED, SUCCEEDED, Task, TaskFilter
+from svcd.tasks.kinds import failed_details
+
+MOST_TASKS = 1_000_000
+CLEANED_AT_ONCE = 100_000
+
+
+def indexes_of(task: Task) -> Sequence[str]:
+    """The indexes that a task touches, by the names it was given."""
+    if task.kind == "indexSwap":
+        return [index_uid for swap in task.content["swaps"] for index_uid in swap["indexes"]]
+    return [task.index_uid] if task.index_uid is not None else []
+
+
+def run(instance: Instance, connection: sqlite3.Connection, running: RunningBatch) -> list[Task]:
+    """Do a batch of global tasks; the tasks that ended by it, those it canceled included."""
+    ended: list[Task] = []
+    for task in running.tasks.values():
+        try:
+            shown, others = _ACTIONS[task.kind](instance, connection, task)
+        except ApiError as error:
+            ended.append(replace(task, status=FAILED, error=dict(error.as_json()),
+                                 details=failed_details(task.kind, task.details)))
+            continue
+        ended += [replace(task, status=SUCCEEDED, details={**(task.details or {}), **shown}), *others]
+    return ended
+
+
+def _cancel(instance: Instance, connection: sqlite3.Connection, task: Task) -> tuple[dict[str, Any], list[Task]]:
+    others = [each for each in instance.queue.tasks_of(task.content["uids"])
+              if each.status == ENQUEUED and each.uid != task.uid]
+    canceled = [replace(each, status=CANCELED, canceled_by=task.uid, batch_uid=task.batch_uid,
+                        details=failed_details(each.kind, each.details)) for each in others]
+    return {"canceledTasks": len(canceled)}, canceled
+
+
+def _delete(instance: Instance, connection: sqlite3.Connection, task: Task) -> tuple[dict[str, Any], list[Task]]:
+    return {"deletedTasks": instance.queue.delete(connection, task.content["uids"])}, []
+
+
+def _swap(instance: Instance, connection: sqlite3.Connection, task: Task) -> tuple[dict[str, Any], list[Task]]:
+    names: dict[str, str] = {}
+    taken: list[tuple[str, str]] = []
+    missing: list[str] = []
+    for swap in task.content["swaps"]:
+        (left, right), is_rename = swap["indexes"], swap.get("rename", False)
+        names |= {left: right, right: left}
+        if is_rename and instance.index(right):
+            taken.append((left, right))
+        missing += [each for each in ([left] if is_rename else [left, right]) if not instance.index(each)]
+    _refuse(sorted(missing), taken)
+    instance.rename_indexes(connection, names)
+    instance.queue.rename_indexes(connection, names, task.uid)
+    return {}, []
+
+
+def _refuse(missing: Sequence[str], taken: Sequence[tuple[str, str]]) -> None:
+    if missing:
+        raise ApiError("index_not_found", f"{'Index' if len(missing) == 1 else 'Indexes'} {_quoted(missing)} not found.")
+    if len(taken) == 1:
+        (left, right), = taken
+        raise ApiError("index_already_exists", f"Cannot rename `{left}` to `{right}` as the index already exists. "
+                                               f"Hint: You can remove `{right}` first and then do your remove.")
+    if taken:
+        which = _quoted(sorted(right for _, right in taken))
+        raise ApiError("index_already_exists",
+                       "The following indexes are being renamed but cannot because their new name conflicts with an "
+                       f"already existing index: {which}. Renaming doesn't overwrite the other index name.")
+
+
+def _quoted(index_uids: Sequence[str]) -> str:
+    return ", ".join(f"`{index_uid}`" for index_uid in index_uids)
+
+
+_Action = Callable[[Instance, sqlite3.Connection, Task], tuple[dict[str, Any], list[Task]]]
+_ACTIONS: dict[str, _Action] = {"taskCancelation": _cancel, "taskDeletion": _delete, "indexSwap": _swap}
+
+
+def tidy_up(queue: Queue, ended: Sequence[Task]) -> None:
+    """After the commit: stored content of canceled tasks goes."""
+    for task in ended:
+        queue.remove_payload(task.payload)
+
+
+def clean_up(queue: Queue) -> None:
+    """When very many tasks are stored, enqueue the deletion of the oldest finished ones."""
+    if queue.count_at_most(MOST_TASKS) < MOST_TASKS or "taskDeletion" in queue.enqueued_kinds():
+        return
+    before = times.now()
+    wanted = TaskFilter(statuses=FINISHED, before_enqueued_at=before)
+    uids = queue.matching(wanted)[:CLEANED_AT_ONCE]
+    if uids:
+        newest = queue.task(uids[-1])
+        moment = times.rfc3339(newest.enqueued_at if newest else before)
+        queue.enqueue("taskDeletion", None, content={"uids": uids}, details={
+            "matchedTasks": len(uids), "deletedTasks": None,
+            "originalFilter": f"?beforeEnqueuedAt={moment}&statuses=succeeded,failed,canceled"})

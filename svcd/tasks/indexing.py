@@ -1,0 +1,276 @@
+"""One batch on one index, start to end: documents, settings and keys, in one transaction of its file.
+
+Runs in the indexing process. Brings the engine (which knows words) and the store (which keeps them)
+together; knows nothing of the queue. A task that its own content makes impossible fails alone; an error
+of the indexing itself fails the batch, and nothing of it is kept.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from svcd import jsontext
+from svcd.engine import settings as settings_table
+from svcd.engine.primary_keys import document_identifier, infer_primary_key
+from svcd.engine.settings import Redo
+from svcd.errors import ApiError, error_object
+from svcd.store.index_writer import IndexWriter
+from svcd.tasks import batching
+from svcd.tasks.documents import DocumentWriter, IndexingFailure
+
+# Documents of one look-up in the store, and of one report of progress.
+_CHUNK = 500
+_REINDEX_CHUNK = 200
+
+Progress = Callable[[str, int, int], None]  # step, finished, total
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What one batch may hold in memory, in bytes."""
+
+    page_cache: int = 8 << 20
+    postings: int = 4 << 20
+    documents: int = 2 << 20
+
+    @classmethod
+    def of(cls, memory: int | None) -> Budget:
+        """Shares of `memory` bytes, never more than these defaults: they are as fast as any more."""
+        if memory is None:
+            return cls()
+        return cls(*(max(1 << 18, min(most, memory // share)) for most, share in
+                     ((cls.page_cache, 8), (cls.postings, 16), (cls.documents, 32))))
+
+
+@dataclass
+class Work:
+    """One task of the batch, as the runner sends it. payload: path of its NDJSON."""
+
+    uid: int
+    kind: str
+    content: Mapping[str, Any]
+    payload: str | None = None
+    payload_bytes: int = 0
+
+
+@dataclass
+class Outcome:
+    """How one task ended: the counters it shows, or its error."""
+
+    uid: int
+    details: dict[str, Any] = field(default_factory=dict)
+    error: dict[str, Any] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The form in which outcomes are kept with their effect, and sent to the runner."""
+        return {"uid": self.uid, "details": self.details, "error": self.error}
+
+
+def run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: Budget,
+        progress: Progress = lambda step, finished, total: None) -> dict[str, Any]:
+    """Do a batch; {"outcomes", "primaryKey", "stats"}. The outcomes may be those of fewer tasks.
+
+    When the file already holds the effect of some of these tasks (the daemon was stopped before it could
+    note their end), their outcomes are answered again and nothing is done: the rest is for the next batch.
+    shape: a row of tasks.md 9.2, or a kind that runs alone.
+    """
+    writer = IndexWriter(path, cache_kib=budget.page_cache >> 10, hash_bytes=budget.postings)
+    try:
+        applied = writer.applied
+        if applied and any(work.uid <= applied["last"] for work in works):
+            return _answer(writer, applied["outcomes"])
+        if works[0].kind == "indexCompaction":
+            return _answer(writer, [_compact(writer, path, works[0]).as_json()])
+        outcomes = _apply(writer, index_uid, shape, works, budget, progress)
+        answer = _answer(writer, outcomes)
+        writer.checkpoint()
+        return answer
+    finally:
+        writer.close()
+
+
+def _apply(writer: IndexWriter, index_uid: str, shape: str, works: Sequence[Work], budget: Budget,
+           progress: Progress) -> list[dict[str, Any]]:
+    try:
+        with writer.transaction():
+            outcomes = [outcome.as_json() for outcome in _ACTIONS[shape](writer, works, budget, progress)]
+            writer.remember({"last": max(work.uid for work in works), "outcomes": outcomes})
+            progress("committing", 0, 1)
+    except IndexingFailure as failure:
+        error = error_object(failure.error.code, f"Index `{index_uid}`: {failure.error.message}")
+        return [Outcome(work.uid, error=dict(error)).as_json() for work in works]
+    return outcomes
+
+
+def _answer(writer: IndexWriter, outcomes: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"outcomes": outcomes, "primaryKey": writer.primary_key, "stats": writer.stats()}
+
+
+def _documents(writer: IndexWriter, works: Sequence[Work], budget: Budget,
+               progress: Progress) -> Iterator[Outcome]:
+    documents = DocumentWriter(writer, budget.documents)
+    total = sum(work.payload_bytes for work in works)
+    before = 0
+    for work in works:
+        report = partial(_report, progress, before, total)
+        try:
+            with documents.task(is_large=work.payload_bytes > budget.documents):
+                outcome = Outcome(work.uid, _DOCUMENT_ACTIONS[work.kind](writer, documents, work, report))
+        except ApiError as error:
+            outcome = Outcome(work.uid, error=dict(error.as_json()))
+        before += work.payload_bytes
+        yield outcome
+    documents.finish()
+
+
+def _report(progress: Progress, before: int, total: int, read: int) -> None:
+    progress("indexing", before + read, total)
+
+
+def _add(writer: IndexWriter, documents: DocumentWriter, work: Work, report: Callable[[int], None]) -> dict[str, Any]:
+    key = _primary_key(writer, work.content.get("primaryKey"))
+    indexed = read = 0
+    for lines in _chunks(work.payload):
+        parsed = [jsontext.loads(line) for line in lines]
+        if key is None:
+            key = writer.primary_key = infer_primary_key(parsed[0])
+            writer.register([key])
+        size = sum(map(len, lines))
+        documents.put([(document_identifier(document, key), document) for document in parsed], size,
+                      is_update=work.content.get("method") == "update",
+                      may_create=work.content.get("mayCreate", True))
+        indexed += len(parsed)
+        read += size
+        report(read)
+    return {"indexedDocuments": indexed}
+
+
+def _delete(writer: IndexWriter, documents: DocumentWriter, work: Work,
+            report: Callable[[int], None]) -> dict[str, Any]:
+    return {"deletedDocuments": documents.delete([str(each) for each in work.content["ids"]])}
+
+
+_DOCUMENT_ACTIONS = {"documentAdditionOrUpdate": _add, "documentDeletion": _delete}
+
+
+def _primary_key(writer: IndexWriter, wanted: str | None) -> str | None:
+    known = writer.primary_key
+    if known is None and wanted is not None:
+        writer.primary_key = wanted
+        writer.register([wanted])
+        return wanted
+    if wanted not in (None, known):
+        raise _has_key(known)
+    return known
+
+
+def _has_key(known: str | None) -> ApiError:
+    return ApiError("index_primary_key_already_exists", f"Index already has a primary key: `{known}`.")
+
+
+def _chunks(payload: str | None) -> Iterator[list[bytes]]:
+    """The lines of an NDJSON file, some at a time."""
+    if payload is None:
+        return
+    with open(payload, "rb") as file:
+        while lines := file.readlines(1 << 19):
+            for start in range(0, len(lines), _CHUNK):
+                yield lines[start:start + _CHUNK]
+
+
+def _clear(writer: IndexWriter, works: Sequence[Work], budget: Budget,
+           progress: Progress) -> Iterator[Outcome]:
+    """Remove all documents; earlier document tasks succeed without effect, settings are applied."""
+    before = writer.number_of_documents
+    writer.clear()
+    progress("indexing", 1, 1)
+    settings = [work for work in works if work.kind == "settingsUpdate"]
+    if settings:
+        yield from _settings(writer, settings, budget, progress)
+    for work in works:
+        if work.kind == "documentDeletion":
+            yield Outcome(work.uid, {"deletedDocuments": before})
+            before = 0
+        elif work.kind == "documentAdditionOrUpdate":
+            yield Outcome(work.uid, {"indexedDocuments": 0})
+
+
+def _settings(writer: IndexWriter, works: Sequence[Work], budget: Budget,
+              progress: Progress) -> Iterator[Outcome]:
+    progress("retrieving and merging the settings", 0, 1)
+    before = after = writer.settings
+    try:
+        for work in works:
+            after = settings_table.merged(after, work.content["settings"])
+    except ApiError as error:
+        raise IndexingFailure(error) from error
+    writer.settings = after
+    progress("apply the settings", 0, 1)
+    redo = settings_table.redo_of(before, after)
+    if Redo.FACETS in redo:
+        DocumentWriter(writer, 0).check_geo()
+    if Redo.WORDS in redo:
+        _reindex(writer, progress)
+    for work in works:
+        yield Outcome(work.uid)
+
+
+def _reindex(writer: IndexWriter, progress: Progress) -> None:
+    """Tokenise every document again, some at a time."""
+    writer.clear_words()
+    documents = DocumentWriter(writer, 0)
+    total, finished, last = writer.number_of_documents, 0, -1
+    while part := writer.all_stored(last, _REINDEX_CHUNK):
+        writer.write_words([(each.docid, documents.positions(jsontext.loads(each.json))) for each in part])
+        last, finished = part[-1].docid, finished + len(part)
+        progress("indexing", finished, total)
+
+
+def _create(writer: IndexWriter, works: Sequence[Work], budget: Budget,
+            progress: Progress) -> Iterator[Outcome]:
+    progress("creating the index", 0, 1)
+    yield from _set_key(writer, works[0])
+
+
+def _update(writer: IndexWriter, works: Sequence[Work], budget: Budget,
+            progress: Progress) -> Iterator[Outcome]:
+    progress("updating the index", 0, 1)
+    key = works[0].content.get("primaryKey")
+    if key is not None and writer.primary_key not in (None, key) and writer.number_of_documents:
+        raise IndexingFailure(_has_key(writer.primary_key))
+    yield from _set_key(writer, works[0])
+
+
+def _set_key(writer: IndexWriter, work: Work) -> Iterator[Outcome]:
+    key = work.content.get("primaryKey")
+    if key is not None:
+        writer.primary_key = key
+    yield Outcome(work.uid)
+
+
+def _compact(writer: IndexWriter, path: Path, work: Work) -> Outcome:
+    before = path.stat().st_size
+    writer.compact()
+    return Outcome(work.uid, {"preCompactionSize": _size_text(before),
+                              "postCompactionSize": _size_text(path.stat().st_size)})
+
+
+def _size_text(size: int) -> str:
+    """`176 KiB`, `1.25 MiB`: two decimals at most."""
+    amount, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{amount:.2f}".rstrip("0").rstrip(".") + f" {unit}"
+
+
+_Action = Callable[[IndexWriter, str, Sequence[Work], Budget, Progress], Iterator[Outcome]]
+_ACTIONS: dict[str, _Action] = {
+    batching.DOCUMENTS: _documents, batching.DELETIONS: _documents, batching.CLEAR: _clear,
+    batching.CLEAR_AND_SETTINGS: _clear, batching.SETTINGS: _settings,
+    "indexCreation": _create, "indexUpdate": _update,
+}

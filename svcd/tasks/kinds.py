@@ -1,0 +1,73 @@
+"""The kinds of tasks: their order in messages, when each is taken, and what its details say when it fails.
+
+Knows the table alone; what a batch of a kind does is in `runner` and `indexing`.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# How enqueued tasks of a kind are taken when their turn comes (tasks.md 9.1).
+NEWEST_ALONE = "newest alone"
+OLDEST_ALONE = "oldest alone"
+ALL_TOGETHER = "all together"
+WITH_ITS_INDEX = "with the following tasks of its index"
+
+# How a task of one index stands to its neighbours (the columns of tasks.md 9.2).
+ADD = "add or update"
+DELETE_IDS = "delete by id"
+DELETE_FILTER = "delete by filter"
+DELETE_ALL = "delete all"
+SETTINGS = "settings"
+INDEX_DELETION = "index deletion"
+ALONE = "alone"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """rank: kinds of a lower rank are taken first. failed: counters that a task without success shows."""
+
+    rank: int = 9
+    taken: str = WITH_ITS_INDEX
+    is_global: bool = False
+    failed: Mapping[str, Any] = field(default_factory=dict)
+
+
+KINDS: dict[str, Kind] = {
+    "documentAdditionOrUpdate": Kind(failed={"indexedDocuments": 0}),
+    "documentEdition": Kind(failed={"deletedDocuments": 0, "editedDocuments": 0}),
+    "documentDeletion": Kind(failed={"deletedDocuments": 0}),
+    "settingsUpdate": Kind(),
+    "indexCreation": Kind(),
+    "indexDeletion": Kind(failed={"deletedDocuments": 0}),
+    "indexUpdate": Kind(),
+    "indexSwap": Kind(is_global=True),
+    "taskCancelation": Kind(rank=1, taken=NEWEST_ALONE, is_global=True, failed={"canceledTasks": 0}),
+    "taskDeletion": Kind(rank=4, taken=ALL_TOGETHER, is_global=True, failed={"deletedTasks": 0}),
+    "dumpCreation": Kind(rank=8, taken=OLDEST_ALONE, is_global=True),
+    "snapshotCreation": Kind(rank=7, taken=ALL_TOGETHER, is_global=True),
+    "export": Kind(rank=6, taken=OLDEST_ALONE, is_global=True),
+    "upgradeDatabase": Kind(rank=2, taken=ALL_TOGETHER, is_global=True),
+    "indexCompaction": Kind(rank=5, taken=OLDEST_ALONE),
+    "networkTopologyChange": Kind(rank=3, taken=OLDEST_ALONE, is_global=True),
+    "dsrUpdate": Kind(),
+    "dsrClear": Kind(failed={"deletedDocuments": 0}),
+}
+
+_CLASSES = {"documentAdditionOrUpdate": ADD, "settingsUpdate": SETTINGS, "indexDeletion": INDEX_DELETION}
+
+
+def batching_class(kind: str, content: Mapping[str, Any]) -> str:
+    """How a task stands to its neighbours in a batch."""
+    if kind == "documentDeletion":
+        return DELETE_ALL if content.get("all") else DELETE_FILTER if "filter" in content else DELETE_IDS
+    return _CLASSES.get(kind, ALONE)
+
+
+def failed_details(kind: str, details: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The details of a task that failed or was canceled: counters that were unknown are 0."""
+    if details is None:
+        return None
+    return {name: KINDS[kind].failed[name] if value is None and name in KINDS[kind].failed else value
+            for name, value in details.items()}

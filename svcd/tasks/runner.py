@@ -1,0 +1,368 @@
+"""The runner: takes enqueued tasks in batches, has them done, and writes down how they ended.
+
+Threads: one dispatcher ("svcd-runner") chooses what runs next and does by itself what touches the
+queue alone (cancelations, deletions, swaps); `workers` others ("svcd-indexing-N") each own an indexing
+process and do the batches of one index at a time. `_changed` guards `_busy`, `_jobs` and `_stopping`.
+
+A batch ends in one transaction of the queue's file: tasks, batch, and the row of its index. Its effect
+was committed before, in the file of the index, together with its outcome; when svcd stops in between,
+the tasks are still enqueued, are claimed again, and the outcome is found there instead of being done
+twice. Whatever line a crash hits, a task is either enqueued or ended, with its effect.
+"""
+from __future__ import annotations
+
+import threading
+import uuid as uuids
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import takewhile
+from typing import Any
+
+from svcd import times
+from svcd.errors import error_object
+from svcd.store.instance import IndexRow, Instance
+from svcd.store.queue import RunningBatch
+from svcd.store.records import FAILED, SUCCEEDED, Batch, Task
+from svcd.tasks import batching, details, global_tasks
+from svcd.tasks.batching import IndexState, Limits, Plan
+from svcd.tasks.indexing import Budget
+from svcd.tasks.kinds import INDEX_DELETION, KINDS, NEWEST_ALONE, failed_details
+from svcd.tasks.progress import Progress
+from svcd.tasks.writer_process import WriterCrashed, WriterDied, WriterProcess
+
+_BY_RANK = sorted((kind for kind, row in KINDS.items() if row.rank < 9), key=lambda kind: KINDS[kind].rank)
+_REST = [kind for kind, row in KINDS.items() if row.rank == 9]
+
+OnBatch = Callable[[Batch, Sequence[Task]], None]
+
+
+@dataclass
+class _Job:
+    """A batch of one index on its way through a worker."""
+
+    plan: Plan
+    running: RunningBatch
+    index_uid: str
+    progress: Progress = field(default_factory=Progress)
+    writer: WriterProcess | None = None
+    is_canceled: bool = False
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class Runner:
+    """Runs the tasks of an instance. on_batch is told of each batch that ended; on_bug of tracebacks."""
+
+    def __init__(self, instance: Instance, *, workers: int = 1, limits: Limits = Limits(), budget: Budget = Budget(),
+                 on_batch: OnBatch = lambda batch, tasks: None, on_bug: Callable[[str], None] = print,
+                 make_writer: Callable[[int], WriterProcess] = WriterProcess) -> None:
+        self._instance = instance
+        self._queue = instance.queue
+        self._limits = limits
+        self._budget = budget
+        self._on_batch = on_batch
+        self._on_bug = on_bug
+        self._changed = threading.Condition()
+        self._busy: dict[str, _Job] = {}
+        self._jobs: list[_Job] = []
+        self._stopping = False
+        self._is_woken = True
+        self._threads = [threading.Thread(target=self._dispatch, name="svcd-runner")]
+        self._writers = [make_writer(instance.lock_descriptor) for _ in range(workers)]
+        self._threads += [threading.Thread(target=self._work, args=(writer,), name=f"svcd-indexing-{n}")
+                          for n, writer in enumerate(self._writers)]
+
+    # Life
+
+    def start(self) -> None:
+        """Begin to take tasks."""
+        self._queue.on_enqueued = self.wake
+        for thread in self._threads:
+            thread.start()
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        with self._changed:
+            self._is_woken = True
+            self._changed.notify_all()
+
+    def stop(self, grace_s: float = 5.0) -> None:
+        """Take no more tasks; let running batches end for `grace_s`, then give them back."""
+        with self._changed:
+            self._stopping = True
+            running = list(self._busy.values())
+            self._changed.notify_all()
+        deadline = times.now() + int(grace_s * times.SECOND)
+        for job in running:
+            job.done.wait(max(0.0, (deadline - times.now()) / times.SECOND))
+        for writer in self._writers:
+            writer.kill()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+        for writer in self._writers:
+            writer.close()
+
+    def step(self) -> bool:
+        """Run the next batch to its end in this thread, on a runner that was not started; False when there is none."""
+        if not self._run_next():
+            return False
+        if self._jobs:
+            self._take(self._jobs.pop(0), self._writers[0])
+        return True
+
+    # Choose
+
+    def _dispatch(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopping or self._is_woken)
+                self._is_woken = False
+                if self._stopping:
+                    return
+            try:
+                while not self._stopping and self._run_next():
+                    pass
+            except Exception as error:  # a full disk, say: the tasks stay enqueued, the next wake tries again
+                self._on_bug(f"the runner could not go on: {error!r}")
+
+    def _run_next(self) -> bool:
+        """Start the next batch; False when there is nothing to do, or no worker to do it."""
+        global_tasks.clean_up(self._queue)
+        kinds = self._queue.enqueued_kinds()
+        for kind in _BY_RANK:
+            if kind in kinds and (plan := self._special(kind)):
+                return self._begin(plan)
+        plan = self._next_of_indexes() if kinds & set(_REST) else None
+        return self._begin(plan) if plan else False
+
+    def _special(self, kind: str) -> Plan | None:
+        tasks = self._queue.enqueued([kind], newest_first=KINDS[kind].taken == NEWEST_ALONE)
+        if not KINDS[kind].is_global:  # a compaction waits for the index it compacts
+            tasks = (task for task in tasks if self._has_room(task.index_uid))
+        return batching.special_plan(kind, tasks)
+
+    def _has_room(self, index_uid: str | None) -> bool:
+        with self._changed:
+            return index_uid not in self._busy and len(self._busy) < len(self._writers)
+
+    def _next_of_indexes(self) -> Plan | None:
+        """The batch of the oldest task whose index does nothing; nothing overtakes a swap of its index."""
+        swaps = list(self._queue.enqueued(["indexSwap"]))
+        waiting: set[str] = set()
+        for task in self._queue.enqueued(_REST):
+            uids = global_tasks.indexes_of(task)
+            if waiting.isdisjoint(uids) and (plan := self._plan(task, uids, swaps)):
+                return plan
+            waiting.update(uids)
+        return None
+
+    def _plan(self, task: Task, uids: Sequence[str], swaps: Sequence[Task]) -> Plan | None:
+        if task.kind == "indexSwap":
+            with self._changed:
+                is_free = not any(index_uid in self._busy for index_uid in uids)
+            return batching.special_plan(task.kind, iter([task])) if is_free else None
+        if not self._has_room(task.index_uid):
+            return None
+        barrier = min((swap.uid for swap in swaps if task.index_uid in global_tasks.indexes_of(swap)), default=None)
+        following = self._queue.enqueued(_REST, index_uid=task.index_uid)
+        before = takewhile(lambda each: barrier is None or each.uid < barrier, following)
+        row = self._instance.index(task.index_uid or "")
+        return batching.index_plan(before, IndexState(row is not None, row.primary_key if row else None), self._limits)
+
+    def _begin(self, plan: Plan) -> bool:
+        first = plan.tasks[0]
+        strategy = plan.strategy
+        if plan.shape in batching.JOINS and len(plan.tasks) == self._queue.count_enqueued():
+            strategy = batching.ALL_TASKS
+        running = self._queue.start(plan.tasks, strategy)
+        running.batch.details = details.joined(running.tasks.values())
+        running.batch.stats = details.stats(list(running.tasks.values()))
+        if KINDS[first.kind].is_global:
+            self._run_global(running)
+            return True
+        job = _Job(plan, running, first.index_uid or "")
+        with self._changed:
+            self._busy[job.index_uid] = job
+            self._jobs.append(job)
+            self._changed.notify_all()
+        return True
+
+    # Tasks of the queue itself
+
+    def _run_global(self, running: RunningBatch) -> None:
+        first = next(iter(running.tasks.values()))
+        progress = Progress()
+        if first.kind == "taskCancelation":
+            self._stop_batches_of(first.content["uids"])
+        try:
+            with self._queue.finishing() as connection:
+                ended = global_tasks.run(self._instance, connection, running)
+                self._end(running, ended, progress)
+                self._queue.finish(connection, running, ended)
+        except Exception as error:
+            self._queue.give_back(running)
+            self._on_bug(f"batch {running.batch.uid} could not be finished: {error!r}")
+            raise
+        self._queue.forget(running)
+        global_tasks.tidy_up(self._queue, ended)
+        self._on_batch(running.batch, ended)
+
+    def _stop_batches_of(self, uids: Sequence[int]) -> None:
+        """Stop the running batches that hold one of these tasks; they are enqueued when this returns."""
+        wanted = set(uids)
+        with self._changed:
+            jobs = [job for job in self._busy.values() if wanted & set(job.running.tasks)]
+            for job in jobs:
+                job.is_canceled = True
+                if job.writer:
+                    job.writer.kill()
+        for job in jobs:
+            job.done.wait()
+
+    # Tasks of one index
+
+    def _work(self, writer: WriterProcess) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopping or self._jobs)
+                if self._stopping:
+                    return
+                job = self._jobs.pop(0)
+            self._take(job, writer)
+
+    def _take(self, job: _Job, writer: WriterProcess) -> None:
+        job.writer = writer
+        try:
+            self._run_job(job, writer)
+        except Exception as error:  # the tasks stay enqueued: the next batch of this index tries again
+            self._queue.give_back(job.running)
+            self._on_bug(f"batch {job.running.batch.uid} could not be finished: {error!r}")
+        with self._changed:
+            del self._busy[job.index_uid]
+            self._is_woken = True
+            job.done.set()
+            self._changed.notify_all()
+
+    def _run_job(self, job: _Job, writer: WriterProcess) -> None:
+        row = self._instance.index(job.index_uid)
+        refusal = _refusal(job, row)
+        if refusal:
+            self._finish(job, row, [_failed(task, refusal) for task in job.running.tasks.values()], None)
+        elif job.plan.shape == INDEX_DELETION:
+            self._finish_deletion(job, row)
+        else:
+            self._index(job, row, writer)
+
+    def _index(self, job: _Job, row: IndexRow | None, writer: WriterProcess) -> None:
+        target = row or IndexRow(job.index_uid, str(uuids.uuid4()), times.now(), times.now())
+        request = self._request(job, target)
+        job.running.batch.progress = job.progress.view
+        try:
+            answer = self._answer(job, target, writer, request)
+        except WriterCrashed as crash:
+            self._on_bug(str(crash))
+            message = f"An unexpected crash occurred when processing the task: {str(crash).strip().splitlines()[-1]}"
+            error = error_object("internal", message)
+            self._finish(job, row, [_failed(task, error) for task in job.running.tasks.values()], None)
+            return
+        if answer is None:
+            self._queue.give_back(job.running)
+            return
+        outcomes = {outcome["uid"]: outcome for outcome in answer["outcomes"]}
+        # Outcomes of a batch before a restart may be of fewer tasks: the others have their turn again.
+        self._queue.give_back(job.running, [uid for uid in job.running.tasks if uid not in outcomes])
+        ended = [_ended(task, outcomes[task.uid]) for task in job.running.tasks.values()]
+        self._finish(job, row, ended, replace(target, primary_key=answer["primaryKey"], stats=answer["stats"]))
+
+    def _request(self, job: _Job, target: IndexRow) -> dict[str, Any]:
+        folder = self._queue.payload_folder
+        first = job.plan.tasks[0]
+        shape = job.plan.shape if job.plan.shape in (*batching.JOINS, INDEX_DELETION) else first.kind
+        return {"path": str(self._instance.index_path(target.uuid)), "indexUid": job.index_uid, "shape": shape,
+                "budget": asdict(self._budget), "tasks": [
+                    {"uid": task.uid, "kind": task.kind, "content": task.content, "payload_bytes": task.payload_bytes,
+                     "payload": str(folder / task.payload) if task.payload else None} for task in job.plan.tasks]}
+
+    def _answer(self, job: _Job, target: IndexRow, writer: WriterProcess,
+                request: dict[str, Any]) -> dict[str, Any] | None:
+        """What the indexing process says; None when the batch was stopped before its commit."""
+        def progress(step: str, finished: int, total: int) -> None:
+            job.progress(step, finished, total)
+            job.running.batch.progress = job.progress.view
+        try:
+            if job.is_canceled:
+                return None
+            return writer.run(request, progress)
+        except WriterDied as death:
+            if self._instance.has_applied(target.uuid, job.plan.tasks[-1].uid):
+                return writer.run(request, progress)  # it died behind its commit: the outcome is there
+            if job.is_canceled or self._stopping:
+                return None
+            raise WriterCrashed(str(death)) from death
+
+    # The end of a batch
+
+    def _finish(self, job: _Job, before: IndexRow | None, ended: Sequence[Task], after: IndexRow | None) -> None:
+        """Write down how a batch ended, and its index as it is now: None when it was not touched."""
+        with self._queue.finishing() as connection:
+            self._end(job.running, ended, job.progress)
+            if after and before is None:
+                self._instance.create_index(connection, after)
+            elif after:
+                self._instance.update_index(connection, job.index_uid, updated_at=times.now(),
+                                            primary_key=after.primary_key, stats=after.stats)
+            self._queue.finish(connection, job.running, ended)
+        self._ended(job, ended)
+
+    def _finish_deletion(self, job: _Job, row: IndexRow | None) -> None:
+        held = row.stats.get("documents", 0) if row else 0
+        counts = {"documentAdditionOrUpdate": {"indexedDocuments": 0}, "documentDeletion": {"deletedDocuments": 0},
+                  "indexDeletion": {"deletedDocuments": held}}
+        ended = [_ended(task, {"details": counts.get(task.kind, {}), "error": None})
+                 for task in job.running.tasks.values()]
+        with self._queue.finishing() as connection:
+            self._end(job.running, ended, job.progress)
+            self._instance.delete_index(connection, job.index_uid)
+            self._queue.finish(connection, job.running, ended)
+        self._ended(job, ended)
+        if row:
+            self._instance.remove_file(row.uuid)
+
+    def _ended(self, job: _Job, ended: Sequence[Task]) -> None:
+        self._queue.forget(job.running)
+        for task in ended:
+            self._queue.remove_payload(task.payload)
+        self._on_batch(job.running.batch, ended)
+
+    def _end(self, running: RunningBatch, ended: Sequence[Task], progress: Progress) -> None:
+        """Complete a batch with its end; its tasks get the same moment."""
+        batch = running.batch
+        batch.finished_at = times.now()
+        own = [task for task in ended if task.uid in running.tasks]
+        for task in ended:
+            task.finished_at = batch.finished_at
+        batch.details = details.joined(own)
+        batch.stats = details.stats(own, progress.end())
+        batch.progress = None
+
+
+def _refusal(job: _Job, row: IndexRow | None) -> dict[str, Any] | None:
+    """Why a batch can't be done on the index as it is, or None."""
+    first = job.plan.tasks[0]
+    if row is None:
+        may_create = first.kind == "indexCreation" or any(batching.may_create(task) for task in job.plan.tasks)
+        return None if may_create else dict(error_object("index_not_found", f"Index `{job.index_uid}` not found."))
+    if first.kind == "indexCreation":
+        return dict(error_object("index_already_exists", f"Index `{job.index_uid}` already exists."))
+    return None
+
+
+def _ended(task: Task, outcome: dict[str, Any]) -> Task:
+    if outcome["error"]:
+        return _failed(task, outcome["error"])
+    shown = task.details if task.details is None else {**task.details, **outcome["details"]}
+    return replace(task, status=SUCCEEDED, details=shown)
+
+
+def _failed(task: Task, error: Any) -> Task:
+    return replace(task, status=FAILED, error=dict(error), details=failed_details(task.kind, task.details))

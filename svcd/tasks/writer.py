@@ -1,0 +1,77 @@
+"""The indexing process: reads batches as JSON lines on standard input, answers on standard output.
+
+    -> {"path", "indexUid", "shape", "tasks": [...], "budget": {...}}
+    <- {"step", "finished", "total"}             any number of times
+    <- {"outcomes", "primaryKey", "stats"}       once, after the commit
+    <- {"crash": traceback}                      instead, after a bug
+
+It is alone in writing the file of an index while it works on it, and ends with the daemon: at the end
+of its input, or by the kernel's hand when the daemon was killed.
+"""
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from svcd.tasks import indexing
+
+_PR_SET_PDEATHSIG = 1
+# A report of progress costs a write and a wake-up of the daemon: not more often than per this share.
+_REPORTS = 200
+
+
+def main(parent: int) -> None:
+    """Serve until the input ends. parent: pid of the daemon, to notice that it died before we could ask."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon, which lets the batch end
+    _die_with(parent)
+    gc.disable()  # parsed documents hold no cycles; what others make is collected between batches
+    for line in sys.stdin.buffer:
+        _send(_answer(json.loads(line)))
+        gc.collect()
+
+
+def _die_with(parent: int) -> None:
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    except (OSError, AttributeError):  # not Linux: the end of the input has to do
+        return
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    try:
+        works = [indexing.Work(**task) for task in request["tasks"]]
+        return indexing.run(Path(request["path"]), request["indexUid"], request["shape"], works,
+                            indexing.Budget(**request["budget"]), _Reports())
+    except Exception:  # a bug fails the batch, not the process
+        return {"crash": traceback.format_exc()}
+
+
+class _Reports:
+    """Progress on its way to the daemon, thinned out."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str, int] = ("", 0)
+
+    def __call__(self, step: str, finished: int, total: int) -> None:
+        share = finished * _REPORTS // max(total, 1)
+        if (step, share) != self._last:
+            self._last = step, share
+            _send({"step": step, "finished": finished, "total": total})
+
+
+def _send(message: dict[str, Any]) -> None:
+    sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,93 @@
+"""The daemon's side of the indexing process: start it on first use, give it a batch, end it.
+
+One WriterProcess belongs to one thread of the runner, but for kill(), which any thread may call. Knows the lines of
+the pipe (see `writer`); refuses to know what a batch means.
+"""
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_MODULE = "svcd.tasks.writer"
+_END_S = 5.0
+
+
+class WriterDied(RuntimeError):
+    """The process ended in the middle of a batch: killed, out of memory, or by a crash of the interpreter."""
+
+
+class WriterCrashed(RuntimeError):
+    """The process answered with a traceback: a bug in indexing."""
+
+
+class WriterProcess:
+    """A process that indexes. keep_open: a descriptor it holds with us, such as that of the folder's lock."""
+
+    def __init__(self, keep_open: int | None = None) -> None:
+        self._keep_open = () if keep_open is None else (keep_open,)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, request: dict[str, Any], progress: Callable[[str, int, int], None]) -> dict[str, Any]:
+        """Do a batch and give its answer. Raises WriterDied, WriterCrashed."""
+        process = self._started()
+        assert process.stdin and process.stdout
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            for line in process.stdout:
+                answer = json.loads(line)
+                if "step" not in answer:
+                    break
+                progress(answer["step"], answer["finished"], answer["total"])
+            else:
+                raise WriterDied(self._ended())
+        except (BrokenPipeError, json.JSONDecodeError) as error:
+            raise WriterDied(self._ended()) from error
+        if "crash" in answer:
+            raise WriterCrashed(answer["crash"])
+        return answer
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", _MODULE, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                pass_fds=self._keep_open)
+        return self._process
+
+    def _ended(self) -> str:
+        process, self._process = self._process, None
+        assert process
+        self._close_pipes(process)
+        return f"the indexing process ended with status {process.wait()}"
+
+    def kill(self) -> None:
+        """End it at once: what it has not committed never was. run(), if under way, raises WriterDied."""
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        """End it when it does nothing."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        self._close_pipes(process)
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    @staticmethod
+    def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+        for pipe in (process.stdin, process.stdout):
+            if pipe:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    pass

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svcd.engine.settings import resolved
+from svcd.store.instance import Instance
+from svcd.store.records import Task
+from svcd.tasks import indexing
+from svcd.tasks.runner import Runner
+
+
+class LocalWriter:
+    """Does batches in this process. before, after: called around the work, to fail or to look at a named place."""
+
+    def __init__(self, _lock: int = -1) -> None:
+        self.before: Callable[[], None] = lambda: None
+        self.after: Callable[[], None] = lambda: None
+
+    def run(self, request: dict[str, Any], progress: Callable[[str, int, int], None]) -> dict[str, Any]:
+        request = json.loads(json.dumps(request))  # what the pipe would carry
+        self.before()
+        answer = indexing.run(Path(request["path"]), request["indexUid"], request["shape"],
+                              [indexing.Work(**task) for task in request["tasks"]],
+                              indexing.Budget(**request["budget"]), progress)
+        self.after()
+        return answer
+
+    def kill(self) -> None:
+        """Nothing to kill."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class House:
+    """An instance with a runner that is stepped by hand."""
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        self.path = path
+        self.options = options
+        self.open()
+
+    def open(self) -> None:
+        self.writer = LocalWriter()
+        self.bugs: list[str] = []
+        self.instance = Instance(self.path, resolved)
+        self.runner = Runner(self.instance, make_writer=lambda _: self.writer, on_bug=self.bugs.append, **self.options)
+        self.queue = self.instance.queue
+
+    def restart(self) -> None:
+        self.instance.close()
+        self.open()
+
+    def add(self, documents: Sequence[Any], index_uid: str = "movies", method: str = "replace",
+            key: str | None = None, may_create: bool = True) -> Task:
+        text = "".join(json.dumps(document) + "\n" for document in documents)
+        path = self.queue.payload_folder / f"{len(list(self.queue.payload_folder.iterdir()))}-{id(text)}"
+        path.write_text(text)
+        return self.queue.enqueue(
+            "documentAdditionOrUpdate", index_uid, payload=path, payload_bytes=len(text),
+            content={"method": method, "primaryKey": key, "mayCreate": may_create},
+            details={"receivedDocuments": len(documents), "indexedDocuments": None})
+
+    def delete(self, ids: Sequence[Any], index_uid: str = "movies") -> Task:
+        return self.queue.enqueue("documentDeletion", index_uid, content={"ids": list(ids)}, details={
+            "providedIds": len(ids), "deletedDocuments": None, "originalFilter": None})
+
+    def clear(self, index_uid: str = "movies") -> Task:
+        return self.queue.enqueue("documentDeletion", index_uid, content={"all": True},
+                                  details={"deletedDocuments": None})
+
+    def change(self, settings: dict[str, Any], index_uid: str = "movies") -> Task:
+        return self.queue.enqueue("settingsUpdate", index_uid, details=settings, content={
+            "settings": settings, "mayCreateIndex": True, "reset": False})
+
+    def do(self, kind: str, index_uid: str | None = "movies", details: dict[str, Any] | None = None,
+           **content: Any) -> Task:
+        return self.queue.enqueue(kind, index_uid, details=details, content=content)
+
+    def run(self) -> None:
+        while self.runner.step():
+            pass
+
+    def task(self, task: Task) -> Task:
+        found = self.queue.task(task.uid)
+        assert found is not None
+        return found
+
+    def documents(self, index_uid: str = "movies") -> dict[int, Any]:
+        with self.instance.read(index_uid) as reader:
+            docids = reader.docids_page(0, 1000)
+            return dict(zip(docids, map(json.loads, reader.documents(docids))))
+
+    def find(self, word: str, index_uid: str = "movies") -> int:
+        with self.instance.read(index_uid) as reader:
+            return reader.word_docids(word)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    house = House(tmp_path / "data")
+    yield house
+    house.instance.close()
+    assert not house.bugs

@@ -1,0 +1,320 @@
+"""What must hold of running tasks:
+
+1. A task ends once; its effect and its end are one, whatever line a crash hits.
+2. Tasks of one index run in their order; a task whose content is impossible fails alone.
+3. An error of the indexing fails its batch, and nothing of the batch is kept.
+4. Cancelations come first, touch only what they name, and leave a canceled task without effect.
+5. Swaps exchange names, documents and history at once, or not at all.
+6. Documents get the smallest free docids in order; a deleted one keeps its own until the batch ends.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from svcd.store.records import Task, TaskFilter
+from svcd.tasks.batching import Limits
+from svcd.tasks.writer_process import WriterDied
+from tests.tasks.conftest import House
+
+
+def test_documents_are_added_replaced_and_updated(house: House) -> None:
+    house.add([{"id": 1, "title": "Alien", "year": 1979}, {"id": 2, "title": "Brazil"}])
+    house.add([{"id": 2, "title": "Brazil 2"}])
+    last = house.add([{"id": 1, "year": 1980}], method="update")
+    house.run()
+    assert house.documents() == {0: {"id": 1, "title": "Alien", "year": 1980}, 1: {"id": 2, "title": "Brazil 2"}}
+    ended = house.task(last)
+    assert (ended.status, ended.batch_uid, ended.details) == ("succeeded", 0, {"receivedDocuments": 1, "indexedDocuments": 1})
+    assert house.find("alien") == 0b01 and house.find("2") == 0b10
+    row = house.instance.require_index("movies")
+    assert (row.primary_key, row.stats["documents"], row.stats["fields"]) == ("id", 2, {"id": 2, "title": 2, "year": 1})
+    assert not list(house.queue.payload_folder.iterdir())
+
+
+def test_a_batch_shows_its_tasks_together(house: House) -> None:
+    house.add([{"id": 1}])
+    house.add([{"id": 2}, {"id": 3}])
+    house.run()
+    batch = house.queue.batch(0)
+    assert batch and batch.details == {"receivedDocuments": 3, "indexedDocuments": 3}
+    assert batch.stats["status"] == {"succeeded": 2} and batch.stats["indexUids"] == {"movies": 2}
+    assert batch.strategy == "batched all enqueued tasks" and batch.progress is None
+
+
+def test_an_impossible_task_fails_alone(house: House) -> None:
+    good = house.add([{"id": 1, "title": "kept"}])
+    bad = house.add([{"id": 2, "title": "lost"}, {"id": "not valid!"}])
+    after = house.add([{"id": 3}])
+    house.run()
+    assert [house.task(task).status for task in (good, bad, after)] == ["succeeded", "failed", "succeeded"]
+    assert house.task(bad).error["code"] == "invalid_document_id"
+    assert house.task(bad).details == {"receivedDocuments": 2, "indexedDocuments": 0}
+    assert list(house.documents().values()) == [{"id": 1, "title": "kept"}, {"id": 3}]
+    assert not house.find("lost")
+
+
+def test_a_large_impossible_task_fails_alone(tmp_path: Any) -> None:
+    from svcd.tasks.indexing import Budget
+    house = House(tmp_path / "data", budget=Budget(documents=100))
+    house.add([{"id": 1}])
+    bad = house.add([{"id": n, "title": "lost"} for n in range(2, 50)] + [{"id": "not valid!"}])
+    house.add([{"id": 99, "title": "kept"}])
+    house.run()
+    assert house.task(bad).status == "failed"
+    assert house.documents() == {0: {"id": 1}, 1: {"id": 99, "title": "kept"}}
+    house.instance.close()
+
+
+def test_a_failed_first_task_leaves_an_empty_index(house: House) -> None:
+    task = house.add([{"name": "no key"}])
+    house.run()
+    assert house.task(task).error["code"] == "index_primary_key_no_candidate_found"
+    assert house.instance.require_index("movies").primary_key is None
+
+
+def test_nothing_of_a_failed_batch_is_kept(house: House) -> None:
+    house.change({"sortableAttributes": ["_geo"]})
+    first, second = house.add([{"id": 1, "title": "lost"}]), house.add([{"id": 2, "_geo": "nowhere"}])
+    house.run()
+    assert {house.task(task).error["code"] for task in (first, second)} == {"invalid_document_geo_field"}
+    assert house.task(first).error["message"].startswith("Index `movies`: ")
+    assert house.documents() == {} and not house.find("lost")
+
+
+def test_unknown_indexes_are_told(house: House) -> None:
+    tasks = [house.delete([1]), house.clear("other"), house.do("indexDeletion", "third", {"deletedDocuments": None}),
+             house.do("indexUpdate", "fourth", {"primaryKey": "id"}, primaryKey="id")]
+    house.run()
+    assert [house.task(task).error["code"] for task in tasks] == ["index_not_found"] * 4
+    assert house.task(tasks[2]).details == {"deletedDocuments": 0}
+
+
+def test_index_creation_update_and_deletion(house: House) -> None:
+    house.do("indexCreation", details={"primaryKey": "sku"}, primaryKey="sku")
+    again = house.do("indexCreation", details={"primaryKey": None})
+    house.run()
+    assert house.task(again).error["code"] == "index_already_exists"
+    house.do("indexUpdate", details={"primaryKey": "id"}, primaryKey="id")
+    house.add([{"id": 1}])
+    refused = house.do("indexUpdate", details={"primaryKey": "sku"}, primaryKey="sku")
+    house.run()
+    assert house.task(refused).error["code"] == "index_primary_key_already_exists"
+    gone = house.do("indexDeletion", details={"deletedDocuments": None})
+    house.run()
+    assert house.task(gone).details == {"deletedDocuments": 1}
+    assert house.instance.index("movies") is None
+    assert not list((house.path / "indexes").iterdir())
+
+
+def test_docids_are_the_smallest_free_ones(house: House) -> None:
+    house.add([{"id": n} for n in range(5)])
+    house.run()
+    house.delete([1, 3])
+    house.run()
+    house.add([{"id": n} for n in (10, 11, 12)])
+    house.run()
+    assert {docid: each["id"] for docid, each in house.documents().items()} == {0: 0, 1: 10, 2: 2, 3: 11, 4: 4, 5: 12}
+
+
+def test_a_deleted_document_keeps_its_docid_within_the_batch(house: House) -> None:
+    house.add([{"id": 1, "old": 1}, {"id": 2}])
+    house.run()
+    first = house.delete([1, 7])
+    house.add([{"id": 3}, {"id": 1, "new": 1}], method="update")
+    house.run()
+    assert house.documents() == {0: {"id": 1, "new": 1}, 1: {"id": 2}, 2: {"id": 3}}
+    assert house.task(first).details["deletedDocuments"] == 1
+
+
+def test_documents_that_may_not_be_created_are_skipped(house: House) -> None:
+    house.add([{"id": 1}])
+    house.add([{"id": 1, "a": 1}, {"id": 2}], may_create=False)
+    house.run()
+    assert list(house.documents().values()) == [{"id": 1, "a": 1}]
+
+
+def test_clearing_forgets_what_came_before(house: House) -> None:
+    house.add([{"id": 1}])
+    house.run()
+    added, cleared = house.add([{"id": 2}]), house.clear()
+    house.run()
+    assert house.task(added).details["indexedDocuments"] == 0
+    assert house.task(cleared).details == {"deletedDocuments": 1}
+    assert house.documents() == {}
+
+
+def test_settings_are_merged_and_words_redone(house: House) -> None:
+    house.add([{"id": 1, "title": "seen", "note": "hidden"}])
+    house.change({"stopWords": ["the"]})
+    house.change({"searchableAttributes": ["title"]})
+    house.run()
+    assert house.find("seen") and not house.find("hidden")
+    house.change({"searchableAttributes": None})
+    house.run()
+    assert house.find("hidden")
+    with house.instance.read("movies") as reader:
+        assert reader.stored_settings == {"stopWords": ["the"]}
+
+
+def test_swaps_exchange_names_and_history(house: House) -> None:
+    before = house.add([{"id": 1}], "a")
+    house.add([{"id": 2}], "b")
+    swap = house.do("indexSwap", None, {"swaps": [{"indexes": ["a", "b"], "rename": False}]},
+                    swaps=[{"indexes": ["a", "b"], "rename": False}])
+    after = house.add([{"id": 3}], "a")
+    house.run()
+    assert house.task(swap).status == "succeeded"
+    assert [each["id"] for each in house.documents("a").values()] == [2, 3]
+    assert house.task(before).index_uid == "b" and house.task(after).index_uid == "a"
+
+
+def test_a_swap_with_a_missing_index_does_nothing(house: House) -> None:
+    house.add([{"id": 1}], "a")
+    swaps = [{"indexes": ["a", "c"], "rename": True}, {"indexes": ["x", "y"]}]
+    swap = house.do("indexSwap", None, {"swaps": swaps}, swaps=swaps)
+    house.run()
+    assert house.task(swap).error["message"] == "Indexes `x`, `y` not found."
+    assert house.instance.index("a") and not house.instance.index("c")
+
+
+def test_nothing_overtakes_a_swap(house: House) -> None:
+    house.add([{"id": 1}], "a")
+    house.add([{"id": 2}], "b")
+    house.run()
+    swaps = [{"indexes": ["a", "b"]}]
+    house.do("indexSwap", None, {"swaps": swaps}, swaps=swaps)
+    tasks = [house.add([{"id": 3}], "b"), house.add([{"id": 4}], "b")]
+    house.runner.step()
+    assert house.instance.queue.list_tasks(TaskFilter(statuses=["enqueued"]), 20, None, False).total == 2
+    house.run()
+    assert {each["id"] for each in house.documents("b").values()} == {1, 3, 4}
+    assert len({house.task(task).batch_uid for task in tasks}) == 1
+
+
+def test_a_cancelation_comes_first_and_takes_what_it_names(house: House) -> None:
+    kept, canceled = house.add([{"id": 1}]), house.add([{"id": 2}])
+    cancel = house.do("taskCancelation", None, {"matchedTasks": 1, "canceledTasks": None, "originalFilter": "?uids=1"},
+                      uids=[canceled.uid])
+    house.run()
+    ended = house.task(canceled)
+    assert (ended.status, ended.canceled_by, ended.started_at, ended.batch_uid) == ("canceled", cancel.uid, None, 0)
+    assert ended.details == {"receivedDocuments": 1, "indexedDocuments": 0}
+    assert house.task(cancel).details["canceledTasks"] == 1 and house.task(kept).status == "succeeded"
+    assert list(house.documents().values()) == [{"id": 1}]
+    assert not list(house.queue.payload_folder.iterdir())
+
+
+def test_deletions_remove_finished_tasks_alone(house: House) -> None:
+    done = house.add([{"id": 1}])
+    house.run()
+    waiting = house.add([{"id": 2}])
+    deletion = house.do("taskDeletion", None, {"matchedTasks": 2, "deletedTasks": None, "originalFilter": "?uids=*"},
+                        uids=[done.uid, waiting.uid])
+    house.run()
+    assert house.queue.task(done.uid) is None and house.queue.batch(0) is None
+    assert house.task(deletion).details["deletedTasks"] == 1
+    assert house.task(waiting).status == "succeeded"
+    assert house.add([{"id": 3}]).uid == 3
+
+
+def test_batch_limits_are_kept(tmp_path: Any) -> None:
+    house = House(tmp_path / "data", limits=Limits(tasks=2))
+    tasks = [house.add([{"id": n}]) for n in range(3)]
+    house.run()
+    assert [house.task(task).batch_uid for task in tasks] == [0, 0, 1]
+    house.instance.close()
+
+
+def test_compaction_tells_sizes(house: House) -> None:
+    house.add([{"id": n, "text": "word " * 100} for n in range(50)])
+    house.clear()
+    house.run()
+    task = house.do("indexCompaction", details={"preCompactionSize": None, "postCompactionSize": None})
+    house.run()
+    assert house.task(task).status == "succeeded"
+    assert house.task(task).details["postCompactionSize"].endswith("iB")
+
+
+class Stop(Exception):
+    """The daemon ends here."""
+
+
+def test_a_stop_before_the_commit_runs_the_batch_again(house: House) -> None:
+    def stop() -> None:
+        raise WriterDied("killed")
+    task = house.add([{"id": 1, "title": "once"}])
+    house.writer.before = stop
+    house.runner._stopping = True
+    house.runner.step()
+    assert house.task(task).status == "enqueued"
+    house.restart()
+    house.run()
+    assert house.task(task).status == "succeeded" and house.find("once") == 1
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_stop_behind_the_commit_ends_the_task_with_its_first_outcome(house: House, more: int) -> None:
+    house.add([{"id": 1}])
+    house.run()
+    task = house.delete([1, 2])
+    house.writer.after = lambda: (_ for _ in ()).throw(Stop())
+    house.runner.step()
+    house.bugs.clear()
+    assert house.task(task).status == "enqueued" and house.documents() == {}
+    house.restart()
+    others = [house.delete([1]) for _ in range(more)]
+    house.run()
+    assert house.task(task).details["deletedDocuments"] == 1  # as it was when it took effect
+    assert [house.task(each).details["deletedDocuments"] for each in others] == [0] * more
+
+
+def test_a_crash_of_the_indexing_fails_the_batch_and_goes_on(house: House) -> None:
+    def crash() -> None:
+        raise WriterDied("status -9")
+    task = house.add([{"id": 1}])
+    house.writer.before = crash
+    house.runner.step()
+    assert house.task(task).error["code"] == "internal" and len(house.bugs) == 1
+    house.bugs.clear()
+    house.writer.before = lambda: None
+    house.add([{"id": 2}])
+    house.run()
+    assert list(house.documents().values()) == [{"id": 2}]
+
+
+def test_files_that_no_row_names_go_at_the_start(house: House) -> None:
+    (house.path / "indexes" / "0000.sqlite").write_text("made, never committed")
+    (house.queue.payload_folder / "upload").write_text("never acknowledged")
+    house.restart()
+    assert not list((house.path / "indexes").iterdir()) and not list(house.queue.payload_folder.iterdir())
+
+
+def test_a_canceled_running_batch_leaves_nothing(house: House) -> None:
+    canceled, other = house.add([{"id": 1, "title": "canceled"}]), house.add([{"id": 2}])
+
+    def cancel_meanwhile() -> None:
+        job = next(iter(house.runner._busy.values()))
+        job.is_canceled = True
+        raise WriterDied("killed")
+    house.writer.before = cancel_meanwhile
+    house.runner.step()
+    house.writer.before = lambda: None
+    assert house.task(canceled).status == house.task(other).status == "enqueued"
+    house.do("taskCancelation", None, {"matchedTasks": 1, "canceledTasks": None, "originalFilter": ""}, uids=[canceled.uid])
+    house.run()
+    assert house.task(canceled).status == "canceled" and house.task(other).status == "succeeded"
+    assert list(house.documents().values()) == [{"id": 2}]
+
+
+def test_a_running_task_is_seen_as_processing(house: House) -> None:
+    seen: list[Task] = []
+    task = house.add([{"id": 1}])
+    house.writer.before = lambda: seen.append(house.task(task))
+    house.writer.after = lambda: seen.extend(
+        house.queue.list_tasks(TaskFilter(statuses=["processing"]), 10, None, False).results)
+    house.run()
+    assert [each.status for each in seen] == ["processing", "processing"]
+    assert seen[0].batch_uid == 0 and seen[0].started_at
+    assert not house.queue.matching(TaskFilter(statuses=["processing"]))
