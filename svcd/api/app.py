@@ -1,0 +1,168 @@
+"""One request from end to end: match, authorise, decode, call the handler, encode.
+
+Knows the order of the checks, and is the only place where an ApiError becomes an answer; refuses to know
+what any route does. The order is that of the recordings: key, query string, body, feature, path.
+"""
+from __future__ import annotations
+
+import errno
+import sqlite3
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from svcd import logs
+from svcd.api import documents, features, indexes, instance, openapi, search, settings, tasks
+from svcd.api.admission import SearchQueue
+from svcd.api.context import JSON, Answer, Context, Text
+from svcd.api.routes import Fields, Route, Stream, Table, Value
+from svcd.auth.keys import ALL, Keys, Permission
+from svcd.errors import ApiError
+from svcd.fields import checked_index_uid, decode_body, decode_query, decode_value
+from svcd.http.message import Refused, Request, Response
+from svcd.jsontext import JsonError, dumps, loads
+
+if TYPE_CHECKING:
+    from svcd.store.instance import Instance
+
+_DECLARED = (
+    *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *settings.ROUTES, *tasks.ROUTES,
+)
+ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
+
+_PATH_CHECKS: Mapping[str, Callable[[str], Any]] = {  # path parameter: its check; others are texts
+    "index_uid": checked_index_uid,
+    "task_id": lambda text: tasks.path_uid(text, "Task", "invalid_task_uids"),
+    "batch_id": lambda text: tasks.path_uid(text, "Batch", "invalid_batch_uids"),
+}
+_FULL_DISK = "There is no more space left on the device. Consider increasing the size of the disk/partition."
+_SYSTEM_ERRORS = {  # errno: code
+    errno.ENOSPC: "no_space_left_on_device",
+    errno.EDQUOT: "no_space_left_on_device",
+    errno.EMFILE: "too_many_open_files",
+    errno.ENFILE: "too_many_open_files",
+}
+
+
+class App:
+    """The interface over one instance; `answer` is given to the HTTP server."""
+
+    def __init__(self, instance: Instance, runner: Any, keys: Keys, searches: SearchQueue) -> None:
+        self._instance = instance
+        self._runner = runner
+        self._keys = keys
+        self._searches = searches
+        self._table = Table(ROUTES)
+
+    def answer(self, request: Request) -> Response:
+        """The response to a request; never raises."""
+        try:
+            return self._respond(request)
+        except ApiError as error:
+            return refusal(error)
+        except Exception as error:  # a bug or a broken machine: the client learns that, the log learns all
+            known = _system_error(error)
+            if known.type == "internal":
+                logs.failure("request failed", error, method=request.method, path=request.path)
+            return refusal(known)
+
+    def _respond(self, request: Request) -> Response:
+        matched = self._table.match(request.method, request.segments)
+        if matched is None:
+            return self._no_route(request)
+        route, raw_path = matched
+        permission = self._permission(route, raw_path.get("index_uid"), request)
+        ctx = Context(
+            instance=self._instance, runner=self._runner, searches=self._searches, request=request,
+            permission=permission, query=_query(route, request), body=_body(route, request),
+        )
+        if route.feature:
+            features.require(self._instance.features(), *route.feature)
+        ctx.path = {name: _PATH_CHECKS.get(name, str)(text) for name, text in raw_path.items()}
+        return _encoded(route.run(ctx))
+
+    def _permission(self, route: Route, index_uid: str | None, request: Request) -> Permission:
+        if route.action is None:
+            return ALL
+        return self._keys.check(route.action, index_uid, request.headers.get("authorization"))
+
+    def _no_route(self, request: Request) -> Response:
+        """404 for an unknown path, 405 for an unknown method.
+
+        The recordings show no body to a client that sends no Accept header; others get the error object.
+        """
+        methods = self._table.methods(request.segments)
+        headers = (("Allow", ", ".join(methods)),) if methods else ()
+        status = 405 if methods else 404
+        if request.headers.get("accept") is None:
+            return Response(status, headers=headers)
+        path = "/" + "/".join(request.segments)
+        if methods:
+            reason = f"The method {request.verb} is not allowed on `{path}`: expected one of {', '.join(methods)}"
+        else:
+            reason = f"There is no route `{path}`. `GET /openapi.json` describes all of them."
+        return refusal(Refused(status, reason, headers))
+
+
+def refusal(error: ApiError) -> Response:
+    """The answer that an error becomes."""
+    return Response(error.status, dumps(error.as_json()).encode(), headers=error.headers)
+
+
+def _system_error(error: Exception) -> ApiError:
+    """What an unexpected exception is to a client: the machine's fault where it is known, else `internal`."""
+    if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+        return ApiError("no_space_left_on_device", _FULL_DISK)
+    code = _SYSTEM_ERRORS.get(error.errno or 0) if isinstance(error, OSError) else None
+    if code == "no_space_left_on_device":
+        return ApiError(code, _FULL_DISK)
+    return ApiError(code, str(error)) if code else ApiError("internal", f"Internal error: {type(error).__name__}")
+
+
+def _query(route: Route, request: Request) -> Mapping[str, Any]:
+    """A route without parameters takes any query string, as the reference engine does."""
+    return decode_query(request.query, route.query) if route.query else {}
+
+
+def _body(route: Route, request: Request) -> Any:
+    declared = route.body
+    if declared is None or isinstance(declared, Stream):
+        return None
+    value = json_body(request)
+    if isinstance(declared, Value):
+        return decode_value(value, declared.check, code=declared.code)
+    return decode_body(value, declared.fields, code=declared.code, immutable=declared.immutable)
+
+
+def json_body(request: Request) -> Any:
+    """The JSON value of a body.
+
+    Raises missing_content_type, invalid_content_type, missing_payload, malformed_payload.
+    """
+    _check_json(request.headers.get("content-type"))
+    content = request.body.read()
+    if not content:
+        raise ApiError("missing_payload", "A json payload is missing.")
+    try:
+        return loads(content)
+    except JsonError as error:
+        raise ApiError("malformed_payload", f"The json payload provided is malformed. `{error}`.") from None
+
+
+def _check_json(content_type: str | None) -> None:
+    essence = (content_type or "").split(";")[0].strip()
+    accepted = f"Accepted values for the Content-Type header are: `{JSON}`"
+    if not essence:
+        raise ApiError("missing_content_type", f"A Content-Type header is missing. {accepted}")
+    subtype = essence.lower().partition("/")[2]
+    if subtype != "json" and not subtype.endswith("+json"):
+        raise ApiError("invalid_content_type", f"The Content-Type `{essence}` is invalid. {accepted}")
+
+
+def _encoded(answer: Answer) -> Response:
+    value = answer.value
+    if isinstance(value, Text):
+        body = value.body.encode() if isinstance(value.body, str) else value.body
+        return Response(answer.status, body, value.content_type, answer.headers)
+    if value is None and answer.status == 204:
+        return Response(204, headers=answer.headers)
+    return Response(answer.status, dumps(value).encode(), headers=answer.headers)

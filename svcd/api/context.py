@@ -1,0 +1,67 @@
+"""What a handler is given and what it gives back.
+
+Knows one request after its checks; refuses to know how it was matched, checked or sent.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from svcd.auth.keys import ALL, Permission
+
+if TYPE_CHECKING:
+    from svcd.api.admission import SearchQueue
+    from svcd.http.message import Request
+    from svcd.store.instance import Instance
+    from svcd.store.queue import Queue
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """An answer's body that is ready to be sent: JSON text, bytes, or an iterator of bytes."""
+
+    body: str | bytes | Iterator[bytes]
+    content_type: str = JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a handler returns. value: anything JSON, or a Text; None with status 204 is an empty body."""
+
+    status: int
+    value: Any = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class Context:
+    """One request, authorised and decoded.
+
+    path: the checked path parameters, by the names of the route.
+    query: every declared parameter, decoded, defaults filled in.
+    body: decoded as the route declares; absent members are absent. None for Stream and no body.
+    searches: the places that a search must have before it runs.
+    """
+
+    instance: Instance
+    runner: Any
+    request: Request
+    searches: SearchQueue
+    path: Mapping[str, Any] = field(default_factory=dict)
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+    permission: Permission = ALL
+
+    @property
+    def queue(self) -> Queue:
+        """The tasks of the instance."""
+        return self.instance.queue
+
+    @property
+    def index_uid(self) -> str:
+        """The index that the path names."""
+        return self.path["index_uid"]

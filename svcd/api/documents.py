@@ -1,0 +1,332 @@
+"""Documents over HTTP: list, get, add or replace, add or update, delete.
+
+Knows the parameters, bodies and answers of these routes; refuses to know how uploads are read
+(svcd.api.payloads) and how documents are stored. Stored documents are JSON texts and leave unread where the
+request does not ask for parts of them. What this version can't do yet is refused in words.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from svcd import jsontext
+from svcd.api import features, shapes
+from svcd.api.context import Answer, Context, Text
+from svcd.api.filter_shapes import check_shape, is_empty
+from svcd.api.payloads import CONTENT_TYPES, payload_format, receive
+from svcd.api.routes import Fields, Route, Stream
+from svcd.api.sequences import read_sequence
+from svcd.bitsets import to_docids
+from svcd.engine.documents import select
+from svcd.engine.primary_keys import checked_identifier
+from svcd.engine.sorting import (
+    SortError,
+    SortRule,
+    SortValue,
+    check_sortable,
+    ordered,
+    parse_rule,
+    sort_value,
+    split_rules,
+)
+from svcd.errors import ApiError
+from svcd.fields import Field, Param, any_object, anything, array_of, boolean, nullable, positive_integer, query, string
+
+if TYPE_CHECKING:
+    from svcd.store.index import IndexReader
+
+_TAG = "Documents"
+_VECTORS = "_vectors"
+_PORTION = 1000  # documents that are looked at together
+_NOT_YET = "this version of svcd does not have `{}` yet."
+
+Docids = Sequence[int]
+
+
+# Read
+
+
+def fetch(ctx: Context, wanted: Mapping[str, Any]) -> Answer:
+    """One page of the documents that `ids` names, or of all, by docid or in the order of `sort`.
+
+    wanted: the members of the body of `/documents/fetch`. Raises index_not_found, invalid_document_ids,
+    invalid_document_sort, invalid_document_filter.
+    """
+    offset, limit = wanted["offset"], wanted["limit"]
+    with ctx.instance.read(ctx.index_uid) as reader:
+        _refuse_network(ctx, wanted)
+        _refuse_filter(wanted.get("filter"))
+        rules = _sort_rules(wanted.get("sort") or (), reader.settings["sortableAttributes"])
+        docids, total = _docids(reader, wanted.get("ids"), rules, offset, limit)
+        texts = reader.documents(docids)
+    view = _view(wanted.get("fields"), bool(wanted["retrieveVectors"]))
+    results = ",".join(map(view, texts))
+    return Answer(200, Text(f'{{"results":[{results}],"offset":{offset},"limit":{limit},"total":{total}}}'))
+
+
+def _docids(reader: IndexReader, ids: Sequence[Any] | None, rules: Sequence[SortRule],
+            offset: int, limit: int) -> tuple[Docids, int]:
+    """The documents of a page, and how many there are to page through."""
+    if ids is None and not rules:
+        return reader.docids_page(offset, limit), reader.number_of_documents
+    docids: Docids = to_docids(reader.all_docids()) if ids is None else _named(reader, ids)
+    return _sorted(reader, docids, rules)[offset:offset + limit], len(docids)
+
+
+def _named(reader: IndexReader, ids: Sequence[Any]) -> Docids:
+    """The documents of some identifiers, ascending; unknown ones are left out. Raises invalid_document_ids."""
+    docids = {reader.docid_of(document_id) for document_id in _identifiers(ids)}
+    return sorted(docid for docid in docids if docid is not None)
+
+
+def _identifiers(ids: Sequence[Any]) -> list[str]:
+    checked = []
+    for at, value in enumerate(ids):
+        try:
+            checked.append(checked_identifier(value))
+        except ApiError as error:
+            raise ApiError("invalid_document_ids", f"In `.ids[{at}]`: {error.message}") from None
+    return checked
+
+
+def _sort_rules(expressions: Sequence[str], sortable: Sequence[str]) -> list[SortRule]:
+    try:
+        rules = [parse_rule(expression) for expression in expressions]
+        check_sortable(rules, sortable)
+    except SortError as error:
+        raise ApiError("invalid_document_sort", str(error)) from None
+    if any(rule.point for rule in rules):
+        raise ApiError("invalid_document_sort", f"Invalid value at `.sort`: {_NOT_YET.format('_geoPoint')}")
+    return rules
+
+
+def _sorted(reader: IndexReader, docids: Docids, rules: Sequence[SortRule]) -> Docids:
+    """The documents in the order of the rules: the last one is applied first, each keeps ties as they are."""
+    if not rules:
+        return docids
+    values = _sort_values(reader, docids, rules)
+    for at, rule in reversed(list(enumerate(rules))):
+        docids = ordered(docids, lambda docid, at=at: values[docid][at], rule.is_ascending)  # type: ignore[misc]
+    return docids
+
+
+def _sort_values(reader: IndexReader, docids: Docids, rules: Sequence[SortRule]) -> dict[int, tuple[SortValue, ...]]:
+    values = {}
+    for start in range(0, len(docids), _PORTION):
+        part = docids[start:start + _PORTION]
+        for docid, text in zip(part, reader.documents(part)):
+            document = jsontext.loads(text)
+            values[docid] = tuple(sort_value(document, rule.field, rule.is_ascending) for rule in rules)
+    return values
+
+
+def _view(fields: Sequence[str] | None, has_vectors: bool) -> Callable[[str], str]:
+    """How a stored document is shown: the fields asked for, without `_vectors` unless they are."""
+    names = None if fields is None or "*" in fields else frozenset(fields)
+
+    def view(text: str) -> str:
+        if names is None and not has_vectors and f'"{_VECTORS}"' not in text:
+            return text
+        document = jsontext.loads(text)
+        vectors = document.pop(_VECTORS, None)
+        shown = document if names is None else select(document, names)
+        if has_vectors:
+            shown[_VECTORS] = vectors if isinstance(vectors, dict) else {}
+        return jsontext.dumps(shown)
+
+    return view
+
+
+def _refuse_network(ctx: Context, wanted: Mapping[str, Any]) -> None:
+    if wanted.get("useNetwork"):
+        features.require(ctx.instance.features(), "network", "passing `useNetwork` in a search query")
+        message = f"Invalid value at `.useNetwork`: {_NOT_YET.format('useNetwork')}"
+        raise ApiError("invalid_document_use_network", message)
+
+
+def _refuse_filter(value: Any) -> None:
+    if value is None:
+        return
+    check_shape(value, "invalid_document_filter")
+    if not is_empty(value):
+        message = f"Invalid value at `.filter`: {_NOT_YET.format('filter')}"
+        raise ApiError("invalid_document_filter", message)
+
+
+def get_documents(ctx: Context) -> Answer:
+    """One page of the documents, by the query string."""
+    sort = ctx.query["sort"]
+    return fetch(ctx, {**ctx.query, "sort": None if sort is None else split_rules(sort)})
+
+
+def documents_by_query_post(ctx: Context) -> Answer:
+    """One page of the documents, by the body."""
+    return fetch(ctx, ctx.body)
+
+
+def get(ctx: Context) -> Answer:
+    """One document. Raises index_not_found, document_not_found."""
+    document_id = ctx.path["document_id"]
+    with ctx.instance.read(ctx.index_uid) as reader:
+        _refuse_network(ctx, ctx.query)
+        docid = reader.docid_of(document_id)
+        if docid is None:
+            raise ApiError("document_not_found", f"Document `{document_id}` not found.")
+        text = reader.document(docid)
+    return Answer(200, Text(_view(ctx.query["fields"], ctx.query["retrieveVectors"])(text)))
+
+
+# Write
+
+
+def _enqueued(ctx: Context, kind: str, details: Mapping[str, Any], content: Mapping[str, Any],
+              **payload: Any) -> Answer:
+    task = ctx.queue.enqueue(kind, ctx.index_uid, details=dict(details), content=dict(content),
+                             custom_metadata=ctx.query["customMetadata"], **payload)
+    return Answer(202, shapes.task_summary(task))
+
+
+def _add(ctx: Context, method: str) -> Answer:
+    """Receive documents and enqueue their addition.
+
+    Raises the errors of payloads, invalid_document_csv_delimiter.
+    """
+    delimiter = ctx.query["csvDelimiter"]
+    if delimiter is not None and not delimiter.isascii():
+        message = f"csv delimiter must be an ascii character. Found: `{delimiter}`"
+        raise ApiError("invalid_document_csv_delimiter", message)
+    content_type = payload_format(ctx.request.headers.get("content-type"), delimiter)
+    payload = receive(ctx.request.body.chunks(), content_type, ctx.queue.payload_folder, csv_delimiter=delimiter)
+    try:
+        return _enqueued(
+            ctx, "documentAdditionOrUpdate", {"receivedDocuments": payload.documents, "indexedDocuments": None},
+            {"method": method, "primaryKey": ctx.query["primaryKey"], "mayCreate": not ctx.query["skipCreation"],
+             "mayCreateIndex": ctx.permission.may_create_index},
+            payload=payload.path, payload_bytes=payload.bytes)
+    except BaseException:
+        payload.path.unlink(missing_ok=True)
+        raise
+
+
+def replace_documents(ctx: Context) -> Answer:
+    """Enqueue documents that replace those of the same identifier."""
+    return _add(ctx, "replace")
+
+
+def update_documents(ctx: Context) -> Answer:
+    """Enqueue documents whose fields are merged into those of the same identifier."""
+    return _add(ctx, "update")
+
+
+def _delete_ids(ctx: Context, ids: Sequence[str]) -> Answer:
+    details = {"providedIds": len(ids), "deletedDocuments": None, "originalFilter": None}
+    return _enqueued(ctx, "documentDeletion", details, {"ids": list(ids)})
+
+
+def delete(ctx: Context) -> Answer:
+    """Enqueue the deletion of one document; whether it exists shows when the task runs."""
+    return _delete_ids(ctx, [ctx.path["document_id"]])
+
+
+def delete_documents_batch(ctx: Context) -> Answer:
+    """Enqueue the deletion of documents by a list of identifiers, texts or numbers.
+
+    Raises bad_request for a body that is no list, missing_payload, malformed_payload, unsupported_media_type.
+    """
+    values = read_sequence(ctx.request)
+    return _delete_ids(ctx, [value if isinstance(value, str) else jsontext.dumps(value) for value in values])
+
+
+def clear_all_documents(ctx: Context) -> Answer:
+    """Enqueue the deletion of all documents."""
+    return _enqueued(ctx, "documentDeletion", {"deletedDocuments": None}, {"all": True})
+
+
+def delete_documents_by_filter(ctx: Context) -> Answer:
+    """Refuse: filters come with a later version. Raises invalid_document_filter."""
+    value = ctx.body["filter"]
+    check_shape(value, "invalid_document_filter")
+    if is_empty(value):
+        raise ApiError("invalid_document_filter", "Sending an empty filter is forbidden.")
+    raise ApiError("invalid_document_filter", f"Invalid value at `.filter`: {_NOT_YET.format('filter')}")
+
+
+def edit_documents_by_function(ctx: Context) -> Answer:
+    """Refuse: functions come with a later version. Raises edit_documents_by_function_error."""
+    raise ApiError("edit_documents_by_function_error",
+                   f"Invalid value at `.function`: {_NOT_YET.format('editing by a function')}")
+
+
+# Routes
+
+_METADATA = {"customMetadata": Param(query.text, "invalid_index_custom_metadata", about="Free text kept on the task.")}
+_FIELDS_PARAM = Param.list_of(query.text, "invalid_document_fields", about="Fields returned; `*` or absent means all.")
+_VECTORS_PARAM = Param(query.boolean, "invalid_document_retrieve_vectors", default=False,
+                       about="Adds `_vectors` to each document.")
+_NETWORK_PARAM = Param(query.boolean, "invalid_document_use_network", about="Asks all instances of the network.")
+_ADD_PARAMS = {
+    "primaryKey": Param(query.text, "invalid_index_primary_key", about="Used only when the index has none yet."),
+    "csvDelimiter": Param(query.one_character, "invalid_document_csv_delimiter",
+                          about="One ASCII character between the columns of text/csv; a comma when absent."),
+    **_METADATA,
+    "skipCreation": Param(query.boolean, "invalid_skip_creation", default=False,
+                          about="True ignores documents that the index does not have."),
+}
+_LIST_PARAMS = {
+    "offset": Param(query.positive_integer, "invalid_document_offset", default=0, about="Documents to skip."),
+    "limit": Param(query.positive_integer, "invalid_document_limit", default=20, about="Documents to return."),
+    "fields": _FIELDS_PARAM,
+    "retrieveVectors": _VECTORS_PARAM,
+    "ids": Param.list_of(query.text, "invalid_document_ids", about="Identifiers of the documents to keep."),
+    "filter": Param(query.text, "invalid_document_filter"),
+    "sort": Param(query.text, "invalid_document_sort", about="`field:asc` or `field:desc`, separated by commas."),
+    "useNetwork": _NETWORK_PARAM,
+}
+_FETCH_BODY = Fields({
+    "offset": Field(positive_integer, "invalid_document_offset", default=0, about="Documents to skip."),
+    "limit": Field(positive_integer, "invalid_document_limit", default=20, about="Documents to return."),
+    "fields": Field(nullable(array_of(string)), "invalid_document_fields"),
+    "retrieveVectors": Field(boolean, "invalid_document_retrieve_vectors", default=False),
+    "ids": Field(nullable(array_of(anything)), "invalid_document_ids"),
+    "filter": Field(anything, "invalid_document_filter"),
+    "sort": Field(nullable(array_of(string)), "invalid_document_sort"),
+    "useNetwork": Field(nullable(boolean), "invalid_document_use_network"),
+})
+_DELETE_BODY = Fields({
+    "filter": Field(anything, "invalid_document_filter", required=True, missing_code="missing_document_filter"),
+})
+_EDIT_BODY = Fields({
+    "filter": Field(anything, "invalid_document_filter"),
+    "context": Field(nullable(any_object), "invalid_document_edition_context"),
+    "function": Field(string, "invalid_document_edition_function_filter", required=True,
+                      missing_code="missing_document_edition_function"),
+})
+_ALL = "/indexes/{index_uid}/documents"
+_ONE = "/indexes/{index_uid}/documents/{document_id}"
+_SUMMARY = {202: "TaskSummary"}
+_PAGE = shapes.record({
+    "results": shapes.array({"type": "object"}), "offset": shapes.COUNT, "limit": shapes.COUNT, "total": shapes.COUNT,
+})
+
+ROUTES = (
+    Route("GET", _ALL, get_documents, "documents.get", {200: _PAGE}, "List documents", _TAG,
+          query=_LIST_PARAMS),
+    Route("POST", _ALL, replace_documents, "documents.add", _SUMMARY, "Add or replace documents", _TAG,
+          query=_ADD_PARAMS, body=Stream(CONTENT_TYPES)),
+    Route("PUT", _ALL, update_documents, "documents.add", _SUMMARY, "Add or update documents", _TAG,
+          query=_ADD_PARAMS, body=Stream(CONTENT_TYPES)),
+    Route("DELETE", _ALL, clear_all_documents, "documents.delete", _SUMMARY, "Delete all documents", _TAG,
+          query=_METADATA),
+    Route("POST", f"{_ALL}/fetch", documents_by_query_post, "documents.get", {200: _PAGE},
+          "List documents by a body", _TAG, body=_FETCH_BODY),
+    Route("POST", f"{_ALL}/delete-batch", delete_documents_batch, "documents.delete", _SUMMARY,
+          "Delete documents by identifiers", _TAG, query=_METADATA, body=Stream()),
+    Route("POST", f"{_ALL}/delete", delete_documents_by_filter, "documents.delete", _SUMMARY,
+          "Delete documents by filter", _TAG, query=_METADATA, body=_DELETE_BODY),
+    Route("POST", f"{_ALL}/edit", edit_documents_by_function, "documents.*", _SUMMARY,
+          "Edit documents by a function", _TAG, query=_METADATA, body=_EDIT_BODY,
+          feature=("editDocumentsByFunction", "Using the documents edit route")),
+    Route("GET", _ONE, get, "documents.get", {200: {"type": "object"}}, "Get a document", _TAG,
+          query={"fields": _FIELDS_PARAM, "retrieveVectors": _VECTORS_PARAM, "useNetwork": _NETWORK_PARAM}),
+    Route("DELETE", _ONE, delete, "documents.delete", _SUMMARY, "Delete a document", _TAG, query=_METADATA),
+)

@@ -1,0 +1,169 @@
+"""Indexes over HTTP: list, one of them, create, change, delete, statistics, compaction, swap.
+
+Knows the bodies and answers of these routes; refuses to know how an index is kept or changed.
+"""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from svcd.api import shapes
+from svcd.api.attributes import FIELDS_BODY, list_fields
+from svcd.api.context import Answer, Context
+from svcd.api.routes import Fields, Route, Value
+from svcd.errors import ApiError
+from svcd.fields import Field, Param, array_of, boolean, index_uid, nullable, object_of, query, string
+
+_TAG = "Indexes"
+
+
+def list_indexes(ctx: Context) -> Answer:
+    """One page of the indexes that the key may see, by uid."""
+    offset, limit = ctx.query["offset"], ctx.query["limit"]
+    rows, total = ctx.instance.list_indexes(offset, limit, ctx.permission.allows)
+    return Answer(200, shapes.page([shapes.index_view(row) for row in rows], offset, limit, total))
+
+
+def get(ctx: Context) -> Answer:
+    """One index. Raises index_not_found."""
+    return Answer(200, shapes.index_view(ctx.instance.require_index(ctx.index_uid)))
+
+
+def _enqueued(ctx: Context, kind: str, uid: str | None, details: dict[str, Any] | None, content: Any = None) -> Answer:
+    return Answer(202, shapes.task_summary(ctx.queue.enqueue(kind, uid, details=details, content=content)))
+
+
+def create(ctx: Context) -> Answer:
+    """Enqueue the creation of an index."""
+    ctx.permission.require(ctx.body["uid"])
+    primary_key = {"primaryKey": ctx.body.get("primaryKey")}
+    return _enqueued(ctx, "indexCreation", ctx.body["uid"], primary_key, primary_key)
+
+
+def update(ctx: Context) -> Answer:
+    """Enqueue the change of the primary key."""
+    primary_key = {"primaryKey": ctx.body.get("primaryKey")}
+    return _enqueued(ctx, "indexUpdate", ctx.index_uid, primary_key, primary_key)
+
+
+def delete(ctx: Context) -> Answer:
+    """Enqueue the deletion of an index with its documents and settings."""
+    return _enqueued(ctx, "indexDeletion", ctx.index_uid, {"deletedDocuments": None}, {})
+
+
+def compact(ctx: Context) -> Answer:
+    """Enqueue the compaction of the file of an index."""
+    return _enqueued(ctx, "indexCompaction", ctx.index_uid, {}, {})
+
+
+def index_stats(ctx: Context, uid: str) -> dict[str, Any]:
+    """The statistics of one index, as the query string wants them. Raises index_not_found."""
+    size_format = ctx.query["sizeFormat"]
+    with ctx.instance.read(uid) as reader:
+        count, raw_size = reader.number_of_documents, reader.raw_document_size()
+        view: dict[str, Any] = {
+            "numberOfDocuments": count,
+            "rawDocumentDbSize": shapes.size(raw_size, size_format),
+            "avgDocumentSize": shapes.size(raw_size // count if count else 0, size_format),
+            "isIndexing": _is_indexing(ctx, uid),
+        }
+        if ctx.query["showInternalDatabaseSizes"]:
+            tables = reader.internal_database_sizes()
+            view["internalDatabaseSizes"] = {name: shapes.size(size, size_format) for name, size in tables.items()}
+        # No version of svcd that reads this interface stores vectors yet, so there is nothing to count.
+        view |= {"numberOfEmbeddings": 0, "numberOfEmbeddedDocuments": 0}
+        view["fieldDistribution"] = dict(sorted(reader.field_distribution().items()))
+    return view
+
+
+def _is_indexing(ctx: Context, uid: str) -> bool:
+    """True while a batch runs that holds a task of the index."""
+    return any(task.index_uid == uid for running in ctx.queue.running() for task in list(running.tasks.values()))
+
+
+def get_stats(ctx: Context) -> Answer:
+    """The statistics of one index. Raises index_not_found."""
+    return Answer(200, index_stats(ctx, ctx.index_uid))
+
+
+def swap(ctx: Context) -> Answer:
+    """Enqueue the swap of pairs of indexes, all or none.
+
+    Raises invalid_swap_indexes for a list that is no pair, invalid_swap_duplicate_index_found for an
+    index that is named twice in the body.
+    """
+    swaps = [{"indexes": pair["indexes"], "rename": bool(pair.get("rename"))} for pair in ctx.body]
+    for pair in swaps:
+        _check_pair(pair["indexes"])
+        for uid in pair["indexes"]:
+            ctx.permission.require(uid)
+    _check_named_once([uid for pair in swaps for uid in pair["indexes"]])
+    return _enqueued(ctx, "indexSwap", None, {"swaps": swaps}, {"swaps": swaps})
+
+
+def _check_pair(uids: Sequence[str]) -> None:
+    if len(uids) != 2:
+        listed = ", ".join(f'"{uid}"' for uid in uids)
+        message = f"Two indexes must be given for each swap. The list `[{listed}]` contains {len(uids)} indexes."
+        raise ApiError("invalid_swap_indexes", message)
+
+
+def _check_named_once(uids: Sequence[str]) -> None:
+    twice = sorted(uid for uid, count in Counter(uids).items() if count > 1)
+    if twice:
+        listed = ", ".join(f"`{uid}`" for uid in twice)
+        verb = "was" if len(twice) == 1 else "were"
+        message = f"Indexes must be declared only once during a swap. {listed} {verb} specified several times."
+        raise ApiError("invalid_swap_duplicate_index_found", message)
+
+
+_PRIMARY_KEY = Field(nullable(string), "invalid_index_primary_key",
+                     about="The field that identifies a document; null to have it guessed.")
+_CREATE_BODY = Fields({
+    "uid": Field(index_uid, "invalid_index_uid", required=True, missing_code="missing_index_uid",
+                 about="The name of the index."),
+    "primaryKey": _PRIMARY_KEY,
+})
+_UPDATE_BODY = Fields({"primaryKey": _PRIMARY_KEY}, immutable={
+    "uid": "bad_request",
+    "createdAt": "immutable_index_created_at",
+    "updatedAt": "immutable_index_updated_at",
+})
+_SWAP_BODY = Value(array_of(object_of({
+    "indexes": Field(array_of(index_uid), "invalid_swap_indexes", required=True,
+                     missing_code="missing_swap_indexes", about="The two indexes to swap."),
+    "rename": Field(boolean, "invalid_swap_rename",
+                    about="True gives the first index the name of the second, which must not exist."),
+})))
+_PAGE_PARAMS = {
+    "offset": Param(query.positive_integer, "invalid_index_offset", default=0, about="Indexes to skip."),
+    "limit": Param(query.positive_integer, "invalid_index_limit", default=20, about="Indexes to return."),
+}
+STATS_PARAMS = {
+    "showInternalDatabaseSizes": Param(
+        query.boolean, "invalid_stats_show_internal_database_sizes", default=False,
+        about="Adds the sizes of the internal tables."),
+    "sizeFormat": Param(
+        query.choice("human", "raw"), "invalid_stats_size_format", default="raw",
+        schema={"type": "string", "enum": ["human", "raw"]}, about="Sizes in bytes, or as text with a unit."),
+}
+
+ROUTES = (
+    Route("GET", "/indexes", list_indexes, "indexes.get", {200: "IndexPage"}, "List indexes", _TAG,
+          query=_PAGE_PARAMS),
+    Route("POST", "/indexes", create, "indexes.create", {202: "TaskSummary"}, "Create an index", _TAG,
+          body=_CREATE_BODY),
+    Route("GET", "/indexes/{index_uid}", get, "indexes.get", {200: "Index"}, "Get an index", _TAG),
+    Route("PATCH", "/indexes/{index_uid}", update, "indexes.update", {202: "TaskSummary"},
+          "Change the primary key of an index", _TAG, body=_UPDATE_BODY),
+    Route("DELETE", "/indexes/{index_uid}", delete, "indexes.delete", {202: "TaskSummary"}, "Delete an index", _TAG),
+    Route("GET", "/indexes/{index_uid}/stats", get_stats, "stats.get", {200: "IndexStats"},
+          "Get statistics of an index", _TAG, query=STATS_PARAMS),
+    Route("POST", "/indexes/{index_uid}/fields", list_fields, "fields.post", {200: "FieldPage"},
+          "List the fields of an index", _TAG, body=FIELDS_BODY),
+    Route("POST", "/indexes/{index_uid}/compact", compact, "indexes.compact", {202: "TaskSummary"},
+          "Compact an index", _TAG),
+    Route("POST", "/swap-indexes", swap, "indexes.swap", {202: "TaskSummary"}, "Swap indexes", _TAG,
+          body=_SWAP_BODY),
+)

@@ -1,0 +1,82 @@
+"""The instance over HTTP: health, version, statistics, experimental features, and a word at the root.
+
+Knows what describes the instance as a whole; refuses to know what is in an index or a task.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from svcd import INTERFACE_VERSION
+from svcd.api import shapes
+from svcd.api.context import Answer, Context
+from svcd.api.features import FEATURES
+from svcd.api.indexes import STATS_PARAMS, index_stats
+from svcd.api.routes import Fields, Route
+from svcd.errors import ApiError
+from svcd.fields import Field, boolean, nullable
+from svcd.times import rfc3339
+
+
+def root(_ctx: Context) -> Answer:
+    """A sign of life for people who open the address in a browser."""
+    return Answer(200, {"status": "Svc is running"})
+
+
+def health(_ctx: Context) -> Answer:
+    """Always available: the process answers."""
+    return Answer(200, {"status": "available"})
+
+
+def version(_ctx: Context) -> Answer:
+    """The version of the interface; a build knows no commit."""
+    return Answer(200, {"commitSha": "unknown", "commitDate": "unknown", "pkgVersion": INTERFACE_VERSION})
+
+
+def stats(ctx: Context) -> Answer:
+    """Sizes of the database, and the statistics of the indexes that the key may see."""
+    rows, _ = ctx.instance.list_indexes(is_allowed=ctx.permission.allows)
+    by_index: dict[str, Any] = {}
+    for row in rows:
+        try:
+            by_index[row.uid] = index_stats(ctx, row.uid)
+        except ApiError:  # deleted since it was listed
+            continue
+    size_format, last_update = ctx.query["sizeFormat"], ctx.instance.last_update()
+    return Answer(200, {
+        "databaseSize": shapes.size(ctx.instance.database_size(), size_format),
+        "usedDatabaseSize": shapes.size(ctx.instance.used_database_size(), size_format),
+        "lastUpdate": None if last_update is None else rfc3339(last_update),
+        "indexes": by_index,
+    })
+
+
+def _flags(ctx: Context) -> dict[str, bool]:
+    stored = ctx.instance.features()
+    return {flag: bool(stored.get(flag)) for flag in FEATURES}
+
+
+def get_features(ctx: Context) -> Answer:
+    """Which experimental features are on."""
+    return Answer(200, _flags(ctx))
+
+
+def update_features(ctx: Context) -> Answer:
+    """Switch features on or off; null and absent leave them as they are."""
+    changes = {flag: is_on for flag, is_on in ctx.body.items() if is_on is not None}
+    ctx.instance.update_features(changes)
+    return Answer(200, _flags(ctx))
+
+
+_FEATURES_BODY = Fields({flag: Field(nullable(boolean)) for flag in FEATURES})
+
+ROUTES = (
+    Route("GET", "/", root, None, {200: {"type": "object"}}, "Say that the instance runs", "Health"),
+    Route("GET", "/health", health, None, {200: "Health"}, "Get the health", "Health"),
+    Route("GET", "/version", version, "version", {200: "Version"}, "Get the version", "Version"),
+    Route("GET", "/stats", stats, "stats.get", {200: "Stats"}, "Get statistics of all indexes", "Stats",
+          query=STATS_PARAMS),
+    Route("GET", "/experimental-features", get_features, "experimental.get", {200: "Features"},
+          "List the experimental features", "Experimental features"),
+    Route("PATCH", "/experimental-features", update_features, "experimental.update", {200: "Features"},
+          "Switch experimental features", "Experimental features", body=_FEATURES_BODY),
+)

@@ -1,0 +1,136 @@
+"""The OpenAPI document: what the tables of routes, fields, shapes and permissions say, as one JSON value.
+
+Knows the format of OpenAPI 3.1; refuses to know any route. `GET /openapi.json` serves it.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from svcd import INTERFACE_VERSION
+from svcd.api.context import JSON, Answer, Context, Text
+from svcd.api.routes import Body, Fields, Route, Schema, Stream, Value
+from svcd.api.shapes import SCHEMAS, Json, ref
+from svcd.errors import ERRORS
+from svcd.fields import object_of
+from svcd.jsontext import dumps
+
+VERSION = "3.1.0"
+_SECURITY_SCHEME = "Bearer"
+_MEANINGS = {
+    200: "Success.", 201: "Created.", 202: "Task enqueued.", 204: "Done.",
+    400: "The request is wrong.", 401: "No usable Authorization header.", 403: "The key does not allow it.",
+    404: "Not found.", 415: "The content type is missing or not supported.",
+}
+_PATH_PARAMETERS: Mapping[str, Json] = {  # name: schema; others are texts
+    "task_id": {"type": "integer", "minimum": 0},
+    "batch_id": {"type": "integer", "minimum": 0},
+}
+
+
+def _schema(shape: Schema) -> Json:
+    return ref(shape) if isinstance(shape, str) else dict(shape)
+
+
+def _content(media_type: str, schema: Json) -> Json:
+    return {media_type: {"schema": schema}}
+
+
+def _request_body(body: Body) -> Json:
+    if isinstance(body, Fields):
+        return {"required": True, "content": _content(JSON, object_of(body.fields).describe())}
+    if isinstance(body, Value):
+        return {"required": True, "content": _content(JSON, body.check.describe())}
+    contents: Json = {}
+    for media_type in body.content_types:
+        contents |= _content(media_type, {} if media_type == JSON else {"type": "string"})
+    return {"required": True, "content": contents}
+
+
+def _refusals(route: Route) -> list[int]:
+    """The statuses that the way to the handler may answer with."""
+    statuses = [400] if route.query or route.body or route.feature or route.parameters else []
+    statuses += [401, 403] if route.action else []
+    statuses += [404] if route.parameters else []
+    return statuses + ([415] if route.body else [])
+
+
+def _responses(route: Route) -> Json:
+    responses: Json = {}
+    for status, shape in route.answers.items():
+        response: Json = {"description": _MEANINGS[status]}
+        if status != 204:
+            response["content"] = _content(route.answer_type, _schema(shape))
+        responses[str(status)] = response
+    for status in _refusals(route):
+        responses[str(status)] = {"description": _MEANINGS[status], "content": _content(JSON, ref("Error"))}
+    return responses
+
+
+def _path_parameter(name: str) -> Json:
+    schema = _PATH_PARAMETERS.get(name, {"type": "string"})
+    return {"name": name, "in": "path", "required": True, "schema": dict(schema)}
+
+
+def operation_id(route: Route) -> str:
+    """A name that no other route has, made from method and path: `get_indexes_index_uid_stats`."""
+    words = re.findall(r"[A-Za-z0-9]+", route.path)
+    return "_".join([route.method.lower(), *words]).lower()
+
+
+def _operation(route: Route) -> Json:
+    operation: Json = {"operationId": operation_id(route), "summary": route.summary, "tags": [route.tag]}
+    parameters = [_path_parameter(name) for name in route.parameters]
+    parameters += [param.describe(name) for name, param in route.query.items()]
+    if parameters:
+        operation["parameters"] = parameters
+    if route.body:
+        operation["requestBody"] = _request_body(route.body)
+    operation["responses"] = _responses(route)
+    operation["security"] = [{_SECURITY_SCHEME: [route.action]}] if route.action else []
+    if route.feature:
+        operation["description"] = f"Needs the experimental feature `{route.feature[0]}`."
+    return operation
+
+
+def _paths(routes: Iterable[Route]) -> Json:
+    paths: dict[str, Json] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return paths
+
+
+def _components() -> Json:
+    schemas = dict(SCHEMAS)
+    error = dict(schemas["Error"])
+    error["properties"] = error["properties"] | {"code": {"type": "string", "enum": sorted(ERRORS)}}
+    schemas["Error"] = error
+    bearer = {"type": "http", "scheme": "bearer", "description": "The master key."}
+    return {"schemas": schemas, "securitySchemes": {_SECURITY_SCHEME: bearer}}
+
+
+def document(routes: Sequence[Route]) -> Json:
+    """The whole document, of exactly these routes."""
+    tags = dict.fromkeys(route.tag for route in routes)
+    return {
+        "openapi": VERSION,
+        "info": {"title": "svcd", "version": INTERFACE_VERSION, "license": {"name": "MIT", "identifier": "MIT"}},
+        "tags": [{"name": tag} for tag in tags],
+        "paths": _paths(routes),
+        "components": _components(),
+    }
+
+
+def route_of(routes: Sequence[Route]) -> Route:
+    """The route that serves the document of the other routes and itself."""
+    ready: list[str] = []
+
+    def describe(_ctx: Context) -> Answer:
+        if not ready:
+            ready.append(dumps(document((*routes, route))))
+        return Answer(200, Text(ready[0]))
+
+    route = Route("GET", "/openapi.json", describe, "version", {200: {"type": "object"}},
+                  "Get this description of the interface", "Version")
+    return route

@@ -1,0 +1,146 @@
+"""What one route declares, and the table that a request is matched against.
+
+Each module of this package exports `ROUTES`, a tuple of Route; api.app joins them. From a Route follow
+matching, permission, decoding and the OpenAPI document. This module refuses to know any route.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from svcd.api.context import JSON, Answer, Context
+from svcd.fields import Field, Param
+
+Schema = str | Mapping[str, Any]  # the name of a component of shapes.SCHEMAS, or a JSON schema
+_NAME = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A JSON object whose members are declared.
+
+    immutable: {member: code} for members that exist but can't be changed.
+    """
+
+    fields: Mapping[str, Field]
+    code: str = "bad_request"
+    immutable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A JSON value that one check covers as a whole (a list, or the value of one setting)."""
+
+    check: Any
+    code: str = "bad_request"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A body that the handler reads itself, chunk by chunk; it checks the content type too."""
+
+    content_types: tuple[str, ...] = (JSON,)
+
+
+Body = Fields | Value | Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method on one path.
+
+    path: segments separated by `/`, parameters as `{index_uid}`.
+    run: the handler, in the module of what it is about.
+    action: the permission it needs; None for the public routes.
+    answers: {status: shape}; errors are not listed, they have one shape.
+    feature: the experimental feature it needs, with the words that open the refusal.
+    query: the declared parameters in the order in which messages list them.
+    """
+
+    method: str
+    path: str
+    run: Callable[[Context], Answer]
+    action: str | None
+    answers: Mapping[int, Schema]
+    summary: str
+    tag: str
+    feature: tuple[str, str] | None = None
+    query: Mapping[str, Param] = field(default_factory=dict)
+    body: Body | None = None
+    answer_type: str = JSON
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the path parameters, in order."""
+        return tuple(_NAME.findall(self.path))
+
+
+class _Node:
+    """One place in the tree of paths: literal children come before the parameter."""
+
+    __slots__ = ("literal", "parameter", "routes")
+
+    def __init__(self) -> None:
+        self.literal: dict[str, _Node] = {}
+        self.parameter: _Node | None = None
+        self.routes: dict[str, Route] = {}
+
+    def grow(self, segment: str) -> _Node:
+        """The child for one segment of a declared path, made when it is new."""
+        if segment.startswith("{"):
+            self.parameter = self.parameter or _Node()
+            return self.parameter
+        return self.literal.setdefault(segment, _Node())
+
+    def find(self, segments: tuple[str, ...], values: tuple[str, ...] = ()) -> tuple[_Node, tuple[str, ...]] | None:
+        """The node of a path with the values of its parameters; None when there is no such path."""
+        if not segments:
+            return (self, values) if self.routes else None
+        head, rest = segments[0], segments[1:]
+        child = self.literal.get(head)
+        found = child.find(rest, values) if child else None
+        if found is None and self.parameter is not None:
+            found = self.parameter.find(rest, (*values, head))
+        return found
+
+
+class Table:
+    """All routes of the interface, ready for matching."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        """Raises ValueError when two routes have the same method and path."""
+        self.routes = tuple(routes)
+        self._root = _Node()
+        for route in self.routes:
+            self._add(route)
+
+    def _add(self, route: Route) -> None:
+        node = self._root
+        for segment in segments_of(route.path):
+            node = node.grow(segment)
+        if node.routes.setdefault(route.method, route) is not route:
+            raise ValueError(f"two routes for {route.method} {route.path}")
+
+    def match(self, method: str, segments: tuple[str, ...]) -> tuple[Route, dict[str, str]] | None:
+        """The route and the raw values of its path parameters; None when no route fits.
+
+        method: HEAD is GET here. segments: percent-decoded, without empty ones.
+        """
+        found = self._root.find(segments)
+        if found is None:
+            return None
+        node, values = found
+        route = node.routes.get(method)
+        return (route, dict(zip(route.parameters, values))) if route else None
+
+    def methods(self, segments: tuple[str, ...]) -> tuple[str, ...]:
+        """The methods that a path has; () when there is no such path."""
+        found = self._root.find(segments)
+        return tuple(found[0].routes) if found else ()
+
+
+def segments_of(path: str) -> tuple[str, ...]:
+    """`/indexes/{index_uid}` -> ("indexes", "{index_uid}"); "/" -> ()."""
+    return tuple(path.strip("/").split("/")) if path.strip("/") else ()

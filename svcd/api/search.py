@@ -1,0 +1,307 @@
+"""Search over HTTP: POST with a body, GET with a query string.
+
+Knows every parameter with its check and code, and how they become one query of the engine; refuses to
+know how documents are found and ranked. What this version can't do yet is refused with the code of its
+parameter: a parameter is never without effect in silence.
+"""
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from svcd.api import features
+from svcd.api.context import Answer, Context, Text
+from svcd.api.filter_shapes import check_shape, is_empty
+from svcd.api.routes import Fields, Route
+from svcd.engine.sorting import SortError, parse_rule, split_rules
+from svcd.engine.request import Federation, IndexedQuery, SearchQuery
+from svcd.errors import ApiError
+from svcd.fields import (
+    Field,
+    Param,
+    anything,
+    any_object,
+    array_of,
+    boolean,
+    nullable,
+    number,
+    object_of,
+    one_of,
+    parsed,
+    positive_integer,
+    query,
+    string,
+)
+from svcd.fields.locales import locale, parse_locale
+from svcd.jsontext import dumps, loads
+
+_TAG = "Search"
+_STRATEGIES = ("last", "all", "frequency")
+_VECTORS = "_vectors"
+_METADATA_HEADER = "svc-include-metadata"
+
+
+def _unit_interval(name: str) -> Callable[[float], float]:
+    """A check of a number from 0 to 1."""
+
+    def check(value: float) -> float:
+        if 0.0 <= value <= 1.0:
+            return value
+        raise ValueError(f"the value of `{name}` is invalid, expected a float between `0.0` and `1.0`.")
+
+    return check
+
+
+def _unit_parser(name: str) -> Callable[[str], float]:
+    check = _unit_interval(name)
+    return lambda text: check(query.number(text))
+
+
+_STRINGS = nullable(array_of(string))
+_THRESHOLD = parsed(number, _unit_interval("rankingScoreThreshold"))
+_RATIO = parsed(number, _unit_interval("semanticRatio"))
+_HYBRID = object_of({
+    "semanticRatio": Field(_RATIO, "invalid_search_semantic_ratio", default=0.5),
+    "embedder": Field(string, "invalid_search_embedder", required=True),
+})
+_PERSONALIZE = object_of({
+    "userContext": Field(string, "invalid_search_personalize_user_context", required=True),
+})
+
+_FIELDS: Mapping[str, Field] = {  # in the order in which messages list them
+    "q": Field(nullable(string), "invalid_search_q", about="The text to search; without it, all documents."),
+    "offset": Field(positive_integer, "invalid_search_offset", default=0),
+    "limit": Field(positive_integer, "invalid_search_limit", default=20),
+    "page": Field(nullable(positive_integer), "invalid_search_page", about="Page number, from 1."),
+    "hitsPerPage": Field(nullable(positive_integer), "invalid_search_hits_per_page"),
+    "attributesToRetrieve": Field(_STRINGS, "invalid_search_attributes_to_retrieve"),
+    "attributesToCrop": Field(_STRINGS, "invalid_search_attributes_to_crop"),
+    "cropLength": Field(positive_integer, "invalid_search_crop_length", default=10),
+    "cropMarker": Field(string, "invalid_search_crop_marker", default="…"),
+    "attributesToHighlight": Field(_STRINGS, "invalid_search_attributes_to_highlight"),
+    "highlightPreTag": Field(string, "invalid_search_highlight_pre_tag", default="<em>"),
+    "highlightPostTag": Field(string, "invalid_search_highlight_post_tag", default="</em>"),
+    "showMatchesPosition": Field(boolean, "invalid_search_show_matches_position", default=False),
+    "filter": Field(anything, "invalid_search_filter"),
+    "sort": Field(_STRINGS, "invalid_search_sort"),
+    "distinct": Field(nullable(string), "invalid_search_distinct"),
+    "facets": Field(_STRINGS, "invalid_search_facets"),
+    "matchingStrategy": Field(one_of(*_STRATEGIES), "invalid_search_matching_strategy", default="last"),
+    "attributesToSearchOn": Field(_STRINGS, "invalid_search_attributes_to_search_on"),
+    "rankingScoreThreshold": Field(nullable(_THRESHOLD), "invalid_search_ranking_score_threshold"),
+    "locales": Field(nullable(array_of(locale)), "invalid_search_locales"),
+    "hybrid": Field(nullable(_HYBRID), "invalid_search_hybrid_query"),
+    "vector": Field(nullable(array_of(number)), "invalid_search_vector"),
+    "retrieveVectors": Field(boolean, "invalid_search_retrieve_vectors", default=False),
+    "media": Field(nullable(any_object), "invalid_search_media"),
+    "personalize": Field(nullable(_PERSONALIZE), "invalid_search_personalize"),
+    "useNetwork": Field(nullable(boolean), "invalid_search_use_network"),
+    "showRankingScore": Field(boolean, "invalid_search_show_ranking_score", default=False),
+    "showRankingScoreDetails": Field(boolean, "invalid_search_show_ranking_score_details", default=False),
+    "showPerformanceDetails": Field(boolean, "invalid_search_show_performance_details", default=False),
+}
+
+
+def _flag(code: str) -> Param:
+    return Param(query.boolean, code, default=False)
+
+
+def _texts(code: str) -> Param:
+    return Param.list_of(query.text, code)
+
+
+_PARAMS: Mapping[str, Param] = {  # in the order in which messages list them
+    "q": Param(query.text, "invalid_search_q"),
+    "offset": Param(query.positive_integer, "invalid_search_offset", default=0),
+    "limit": Param(query.positive_integer, "invalid_search_limit", default=20),
+    "page": Param(query.positive_integer, "invalid_search_page"),
+    "hitsPerPage": Param(query.positive_integer, "invalid_search_hits_per_page"),
+    "attributesToRetrieve": _texts("invalid_search_attributes_to_retrieve"),
+    "attributesToCrop": _texts("invalid_search_attributes_to_crop"),
+    "cropLength": Param(query.positive_integer, "invalid_search_crop_length", default=10),
+    "cropMarker": Param(query.text, "invalid_search_crop_marker", default="…"),
+    "attributesToHighlight": _texts("invalid_search_attributes_to_highlight"),
+    "highlightPreTag": Param(query.text, "invalid_search_highlight_pre_tag", default="<em>"),
+    "highlightPostTag": Param(query.text, "invalid_search_highlight_post_tag", default="</em>"),
+    "showMatchesPosition": _flag("invalid_search_show_matches_position"),
+    "filter": Param(query.text, "invalid_search_filter"),
+    "sort": Param(query.text, "invalid_search_sort"),
+    "distinct": Param(query.text, "invalid_search_distinct"),
+    "facets": _texts("invalid_search_facets"),
+    "matchingStrategy": Param(query.choice(*_STRATEGIES), "invalid_search_matching_strategy", default="last",
+                              schema={"type": "string", "enum": list(_STRATEGIES)}),
+    "attributesToSearchOn": _texts("invalid_search_attributes_to_search_on"),
+    "rankingScoreThreshold": Param(_unit_parser("rankingScoreThreshold"), "invalid_search_ranking_score_threshold",
+                                   schema={"type": "number"}),
+    "locales": Param.list_of(parse_locale, "invalid_search_locales"),
+    "hybridEmbedder": Param(query.text, "invalid_search_embedder"),
+    "hybridSemanticRatio": Param(_unit_parser("semanticRatio"), "invalid_search_semantic_ratio",
+                                 schema={"type": "number"}),
+    "vector": Param.list_of(query.number, "invalid_search_vector"),
+    "retrieveVectors": _flag("invalid_search_retrieve_vectors"),
+    "personalizeUserContext": Param(query.text, "invalid_search_personalize_user_context"),
+    "useNetwork": Param(query.boolean, "invalid_search_use_network"),
+    "showRankingScore": _flag("invalid_search_show_ranking_score"),
+    "showRankingScoreDetails": _flag("invalid_search_show_ranking_score_details"),
+    "showPerformanceDetails": _flag("invalid_search_show_performance_details"),
+}
+
+_NOT_YET = ("filter", "sort", "distinct", "facets", "hybrid", "vector", "retrieveVectors", "media", "useNetwork",
+            "showPerformanceDetails")
+_GATED = {  # parameter: (feature that it needs, the words that open the refusal)
+    "media": ("multimodal", "passing `media` in a search query"),
+    "useNetwork": ("network", "passing `useNetwork` in a search query"),
+}
+
+
+def from_query_string(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a GET request under the names and in the forms of a body.
+
+    Raises invalid_search_hybrid_query and missing_search_hybrid for halves of a hybrid search.
+    """
+    body = dict(values)
+    embedder, ratio = body.pop("hybridEmbedder"), body.pop("hybridSemanticRatio")
+    context = body.pop("personalizeUserContext")
+    if embedder is None and ratio is not None:
+        message = "`hybridEmbedder` is mandatory when `hybridSemanticRatio` is present"
+        raise ApiError("invalid_search_hybrid_query", message)
+    if embedder is None and body["vector"] is not None:
+        raise ApiError("missing_search_hybrid", "`hybridEmbedder` is mandatory when `vector` is present")
+    body["hybrid"] = None if embedder is None else {"embedder": embedder, "semanticRatio": 0.5 if ratio is None else ratio}
+    body["personalize"] = None if context is None else {"userContext": context}
+    body["sort"] = None if body["sort"] is None else split_rules(body["sort"])
+    return body
+
+
+def _check_forms(body: Mapping[str, Any]) -> None:
+    """Raise invalid_search_filter and invalid_search_sort for what no version could understand."""
+    if body.get("filter") is not None:
+        check_shape(body["filter"], "invalid_search_filter")
+    try:
+        for rule in body.get("sort") or ():
+            parse_rule(rule)
+    except SortError as error:
+        raise ApiError("invalid_search_sort", str(error)) from None
+
+
+def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bool]]) -> None:
+    """Refuse what needs a feature that is off, and what this version does not have.
+
+    flags: gives the features; asked only when one is needed, for searches are many.
+    Raises feature_not_enabled, or the code of the first such parameter.
+    """
+    if body.get("personalize") is not None:
+        raise features.not_enabled(features.PERSONALIZATION, "reranking search results")
+    if body.get("hybrid") is None and (body.get("vector") is not None or body.get("media") is not None):
+        message = "Invalid request: missing `hybrid` parameter when `vector` or `media` are present."
+        raise ApiError("missing_search_hybrid", message)
+    _check_forms(body)
+    for name in _NOT_YET:
+        if not body.get(name) or name == "filter" and is_empty(body[name]):  # null, false and empty ask for nothing
+            continue
+        if name in _GATED:
+            features.require(flags(), *_GATED[name])
+        raise ApiError(_FIELDS[name].code or "bad_request",
+                       f"Invalid value at `.{name}`: this version of svcd does not have `{name}` yet.")
+
+
+def uuid7() -> str:
+    """A fresh UUID of version 7: it begins with the time, so that later ones sort behind."""
+    value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
+    value = value & ~(0xF000 << 64) & ~(0xC000 << 48) | 0x7000 << 64 | 0x8000 << 48
+    digits = f"{value:032x}"
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+_QUERY_FIELDS = {  # parameter: field of SearchQuery
+    "q": "q",
+    "attributesToRetrieve": "attributes_to_retrieve",
+    "attributesToCrop": "attributes_to_crop",
+    "cropLength": "crop_length",
+    "cropMarker": "crop_marker",
+    "attributesToHighlight": "attributes_to_highlight",
+    "highlightPreTag": "highlight_pre_tag",
+    "highlightPostTag": "highlight_post_tag",
+    "showMatchesPosition": "show_matches_position",
+    "matchingStrategy": "matching_strategy",
+    "attributesToSearchOn": "attributes_to_search_on",
+    "rankingScoreThreshold": "ranking_score_threshold",
+    "locales": "locales",
+    "showRankingScore": "show_ranking_score",
+    "showRankingScoreDetails": "show_ranking_score_details",
+}
+_PAGE_FIELDS = {"offset": "offset", "limit": "limit", "page": "page", "hitsPerPage": "hits_per_page"}
+
+
+def _renamed(body: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """The given parameters under the names of the engine; what is not given keeps the engine's default."""
+    return {field: body[name] for name, field in names.items() if body.get(name) is not None}
+
+
+def _timer(milliseconds: int) -> Callable[[], bool]:
+    """The question whether so many milliseconds have passed since now."""
+    end = time.monotonic() + milliseconds / 1000
+    return lambda: time.monotonic() >= end
+
+
+def _metadata(text: str | None, index_uid: str, primary_key: str | None) -> dict[str, str]:
+    members = {"query": text, "queryUid": uuid7(), "indexUid": index_uid, "primaryKey": primary_key}
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _without_vectors(hit: str) -> str:
+    """Vectors stay inside unless they are asked for, which no search can do in this version.
+
+    `_formatted` keeps them, as the recordings do (search_multiple_params).
+    """
+    if f'"{_VECTORS}"' not in hit:
+        return hit
+    shown = loads(hit)
+    shown.pop(_VECTORS, None)
+    return dumps(shown)
+
+
+def _search(ctx: Context, body: Mapping[str, Any]) -> Answer:
+    """Run one query on the index of the path. Raises index_not_found and the refusals of the engine."""
+    # A fifth of the time to start, which a daemon that only indexes, or just started, need not pay.
+    from svcd.engine.search import search
+
+    started, uid = time.monotonic(), ctx.index_uid
+    check_available(body, ctx.instance.features)
+    query_of_index = IndexedQuery(uid, SearchQuery(**_renamed(body, _QUERY_FIELDS)))
+    federation = Federation(**_renamed(body, _PAGE_FIELDS))
+    with ctx.searches.place(), ctx.instance.read(uid) as reader:
+        found = search({uid: reader}, [query_of_index], federation, _timer)
+        primary_key = reader.primary_key
+    rest: dict[str, Any] = {
+        "query": body.get("q") or "",
+        "processingTimeMs": int((time.monotonic() - started) * 1000),
+        **found.pagination,
+        "requestUid": uuid7(),
+    }
+    if _METADATA_HEADER in ctx.request.headers:
+        rest["metadata"] = _metadata(body.get("q"), uid, primary_key)
+    # Hits are JSON already, so they are put in place as they are.
+    return Answer(200, Text(f'{{"hits":[{",".join(map(_without_vectors, found.hits))}],{dumps(rest)[1:]}'))
+
+
+def search_with_post(ctx: Context) -> Answer:
+    """Search with the parameters of the body."""
+    return _search(ctx, ctx.body)
+
+
+def search_with_url_query(ctx: Context) -> Answer:
+    """Search with the parameters of the query string."""
+    return _search(ctx, from_query_string(ctx.query))
+
+
+_PATH = "/indexes/{index_uid}/search"
+
+ROUTES = (
+    Route("POST", _PATH, search_with_post, "search", {200: "SearchAnswer"}, "Search with a body", _TAG,
+          body=Fields(_FIELDS)),
+    Route("GET", _PATH, search_with_url_query, "search", {200: "SearchAnswer"}, "Search with a query string", _TAG,
+          query=_PARAMS),
+)

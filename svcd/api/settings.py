@@ -1,0 +1,100 @@
+"""The settings of an index over HTTP: all of them, and each on a route of its own.
+
+Every route is made from a row of SETTINGS. A write only enqueues; what needs the stored settings is
+checked by the task. Refuses to know what a setting means.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from svcd.api import shapes
+from svcd.api.context import Answer, Context
+from svcd.api.features import require
+from svcd.api.routes import Fields, Route, Value
+from svcd.engine import settings
+from svcd.engine.settings import Setting
+from svcd.fields import nullable
+
+_TAG = "Settings"
+_PATH = "/indexes/{index_uid}/settings"
+_READ, _WRITE = "settings.get", "settings.update"
+
+
+def get(ctx: Context) -> Answer:
+    """All settings; those of a feature that is off are left out. Raises index_not_found."""
+    with ctx.instance.read(ctx.index_uid) as reader:
+        stored = reader.settings
+    return Answer(200, settings.as_shown(stored, ctx.instance.features()))
+
+
+def update(ctx: Context) -> Answer:
+    """Enqueue a change of the settings in the body."""
+    return _enqueue(ctx, ctx.body)
+
+
+def reset(ctx: Context) -> Answer:
+    """Enqueue the reset of all settings, on an index that exists."""
+    return _enqueue(ctx, settings.RESET_ALL, is_reset=True)
+
+
+def _enqueue(ctx: Context, change: Mapping[str, Any], is_reset: bool = False) -> Answer:
+    """Enqueue a decoded change. Raises feature_not_enabled and the codes of settings.validate."""
+    flags = ctx.instance.features()
+    for flag, action in settings.features_used(change):
+        require(flags, flag, action)
+    settings.validate(change)
+    content = {
+        "settings": dict(change),
+        "mayCreateIndex": not is_reset and ctx.permission.may_create_index,
+        "reset": is_reset,
+    }
+    details = settings.changed_as_shown(change)
+    task = ctx.queue.enqueue("settingsUpdate", ctx.index_uid, details=details, content=content)
+    return Answer(202, shapes.task_summary(task))
+
+
+def _get_one(setting: Setting) -> Callable[[Context], Answer]:
+    def get_one(ctx: Context) -> Answer:
+        with ctx.instance.read(ctx.index_uid) as reader:
+            return Answer(200, setting.shown(reader.settings))
+
+    return get_one
+
+
+def _update_one(setting: Setting) -> Callable[[Context], Answer]:
+    return lambda ctx: _enqueue(ctx, {setting.name: ctx.body})
+
+
+def _reset_one(setting: Setting) -> Callable[[Context], Answer]:
+    return lambda ctx: _enqueue(ctx, {setting.name: None}, is_reset=True)
+
+
+def _shape(setting: Setting) -> dict[str, Any]:
+    """The schema of its value in answers: null only where that is the default."""
+    return (nullable(setting.check) if setting.default is None else setting.check).describe()
+
+
+def _routes_of(setting: Setting) -> tuple[Route, Route, Route]:
+    """Read, write and reset of one setting."""
+    path, name = f"{_PATH}/{setting.route}", setting.name
+    return (
+        Route("GET", path, _get_one(setting), _READ, {200: _shape(setting)}, f"Read {name}", _TAG),
+        Route(setting.method, path, _update_one(setting), _WRITE, {202: "TaskSummary"}, f"Change {name}", _TAG,
+              body=Value(nullable(setting.check), setting.code)),
+        Route("DELETE", path, _reset_one(setting), _WRITE, {202: "TaskSummary"}, f"Reset {name}", _TAG),
+    )
+
+
+_ALL: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {setting.name: _shape(setting) for setting in settings.SETTINGS},
+}
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", _PATH, get, _READ, {200: _ALL}, "Read all settings", _TAG),
+    Route("PATCH", _PATH, update, _WRITE, {202: "TaskSummary"}, "Change some settings", _TAG,
+          body=Fields(settings.FIELDS)),
+    Route("DELETE", _PATH, reset, _WRITE, {202: "TaskSummary"}, "Reset all settings", _TAG),
+    *(route for setting in settings.SETTINGS for route in _routes_of(setting)),
+)

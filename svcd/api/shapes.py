@@ -1,0 +1,256 @@
+"""The shapes of answers: how stored rows are written, and the JSON schemas that say so.
+
+Knows the members and their order; refuses to know where rows come from and who asked.
+Source: tasks.md 3, 4, 7 and 9, the recordings.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from svcd.api.features import FEATURES
+from svcd.times import iso_duration, rfc3339
+
+if TYPE_CHECKING:
+    from svcd.store.instance import IndexRow
+    from svcd.store.records import Batch, Task
+
+Json = dict[str, Any]
+
+# In the order of tasks.md 1, which is that of messages.
+KINDS = (
+    "documentAdditionOrUpdate", "documentEdition", "documentDeletion", "settingsUpdate", "indexCreation",
+    "indexDeletion", "indexUpdate", "indexSwap", "taskCancelation", "taskDeletion", "dumpCreation",
+    "snapshotCreation", "export", "upgradeDatabase", "indexCompaction", "networkTopologyChange",
+    "dsrUpdate", "dsrClear",
+)
+STATUSES = ("enqueued", "processing", "succeeded", "failed", "canceled")
+
+
+def _moment(nanoseconds: int | None) -> str | None:
+    return None if nanoseconds is None else rfc3339(nanoseconds)
+
+
+def _duration(started: int | None, finished: int | None) -> str | None:
+    return None if started is None or finished is None else iso_duration(finished - started)
+
+
+def task_summary(task: Task) -> Json:
+    """The answer to a write request."""
+    summary: Json = {
+        "taskUid": task.uid,
+        "indexUid": task.index_uid,
+        "status": task.status,
+        "type": task.kind,
+        "enqueuedAt": rfc3339(task.enqueued_at),
+    }
+    if task.custom_metadata is not None:
+        summary["customMetadata"] = task.custom_metadata
+    return summary
+
+
+def task_view(task: Task) -> Json:
+    """One task, as lists, single answers and notifications show it."""
+    view: Json = {
+        "uid": task.uid,
+        "batchUid": task.batch_uid,
+        "indexUid": task.index_uid,
+        "status": task.status,
+        "type": task.kind,
+        "canceledBy": task.canceled_by,
+    }
+    if task.details is not None:
+        view["details"] = task.details
+    view |= {
+        "error": task.error,
+        "duration": _duration(task.started_at, task.finished_at),
+        "enqueuedAt": rfc3339(task.enqueued_at),
+        "startedAt": _moment(task.started_at),
+        "finishedAt": _moment(task.finished_at),
+    }
+    if task.custom_metadata is not None:
+        view["customMetadata"] = task.custom_metadata
+    return view
+
+
+def batch_view(batch: Batch) -> Json:
+    """One batch."""
+    return {
+        "uid": batch.uid,
+        "progress": batch.progress,
+        "details": batch.details or {},
+        "stats": batch.stats,
+        "duration": _duration(batch.started_at, batch.finished_at),
+        "startedAt": _moment(batch.started_at),
+        "finishedAt": _moment(batch.finished_at),
+        "batchStrategy": batch.strategy or "unspecified",
+    }
+
+
+def index_view(row: IndexRow) -> Json:
+    """One index."""
+    return {
+        "uid": row.uid,
+        "createdAt": rfc3339(row.created_at),
+        "updatedAt": rfc3339(row.updated_at),
+        "primaryKey": row.primary_key,
+    }
+
+
+def page(results: Sequence[Any], offset: int, limit: int, total: int) -> Json:
+    """The envelope of every list but those of tasks and batches."""
+    return {"results": results, "offset": offset, "limit": limit, "total": total}
+
+
+def uid_page(results: Sequence[Any], total: int, limit: int, first: int | None, following: int | None) -> Json:
+    """The envelope of tasks and batches, which are paged by uid."""
+    return {"results": results, "total": total, "limit": limit, "from": first, "next": following}
+
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def size(count: int, size_format: str) -> int | str:
+    """A number of bytes: as it is (`raw`), or with a binary unit (`human`), such as `64 KiB`, `1.5 MiB`."""
+    if size_format != "human":
+        return count
+    value = float(count)
+    for unit in _UNITS:
+        if value < 1024 or unit == _UNITS[-1]:
+            break
+        value /= 1024
+    return f"{value:.2f}".rstrip("0").rstrip(".") + f" {unit}"
+
+
+STRING: Json = {"type": "string"}
+BOOLEAN: Json = {"type": "boolean"}
+COUNT: Json = {"type": "integer", "minimum": 0}
+MOMENT: Json = {"type": "string", "format": "date-time"}
+NULL: Json = {"type": "null"}
+
+
+def ref(name: str) -> Json:
+    """A reference to a component."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def nullable(schema: Json) -> Json:
+    """The schema, or null."""
+    return {"oneOf": [NULL, schema]}
+
+
+def array(schema: Json) -> Json:
+    """A list of values of one schema."""
+    return {"type": "array", "items": schema}
+
+
+def mapping(schema: Json) -> Json:
+    """An object of which the member names are free."""
+    return {"type": "object", "additionalProperties": schema}
+
+
+def record(members: Mapping[str, Json], optional: Iterable[str] = ()) -> Json:
+    """An object with these members and no other."""
+    absent = set(optional)
+    return {
+        "type": "object",
+        "properties": dict(members),
+        "required": [name for name in members if name not in absent],
+        "additionalProperties": False,
+    }
+
+
+def page_of(name: str) -> Json:
+    """The schema of `page`."""
+    return record({"results": array(ref(name)), "offset": COUNT, "limit": COUNT, "total": COUNT})
+
+
+def _uid_page_of(name: str) -> Json:
+    return record({
+        "results": array(ref(name)), "total": COUNT, "limit": COUNT,
+        "from": nullable(COUNT), "next": nullable(COUNT),
+    })
+
+
+_ENABLED = record({"enabled": BOOLEAN})
+_SIZE: Json = {"oneOf": [COUNT, STRING]}
+_TEXT_OR_NULL: Json = {"type": ["string", "null"]}
+
+SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
+    "Error": record({
+        "message": STRING, "code": STRING,
+        "type": {"type": "string", "enum": ["invalid_request", "internal", "auth", "system"]},
+        "link": STRING,
+    }),
+    "Status": {"type": "string", "enum": list(STATUSES)},
+    "Kind": {"type": "string", "enum": list(KINDS)},
+    "TaskSummary": record({
+        "taskUid": COUNT, "indexUid": _TEXT_OR_NULL, "status": ref("Status"), "type": ref("Kind"),
+        "enqueuedAt": MOMENT, "customMetadata": STRING,
+    }, optional=["customMetadata"]),
+    "Task": record({
+        "uid": COUNT, "batchUid": nullable(COUNT), "indexUid": _TEXT_OR_NULL, "status": ref("Status"),
+        "type": ref("Kind"), "canceledBy": nullable(COUNT), "details": {"type": "object"},
+        "error": nullable(ref("Error")), "duration": _TEXT_OR_NULL, "enqueuedAt": MOMENT,
+        "startedAt": nullable(MOMENT), "finishedAt": nullable(MOMENT), "customMetadata": STRING,
+    }, optional=["details", "customMetadata"]),
+    "TaskPage": _uid_page_of("Task"),
+    "Progress": record({
+        "steps": array(record({"currentStep": STRING, "finished": COUNT, "total": COUNT})),
+        "percentage": {"type": "number", "minimum": 0, "maximum": 100},
+    }),
+    "BatchStats": record({
+        "totalNbTasks": COUNT, "status": mapping(COUNT), "types": mapping(COUNT), "indexUids": mapping(COUNT),
+        "progressTrace": mapping(STRING), "writeChannelCongestion": {"type": "object"},
+        "internalDatabaseSizes": mapping(STRING), "embedderRequests": {"type": "object"},
+    }, optional=["progressTrace", "writeChannelCongestion", "internalDatabaseSizes", "embedderRequests"]),
+    "Batch": record({
+        "uid": COUNT, "progress": nullable(ref("Progress")), "details": {"type": "object"},
+        "stats": ref("BatchStats"), "duration": _TEXT_OR_NULL, "startedAt": MOMENT,
+        "finishedAt": nullable(MOMENT), "batchStrategy": STRING,
+    }),
+    "BatchPage": _uid_page_of("Batch"),
+    "CompactionSummary": record({
+        "preSize": STRING, "postSize": STRING, "status": ref("Status"),
+        "actionRequired": _TEXT_OR_NULL, "errorMessage": _TEXT_OR_NULL,
+    }, optional=["preSize", "postSize", "actionRequired", "errorMessage"]),
+    "Index": record({"uid": STRING, "createdAt": MOMENT, "updatedAt": MOMENT, "primaryKey": _TEXT_OR_NULL}),
+    "IndexPage": page_of("Index"),
+    "IndexStats": record({
+        "numberOfDocuments": COUNT, "rawDocumentDbSize": _SIZE, "avgDocumentSize": _SIZE, "isIndexing": BOOLEAN,
+        "internalDatabaseSizes": mapping(_SIZE), "numberOfEmbeddings": COUNT, "numberOfEmbeddedDocuments": COUNT,
+        "fieldDistribution": mapping(COUNT),
+    }, optional=["internalDatabaseSizes"]),
+    "Stats": record({
+        "databaseSize": _SIZE, "usedDatabaseSize": _SIZE, "lastUpdate": nullable(MOMENT),
+        "indexes": mapping(ref("IndexStats")),
+    }),
+    "Field": record({
+        "name": STRING, "displayed": _ENABLED, "searchable": _ENABLED, "sortable": _ENABLED,
+        "distinct": _ENABLED,
+        "rankingRule": record({"enabled": BOOLEAN, "order": array(STRING)}, optional=["order"]),
+        "filterable": record({
+            "enabled": BOOLEAN, "sortBy": {"type": "string", "enum": ["alpha", "count"]},
+            "facetSearch": BOOLEAN, "equality": BOOLEAN, "comparison": BOOLEAN,
+        }),
+        "localized": record({"locales": array(STRING)}),
+    }),
+    "FieldPage": page_of("Field"),
+    "Health": record({"status": {"type": "string", "enum": ["available", "mustRestart"]}}),
+    "Version": record({"commitSha": STRING, "commitDate": STRING, "pkgVersion": STRING}),
+    "Features": record(dict.fromkeys(FEATURES, BOOLEAN)),
+    "SearchAnswer": {
+        "type": "object",
+        "properties": {
+            "hits": array({"type": "object"}), "query": STRING, "processingTimeMs": COUNT,
+            "hitsPerPage": COUNT, "page": COUNT, "totalPages": COUNT, "totalHits": COUNT,
+            "limit": COUNT, "offset": COUNT, "estimatedTotalHits": COUNT,
+            "requestUid": {"type": "string", "format": "uuid"}, "metadata": ref("SearchMetadata"),
+        },
+        "required": ["hits", "query", "processingTimeMs", "requestUid"],
+        "additionalProperties": False,
+    },
+    "SearchMetadata": record({
+        "query": STRING, "queryUid": {"type": "string", "format": "uuid"}, "indexUid": STRING, "primaryKey": STRING,
+    }, optional=["query", "primaryKey"]),
+}

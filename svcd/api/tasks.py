@@ -1,0 +1,275 @@
+"""Tasks and batches over HTTP: lists with their filters, one of them, cancel, delete, content, compaction.
+
+Knows the filters of the query string; refuses to know how tasks are stored, chosen or run.
+Source: tasks.md 3, 6, 7 and 8.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from svcd.api import shapes
+from svcd.api.context import NDJSON, Answer, Context, Text
+from svcd.api.routes import Route
+from svcd.errors import ApiError
+from svcd.fields import STAR, Param, parse_index_uid, query
+from svcd.store.records import TaskFilter
+from svcd.times import DAY, parse_date, parse_rfc3339, rfc3339
+
+_LARGEST_UID = 2**32 - 1
+_CHUNK = 64 * 1024
+# Moments are stored as 64-bit integers, which end in the year 2262; later dates are as good as that.
+_FARTHEST = 2**63 - 1
+_TAG = "Tasks and batches"
+
+
+def _uid(text: str) -> int:
+    """A task or batch uid: 0 to 2^32 - 1."""
+    uid = query.positive_integer(text)
+    if uid > _LARGEST_UID:
+        raise ValueError(f"could not parse `{text}` as a positive integer")
+    return uid
+
+
+def _name_parser(names: tuple[str, ...], noun: str, plural: str) -> Callable[[str], str]:
+    """A parser of one of some names, in any letter case."""
+    by_lower_case = {name.lower(): name for name in names}
+    accepted = ", ".join(f"`{name}`" for name in names)
+
+    def parse(text: str) -> str:
+        try:
+            return by_lower_case[text.lower()]
+        except KeyError:
+            raise ValueError(f"`{text}` is not a valid task {noun}. Available {plural} are {accepted}.") from None
+
+    return parse
+
+
+def _moment_parser(whole_day: int) -> Callable[[str], int | str]:
+    """A parser of dates. whole_day: what is added to the midnight that a bare date stands for."""
+
+    def parse(text: str) -> int | str:
+        if text == STAR:
+            return STAR
+        for parse_text, added in ((parse_rfc3339, 0), (parse_date, whole_day)):
+            try:
+                return max(-_FARTHEST, min(parse_text(text) + added, _FARTHEST))
+            except (ValueError, OverflowError):
+                continue
+        raise ValueError(
+            f"`{text}` is an invalid date-time. It should follow the YYYY-MM-DD or RFC 3339 date-time format."
+        )
+
+    return parse
+
+
+_status = _name_parser(shapes.STATUSES, "status", "statuses")
+_kind = _name_parser(shapes.KINDS, "type", "types")
+# A bare date is its whole day: after it means after its end, and both bounds are exclusive.
+_after = _moment_parser(DAY)
+_before = _moment_parser(0)
+_UID_SCHEMA = {"type": "integer", "minimum": 0, "maximum": _LARGEST_UID}
+
+
+def _list_of(parse: Callable[[str], Any], code: str, **others: Any) -> Param:
+    """A list parameter in which `*`, at any place, stands for everything; the other elements are still checked."""
+    return Param.list_of(lambda text: STAR if text == STAR else parse(text), code, **others)
+
+
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    """One filter: the field of TaskFilter it sets and the parameter it is read from."""
+
+    field: str
+    param: Param
+
+
+def _uids(field: str, code: str, about: str) -> _Filter:
+    return _Filter(field, _list_of(_uid, code, schema=_UID_SCHEMA, about=about))
+
+
+def _date(field: str, code: str) -> _Filter:
+    parse = _after if field.startswith("after") else _before
+    bound, _, event = field.removesuffix("_at").partition("_")
+    return _Filter(field, Param(parse, code, about=f"Only what was {event} {bound} this date."))
+
+
+_BY_UIDS = {"uids": _uids("uids", "invalid_task_uids", "Task uids; `*` or absent for all.")}
+_BY_BATCH_UIDS = {"batchUids": _uids("batch_uids", "invalid_batch_uids", "Batch uids; `*` or absent for all.")}
+_FILTERS: Mapping[str, _Filter] = {
+    "canceledBy": _uids("canceled_by", "invalid_task_canceled_by", "Uids of cancelation tasks."),
+    "types": _Filter("kinds", _list_of(
+        _kind, "invalid_task_types", schema=shapes.SCHEMAS["Kind"],
+        about="Task types, in any letter case.")),
+    "statuses": _Filter("statuses", _list_of(
+        _status, "invalid_task_statuses", schema=shapes.SCHEMAS["Status"],
+        about="Task statuses, in any letter case.")),
+    "indexUids": _Filter("index_uids", _list_of(
+        parse_index_uid, "invalid_index_uid", about="Index uids; letter case counts.")),
+    "afterEnqueuedAt": _date("after_enqueued_at", "invalid_task_after_enqueued_at"),
+    "beforeEnqueuedAt": _date("before_enqueued_at", "invalid_task_before_enqueued_at"),
+    "afterStartedAt": _date("after_started_at", "invalid_task_after_started_at"),
+    "beforeStartedAt": _date("before_started_at", "invalid_task_before_started_at"),
+    "afterFinishedAt": _date("after_finished_at", "invalid_task_after_finished_at"),
+    "beforeFinishedAt": _date("before_finished_at", "invalid_task_before_finished_at"),
+}
+# The two orders are those in which messages list the parameters.
+_LIST_FILTERS = _BY_BATCH_UIDS | _BY_UIDS | _FILTERS
+_CHANGE_FILTERS = _BY_UIDS | _BY_BATCH_UIDS | _FILTERS
+
+_LIST_PARAMS: Mapping[str, Param] = {
+    "limit": Param(_uid, "invalid_task_limit", default=20, schema=_UID_SCHEMA, about="Largest number of results."),
+    "from": Param(_uid, "invalid_task_from", schema=_UID_SCHEMA, about="Uid of the first result."),
+    "reverse": Param(query.boolean, "invalid_task_reverse", default=False, about="True lists the oldest first."),
+} | {name: row.param for name, row in _LIST_FILTERS.items()}
+_CHANGE_PARAMS = {name: row.param for name, row in _CHANGE_FILTERS.items()}
+
+
+def _task_filter(values: Mapping[str, Any]) -> TaskFilter:
+    """The filter of a decoded query string: absent and `*` both stand for everything."""
+    given = {row.field: values[name] for name, row in _LIST_FILTERS.items() if not _is_everything(values.get(name))}
+    return TaskFilter(**given)
+
+
+def _is_everything(value: Any) -> bool:
+    return value is None or value == STAR or isinstance(value, list) and STAR in value
+
+
+def _list_page(ctx: Context, list_rows: Callable[..., Any], view: Callable[[Any], Any]) -> Answer:
+    values = ctx.query
+    found = list_rows(_task_filter(values), limit=values["limit"], from_uid=values["from"], reverse=values["reverse"])
+    results = [view(row) for row in found.results]
+    return Answer(200, shapes.uid_page(results, found.total, values["limit"], found.from_uid, found.next_uid))
+
+
+def list_tasks(ctx: Context) -> Answer:
+    """One page of tasks, newest first unless reversed."""
+    return _list_page(ctx, ctx.queue.list_tasks, shapes.task_view)
+
+
+def list_batches(ctx: Context) -> Answer:
+    """One page of batches, newest first unless reversed."""
+    return _list_page(ctx, ctx.queue.list_batches, shapes.batch_view)
+
+
+def path_uid(text: str, noun: str, code: str) -> int:
+    """The uid that a path names. Raises ApiError with the code when it is none."""
+    try:
+        return _uid(text)
+    except ValueError:
+        raise ApiError(code, f"{noun} uid `{text}` is invalid. It should only contain numeric characters.") from None
+
+
+def _task_of(ctx: Context) -> Any:
+    uid = ctx.path["task_id"]
+    task = ctx.queue.task(uid)
+    if task is None or not ctx.permission.allows(task.index_uid):
+        raise ApiError("task_not_found", f"Task `{uid}` not found.")
+    return task
+
+
+def get_task(ctx: Context) -> Answer:
+    """One task. Raises task_not_found."""
+    return Answer(200, shapes.task_view(_task_of(ctx)))
+
+
+def get_batch(ctx: Context) -> Answer:
+    """One batch. Raises batch_not_found."""
+    uid = ctx.path["batch_id"]
+    batch = ctx.queue.batch(uid)
+    if batch is None:
+        raise ApiError("batch_not_found", f"Batch `{uid}` not found.")
+    return Answer(200, shapes.batch_view(batch))
+
+
+def get_documents(ctx: Context) -> Answer:
+    """The stored documents of a task that is not finished. Raises task_not_found, task_file_not_found."""
+    task = _task_of(ctx)
+    waiting = task.kind == "documentAdditionOrUpdate" and task.status in ("enqueued", "processing")
+    try:
+        if waiting and task.payload is not None:
+            return Answer(200, Text(_opened(ctx.queue.payload_folder / task.payload), NDJSON))
+    except FileNotFoundError:  # the task ended meanwhile and took its documents along
+        pass
+    raise ApiError(
+        "task_file_not_found",
+        f"Task `{task.uid}` does not contain any documents. Only `documentAdditionOrUpdate` tasks "
+        "with the statuses `enqueued` or `processing` contain documents",
+    )
+
+
+def _opened(path: Path) -> Iterator[bytes]:
+    """The file in chunks. It is opened at once, so that a missing one is known before the answer begins."""
+    file = path.open("rb")
+
+    def chunks() -> Iterator[bytes]:
+        with file:
+            while chunk := file.read(_CHUNK):
+                yield chunk
+
+    return chunks()
+
+
+def _written(value: Any, field: str) -> str:
+    if value == STAR:
+        return STAR
+    if isinstance(value, list):
+        return ",".join(str(element) for element in value)
+    return rfc3339(value) if field.endswith("_at") else str(value)
+
+
+def _original_filter(values: Mapping[str, Any]) -> str:
+    """The given filters as a query string, in the order of the parameters; it says why tasks matched."""
+    given = [f"{name}={_written(values[name], row.field)}"
+             for name, row in _LIST_FILTERS.items() if values.get(name) is not None]
+    return "?" + "&".join(given)
+
+
+def _change(ctx: Context, kind: str, counter: str, verb: str) -> Answer:
+    """Enqueue a cancelation or deletion of the tasks that match now. Raises missing_task_filters."""
+    if all(value is None for value in ctx.query.values()):
+        raise ApiError(
+            "missing_task_filters",
+            f"Query parameters to filter the tasks to {verb} are missing. Available query parameters are: "
+            "`uids`, `indexUids`, `statuses`, `types`, `canceledBy`, `beforeEnqueuedAt`, `afterEnqueuedAt`, "
+            "`beforeStartedAt`, `afterStartedAt`, `beforeFinishedAt`, `afterFinishedAt`.",
+        )
+    uids = ctx.queue.matching(_task_filter(ctx.query))
+    details = {"matchedTasks": len(uids), counter: None, "originalFilter": _original_filter(ctx.query)}
+    return Answer(200, shapes.task_summary(ctx.queue.enqueue(kind, None, details=details, content={"uids": uids})))
+
+
+def cancel(ctx: Context) -> Answer:
+    """Cancel the matching tasks that are not finished."""
+    return _change(ctx, "taskCancelation", "canceledTasks", "cancel")
+
+
+def delete(ctx: Context) -> Answer:
+    """Remove the matching tasks that are finished."""
+    return _change(ctx, "taskDeletion", "deletedTasks", "delete")
+
+
+def compact(ctx: Context) -> Answer:
+    """Give the free space of the task database back, while no batch runs."""
+    before, after = ctx.queue.compact()
+    summary = {"preSize": shapes.size(before, "human"), "postSize": shapes.size(after, "human"), "status": "succeeded"}
+    return Answer(200, summary)
+
+
+ROUTES = (
+    Route("GET", "/tasks", list_tasks, "tasks.get", {200: "TaskPage"}, "List tasks", _TAG, query=_LIST_PARAMS),
+    Route("DELETE", "/tasks", delete, "tasks.delete", {200: "TaskSummary"}, "Delete finished tasks", _TAG,
+          query=_CHANGE_PARAMS),
+    Route("POST", "/tasks/cancel", cancel, "tasks.cancel", {200: "TaskSummary"}, "Cancel tasks", _TAG,
+          query=_CHANGE_PARAMS),
+    Route("POST", "/tasks/compact", compact, "tasks.compact", {200: "CompactionSummary"},
+          "Compact the task database", _TAG, feature=("taskQueueCompactionRoute", "Using the /tasks/compact route")),
+    Route("GET", "/tasks/{task_id}", get_task, "tasks.get", {200: "Task"}, "Get a task", _TAG),
+    Route("GET", "/tasks/{task_id}/documents", get_documents, "tasks.get", {200: {}},
+          "Get the documents of a waiting task", _TAG, answer_type=NDJSON,
+          feature=("getTaskDocumentsRoute", "Getting the documents of an enqueued task")),
+    Route("GET", "/batches", list_batches, "tasks.get", {200: "BatchPage"}, "List batches", _TAG, query=_LIST_PARAMS),
+    Route("GET", "/batches/{batch_id}", get_batch, "tasks.get", {200: "Batch"}, "Get a batch", _TAG),
+)

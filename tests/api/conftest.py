@@ -1,0 +1,143 @@
+"""An App over a real, empty data folder, and a check of answers against their declared shapes."""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svcd.api.admission import SearchQueue
+from svcd.api.app import App
+from svcd.api.shapes import SCHEMAS
+from svcd.auth.keys import Keys
+from svcd.http.message import Body, Headers, Request
+from svcd.store.instance import Instance
+
+JSON_TYPE = {"content-type": "application/json"}
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "null": lambda value: value is None,
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
+    "string": lambda value: isinstance(value, str),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+}
+
+
+class _Wire:
+    """The bytes of a body, as if read from a socket."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.length = len(content)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter((self.content,) if self.content else ())
+
+
+@dataclass
+class Got:
+    """One answer. text: its body; headers by lower-case name."""
+
+    status: int
+    text: str
+    headers: dict[str, str]
+
+    @property
+    def value(self) -> Any:
+        return json.loads(self.text)
+
+    @property
+    def fault(self) -> tuple[int, str, str]:
+        """Status, code and message of a refusal."""
+        return self.status, self.value["code"], self.value["message"]
+
+
+class Client:
+    """Sends requests to an App without a socket."""
+
+    def __init__(self, app: App, instance: Instance) -> None:
+        self.app = app
+        self.instance = instance
+
+    def send(self, method: str, url: str, content: bytes = b"", headers: dict[str, str] | None = None) -> Got:
+        path, _, query = url.partition("?")
+        body = Body(_Wire(content))
+        answer = self.app.answer(Request(method, path, query, Headers(headers or {}), body, "127.0.0.1"))
+        raw = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+        return Got(answer.status, raw.decode(), {name.lower(): value for name, value in answer.headers})
+
+    def get(self, url: str, **headers: str) -> Got:
+        return self.send("GET", url, headers=headers)
+
+    def json(self, method: str, url: str, value: Any) -> Got:
+        return self.send(method, url, json.dumps(value).encode(), JSON_TYPE)
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[Instance]:
+    opened = Instance(tmp_path / "data.svcd")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def connect(instance: Instance) -> Callable[..., Client]:
+    """connect(master_key) -> a client of an App over the same folder."""
+    return lambda master_key=None: Client(App(instance, None, Keys(master_key), SearchQueue(2)), instance)
+
+
+@pytest.fixture
+def client(connect: Callable[..., Client]) -> Client:
+    return connect()
+
+
+def misfit(value: Any, schema: Any, place: str = "$") -> str | None:
+    """Where and why a value does not fit a schema, or None; of JSON Schema, what the shapes use."""
+    if "$ref" in schema:
+        return misfit(value, SCHEMAS[schema["$ref"].rsplit("/", 1)[-1]], place)
+    if "oneOf" in schema:
+        fits = [option for option in schema["oneOf"] if misfit(value, option, place) is None]
+        return None if fits else f"{place}: {value!r} fits none of {schema['oneOf']}"
+    types = schema.get("type", [])
+    types = [types] if isinstance(types, str) else types
+    if types and not any(_TYPES[name](value) for name in types):
+        return f"{place}: {value!r} is not {types}"
+    if "enum" in schema and value not in schema["enum"]:
+        return f"{place}: {value!r} is not one of {schema['enum']}"
+    return _member_misfit(value, schema, place)
+
+
+def _member_misfit(value: Any, schema: Any, place: str) -> str | None:
+    if isinstance(value, list):
+        found = (misfit(part, schema.get("items", {}), f"{place}[{i}]") for i, part in enumerate(value))
+        return next(filter(None, found), None)
+    if not isinstance(value, dict):
+        return None
+    missing = set(schema.get("required", ())) - set(value)
+    if missing:
+        return f"{place}: {missing} missing"
+    declared, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+    for name, member in value.items():
+        if name not in declared and others is False:
+            return f"{place}.{name}: not declared"
+        inner = declared.get(name, others if isinstance(others, dict) else {})
+        found_inside = misfit(member, inner, f"{place}.{name}")
+        if found_inside:
+            return found_inside
+    return None
+
+
+@pytest.fixture
+def check_shape() -> Callable[[Any, Any], None]:
+    """check_shape(value, shape): fails with the place that does not fit."""
+
+    def check(value: Any, shape: Any) -> None:
+        found = misfit(value, SCHEMAS[shape] if isinstance(shape, str) else shape)
+        assert found is None, found
+
+    return check

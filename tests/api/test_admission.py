@@ -1,0 +1,97 @@
+"""1. As many searches run at once as there are places; the others wait.
+2. When too many wait, a random waiting one is turned away, not the newest.
+3. A place that becomes free is given to one that waits; none is lost.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from svcd.api.admission import SearchQueue
+from svcd.errors import ApiError
+
+
+class Visitor(threading.Thread):
+    """A thread that takes a place and keeps it until it is told to go."""
+
+    def __init__(self, searches: SearchQueue) -> None:
+        super().__init__(daemon=True)
+        self.searches = searches
+        self.inside = threading.Event()
+        self.may_go = threading.Event()
+        self.refusal: ApiError | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            with self.searches.place():
+                self.inside.set()
+                self.may_go.wait(5)
+        except ApiError as error:
+            self.refusal = error
+
+    def leave(self) -> None:
+        self.may_go.set()
+        self.join(5)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for another thread to reach a state, a short while at most."""
+    for _ in range(5000):
+        if condition():
+            return
+        threading.Event().wait(0.001)
+    raise AssertionError("the state was not reached")
+
+
+def test_a_free_place_is_given_at_once() -> None:
+    searches = SearchQueue(1, capacity=0)
+    for _ in range(3):
+        with searches.place():
+            pass
+
+
+def test_without_waiting_room_a_full_house_turns_away() -> None:
+    searches = SearchQueue(1, capacity=0)
+    with searches.place(), pytest.raises(ApiError) as refusal, searches.place():
+        pass
+    assert refusal.value.code == "too_many_search_requests"
+    assert refusal.value.message == "Too many search requests running at the same time: 0. Retry after 10s."
+    assert ("Retry-After", "10") in refusal.value.headers
+
+
+def test_a_waiting_search_takes_the_place_that_becomes_free() -> None:
+    searches = SearchQueue(1, capacity=1)
+    first = Visitor(searches)
+    assert first.inside.wait(5)
+    second = Visitor(searches)
+    until(lambda: len(searches._waiting) == 1)
+    assert not second.inside.is_set()
+    first.leave()
+    assert second.inside.wait(5)
+    second.leave()
+    with searches.place():
+        pass
+
+
+def test_one_of_those_who_wait_makes_room_for_the_newest() -> None:
+    searches = SearchQueue(1, capacity=1)
+    first = Visitor(searches)
+    assert first.inside.wait(5)
+    second = Visitor(searches)
+    until(lambda: len(searches._waiting) == 1)
+    third = Visitor(searches)
+    second.join(5)
+    assert second.refusal and second.refusal.code == "too_many_search_requests"
+    first.leave()
+    assert third.inside.wait(5)
+    third.leave()
+
+
+def test_patience_ends() -> None:
+    searches = SearchQueue(1, capacity=1, patience_s=0.01)
+    with searches.place(), pytest.raises(ApiError), searches.place():
+        pass
+    assert not searches._waiting

@@ -1,0 +1,350 @@
+"""What must hold of the document routes:
+
+1. Pages are stored texts in docid order; offset, limit, ids and sort choose, total counts what is paged.
+2. `fields` picks parts, nested ones too; `_vectors` is shown only when asked for.
+3. Each write enqueues one task with its details and content; an upload that is refused enqueues none.
+4. Wrong parameters and bodies are refused with the code of the parameter.
+5. What this version does not have is refused in words.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svcd.api.documents import ROUTES
+from svcd.engine.settings import resolved
+from svcd.store.instance import Instance
+from svcd.tasks import indexing
+from svcd.tasks.runner import Runner
+
+DOCUMENTS = [
+    {"id": 3, "name": "Éric", "at": {"x": 1, "y": [2]}, "n": 2},
+    {"id": 1, "name": "anna", "n": [10, "b"], "_vectors": {"e": [1]}},
+    {"id": 2, "name": "Bert", "at": {"x": None}},
+    {"id": "z-9", "n": "text"},
+]
+RULE = (
+    "A document identifier can be of type integer or string, only composed of alphanumeric characters (a-z A-Z 0-9), "
+    "hyphens (-) and underscores (_), and can not be more than 511 bytes."
+)
+
+
+class LocalWriter:
+    """Writes batches in this process."""
+
+    def run(self, request: dict[str, Any], progress: Callable[..., None]) -> dict[str, Any]:
+        return indexing.run(Path(request["path"]), request["indexUid"], request["shape"],
+                            [indexing.Work(**task) for task in request["tasks"]],
+                            indexing.Budget(**request["budget"]), progress)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[Instance]:
+    opened = Instance(tmp_path / "data.svcd", resolved)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def work(instance: Instance) -> Callable[[], None]:
+    """work() runs all enqueued tasks."""
+    runner = Runner(instance, make_writer=lambda _: LocalWriter())
+
+    def run() -> None:
+        while runner.step():
+            pass
+
+    return run
+
+
+@pytest.fixture
+def films(client, work) -> Any:
+    """A client of an index `films` with DOCUMENTS, sortable by name, n and at."""
+    client.json("PATCH", "/indexes/films/settings", {"sortableAttributes": ["name", "n", "at"]})
+    client.json("POST", "/indexes/films/documents?primaryKey=id", DOCUMENTS)
+    work()
+    return client
+
+
+def ids(got: Any) -> list[Any]:
+    return [document["id"] for document in got.value["results"]]
+
+
+def test_a_page_is_in_the_order_of_addition(films) -> None:
+    got = films.get("/indexes/films/documents")
+    assert got.value == {
+        "results": [{name: value for name, value in document.items() if name != "_vectors"} for document in DOCUMENTS],
+        "offset": 0, "limit": 20, "total": 4,
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "expected", "total"),
+    [
+        ("offset=1&limit=2", {"offset": 1, "limit": 2}, [1, 2], 4),
+        ("limit=0", {"limit": 0}, [], 4),
+        ("offset=9", {"offset": 9}, [], 4),
+        ("offset=18446744073709551615&limit=18446744073709551615", {"offset": 2**64 - 1, "limit": 2**64 - 1}, [], 4),
+        ("ids=z-9,3,404", {"ids": ["z-9", 3, "404"]}, [3, "z-9"], 2),
+        ("ids=3,3,2&offset=1", {"ids": [3, "3", 2], "offset": 1}, [2], 2),
+        ("filter=", {"filter": None}, [3, 1, 2, "z-9"], 4),
+        ("sort=name:asc", {"sort": ["name:asc"]}, [1, 2, 3, "z-9"], 4),
+        ("sort=name:desc", {"sort": ["name:desc"]}, [3, 2, 1, "z-9"], 4),
+        ("sort=n:asc", {"sort": ["n:asc"]}, [3, 1, "z-9", 2], 4),
+        ("sort=n:desc", {"sort": ["n:desc"]}, [1, 3, "z-9", 2], 4),
+        ("sort=at.x:asc,name:desc", {"sort": ["at.x:asc", "name:desc"]}, [3, 2, 1, "z-9"], 4),
+        ("sort=name:desc&ids=1,2,3&limit=1&offset=1", {"sort": ["name:desc"], "ids": [1, 2, 3], "limit": 1, "offset": 1}, [2], 3),
+    ],
+)
+def test_pages(films, query, body, expected, total) -> None:
+    for got in (films.get(f"/indexes/films/documents?{query}"), films.json("POST", "/indexes/films/documents/fetch", body)):
+        assert ids(got) == expected
+        assert got.value["total"] == total
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        ("id", {"id": 3}),
+        ("at", {"at": {"x": 1, "y": [2]}}),
+        ("at.x,name", {"name": "Éric", "at": {"x": 1}}),
+        ("none", {}),
+        ("", {}),
+        ("*,none", DOCUMENTS[0]),
+        ("*", DOCUMENTS[0]),
+    ],
+)
+def test_fields_pick_parts(films, fields, shown) -> None:
+    assert films.get(f"/indexes/films/documents/3?fields={fields}").value == shown
+    assert films.get(f"/indexes/films/documents?ids=3&fields={fields}").value["results"] == [shown]
+    body = {"ids": [3], "fields": fields.split(",")}
+    assert films.json("POST", "/indexes/films/documents/fetch", body).value["results"] == [shown]
+
+
+@pytest.mark.parametrize(
+    ("query", "members"),
+    [
+        ("", {"id", "name", "n"}),
+        ("?fields=_vectors,id", {"id"}),
+        ("?retrieveVectors=true", {"id", "name", "n", "_vectors"}),
+        ("?retrieveVectors=true&fields=name", {"name", "_vectors"}),
+    ],
+)
+def test_vectors_are_shown_when_asked_for(films, query, members) -> None:
+    assert set(films.get(f"/indexes/films/documents/1{query}").value) == members
+
+
+def test_a_document_without_vectors_shows_none(films) -> None:
+    assert films.get("/indexes/films/documents/2?retrieveVectors=true").value["_vectors"] == {}
+
+
+@pytest.mark.parametrize("document_id", ["404", "no%20such", "%C3%A9", "a/b"])
+def test_an_unknown_document_is_not_found(films, document_id) -> None:
+    got = films.get(f"/indexes/films/documents/{document_id.replace('/', '%2F')}")
+    assert got.fault[:2] == (404, "document_not_found")
+
+
+def test_an_unknown_index_is_not_found(client) -> None:
+    for url in ("/indexes/none/documents", "/indexes/none/documents/1", "/indexes/none/documents?filter=doggo"):
+        assert client.get(url).fault == (404, "index_not_found", "Index `none` not found.")
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        (None, "bad_request", "Invalid value type: expected an object, but found null"),
+        ({"offset": "doggo"}, "invalid_document_offset",
+         'Invalid value type at `.offset`: expected a positive integer, but found a string: `"doggo"`'),
+        ({"fields": "doggo"}, "invalid_document_fields",
+         'Invalid value type at `.fields`: expected an array, but found a string: `"doggo"`'),
+        ({"retrieveVectors": "tamo"}, "invalid_document_retrieve_vectors",
+         'Invalid value type at `.retrieveVectors`: expected a boolean, but found a string: `"tamo"`'),
+        ({"ids": ["0", "illegal/docid"]}, "invalid_document_ids",
+         f'In `.ids[1]`: Document identifier `"illegal/docid"` is invalid. {RULE}'),
+        ({"ids": [1.5]}, "invalid_document_ids", f"In `.ids[0]`: Document identifier `1.5` is invalid. {RULE}"),
+        ({"filter": True}, "invalid_document_filter",
+         "Invalid syntax for the filter parameter: `expected String, Array, found: true`."),
+        ({"filter": ["a", 1]}, "invalid_document_filter",
+         "Invalid syntax for the filter parameter: `expected String, [String], found: 1`."),
+        ({"filter": [["a", []]]}, "invalid_document_filter",
+         "Invalid syntax for the filter parameter: `expected String, found: []`."),
+        ({"filter": "a = 1"}, "invalid_document_filter",
+         "Invalid value at `.filter`: this version of svcd does not have `filter` yet."),
+        ({"sort": ["id:asc"]}, "invalid_document_sort",
+         "Attribute `id` is not sortable. Available sortable attributes are: `at, n, name`."),
+        ({"sort": ["name"]}, "invalid_document_sort",
+         "Invalid syntax for the sort parameter: expected expression ending by `:asc` or `:desc`, found `name`."),
+        ({"useNetwork": True}, "feature_not_enabled", None),
+        ({"limits": 1}, "bad_request",
+         "Unknown field `limits`: did you mean `limit`? expected one of `offset`, `limit`, `fields`, `retrieveVectors`, `ids`, "
+         "`filter`, `sort`, `useNetwork`"),
+    ],
+)
+def test_a_wrong_fetch_is_refused(films, body, code, message) -> None:
+    got = films.json("POST", "/indexes/films/documents/fetch", body)
+    assert got.fault[:2] == (400, code)
+    assert message is None or got.fault[2] == message
+
+
+def test_without_sortable_attributes_nothing_sorts(client, work) -> None:
+    client.json("POST", "/indexes/films/documents", [{"id": 1}])
+    work()
+    message = "Attribute `name` is not sortable. This index does not have configured sortable attributes."
+    got = client.get("/indexes/films/documents?sort=name:asc")
+    assert got.fault == (400, "invalid_document_sort", message)
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "message"),
+    [
+        ("offset", "invalid_document_offset", "Invalid value in parameter `offset`: could not parse `` as a positive integer"),
+        ("limit=-1", "invalid_document_limit", "Invalid value in parameter `limit`: could not parse `-1` as a positive integer"),
+        ("retrieveVectors=tamo", "invalid_document_retrieve_vectors",
+         "Invalid value in parameter `retrieveVectors`: could not parse `tamo` as a boolean, expected either `true` or `false`"),
+        ("ids=0,a/b", "invalid_document_ids", f'In `.ids[1]`: Document identifier `"a/b"` is invalid. {RULE}'),
+        ("sort=_geoPoint(1,2):asc", "invalid_document_sort",
+         "Attribute `_geo` is not sortable. Available sortable attributes are: `at, n, name`."),
+    ],
+)
+def test_wrong_parameters_are_refused(films, query, code, message) -> None:
+    assert films.get(f"/indexes/films/documents?{query}").fault == (400, code, message)
+
+
+# Writes
+
+
+@pytest.mark.parametrize(("method", "meaning"), [("POST", "replace"), ("PUT", "update")])
+def test_an_upload_becomes_a_task_with_its_payload(client, instance, method, meaning) -> None:
+    got = client.send(method, "/indexes/films/documents?primaryKey=id&skipCreation=true&customMetadata=mine",
+                      b"id,b\n1,2\n", {"content-type": "text/csv"})
+    assert got.status == 202 and got.value["customMetadata"] == "mine"
+    task = instance.queue.task(got.value["taskUid"])
+    assert (task.kind, task.index_uid) == ("documentAdditionOrUpdate", "films")
+    assert task.details == {"receivedDocuments": 1, "indexedDocuments": None}
+    assert task.content == {"method": meaning, "primaryKey": "id", "mayCreate": False, "mayCreateIndex": True}
+    assert (instance.queue.payload_folder / task.payload).read_text() == '{"id":"1","b":"2"}\n'
+
+
+@pytest.mark.parametrize(
+    ("query", "headers", "content", "code"),
+    [
+        ("", {}, b"[]", "missing_content_type"),
+        ("?csvDelimiter=;", {}, b"[]", "missing_content_type"),
+        ("", {"content-type": "text/plain"}, b"[]", "invalid_content_type"),
+        ("?csvDelimiter=a", {"content-type": "application/json"}, b"[]", "invalid_content_type"),
+        ("?csvDelimiter", {"content-type": "application/json"}, b"[]", "invalid_document_csv_delimiter"),
+        ("?csvDelimiter=doggo", {"content-type": "text/csv"}, b"[]", "invalid_document_csv_delimiter"),
+        ("?csvDelimiter=%F0%9F%8D%B0", {"content-type": "application/json"}, b"", "invalid_document_csv_delimiter"),
+        ("?skipCreation=x", {"content-type": "application/json"}, b"[]", "invalid_skip_creation"),
+        ("", {"content-type": "application/json"}, b"", "missing_payload"),
+        ("", {"content-type": "application/json"}, b"[", "malformed_payload"),
+    ],
+)
+def test_a_refused_upload_leaves_nothing(client, instance, query, headers, content, code) -> None:
+    for method in ("POST", "PUT"):
+        assert client.send(method, f"/indexes/films/documents{query}", content, headers).value["code"] == code
+    assert instance.queue.task(0) is None
+    assert list(instance.queue.payload_folder.iterdir()) == []
+
+
+def test_a_bad_index_uid_is_refused_before_the_body_is_read(client) -> None:
+    got = client.json("POST", "/indexes/883%20%20fj%21/documents", [{"id": 1}])
+    assert got.value["code"] == "invalid_index_uid"
+
+
+def by_ids(count: int) -> dict[str, Any]:
+    return {"providedIds": count, "deletedDocuments": None, "originalFilter": None}
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "body", "content", "details"),
+    [
+        ("DELETE", "/documents/a%20b", None, {"ids": ["a b"]}, by_ids(1)),
+        ("POST", "/documents/delete-batch", [1, "b", 1.5, None], {"ids": ["1", "b", "1.5", "null"]}, by_ids(4)),
+        ("POST", "/documents/delete-batch", [], {"ids": []}, by_ids(0)),
+        ("DELETE", "/documents", None, {"all": True}, {"deletedDocuments": None}),
+    ],
+)
+def test_deletions_become_tasks(client, instance, method, url, body, content, details) -> None:
+    got = client.send(method, f"/indexes/films{url}") if body is None else client.json(method, f"/indexes/films{url}", body)
+    assert (got.status, got.value["type"]) == (202, "documentDeletion")
+    task = instance.queue.task(0)
+    assert (task.content, task.details) == (content, details)
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "message"),
+    [
+        (b'"doggo"', "bad_request",
+         'Json deserialize error: invalid type: string "doggo", expected a sequence at line 1 column 7'),
+        (b"{}", "bad_request", "Json deserialize error: invalid type: map, expected a sequence at line 1 column 0"),
+        (b" \n 5", "bad_request", "Json deserialize error: invalid type: integer `5`, expected a sequence at line 2 column 2"),
+        (b"1.0", "bad_request",
+         "Json deserialize error: invalid type: floating point `1.0`, expected a sequence at line 1 column 3"),
+        (b"true", "bad_request",
+         "Json deserialize error: invalid type: boolean `true`, expected a sequence at line 1 column 4"),
+        (b"null", "bad_request", "Json deserialize error: invalid type: null, expected a sequence at line 1 column 4"),
+        (b"[1", "malformed_payload", "The json payload provided is malformed. `EOF while parsing a list at line 1 column 2`."),
+        (b"", "missing_payload", "A json payload is missing."),
+    ],
+)
+def test_delete_batch_takes_a_list(client, content, code, message) -> None:
+    got = client.send("POST", "/indexes/films/documents/delete-batch", content, {"content-type": "application/json"})
+    assert got.fault == (400, code, message)
+
+
+def test_delete_batch_takes_json_alone(client) -> None:
+    got = client.send("POST", "/indexes/films/documents/delete-batch", b"[]", {"content-type": "text/csv"})
+    assert got.fault == (415, "unsupported_media_type", "Content type error")
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        ("hello", "bad_request", 'Invalid value type: expected an object, but found a string: `"hello"`'),
+        ({}, "missing_document_filter", "Missing field `filter`"),
+        ({"filter": True}, "invalid_document_filter",
+         "Invalid syntax for the filter parameter: `expected String, Array, found: true`."),
+        ({"filter": ""}, "invalid_document_filter", "Sending an empty filter is forbidden."),
+        ({"filter": []}, "invalid_document_filter", "Sending an empty filter is forbidden."),
+        ({"filter": "a = 1"}, "invalid_document_filter",
+         "Invalid value at `.filter`: this version of svcd does not have `filter` yet."),
+    ],
+)
+def test_deleting_by_filter_is_checked_and_refused(client, body, code, message) -> None:
+    assert client.json("POST", "/indexes/films/documents/delete", body).fault == (400, code, message)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({}, "missing_document_edition_function"),
+        ({"function": 1}, "invalid_document_edition_function_filter"),
+        ({"function": "", "context": 1}, "invalid_document_edition_context"),
+        ({"function": "doc.a = 1"}, "feature_not_enabled"),
+    ],
+)
+def test_editing_is_checked_and_refused(client, body, code) -> None:
+    assert client.json("POST", "/indexes/films/documents/edit", body).fault[:2] == (400, code)
+
+
+def test_editing_is_refused_with_the_feature_too(client, instance) -> None:
+    instance.update_features({"editDocumentsByFunction": True})
+    got = client.json("POST", "/indexes/films/documents/edit", {"function": "doc.a = 1"})
+    assert got.fault[:2] == (400, "edit_documents_by_function_error")
+    assert "does not have" in got.fault[2]
+
+
+def test_answers_have_their_declared_shapes(films, check_shape) -> None:
+    shapes = {(route.method, route.path.split("{index_uid}")[1]): route.answers for route in ROUTES}
+    check_shape(films.get("/indexes/films/documents").value, shapes["GET", "/documents"][200])
+    check_shape(json.loads(films.json("POST", "/indexes/films/documents/fetch", {}).text),
+                shapes["POST", "/documents/fetch"][200])
+    check_shape(films.send("DELETE", "/indexes/films/documents").value, shapes["DELETE", "/documents"][202])

@@ -1,0 +1,214 @@
+"""1. Index uids are checked wherever they are given, each place with its own words.
+2. Writes are enqueued with the details and content of their kind, and answer 202 with the summary.
+3. A swap names pairs, each index once.
+4. Reads of an unknown index are 404 index_not_found.
+"""
+from __future__ import annotations
+
+import pytest
+
+from svcd.api.attributes import field_view
+
+BAD_UID = ("`a b` is not a valid index uid. Index uid can be an integer or a string containing only alphanumeric "
+           "characters, hyphens (-) and underscores (_), and can not be more than 512 bytes.")
+
+
+@pytest.mark.parametrize(("method", "path"), [
+    ("GET", ""), ("DELETE", ""), ("GET", "/stats"), ("POST", "/compact"), ("GET", "/settings"),
+])
+@pytest.mark.parametrize("segment", ["a%20b", "é", "a" * 401, "a.b"])
+def test_an_index_uid_in_a_path_is_checked(client, method, path, segment) -> None:
+    status, code, message = client.send(method, f"/indexes/{segment}{path}").fault
+    assert (status, code) == (400, "invalid_index_uid")
+    assert message == BAD_UID or segment != "a%20b"
+
+
+@pytest.mark.parametrize(("body", "refusal"), [
+    ({"uid": "a b"}, ("invalid_index_uid", f"Invalid value at `.uid`: {BAD_UID}")),
+    ({"uid": 3}, ("invalid_index_uid", "Invalid value type at `.uid`: expected a string, but found a positive integer: `3`")),
+    ({}, ("missing_index_uid", "Missing field `uid`")),
+    ({"uid": "a", "primaryKey": ["b"]},
+     ("invalid_index_primary_key", 'Invalid value type at `.primaryKey`: expected a string, but found an array: `["b"]`')),
+    ({"uid": "a", "primarykey": "b"},
+     ("bad_request", "Unknown field `primarykey`: did you mean `primaryKey`? expected one of `uid`, `primaryKey`")),
+    ([], ("bad_request", "Invalid value type: expected an object, but found an array: `[]`")),
+])
+def test_the_body_of_a_creation_is_checked(client, body, refusal) -> None:
+    assert client.json("POST", "/indexes", body).fault == (400, *refusal)
+
+
+@pytest.mark.parametrize(("content", "headers", "refusal"), [
+    (b"{}", {}, (415, "missing_content_type",
+                 "A Content-Type header is missing. Accepted values for the Content-Type header are: `application/json`")),
+    (b"{}", {"content-type": "text/plain; charset=utf-8"}, (415, "invalid_content_type",
+     "The Content-Type `text/plain` is invalid. Accepted values for the Content-Type header are: `application/json`")),
+    (b"", {"content-type": "application/json"}, (400, "missing_payload", "A json payload is missing.")),
+    (b"{", {"content-type": "application/json"}, (400, "malformed_payload",
+     "The json payload provided is malformed. `EOF while parsing an object at line 1 column 1`.")),
+    (b'{"uid": NaN}', {"content-type": "application/json"}, (400, "malformed_payload",
+     "The json payload provided is malformed. `expected value at line 1 column 9`.")),
+])
+def test_a_payload_is_checked_before_its_members(client, content, headers, refusal) -> None:
+    assert client.send("POST", "/indexes", content, headers).fault == refusal
+
+
+def test_a_charset_does_not_change_the_content_type(client) -> None:
+    headers = {"content-type": "application/json; charset=utf-8"}
+    assert client.send("POST", "/indexes", b'{"uid": "a"}', headers).status == 202
+
+
+@pytest.mark.parametrize("primary_key", [{}, {"primaryKey": None}, {"primaryKey": "id"}])
+def test_a_creation_is_enqueued(client, check_shape, primary_key) -> None:
+    got = client.json("POST", "/indexes", {"uid": "films", **primary_key})
+    check_shape(got.value, "TaskSummary")
+    assert got.status == 202
+    assert list(got.value) == ["taskUid", "indexUid", "status", "type", "enqueuedAt"]
+    task = client.instance.queue.task(0)
+    assert task.details == task.content == {"primaryKey": primary_key.get("primaryKey")}
+    assert (task.kind, task.index_uid) == ("indexCreation", "films")
+
+
+@pytest.mark.parametrize(("body", "refusal"), [
+    ({"uid": "b"}, ("bad_request", "Immutable field `uid`: expected one of `primaryKey`")),
+    ({"createdAt": "x"}, ("immutable_index_created_at", "Immutable field `createdAt`: expected one of `primaryKey`")),
+    ({"updatedAt": "x"}, ("immutable_index_updated_at", "Immutable field `updatedAt`: expected one of `primaryKey`")),
+    ({"primaryKey": 1}, ("invalid_index_primary_key",
+                         "Invalid value type at `.primaryKey`: expected a string, but found a positive integer: `1`")),
+])
+def test_the_body_of_a_change_is_checked(client, body, refusal) -> None:
+    assert client.json("PATCH", "/indexes/a", body).fault == (400, *refusal)
+
+
+@pytest.mark.parametrize(("method", "path", "kind", "details"), [
+    ("DELETE", "/indexes/a", "indexDeletion", {"deletedDocuments": None}),
+    ("POST", "/indexes/a/compact", "indexCompaction", {}),
+])
+def test_a_write_without_body_is_enqueued(client, method, path, kind, details) -> None:
+    got = client.send(method, path)
+    assert (got.status, got.value["type"], got.value["indexUid"]) == (202, kind, "a")
+    assert client.get("/tasks/0").value["details"] == details
+
+
+@pytest.mark.parametrize(("body", "refusal"), [
+    ("doggo", ("bad_request", 'Invalid value type: expected an array, but found a string: `"doggo"`')),
+    (["doggo"], ("bad_request", 'Invalid value type at `[0]`: expected an object, but found a string: `"doggo"`')),
+    ([{}], ("missing_swap_indexes", "Missing field `indexes` inside `[0]`")),
+    ([{"indexes": "doggo"}],
+     ("invalid_swap_indexes", 'Invalid value type at `[0].indexes`: expected an array, but found a string: `"doggo"`')),
+    ([{"indexes": ["a b", "c"]}], ("invalid_swap_indexes", f"Invalid value at `[0].indexes[0]`: {BAD_UID}")),
+    ([{"indexes": ["a"]}], ("invalid_swap_indexes",
+                            'Two indexes must be given for each swap. The list `["a"]` contains 1 indexes.')),
+    ([{"indexes": ["a", "b", "c"]}],
+     ("invalid_swap_indexes", 'Two indexes must be given for each swap. The list `["a", "b", "c"]` contains 3 indexes.')),
+    ([{"indexes": ["a", "b"], "rename": 1}],
+     ("invalid_swap_rename", "Invalid value type at `[0].rename`: expected a boolean, but found a positive integer: `1`")),
+    ([{"indexes": ["a", "b"], "uid": 1}],
+     ("bad_request", "Unknown field `uid` inside `[0]`: expected one of `indexes`, `rename`")),
+    ([{"indexes": ["a", "a"]}], ("invalid_swap_duplicate_index_found",
+     "Indexes must be declared only once during a swap. `a` was specified several times.")),
+    ([{"indexes": ["d", "a"]}, {"indexes": ["a", "d"]}], ("invalid_swap_duplicate_index_found",
+     "Indexes must be declared only once during a swap. `a`, `d` were specified several times.")),
+])
+def test_the_body_of_a_swap_is_checked(client, body, refusal) -> None:
+    assert client.json("POST", "/swap-indexes", body).fault == (400, *refusal)
+
+
+def test_a_swap_is_enqueued(client) -> None:
+    got = client.json("POST", "/swap-indexes", [{"indexes": ["a", "b"]}, {"indexes": ["c", "d"], "rename": True}])
+    assert (got.status, got.value["indexUid"], got.value["type"]) == (202, None, "indexSwap")
+    swaps = [{"indexes": ["a", "b"], "rename": False}, {"indexes": ["c", "d"], "rename": True}]
+    task = client.instance.queue.task(0)
+    assert task.details == task.content == {"swaps": swaps}
+
+
+def test_an_empty_swap_is_a_task_too(client) -> None:
+    assert client.json("POST", "/swap-indexes", []).status == 202
+
+
+@pytest.mark.parametrize(("query", "refusal"), [
+    ("limit=doggo", ("invalid_index_limit", "Invalid value in parameter `limit`: could not parse `doggo` as a positive integer")),
+    ("offset=-1", ("invalid_index_offset", "Invalid value in parameter `offset`: could not parse `-1` as a positive integer")),
+    ("doggo=1", ("bad_request", "Unknown parameter `doggo`: expected one of `offset`, `limit`")),
+])
+def test_the_page_of_a_list_is_checked(client, query, refusal) -> None:
+    assert client.get(f"/indexes?{query}").fault == (400, *refusal)
+
+
+def test_the_list_of_no_index_is_a_page(client, check_shape) -> None:
+    got = client.get("/indexes?offset=3&limit=4")
+    check_shape(got.value, "IndexPage")
+    assert got.value == {"results": [], "offset": 3, "limit": 4, "total": 0}
+
+
+@pytest.mark.parametrize(("method", "path", "body"), [
+    ("GET", "/indexes/a", None), ("GET", "/indexes/a/stats", None), ("POST", "/indexes/a/fields", {}),
+    ("POST", "/indexes/a/search", {}),
+])
+def test_reads_of_an_unknown_index_say_so(client, method, path, body) -> None:
+    got = client.send(method, path) if body is None else client.json(method, path, body)
+    assert got.fault == (404, "index_not_found", "Index `a` not found.")
+
+
+FLAGS = {"displayed": "displayed", "searchable": "searchable", "sortable": "sortable", "distinct": "distinct",
+         "rankingRule": "ranking_rule", "filterable": "filterable"}
+
+
+@pytest.mark.parametrize(("member", "code"), FLAGS.items())
+def test_the_flags_of_a_field_list_are_booleans(client, member, code) -> None:
+    fault = client.json("POST", "/indexes/a/fields", {"filter": {member: "x"}}).fault
+    assert fault == (400, f"invalid_index_fields_filter_{code}",
+                     f'Invalid value type at `.filter.{member}`: expected a boolean, but found a string: `"x"`')
+
+
+@pytest.mark.parametrize(("body", "code", "message"), [
+    ({"offset": -1}, "invalid_index_offset",
+     "Invalid value type at `.offset`: expected a positive integer, but found a negative integer: `-1`"),
+    ({"limit": "x"}, "invalid_index_limit",
+     'Invalid value type at `.limit`: expected a positive integer, but found a string: `"x"`'),
+    ({"filter": []}, "invalid_index_fields_filter",
+     "Invalid value type at `.filter`: expected an object, but found an array: `[]`"),
+    ({"filter": {"attributePatterns": "x"}}, "invalid_index_fields_filter_attribute_patterns",
+     'Invalid value type at `.filter.attributePatterns`: expected an array, but found a string: `"x"`'),
+    ({"filter": {"doggo": 1}}, "invalid_index_fields_filter",
+     "Unknown field `doggo` inside `.filter`: expected one of `attributePatterns`, `displayed`, `searchable`, "
+     "`sortable`, `distinct`, `rankingRule`, `filterable`"),
+    ({"doggo": 1}, "bad_request", "Unknown field `doggo`: expected one of `offset`, `limit`, `filter`"),
+])
+def test_the_body_of_a_field_list_is_checked(client, body, code, message) -> None:
+    assert client.json("POST", "/indexes/a/fields", body).fault == (400, code, message)
+
+
+SETTINGS = {
+    "displayedAttributes": ["a", "price"], "searchableAttributes": ["a.b"], "sortableAttributes": ["a"],
+    "distinctAttribute": "a", "rankingRules": ["words", "price:asc", "price:desc"],
+    "filterableAttributes": [
+        {"attributePatterns": ["pri*"], "features": {"facetSearch": False, "filter": {"equality": False, "comparison": True}}},
+        "a",
+    ],
+    "faceting": {"sortFacetValuesBy": {"*": "alpha", "price": "count"}},
+    "localizedAttributes": [{"attributePatterns": ["*.b"], "locales": ["fra"]}],
+}
+
+
+@pytest.mark.parametrize(("attribute", "expected"), [
+    ("a", {"displayed": True, "searchable": False, "sortable": True, "distinct": True, "rankingRule": False}),
+    ("a.b", {"displayed": True, "searchable": True, "sortable": True, "distinct": False, "rankingRule": False}),
+    ("ab", {"displayed": False, "searchable": False, "sortable": False, "distinct": False, "rankingRule": False}),
+    ("price", {"displayed": True, "searchable": False, "sortable": False, "distinct": False, "rankingRule": True}),
+])
+def test_settings_cover_an_attribute_and_what_lies_beneath(check_shape, attribute, expected) -> None:
+    view = field_view(SETTINGS, attribute)
+    check_shape(view, "Field")
+    assert {member: view[member]["enabled"] for member in expected} == expected
+
+
+def test_the_first_filter_rule_decides() -> None:
+    assert field_view(SETTINGS, "price")["filterable"] == {
+        "enabled": True, "sortBy": "count", "facetSearch": False, "equality": False, "comparison": True}
+    assert field_view(SETTINGS, "a.b")["filterable"] == {
+        "enabled": True, "sortBy": "alpha", "facetSearch": True, "equality": True, "comparison": True}
+
+
+def test_orders_and_locales_are_listed() -> None:
+    assert field_view(SETTINGS, "price")["rankingRule"] == {"enabled": True, "order": ["asc", "desc"]}
+    assert field_view(SETTINGS, "a.b")["localized"] == {"locales": ["fra"]}

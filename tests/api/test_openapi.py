@@ -1,0 +1,110 @@
+"""1. The document names every route, and no other.
+2. Every reference points to a component; every operation has a name of its own.
+3. Path parameters are declared where the path has them.
+4. Every code and action that the tables name is known.
+5. Where the shared contract is at hand: permissions, parameters and their order are its.
+"""
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svcd.api.app import ROUTES
+from svcd.api.openapi import document, operation_id
+from svcd.api.routes import Fields, Route
+from svcd.api.shapes import SCHEMAS
+from svcd.errors import ERRORS
+from svcd.fields import object_of
+
+CONTRACT = Path(__file__).parents[3] / "shared" / "contract"
+DOCUMENT = document(ROUTES)
+# GET /openapi.json is new with us.
+OURS_ALONE = {("GET", "/openapi.json"), ("GET", "/")}
+
+
+def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in DOCUMENT["paths"].items():
+        for method, operation in methods.items():
+            yield method.upper(), path, operation
+
+
+def references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if "$ref" in value:
+            yield value["$ref"]
+        value = list(value.values())
+    if isinstance(value, list):
+        for part in value:
+            yield from references(part)
+
+
+def contract(name: str) -> Any:
+    if not (CONTRACT / name).exists():
+        pytest.skip("the shared contract is not beside this repository")
+    return json.loads((CONTRACT / name).read_text())
+
+
+def test_the_document_names_every_route_and_no_other() -> None:
+    assert {(method, path) for method, path, _ in operations()} == {(row.method, row.path) for row in ROUTES}
+
+
+def test_references_point_to_components() -> None:
+    assert {name.removeprefix("#/components/schemas/") for name in references(DOCUMENT)} <= set(SCHEMAS)
+
+
+def test_every_component_is_used() -> None:
+    assert set(SCHEMAS) == {name.removeprefix("#/components/schemas/") for name in references(DOCUMENT)}
+
+
+def test_operation_ids_are_unique() -> None:
+    assert len({operation_id(row) for row in ROUTES}) == len(ROUTES)
+
+
+@pytest.mark.parametrize("row", ROUTES, ids=operation_id)
+def test_an_operation_is_complete(row: Route) -> None:
+    operation = DOCUMENT["paths"][row.path][row.method.lower()]
+    in_path = [entry["name"] for entry in operation.get("parameters", ()) if entry["in"] == "path"]
+    assert in_path == re.findall(r"\{(\w+)\}", row.path)
+    assert operation["responses"] and operation["summary"] and operation["tags"]
+    assert all(response["description"] for response in operation["responses"].values())
+    assert ("requestBody" in operation) == (row.body is not None)
+
+
+def test_the_document_is_served(client) -> None:
+    assert client.get("/openapi.json").value == json.loads(json.dumps(DOCUMENT))
+
+
+@pytest.mark.parametrize("row", ROUTES, ids=operation_id)
+def test_codes_of_parameters_and_members_are_in_the_catalogue(row: Route) -> None:
+    codes = {param.code for param in row.query.values()} | {param.missing_code for param in row.query.values()}
+    if isinstance(row.body, Fields):
+        members = row.body.fields.values()
+        codes |= {row.body.code, *row.body.immutable.values()}
+        codes |= {member.code for member in members} | {member.missing_code for member in members}
+        assert object_of(row.body.fields).describe()["type"] == "object"
+    assert codes - {None} <= set(ERRORS)
+
+
+def test_permissions_are_those_of_the_contract() -> None:
+    rows = {(row["method"], row["path"]): row["action"] for row in contract("permissions.json")["routes"]}
+    wrong = [(row.method, row.path, row.action) for row in ROUTES
+             if (row.method, row.path) not in OURS_ALONE and rows.get((row.method, row.path)) != row.action]
+    assert [row for row in wrong if row[2] is not None or row[1] != "/health"] == []
+
+
+def test_query_parameters_are_those_of_the_contract_in_its_order() -> None:
+    paths = contract("openapi.json")["paths"]
+    wrong = {}
+    for row in ROUTES:
+        if (row.method, row.path) in OURS_ALONE:
+            continue
+        declared = paths[row.path][row.method.lower()].get("parameters", ())
+        names = [entry["name"] for entry in declared if entry["in"] == "query"]
+        if names != list(row.query):
+            wrong[operation_id(row)] = (names, list(row.query))
+    assert wrong == {}
