@@ -1,0 +1,241 @@
+"""Which value each option has: command line, then environment, then TOML file, then default.
+
+Knows where values are given, who wins, and which values do not go together; refuses to know what
+they are used for. Source: options.json, rules.
+"""
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from svcd.cli.options import BY_NAME, OPTIONS, Option, key_proposal
+
+COMMAND_LINE, ENVIRONMENT, FILE, DEFAULT = "command line", "environment", "file", "default"
+
+
+class ConfigError(Exception):
+    """The start is refused. str(): one line that says where, what was wrong and what would be right."""
+
+
+class Given(NamedTuple):
+    """One value as it was given. where: how the operator spells the place, for messages."""
+
+    text: str
+    source: str
+    where: str
+
+
+class Config:
+    """The values of one start, as attributes named like the options; nothing changes them.
+
+    Types are those that the option's kind parses to: `config.http_addr` is an Address.
+    """
+
+    def __init__(self, values: Mapping[str, Any], given: Mapping[str, Given]) -> None:
+        self.__dict__.update(values, _given=dict(given))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{name}: a Config does not change")
+
+    def __getattr__(self, name: str) -> Any:  # only for names that are absent
+        raise AttributeError(f"no option is named {name}")
+
+    def source(self, name: str) -> str:
+        """Who decided this option: COMMAND_LINE, ENVIRONMENT, FILE or DEFAULT."""
+        return self._given[name].source if name in self._given else DEFAULT
+
+    def where(self, name: str) -> str:
+        """The place where the option was given; its flag when it was not."""
+        return self._given[name].where if name in self._given else BY_NAME[name].flag
+
+    def shown(self) -> Iterator[tuple[str, str, str]]:
+        """Name, value as one would write it, and source of each option; secrets as ***."""
+        for option in OPTIONS:
+            value = getattr(self, option.name)
+            hidden = option.is_secret and value is not None
+            text = "***" if hidden else "" if value is None else option.kind.written(value)
+            yield option.name, text, self.source(option.name)
+
+
+def load(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
+    """The Config of a start; raises ConfigError.
+
+    flags: what the command line gives, by option name: a text, or True for a switch. What it does not
+    give is absent or None. environ: the environment variables.
+    """
+    given = {**_from_environment(environ), **_from_flags(flags)}
+    given = {**_from_file(given.get("config_file_path")), **given}
+    values = {name: _parsed(BY_NAME[name], one) for name, one in given.items()}
+    for option in OPTIONS:
+        if option.name not in values:
+            values[option.name] = _default(option, values)
+    config = Config(values, given)
+    for check in CHECKS:
+        check(config)
+    return config
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The name that was probably meant."""
+    from difflib import get_close_matches  # only a wrong name pays for it
+
+    return next(iter(get_close_matches(name[:80], list(names), n=1, cutoff=0.7)), None)
+
+
+def quoted(text: str) -> str:
+    """A given text in a message: in quotes, on one line, and not endless."""
+    return json.dumps(text if len(text) <= 80 else text[:77] + "...", ensure_ascii=not text.isprintable())
+
+
+# -- Where values come from ----------------------------------------------------------------------------
+
+def _from_flags(flags: Mapping[str, Any]) -> dict[str, Given]:
+    return {
+        name: Given("true" if value is True else value, COMMAND_LINE, BY_NAME[name].flag)
+        for name, value in flags.items() if value is not None and value is not False
+    }
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
+    return {
+        option.name: Given(environ[option.variable], ENVIRONMENT, option.variable)
+        for option in OPTIONS if option.variable in environ
+    }
+
+
+def _from_file(named: Given | None) -> dict[str, Given]:
+    """named: where the file was named, None for the default file, which may be absent."""
+    option = BY_NAME["config_file_path"]
+    path = _parsed(option, named) if named else Path(option.default or "")
+    table = _read_toml(path, named)
+    return {
+        key: Given(_toml_text(key, value, path), FILE, f"`{key}` in {path}") for key, value in table.items()
+    }
+
+
+def _read_toml(path: Path, named: Given | None) -> dict[str, Any]:
+    where = f"{named.where}: " if named else ""
+    try:
+        text = path.read_bytes().decode()
+    except FileNotFoundError:
+        if named is None:
+            return {}
+        raise ConfigError(f"{where}there is no file {path}; create it, or leave the option out") from None
+    except OSError as refused:
+        raise ConfigError(f"{where}cannot read {path}: {refused.strerror}") from None
+    except UnicodeDecodeError as wrong:
+        raise ConfigError(f"{where}{path} is not UTF-8 text: byte {wrong.start} is wrong") from None
+    import tomllib  # 12 ms that a start without a file need not pay
+
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as wrong:  # ValueError: also a number of too many digits
+        raise ConfigError(f"{where}{path} is not valid TOML: {' '.join(str(wrong).split())}") from None
+
+
+def _toml_text(key: str, value: Any, path: Path) -> str:
+    option = BY_NAME.get(key)
+    if option is None:
+        near = nearest(key.replace("-", "_"), (name for name, row in BY_NAME.items() if row.is_in_file))
+        hint = f"did you mean `{near}`?" if near else "`svcd --help` names all options"
+        raise ConfigError(f"{path}: unknown key `{quoted(key)[1:-1]}`; {hint}")
+    if not option.is_in_file:
+        raise ConfigError(f"{path}: `{key}` cannot stand in the file; give {option.flag} or {option.variable}")
+    if type(value) not in option.kind.toml:  # not isinstance: to Python, true is an integer
+        raise ConfigError(f"`{key}` in {path}: expected {option.kind.expected}, found {_toml_type(value)}")
+    if isinstance(value, int) and value.bit_length() > 64:  # str() refuses thousands of digits
+        raise ConfigError(f"`{key}` in {path}: the number is too large")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _toml_type(value: Any) -> str:
+    names = {bool: "a boolean", int: "an integer", float: "a float", str: "a string", list: "an array",
+             dict: "a table"}
+    return names.get(type(value), "a date or time")
+
+
+def _parsed(option: Option, given: Given) -> Any:
+    try:
+        return option.kind.parse(given.text)
+    except ValueError as wrong:
+        shown = "the key" if option.is_secret else quoted(given.text)
+        raise ConfigError(f"{given.where}: {shown} {wrong}") from None
+
+
+def _default(option: Option, values: Mapping[str, Any]) -> Any:
+    if option.derived:
+        return option.derived(values)
+    return None if option.default is None else option.kind.parse(option.default)
+
+
+# -- What does not go together --------------------------------------------------------------------------
+
+def _production_needs_a_key(config: Config) -> None:
+    if config.env == "production" and config.master_key is None:
+        raise ConfigError(
+            f"{config.where('env')}: in production a master key is needed; give {BY_NAME['master_key'].variable} "
+            f"or --master-key, or take {key_proposal()}"
+        )
+
+
+def _tls_needs_certificate_and_key(config: Config) -> None:
+    pair = ("ssl_cert_path", "ssl_key_path")
+    if all(getattr(config, name) for name in pair):
+        return
+    used = [row for row in OPTIONS if row.group == "TLS" and getattr(config, row.name)]
+    if used:
+        lacking = " and ".join(BY_NAME[name].flag for name in pair if not getattr(config, name))
+        raise ConfigError(f"{config.where(used[0].name)}: has no effect without TLS; give {lacking} too")
+
+
+def _required_certificates_need_authorities(config: Config) -> None:
+    if config.ssl_require_auth and not config.ssl_auth_path:
+        raise ConfigError(
+            f"{config.where('ssl_require_auth')}: no client could pass; "
+            f"name the accepted authorities with {BY_NAME['ssl_auth_path'].flag}"
+        )
+
+
+def _named_folders_can_be_written(config: Config) -> None:
+    """A default folder may stay unusable: nobody asked for it yet."""
+    for name in ("db_path", "dump_dir", "snapshot_dir"):
+        if name == "db_path" or config.source(name) != DEFAULT:
+            wrong = _why_unwritable(getattr(config, name))
+            if wrong:
+                raise ConfigError(f"{config.where(name)}: {wrong}; name a folder that svcd may write to")
+
+
+def _why_unwritable(folder: Path) -> str | None:
+    """None when the folder can be written to, or could be made; nothing is created here."""
+    try:
+        existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    except OSError as refused:
+        return f"cannot look at {folder}: {refused.strerror}"
+    if not existing.is_dir():
+        return f"{existing} is not a folder"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return f"{existing} cannot be written to"
+    return None
+
+
+CHECKS: tuple[Callable[[Config], None], ...] = (
+    _production_needs_a_key,
+    _tls_needs_certificate_and_key,
+    _required_certificates_need_authorities,
+    _named_folders_can_be_written,
+)
+
+
+def warnings(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
+    """What does not stop the start, but the operator should know."""
+    if config.master_key is None:
+        yield ("no master key: anybody who reaches the address may do everything, and production would be "
+               f"refused; start with {key_proposal()}")
+    known = [option.variable for option in OPTIONS]
+    for variable in sorted(environ):
+        near = nearest(variable, known) if variable.startswith("SVC_") and variable not in known else None
+        if near:
+            yield f"the variable {quoted(variable)[1:-1]} names no option and is ignored; did you mean {near}?"

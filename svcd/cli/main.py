@@ -1,0 +1,126 @@
+"""The command `svcd`: options in, a running daemon out.
+
+Knows the command line and how a refused start looks: one line on stderr and an exit status, never a
+traceback. Refuses to know what the daemon is made of: that is imported only when it starts, so that
+`--help`, `--version` and a wrong option answer at once.
+
+Exit status: 0 stopped as asked, 1 could not start or run, 2 wrong options.
+"""
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from svcd import INTERFACE_VERSION, __version__, logs
+from svcd.cli.config import Config, ConfigError, load, nearest, quoted, warnings
+from svcd.cli.options import GROUPS, OPTIONS, Option
+
+STATUS_FAILED = 1
+STATUS_MISUSE = 2
+VERSION = f"svcd {__version__} (interface {INTERFACE_VERSION})"
+ABOUT = (
+    "Start the search engine svcd: one daemon, its HTTP interface, and its data in one folder.\n\n"
+    "Each option can also be given as an environment variable or in a TOML file. The command line wins "
+    "over the environment, the environment over the file."
+)
+
+
+class _Command(click.Command):
+    """A command whose help shows the options by group."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One section per group; each option's words under its flag, for the flags are long."""
+        rows = {group: [help_row(option) for option in OPTIONS if option.group == group] for group in GROUPS}
+        rows["Help"] = [("--help", "Show this and exit."), ("--version", "Show the versions and exit.")]
+        for title, section in rows.items():
+            with formatter.section(title):
+                formatter.write_dl(section, col_max=4)
+
+
+def help_row(option: Option) -> tuple[str, str]:
+    """The flag with its metavar, and its words with variable and default."""
+    head = option.flag if option.is_switch else f"{option.flag} {option.kind.metavar}"
+    default = f"; default: {option.shown_default}" if option.shown_default and not option.is_switch else ""
+    return head, f"{option.about} [{option.variable}{default}]"
+
+
+def _click_option(option: Option) -> click.Option:
+    """The flag alone: kinds, variables and defaults are the configuration's, so that all ways agree."""
+    return click.Option([option.flag, option.name], is_flag=option.is_switch, default=None,
+                        type=click.BOOL if option.is_switch else click.STRING)
+
+
+def _print_version(ctx: click.Context, _param: click.Parameter, is_asked: bool) -> None:
+    if is_asked:
+        click.echo(VERSION)
+        ctx.exit()
+
+
+def _start(**flags: Any) -> int:
+    config = load(flags, os.environ)
+    logs.configure(config.log_level, config.experimental_logs_mode)
+    for warning in warnings(config, os.environ):
+        logs.warn(warning)
+    return _run(config)
+
+
+def _run(config: Config) -> int:
+    try:
+        from svcd.cli.daemon import run  # brings in everything else
+
+        return run(config)
+    except ConfigError:
+        raise
+    except Exception as refused:
+        if logs.is_enabled(logs.DEBUG):
+            logs.failure("the start failed", refused)
+        return _refuse(_in_words(refused), STATUS_FAILED)
+
+
+COMMAND = _Command(
+    "svcd", callback=_start, help=ABOUT,
+    params=[*map(_click_option, OPTIONS),
+            click.Option(["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_print_version)],
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command; arguments: those of the process when None. Ends the process."""
+    try:
+        status = COMMAND.main(arguments, "svcd", standalone_mode=False)
+    except ConfigError as refused:
+        status = _refuse(str(refused), STATUS_MISUSE)
+    except click.UsageError as wrong:
+        status = _refuse(_usage(wrong), STATUS_MISUSE)
+    except click.Abort:
+        status = STATUS_FAILED
+    sys.exit(status or 0)
+
+
+def _refuse(reason: str, status: int) -> int:
+    """One line on stderr, whatever the log level: a daemon that does not start must say why."""
+    print(f"svcd: {' '.join(reason.split())}", file=sys.stderr)
+    return status
+
+
+def _usage(wrong: click.UsageError) -> str:
+    """A refusal of the command line, on one line, with the nearest flag."""
+    if not isinstance(wrong, click.NoSuchOption):
+        return f"{wrong.format_message()} `svcd --help` shows all options."
+    near = nearest(wrong.option_name, [option.flag for option in OPTIONS])
+    hint = f"did you mean {near}?" if near else "`svcd --help` shows all options"
+    return f"no such option: {quoted(wrong.option_name)[1:-1]}; {hint}"
+
+
+def _in_words(refused: Exception) -> str:
+    """Why the daemon could not start, with the path where the system names one."""
+    if type(refused).__module__.startswith("svcd."):  # an error of our own: the folder is in use, and the like
+        return str(refused)
+    if not isinstance(refused, OSError):
+        return f"{type(refused).__name__}: {refused}; `--log-level DEBUG` shows more"
+    path = f"{refused.filename}: " if refused.filename else ""
+    return path + (refused.strerror or str(refused) or type(refused).__name__)

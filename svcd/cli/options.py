@@ -1,0 +1,267 @@
+"""OPTIONS: one row per launch option.
+
+Knows names, kinds, defaults and words of every option; from each row follow the flag, the `SVC_*`
+variable, the key of the TOML file, the help, the man page, the sample config and the README's table.
+Refuses to know where a value was given, and what it is used for. Source: options.json.
+
+An option stands here only once it has an effect.
+"""
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from svcd import logs
+from svcd.cli import machine
+from svcd.cli.addresses import parse_address, parse_networks
+from svcd.cli.sizes import parse_size, print_size
+
+MASTER_KEY_BYTES = 16
+LARGEST_COUNT = 2**63 - 1
+# Half of the indexing memory, but a batch beyond this is only slower to stop and to show progress.
+LARGEST_BATCH_BYTES = parse_size("10 GiB")
+_FALSE = frozenset({"", "0", "n", "no", "f", "false", "off"})
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How one kind of value is written.
+
+    metavar: its name in the help; None for a flag that takes no value.
+    parse: text -> value; raises ValueError with words that follow the text: `is not a size; ...`.
+    toml: the types a TOML file may give it in, each read through its text; expected: the same in words.
+    written: value -> text; parse reads it back.
+    """
+
+    metavar: str | None
+    parse: Callable[[str], Any]
+    toml: tuple[type, ...] = (str,)
+    expected: str = "a string in quotes"
+    written: Callable[[Any], str] = str
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One row. The first argument is the flag; all other names follow from it.
+
+    default: as one would write it; None where there is none, or `derived` computes it.
+    derived: values so far -> value, when the default depends on the machine or on another option;
+        `default_words` then says it in words.
+    example: a value for the sample config where there is no default.
+    """
+
+    flag: str
+    kind: Kind
+    group: str
+    about: str
+    default: str | None = None
+    derived: Callable[[Mapping[str, Any]], Any] | None = None
+    default_words: str = ""
+    example: str = ""
+    is_secret: bool = False
+    is_in_file: bool = True
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.flag.removeprefix("--").replace("-", "_"))
+
+    @property
+    def variable(self) -> str:
+        """The name of its environment variable."""
+        return "SVC_" + self.name.upper()
+
+    @property
+    def is_switch(self) -> bool:
+        """True when the flag takes no value."""
+        return self.kind.metavar is None
+
+    @property
+    def shown_default(self) -> str:
+        """The default in words, "" where there is none."""
+        return self.default_words or self.default or ""
+
+
+# -- Kinds -------------------------------------------------------------------------------------------
+
+def _boolean(text: str) -> bool:
+    return text.strip().lower() not in _FALSE
+
+
+def _path(text: str) -> Path:
+    if not text:
+        raise ValueError("is empty; name a path")
+    if "\0" in text:
+        raise ValueError("holds a NUL character, which no path can")
+    return Path(text)
+
+
+def _count(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) <= 19 and least <= int(text) <= LARGEST_COUNT):
+            raise ValueError(f"is not an integer of {least} or more")
+        return int(text)
+
+    return parse
+
+
+def _limit(text: str) -> int | None:
+    """A count; None, for no bound, when the text is empty or `unlimited`."""
+    if text.strip().lower() in ("", "unlimited"):
+        return None
+    try:
+        return _count(1)(text)
+    except ValueError as wrong:
+        raise ValueError(f"{wrong}, nor `unlimited`") from None
+
+
+def _choice(*names: str) -> Kind:
+    """One of the names, in any letter case."""
+    by_folded = {name.lower(): name for name in names}
+
+    def parse(text: str) -> str:
+        found = by_folded.get(text.lower())
+        if found is None:
+            raise ValueError(f"is none of {', '.join(names)}")
+        return found
+
+    return Kind("|".join(names), parse, expected=f"one of {', '.join(names)}, in quotes")
+
+
+def key_proposal() -> str:
+    """Words that offer a fresh master key: 32 random bytes, URL-safe base64 without padding."""
+    key = base64.urlsafe_b64encode(os.urandom(32)).rstrip(b"=").decode()
+    return f"a secure one, made just now: >> --master-key {key} <<"
+
+
+def _master_key(text: str) -> str:
+    """A key that can stand in a header. The text itself is never repeated in a message."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise ValueError(f"is not UTF-8 text; {key_proposal()}") from None
+    if size < MASTER_KEY_BYTES:
+        raise ValueError(f"has {size} bytes, and at least {MASTER_KEY_BYTES} are needed; {key_proposal()}")
+    if any(mark < " " or mark == "\x7f" for mark in text):
+        raise ValueError(f"holds a control character, which no request can send; {key_proposal()}")
+    return text
+
+
+def _refuse_ocsp(_text: str) -> NoReturn:
+    raise ValueError(
+        "cannot be used: svcd has no OCSP stapling, for Python's TLS library offers none; "
+        "leave the option out, or let a reverse proxy staple the answer"
+    )
+
+
+SWITCH = Kind(None, _boolean, (bool,), "true or false", written=lambda value: str(value).lower())
+PATH = Kind("PATH", _path, expected="a path in quotes")
+ADDRESS = Kind("HOST:PORT", parse_address)
+SIZE = Kind("SIZE", parse_size, (str, int), 'a number of bytes or a string such as "100 MB"', print_size)
+COUNT = Kind("N", _count(0), (int,), "an integer")
+POSITIVE = Kind("N", _count(1), (int,), "an integer")
+LIMIT = Kind("N", _limit, (int, str), 'an integer or "unlimited"',
+             written=lambda limit: "unlimited" if limit is None else str(limit))
+NETWORKS = Kind("CIDR,...", parse_networks, expected='a string such as "10.0.0.0/8, fd00::/8"',
+                written=lambda networks: ",".join(map(str, networks)))
+KEY = Kind("KEY", _master_key)
+OCSP = Kind("PATH", _refuse_ocsp)
+
+
+ENVS = ("development", "production")
+
+
+# -- Defaults that depend on something ----------------------------------------------------------------
+
+def _indexing_memory(_values: Mapping[str, Any]) -> int | None:
+    memory = machine.memory()
+    return None if memory is None else memory * 2 // 3
+
+
+def _indexing_threads(_values: Mapping[str, Any]) -> int:
+    return max(1, machine.cores() // 2)
+
+
+def _batch_bytes(values: Mapping[str, Any]) -> int:
+    memory = values["max_indexing_memory"]
+    return LARGEST_BATCH_BYTES if memory is None else min(memory // 2, LARGEST_BATCH_BYTES)
+
+
+# -- The table ---------------------------------------------------------------------------------------
+
+OPTIONS: tuple[Option, ...] = (
+    Option("--config-file-path", PATH, "General", default="./config.toml", is_in_file=False,
+           about="TOML file with options. The default file may be absent; a file named here must exist."),
+    Option("--env", _choice(*ENVS), "General", default="development",
+           about="In production the start is refused without a master key."),
+    Option("--no-analytics", SWITCH, "General", default="false",
+           about="Never send the anonymous usage report."),
+
+    Option("--http-addr", ADDRESS, "Network", default="localhost:7700",
+           about="Address to listen on. Port 0 takes a free port, which the start banner names."),
+    Option("--http-payload-size-limit", SIZE, "Network", default="100 MB",
+           about="Largest request body, before and after decompression; a larger one is answered 413."),
+    Option("--experimental-allowed-ip-networks", NETWORKS, "Network", default="", default_words="none",
+           example="10.0.0.0/8, fd00::/8",
+           about="Private networks that calls to other hosts may reach, as a comma list, or any."),
+
+    Option("--master-key", KEY, "Access", is_secret=True, example="at-least-16-bytes",
+           about="Key that allows everything, of at least 16 bytes. Without it anybody may do everything. "
+                 "Better given as a variable than on the command line, which other users can see."),
+
+    Option("--db-path", PATH, "Folders", default="./data.ms",
+           about="Folder of the database, created when absent."),
+    Option("--dump-dir", PATH, "Folders", default="dumps/",
+           about="Folder for dumps. Refused at the start when it could not be written to."),
+    Option("--snapshot-dir", PATH, "Folders", default="snapshots/",
+           about="Folder for snapshots. Refused at the start when it could not be written to."),
+    Option("--upgrade-db", SWITCH, "Folders", default="false",
+           about="Accepted for scripts that pass it: svcd upgrades an older database at the start anyway."),
+
+    Option("--ssl-cert-path", PATH, "TLS", example="/etc/svcd/cert.pem",
+           about="Certificate chain (PEM). With --ssl-key-path it turns TLS on."),
+    Option("--ssl-key-path", PATH, "TLS", example="/etc/svcd/key.pem",
+           about="Private key of the certificate (PEM, not encrypted)."),
+    Option("--ssl-auth-path", PATH, "TLS", example="/etc/svcd/clients.pem",
+           about="Authorities (PEM) whose client certificates are accepted."),
+    Option("--ssl-require-auth", SWITCH, "TLS", default="false",
+           about="Refuse clients without a certificate of those authorities."),
+    Option("--ssl-resumption", SWITCH, "TLS", default="false",
+           about="Let TLS 1.3 clients resume a session that the daemon remembers (TLS 1.2 clients always may)."),
+    Option("--ssl-tickets", SWITCH, "TLS", default="false",
+           about="Let clients resume a session from a ticket that they keep."),
+    Option("--ssl-ocsp-path", OCSP, "TLS",
+           about="Refuses the start: OCSP stapling is not available in svcd."),
+
+    Option("--log-level", _choice(*logs.LEVELS), "Logs", default="INFO",
+           about="Least grave events to print on stderr, in any letter case."),
+    Option("--experimental-logs-mode", _choice(*logs.MODES), "Logs", default="HUMAN",
+           about="Form of the log: lines for people, or one JSON object a line."),
+
+    Option("--experimental-search-queue-size", COUNT, "Search", default="1000",
+           about="Searches that may wait. One more drops a waiting one, which is answered 503."),
+    Option("--experimental-drop-search-after", POSITIVE, "Search", default="60",
+           about="Seconds after which a waiting search is dropped instead of run."),
+    Option("--experimental-nb-searches-per-core", POSITIVE, "Search", default="4",
+           about="Searches that run at once, per processor core."),
+
+    Option("--max-indexing-memory", SIZE, "Indexing", derived=_indexing_memory,
+           default_words="two thirds of the memory", example="1 GiB",
+           about="Memory that indexing may use."),
+    Option("--max-indexing-threads", LIMIT, "Indexing", derived=_indexing_threads,
+           default_words="half of the cores", example="2",
+           about="Threads that indexing may use; unlimited, or an empty variable, removes the bound."),
+    Option("--experimental-max-number-of-batched-tasks", COUNT, "Indexing", default_words="unlimited",
+           example="1000",
+           about="Most tasks in one batch."),
+    Option("--experimental-limit-batched-tasks-total-size", SIZE, "Indexing", derived=_batch_bytes,
+           default_words="half of --max-indexing-memory, 10 GiB at most", example="512 MiB",
+           about="Most bytes of documents in one batch; a single task always fits."),
+)
+
+BY_NAME: dict[str, Option] = {option.name: option for option in OPTIONS}
+GROUPS: tuple[str, ...] = tuple(dict.fromkeys(option.group for option in OPTIONS))
+

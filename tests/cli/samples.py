@@ -1,0 +1,69 @@
+"""For every option one value that is right and not its default, and for most one that is wrong."""
+from __future__ import annotations
+
+from svcd.cli.options import OPTIONS, Option
+
+OTHER: dict[str, str] = {  # as one writes it on the command line
+    "config_file_path": "svcd.toml",
+    "env": "production",
+    "http_addr": "[::1]:7800",
+    "http_payload_size_limit": "1 MiB",
+    "experimental_allowed_ip_networks": "127.0.0.0/8,fd00::/8",
+    "master_key": "a-master-key-of-some-length",
+    "db_path": "films.ms",
+    "dump_dir": "films-dumps",
+    "snapshot_dir": "films-snapshots",
+    "ssl_cert_path": "cert.pem",
+    "ssl_key_path": "key.pem",
+    "ssl_auth_path": "clients.pem",
+    "log_level": "DEBUG",
+    "experimental_logs_mode": "JSON",
+    "experimental_search_queue_size": "0",
+    "experimental_drop_search_after": "5",
+    "experimental_nb_searches_per_core": "2",
+    "max_indexing_memory": "64 MiB",
+    "max_indexing_threads": "unlimited",
+    "experimental_max_number_of_batched_tasks": "10",
+    "experimental_limit_batched_tasks_total_size": "1 GB",
+}
+
+WRONG: dict[str, str] = {
+    "config_file_path": "",
+    "env": "staging",
+    "http_addr": "localhost:99999",
+    "http_payload_size_limit": "10 parsecs",
+    "experimental_allowed_ip_networks": "10.0.0.0/8,home",
+    "master_key": "too-short",
+    "db_path": "",
+    "dump_dir": "",
+    "snapshot_dir": "",
+    "ssl_cert_path": "",
+    "ssl_key_path": "",
+    "ssl_auth_path": "",
+    "ssl_ocsp_path": "answer.der",
+    "log_level": "LOUD",
+    "experimental_logs_mode": "XML",
+    "experimental_search_queue_size": "-1",
+    "experimental_drop_search_after": "0",
+    "experimental_nb_searches_per_core": "0",
+    "max_indexing_memory": "much",
+    "max_indexing_threads": "0",
+    "experimental_max_number_of_batched_tasks": "1.5",
+    "experimental_limit_batched_tasks_total_size": "-1",
+}
+
+# OCSP stapling is refused: it has no right value.
+USABLE: list[Option] = [option for option in OPTIONS if option.name != "ssl_ocsp_path"]
+
+
+def other(option: Option) -> str:
+    """A right value that is not the default."""
+    return "true" if option.is_switch else OTHER[option.name]
+
+
+def companions(option: Option) -> dict[str, str]:
+    """What must be given beside an option for it to be allowed."""
+    if option.name == "env":
+        return {"master_key": OTHER["master_key"]}
+    tls = ("ssl_cert_path", "ssl_key_path", "ssl_auth_path") if option.group == "TLS" else ()
+    return {name: OTHER[name] for name in tls if name != option.name}

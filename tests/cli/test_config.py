@@ -1,0 +1,263 @@
+"""What must hold of the configuration of a start.
+
+1. The three ways to give an option agree.
+2. Command line wins over environment, environment over file, file over default; for every option.
+3. The default file may be absent; a named one may not.
+4. An unknown or forbidden key, a wrong type or a wrong value in the file is refused, naming key and file.
+5. Production without a key, a short key, TLS options without TLS, an unusable folder: refused.
+6. Every refusal is one line, and none repeats a secret.
+"""
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from hypothesis import given
+from hypothesis import strategies as st
+
+from svcd.cli import config as configuration
+from svcd.cli.config import COMMAND_LINE, DEFAULT, ENVIRONMENT, FILE, Config, ConfigError, load, warnings
+from svcd.cli.options import BY_NAME, OPTIONS, Option
+from tests.cli.samples import USABLE, WRONG, companions, other
+
+KEY = "a-master-key-of-some-length"
+in_file = pytest.mark.parametrize(
+    "option", [option for option in USABLE if option.is_in_file], ids=lambda option: option.name)
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def file_with(path: str = "svcd.toml", **keys: Any) -> str:
+    """A TOML file with these keys; its path."""
+    Path(path).write_text(tomli_w.dumps(keys))
+    return path
+
+
+def refusal(flags: dict[str, Any] | None = None, environ: dict[str, str] | None = None) -> str:
+    """The words of a refused start."""
+    with pytest.raises(ConfigError) as refused:
+        load(flags or {}, environ or {})
+    words = str(refused.value)
+    assert "\n" not in words
+    return words
+
+
+def toml_value(option: Option, text: str) -> Any:
+    """The text in the type that the file takes."""
+    if bool in option.kind.toml:
+        return option.kind.parse(text)
+    return int(text) if int in option.kind.toml and text.isdigit() else text
+
+
+@in_file
+def test_flag_variable_and_key_agree(option: Option) -> None:
+    needed = companions(option)
+    text = other(option)
+    by_flag = load({**needed, option.name: True if option.is_switch else text}, {})
+    by_variable = load(needed, {option.variable: text})
+    keys = {**needed, option.name: toml_value(option, text)}
+    by_file = load({"config_file_path": file_with(**keys)}, {})
+    values = [getattr(config, option.name) for config in (by_flag, by_variable, by_file)]
+    assert values[0] == values[1] == values[2] == option.kind.parse(text)
+    assert [config.source(option.name) for config in (by_flag, by_variable)] == [COMMAND_LINE, ENVIRONMENT]
+    assert by_file.source(option.name) == FILE
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_an_option_that_nobody_gives_has_its_default(option: Option) -> None:
+    config = load({}, {})
+    assert config.source(option.name) == DEFAULT
+    if not option.derived:
+        assert getattr(config, option.name) == (option.kind.parse(option.default) if option.default is not None else None)
+
+
+@in_file
+def test_the_command_line_wins_over_the_environment_over_the_file(option: Option) -> None:
+    needed = companions(option)
+    rights = [other(option), option.default or other(option)]
+    if option.is_switch:
+        path = file_with(**{option.name: True})
+        off = load({**needed, "config_file_path": path}, {option.variable: "off"})
+        on = load({**needed, "config_file_path": path, option.name: True}, {option.variable: "off"})
+        assert (getattr(off, option.name), getattr(on, option.name)) == (False, True)
+        return
+    path = file_with(**{option.name: toml_value(option, rights[1])})
+    environ = {"SVC_CONFIG_FILE_PATH": path, option.variable: rights[0]}
+    assert load(needed, environ).source(option.name) == ENVIRONMENT
+    assert getattr(load(needed, environ), option.name) == option.kind.parse(rights[0])
+    last = load({**needed, option.name: rights[1]}, environ)
+    assert last.source(option.name) == COMMAND_LINE
+    assert getattr(last, option.name) == option.kind.parse(rights[1])
+
+
+@given(st.sets(st.sampled_from([COMMAND_LINE, ENVIRONMENT, FILE])))
+def test_the_first_way_that_gives_a_value_decides(ways: set[str]) -> None:
+    values = {COMMAND_LINE: "1", ENVIRONMENT: "2", FILE: "3"}
+    name = "experimental_search_queue_size"
+    file_with("config.toml", **({name: 3} if FILE in ways else {}))
+    config = load(
+        {name: values[COMMAND_LINE]} if COMMAND_LINE in ways else {},
+        {BY_NAME[name].variable: values[ENVIRONMENT]} if ENVIRONMENT in ways else {},
+    )
+    winner = next((way for way in (COMMAND_LINE, ENVIRONMENT, FILE) if way in ways), DEFAULT)
+    assert config.source(name) == winner
+    assert getattr(config, name) == int(values.get(winner, "1000"))
+
+
+def test_a_wrong_value_that_loses_does_not_matter() -> None:
+    assert load({"log_level": "WARN"}, {"SVC_LOG_LEVEL": "LOUD"}).log_level == "WARN"
+
+
+def test_the_default_file_is_read_when_it_exists() -> None:
+    assert load({}, {}).log_level == "INFO"
+    file_with("config.toml", log_level="warn")
+    assert load({}, {}).log_level == "WARN"
+
+
+@pytest.mark.parametrize("given_by", ["flag", "variable"])
+def test_a_named_file_must_exist(given_by: str) -> None:
+    named = ({"config_file_path": "no.toml"}, {}) if given_by == "flag" else ({}, {"SVC_CONFIG_FILE_PATH": "no.toml"})
+    assert re.match(r"(--config-file-path|SVC_CONFIG_FILE_PATH): there is no file no\.toml", refusal(*named))
+
+
+@pytest.mark.parametrize(("content", "reason"), [
+    (b"= 3", "not valid TOML"), (b"\xff", "not UTF-8"), (b"log_level = 'a'\nlog_level = 'b'", "not valid TOML"),
+    (b"a = " + b"[" * 10_000, "not valid TOML"), (b"log_level = " + b"9" * 100_000, "not valid TOML"),
+    (b"max_indexing_threads = 0x" + b"f" * 10_000, "too large"),
+])
+def test_a_file_that_cannot_be_read_is_refused(content: bytes, reason: str) -> None:
+    Path("config.toml").write_bytes(content)
+    assert reason in refusal()
+
+
+def test_a_folder_is_no_config_file() -> None:
+    Path("config.toml").mkdir()
+    assert "cannot read config.toml" in refusal()
+
+
+def test_an_unknown_key_is_refused_with_the_nearest() -> None:
+    file_with("config.toml", **{"db-pth": "x"})
+    assert refusal() == "config.toml: unknown key `db-pth`; did you mean `db_path`?"
+    file_with("config.toml", zzz=1)
+    assert refusal() == "config.toml: unknown key `zzz`; `svcd --help` names all options"
+
+
+def test_the_file_cannot_name_a_file() -> None:
+    file_with("config.toml", config_file_path="other.toml")
+    assert "config.toml: `config_file_path` cannot stand in the file" in refusal()
+
+
+@pytest.mark.parametrize(("key", "value", "found"), [
+    ("log_level", 3, "an integer"), ("no_analytics", "true", "a string"), ("db_path", ["x"], "an array"),
+    ("experimental_search_queue_size", True, "a boolean"), ("experimental_search_queue_size", 1.5, "a float"),
+    ("http_addr", {"host": "x"}, "a table"), ("master_key", 1234567890123456, "an integer"),
+])
+def test_a_wrong_type_in_the_file_is_refused(key: str, value: Any, found: str) -> None:
+    file_with("config.toml", **{key: value})
+    words = refusal()
+    assert words.startswith(f"`{key}` in config.toml: expected ")
+    assert words.endswith(f"found {found}")
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_value_is_refused_where_it_was_given(name: str) -> None:
+    option, text = BY_NAME[name], WRONG[name]
+    assert refusal({name: text}).startswith(f"{option.flag}: ")
+    assert refusal({}, {option.variable: text}).startswith(f"{option.variable}: ")
+    if option.is_in_file and str in option.kind.toml:
+        file_with("config.toml", **{name: text})
+        assert refusal().startswith(f"`{name}` in config.toml: ")
+
+
+def test_a_hostile_value_stays_on_one_line_and_short() -> None:
+    assert len(refusal({"log_level": "\x1b[2J\n" + "x" * 10_000})) < 300
+
+
+def test_production_needs_a_key() -> None:
+    words = refusal({"env": "production"})
+    assert words.startswith("--env: in production a master key is needed")
+    assert re.search(r">> --master-key [\w-]{43} <<", words)
+    assert load({"env": "production"}, {"SVC_MASTER_KEY": KEY}).master_key == KEY
+
+
+@pytest.mark.parametrize("env", ["development", "production"])
+@pytest.mark.parametrize("key", ["", "fifteen--bytes-"])
+def test_a_short_key_is_refused_in_every_env(env: str, key: str) -> None:
+    words = refusal({"env": env}, {"SVC_MASTER_KEY": key})
+    assert words.startswith(f"SVC_MASTER_KEY: the key has {len(key)} bytes, and at least 16 are needed")
+    assert re.search(r">> --master-key [\w-]{43} <<", words)
+    assert not key or key not in words
+
+
+def test_tls_options_need_certificate_and_key() -> None:
+    assert refusal({"ssl_cert_path": "c.pem"}) == "--ssl-cert-path: has no effect without TLS; give --ssl-key-path too"
+    assert "give --ssl-cert-path and --ssl-key-path too" in refusal({"ssl_tickets": True})
+
+
+def test_required_client_certificates_need_authorities() -> None:
+    words = refusal({"ssl_cert_path": "c", "ssl_key_path": "k"}, {"SVC_SSL_REQUIRE_AUTH": "1"})
+    assert words.startswith("SVC_SSL_REQUIRE_AUTH: ")
+    assert "--ssl-auth-path" in words
+
+
+@pytest.mark.parametrize("name", ["db_path", "dump_dir", "snapshot_dir"])
+def test_a_file_in_the_place_of_a_folder_is_refused(name: str) -> None:
+    Path("taken").touch()
+    assert "taken is not a folder" in refusal({name: "taken"})
+    assert "taken is not a folder" in refusal({name: "taken/deeper/still"})
+    assert refusal({name: "x" * 5000}).startswith(BY_NAME[name].flag)
+
+
+@pytest.mark.parametrize("name", ["db_path", "dump_dir", "snapshot_dir"])
+def test_a_folder_that_cannot_be_written_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configuration.os, "access", lambda *_: False)
+    defaults = {"db_path": "ok"} if name != "db_path" else {}
+    assert "cannot be written to" in refusal({**defaults, name: "sealed"})
+
+
+def test_folders_are_checked_without_being_made(tmp_path: Path) -> None:
+    load({"db_path": "a/b", "dump_dir": "c", "snapshot_dir": "d"}, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_size_of_batches_follows_the_indexing_memory() -> None:
+    assert load({"max_indexing_memory": "1 GiB"}, {}).experimental_limit_batched_tasks_total_size == 1 << 29
+    assert load({"max_indexing_memory": "1 TiB"}, {}).experimental_limit_batched_tasks_total_size == 10 << 30
+
+
+def test_an_empty_variable_removes_the_bound_of_threads() -> None:
+    assert load({}, {"SVC_MAX_INDEXING_THREADS": ""}).max_indexing_threads is None
+
+
+def test_a_config_does_not_change() -> None:
+    with pytest.raises(AttributeError):
+        load({}, {}).env = "production"
+    with pytest.raises(AttributeError):
+        load({}, {}).no_such_option
+
+
+def test_secrets_are_not_shown() -> None:
+    shown = {name: text for name, text, _source in load({"master_key": KEY}, {}).shown()}
+    assert shown["master_key"] == "***"
+    assert set(shown) == set(BY_NAME)
+    assert shown["http_payload_size_limit"] == "100 MB"
+
+
+def test_an_open_daemon_is_warned_of_with_a_key() -> None:
+    [words] = warnings(load({}, {}), {})
+    assert "no master key" in words
+    assert re.search(r">> --master-key [\w-]{43} <<", words)
+    assert list(warnings(load({"master_key": KEY}, {}), {})) == []
+
+
+def test_a_variable_that_comes_near_an_option_is_warned_of() -> None:
+    config: Config = load({"master_key": KEY}, {})
+    environ = {"SVC_MASTERKEY": "secret", "SVC_PORT_80_TCP": "x", "HOME": "/"}
+    [words] = warnings(config, environ)
+    assert "SVC_MASTERKEY" in words and "did you mean SVC_MASTER_KEY?" in words and "secret" not in words

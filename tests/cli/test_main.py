@@ -1,0 +1,104 @@
+"""What must hold of the command: answers at once, one line for each refused start, never a traceback."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from svcd import INTERFACE_VERSION, __version__
+from svcd.cli import main as command
+from svcd.cli.options import OPTIONS
+from svcd.errors import ApiError
+from svcd.store.instance import FolderInUse
+from tests.cli.samples import WRONG
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _clean_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for variable in [name for name in os.environ if name.startswith("SVC_")]:
+        monkeypatch.delenv(variable)
+
+
+def run(*arguments: str) -> int:
+    """The exit status of the command with these arguments."""
+    with pytest.raises(SystemExit) as ended:
+        command.main(arguments)
+    return int(ended.value.code or 0)
+
+
+def refused(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line that a refused start left on stderr."""
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("svcd: ") and err.endswith("\n") and err.count("\n") == 1
+    return err
+
+
+def test_version_names_the_interface_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version") == 0
+    out = capsys.readouterr().out
+    assert __version__ in out and INTERFACE_VERSION in out
+
+
+def test_help_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == 0
+    assert "Usage: svcd" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_each_wrong_value_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    flag = next(option.flag for option in OPTIONS if option.name == name)
+    assert run(f"{flag}={WRONG[name]}") == command.STATUS_MISUSE
+    assert flag in refused(capsys)
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["--db-pth", "x"], "no such option: --db-pth; did you mean --db-path?"),
+    (["--dump_dir=x"], "did you mean --dump-dir?"),
+    (["--zzz"], "no such option: --zzz; `svcd --help` shows all options"),
+    (["--task-webhook-url", "http://x"], "no such option: --task-webhook-url"),
+    (["-x"], "no such option"),
+    (["movies"], "unexpected extra argument"),
+    (["--db-path"], "requires an argument"),
+    (["--no-analytics=1"], "does not take a value"),
+    (["--env", "production"], "a master key is needed"),
+    (["--ssl-ocsp-path", "x"], "no OCSP stapling"),
+])
+def test_misuse_is_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*arguments) == command.STATUS_MISUSE
+    assert words in refused(capsys)
+
+
+@pytest.mark.parametrize(("error", "words"), [
+    (OSError(98, "Address already in use"), "Address already in use"),
+    (PermissionError(13, "Permission denied", "data.ms/VERSION"), "data.ms/VERSION: Permission denied"),
+    (ApiError("internal", "the folder is in use"), "the folder is in use"),
+    (OSError("locked\nby another"), "locked by another"),
+    (FolderInUse("the data folder x is in use"), "svcd: the data folder x is in use"),
+    (ValueError("surprise"), "ValueError: surprise"),
+])
+def test_what_keeps_the_daemon_from_starting_is_one_line(
+    error: Exception, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_config: object) -> int:
+        raise error
+
+    monkeypatch.setitem(sys.modules, "svcd.cli.daemon", SimpleNamespace(run=fail))
+    monkeypatch.setenv("SVC_MASTER_KEY", "a-master-key-of-some-length")
+    assert run() == command.STATUS_FAILED
+    assert words in refused(capsys)
+
+
+def test_nothing_heavy_is_imported_for_an_answer() -> None:
+    """The daemon's parts are imported when it starts, and only then."""
+    code = "import sys, svcd.cli.main; print(*sys.modules)"
+    made = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    heavy = {"ssl", "sqlite3", "http.server", "tomllib", "difflib", "svcd.api", "svcd.store"}
+    assert heavy.isdisjoint(made.stdout.split())

@@ -1,0 +1,128 @@
+"""What must hold of every row of OPTIONS.
+
+1. Names are derived: flag, `SVC_*` variable and TOML key agree with the contract, as do the defaults.
+2. Every default and every example can be read.
+3. A value is written so that it reads back.
+4. A wrong value raises ValueError with words on one line.
+5. The help names every flag, variable and default.
+"""
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from svcd.cli.main import COMMAND, help_row
+from svcd.cli.options import BY_NAME, OPTIONS, Option
+from tests.cli.samples import OTHER, USABLE, WRONG, other
+
+CONTRACT = Path(__file__).resolve().parents[3] / "shared" / "contract" / "options.json"
+every_option = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+
+
+def test_names_are_derived_from_the_flag() -> None:
+    option = BY_NAME["experimental_logs_mode"]
+    assert (option.flag, option.variable) == ("--experimental-logs-mode", "SVC_EXPERIMENTAL_LOGS_MODE")
+
+
+def test_no_name_stands_twice() -> None:
+    assert len(BY_NAME) == len(OPTIONS)
+
+
+def _contract() -> dict[str, dict[str, Any]]:
+    if not CONTRACT.exists():
+        pytest.skip("the contract of the interface is not beside this repository")
+    return {row["name"]: row for row in json.loads(CONTRACT.read_text())["options"]}
+
+
+@every_option
+def test_each_row_agrees_with_the_contract(option: Option) -> None:
+    row = _contract()[option.name]
+    assert (option.flag, option.variable) == (row["flag"], row["env"])
+    assert option.is_in_file == (row["toml"] is not None)
+    assert option.is_switch == (row["type"] == "boolean flag")
+    assert option.is_secret == row.get("secret", False)
+    if isinstance(row["default"], (int, bool)):
+        assert option.kind.parse(option.default or "") == row["default"]
+    elif option.default and row["default"]:
+        assert option.default == row["default"]
+
+
+@every_option
+def test_default_and_example_can_be_read(option: Option) -> None:
+    for text in filter(None, (option.default, option.example)):
+        option.kind.parse(text)
+    if option.derived:
+        option.derived({"max_indexing_memory": None})
+        assert option.default_words
+
+
+@pytest.mark.parametrize("option", USABLE, ids=lambda option: option.name)
+def test_a_written_value_reads_back(option: Option) -> None:
+    value = option.kind.parse(other(option))
+    assert option.kind.parse(option.kind.written(value)) == value
+
+
+def test_every_option_with_a_value_has_samples() -> None:
+    assert set(OTHER) == {option.name for option in USABLE if not option.is_switch}
+    assert set(WRONG) == {option.name for option in OPTIONS if not option.is_switch}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_value_is_refused_in_words(name: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        BY_NAME[name].kind.parse(WRONG[name])
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) > 10
+
+
+@pytest.mark.parametrize("text", ["", "0", "n", "no", "f", "false", "off", "N", "No", "FALSE", "Off"])
+def test_these_words_mean_false(text: str) -> None:
+    assert BY_NAME["no_analytics"].kind.parse(text) is False
+
+
+@pytest.mark.parametrize("text", ["1", "y", "yes", "true", "on", "anything", "00"])
+def test_any_other_word_means_true(text: str) -> None:
+    assert BY_NAME["no_analytics"].kind.parse(text) is True
+
+
+@every_option
+def test_help_names_each_option(option: Option) -> None:
+    shown = " ".join(CliRunner().invoke(COMMAND, ["--help"]).output.split())
+    for part in help_row(option):
+        assert " ".join(part.split()) in shown
+
+
+def test_choices_take_any_letter_case() -> None:
+    assert BY_NAME["log_level"].kind.parse("debug") == "DEBUG"
+    assert BY_NAME["experimental_logs_mode"].kind.parse("Json") == "JSON"
+
+
+def test_a_proposed_key_is_32_fresh_bytes() -> None:
+    keys = set()
+    for _ in range(2):
+        with pytest.raises(ValueError) as refused:
+            BY_NAME["master_key"].kind.parse("x")
+        found = re.search(r">> --master-key ([A-Za-z0-9_-]{43}) <<$", str(refused.value))
+        assert found
+        keys.add(found[1])
+        assert BY_NAME["master_key"].kind.parse(found[1]) == found[1]
+    assert len(keys) == 2
+
+
+def test_a_master_key_counts_bytes_not_characters() -> None:
+    parse = BY_NAME["master_key"].kind.parse
+    assert parse("é" * 8) == "é" * 8
+    with pytest.raises(ValueError, match="has 15 bytes"):
+        parse("a" * 15)
+
+
+@pytest.mark.parametrize("text", ["a-key-of-16-bytes-with\nnewline", "not-utf-8-but-long-enough-\udcff"])
+def test_a_master_key_that_no_request_could_send_is_refused(text: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        BY_NAME["master_key"].kind.parse(text)
+    assert text not in str(refused.value)

@@ -1,0 +1,84 @@
+"""What is made from the tables is fresh, complete, and can be used."""
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from svcd import reference
+from svcd.cli.config import load
+from svcd.cli.options import OPTIONS, Option
+
+
+@pytest.mark.parametrize("target", reference.TARGETS)
+def test_a_made_file_is_fresh(target: str) -> None:
+    path, make = reference.TARGETS[target]
+    assert path.read_text() == make(), f"{path.name} is stale; run `make docs`"
+
+
+def test_check_names_the_stale_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                    capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(reference, "ROOT", tmp_path)
+    monkeypatch.setitem(reference.TARGETS, "man", (tmp_path / "svcd.1", reference.man_page))
+    assert reference.main(["--check", "man"]) == 1
+    assert "svcd.1 is stale" in capsys.readouterr().err
+    assert reference.main(["man"]) == 0
+    assert reference.main(["--check", "man"]) == 0
+    assert reference.main(["nonsense"]) == 2
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_each_option_stands_everywhere(option: Option) -> None:
+    page = reference.man_page().replace("\\-", "-")
+    assert option.flag in page and option.variable in page
+    assert option.flag in reference.options_table()
+    if option.name not in ("config_file_path", "ssl_ocsp_path"):
+        assert f"\n#{option.name} = " in reference.sample_config()
+
+
+def _uncommented(keys: set[str]) -> str:
+    lines = reference.sample_config().splitlines()
+    return "\n".join(line[1:] for line in lines if line.startswith("#") and line[1:].split(" =")[0] in keys)
+
+
+def test_the_sample_config_shows_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With every # removed but those of examples, nothing changes."""
+    monkeypatch.chdir(tmp_path)
+    defaults = {option.name for option in OPTIONS if option.default}
+    Path("config.toml").write_text(_uncommented(defaults))
+    from_file, without = load({}, {}), load({"config_file_path": "/dev/null"}, {})
+    shown = zip(from_file.shown(), without.shown(), strict=True)
+    assert all(mine[1] == default[1] for mine, default in shown if mine[0] != "config_file_path")
+
+
+def test_the_examples_of_the_sample_config_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("config.toml").write_text(_uncommented({option.name for option in OPTIONS}))
+    assert load({}, {}).ssl_auth_path == Path("/etc/svcd/clients.pem")
+
+
+def test_the_man_page_has_no_faults() -> None:
+    if not shutil.which("groff"):
+        pytest.skip("groff is not installed")
+    page = reference.TARGETS["man"][0]
+    made = subprocess.run(["groff", "-man", "-ww", "-Tutf8", page], capture_output=True, text=True, check=True)
+    assert made.stderr == ""
+    plain = re.sub(".\b", "", made.stdout)  # bold is printed as a letter, a backspace, the letter
+    assert "EXIT STATUS" in plain and "--http-addr" in plain
+
+
+def test_no_line_of_roff_is_a_request_by_accident() -> None:
+    assert reference._roff(".hidden") == r"\&.hidden"
+    assert reference._roff("a\\b") == r"a\eb"
+
+
+def test_the_unit_of_systemd_is_right() -> None:
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed")
+    unit = reference.ROOT / "examples" / "svcd.service"
+    made = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False)
+    faults = [line for line in made.stderr.splitlines() if "svcd.service" in line and "not executable" not in line]
+    assert faults == []
