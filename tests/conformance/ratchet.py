@@ -1,0 +1,72 @@
+"""Replay the recorded answers of the reference engine, and keep the list of those that pass.
+
+    python -m tests.conformance.ratchet            # replay everything, rewrite passing.txt
+    python -m tests.conformance.ratchet search     # some groups; lines of the others stay
+
+Knows where the recordings lie (`../shared/conformance`, beside the project) and how to play them against
+the svcd of this tree; what a recording means is the replay tool's own.
+"""
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARED = ROOT.parent / "shared" / "conformance"
+PASSING = Path(__file__).with_name("passing.txt")
+SERVER = f"{sys.executable} -m svcd --log-level ERROR"
+
+
+def recordings() -> dict[str, Path]:
+    """Name of a scenario (`group/file`) -> its recording; empty where there are none."""
+    return {f"{path.parent.name}/{path.stem}": path for path in sorted((SHARED / "recordings").glob("*/*.jsonl"))}
+
+
+def passing() -> list[str]:
+    """The scenarios that are known to pass."""
+    return PASSING.read_text().split() if PASSING.exists() else []
+
+
+def failures(names: Iterable[str], jobs: int | None = None) -> Iterator[tuple[str, str]]:
+    """(name, first differences) of the scenarios that do not pass, twice: some depend on who is faster."""
+    known, tool = recordings(), _tool()
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    with tempfile.TemporaryDirectory(prefix="svcd-replay-") as folder, ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+        def differences(name: str) -> list[Any]:
+            return tool.play(known[name], SERVER, folder, False)[-1]
+
+        wanted = list(names)
+        suspects = [name for name, found in zip(wanted, pool.map(differences, wanted)) if found]
+        for name in suspects:
+            if found := differences(name):
+                yield name, "\n".join(found[:3])
+
+
+def _tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("replay", SHARED / "replay.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def main(groups: list[str]) -> None:
+    """Replay, print the differences, rewrite the list."""
+    asked = [name for name in recordings() if not groups or name.split("/")[0] in groups]
+    failed = dict(failures(asked))
+    for name, found in failed.items():
+        print(f"FAIL {name}\n    {found}")
+    kept = [name for name in passing() if name not in asked]
+    PASSING.write_text("".join(f"{name}\n" for name in sorted({*kept, *asked} - set(failed))))
+    print(f"{len(asked) - len(failed)} of {len(asked)} pass")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
