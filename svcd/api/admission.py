@@ -31,11 +31,21 @@ class SearchQueue:
 
     def __init__(self, parallel: int, capacity: int = 1000, patience_s: float = 60.0) -> None:
         self._parallel = max(parallel, 1)
-        self._capacity = capacity
+        self.capacity = capacity
         self._patience_s = patience_s
         self._running = 0
         self._waiting: list[_Waiting] = []
         self._lock = threading.Lock()
+
+    @property
+    def running(self) -> int:
+        """Searches that hold a place."""
+        return self._running
+
+    @property
+    def waiting(self) -> int:
+        """Searches that wait for one."""
+        return len(self._waiting)
 
     @contextmanager
     def place(self) -> Iterator[None]:
@@ -56,9 +66,9 @@ class SearchQueue:
             if self._running < self._parallel:
                 self._running += 1
                 return None
-            if not self._capacity:
+            if not self.capacity:
                 raise self._turned_away()
-            if len(self._waiting) >= self._capacity:
+            if len(self._waiting) >= self.capacity:
                 # A random one, so that under load no client is refused for being early or late.
                 self._waiting.pop(_any_place(len(self._waiting))).woken.set()
             waiting = _Waiting()
@@ -83,7 +93,7 @@ class SearchQueue:
     def _turned_away(self) -> ApiError:
         return ApiError(
             "too_many_search_requests",
-            f"Too many search requests running at the same time: {self._capacity}. Retry after {_RETRY_AFTER_S}s.",
+            f"Too many search requests running at the same time: {self.capacity}. Retry after {_RETRY_AFTER_S}s.",
             (("Retry-After", str(_RETRY_AFTER_S)),),
         )
 

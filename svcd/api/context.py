@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from svcd.api.traffic import Traffic
 from svcd.auth.keys import ALL, Permission
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Context:
     path: the checked path parameters, by the names of the route.
     query: every declared parameter, decoded, defaults filled in.
     body: decoded as the route declares; absent members are absent. None for Stream and no body.
-    searches: the places that a search must have before it runs.
+    searches: the places that a search must have before it runs. traffic: what was answered so far.
     """
 
     instance: Instance
@@ -55,6 +56,7 @@ class Context:
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
     permission: Permission = ALL
+    traffic: Traffic = field(default_factory=Traffic)
 
     @property
     def queue(self) -> Queue:

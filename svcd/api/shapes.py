@@ -9,22 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from svcd.api.features import FEATURES
+from svcd.store.records import STATUSES, Batch, Task
+from svcd.tasks.kinds import KINDS
 from svcd.times import iso_duration, rfc3339
 
 if TYPE_CHECKING:
     from svcd.store.instance import IndexRow
-    from svcd.store.records import Batch, Task
 
 Json = dict[str, Any]
-
-# In the order of tasks.md 1, which is that of messages.
-KINDS = (
-    "documentAdditionOrUpdate", "documentEdition", "documentDeletion", "settingsUpdate", "indexCreation",
-    "indexDeletion", "indexUpdate", "indexSwap", "taskCancelation", "taskDeletion", "dumpCreation",
-    "snapshotCreation", "export", "upgradeDatabase", "indexCompaction", "networkTopologyChange",
-    "dsrUpdate", "dsrClear",
-)
-STATUSES = ("enqueued", "processing", "succeeded", "failed", "canceled")
 
 
 def _moment(nanoseconds: int | None) -> str | None:

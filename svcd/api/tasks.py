@@ -15,7 +15,8 @@ from svcd.api.context import NDJSON, Answer, Context, Text
 from svcd.api.routes import Route
 from svcd.errors import ApiError
 from svcd.fields import STAR, Param, parse_index_uid, query
-from svcd.store.records import TaskFilter
+from svcd.store.records import STATUSES, TaskFilter
+from svcd.tasks.kinds import KINDS
 from svcd.times import DAY, parse_date, parse_rfc3339, rfc3339
 
 _LARGEST_UID = 2**32 - 1
@@ -65,8 +66,8 @@ def _moment_parser(whole_day: int) -> Callable[[str], int | str]:
     return parse
 
 
-_status = _name_parser(shapes.STATUSES, "status", "statuses")
-_kind = _name_parser(shapes.KINDS, "type", "types")
+_status = _name_parser(STATUSES, "status", "statuses")
+_kind = _name_parser(tuple(KINDS), "type", "types")
 # A bare date is its whole day: after it means after its end, and both bounds are exclusive.
 _after = _moment_parser(DAY)
 _before = _moment_parser(0)

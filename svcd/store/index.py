@@ -24,6 +24,8 @@ DocIds = int
 _PARAMETERS = 500
 # A look-up into so few documents is made for all of them, and its answer kept.
 _WORTH_KEEPING = 200
+# Words of one OR: one walk through the index for all of them.
+_PHRASES = 100
 _AFTER_ANY_WORD = "\U0010ffff"
 _POSITIONS = 65_536
 
@@ -73,6 +75,13 @@ class IndexReader:
     def raw_document_size(self) -> int:
         """The bytes of all stored documents' texts."""
         return int(self._meta.get("document_bytes", 0))
+
+    def internal_database_sizes(self) -> dict[str, int]:
+        """Table or index -> the bytes of its pages; empty where SQLite was built without `dbstat`."""
+        try:
+            return dict(self._connection.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY name"))
+        except sqlite3.OperationalError:
+            return {}
 
     def document(self, docid: int) -> str:
         """The JSON text of a document; KeyError when there is none."""
@@ -140,6 +149,14 @@ class IndexReader:
         """Documents that hold the word in any field."""
         return self._docids_of(words.quoted(words.term(word)))
 
+    def words_docids(self, several: Sequence[str]) -> DocIds:
+        """Documents that hold any of several words."""
+        held = 0
+        for start in range(0, len(several), _PHRASES):
+            part = several[start:start + _PHRASES]
+            held |= self._docids_of(" OR ".join(words.quoted(words.term(each)) for each in part))
+        return held
+
     def prefix_docids(self, prefix: str) -> DocIds:
         """Documents that hold a word that starts with the prefix."""
         return self._docids_of(_prefix_query(prefix))
@@ -174,6 +191,14 @@ class IndexReader:
         for part in _parts(docids):
             yield from self._connection.execute(
                 f"SELECT docid, words FROM forward WHERE docid IN ({_marks(part)})", part)
+
+    def rows(self, docids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[str]]]]:
+        """(docid, field -> its words by position, "" for a hole) of some documents."""
+        names = self._cached(("names of slots",), lambda: {slot: name for name, slot in self._slots().items()})
+        found = dict(self._forward_rows(docids))
+        for docid in docids:
+            columns = words.forward_columns(found.get(docid, ""))
+            yield docid, {names[slot]: words.positions(text) for slot, text in columns.items()}
 
     def word_fields(self, word: str) -> list[str]:
         """The fields that hold the word, by field number."""

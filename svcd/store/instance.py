@@ -82,6 +82,7 @@ class Instance:
         self.uid = _instance_uid(path / "instance-uid")
         _write_text(path / "VERSION", f"{__version__}\n")
         self.queue = Queue(path / "instance.sqlite", self._writer, self._lock, self._readers, path / "payloads")
+        self._features = self._stored_features()
         self._remove_orphans()
 
     def close(self) -> None:
@@ -189,15 +190,28 @@ class Instance:
 
     def features(self) -> dict[str, bool]:
         """The features that were ever switched, by name."""
-        with self._reading() as connection:
-            return {name: bool(enabled) for name, enabled in connection.execute("SELECT name, enabled FROM features")}
+        return dict(self._features)
+
+    def is_enabled(self, feature: str) -> bool:
+        """True when a feature is on."""
+        return self._features.get(feature, False)
+
+    def force_feature(self, feature: str) -> None:
+        """Switch a feature on until it is switched otherwise; a restart knows nothing of it."""
+        with self._lock:
+            self._features = {**self._features, feature: True}
 
     def update_features(self, changes: Mapping[str, bool]) -> dict[str, bool]:
         """Switch features, durably; all of them as they are then."""
         with self._lock, write_transaction(self._writer) as connection:
             connection.executemany("INSERT OR REPLACE INTO features(name, enabled) VALUES (?, ?)",
                                    [(name, int(enabled)) for name, enabled in changes.items()])
-        return self.features()
+            # One object replaces another: who reads without the lock sees all of a change, or nothing of it.
+            features = self._features = {**self._features, **changes}
+        return dict(features)
+
+    def _stored_features(self) -> dict[str, bool]:
+        return {name: bool(enabled) for name, enabled in self._writer.execute("SELECT name, enabled FROM features")}
 
     def database_size(self) -> int:
         """Bytes that the folder's files hold, logs and uploads included."""

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from svcd.store.records import ENQUEUED, PROCESSING, TaskFilter
@@ -34,7 +34,7 @@ def _among(column: str, values: Sequence[Any]) -> Condition:
     return f"{column} IN (SELECT value FROM json_each(?))", [json.dumps(list(values))]
 
 
-def _status(statuses: Sequence[str], running: Collection[int]) -> Condition:
+def _status(statuses: Sequence[str], running: Mapping[int, int]) -> Condition:
     """A running task matches `processing` and no longer `enqueued`."""
     stored, values = _among("status", [s for s in statuses if s != PROCESSING])
     among_running, uids = _among("uid", list(running))
@@ -45,8 +45,8 @@ def _status(statuses: Sequence[str], running: Collection[int]) -> Condition:
     return f"({stored} AND NOT {among_running})", values + uids
 
 
-def task_condition(wanted: TaskFilter, running: Collection[int], *, dates: bool = True) -> Condition:
-    """The WHERE clause of a filter over the tasks. running: uids of the tasks of running batches."""
+def task_condition(wanted: TaskFilter, running: Mapping[int, int], *, dates: bool = True) -> Condition:
+    """The WHERE clause of a filter over the tasks. running: task of a running batch -> when that started."""
     parts: list[Condition] = [_among(column, getattr(wanted, name)) for name, column in _LISTS.items()
                               if getattr(wanted, name) is not None]
     if wanted.statuses is not None:
@@ -55,11 +55,11 @@ def task_condition(wanted: TaskFilter, running: Collection[int], *, dates: bool 
         named, values = _among("index_uid", wanted.index_uids)
         parts.append((f"({named} OR {_SWAPS})", values * 2))
     if dates:
-        parts += _dates(wanted, 0)
+        parts += [_or_running(part, running) for part in _dates(wanted, 0)]
     return _joined(parts)
 
 
-def batch_condition(wanted: TaskFilter, running: Collection[int]) -> Condition:
+def batch_condition(wanted: TaskFilter, running: Mapping[int, int]) -> Condition:
     """The WHERE clause over the batches: one of its tasks matches, and its own dates do."""
     of_tasks, values = task_condition(wanted, running, dates=False)
     parts = _dates(wanted, 1)
@@ -71,6 +71,16 @@ def batch_condition(wanted: TaskFilter, running: Collection[int]) -> Condition:
 def _dates(wanted: TaskFilter, which: int) -> list[Condition]:
     return [(conditions[which], [getattr(wanted, name)]) for name, conditions in _DATES.items()
             if getattr(wanted, name) is not None]
+
+
+def _or_running(date: Condition, running: Mapping[int, int]) -> Condition:
+    """A condition on the start is true of running tasks by the start of their batch: it is not stored yet."""
+    sql, (bound,) = date
+    if not sql.startswith("started_at"):
+        return date
+    among, uids = _among("uid", [uid for uid, started_at in running.items()
+                                 if (started_at < bound if "<" in sql else started_at > bound)])
+    return f"({sql} OR {among})", [bound, *uids]
 
 
 def _joined(parts: Sequence[Condition]) -> Condition:

@@ -7,6 +7,7 @@ does is durable when the call returns. Knows nothing of what a task does.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,15 +17,27 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from svcd import times
+from svcd.errors import ApiError
 from svcd.store import listing
 from svcd.store.connections import ReadPool, write_transaction
 from svcd.store.records import ENQUEUED, PROCESSING, Batch, Page, Task, TaskFilter
 
 T = TypeVar("T")
 
+# 40 percent of the 20 GiB that a task database may have.
+MOST_BYTES = 8 << 30
+_MAKING_ROOM = ("taskCancelation", "taskDeletion")
+
 _TASK_COLUMNS = ("uid, kind, index_uid, status, enqueued_at, batch_uid, canceled_by, details, error, content, payload, "
                  "payload_bytes, custom_metadata, started_at, finished_at")
 _JSON_PLACES = (7, 8, 9)
+# Each part is answered by an index alone: tables of a million tasks are not read.
+_COUNTS = f"""
+    SELECT CASE WHEN status = '{ENQUEUED}' AND uid IN (SELECT value FROM json_each(?)) THEN '{PROCESSING}'
+           ELSE status END AS seen, kind, NULL, count(*) FROM tasks GROUP BY seen, kind
+    UNION ALL SELECT NULL, NULL, index_uid, count(*) FROM tasks WHERE index_uid IS NOT NULL GROUP BY index_uid
+    UNION ALL SELECT NULL, NULL, side.value, count(DISTINCT uid) FROM tasks, json_each(details, '$.swaps') AS pair,
+           json_each(pair.value, '$.indexes') AS side WHERE kind = 'indexSwap' GROUP BY side.value"""
 _BATCH_COLUMNS = "uid, started_at, strategy, details, stats, finished_at, earliest_enqueued_at, latest_enqueued_at"
 
 
@@ -61,8 +74,12 @@ class Queue:
     def enqueue(self, kind: str, index_uid: str | None, *, details: dict[str, Any] | None,
                 content: dict[str, Any] | None = None, payload: Path | None = None, payload_bytes: int = 0,
                 custom_metadata: str | None = None) -> Task:
-        """Add a task. Its payload must be on disk already; the file belongs to the queue from now on."""
+        """Add a task. Its payload must be on disk already; the file belongs to the queue from now on.
+
+        Raises no_space_left_on_device when so many tasks are stored that only taking some away is allowed.
+        """
         with self._lock:
+            self._refuse_when_full(kind, content or {})
             task = Task(self._highest("SELECT max(uid) FROM tasks") + 1, kind, index_uid, ENQUEUED, times.now(),
                         details=details, content=content or {}, payload=payload.name if payload else None,
                         payload_bytes=payload_bytes, custom_metadata=custom_metadata)
@@ -73,6 +90,16 @@ class Queue:
                  task.payload, payload_bytes, custom_metadata))
         self.on_enqueued()
         return task
+
+    def _refuse_when_full(self, kind: str, content: dict[str, Any]) -> None:
+        if kind in _MAKING_ROOM and content.get("uids"):
+            return
+        size, pages, free = (self._writer.execute(f"PRAGMA {name}").fetchone()[0]
+                             for name in ("page_size", "page_count", "freelist_count"))
+        if size * (pages - free) > MOST_BYTES:
+            raise ApiError("no_space_left_on_device",
+                           "Svc cannot receive write operations because the limit of the task database has been "
+                           "reached. Please delete tasks to continue performing write operations.")
 
     # Read
 
@@ -159,6 +186,31 @@ class Queue:
         with self._reading() as connection:
             return _count(connection, "tasks", (f"status = '{ENQUEUED}'", []))
 
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How many tasks there are: `statuses`, `types` and `indexes` -> value -> tasks; what has none is absent.
+
+        A swap counts for each index that it names.
+        """
+        counts: dict[str, dict[str, int]] = {"statuses": {}, "types": {}, "indexes": {}}
+        with self._reading() as connection:
+            for status, kind, index_uid, count in connection.execute(_COUNTS, [json.dumps(self._running_tasks())]):
+                for name, value in (("statuses", status), ("types", kind), ("indexes", index_uid)):
+                    if value is not None:
+                        counts[name][value] = counts[name].get(value, 0) + count
+        return counts
+
+    def oldest_enqueued_at(self) -> int | None:
+        """Since when the oldest task that waits or runs is here; None when there is none."""
+        with self._reading() as connection:
+            row = connection.execute("SELECT enqueued_at FROM tasks WHERE uid = "
+                                     f"(SELECT min(uid) FROM tasks WHERE status = '{ENQUEUED}')").fetchone()
+        return row[0] if row else None
+
+    def room(self) -> int:
+        """Bytes that the disk still has for the queue."""
+        disk = os.statvfs(self._path)
+        return disk.f_bavail * disk.f_frsize
+
     def bytes(self) -> tuple[int, int]:
         """Size of the database file in bytes, and how much of it is in use."""
         with self._reading() as connection:
@@ -203,8 +255,8 @@ class Queue:
         """The batches that run now."""
         return list(self._running.values())
 
-    def _running_tasks(self) -> list[int]:
-        return [uid for running in self.running() for uid in running.tasks]
+    def _running_tasks(self) -> dict[int, int]:
+        return {uid: running.batch.started_at for running in self.running() for uid in running.tasks}
 
     def _running_batches(self, wanted: TaskFilter) -> list[Batch]:
         condition, values = listing.task_condition(replace(wanted, batch_uids=None), self._running_tasks(), dates=False)

@@ -61,6 +61,14 @@ def forward_columns(forward: str) -> dict[int, str]:
     return columns
 
 
+def positions(text: str) -> list[str]:
+    """The words of a column's text by position, "" for a hole; column_text()'s inverse."""
+    terms = text.split(" ")
+    if "~" in text:
+        return ["" if spelled == HOLE else word(spelled) for spelled in terms]
+    return ["" if spelled == HOLE else spelled for spelled in terms] if HOLE in text else terms
+
+
 def adjacent(left: str, right: str, distance: int) -> re.Pattern[str]:
     """A pattern that finds `right` exactly `distance` positions after `left` in a forward row."""
     between = rf"[^ {GAP}\n]+ " * (distance - 1)

@@ -61,9 +61,18 @@ def stats(tasks: Sequence[Task], trace: Mapping[str, int] | None = None) -> dict
     return counts
 
 
+_UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "µs": 1_000, "ns": 1}  # the largest first
+
+
 def duration_text(nanoseconds: int) -> str:
     """`1.23ms`, `4.56s`: the largest unit that leaves a whole part, two decimals."""
-    for unit, size in (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000)):
+    for unit, size in _UNITS.items():
         if nanoseconds >= size:
             return f"{nanoseconds / size:.2f}{unit}"
     return f"{nanoseconds:.2f}ns"
+
+
+def duration_of_text(text: str) -> int:
+    """The nanoseconds of a duration_text(), as far as its decimals tell."""
+    figure = text.rstrip("nµms")
+    return round(float(figure) * _UNITS[text.removeprefix(figure)])

@@ -14,8 +14,9 @@ from svcd import jsontext
 from svcd.bitsets import to_docids
 from svcd.engine import documents as walking
 from svcd.engine.analysis import analyzer_of
-from svcd.engine.attributes import is_beneath, is_everything, is_reserved, locales_test
+from svcd.engine.attributes import locales_test
 from svcd.engine.geo_fields import validate_geo
+from svcd.engine.searchable import Searchable
 from svcd.engine.settings import resolved
 from svcd.errors import ApiError
 from svcd.store.index_writer import Change, IndexWriter, StoredDocument
@@ -23,6 +24,7 @@ from svcd.store.index_writer import Change, IndexWriter, StoredDocument
 Document = dict[str, Any]
 
 MOST_FIELDS = 65_535
+_VECTORS = "_vectors"
 
 
 class IndexingFailure(Exception):
@@ -56,7 +58,7 @@ class DocumentWriter:
         self._free = self._free_docids()
         settings = resolved(writer.settings)
         self._analyzer = analyzer_of(settings)
-        self._is_searchable = _searchable_test(settings["searchableAttributes"])
+        self._is_searchable = Searchable.of(settings).__contains__
         self._locales_of = locales_test(settings["localizedAttributes"])
         self._checks_geo = "_geo" in settings["sortableAttributes"] or "_geo" in settings["filterableAttributes"]
 
@@ -145,7 +147,7 @@ class DocumentWriter:
         unknown = [each for each in dict.fromkeys(document_ids) if each not in self._pending]
         for document_id, stored in self._writer.stored(unknown).items():
             document = jsontext.loads(stored.json)
-            self._pending[document_id] = _Pending(stored.docid, document, stored, list(document))
+            self._pending[document_id] = _Pending(stored.docid, document, stored, _counted(document))
             self._pending_bytes += len(stored.json)
 
     def flush(self) -> None:
@@ -172,7 +174,7 @@ class DocumentWriter:
             _check_geo(document_id, held.document)
         positions = self.positions(held.document)
         self._number_nested(held.document)
-        return Change(held.docid, document_id, text, positions, list(held.document), held.names_before, bytes_before)
+        return Change(held.docid, document_id, text, positions, _counted(held.document), held.names_before, bytes_before)
 
     def _text(self, document: Document) -> str:
         """The stored form: members by field number."""
@@ -198,6 +200,11 @@ class DocumentWriter:
             last = part[-1].docid
 
 
+def _counted(document: Document) -> list[str]:
+    """The top-level fields that the field distribution counts: vectors are no field of their own."""
+    return [name for name in document if name != _VECTORS]
+
+
 def _too_many_fields() -> ApiError:
     return ApiError("max_fields_limit_exceeded", "A document cannot contain more than 65,535 fields.")
 
@@ -207,16 +214,3 @@ def _check_geo(document_id: str, document: Document) -> None:
         validate_geo(document_id, document)
     except ApiError as error:
         raise IndexingFailure(error) from error
-
-
-def _searchable_test(attributes: Sequence[str]) -> Any:
-    """attribute -> is it searchable, by the setting (relevance.md 4.1)."""
-    everything = is_everything(attributes)
-    known: dict[str, bool] = {}
-
-    def is_searchable(name: str) -> bool:
-        if name not in known:
-            known[name] = not is_reserved(name) and (everything or any(is_beneath(name, each) for each in attributes))
-        return known[name]
-
-    return is_searchable

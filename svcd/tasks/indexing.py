@@ -6,6 +6,7 @@ of the indexing itself fails the batch, and nothing of it is kept.
 """
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -101,8 +102,14 @@ def _apply(writer: IndexWriter, index_uid: str, shape: str, works: Sequence[Work
             progress("committing", 0, 1)
     except IndexingFailure as failure:
         error = error_object(failure.error.code, f"Index `{index_uid}`: {failure.error.message}")
-        return [Outcome(work.uid, error=dict(error)).as_json() for work in works]
-    return outcomes
+    except sqlite3.OperationalError as failure:
+        if failure.sqlite_errorname != "SQLITE_FULL":
+            raise
+        error = error_object("no_space_left_on_device", "There is no more space left on the device. "
+                                                        "Consider increasing the size of the disk/partition.")
+    else:
+        return outcomes
+    return [Outcome(work.uid, error=dict(error)).as_json() for work in works]
 
 
 def _answer(writer: IndexWriter, outcomes: list[dict[str, Any]]) -> dict[str, Any]:

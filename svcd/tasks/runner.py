@@ -50,15 +50,19 @@ class _Job:
 
 
 class Runner:
-    """Runs the tasks of an instance. on_batch is told of each batch that ended; on_bug of tracebacks."""
+    """Runs the tasks of an instance. on_batch is told of each batch that ended; on_bug of tracebacks.
+
+    retry_s: seconds until a batch that could not be finished is tried again.
+    """
 
     def __init__(self, instance: Instance, *, workers: int = 1, limits: Limits = Limits(), budget: Budget = Budget(),
                  on_batch: OnBatch = lambda batch, tasks: None, on_bug: Callable[[str], None] = print,
-                 make_writer: Callable[[int], WriterProcess] = WriterProcess) -> None:
+                 make_writer: Callable[[int], WriterProcess] = WriterProcess, retry_s: float = 1.0) -> None:
         self._instance = instance
         self._queue = instance.queue
         self._limits = limits
         self._budget = budget
+        self._retry_s = retry_s
         self._on_batch = on_batch
         self._on_bug = on_bug
         self._changed = threading.Condition()
@@ -122,8 +126,15 @@ class Runner:
             try:
                 while not self._stopping and self._run_next():
                     pass
-            except Exception as error:  # a full disk, say: the tasks stay enqueued, the next wake tries again
+            except Exception as error:  # a full disk, say: the tasks stay enqueued
                 self._on_bug(f"the runner could not go on: {error!r}")
+                self._pause()
+                self.wake()
+
+    def _pause(self) -> None:
+        """What just failed may fail again: let some time pass, unless svcd stops."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping, self._retry_s)
 
     def _run_next(self) -> bool:
         """Start the next batch; False when there is nothing to do, or no worker to do it."""
@@ -237,6 +248,7 @@ class Runner:
         except Exception as error:  # the tasks stay enqueued: the next batch of this index tries again
             self._queue.give_back(job.running)
             self._on_bug(f"batch {job.running.batch.uid} could not be finished: {error!r}")
+            self._pause()
         with self._changed:
             del self._busy[job.index_uid]
             self._is_woken = True

@@ -75,6 +75,9 @@ def check_relations(reader: IndexReader, held: Documents) -> None:
     assert docids(reader.all_docids()) == set(held)
     assert list(reader.words_with_prefix("")) == vocabulary
     assert list(reader.first_characters()) == sorted({w[0] for w in vocabulary})
+    assert dict(reader.rows(sorted(held))) == held
+    assert docids(reader.words_docids(["ab", "c", "none", "|"])) == {
+        docid for docid, document in held.items() if any({"ab", "c", "|"} & set(row) for row in document.values())}
     for word in ["a", "ab", "|", "X", "none"]:
         check_word(reader, held, word)
     for prefix in ["a", "b"]:

@@ -18,7 +18,9 @@ import pytest
 from svcd.store.instance import FolderInUse, Instance
 from svcd.store.queue import Queue
 from svcd.store.records import CANCELED, FAILED, SUCCEEDED, Task, TaskFilter
+from svcd.errors import ApiError
 from svcd.store import instance as instances
+from svcd.store import queue as queues
 
 KINDS = ("documentAdditionOrUpdate", "settingsUpdate", "indexSwap")
 
@@ -134,6 +136,24 @@ def test_running_is_a_view(queue: Queue) -> None:
     assert queue.batch(0) is running.batch
     queue.give_back(running)
     assert queue.task(0) == task and queue.batch(0) is None
+
+
+def test_a_running_task_has_a_start(queue: Queue) -> None:
+    running = queue.start([enqueue(queue)], "test")
+    begun = running.batch.started_at
+    assert queue.matching(TaskFilter(after_started_at=begun - 1)) == [0]
+    assert not queue.matching(TaskFilter(after_started_at=begun)) and not queue.matching(TaskFilter(before_started_at=begun))
+
+
+def test_a_full_queue_takes_only_what_makes_room(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = enqueue(queue)
+    monkeypatch.setattr(queues, "MOST_BYTES", 0)
+    with pytest.raises(ApiError) as refused:
+        enqueue(queue)
+    assert refused.value.code == "no_space_left_on_device"
+    with pytest.raises(ApiError):
+        queue.enqueue("taskDeletion", None, details={}, content={"uids": []})
+    assert queue.enqueue("taskDeletion", None, details={}, content={"uids": [task.uid]}).uid == 1
 
 
 def test_a_task_ends_once(queue: Queue) -> None:

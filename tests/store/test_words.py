@@ -47,6 +47,11 @@ def test_a_forward_row_gives_its_columns_back(rows: dict[int, list[str]]) -> Non
     assert words.forward_columns(words.forward_text(columns)) == columns
 
 
+@given(ROWS)
+def test_positions_are_given_back(row: list[str]) -> None:
+    assert words.positions(words.column_text(row)) == row
+
+
 @given(ROWS, ROWS, st.sampled_from(["a", "b", "x y", "|"]), st.sampled_from(["a", "c", "A"]), st.integers(1, 3))
 def test_adjacent_is_exact(first: list[str], second: list[str], left: str, right: str, distance: int) -> None:
     forward = words.forward_text({0: words.column_text(first), 5: words.column_text(second)})

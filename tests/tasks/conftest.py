@@ -49,7 +49,8 @@ class House:
         self.writer = LocalWriter()
         self.bugs: list[str] = []
         self.instance = Instance(self.path, resolved)
-        self.runner = Runner(self.instance, make_writer=lambda _: self.writer, on_bug=self.bugs.append, **self.options)
+        self.runner = Runner(self.instance, make_writer=lambda _: self.writer, on_bug=self.bugs.append,
+                             retry_s=0, **self.options)
         self.queue = self.instance.queue
 
     def restart(self) -> None:

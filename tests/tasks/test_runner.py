@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from svcd.store.index_writer import IndexWriter
 from svcd.store.records import Task, TaskFilter
 from svcd.tasks.batching import Limits
 from svcd.tasks.writer_process import WriterDied
@@ -282,6 +283,23 @@ def test_a_crash_of_the_indexing_fails_the_batch_and_goes_on(house: House) -> No
     house.add([{"id": 2}])
     house.run()
     assert list(house.documents().values()) == [{"id": 2}]
+
+
+def test_a_full_disk_fails_the_batch_in_words(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.add([{"id": 1}])
+    house.run()
+    monkeypatch.setattr(IndexWriter, "write", fill_the_disk)
+    task = house.add([{"id": 2, "text": "too much"}])
+    house.run()
+    assert house.task(task).error["code"] == "no_space_left_on_device"
+    monkeypatch.undo()
+    assert list(house.documents().values()) == [{"id": 1}]
+
+
+def fill_the_disk(writer: IndexWriter, _changes: Any) -> None:
+    (pages,) = writer._connection.execute("PRAGMA page_count").fetchone()
+    writer._connection.execute(f"PRAGMA max_page_count = {pages}")
+    writer._connection.execute("INSERT INTO meta(key, value) VALUES ('filler', zeroblob(1000000))")
 
 
 def test_files_that_no_row_names_go_at_the_start(house: House) -> None:

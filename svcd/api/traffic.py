@@ -1,0 +1,65 @@
+"""How many requests were answered and how long that took, by method, pattern of the route, and status.
+
+Knows counters; refuses to know what a request is, and how counters are shown (api.metrics does).
+Threads: every request thread comes here; `_lock` guards all counters, and is held for a few additions only.
+"""
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from itertools import accumulate
+
+# Upper bounds in seconds, as the recordings of /metrics show them.
+BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+
+
+class Timing:
+    """How long the requests of one method and path took: a histogram. Only Traffic changes it."""
+
+    __slots__ = ("by_bucket", "seconds")
+
+    def __init__(self, by_bucket: list[int] | None = None, seconds: float = 0.0) -> None:
+        """by_bucket: how many requests fell between two bounds; the last, beyond all of them."""
+        self.by_bucket = by_bucket or [0] * (len(BOUNDS_S) + 1)
+        self.seconds = seconds
+
+    def cumulated(self) -> list[int]:
+        """How many requests took at most each of BOUNDS_S; the last: how many there were."""
+        return list(accumulate(self.by_bucket))
+
+
+class Traffic:
+    """The counters of one instance, since its start."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answered: dict[tuple[str, str, int], int] = {}
+        self._timings: dict[tuple[str, str], Timing] = {}
+
+    def timing(self, method: str, path: str) -> Timing:
+        """Where the duration of a request will be noted; from now on it is shown, even if nothing ends."""
+        with self._lock:
+            return self._timings.setdefault((method, path), Timing())
+
+    def count(self, method: str, path: str, status: int) -> None:
+        """One more request was answered."""
+        key = (method, path, status)
+        with self._lock:
+            self._answered[key] = self._answered.get(key, 0) + 1
+
+    def note(self, timing: Timing, seconds: float) -> None:
+        """A request took so long."""
+        bucket = bisect_left(BOUNDS_S, seconds)
+        with self._lock:
+            timing.by_bucket[bucket] += 1
+            timing.seconds += seconds
+
+    def answered(self) -> dict[tuple[str, str, int], int]:
+        """(method, path, status) -> requests."""
+        with self._lock:
+            return dict(self._answered)
+
+    def timings(self) -> dict[tuple[str, str], Timing]:
+        """(method, path) -> how long requests took, as copies."""
+        with self._lock:
+            return {key: Timing(list(timing.by_bucket), timing.seconds) for key, timing in self._timings.items()}
