@@ -176,16 +176,16 @@ class IndexReader:
         if slot < SHARED_COLUMN:
             return self._docids_of(query, slot)
         return self._cached((query, "field", slot), lambda: from_docids(sorted(
-            {docid for docid, text in self._shared_texts(query, slot)
-             if any(_matches(term, spelled, is_prefix) for term in text.split())})))
+            {docid for docid, terms in self._shared_rows(query, slot)
+             if any(_matches(term, spelled, is_prefix) for term in terms)})))
 
-    def _shared_texts(self, query: str, slot: int | None = None) -> Iterator[tuple[int, str]]:
-        """(docid, text of a field) for the fields in the shared column of the documents that match a query."""
+    def _shared_rows(self, query: str, slot: int | None = None) -> Iterator[tuple[int, list[str]]]:
+        """(docid, terms of a field by position) for the fields in the shared column of the documents that match a query."""
         docids = to_docids(self._docids_of(query, SHARED_COLUMN))
         for docid, forward in self._forward_rows(docids):
-            for found, text in words.forward_columns(forward).items():
+            for found, row in words.forward_rows(forward).items():
                 if found >= SHARED_COLUMN and slot in (None, found):
-                    yield docid, text
+                    yield docid, row.split(" ")
 
     def _forward_rows(self, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
         for part in _parts(docids):
@@ -197,8 +197,8 @@ class IndexReader:
         names = self._cached(("names of slots",), lambda: {slot: name for name, slot in self._slots().items()})
         found = dict(self._forward_rows(docids))
         for docid in docids:
-            columns = words.forward_columns(found.get(docid, ""))
-            yield docid, {names[slot]: words.positions(text) for slot, text in columns.items()}
+            rows = words.forward_rows(found.get(docid, ""))
+            yield docid, {names[slot]: words.positions(row) for slot, row in rows.items()}
 
     def word_fields(self, word: str) -> list[str]:
         """The fields that hold the word, by field number."""
@@ -267,8 +267,8 @@ class IndexReader:
             found.setdefault(_BUCKETS[position], []).append(docid)
         if len(self._slots()) > SHARED_COLUMN:
             query = _prefix_query(words.word(spelled)) if is_prefix else words.quoted(spelled)
-            for docid, text in self._shared_texts(query):
-                for position, term in enumerate(text.split()):
+            for docid, terms in self._shared_rows(query):
+                for position, term in enumerate(terms):
                     if _matches(term, spelled, is_prefix):
                         found.setdefault(_BUCKETS[position], []).append(docid)
         return {bucketed: from_docids(docids) for bucketed, docids in found.items()}

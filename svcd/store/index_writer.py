@@ -53,12 +53,12 @@ class Change:
 class _Words:
     """The words of one document, ready to be written."""
 
-    columns: dict[int, str] = field(default_factory=dict)  # slot -> text
+    rows: dict[int, str] = field(default_factory=dict)     # slot -> terms by position
     counts: dict[int, int] = field(default_factory=dict)   # slot -> words, 0 above COUNTED_WORDS
 
     @property
     def forward(self) -> str:
-        return words.forward_text(self.columns)
+        return words.forward_text(self.rows)
 
 
 class IndexWriter:
@@ -268,7 +268,7 @@ class IndexWriter:
         for name, held in positions.items():
             slot = self._slot(name)
             count = len(held) - held.count("")
-            ready.columns[slot] = words.column_text(held)
+            ready.rows[slot] = words.row_text(held)
             ready.counts[slot] = count if count <= COUNTED_WORDS else 0
         return ready
 
@@ -278,7 +278,7 @@ class IndexWriter:
         for change in changes:
             ready, old = self._words(change.positions or {}), before.get(change.docid, "")
             if old != ready.forward:
-                self._post(change.docid, words.forward_columns(old), ready)
+                self._post(change.docid, words.forward_rows(old), ready)
                 replaced.append((change.docid, ready))
         self._keep(replaced, before)
 
@@ -287,8 +287,8 @@ class IndexWriter:
         if old:
             self._connection.execute(_DELETE, ("delete", docid, *_column_values(old)))
             ready.counts = {**dict.fromkeys(old, 0), **ready.counts}
-        if ready.columns:
-            self._connection.execute(_INSERT, (docid, *_column_values(ready.columns)))
+        if ready.rows:
+            self._connection.execute(_INSERT, (docid, *_column_values(ready.rows)))
 
     def _forward(self, docids: Sequence[int]) -> dict[int, str]:
         found: dict[int, str] = {}
@@ -301,9 +301,9 @@ class IndexWriter:
     def _keep(self, fresh: Sequence[tuple[int, _Words]], before: Mapping[int, str]) -> None:
         """Keep the forward rows and word counts of documents whose postings were exchanged."""
         self._connection.executemany("DELETE FROM forward WHERE docid = ?",
-                                     [(docid,) for docid, ready in fresh if docid in before and not ready.columns])
+                                     [(docid,) for docid, ready in fresh if docid in before and not ready.rows])
         self._connection.executemany("INSERT OR REPLACE INTO forward(docid, words) VALUES (?, ?)",
-                                     [(docid, ready.forward) for docid, ready in fresh if ready.columns])
+                                     [(docid, ready.forward) for docid, ready in fresh if ready.rows])
         self._count_words([(docid, ready.counts) for docid, ready in fresh])
 
     def _count_words(self, counted: Iterable[tuple[int, Mapping[int, int]]]) -> None:
@@ -331,7 +331,8 @@ _DELETE = f"INSERT INTO terms(terms, rowid, {_COLUMNS}) VALUES (?, ?, {_VALUES})
 _BETWEEN_SHARED = f" {' '.join([words.HOLE] * 7)} "
 
 
-def _column_values(columns: Mapping[int, str]) -> list[str | None]:
+def _column_values(rows: Mapping[int, str]) -> list[str | None]:
+    columns = {slot: words.column_text(row) for slot, row in rows.items()}
     values: list[str | None] = [columns.get(slot) for slot in range(schema.SHARED_COLUMN)]
     shared = [columns[slot] for slot in sorted(columns) if slot >= schema.SHARED_COLUMN]
     return [*values, _BETWEEN_SHARED.join(shared) or None]

@@ -192,8 +192,9 @@ class Queue:
         A swap counts for each index that it names.
         """
         counts: dict[str, dict[str, int]] = {"statuses": {}, "types": {}, "indexes": {}}
+        running = json.dumps(list(self._running_tasks()))
         with self._reading() as connection:
-            for status, kind, index_uid, count in connection.execute(_COUNTS, [json.dumps(self._running_tasks())]):
+            for status, kind, index_uid, count in connection.execute(_COUNTS, [running]):
                 for name, value in (("statuses", status), ("types", kind), ("indexes", index_uid)):
                     if value is not None:
                         counts[name][value] = counts[name].get(value, 0) + count

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 HOLE = "|"
 # Seven holes are one hard separator, the commonest gap: kept as one character in the forward rows.
 GAP = "\x07"
-_HOLES = " ".join([HOLE] * 7)
+_SEVEN_HOLES = " " * 8
 # The ASCII tokenizer folds capitals and ends a term at a control character; HOLE and the escape itself
 # must not be met in a word. Escaped character by character, so a prefix of a word stays a prefix.
 _ESCAPED = re.compile(r"[A-Z\x00-\x20\x7f|~]")
@@ -39,40 +39,44 @@ def quoted(spelled: str) -> str:
     return '"' + spelled.replace('"', '""') + '"'
 
 
-def column_text(positions: Sequence[str]) -> str:
-    """The text of one column: positions as engine.documents gives them, "" for a hole."""
+def row_text(positions: Sequence[str]) -> str:
+    """The words of one field by position, as forward rows keep them: terms, nothing for a hole, a space between."""
     text = " ".join(positions)
     if _ESCAPED_IN_TEXT.search(text) or text.count(" ") >= len(positions):
-        return " ".join([term(w) or HOLE for w in positions])
-    return " ".join([w or HOLE for w in positions]) if "" in positions else text
+        return " ".join(map(term, positions))
+    return text
 
 
-def forward_text(columns: Mapping[int, str]) -> str:
-    """The forward row of a document: `slot TAB text` lines, ascending, runs of seven holes shortened to GAP."""
-    return _FIELD_END.join(f"{slot}{_SLOT_END}{columns[slot].replace(_HOLES, GAP)}" for slot in sorted(columns))
+def column_text(row: str) -> str:
+    """The text that FTS5 is given for a field: that of its row, with HOLE at the positions without a word."""
+    has_hole = "  " in row or row[:1] == " " or row[-1:] == " " or not row
+    return " ".join([spelled or HOLE for spelled in row.split(" ")]) if has_hole else row
 
 
-def forward_columns(forward: str) -> dict[int, str]:
-    """Slot -> column text; forward_text()'s inverse."""
-    columns = {}
-    for line in forward.split(_FIELD_END) if forward else ():
-        slot, _, text = line.partition(_SLOT_END)
-        columns[int(slot)] = text.replace(GAP, _HOLES)
-    return columns
+def positions(row: str) -> list[str]:
+    """The words of a field by position, "" for a hole; row_text()'s inverse."""
+    terms = row.split(" ")
+    return list(map(word, terms)) if "~" in row else terms
 
 
-def positions(text: str) -> list[str]:
-    """The words of a column's text by position, "" for a hole; column_text()'s inverse."""
-    terms = text.split(" ")
-    if "~" in text:
-        return ["" if spelled == HOLE else word(spelled) for spelled in terms]
-    return ["" if spelled == HOLE else spelled for spelled in terms] if HOLE in text else terms
+def forward_text(rows: Mapping[int, str]) -> str:
+    """The forward row of a document: `slot TAB row` lines, ascending, hard separators shortened to GAP."""
+    return _FIELD_END.join(f"{slot}{_SLOT_END}{rows[slot].replace(_SEVEN_HOLES, GAP)}" for slot in sorted(rows))
+
+
+def forward_rows(forward: str) -> dict[int, str]:
+    """Slot -> row of a field; forward_text()'s inverse."""
+    rows = {}
+    for line in forward.replace(GAP, _SEVEN_HOLES).split(_FIELD_END) if forward else ():
+        slot, _, row = line.partition(_SLOT_END)
+        rows[int(slot)] = row
+    return rows
 
 
 def adjacent(left: str, right: str, distance: int) -> re.Pattern[str]:
     """A pattern that finds `right` exactly `distance` positions after `left` in a forward row."""
-    between = rf"[^ {GAP}\n]+ " * (distance - 1)
-    return re.compile(rf"(?<![^ \t]){re.escape(left)} {between}{re.escape(right)}(?![^ \n])")
+    between = rf"[^ {GAP}\n]* " * (distance - 1)
+    return re.compile(rf"(?<![^ {GAP}\t]){re.escape(left)} {between}{re.escape(right)}(?![^ {GAP}\n])")
 
 
 def spelled_words(terms: Iterable[str]) -> list[str]:
@@ -88,8 +92,8 @@ def adjacent_prefix(left: str, prefix: str, distance: int) -> re.Pattern[str]:
 
     A look-ahead, so that occurrences may overlap.
     """
-    between = rf"[^ {GAP}\n]+ " * (distance - 1)
-    return re.compile(rf"(?<![^ \t]){re.escape(left)}(?= {between}({re.escape(prefix)}[^ \n]*))")
+    between = rf"[^ {GAP}\n]* " * (distance - 1)
+    return re.compile(rf"(?<![^ {GAP}\t]){re.escape(left)}(?= {between}({re.escape(prefix)}[^ {GAP}\n]*))")
 
 
 def is_nearer(forward: str, left: str, right: str, distance: int) -> bool:

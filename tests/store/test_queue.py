@@ -203,6 +203,45 @@ def test_a_newer_folder_is_refused_and_left_alone(tmp_path: Path) -> None:
         Instance(tmp_path / "data")
 
 
+def test_counts_are_those_of_the_lists(queue: Queue) -> None:
+    tasks = [enqueue(queue, kind, index_uid) for kind in KINDS[:2] for index_uid in ("films", "books", "films")]
+    swap = queue.enqueue("indexSwap", None, details={"swaps": [{"indexes": ["films", "books"]}, {"indexes": ["films", "x"]}]})
+    run(queue, tasks[:2])
+    run(queue, tasks[2:3], FAILED)
+    queue.start(tasks[3:4], "test")
+    counts = queue.counts()
+    assert counts["statuses"] == {"succeeded": 2, "failed": 1, "processing": 1, "enqueued": 3}
+    for name, values in (("statuses", "statuses"), ("types", "kinds"), ("indexes", "index_uids")):
+        assert counts[name] == {value: len(queue.matching(TaskFilter(**{values: [value]}))) for value in counts[name]}
+    assert counts["types"]["indexSwap"] == 1 and counts["indexes"] == {"films": 5, "books": 3, "x": 1}
+    assert swap.uid == 6
+
+
+def test_an_empty_queue_counts_nothing(queue: Queue) -> None:
+    assert queue.counts() == {"statuses": {}, "types": {}, "indexes": {}} and queue.oldest_enqueued_at() is None
+
+
+def test_the_oldest_task_that_waits_or_runs_is_known(queue: Queue) -> None:
+    tasks = [enqueue(queue) for _ in range(3)]
+    run(queue, tasks[:1])
+    queue.start(tasks[1:2], "test")
+    assert queue.oldest_enqueued_at() == tasks[1].enqueued_at
+
+
+def test_a_forced_feature_lasts_until_it_is_switched_or_the_folder_closed(tmp_path: Path) -> None:
+    first = Instance(tmp_path / "data")
+    first.force_feature("metrics")
+    assert first.features() == {"metrics": True} and first.is_enabled("metrics") and not first.is_enabled("network")
+    assert first.update_features({"network": True}) == {"metrics": True, "network": True}
+    first.close()
+    second = Instance(tmp_path / "data")
+    assert second.features() == {"network": True}
+    second.force_feature("metrics")
+    second.update_features({"metrics": False})
+    assert not second.is_enabled("metrics")
+    second.close()
+
+
 def test_features_are_kept(tmp_path: Path) -> None:
     first = Instance(tmp_path / "data")
     first.update_features({"metrics": True, "network": False})

@@ -2,7 +2,7 @@
 
 1. word(term(w)) is w, and a term is one token for FTS5's tokenizer.
 2. A prefix of a word is spelled as a prefix of its term.
-3. forward_columns(forward_text(c)) is c.
+3. forward_rows(forward_text(r)) is r; positions(row_text(p)) is p.
 4. adjacent() finds a word exactly so many positions behind another, in one field.
 """
 from __future__ import annotations
@@ -42,19 +42,25 @@ def test_fts5_takes_every_term_for_one_token(tmp_path) -> None:
 
 
 @given(st.dictionaries(st.integers(0, 50), ROWS, max_size=4))
-def test_a_forward_row_gives_its_columns_back(rows: dict[int, list[str]]) -> None:
-    columns = {slot: words.column_text(row) for slot, row in rows.items()}
-    assert words.forward_columns(words.forward_text(columns)) == columns
+def test_a_forward_row_gives_its_fields_back(rows: dict[int, list[str]]) -> None:
+    texts = {slot: words.row_text(row) for slot, row in rows.items()}
+    assert words.forward_rows(words.forward_text(texts)) == texts
+
+
+@given(ROWS)
+def test_fts5_gets_a_term_for_every_position(row: list[str]) -> None:
+    terms = words.column_text(words.row_text(row)).split(" ")
+    assert [words.word(spelled) if spelled != words.HOLE else "" for spelled in terms] == row
 
 
 @given(ROWS)
 def test_positions_are_given_back(row: list[str]) -> None:
-    assert words.positions(words.column_text(row)) == row
+    assert words.positions(words.row_text(row)) == row
 
 
 @given(ROWS, ROWS, st.sampled_from(["a", "b", "x y", "|"]), st.sampled_from(["a", "c", "A"]), st.integers(1, 3))
 def test_adjacent_is_exact(first: list[str], second: list[str], left: str, right: str, distance: int) -> None:
-    forward = words.forward_text({0: words.column_text(first), 5: words.column_text(second)})
+    forward = words.forward_text({0: words.row_text(first), 5: words.row_text(second)})
     expected = any(row[n] == left and row[n + distance] == right
                    for row in (first, second) for n in range(len(row) - distance))
     found = words.adjacent(words.term(left), words.term(right), distance).search(forward)
