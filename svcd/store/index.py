@@ -27,18 +27,6 @@ _WORTH_KEEPING = 200
 # Words of one OR: one walk through the index for all of them.
 _PHRASES = 100
 _AFTER_ANY_WORD = "\U0010ffff"
-_POSITIONS = 65_536
-
-
-def _bucketed(position: int) -> int:
-    """The coarse position that stands for a position: exact below 16, then 24, then powers of two."""
-    if position < 16:
-        return position
-    return 24 if position < 24 else min(1 << (position - 1).bit_length(), _POSITIONS - 1)
-
-
-# Positions of one bucket, by position: a table, for a frequent word has 100,000 occurrences.
-_BUCKETS = [_bucketed(position) for position in range(_POSITIONS)]
 
 
 class IndexReader:
@@ -133,13 +121,14 @@ class IndexReader:
 
     # Words
 
-    def _matching(self, query: str) -> DocIds:
+    def _matching(self, table: str, query: str) -> DocIds:
         return from_docids([row[0] for row in self._connection.execute(
-            "SELECT rowid FROM terms WHERE terms MATCH ?", (query,))])
+            f"SELECT rowid FROM {table} WHERE {table} MATCH ?", (query,))])
 
     def _docids_of(self, query: str, slot: int | None = None) -> DocIds:
         """Documents that hold an FTS5 phrase, anywhere or in the column of a slot below the shared one."""
-        return self._cached((query, slot), lambda: self._matching(query if slot is None else f"{{c{slot}}} : {query}"))
+        return self._cached((query, slot), lambda: self._matching(
+            "terms", query if slot is None else f"{{c{slot}}} : {query}"))
 
     def has_word(self, word: str) -> bool:
         """Does any document hold the word?"""
@@ -240,38 +229,29 @@ class IndexReader:
 
     def word_positions(self, word: str) -> list[int]:
         """The bucketed positions at which the word stands, ascending."""
-        return sorted(self._positions(words.term(word), False))
+        return self._positions(words.term(word), "")
 
     def word_position_docids(self, word: str, bucketed: int) -> DocIds:
         """Documents that hold the word at a bucketed position of any field."""
-        return self._positions(words.term(word), False).get(bucketed, 0)
+        return self._docids_at(words.quoted(words.place(bucketed, words.term(word))))
 
     def prefix_positions(self, prefix: str) -> list[int]:
         """The bucketed positions of the words with the prefix, ascending."""
-        return sorted(self._positions(words.term(prefix), True))
+        return self._positions(words.term(prefix), " *")
 
     def prefix_position_docids(self, prefix: str, bucketed: int) -> DocIds:
         """Documents that hold a word with the prefix at a bucketed position of any field."""
-        return self._positions(words.term(prefix), True).get(bucketed, 0)
+        return self._docids_at(words.quoted(words.place(bucketed, words.term(prefix))) + " *")
 
-    def _positions(self, spelled: str, is_prefix: bool) -> dict[int, DocIds]:
-        return self._cached(("positions", spelled, is_prefix), lambda: self._read_positions(spelled, is_prefix))
+    def _docids_at(self, query: str) -> DocIds:
+        return self._cached(("places", query), lambda: self._matching("places", query))
 
-    def _read_positions(self, spelled: str, is_prefix: bool) -> dict[int, DocIds]:
-        end = spelled + _AFTER_ANY_WORD if is_prefix else spelled
-        occurrences = self._connection.execute(
-            f"SELECT offset, doc FROM occurrences WHERE term >= ? AND term {'<' if is_prefix else '<='} ? "
-            f"AND col <> 'c{SHARED_COLUMN}'", (spelled, end))
-        found: dict[int, list[int]] = {}
-        for position, docid in occurrences:
-            found.setdefault(_BUCKETS[position], []).append(docid)
-        if len(self._slots()) > SHARED_COLUMN:
-            query = _prefix_query(words.word(spelled)) if is_prefix else words.quoted(spelled)
-            for docid, terms in self._shared_rows(query):
-                for position, term in enumerate(terms):
-                    if _matches(term, spelled, is_prefix):
-                        found.setdefault(_BUCKETS[position], []).append(docid)
-        return {bucketed: from_docids(docids) for bucketed, docids in found.items()}
+    def _positions(self, spelled: str, star: str) -> list[int]:
+        return self._cached(("positions", spelled, star), lambda: [
+            bucket for bucket in words.BUCKETS if self._has_place(words.quoted(words.place(bucket, spelled)) + star)])
+
+    def _has_place(self, query: str) -> bool:
+        return self._connection.execute("SELECT 1 FROM places WHERE places MATCH ? LIMIT 1", (query,)).fetchone() is not None
 
     # Pairs
 

@@ -69,7 +69,8 @@ class IndexWriter:
         if schema.prepare(self._connection, schema.INDEX):
             self._meta_put("generation", 0)
         # FTS5 gathers this many bytes of postings in memory before it writes a segment.
-        self._connection.execute("INSERT INTO terms(terms, rank) VALUES ('hashsize', ?)", (hash_bytes,))
+        for table in ("terms", "places"):
+            self._connection.execute(f"INSERT INTO {table}({table}, rank) VALUES ('hashsize', ?)", (hash_bytes,))
         self._load()
 
     def close(self) -> None:
@@ -131,7 +132,8 @@ class IndexWriter:
 
     def compact(self) -> None:
         """Merge the postings into one segment and give free pages back; outside a transaction."""
-        self._connection.execute("INSERT INTO terms(terms) VALUES ('optimize')")
+        for table in ("terms", "places"):
+            self._connection.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
         self._connection.execute("VACUUM")
         self.checkpoint()
 
@@ -241,8 +243,7 @@ class IndexWriter:
 
     def clear(self) -> None:
         """Remove every document; fields keep their numbers."""
-        for statement in ("INSERT INTO terms(terms) VALUES ('delete-all')", "DELETE FROM documents",
-                          "DELETE FROM forward", "DELETE FROM word_counts", "UPDATE fields SET documents = 0"):
+        for statement in (*_CLEAR_WORDS, "DELETE FROM documents", "DELETE FROM forward", "DELETE FROM word_counts", "UPDATE fields SET documents = 0"):
             self._connection.execute(statement)
         self._distribution.clear()
         self.docids = self._document_bytes = 0
@@ -251,8 +252,8 @@ class IndexWriter:
 
     def clear_words(self) -> None:
         """Forget all words and which fields hold them; the documents stay, to be indexed again."""
-        for statement in ("INSERT INTO terms(terms) VALUES ('delete-all')", "DELETE FROM forward",
-                          "DELETE FROM word_counts", "UPDATE fields SET slot = NULL"):
+        for statement in (*_CLEAR_WORDS, "DELETE FROM forward", "DELETE FROM word_counts",
+                          "UPDATE fields SET slot = NULL"):
             self._connection.execute(statement)
         self._slots.clear()
 
@@ -286,9 +287,11 @@ class IndexWriter:
         """Exchange a document's postings; FTS5 wants the old text back to take its terms out."""
         if old:
             self._connection.execute(_DELETE, ("delete", docid, *_column_values(old)))
+            self._connection.execute(_DELETE_PLACES, ("delete", docid, words.places_text(old.values())))
             ready.counts = {**dict.fromkeys(old, 0), **ready.counts}
         if ready.rows:
             self._connection.execute(_INSERT, (docid, *_column_values(ready.rows)))
+            self._connection.execute(_INSERT_PLACES, (docid, words.places_text(ready.rows.values())))
 
     def _forward(self, docids: Sequence[int]) -> dict[int, str]:
         found: dict[int, str] = {}
@@ -327,6 +330,9 @@ _COLUMNS = ", ".join(f"c{n}" for n in range(schema.COLUMNS))
 _VALUES = ", ".join("?" * schema.COLUMNS)
 _INSERT = f"INSERT INTO terms(rowid, {_COLUMNS}) VALUES (?, {_VALUES})"
 _DELETE = f"INSERT INTO terms(terms, rowid, {_COLUMNS}) VALUES (?, ?, {_VALUES})"
+_INSERT_PLACES = "INSERT INTO places(rowid, c0) VALUES (?, ?)"
+_DELETE_PLACES = "INSERT INTO places(places, rowid, c0) VALUES (?, ?, ?)"
+_CLEAR_WORDS = ("INSERT INTO terms(terms) VALUES ('delete-all')", "INSERT INTO places(places) VALUES ('delete-all')")
 # A phrase must not reach from one field of the shared column into the next.
 _BETWEEN_SHARED = f" {' '.join([words.HOLE] * 7)} "
 

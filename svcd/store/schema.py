@@ -57,10 +57,11 @@ def _create_index(database: Any) -> None:
     columns = ", ".join(f"c{n}" for n in range(COLUMNS))
     # All that is printable belongs to a term; quotes are doubled once for the list, once for the option.
     characters = "".join(chr(c) for c in range(0x21, 0x7F) if not chr(c).isalnum()).replace("'", "''''").replace('"', '""')
-    database.execute(f"CREATE VIRTUAL TABLE terms USING fts5({columns}, content='', columnsize=0, detail=full, "
-                     f"tokenize=\"ascii tokenchars '{characters}'\")")
+    options = f"content='', columnsize=0, tokenize=\"ascii tokenchars '{characters}'\""
+    database.execute(f"CREATE VIRTUAL TABLE terms USING fts5({columns}, detail=full, {options})")
     database.execute("CREATE VIRTUAL TABLE vocabulary USING fts5vocab(terms, 'row')")
-    database.execute("CREATE VIRTUAL TABLE occurrences USING fts5vocab(terms, 'instance')")
+    # At which bucketed positions a document holds a word: `terms` could tell, at a microsecond an occurrence.
+    database.execute(f"CREATE VIRTUAL TABLE places USING fts5(c0, detail=none, {options})")
 
 
 INSTANCE: tuple[Create, Mapping[int, Create]] = (_create_instance, {})

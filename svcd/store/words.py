@@ -18,6 +18,11 @@ _SEVEN_HOLES = " " * 8
 _ESCAPED = re.compile(r"[A-Z\x00-\x20\x7f|~]")
 _ESCAPED_IN_TEXT = re.compile(r"[A-Z\x00-\x1f\x7f|~]")
 _ESCAPE = re.compile(r"~([0-9a-f]{2})")
+_LAST_POSITION = 65_535
+# Every bucketed position, ascending.
+BUCKETS = (*range(16), 24, *(1 << n for n in range(5, 16)), _LAST_POSITION)
+# The beginning of a place by position: grows to the longest field met.
+_PLACES: list[str] = []
 _SLOT_END = "\t"
 _FIELD_END = "\n"
 
@@ -57,6 +62,29 @@ def positions(row: str) -> list[str]:
     """The words of a field by position, "" for a hole; row_text()'s inverse."""
     terms = row.split(" ")
     return list(map(word, terms)) if "~" in row else terms
+
+
+def bucketed(position: int) -> int:
+    """The coarse position that stands for a position: exact below 16, then 24, then powers of two."""
+    if position < 16:
+        return position
+    return 24 if position < 24 else min(1 << (position - 1).bit_length(), _LAST_POSITION)
+
+
+def place(bucket: int, spelled: str) -> str:
+    """The term of the table of places that says: this term, at this bucketed position."""
+    return f"{bucket:x}:{spelled}"
+
+
+def places_text(rows: Iterable[str]) -> str:
+    """The text that the table of places is given for a document: each place of its fields once."""
+    found: set[str] = set()
+    for row in rows:
+        terms = row.split(" ")
+        if len(terms) > len(_PLACES):
+            _PLACES.extend(place(bucketed(n), "") for n in range(len(_PLACES), len(terms)))
+        found.update([start + spelled for start, spelled in zip(_PLACES, terms) if spelled])
+    return " ".join(found)
 
 
 def forward_text(rows: Mapping[int, str]) -> str:

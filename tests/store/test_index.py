@@ -131,7 +131,8 @@ def test_any_history_answers_as_its_documents_say(history: list[list[tuple[int, 
             assert reader.field_distribution() == {
                 field: count for field in FIELDS if (count := sum(field in document for document in held.values()))}
             assert reader.raw_document_size() == sum(len(reader.document(docid)) for docid in held)
-        writer._connection.execute("INSERT INTO terms(terms) VALUES ('integrity-check')")
+        for table in ("terms", "places"):
+            writer._connection.execute(f"INSERT INTO {table}({table}) VALUES ('integrity-check')")
         writer.close()
 
 
@@ -155,9 +156,12 @@ def test_incremental_equals_rebuilt(history: list[list[tuple[int, Any]]]) -> Non
 
 def everything(connection: sqlite3.Connection) -> list[Any]:
     """All that an index says, in an order that does not depend on how it came to be."""
+    connection.execute("CREATE VIRTUAL TABLE temp.occurrences USING fts5vocab(main, terms, 'instance')")
+    connection.execute("CREATE VIRTUAL TABLE temp.spots USING fts5vocab(main, places, 'instance')")
     queries = ("SELECT docid, document_id, json FROM documents ORDER BY docid",
                "SELECT docid, words FROM forward ORDER BY docid",
                "SELECT term, doc, col, offset FROM occurrences ORDER BY term, doc, col, offset",
+               "SELECT term, doc FROM spots ORDER BY term, doc",
                "SELECT fid, name, slot, documents FROM fields ORDER BY fid")
     counts = {(slot, place): count
               for slot, block, blob in connection.execute("SELECT slot, block, counts FROM word_counts")

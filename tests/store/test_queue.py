@@ -205,7 +205,8 @@ def test_a_newer_folder_is_refused_and_left_alone(tmp_path: Path) -> None:
 
 def test_counts_are_those_of_the_lists(queue: Queue) -> None:
     tasks = [enqueue(queue, kind, index_uid) for kind in KINDS[:2] for index_uid in ("films", "books", "films")]
-    swap = queue.enqueue("indexSwap", None, details={"swaps": [{"indexes": ["films", "books"]}, {"indexes": ["films", "x"]}]})
+    swaps = [{"indexes": ["films", "books"]}, {"indexes": ["films", "x"]}]
+    swap = queue.enqueue("indexSwap", None, details={"swaps": swaps})
     run(queue, tasks[:2])
     run(queue, tasks[2:3], FAILED)
     queue.start(tasks[3:4], "test")
