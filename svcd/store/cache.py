@@ -14,7 +14,10 @@ _ENTRY_BYTES = 200
 
 
 def _bytes_of(value: Any) -> int:
-    if isinstance(value, (list, tuple)):
+    """About what a value holds: containers to the second level."""
+    if isinstance(value, tuple):
+        return sys.getsizeof(value) + sum(map(_bytes_of, value))
+    if isinstance(value, list):
         return sys.getsizeof(value) + sum(map(sys.getsizeof, value))
     if isinstance(value, dict):
         return sys.getsizeof(value) + sum(map(sys.getsizeof, value.values()))
@@ -30,21 +33,31 @@ class Cache:
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()  # guards _entries and _held
 
-    def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The value of a key, made when it is not held. Two threads may both make it; both get the same kind."""
+    def peek(self, key: Hashable) -> Any:
+        """The value of a key, None when it is not held."""
         with self._lock:
             held = self._entries.get(key)
-            if held is not None:
-                self._entries.move_to_end(key)
-                return held[0]
-        value = make()
+            if held is None:
+                return None
+            self._entries.move_to_end(key)
+            return held[0]
+
+    def put(self, key: Hashable, value: Any) -> None:
+        """Hold a value in the place of what the key had."""
         size = _bytes_of(value) + _ENTRY_BYTES
         with self._lock:
             self._held += size - self._entries.pop(key, (None, 0))[1]
             self._entries[key] = value, size
             while self._held > self._limit:
                 self._held -= self._entries.popitem(last=False)[1][1]
-        return value
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The value of a key, made when it is not held. Two threads may both make it; both get the same kind."""
+        held = self.peek(key)
+        if held is None:
+            held = make()
+            self.put(key, held)
+        return held
 
     def forget(self, is_stale: Callable[[Hashable], bool]) -> None:
         """Drop the entries whose key is stale."""

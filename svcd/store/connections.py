@@ -104,6 +104,9 @@ class ReadPool:
             return self._idle.pop(key) if key else None
 
     def _give_back(self, path: Path, connection: sqlite3.Connection) -> None:
+        if not path.exists():  # deleted while it was read: its space is given back only when nobody holds it
+            connection.close()
+            return
         with self._lock:
             self._serial += 1
             self._idle[path, self._serial] = connection

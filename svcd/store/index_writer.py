@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,8 +19,10 @@ from svcd.store import schema, words
 from svcd.store.connections import open_writer
 
 _PARAMETERS = 500
-# A field that holds more words than this counts in no set of field_count (relevance.md 0.2).
-COUNTED_WORDS = 30
+# What so few documents wrote is kept for so many generations, for readers that know an older one.
+MOST_LOGGED = 1000
+MOST_LOOKED_UP = 2000
+GENERATIONS = 100
 
 Positions = Mapping[str, Sequence[str]]  # attribute -> word at each position, "" for a hole
 
@@ -85,20 +88,40 @@ class IndexWriter:
         self._document_bytes = int(self.meta("document_bytes") or 0)
         self._distribution: dict[str, int] = {}
 
+    def _begin_log(self) -> None:
+        self._written: set[int] | None = set()  # docids; None: too many to be told
+        self._taken: set[str] = set()           # terms of old rows, which may be gone
+
     # Transactions
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All that the block writes becomes visible, and durable, at its end; nothing of it on an exception."""
         self._connection.execute("BEGIN IMMEDIATE")
+        self._begin_log()
         try:
             yield
             self._save()
-            self._meta_put("generation", int(self.meta("generation") or 0) + 1)
+            self._end_generation()
         except BaseException:
             self._roll_back("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
+
+    def _end_generation(self) -> None:
+        generation = int(self.meta("generation") or 0) + 1
+        self._meta_put("generation", generation)
+        docids = None if self._written is None else array("I", self._written).tobytes()
+        self._connection.execute("INSERT INTO changes(generation, docids, gone) VALUES (?, ?, ?)",
+                                 (generation, docids, self._gone()))
+        self._connection.execute("DELETE FROM changes WHERE generation <= ?", (generation - GENERATIONS,))
+
+    def _gone(self) -> str | None:
+        """The terms that no document holds any more, as JSON; null when there are too many to look them up."""
+        if self._written is None or len(self._taken) > MOST_LOOKED_UP:
+            return None
+        return json.dumps([term for term in self._taken if not self._connection.execute(
+            "SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (words.quoted(term),)).fetchone()])
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -243,6 +266,7 @@ class IndexWriter:
 
     def clear(self) -> None:
         """Remove every document; fields keep their numbers."""
+        self._written = None
         for statement in (*_CLEAR_WORDS, "DELETE FROM documents", "DELETE FROM forward", "DELETE FROM word_counts", "UPDATE fields SET documents = 0"):
             self._connection.execute(statement)
         self._distribution.clear()
@@ -252,6 +276,7 @@ class IndexWriter:
 
     def clear_words(self) -> None:
         """Forget all words and which fields hold them; the documents stay, to be indexed again."""
+        self._written = None
         for statement in (*_CLEAR_WORDS, "DELETE FROM forward", "DELETE FROM word_counts",
                           "UPDATE fields SET slot = NULL"):
             self._connection.execute(statement)
@@ -270,7 +295,7 @@ class IndexWriter:
             slot = self._slot(name)
             count = len(held) - held.count("")
             ready.rows[slot] = words.row_text(held)
-            ready.counts[slot] = count if count <= COUNTED_WORDS else 0
+            ready.counts[slot] = count if count <= schema.COUNTED_WORDS else 0
         return ready
 
     def _write_words(self, changes: Sequence[Change]) -> None:
@@ -279,9 +304,19 @@ class IndexWriter:
         for change in changes:
             ready, old = self._words(change.positions or {}), before.get(change.docid, "")
             if old != ready.forward:
+                self._log(change.docid, old)
                 self._post(change.docid, words.forward_rows(old), ready)
                 replaced.append((change.docid, ready))
         self._keep(replaced, before)
+
+    def _log(self, docid: int, old: str) -> None:
+        if self._written is None or len(self._written) >= MOST_LOGGED:
+            self._written = None
+            return
+        self._written.add(docid)
+        for row in words.forward_rows(old).values():
+            self._taken.update(row.split(" "))
+        self._taken.discard("")
 
     def _post(self, docid: int, old: Mapping[int, str], ready: _Words) -> None:
         """Exchange a document's postings; FTS5 wants the old text back to take its terms out."""

@@ -20,18 +20,20 @@ import threading
 import time
 import uuid as uuids
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from svcd import __version__
 from svcd.errors import ApiError
 from svcd.store import schema
 from svcd.store.cache import Cache
 from svcd.store.connections import ReadPool, open_writer, write_transaction
-from svcd.store.index import IndexReader, Value
 from svcd.store.queue import Queue
+
+if TYPE_CHECKING:
+    from svcd.store.index import IndexReader, Value
 
 CACHE_BYTES = 32 << 20
 LOCK_PATIENCE_S = 2.0
@@ -126,17 +128,31 @@ class Instance:
                     if is_allowed is None or is_allowed(row[0])]
         return rows[offset:None if limit is None else offset + limit], len(rows)
 
+    def use_engine(self, resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+                   sort_value: Callable[[Mapping[str, Any], str, bool], Value]) -> None:
+        """What the constructor takes, given later: before any index is read."""
+        self._resolve_settings, self._sort_value = resolve_settings, sort_value
+
     @contextmanager
     def read(self, index_uid: str) -> Iterator[IndexReader]:
         """One state of an index, from the first read to the last; index_not_found when there is none."""
-        path_of = self.require_index(index_uid).uuid
-        try:
-            with self._readers.transaction(self.index_path(path_of)) as connection:
-                yield IndexReader(connection, path_of, self._cache, self._resolve_settings, self._sort_value)
-        except sqlite3.OperationalError as error:
-            if self.index(index_uid) is not None:
-                raise
-            raise ApiError("index_not_found", f"Index `{index_uid}` not found.") from error
+        from svcd.store.index import IndexReader  # a start, which reads no index, need not wait for it
+
+        with ExitStack() as stack:
+            uuid, connection = self._opened(stack, index_uid)
+            yield IndexReader(connection, uuid, self._cache, self._resolve_settings, self._sort_value)
+
+    def _opened(self, stack: ExitStack, index_uid: str) -> tuple[str, sqlite3.Connection]:
+        """The uuid of an index and a read transaction of its file, which may go and come anew meanwhile."""
+        row = self.require_index(index_uid)
+        while True:
+            try:
+                return row.uuid, stack.enter_context(self._readers.transaction(self.index_path(row.uuid)))
+            except sqlite3.OperationalError:
+                again = self.require_index(index_uid)
+                if again.uuid == row.uuid:
+                    raise  # it is there: something else is wrong
+                row = again
 
     def create_index(self, connection: sqlite3.Connection, row: IndexRow) -> None:
         """Inside finishing(): an index whose file is committed comes into being."""
@@ -169,14 +185,14 @@ class Instance:
         for suffix in ("", "-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
 
-    def has_applied(self, uuid: str, task_uid: int) -> bool:
-        """Did the file of an index commit the effect of a task?"""
+    def last_applied(self, uuid: str) -> int:
+        """The uid of the newest task whose effect the file of an index has committed; -1 when there is none."""
         try:
             with self._readers.transaction(self.index_path(uuid)) as connection:
                 row = connection.execute("SELECT value FROM meta WHERE key = 'applied'").fetchone()
         except sqlite3.OperationalError:  # it was never made
-            return False
-        return row is not None and json.loads(row[0])["last"] >= task_uid
+            return -1
+        return json.loads(row[0])["last"] if row else -1
 
     @property
     def lock_descriptor(self) -> int:

@@ -24,8 +24,9 @@ from svcd.store.records import ENQUEUED, PROCESSING, Batch, Page, Task, TaskFilt
 
 T = TypeVar("T")
 
-# 40 percent of the 20 GiB that a task database may have.
-MOST_BYTES = 8 << 30
+# What a task database may have; from 40 percent of it on, new tasks are refused (tasks.md 8).
+DATABASE_BYTES = 20 << 30
+MOST_BYTES = DATABASE_BYTES * 2 // 5
 _MAKING_ROOM = ("taskCancelation", "taskDeletion")
 
 _TASK_COLUMNS = ("uid, kind, index_uid, status, enqueued_at, batch_uid, canceled_by, details, error, content, payload, "
@@ -174,6 +175,12 @@ class Queue:
                 f"SELECT kind, count(*) FROM tasks WHERE status = '{ENQUEUED}' GROUP BY kind").fetchall()
         return {kind for kind, count in rows if count > counts.get(kind, 0)}
 
+    def enqueued_indexes(self) -> list[str]:
+        """The indexes that enqueued tasks name."""
+        with self._reading() as connection:
+            return [row[0] for row in connection.execute(
+                f"SELECT DISTINCT index_uid FROM tasks WHERE status = '{ENQUEUED}' AND index_uid IS NOT NULL")]
+
     def count_at_most(self, limit: int) -> int:
         """How many tasks are stored, at most: exact once the uids span `limit`, else their span."""
         with self._reading() as connection:
@@ -208,9 +215,9 @@ class Queue:
         return row[0] if row else None
 
     def room(self) -> int:
-        """Bytes that the disk still has for the queue."""
+        """Bytes that the queue may still grow by until it, or the disk, is full."""
         disk = os.statvfs(self._path)
-        return disk.f_bavail * disk.f_frsize
+        return max(0, min(MOST_BYTES - self.bytes()[1], disk.f_bavail * disk.f_frsize))
 
     def bytes(self) -> tuple[int, int]:
         """Size of the database file in bytes, and how much of it is in use."""

@@ -21,6 +21,8 @@ SHARED_COLUMN = COLUMNS - 1
 
 # Documents per blob of word counts: one blob is about one page, the least that an update rewrites.
 COUNT_BLOCK = 4096
+# A field that holds more words than this counts in no set of field_count (relevance.md 0.2).
+COUNTED_WORDS = 30
 
 Create = Callable[[Any], None]  # given a sqlite_utils.Database
 
@@ -54,6 +56,8 @@ def _create_index(database: Any) -> None:
     database["documents"].create_index(["document_id"], unique=True)
     database["forward"].create({"docid": int, "words": str}, pk="docid", not_null={"words"})
     database["word_counts"].create({"slot": int, "block": int, "counts": bytes}, pk=("slot", "block"))
+    # docids: what a generation wrote, null for too many; gone: terms that went with it, null when not known.
+    database["changes"].create({"generation": int, "docids": bytes, "gone": str}, pk="generation")
     columns = ", ".join(f"c{n}" for n in range(COLUMNS))
     # All that is printable belongs to a term; quotes are doubled once for the list, once for the option.
     characters = "".join(chr(c) for c in range(0x21, 0x7F) if not chr(c).isalnum()).replace("'", "''''").replace('"', '""')

@@ -101,27 +101,23 @@ def forward_rows(forward: str) -> dict[int, str]:
     return rows
 
 
-def adjacent(left: str, right: str, distance: int) -> re.Pattern[str]:
-    """A pattern that finds `right` exactly `distance` positions after `left` in a forward row."""
-    between = rf"[^ {GAP}\n]* " * (distance - 1)
-    return re.compile(rf"(?<![^ {GAP}\t]){re.escape(left)} {between}{re.escape(right)}(?![^ {GAP}\n])")
-
-
 def spelled_words(terms: Iterable[str]) -> list[str]:
     """The words of terms in byte order, in byte order themselves (an escape sorts elsewhere)."""
     found = list(terms)
     if any("~" in spelled for spelled in found):
-        return sorted((word(spelled) for spelled in found), key=lambda w: w.encode())
+        return sorted((word(spelled) for spelled in found), key=str.encode)
     return found
 
 
-def adjacent_prefix(left: str, prefix: str, distance: int) -> re.Pattern[str]:
-    """A pattern whose findall() gives the terms that start with `prefix`, `distance` positions after `left`.
+def adjacent(left: str, right: str, distance: int, is_prefix: bool = False) -> re.Pattern[str]:
+    """A pattern that finds `right` exactly `distance` positions after `left` in a forward row.
 
-    A look-ahead, so that occurrences may overlap.
+    findall() gives the terms found; with is_prefix `right` is their beginning. A look-ahead, so that
+    occurrences may overlap.
     """
     between = rf"[^ {GAP}\n]* " * (distance - 1)
-    return re.compile(rf"(?<![^ {GAP}\t]){re.escape(left)}(?= {between}({re.escape(prefix)}[^ {GAP}\n]*))")
+    end = rf"[^ {GAP}\n]*" if is_prefix else rf"(?![^ {GAP}\n])"
+    return re.compile(rf"(?<![^ {GAP}\t]){re.escape(left)}(?= {between}({re.escape(right)}{end}))")
 
 
 def is_nearer(forward: str, left: str, right: str, distance: int) -> bool:

@@ -18,6 +18,7 @@ FILTER_DELETIONS = "deletions with a filter"
 CLEAR = "clear"
 CLEAR_AND_SETTINGS = "clear and settings"
 
+UNSPECIFIED = "unspecified"
 ALL_TASKS = "batched all enqueued tasks"
 _ALL_OF_INDEX = "batched all enqueued tasks for index `{uid}`"
 _TASK_LIMIT = "batched up to configured batch limit of {limit} tasks"

@@ -20,6 +20,7 @@ from svcd.engine.settings import Redo
 from svcd.errors import ApiError, error_object
 from svcd.store.index_writer import IndexWriter
 from svcd.tasks import batching
+from svcd.tasks.budget import Budget
 from svcd.tasks.documents import DocumentWriter, IndexingFailure
 
 # Documents of one look-up in the store, and of one report of progress.
@@ -27,23 +28,6 @@ _CHUNK = 500
 _REINDEX_CHUNK = 200
 
 Progress = Callable[[str, int, int], None]  # step, finished, total
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What one batch may hold in memory, in bytes."""
-
-    page_cache: int = 8 << 20
-    postings: int = 4 << 20
-    documents: int = 2 << 20
-
-    @classmethod
-    def of(cls, memory: int | None) -> Budget:
-        """Shares of `memory` bytes, never more than these defaults: they are as fast as any more."""
-        if memory is None:
-            return cls()
-        return cls(*(max(1 << 18, min(most, memory // share)) for most, share in
-                     ((cls.page_cache, 8), (cls.postings, 16), (cls.documents, 32))))
 
 
 @dataclass
@@ -91,6 +75,29 @@ def run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: B
         return answer
     finally:
         writer.close()
+
+
+def settle(path: Path) -> None:
+    """Commit nothing. What a killed process left in the log behind its last commit is written over by it.
+
+    Such frames may hold a commit that nobody saw; a later recovery would bring it back behind the end of its tasks.
+    """
+    writer = IndexWriter(path)
+    try:
+        with writer.transaction():
+            pass
+    finally:
+        writer.close()
+
+
+def answer(request: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
+    """Do what the runner asks for: a batch, or with {"settle": true} settle()."""
+    path = Path(request["path"])
+    if request.get("settle"):
+        settle(path)
+        return {}
+    works = [Work(**task) for task in request["tasks"]]
+    return run(path, request["indexUid"], request["shape"], works, Budget(**request["budget"]), progress)
 
 
 def _apply(writer: IndexWriter, index_uid: str, shape: str, works: Sequence[Work], budget: Budget,

@@ -25,7 +25,7 @@ from svcd.store.queue import RunningBatch
 from svcd.store.records import FAILED, SUCCEEDED, Batch, Task
 from svcd.tasks import batching, details, global_tasks
 from svcd.tasks.batching import IndexState, Limits, Plan
-from svcd.tasks.indexing import Budget
+from svcd.tasks.budget import Budget
 from svcd.tasks.kinds import INDEX_DELETION, KINDS, NEWEST_ALONE, failed_details
 from svcd.tasks.progress import Progress
 from svcd.tasks.writer_process import WriterCrashed, WriterDied, WriterProcess
@@ -46,6 +46,7 @@ class _Job:
     progress: Progress = field(default_factory=Progress)
     writer: WriterProcess | None = None
     is_canceled: bool = False
+    is_new: bool = False  # the batch makes its index
     done: threading.Event = field(default_factory=threading.Event)
 
 
@@ -70,6 +71,7 @@ class Runner:
         self._jobs: list[_Job] = []
         self._stopping = False
         self._is_woken = True
+        self._is_recovered = False
         self._threads = [threading.Thread(target=self._dispatch, name="svcd-runner")]
         self._writers = [make_writer(instance.lock_descriptor) for _ in range(workers)]
         self._threads += [threading.Thread(target=self._work, args=(writer,), name=f"svcd-indexing-{n}")
@@ -110,7 +112,7 @@ class Runner:
         """Run the next batch to its end in this thread, on a runner that was not started; False when there is none."""
         if not self._run_next():
             return False
-        if self._jobs:
+        while self._jobs:
             self._take(self._jobs.pop(0), self._writers[0])
         return True
 
@@ -138,6 +140,10 @@ class Runner:
 
     def _run_next(self) -> bool:
         """Start the next batch; False when there is nothing to do, or no worker to do it."""
+        if not self._is_recovered:
+            self._is_recovered = True
+            if self._recover():
+                return True
         global_tasks.clean_up(self._queue)
         kinds = self._queue.enqueued_kinds()
         for kind in _BY_RANK:
@@ -145,6 +151,17 @@ class Runner:
                 return self._begin(plan)
         plan = self._next_of_indexes() if kinds & set(_REST) else None
         return self._begin(plan) if plan else False
+
+    def _recover(self) -> bool:
+        """End the tasks whose effect was committed when svcd stopped, before anything can cancel them."""
+        plans = []
+        for index_uid in self._queue.enqueued_indexes():
+            row = self._instance.index(index_uid)
+            last = self._instance.last_applied(row.uuid) if row else -1
+            done = takewhile(lambda task: task.uid <= last, self._queue.enqueued(list(KINDS), index_uid=index_uid))
+            if tasks := list(done):
+                plans.append(Plan(tasks, batching.DOCUMENTS, batching.UNSPECIFIED))
+        return any([self._begin(plan) for plan in plans])
 
     def _special(self, kind: str) -> Plan | None:
         tasks = self._queue.enqueued([kind], newest_first=KINDS[kind].taken == NEWEST_ALONE)
@@ -267,6 +284,7 @@ class Runner:
 
     def _index(self, job: _Job, row: IndexRow | None, writer: WriterProcess) -> None:
         target = row or IndexRow(job.index_uid, str(uuids.uuid4()), times.now(), times.now())
+        job.is_new = row is None
         request = self._request(job, target)
         job.running.batch.progress = job.progress.view
         try:
@@ -276,8 +294,10 @@ class Runner:
             message = f"An unexpected crash occurred when processing the task: {str(crash).strip().splitlines()[-1]}"
             error = error_object("internal", message)
             self._finish(job, row, [_failed(task, error) for task in job.running.tasks.values()], None)
+            self._remove_unborn(job, target)
             return
         if answer is None:
+            self._remove_unborn(job, target)
             self._queue.give_back(job.running)
             return
         outcomes = {outcome["uid"]: outcome for outcome in answer["outcomes"]}
@@ -285,6 +305,11 @@ class Runner:
         self._queue.give_back(job.running, [uid for uid in job.running.tasks if uid not in outcomes])
         ended = [_ended(task, outcomes[task.uid]) for task in job.running.tasks.values()]
         self._finish(job, row, ended, replace(target, primary_key=answer["primaryKey"], stats=answer["stats"]))
+
+    def _remove_unborn(self, job: _Job, target: IndexRow) -> None:
+        """The file of an index that never came into being."""
+        if job.is_new:
+            self._instance.remove_file(target.uuid)
 
     def _request(self, job: _Job, target: IndexRow) -> dict[str, Any]:
         folder = self._queue.payload_folder
@@ -302,15 +327,28 @@ class Runner:
             job.progress(step, finished, total)
             job.running.batch.progress = job.progress.view
         try:
-            if job.is_canceled:
+            if job.is_canceled and not self._has_committed(job, target):
                 return None
             return writer.run(request, progress)
         except WriterDied as death:
-            if self._instance.has_applied(target.uuid, job.plan.tasks[-1].uid):
+            if self._has_committed(job, target) or not job.is_new and self._has_settled(job, target, writer):
                 return writer.run(request, progress)  # it died behind its commit: the outcome is there
             if job.is_canceled or self._stopping:
                 return None
             raise WriterCrashed(str(death)) from death
+
+    def _has_committed(self, job: _Job, target: IndexRow) -> bool:
+        return self._instance.last_applied(target.uuid) >= job.plan.tasks[0].uid
+
+    def _has_settled(self, job: _Job, target: IndexRow, writer: WriterProcess) -> bool:
+        """After a death: see to it that a commit nobody saw is either seen now, or never."""
+        if self._stopping:  # the next start looks again
+            return False
+        try:
+            writer.run({"path": str(self._instance.index_path(target.uuid)), "settle": True}, job.progress)
+        except (WriterDied, WriterCrashed) as error:
+            self._on_bug(f"index {job.index_uid} could not be settled: {error}")
+        return self._has_committed(job, target)
 
     # The end of a batch
 

@@ -3,6 +3,8 @@
     -> {"path", "indexUid", "shape", "tasks": [...], "budget": {...}}
     <- {"step", "finished", "total"}             any number of times
     <- {"outcomes", "primaryKey", "stats"}       once, after the commit
+    -> {"path", "settle": true}                  after a kill: nothing unseen may come back
+    <- {}
     <- {"crash": traceback}                      instead, after a bug
 
 It is alone in writing the file of an index while it works on it, and ends with the daemon: at the end
@@ -17,7 +19,6 @@ import os
 import signal
 import sys
 import traceback
-from pathlib import Path
 from typing import Any
 
 from svcd.tasks import indexing
@@ -48,9 +49,7 @@ def _die_with(parent: int) -> None:
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     try:
-        works = [indexing.Work(**task) for task in request["tasks"]]
-        return indexing.run(Path(request["path"]), request["indexUid"], request["shape"], works,
-                            indexing.Budget(**request["budget"]), _Reports())
+        return indexing.answer(request, _Reports())
     except Exception:  # a bug fails the batch, not the process
         return {"crash": traceback.format_exc()}
 

@@ -17,10 +17,10 @@ Positions = Mapping[str, list[str]]
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[IndexReader]:
+def reading(path: Path, cache: Cache | None = None) -> Iterator[IndexReader]:
     connection = open_reader(path)
     connection.execute("BEGIN")
-    yield IndexReader(connection, "index", Cache(1 << 20), lambda stored: stored)
+    yield IndexReader(connection, "index", cache or Cache(1 << 20), lambda stored: stored)
     connection.close()
 
 

@@ -1,10 +1,11 @@
 """What must hold of an index:
 
 1. Its relations are those of the words by position that it was given (worked out here word by word).
-2. After any history it answers as one built at once from the same documents with the same docids.
-3. FTS5's own integrity check agrees with what was written.
-4. What is not committed is not seen; what a savepoint undid was never there.
-5. A reader sees one state from its first read to its last.
+2. What a reader keeps is carried over writes, and equals what it would read anew.
+3. After any history it answers as one built at once from the same documents with the same docids.
+4. FTS5's own integrity check agrees with what was written.
+5. What is not committed is not seen; what a savepoint undid was never there.
+6. A reader sees one state from its first read to its last.
 """
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from svcd import bitsets
 from svcd.store import schema
+from svcd.store.cache import Cache
 from svcd.store.index import IndexReader
 from svcd.store.index_writer import IndexWriter
 from tests.store.conftest import change, reading
@@ -42,8 +44,8 @@ def fill_slots(writer: IndexWriter) -> None:
         writer.write([change(99, None, everything)])
 
 
-def play(writer: IndexWriter, history: list[list[tuple[int, Any]]]) -> Documents:
-    held: Documents = {}
+def play(writer: IndexWriter, history: list[list[tuple[int, Any]]], held: Documents | None = None) -> Documents:
+    held = {} if held is None else held
     for batch in history:
         newest = dict(batch)
         with writer.transaction():
@@ -134,6 +136,33 @@ def test_any_history_answers_as_its_documents_say(history: list[list[tuple[int, 
         for table in ("terms", "places"):
             writer._connection.execute(f"INSERT INTO {table}({table}) VALUES ('integrity-check')")
         writer.close()
+
+
+@settings(max_examples=40, deadline=None)
+@given(HISTORY, st.integers(1, 3))
+def test_what_is_kept_is_carried_over_writes(history: list[list[tuple[int, Any]]], step: int) -> None:
+    """Asked after every `step` batches through one cache: what was kept then has to become what is now."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "index.sqlite"
+        writer = IndexWriter(path)
+        fill_slots(writer)
+        cache, held = Cache(1 << 24), {}
+        for start in range(0, len(history), step):
+            play(writer, history[start:start + step], held)
+            with reading(path, cache) as reader:
+                check_relations(reader, held)
+        writer.close()
+
+
+def test_a_reader_that_began_earlier_keeps_its_state(writer: IndexWriter, tmp_path: Path) -> None:
+    cache = Cache(1 << 20)
+    with reading(tmp_path / "index.sqlite", cache) as early:
+        with writer.transaction():
+            writer.write([change(0, {"f": ["late"]})])
+        with reading(tmp_path / "index.sqlite", cache) as later:
+            assert later.word_docids("late") == 1
+            assert early.word_docids("late") == 0
+            assert later.word_docids("late") == 1
 
 
 @settings(max_examples=15, deadline=None)

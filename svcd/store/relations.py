@@ -1,0 +1,319 @@
+"""The relations of words in one index: which documents hold a word, where, next to which other, how many.
+
+Knows FTS5's queries and the forward rows; refuses to know documents and queries of users. Sets of documents
+are integers, bit d standing for docid d. What was read is kept, and carried over later writes: see delta.
+"""
+from __future__ import annotations
+
+import json
+import sqlite3
+from array import array
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from svcd.bitsets import from_bytes_equal, from_docids, to_docids
+from svcd.store import words
+from svcd.store.cache import Cache
+from svcd.store.delta import Delta
+from svcd.store.schema import COUNT_BLOCK, COUNTED_WORDS, SHARED_COLUMN
+
+T = TypeVar("T")
+DocIds = int
+Key = tuple[Hashable, ...]
+
+# SQLite takes 32,766 parameters; longer lists are asked for in parts.
+_PARAMETERS = 500
+# A look-up into so few documents is made for all of them, and its answer kept.
+_WORTH_KEEPING = 200
+# Words of one OR: one walk through the index for all of them.
+_PHRASES = 100
+# Beyond so many written documents reading the index again is quicker than looking at each of them.
+MOST_WRITTEN = 1000
+_AFTER_ANY_WORD = "\U0010ffff"
+
+
+class Relations:
+    """The words of one index in the read transaction of `connection`, at its generation."""
+
+    def __init__(self, connection: sqlite3.Connection, uuid: str, cache: Cache, generation: int) -> None:
+        self._connection = connection
+        self._uuid = uuid
+        self._cache = cache
+        self._generation = generation
+
+    # What is kept between searches: (generation, value) under (uuid, ...)
+
+    def _kept(self, key: Key, make: Callable[[], T], carry: Callable[[T, Delta], T | None] = lambda *_: None) -> T:
+        """The value of a key at this generation. carry: an older value brought up to date, or None to make it anew."""
+        scoped = (self._uuid, *key)
+        held: tuple[int, T] | None = self._cache.peek(scoped)
+        if held and held[0] == self._generation:
+            return held[1]
+        delta = self._delta_since(held[0]) if held and held[0] < self._generation else None
+        carried = carry(held[1], delta) if held and delta else None
+        value = make() if carried is None else carried
+        if not held or held[0] < self._generation:  # a reader that began earlier must not take the place of a later one
+            self._cache.put(scoped, (self._generation, value))
+        return value
+
+    def _set(self, key: Key, make: Callable[[], DocIds], written: Callable[[Delta], DocIds]) -> DocIds:
+        """A set that is kept. written: what it is among the documents of a delta."""
+        return self._kept(key, make, lambda known, delta: delta.carried(known, written(delta)))
+
+    def _delta_since(self, generation: int) -> Delta | None:
+        """The documents written since a generation; None when they are too many, or not known."""
+        key = (self._uuid, "delta", generation, self._generation)
+        held: tuple[Delta | None] | None = self._cache.peek(key)
+        if held is None:
+            held = (self._read_delta(generation),)
+            self._cache.put(key, held)
+        return held[0]
+
+    def _read_delta(self, generation: int) -> Delta | None:
+        changes = self._connection.execute("SELECT docids, gone FROM changes WHERE generation > ? AND generation <= ?",
+                                           (generation, self._generation)).fetchall()
+        if len(changes) != self._generation - generation or any(docids is None for docids, _ in changes):
+            return None
+        changed = from_docids([docid for docids, _ in changes for docid in array("I", docids)])
+        if changed.bit_count() > MOST_WRITTEN:
+            return None
+        rows = {docid: {slot: row.split(" ") for slot, row in words.forward_rows(forward).items()}
+                for docid, forward in self._forward_rows(to_docids(changed))}
+        is_known = all(gone is not None for _, gone in changes)
+        terms = frozenset(term for _, gone in changes for term in json.loads(gone)) if is_known else None
+        return Delta(changed, rows, terms)
+
+    # Fields
+
+    def _slots(self) -> dict[str, int]:
+        return self._kept(("slots",), lambda: dict(self._connection.execute(
+            "SELECT name, slot FROM fields WHERE slot IS NOT NULL ORDER BY fid")))
+
+    def indexed_fields(self) -> list[str]:
+        """The fields that hold words, by field number."""
+        return list(self._slots())
+
+    # Words
+
+    def _matching(self, table: str, query: str) -> DocIds:
+        return from_docids([row[0] for row in self._connection.execute(
+            f"SELECT rowid FROM {table} WHERE {table} MATCH ?", (query,))])
+
+    def has_word(self, word: str) -> bool:
+        """Does any document hold the word?"""
+        return bool(self.word_docids(word))
+
+    def word_docids(self, word: str) -> DocIds:
+        """Documents that hold the word in any field."""
+        return self._holding(words.term(word), False)
+
+    def prefix_docids(self, prefix: str) -> DocIds:
+        """Documents that hold a word that starts with the prefix."""
+        return self._holding(words.term(prefix), True)
+
+    def _holding(self, spelled: str, is_prefix: bool, slot: int | None = None) -> DocIds:
+        """Documents with a term, anywhere or in the column of a slot below the shared one."""
+        column = "" if slot is None else f"{{c{slot}}} : "
+        return self._set(("word", spelled, is_prefix, slot),
+                         lambda: self._matching("terms", column + _phrase(spelled, is_prefix)),
+                         lambda delta: delta.word(spelled, is_prefix, slot))
+
+    def words_docids(self, several: Sequence[str]) -> DocIds:
+        """Documents that hold any of several words."""
+        held = 0
+        for start in range(0, len(several), _PHRASES):
+            held |= self._holding_any(tuple(map(words.term, several[start:start + _PHRASES])))
+        return held
+
+    def _holding_any(self, terms: tuple[str, ...]) -> DocIds:
+        return self._set(("any", terms), lambda: self._matching("terms", " OR ".join(map(words.quoted, terms))),
+                         lambda delta: delta.any_word(terms))
+
+    def word_field_docids(self, word: str, field: str) -> DocIds:
+        """Documents that hold the word in one field."""
+        return self._in_field(words.term(word), False, field)
+
+    def prefix_field_docids(self, prefix: str, field: str) -> DocIds:
+        """Documents that hold a word with the prefix in one field."""
+        return self._in_field(words.term(prefix), True, field)
+
+    def _in_field(self, spelled: str, is_prefix: bool, field: str) -> DocIds:
+        slot = self._slots().get(field)
+        if slot is None:
+            return 0
+        if slot < SHARED_COLUMN:
+            return self._holding(spelled, is_prefix, slot)
+        return self._set(("word", spelled, is_prefix, slot), lambda: self._in_shared_column(spelled, is_prefix, slot),
+                         lambda delta: delta.word(spelled, is_prefix, slot))
+
+    def _in_shared_column(self, spelled: str, is_prefix: bool, slot: int) -> DocIds:
+        column = self._matching("terms", f"{{c{SHARED_COLUMN}}} : {_phrase(spelled, is_prefix)}")
+        found = []
+        for docid, forward in self._forward_rows(to_docids(column)):
+            terms = words.forward_rows(forward).get(slot, "").split(" ")
+            if any(map(lambda term: term.startswith(spelled), terms)) if is_prefix else spelled in terms:
+                found.append(docid)
+        return from_docids(found)
+
+    def word_fields(self, word: str) -> list[str]:
+        """The fields that hold the word, by field number."""
+        return [field for field in self.indexed_fields() if self.word_field_docids(word, field)]
+
+    def prefix_fields(self, prefix: str) -> list[str]:
+        """The fields that hold a word with the prefix, by field number."""
+        return [field for field in self.indexed_fields() if self.prefix_field_docids(prefix, field)]
+
+    def _forward_rows(self, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
+        for part in parts(docids):
+            yield from self._connection.execute(
+                f"SELECT docid, words FROM forward WHERE docid IN ({marks(part)})", part)
+
+    def rows(self, docids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[str]]]]:
+        """(docid, field -> its words by position, "" for a hole) of some documents."""
+        names = self._kept(("names of slots",), lambda: {slot: name for name, slot in self._slots().items()})
+        found = dict(self._forward_rows(docids))
+        for docid in docids:
+            rows = words.forward_rows(found.get(docid, ""))
+            yield docid, {names[slot]: words.positions(row) for slot, row in rows.items()}
+
+    # The vocabulary
+
+    def words_with_prefix(self, prefix: str, limit: int | None = None) -> Sequence[str]:
+        """The first `limit` words that start with the prefix, itself included, in byte order; "" gives all."""
+        if limit is not None:
+            return self._kept(("words", prefix, limit), lambda: self._read_words(prefix, limit))
+        return self._kept(("words", prefix), lambda: self._read_words(prefix, -1),
+                          lambda known, delta: delta.carried_words(known, prefix))
+
+    def _read_words(self, prefix: str, limit: int) -> list[str]:
+        start = words.term(prefix)
+        rows = self._connection.execute("SELECT term FROM vocabulary WHERE term >= ? AND term < ? AND term <> ? LIMIT ?",
+                                        (start, start + _AFTER_ANY_WORD, words.HOLE, limit))
+        return words.spelled_words(row[0] for row in rows)
+
+    def first_characters(self) -> Sequence[str]:
+        """The distinct first characters of all words."""
+        return self._kept(("first characters",), lambda: sorted(set(self._read_first_characters())))
+
+    def _read_first_characters(self) -> Iterator[str]:
+        """One look-up per character: behind the first word of each, jump over all its others."""
+        after = ""
+        while row := self._connection.execute("SELECT term FROM vocabulary WHERE term >= ? LIMIT 1", (after,)).fetchone():
+            character = words.word(row[0])[0]
+            after = (row[0] if row[0] == words.HOLE else words.term(character)) + _AFTER_ANY_WORD
+            if row[0] != words.HOLE:
+                yield character
+
+    def joined_words(self, character: str) -> str:
+        """All words that start with a character, a NUL (which no word has) around each; "" when there is none."""
+        return self._kept(("joined", character), lambda: _joined(self.words_with_prefix(character)))
+
+    # Positions
+
+    def word_positions(self, word: str) -> list[int]:
+        """The bucketed positions at which the word stands, ascending."""
+        return self._positions(words.term(word), False)
+
+    def word_position_docids(self, word: str, bucketed: int) -> DocIds:
+        """Documents that hold the word at a bucketed position of any field."""
+        return self._at(words.term(word), False, bucketed)
+
+    def prefix_positions(self, prefix: str) -> list[int]:
+        """The bucketed positions of the words with the prefix, ascending."""
+        return self._positions(words.term(prefix), True)
+
+    def prefix_position_docids(self, prefix: str, bucketed: int) -> DocIds:
+        """Documents that hold a word with the prefix at a bucketed position of any field."""
+        return self._at(words.term(prefix), True, bucketed)
+
+    def _at(self, spelled: str, is_prefix: bool, bucket: int) -> DocIds:
+        return self._set(("place", spelled, is_prefix, bucket),
+                         lambda: self._matching("places", _phrase(words.place(bucket, spelled), is_prefix)),
+                         lambda delta: delta.place(spelled, is_prefix, bucket))
+
+    def _positions(self, spelled: str, is_prefix: bool) -> list[int]:
+        return self._kept(("positions", spelled, is_prefix), lambda: [
+            bucket for bucket in words.BUCKETS if self._has_place(_phrase(words.place(bucket, spelled), is_prefix))])
+
+    def _has_place(self, query: str) -> bool:
+        return self._connection.execute("SELECT 1 FROM places WHERE places MATCH ? LIMIT 1", (query,)).fetchone() is not None
+
+    # Pairs
+
+    def pair_docids(self, distance: int, left: str, right: str, candidates: DocIds | None = None) -> DocIds:
+        """Documents in which `distance` (1 to 3) is the smallest one from `left` to `right` behind it.
+
+        candidates: the documents for which the answer must be right; others may be in it.
+        """
+        together = self.word_docids(left) & self.word_docids(right)
+        if not together or (candidates is not None and not together & candidates):
+            return 0
+        return self._pair(distance, words.term(left), words.term(right), False, candidates)
+
+    def prefix_pair_docids(self, distance: int, left: str, prefix: str, candidates: DocIds | None = None) -> DocIds:
+        """The union of pair_docids(distance, left, word) over the words that start with the prefix."""
+        return self._pair(distance, words.term(left), words.term(prefix), True, candidates)
+
+    def _pair(self, distance: int, left: str, right: str, is_prefix: bool, candidates: DocIds | None) -> DocIds:
+        key: Key = ("pair", distance, left, right, is_prefix)
+
+        def written(delta: Delta) -> DocIds:
+            return delta.pair(distance, left, right, is_prefix)
+
+        if distance == 1:
+            return self._set(key, lambda: self._matching("terms", _phrase(f"{left} {right}", is_prefix)), written)
+        near = self._near(left, right, is_prefix, distance)
+        asked = near if candidates is None else near & candidates
+        if asked and (candidates is None or near.bit_count() <= max(_WORTH_KEEPING, 2 * asked.bit_count())):
+            return self._set(key, lambda: self._apart(left, right, is_prefix, distance, near), written)
+        return self._apart(left, right, is_prefix, distance, asked) if asked else 0
+
+    def _near(self, left: str, right: str, is_prefix: bool, distance: int) -> DocIds:
+        """Documents with both at most so far apart, in any order."""
+        query = f"NEAR({words.quoted(left)} {_phrase(right, is_prefix)}, {distance - 1})"
+        return self._set(("near", distance, left, right, is_prefix), lambda: self._matching("terms", query),
+                         lambda delta: delta.both(left, right, is_prefix))
+
+    def _apart(self, left: str, right: str, is_prefix: bool, distance: int, near: DocIds) -> DocIds:
+        """Those of some documents in which `distance` is the smallest from left to right: looked up in their rows."""
+        found = words.adjacent(left, right, distance, is_prefix)
+        return from_docids([docid for docid, forward in self._forward_rows(to_docids(near))
+                            if any(not words.is_nearer(forward, left, term, distance)
+                                   for term in found.findall(forward))])
+
+    # Counts
+
+    def field_count_docids(self, field: str, count: int) -> DocIds:
+        """Documents whose field holds exactly `count` (1 to 30) words."""
+        slot = self._slots().get(field)
+        if slot is None or not 1 <= count <= COUNTED_WORDS:
+            return 0
+        return self._set(("count", slot, count), lambda: self._read_count(slot, count),
+                         lambda delta: delta.count(slot, count))
+
+    def _read_count(self, slot: int, count: int) -> DocIds:
+        found = 0
+        for block, counts in self._connection.execute(
+                "SELECT block, counts FROM word_counts WHERE slot = ?", (slot,)):
+            found |= from_bytes_equal(counts, count) << (block * COUNT_BLOCK)
+        return found
+
+
+def _phrase(spelled: str, is_prefix: bool) -> str:
+    """Terms with spaces between, one behind the other, as FTS5 is asked for them; the last one may go on."""
+    return words.quoted(spelled) + (" *" if is_prefix else "")
+
+
+def _joined(several: Sequence[str]) -> str:
+    return "\0".join(("", *several, "")) if several else ""
+
+
+def parts(docids: Sequence[int]) -> Iterator[Sequence[int]]:
+    """A list in portions that one statement takes as parameters."""
+    for start in range(0, len(docids), _PARAMETERS):
+        yield docids[start:start + _PARAMETERS]
+
+
+def marks(part: Iterable[object]) -> str:
+    """The places of a portion's parameters."""
+    return ",".join("?" for _ in part)

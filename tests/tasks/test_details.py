@@ -1,0 +1,14 @@
+"""The texts that batches show of durations."""
+from __future__ import annotations
+
+import pytest
+
+from svcd.tasks.details import duration_of_text, duration_text
+
+
+@pytest.mark.parametrize(("nanoseconds", "text"), [
+    (0, "0.00ns"), (999, "999.00ns"), (1_230, "1.23µs"), (4_560_000, "4.56ms"), (7_890_000_000, "7.89s"),
+])
+def test_a_duration_has_two_decimals_of_its_unit(nanoseconds: int, text: str) -> None:
+    assert duration_text(nanoseconds) == text
+    assert duration_of_text(text) == nanoseconds

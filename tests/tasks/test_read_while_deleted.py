@@ -1,0 +1,53 @@
+"""What must hold of reads while their index is deleted, or deleted and made again.
+
+1. A read that looked its index up before it was deleted and made again reads the new one: it is no fault of the client.
+2. No descriptor of a deleted file stays behind, so that its space is given back.
+"""
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from svcd.store.instance import IndexRow
+from tests.tasks.conftest import House
+
+
+def test_an_index_made_again_is_read_anew(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.add([{"id": 1}])
+    house.run()
+    look_up = house.instance.require_index
+
+    def look_up_and_lose(index_uid: str) -> IndexRow:
+        row = look_up(index_uid)
+        monkeypatch.undo()
+        house.do("indexDeletion", details={"deletedDocuments": None})
+        house.run()
+        house.add([{"id": 2}])
+        house.run()
+        return row
+
+    monkeypatch.setattr(house.instance, "require_index", look_up_and_lose)
+    assert house.documents() == {0: {"id": 2}}
+
+
+def test_a_read_that_ends_after_the_deletion_keeps_no_file(house: House) -> None:
+    house.add([{"id": 1}])
+    house.run()
+    with house.instance.read("movies") as reader:
+        house.do("indexDeletion", details={"deletedDocuments": None})
+        house.run()
+        assert reader.documents([0]) == ['{"id":1}']
+    assert deleted_files_held(house.path) == []
+
+
+def deleted_files_held(folder: Path) -> list[str]:
+    """What this process holds open of files under a folder that have no name any more."""
+    targets = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            targets.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        except OSError:  # the one of the listing itself
+            continue
+    return [target for target in targets if target.startswith(str(folder)) and target.endswith(" (deleted)")]

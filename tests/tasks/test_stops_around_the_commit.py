@@ -1,0 +1,81 @@
+"""What must hold when something dies so close to the commit of a batch that it is hard to say whether it was before.
+
+1. A task whose effect is committed ends as it was done, whatever wants to cancel it after a restart.
+2. The tasks behind it are canceled as ever.
+3. A commit that nobody could see when the indexing process died is gone: no later recovery brings it back behind
+   a task that has failed, or was canceled, meanwhile.
+4. A batch that was to make its index and did not leaves no file behind.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from svcd.store.index_writer import IndexWriter
+from svcd.tasks.writer_process import WriterDied
+from tests.tasks.conftest import House
+
+# SQLite keeps the head of the index of a log twice; a commit counts when both copies tell of it.
+LOG_INDEX_HEAD = 96
+
+
+class Stop(BaseException):
+    """The daemon is killed here."""
+
+
+def test_what_is_committed_is_not_canceled(house: House) -> None:
+    house.add([{"id": 1}])
+    house.run()
+    done = house.add([{"id": 2}])
+
+    def stop() -> None:
+        raise Stop
+
+    house.writer.after = stop
+    with pytest.raises(Stop):
+        house.run()
+    house.restart()
+    waiting = house.add([{"id": 3}])
+    house.do("taskCancelation", None, {"matchedTasks": 2, "canceledTasks": None}, uids=[done.uid, waiting.uid])
+    house.run()
+    assert house.task(waiting).status == "canceled"
+    assert (house.task(done).status, house.documents()) == ("succeeded", {0: {"id": 1}, 1: {"id": 2}})
+
+
+def test_what_died_unseen_does_not_come_back(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.add([{"id": 1}])
+    house.run()
+    assert house.documents() == {0: {"id": 1}}  # its reader stays open, as in a daemon that is asked
+    (log_index,) = (house.path / "indexes").glob("*-shm")
+    head = log_index.read_bytes()[:LOG_INDEX_HEAD]
+
+    def die(_: IndexWriter) -> None:
+        """As a kill between the sync of the log and the change of its index: the frames are there, unseen."""
+        _put_back(log_index, head)
+        raise WriterDied("killed")
+
+    monkeypatch.setattr(IndexWriter, "checkpoint", die)
+    failed = house.add([{"id": 2}])
+    house.run()
+    assert house.task(failed).status == "failed" and house.documents() == {0: {"id": 1}}
+    house.restart()
+    assert house.documents() == {0: {"id": 1}}
+
+
+def _put_back(log_index: Path, head: bytes) -> None:
+    with log_index.open("r+b") as file:
+        file.write(head)
+
+
+def test_an_index_that_never_came_into_being_leaves_no_file(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(_: IndexWriter) -> None:
+        monkeypatch.undo()
+        raise WriterDied("killed")
+
+    monkeypatch.setattr(IndexWriter, "transaction", die)
+    failed = house.add([{"id": 1}])
+    house.run()
+    house.bugs.clear()  # a crash is told
+    assert house.task(failed).status == "failed"
+    assert list((house.path / "indexes").iterdir()) == []
