@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from svcd.engine import attributes
+from svcd.engine.derivations import Terms
 from svcd.engine.lexicon import lexicon_of
 from svcd.engine.matching import LocatedTerm, MatchingWords
 from svcd.engine.postings import Postings
@@ -15,11 +16,11 @@ from svcd.engine.query import ParsedQuery, parse
 from svcd.engine.querygraph import BuiltQuery, Graph, MatchingStrategy, build, universe
 from svcd.engine.ranking.buckets import Ranking, Wanted, rank
 from svcd.engine.ranking.chain import chain
-from svcd.engine.ranking.rules import Shared
+from svcd.engine.ranking.rule import Shared
 from svcd.engine.reader import DocIds, Reader
 from svcd.engine.request import SearchQuery
 from svcd.engine.searchable import Searchable
-from svcd.engine.terms import Term, Terms
+from svcd.engine.terms import Term
 from svcd.errors import ApiError
 
 

@@ -6,7 +6,7 @@ know why a word is asked for. Made anew for each search: it remembers the answer
 """
 from __future__ import annotations
 
-from typing import Callable, Iterable, TypeVar
+from typing import Callable, Iterable, Sequence, TypeVar
 
 from svcd.engine.attributes import is_beneath
 from svcd.engine.query import Phrase
@@ -33,10 +33,20 @@ class Postings:
         self._exact_attributes: list[str] = list(typo_tolerance.get("disableOnAttributes") or ())
         self._exact_numbers: bool = bool(typo_tolerance.get("disableOnNumbers"))
         self.is_by_attribute = reader.settings.get("proximityPrecision") == "byAttribute"
+        self._words: dict[str, bool] = {}
         self._tolerant: dict[str, DocIds] = {}
         self._original: dict[str, DocIds] = {}
         self._phrases: dict[Phrase, DocIds] = {}
         self._together: dict[tuple[str, str], DocIds] = {}
+
+    @property
+    def is_restricted(self) -> bool:
+        """Are only some fields looked into?"""
+        return self._fields is not None
+
+    def looks_into(self, field: str) -> bool:
+        """Is the field one of those looked into?"""
+        return self._fields is None or field in self._fields
 
     @property
     def is_plain(self) -> bool:
@@ -45,6 +55,13 @@ class Postings:
 
     # words
 
+    def has_word(self, word: str) -> bool:
+        """Does any document hold the word, in any field? The halves of words are asked for again and again."""
+        known = self._words.get(word)
+        if known is None:
+            known = self._words[word] = self.reader.has_word(word)
+        return known
+
     def original(self, word: str) -> DocIds:
         """Documents of a word as it was asked for: tolerant and exact occurrences."""
         return _remembered(self._original, word, self._find_original)
@@ -52,6 +69,16 @@ class Postings:
     def derived(self, word: str) -> DocIds:
         """Documents of a word reached by a typo or an n-gram: tolerant occurrences alone."""
         return _remembered(self._tolerant, word, self._find_tolerant)
+
+    def any_derived(self, words: Sequence[str]) -> DocIds:
+        """The union of `derived` over many words."""
+        ask = getattr(self.reader, "words_docids", None)
+        if ask is not None and self.is_plain and len(words) > 1:
+            return ask(words)
+        docids = 0
+        for word in words:
+            docids |= self.derived(word)
+        return docids
 
     def is_tolerant(self, word: str) -> bool:
         """Does the word stand anywhere in the index where typos are forgiven? No field restricts this."""
@@ -63,7 +90,7 @@ class Postings:
 
     def in_field(self, word: str, field: str) -> DocIds:
         """Documents with the word in a field, both kinds of occurrences."""
-        if self._fields is not None and field not in self._fields:
+        if not self.looks_into(field):
             return 0
         return self.reader.word_field_docids(word, field)
 
@@ -84,7 +111,7 @@ class Postings:
         if self._fields is not None:
             return self._in_fields(prefix, self._tolerant_fields(self._fields))
         if self._exact_numbers and is_numeric(prefix):
-            return self._union_of_tolerant(self.reader.words_with_prefix(prefix))
+            return self.any_derived(self.reader.words_with_prefix(prefix))
         if self._exact_attributes:
             fields = self.reader.prefix_fields(prefix)
             return self._in_fields(prefix, [field for field in fields if not self._is_exact_field(field)])
@@ -92,13 +119,9 @@ class Postings:
 
     def prefix_in_field(self, prefix: str, field: str) -> DocIds:
         """Documents with any word in this field that begins so."""
-        if self._fields is not None and field not in self._fields:
+        if not self.looks_into(field):
             return 0
         return self.reader.prefix_field_docids(prefix, field)
-
-    def fields_of_prefix(self, prefix: str) -> list[str]:
-        """The fields, among those looked into, that hold a word that begins so."""
-        return self._looked_into(self.reader.prefix_fields(prefix))
 
     # words together
 
@@ -165,18 +188,12 @@ class Postings:
         return any(is_beneath(field, attribute) for attribute in self._exact_attributes)
 
     def _looked_into(self, fields: Iterable[str]) -> list[str]:
-        return [field for field in fields if self._fields is None or field in self._fields]
+        return [field for field in fields if self.looks_into(field)]
 
     def _in_fields(self, prefix: str, fields: Iterable[str]) -> DocIds:
         docids = 0
         for field in fields:
             docids |= self.reader.prefix_field_docids(prefix, field)
-        return docids
-
-    def _union_of_tolerant(self, words: Iterable[str]) -> DocIds:
-        docids = 0
-        for word in words:
-            docids |= self.derived(word)
         return docids
 
     def _in_one_field(self, left: str, right: str) -> DocIds:

@@ -7,11 +7,12 @@ Nodes are numbered; 0 is Start, 1 is End. A path is a sequence of `Stop`s.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Iterable, NamedTuple, Sequence
+from typing import Any, Iterable, NamedTuple, Sequence
 
+from svcd.engine.derivations import Terms
 from svcd.engine.query import ParsedQuery, Part
 from svcd.engine.reader import DocIds
-from svcd.engine.terms import Subset, Term, Terms
+from svcd.engine.terms import Subset, Term
 
 START, END = 0, 1
 LONGEST_NGRAM = 3
@@ -57,7 +58,7 @@ class Graph:
     def __init__(self, stops: Sequence[Stop | None], successors: Sequence[Sequence[int]]) -> None:
         self.stops = stops
         self.successors = successors
-        self.plans: dict[object, object] = {}  # what rules worked out for this graph, by rule
+        self.plans: dict[str, Any] = {}  # what rules worked out for this graph, by their names
 
     def nodes(self) -> list[tuple[int, Stop]]:
         """(number, stop) of all nodes but Start and End, ascending."""

@@ -103,6 +103,17 @@ class Reader(Protocol):
     def field_count_docids(self, field: str, count: int) -> DocIds:
         """Documents whose field has exactly so many words (1 to 30; else the empty set)."""
 
+    # Several at once. A store may leave these out: `Postings` asks one by one then, and never reads rows.
+
+    def words_docids(self, words: Sequence[str]) -> DocIds:
+        """Union of `word_docids` over many words, most of them rare."""
+
+    def rows(self, docids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[str]]]]:
+        """(docid, field -> its words by position, "" being a hole) of a few documents.
+
+        To look into some dozens of documents is cheaper than to ask for every position in the index.
+        """
+
     # values and documents
 
     def sort_buckets(

@@ -19,6 +19,10 @@ from svcd.engine.reader import WORD_MARK
 ONE_TYPO_WORDS = 150
 TWO_TYPO_WORDS = 50
 
+# From this length on few words share a half, so that finding these is quicker than to compile and run
+# a pattern. Below it the halves are so short that too many words have them.
+LONG_WORD = 8
+
 
 class Vocabulary(Protocol):
     """The part of a Reader that typos need."""
@@ -54,8 +58,7 @@ def _one_typo(
     vocabulary: Vocabulary, word: str, is_prefix: bool, accepts: Callable[[str], bool]
 ) -> Typos:
     found: list[str] = []
-    joined = vocabulary.joined_words(word[0])
-    for near in _caught(_one_typo_net(word, is_prefix), joined, is_prefix):
+    for near in _near_one(vocabulary, word, is_prefix):
         if distance(word, near, 1, is_prefix) == 1 and accepts(near):
             found.append(near)
             if len(found) == ONE_TYPO_WORDS:
@@ -141,30 +144,39 @@ def _column(
 # the net
 
 
+def _near_one(vocabulary: Vocabulary, word: str, is_prefix: bool) -> Iterable[str]:
+    """All words with the same first letter that can be within one typo, and some that are not; in byte order."""
+    joined = vocabulary.joined_words(word[0])
+    if len(word) < LONG_WORD:
+        return _caught(_one_typo_net(word, is_prefix), joined, is_prefix)
+    return sorted(_with_a_half(joined, word, is_prefix))
+
+
 def _near_two(vocabulary: Vocabulary, word: str, is_prefix: bool) -> set[str]:
-    """All words that can be within two typos, and some that are not."""
-    near = _near_same_letter(vocabulary, word, is_prefix)
+    """All words that can be within two typos, and some that are not: each half has one, or one half has none."""
+    joined = vocabulary.joined_words(word[0])
+    near = set(_caught(_two_halves_net(word, is_prefix), joined, is_prefix))
+    near |= _with_a_half(joined, word, is_prefix)
     near |= _near_other_letter(vocabulary, word, is_prefix)
     if is_prefix:  # these are at distance 0, and can be very many
         return {found for found in near if not found.startswith(word)}
     return near
 
 
-def _near_same_letter(vocabulary: Vocabulary, word: str, is_prefix: bool) -> set[str]:
-    """Cut the word in two: either both halves have one typo, or one half is without any.
+def _with_a_half(joined: str, word: str, is_prefix: bool) -> set[str]:
+    """Words that have one half of the word without any typo.
 
-    A swap across the cut is the exception: then one half beside the swapped letters is whole.
+    Where the letters on both sides of the cut are swapped, it is the rest of a half beside these letters.
     """
-    joined = vocabulary.joined_words(word[0])
     cut = len(word) // 2
     left, right = word[:cut], word[cut:]
     swapped = right[:1] + left[-1:]
-    near = set(_caught(_two_halves_net(word, is_prefix), joined, is_prefix))
-    for beginning in {left, left[:-1] + swapped}:
-        near.update(_words_around(joined, WORD_MARK + beginning))
     close = "" if is_prefix else WORD_MARK
-    for ending in {right + close, swapped + right[1:] + close}:
-        near.update(_words_around(joined, ending))
+    near: set[str] = set()
+    for part in (left, left[:-1] + swapped):
+        near.update(_words_around(joined, WORD_MARK + part))
+    for part in (right, swapped + right[1:]):
+        near.update(_words_around(joined, part + close))
     return {found for found in near if found[0] == word[0]}
 
 
@@ -200,13 +212,13 @@ def _words_around(joined: str, part: str) -> Iterator[str]:
         at = joined.find(part, end)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _one_typo_net(word: str, is_prefix: bool) -> re.Pattern[str]:
     """Words with the same first letter and at most one edit behind it."""
     return _net(word[0], [_within_one_edit(word[1:])], is_prefix)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _two_halves_net(word: str, is_prefix: bool) -> re.Pattern[str]:
     cut = max(1, len(word) // 2)
     halves = [_within_one_edit(word[1:cut]), _within_one_edit(word[cut:])]

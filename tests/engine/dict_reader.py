@@ -61,6 +61,7 @@ class DictReader:
         self._pairs: dict[tuple[int, str, str], set[int]] = defaultdict(set)
         self._counts: dict[tuple[str, int], set[int]] = defaultdict(set)
         self._names: dict[str, None] = {}
+        self._rows: list[Mapping[str, Sequence[str]]] = []
         self._indexed: set[str] = set()
         for document in self._documents:
             self._names.update(dict.fromkeys(document))
@@ -77,6 +78,7 @@ class DictReader:
             searchable.__contains__,
             attributes.locales_test(self.settings["localizedAttributes"]),
         )
+        self._rows.append(found)
         nearest: dict[tuple[str, str], int] = {}
         for field, words in found.items():
             self._indexed.add(field)
@@ -155,6 +157,12 @@ class DictReader:
 
     def field_count_docids(self, field: str, count: int) -> DocIds:
         return bitsets.from_docids(list(self._counts.get((field, count), ()))) if 1 <= count <= 30 else 0
+
+    def words_docids(self, words: Sequence[str]) -> DocIds:
+        return _union(self.word_docids(word) for word in words)
+
+    def rows(self, docids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[str]]]]:
+        return ((docid, self._rows[docid]) for docid in docids)
 
     def sort_buckets(
         self, field: str, ascending: bool, candidates: DocIds

@@ -21,11 +21,12 @@ from typing import Any
 import pytest
 
 from svcd.engine.analysis import Analyzer
+from svcd.engine.derivations import Terms
 from svcd.engine.lexicon import Lexicon, lexicon_of
 from svcd.engine.postings import Postings
 from svcd.engine.query import ParsedQuery, Part, parse
 from svcd.engine.querygraph import END, START, Graph, MatchingStrategy, Stop, build, from_paths, removal_groups
-from svcd.engine.terms import Subset, Term, Terms
+from svcd.engine.terms import Subset, Term
 from tests.engine.dict_reader import DEFAULTS, DictReader
 from tests.engine.searching import titled
 

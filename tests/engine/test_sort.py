@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.engine.ranking.sort import SortError, SortRule, check_sortable, normal_form, ordered, parse_rule, sort_value, split_rules
+from svcd.engine.sorting import SortError, SortRule, check_sortable, normal_form, ordered, parse_rule, sort_value, split_rules
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def plain_typos(words: list[str], term: str, budget: int, is_prefix: bool) -> Ty
     return Typos(one[:ONE_TYPO_WORDS], two[:TWO_TYPO_WORDS])
 
 
-SOME_WORDS = st.text(alphabet="abcdé", min_size=1, max_size=9)
+SOME_WORDS = st.text(alphabet="abcdé", min_size=1, max_size=11)
 EDITS = st.lists(st.tuples(st.integers(0, 12), st.sampled_from("abcdéx"), st.integers(0, 3)), max_size=3)
 
 

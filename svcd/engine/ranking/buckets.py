@@ -10,7 +10,7 @@ from typing import Callable, NamedTuple, Sequence
 
 from svcd.bitsets import to_docids
 from svcd.engine.querygraph import Graph
-from svcd.engine.ranking.rules import Rule
+from svcd.engine.ranking.rule import Rule
 from svcd.engine.ranking.scores import Detail, Skipped, score
 from svcd.engine.reader import DocIds
 

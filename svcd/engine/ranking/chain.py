@@ -7,20 +7,25 @@ from __future__ import annotations
 from typing import Callable, Iterable, Sequence
 
 from svcd.engine.querygraph import MatchingStrategy
-from svcd.engine.ranking import rules
+from svcd.engine.ranking.attribute import AttributeRank, WordPosition
+from svcd.engine.ranking.exactness import ExactAttribute, ExactWords
+from svcd.engine.ranking.proximity import Proximity
+from svcd.engine.ranking.rule import Rule, Shared
+from svcd.engine.ranking.sort import Sort
+from svcd.engine.ranking.words import Typo, Words
 
 _WORDS = "words"
 _SORT = "sort"
 _ATTRIBUTE_RULES = ("attribute", "attributeRank", "wordPosition")
 
 # entry: (rules it brings, entries that make it void when met before it)
-_WORD_RULES: dict[str, tuple[Sequence[Callable[[rules.Shared], rules.Rule]], Sequence[str]]] = {
-    "typo": ((rules.Typo,), ("typo",)),
-    "proximity": ((rules.Proximity,), ("proximity",)),
-    "attribute": ((rules.AttributeRank, rules.WordPosition), _ATTRIBUTE_RULES),
-    "attributeRank": ((rules.AttributeRank,), ("attribute", "attributeRank")),
-    "wordPosition": ((rules.WordPosition,), ("attribute", "wordPosition")),
-    "exactness": ((rules.ExactAttribute, rules.ExactWords), ("exactness",)),
+_WORD_RULES: dict[str, tuple[Sequence[Callable[[Shared], Rule]], Sequence[str]]] = {
+    "typo": ((Typo,), ("typo",)),
+    "proximity": ((Proximity,), ("proximity",)),
+    "attribute": ((AttributeRank, WordPosition), _ATTRIBUTE_RULES),
+    "attributeRank": ((AttributeRank,), ("attribute", "attributeRank")),
+    "wordPosition": ((WordPosition,), ("attribute", "wordPosition")),
+    "exactness": ((ExactAttribute, ExactWords), ("exactness",)),
 }
 
 
@@ -30,8 +35,8 @@ def is_separated(ranking_rules: Iterable[str]) -> bool:
 
 
 def chain(
-    shared: rules.Shared, ranking_rules: Iterable[str], sort: Sequence[str], has_terms: bool
-) -> list[rules.Rule]:
+    shared: Shared, ranking_rules: Iterable[str], sort: Sequence[str], has_terms: bool
+) -> list[Rule]:
     """The rules of one search.
 
     sort: `field:asc` and `field:desc` of the request. has_terms: without terms (placeholder
@@ -44,8 +49,8 @@ def chain(
 
 
 class _Chain:
-    def __init__(self, shared: rules.Shared, sort: Sequence[str], has_terms: bool) -> None:
-        self.rules: list[rules.Rule] = []
+    def __init__(self, shared: Shared, sort: Sequence[str], has_terms: bool) -> None:
+        self.rules: list[Rule] = []
         self._shared = shared
         self._sort = sort
         self._has_terms = has_terms
@@ -67,7 +72,7 @@ class _Chain:
         if _WORDS not in self._met and self._has_terms:
             self._met.add(_WORDS)
             if self._shared.strategy is not MatchingStrategy.ALL:
-                self.rules.append(rules.Words(self._shared))
+                self.rules.append(Words(self._shared))
 
     def _add_word_rules(self, entry: str) -> None:
         if not self._has_terms:
@@ -88,4 +93,4 @@ class _Chain:
         field, _, direction = entry.rpartition(":")
         if field not in self._sorted_fields:
             self._sorted_fields.add(field)
-            self.rules.append(rules.Sort(self._shared, field, direction == "asc"))
+            self.rules.append(Sort(self._shared, field, direction == "asc"))

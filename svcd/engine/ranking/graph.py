@@ -28,10 +28,11 @@ class Condition(Protocol):
 
 
 class Step(NamedTuple):
-    """A way into a node.
+    """A way into a node, or past it.
 
-    condition: None when every document may take it. stop: what the next graph keeps of it, None for
-    nothing. dropped: nodes, as bits, that no later step of the path may lead to.
+    condition: None to pass the node: every document may, and the next graph keeps nothing of it.
+    stop: what the next graph keeps of it. dropped: nodes, as bits, that no later step of the path may
+    match, when it passes.
     """
 
     cost: int
@@ -95,7 +96,7 @@ class PathSearch:
         self.left = candidates
         self._plan = plan
         self._docids: dict[Condition, DocIds] = {}
-        self._path: list[Stop] = []
+        self._path: list[Stop | None] = []
         self._good: list[Path] = []
 
     def bucket(self, cost: int) -> tuple[DocIds, list[Path]]:
@@ -115,32 +116,24 @@ class PathSearch:
             if target == END:
                 self._found(docids)
                 return
-            reached = self._step(target, step, docids, dropped)
-            if not reached:
-                continue
-            self._go(target, step, rest, reached, dropped)
+            if step.condition is None:
+                self._walk(target, rest, docids, dropped | step.dropped)
+            elif not dropped >> target & 1:
+                reached = docids & self._docids_of(step.condition)
+                if reached:
+                    self._take(target, step, rest, reached, dropped)
             docids &= self.left
             if not docids:
                 return
 
-    def _step(self, target: int, step: Step, docids: DocIds, dropped: int) -> DocIds:
-        if step.condition is None:
-            return docids
-        if dropped >> target & 1:
-            return 0
-        return docids & self._docids_of(step.condition)
-
-    def _go(self, target: int, step: Step, rest: int, reached: DocIds, dropped: int) -> None:
-        if step.stop is None:
-            self._walk(target, rest, reached, dropped | step.dropped)
-            return
+    def _take(self, target: int, step: Step, rest: int, reached: DocIds, dropped: int) -> None:
         self._path.append(step.stop)
         self._walk(target, rest, reached, dropped)
         self._path.pop()
 
     def _found(self, docids: DocIds) -> None:
         self.left ^= docids
-        self._good.append(tuple(self._path))
+        self._good.append(tuple(stop for stop in self._path if stop is not None))
 
     def _docids_of(self, condition: Condition) -> DocIds:
         docids = self._docids.get(condition)

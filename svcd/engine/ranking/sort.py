@@ -1,151 +1,27 @@
-"""Orders that need no words: sort expressions, the value a document takes part with, and the order of values.
+"""Orders that need no words: the values of a field.
 
-Knows relevance.md 3.13 and the words for wrong expressions; refuses to know where documents come from and
-which attributes an index allows, but for the sentence about it.
+Knows how a field becomes a rule; refuses to know how values compare (relevance.md 3.13: the reader does).
 """
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Iterator
 
-from svcd.engine.attributes import is_beneath, is_related
-from svcd.engine.documents import walk
-
-T = TypeVar("T")
-SortValue = float | str | None  # what a document takes part with; None: it has no value
-
-_STORED_BYTES = 468
-_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
-_POINT = re.compile(r"_geoPoint\((.*)\)", re.S)
-_GEO_FILTERS = ("_geoRadius", "_geoBoundingBox")
-_RESERVED = frozenset({"_geo", "_geoDistance", "_geoPoint", *_GEO_FILTERS})
-_RESERVED_REASON = "is a reserved keyword and thus can't be used as a sort expression."
-_USE_POINT = "Use the _geoPoint(latitude, longitude) built-in rule to sort on _geo field coordinates."
-_GEO_FIELD = "_geo"
-_NONE_SORTABLE = "This index does not have configured sortable attributes."
+from svcd.engine.querygraph import Graph
+from svcd.engine.ranking.rule import Bucket, Shared
+from svcd.engine.ranking.scores import Sorted
+from svcd.engine.reader import DocIds
 
 
-class SortError(ValueError):
-    """A sort expression that can't be used; str() says why."""
+class Sort:
+    """Buckets of equal values; keeps the graph as it is."""
 
+    def __init__(self, shared: Shared, field: str, ascending: bool) -> None:
+        self._reader = shared.postings.reader
+        self._field = field
+        self._ascending = ascending
 
-@dataclass(frozen=True, slots=True)
-class SortRule:
-    """One sort expression. point: latitude and longitude when it sorts by distance; the field is `_geo` then."""
-
-    field: str
-    is_ascending: bool
-    point: tuple[float, float] | None = None
-
-
-def split_rules(text: str) -> list[str]:
-    """The expressions of a query string: `a:asc,_geoPoint(1,2):desc` are two, the commas of a point aside."""
-    rules: list[str] = []
-    is_point_open = False
-    for piece in (piece.strip() for piece in text.strip('"').split(",")):
-        if is_point_open:
-            rules[-1] += f",{piece}"
-            is_point_open = not piece.endswith(("):asc", "):desc"))
-        else:
-            rules.append(piece)
-            is_point_open = piece.startswith("_geoPoint(")
-    return rules
-
-
-def parse_rule(text: str) -> SortRule:
-    """`field:asc`, `field:desc`, `_geoPoint(1.5, 2):asc`. Raises SortError."""
-    member, _, direction = text.rpartition(":")
-    if direction not in ("asc", "desc"):
-        expected = "expected expression ending by `:asc` or `:desc`"
-        raise SortError(f"Invalid syntax for the sort parameter: {expected}, found `{text}`.")
-    is_ascending = direction == "asc"
-    point = _POINT.fullmatch(member)
-    if point:
-        return SortRule(_GEO_FIELD, is_ascending, _point(member, point[1]))
-    _check_name(member)
-    return SortRule(member, is_ascending)
-
-
-def _point(member: str, coordinates: str) -> tuple[float, float]:
-    texts = [text.strip() for text in coordinates.split(",", 1)]
-    if len(texts) != 2 or not all(_FLOAT.fullmatch(text) for text in texts):
-        raise _bad_point(member)
-    latitude, longitude = (float(text) for text in texts)
-    if not -90 <= latitude <= 90:
-        raise SortError(f"Bad latitude `{_shown(latitude)}`. Latitude must be contained between -90 and 90 degrees.")
-    if not -180 <= longitude <= 180:
-        normal = _shown((longitude + 180) % 360 - 180)
-        raise SortError(f"Bad longitude `{_shown(longitude)}`. Longitude must be contained between -180 and 180 "
-                        f"degrees. Hint: try using `{normal}` instead.")
-    return latitude, longitude
-
-
-def _shown(number: float) -> str:
-    """A float as the reference shows it in messages: without `.0`."""
-    return f"{number:.0f}" if number.is_integer() else repr(number)
-
-
-def _bad_point(member: str) -> SortError:
-    expected = "expected expression formated like `_geoPoint(latitude, longitude)` and ending by `:asc` or `:desc`"
-    return SortError(f"Invalid syntax for the geo parameter: {expected}, found `{member}`.")
-
-
-def _check_name(member: str) -> None:
-    geo_filter = next((name for name in _GEO_FILTERS if member == name or member.startswith(f"{name}(")), None)
-    if geo_filter or member == _GEO_FIELD:
-        raise SortError(f"`{geo_filter or member}` {_RESERVED_REASON} {_USE_POINT}")
-    if member.startswith("_geoPoint"):
-        raise _bad_point(member)
-    if member in _RESERVED:
-        raise SortError(f"`{member}` {_RESERVED_REASON}")
-
-
-def check_sortable(rules: Iterable[SortRule], sortable: Sequence[str]) -> None:
-    """Raise SortError for the first rule whose field no sortable attribute covers."""
-    for rule in rules:
-        if not any(is_beneath(rule.field, attribute) for attribute in sortable):
-            names = ", ".join(sorted(sortable))
-            known = f"Available sortable attributes are: `{names}`." if sortable else _NONE_SORTABLE
-            raise SortError(f"Attribute `{rule.field}` is not sortable. {known}")
-
-
-def normal_form(text: str) -> str:
-    """The form in which texts are compared: trimmed, decomposed, in lower case, cut to what an index stores."""
-    normal = unicodedata.normalize("NFKD", text.strip()).lower()
-    if len(normal) * 4 <= _STORED_BYTES:
-        return normal
-    return normal.encode()[:_STORED_BYTES].decode(errors="ignore")
-
-
-def sort_value(document: Mapping[str, Any], field: str, is_ascending: bool) -> SortValue:
-    """The value a document takes part with: its smallest number (largest when descending), else text."""
-    related = {name: value for name, value in document.items() if is_related(name, field)}
-    values = [value for name, value in walk(related) if name == field]
-    best = min if is_ascending else max
-    numbers = [float(value) for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
-    if numbers:
-        return best(numbers)
-    texts = [text for value in values if (text := _text(value))]
-    return best(texts) if texts else None
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return normal_form(value) if isinstance(value, str) else ""
-
-
-def ordered(items: Iterable[T], value_of: Callable[[T], SortValue], is_ascending: bool) -> list[T]:
-    """Numbers first, then texts, then what has no value; items of equal value keep their order."""
-    numbers: list[T] = []
-    texts: list[T] = []
-    rest: list[T] = []
-    for each in items:
-        value = value_of(each)
-        (rest if value is None else texts if isinstance(value, str) else numbers).append(each)
-    for part in (numbers, texts):
-        part.sort(key=value_of, reverse=not is_ascending)  # type: ignore[arg-type]
-    return numbers + texts + rest
+    def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
+        """One bucket for each value, best first, then the documents without any."""
+        for value, docids in self._reader.sort_buckets(self._field, self._ascending, candidates):
+            if docids:
+                yield Bucket(docids, Sorted(self._field, self._ascending, value), graph)

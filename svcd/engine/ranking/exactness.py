@@ -1,0 +1,148 @@
+"""The rule `exactness`, in two parts (relevance.md 3.10, 3.11).
+
+ExactAttribute makes three buckets: a field that is the query and nothing else, one that begins with
+it, the rest. ExactWords costs: a word exactly as typed 0, any other way one for each query word.
+"""
+from __future__ import annotations
+
+from typing import Iterator, Sequence
+
+from svcd.engine.derivations import Terms
+from svcd.engine.documents import bucketed_position
+from svcd.engine.query import Phrase
+from svcd.engine.querygraph import Graph, Stop
+from svcd.engine.ranking.few import FEW_FOR_POSITIONS, DocumentWords, at_positions
+from svcd.engine.ranking.graph import Step
+from svcd.engine.ranking.rule import Bucket, GraphRule, Shared
+from svcd.engine.ranking.scores import (
+    EXACT_ATTRIBUTE,
+    EXACT_MATCH,
+    EXACT_WORDS,
+    MATCHES_START,
+    NO_EXACT_MATCH,
+    Ranked,
+)
+from svcd.engine.reader import DocIds
+from svcd.engine.searchable import Searchable
+from svcd.engine.terms import EXACT, Subset
+
+COUNTED_WORDS = 30  # longer fields are never the query
+
+
+class ExactAttribute:
+    """Documents with a field that is the query, or begins with it; keeps the graph as it is."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._postings = shared.postings
+        self._searchable = Searchable.of(shared.postings.reader.settings)
+
+    def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
+        """At most three of them."""
+        exact, starting = self._split(graph, candidates)
+        by_rank = (
+            (EXACT_MATCH, exact),
+            (MATCHES_START, starting & ~exact),
+            (NO_EXACT_MATCH, candidates & ~(exact | starting)),
+        )
+        for rank, docids in by_rank:
+            if docids:
+                yield Bucket(docids, Ranked(EXACT_ATTRIBUTE, rank, EXACT_MATCH), graph)
+
+    def _split(self, graph: Graph, candidates: DocIds) -> tuple[DocIds, DocIds]:
+        """The documents with a field that is the query, and those with one that begins with it."""
+        stops = _exact_stops(graph)
+        if not stops:
+            return 0, 0
+        placed = [
+            (word, bucketed_position(stop.start + offset))
+            for stop, phrase in stops
+            for offset, word in enumerate(phrase)
+            if word is not None
+        ]
+        length = sum(stop.end - stop.start + 1 for stop, _ in stops)
+        documents = self._shared.few.documents(candidates, FEW_FOR_POSITIONS)
+        if documents is not None:
+            return self._split_few(placed, length, documents)
+        for word, bucketed in placed:
+            candidates &= self._postings.original(word)
+        # Words are looked for at their positions only where all of them are: that may be nowhere.
+        for word, bucketed in placed if candidates else ():
+            candidates &= self._postings.reader.word_position_docids(word, bucketed)
+        return self._by_field([word for word, _ in placed], length, candidates) if candidates else (0, 0)
+
+    def _by_field(self, words: Sequence[str], length: int, candidates: DocIds) -> tuple[DocIds, DocIds]:
+        reader = self._postings.reader
+        exact = starting = 0
+        for field in reader.indexed_fields():
+            docids = candidates if field in self._searchable else 0
+            for word in words if docids else ():
+                docids &= self._postings.in_field(word, field)
+            if docids:
+                counted = reader.field_count_docids(field, length) if length <= COUNTED_WORDS else 0
+                exact |= docids & counted
+                starting |= docids & ~counted
+        return exact, starting
+
+    def _split_few(
+        self, placed: Sequence[tuple[str, int]], length: int, documents: Sequence[DocumentWords]
+    ) -> tuple[DocIds, DocIds]:
+        exact = starting = 0
+        words = [word for word, _ in placed]
+        for document in at_positions(placed, documents):
+            lengths = self._lengths(words, document)
+            exact |= any(found == length <= COUNTED_WORDS for found in lengths) << document.docid
+            starting |= bool(lengths) << document.docid
+        return exact, starting
+
+    def _lengths(self, words: Sequence[str], document: DocumentWords) -> list[int]:
+        """How many words the fields have that hold all of these words."""
+        fields = set.intersection(*(document.fields_of([word]) for word in words))
+        return [
+            document.length(field)
+            for field in fields
+            if field in self._searchable and self._postings.looks_into(field)
+        ]
+
+
+def _exact_stops(graph: Graph) -> list[tuple[Stop, Phrase]]:
+    """The exact terms from the first one on, one for each place; none when one is missing between.
+
+    That a last one is missing goes unnoticed (3.10: quirk).
+    """
+    found: dict[int, tuple[Stop, Phrase]] = {}
+    for _, stop in graph.nodes():
+        phrase = stop.subset.exact_phrase
+        if phrase is not None:
+            found.setdefault(stop.first, (stop, phrase))
+    stops = [found[first] for first in sorted(found)]
+    expected = 0
+    for stop, _ in stops:
+        if stop.first != expected:
+            return []
+        expected = stop.last + 1
+    return stops
+
+
+class ExactWords(GraphRule):
+    """Documents by how many words they have as typed; narrows these words to themselves."""
+
+    name = EXACT_WORDS
+
+    def steps(self, stop: Stop) -> list[Step]:
+        """As typed, if the word can be met so at all, and anyhow."""
+        subset = stop.subset
+        anyhow = Step(stop.width, self.shared.matching(subset), stop)
+        if subset.exact_phrase is None:
+            return [anyhow]
+        exact = Subset(subset.term, EXACT, False, False, True)
+        return [Step(0, self.shared.condition(_AsTyped, subset), stop._replace(subset=exact)), anyhow]
+
+
+class _AsTyped:
+    def __init__(self, terms: Terms, subset: Subset) -> None:
+        self._terms = terms
+        self._subset = subset
+
+    def docids(self, candidates: DocIds) -> DocIds:
+        return self._terms.exact_docids(self._subset)
