@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from svcd import logs
-from svcd.api import documents, features, indexes, instance, openapi, search, settings, tasks
+from svcd.api import documents, features, indexes, instance, metrics, openapi, search, settings, tasks
 from svcd.api.admission import SearchQueue
 from svcd.api.context import JSON, Answer, Context, Text
-from svcd.api.routes import Fields, Route, Stream, Table, Value
+from svcd.api.routes import Fields, Match, Route, Stream, Table, Value
+from svcd.api.traffic import Traffic
 from svcd.auth.keys import ALL, Keys, Permission
 from svcd.errors import ApiError
 from svcd.fields import checked_index_uid, decode_body, decode_query, decode_value
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *settings.ROUTES, *tasks.ROUTES,
+    *metrics.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 
@@ -34,6 +37,9 @@ _PATH_CHECKS: Mapping[str, Callable[[str], Any]] = {  # path parameter: its chec
     "task_id": lambda text: tasks.path_uid(text, "Task", "invalid_task_uids"),
     "batch_id": lambda text: tasks.path_uid(text, "Batch", "invalid_batch_uids"),
 }
+# Under these names requests are counted that no route stands for: clients must not be able to add names.
+_OTHER_METHOD, _OTHER_PATH = "OTHER", "other"
+_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"))
 _FULL_DISK = "There is no more space left on the device. Consider increasing the size of the disk/partition."
 _SYSTEM_ERRORS = {  # errno: code
     errno.ENOSPC: "no_space_left_on_device",
@@ -52,11 +58,29 @@ class App:
         self._keys = keys
         self._searches = searches
         self._table = Table(ROUTES)
+        self._traffic = Traffic()
 
     def answer(self, request: Request) -> Response:
         """The response to a request; never raises."""
+        started = time.perf_counter()
+        matched = self._table.match(request.method, request.segments)
+        method, path = self._names(request, matched)
+        # Clients may switch the feature on and off; the recordings count all requests and time those that find it on.
+        timing = self._traffic.timing(method, path) if self._instance.is_enabled("metrics") else None
+        response = self._answer(request, matched)
+        self._traffic.count(method, path, response.status)
+        if timing is not None:
+            self._traffic.note(timing, time.perf_counter() - started)
+        return response
+
+    def _names(self, request: Request, matched: Match | None) -> tuple[str, str]:
+        """The method and the path under which a request is counted."""
+        path = matched[0].path if matched else self._table.pattern(request.segments) or _OTHER_PATH
+        return request.verb if request.verb in _METHODS else _OTHER_METHOD, path
+
+    def _answer(self, request: Request, matched: Match | None) -> Response:
         try:
-            return self._respond(request)
+            return self._respond(request, matched)
         except ApiError as error:
             return refusal(error)
         except Exception as error:  # a bug or a broken machine: the client learns that, the log learns all
@@ -65,15 +89,14 @@ class App:
                 logs.failure("request failed", error, method=request.method, path=request.path)
             return refusal(known)
 
-    def _respond(self, request: Request) -> Response:
-        matched = self._table.match(request.method, request.segments)
+    def _respond(self, request: Request, matched: Match | None) -> Response:
         if matched is None:
             return self._no_route(request)
         route, raw_path = matched
         permission = self._permission(route, raw_path.get("index_uid"), request)
         ctx = Context(
             instance=self._instance, runner=self._runner, searches=self._searches, request=request,
-            permission=permission, query=_query(route, request), body=_body(route, request),
+            permission=permission, query=_query(route, request), body=_body(route, request), traffic=self._traffic,
         )
         if route.feature:
             features.require(self._instance.features(), *route.feature)

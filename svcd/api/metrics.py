@@ -6,6 +6,8 @@ Knows which figures there are, their names and where each is asked for; refuses 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from svcd import times
@@ -15,6 +17,7 @@ from svcd.api.process_figures import process_figures
 from svcd.api.routes import Route
 from svcd.api.traffic import BOUNDS_S, Traffic
 from svcd.errors import ApiError
+from svcd.store.queue import DATABASE_BYTES
 from svcd.store.records import STATUSES, Batch, TaskFilter
 from svcd.tasks.details import duration_of_text
 from svcd.tasks.kinds import KINDS
@@ -34,8 +37,8 @@ def get(ctx: Context) -> Answer:
     """All figures. Raises invalid_api_key for a key that may not see every index."""
     if not ctx.permission.allows(None):
         raise ApiError("invalid_api_key", _ALL_INDEXES)
-    families = sorted((*_sizes(ctx), *_traffic(ctx.traffic), *_indexes(ctx), *_tasks(ctx), *_searches(ctx),
-                       *_batches(ctx)))
+    groups = (_sizes(ctx), _traffic(ctx.traffic), _indexes(ctx), _tasks(ctx), _searches(ctx), _batches(ctx))
+    families = sorted(chain(*groups), key=attrgetter("name"))
     return Answer(200, Text(render((*families, *_process())), CONTENT_TYPE))
 
 
@@ -44,14 +47,12 @@ def _gauge(name: str, about: str, value: float) -> Family:
 
 
 def _sizes(ctx: Context) -> Iterator[Family]:
-    size, used = ctx.queue.bytes()
-    room = ctx.queue.room()
     yield _gauge("svc_db_size_bytes", "Svc DB Size In Bytes", ctx.instance.database_size())
     yield _gauge("svc_used_db_size_bytes", "Svc Used DB Size In Bytes", ctx.instance.used_database_size())
-    # The queue has no bound of its own: it takes tasks until the disk is full.
-    yield _gauge("svc_task_queue_max_size", "Svc Task Queue Max Size", size + room)
-    yield _gauge("svc_task_queue_size_until_stop_registering", "Svc Task Queue Size Until Stop Registering", room)
-    yield _gauge("svc_task_queue_used_size", "Svc Task Queue Used Size", used)
+    yield _gauge("svc_task_queue_max_size", "Svc Task Queue Max Size", DATABASE_BYTES)
+    yield _gauge("svc_task_queue_size_until_stop_registering", "Svc Task Queue Size Until Stop Registering",
+                 ctx.queue.room())
+    yield _gauge("svc_task_queue_used_size", "Svc Task Queue Used Size", ctx.queue.bytes()[1])
 
 
 def _traffic(traffic: Traffic) -> Iterator[Family]:

@@ -77,6 +77,9 @@ class Route:
         return tuple(_NAME.findall(self.path))
 
 
+Match = tuple[Route, dict[str, str]]  # and the raw values of its path parameters
+
+
 class _Node:
     """One place in the tree of paths: literal children come before the parameter."""
 
@@ -123,7 +126,7 @@ class Table:
         if node.routes.setdefault(route.method, route) is not route:
             raise ValueError(f"two routes for {route.method} {route.path}")
 
-    def match(self, method: str, segments: tuple[str, ...]) -> tuple[Route, dict[str, str]] | None:
+    def match(self, method: str, segments: tuple[str, ...]) -> Match | None:
         """The route and the raw values of its path parameters; None when no route fits.
 
         method: HEAD is GET here. segments: percent-decoded, without empty ones.
@@ -139,6 +142,11 @@ class Table:
         """The methods that a path has; () when there is no such path."""
         found = self._root.find(segments)
         return tuple(found[0].routes) if found else ()
+
+    def pattern(self, segments: tuple[str, ...]) -> str | None:
+        """The path as its routes declare it; None when there is no such path."""
+        found = self._root.find(segments)
+        return next(iter(found[0].routes.values())).path if found else None
 
 
 def segments_of(path: str) -> tuple[str, ...]:

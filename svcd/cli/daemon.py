@@ -1,40 +1,35 @@
-"""The daemon, put together: store, runner, application, server; started in this order, stopped backwards.
+"""The daemon, put together: store, server, and behind its door application and runner; stopped backwards.
 
-Knows which part is given to which; refuses to know what any of them does.
+Knows which part is given to which; refuses to know what any of them does. What only requests need is made
+in svcd.cli.backstage, after the daemon listens.
 
-Threads: the main thread runs `server.serve()`, and the handlers of signals; those of the server and the
-runner are described there.
+Threads: the main thread runs `server.serve()`, and the handlers of signals; "svcd-opening" makes what stands
+behind the door, and ends; those of the server and the runner are described there.
 """
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import signal
-from collections.abc import Callable, Sequence
-from dataclasses import astuple
+import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from svcd import INTERFACE_VERSION, __version__, logs, times
-from svcd.api.admission import SearchQueue
-from svcd.api.app import App
-from svcd.auth.keys import Keys
+from svcd import INTERFACE_VERSION, __version__, logs
+from svcd.api.door import Door
 from svcd.cli import machine
 from svcd.cli.addresses import Address
 from svcd.cli.config import Config
-from svcd.engine.sorting import sort_value
-from svcd.engine.settings import resolved
 from svcd.http.server import Server
 from svcd.store.instance import Instance
-from svcd.store.records import FAILED, Batch, Task
-from svcd.tasks.batching import Limits
-from svcd.tasks.indexing import Budget
-from svcd.tasks.runner import Runner
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
     from svcd.http.message import Request
+    from svcd.tasks.runner import Runner
 
 # How long running requests may take to end after a signal.
 GRACE_S = 20.0
@@ -43,11 +38,9 @@ GRACE_S = 20.0
 OTHER_THREADS = 8
 MOST_WAITING_THREADS = 1000
 MOST_FILES = 65536
-# An indexing process without a batch, and what a budgeted byte takes in Python's objects.
-PROCESS_BYTES = 40 << 20
-BYTES_PER_BUDGETED = 2
-# With less than this share of the usual budget a batch would spend its time writing and merging.
-SMALLEST_SHARE = 1 / 16
+# How long nobody must ask for anything but the health until the rest is loaded all the same.
+QUIET_S = 0.05
+FORCED_FEATURES = {"experimental_enable_metrics": "metrics"}  # option: the feature that it starts
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -84,36 +77,76 @@ class StopSignals:
             self._stop()
 
 
+class Opening:
+    """A thread that makes application and runner once the daemon listens, and opens the door."""
+
+    def __init__(self, config: Config, instance: Instance, door: Door, fail: Callable[[], None]) -> None:
+        """fail: ends the daemon; called when the parts cannot be made."""
+        self._config, self._instance, self._door, self._fail = config, instance, door, fail
+        self._failure: Exception | None = None
+        self._runner: Runner | None = None
+        self._thread = threading.Thread(target=self._run, name="svcd-opening")
+
+    def start(self) -> None:
+        """Return at once."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop the runner. Raises what kept the parts from being made."""
+        self._door.wanted.set()
+        self._thread.join()
+        if self._runner:
+            self._runner.stop()
+        if self._failure:
+            raise self._failure
+
+    def _run(self) -> None:
+        # Whoever only asks whether the daemon is up gets a whole interpreter for that.
+        self._door.wanted.wait(QUIET_S)
+        try:
+            from svcd.cli import backstage  # two thirds of the code, and half of the time of a start
+
+            self._runner = backstage.runner(self._config, self._instance)
+            app = backstage.application(self._config, self._instance, self._runner, _parallel_searches(self._config))
+            self._runner.start()
+            self._door.open(app.answer)
+            backstage.warm_up()
+            gc.freeze()  # what is here now, stays: the collector need not look at it again
+        except Exception as failure:
+            self._failure = failure
+            self._fail()
+
+
 def run(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. Raises what keeps the parts from starting."""
     _allow_many_files()
     with StopSignals() as signals:
         context = _tls_context(config)
-        instance = Instance(config.db_path, resolved, sort_value)
+        instance = Instance(config.db_path)
         try:
-            runner = _runner(config, instance)
-            app = App(instance, runner, Keys(config.master_key), _searches(config))
+            _force_features(config, instance)
+            door = Door()
             server = Server(
-                app.answer, config.http_addr, threads=_threads(config),
+                door.answer, config.http_addr, threads=_threads(config),
                 payload_limit=config.http_payload_size_limit, ssl_context=context,
                 on_request=_log_request, on_error=_log_bug,
             )
             signals.call(lambda: server.stop(GRACE_S))
-            _serve(config, server, runner)
+            _serve(config, server, Opening(config, instance, door, lambda: server.stop(0)))
         finally:
             instance.close()
     logs.info("stopped")
     return 0
 
 
-def _serve(config: Config, server: Server, runner: Runner) -> None:
-    runner.start()
+def _serve(config: Config, server: Server, opening: Opening) -> None:
+    opening.start()
     try:
         _announce(config, server.port)
         server.serve()
         logs.info("stopping; the running batch ends, or is given back")
     finally:
-        runner.stop()
+        opening.end()
 
 
 def _allow_many_files() -> None:
@@ -132,35 +165,14 @@ def _tls_context(config: Config) -> SSLContext | None:
     return server_context(config)
 
 
-def _runner(config: Config, instance: Instance) -> Runner:
-    limits = Limits(
-        config.experimental_max_number_of_batched_tasks, config.experimental_limit_batched_tasks_total_size,
-    )
-    workers = config.max_indexing_threads or machine.cores()
-    return Runner(
-        instance, workers=workers, limits=limits, budget=_budget(config.max_indexing_memory, workers),
-        on_batch=_log_batch, on_bug=_log_bug,
-    )
-
-
-def _budget(memory: int | None, workers: int) -> Budget:
-    """What one of the indexing processes may hold, so that all stay within `memory` bytes; None is no bound."""
-    full = Budget()
-    if memory is None:
-        return full
-    room = (memory // workers - PROCESS_BYTES) // BYTES_PER_BUDGETED
-    share = min(1.0, max(SMALLEST_SHARE, room / sum(astuple(full))))
-    return Budget(*(int(part * share) for part in astuple(full)))
+def _force_features(config: Config, instance: Instance) -> None:
+    for option, feature in FORCED_FEATURES.items():
+        if getattr(config, option):
+            instance.force_feature(feature)
 
 
 def _parallel_searches(config: Config) -> int:
     return config.experimental_nb_searches_per_core * machine.cores()
-
-
-def _searches(config: Config) -> SearchQueue:
-    return SearchQueue(
-        _parallel_searches(config), config.experimental_search_queue_size, config.experimental_drop_search_after,
-    )
 
 
 def _threads(config: Config) -> int:
@@ -172,15 +184,6 @@ def _threads(config: Config) -> int:
 def _log_request(request: Request, status: int, seconds: float, size: int) -> None:
     path = "/" + "/".join(request.segments)  # decoded: a key in it is known only then, and hidden
     logs.request(request.verb, path, status, seconds, size, request.client)
-
-
-def _log_batch(batch: Batch, tasks: Sequence[Task]) -> None:
-    ended = batch.finished_at or batch.started_at
-    logs.batch(
-        batch.uid, kind=",".join(sorted({task.kind for task in tasks})),
-        index_uid=",".join(sorted({task.index_uid for task in tasks if task.index_uid})) or None, tasks=len(tasks),
-        failed=sum(task.status == FAILED for task in tasks), seconds=(ended - batch.started_at) / times.SECOND,
-    )
 
 
 def _log_bug(traceback: str) -> None:

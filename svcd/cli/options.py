@@ -241,6 +241,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("--experimental-logs-mode", _choice(*logs.MODES), "Logs", default="HUMAN",
            about="Form of the log: lines for people, or one JSON object a line."),
 
+    Option("--experimental-enable-metrics", SWITCH, "Features", default="false",
+           about="Start with the feature `metrics` on: GET /metrics answers with figures for Prometheus."),
+
     Option("--experimental-search-queue-size", COUNT, "Search", default="1000",
            about="Searches that may wait. One more drops a waiting one, which is answered 503."),
     Option("--experimental-drop-search-after", POSITIVE, "Search", default="60",

@@ -7,7 +7,6 @@ for. Only while a body is read or an answer is sent does it keep its thread wait
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
@@ -186,6 +185,8 @@ class Connection(BaseHTTPRequestHandler):
             return self._internal_error()
 
     def _internal_error(self) -> Response:
+        import traceback  # needed only for bugs
+
         self.server.on_error(traceback.format_exc())
         return error_response(ApiError("internal", "An internal error has occurred."))
 

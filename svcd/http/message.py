@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Protocol
 from urllib.parse import unquote
 
@@ -96,7 +97,10 @@ class Body:
 
     def read(self) -> bytes:
         """The whole body."""
-        return b"".join(self._unpacked())
+        whole = BytesIO()  # one block that grows goes back to the system at once; many pieces would not
+        for piece in self._unpacked():
+            whole.write(piece)
+        return whole.getvalue()
 
     def _unpacked(self) -> Iterator[bytes]:
         if (self._wire.length or 0) > self._limit:

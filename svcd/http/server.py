@@ -22,7 +22,6 @@ import socket
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from http.server import HTTPServer
 from typing import TYPE_CHECKING, cast
@@ -196,6 +195,8 @@ class Server(HTTPServer):
         try:
             awaited = guest.handle()
         except Exception:  # a bug of svcd.http itself must not cost a thread
+            import traceback  # needed only here
+
             self.on_error(traceback.format_exc())
             awaited = 0 if isinstance(guest, Connection) else READABLE
         if awaited:

@@ -68,7 +68,10 @@ def loads(text: str | bytes) -> JsonValue:
         fault = fault_in(encoded)
         if fault is None:
             raise
-    raise fault
+    try:
+        raise fault
+    finally:
+        del fault  # its traceback holds this frame: the ring would keep the text until the next collection
 
 
 def _decoded(text: str) -> JsonValue:

@@ -41,7 +41,6 @@ UNICODE = "invalid unicode code point"
 VALUE = "expected value"
 
 _MAX_EXPONENT = 2**31 - 1  # serde_json keeps an exponent in an i32
-_FLAT_LEVELS = 2  # containers inside one another that the expressions skip at once
 
 _WS = rb"[ \t\n\r]*+"
 _HEX = rb"[0-9a-fA-F]"
@@ -64,8 +63,14 @@ def _containers_of(value: bytes) -> bytes:
     )
 
 
-_SHALLOW = rb"(?:" + _SCALAR + rb"|" + _containers_of(_SCALAR) + rb")"
-_FLAT = rb"(?:" + _SCALAR + rb"|" + _containers_of(_SHALLOW) + rb")"
+def _flat(levels: int) -> bytes:
+    """Scalars, and containers at most so many deep."""
+    return rb"(?:" + _SCALAR + (rb"|" + _containers_of(_flat(levels - 1)) if levels else b"") + rb")"
+
+
+# More levels take twice as long to compile each, for texts that are rarer each.
+_FLAT_LEVELS = 3
+_FLAT = _flat(_FLAT_LEVELS)
 
 _CLOSERS = {ord("["): ord("]"), ord("{"): ord("}")}
 _LITERALS = {ord("n"): b"null", ord("t"): b"true", ord("f"): b"false"}

@@ -13,7 +13,7 @@ from svcd.api.admission import SearchQueue
 from svcd.api.app import App
 from svcd.api.shapes import SCHEMAS
 from svcd.auth.keys import Keys
-from svcd.http.message import Body, Headers, Request
+from svcd.http.message import Body, Headers, Request, Response
 from svcd.store.instance import Instance
 
 JSON_TYPE = {"content-type": "application/json"}
@@ -60,16 +60,20 @@ class Got:
 class Client:
     """Sends requests to an App without a socket."""
 
-    def __init__(self, app: App, instance: Instance) -> None:
+    def __init__(self, app: App, instance: Instance, searches: SearchQueue) -> None:
         self.app = app
         self.instance = instance
+        self.searches = searches
 
     def send(self, method: str, url: str, content: bytes = b"", headers: dict[str, str] | None = None) -> Got:
-        path, _, query = url.partition("?")
-        body = Body(_Wire(content))
-        answer = self.app.answer(Request(method, path, query, Headers(headers or {}), body, "127.0.0.1"))
+        answer = self.answer(method, url, content, headers)
         raw = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
         return Got(answer.status, raw.decode(), {name.lower(): value for name, value in answer.headers})
+
+    def answer(self, method: str, url: str, content: bytes = b"", headers: dict[str, str] | None = None) -> Response:
+        """What the App gives to the HTTP server."""
+        path, _, query = url.partition("?")
+        return self.app.answer(Request(method, path, query, Headers(headers or {}), Body(_Wire(content)), "127.0.0.1"))
 
     def get(self, url: str, **headers: str) -> Got:
         return self.send("GET", url, headers=headers)
@@ -88,7 +92,11 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
 @pytest.fixture
 def connect(instance: Instance) -> Callable[..., Client]:
     """connect(master_key) -> a client of an App over the same folder."""
-    return lambda master_key=None: Client(App(instance, None, Keys(master_key), SearchQueue(2)), instance)
+    def connected(master_key: str | None = None) -> Client:
+        searches = SearchQueue(2)
+        return Client(App(instance, None, Keys(master_key), searches), instance, searches)
+
+    return connected
 
 
 @pytest.fixture

@@ -48,6 +48,9 @@ class Indexes:
     def features(self) -> dict[str, bool]:
         return self.flags
 
+    def is_enabled(self, feature: str) -> bool:
+        return self.flags.get(feature, False)
+
     @contextmanager
     def read(self, uid: str) -> Iterator[SimpleNamespace]:
         if uid not in self.stored:

@@ -1,0 +1,75 @@
+"""What works behind the door: the application and the runner, made after the daemon listens.
+
+Knows which part is given to which; refuses to know what any of them does. Imported late, in a thread of its own:
+it brings in nearly everything (engine, routes, tasks), and a start need not wait for that.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple
+
+from svcd import logs, times
+from svcd.api.admission import SearchQueue
+from svcd.api.app import App
+from svcd.auth.keys import Keys
+from svcd.cli import machine
+from svcd.cli.config import Config
+from svcd.engine.settings import resolved
+from svcd.engine.sorting import sort_value
+from svcd.store.instance import Instance
+from svcd.store.records import FAILED, Batch, Task
+from svcd.tasks.batching import Limits
+from svcd.tasks.budget import Budget
+from svcd.tasks.runner import Runner
+
+# An indexing process without a batch, and what a budgeted byte takes in Python's objects.
+PROCESS_BYTES = 40 << 20
+BYTES_PER_BUDGETED = 2
+# With less than this share of the usual budget a batch would spend its time writing and merging.
+SMALLEST_SHARE = 1 / 16
+
+
+def application(config: Config, instance: Instance, runner: Runner, parallel_searches: int) -> App:
+    """What answers requests. parallel_searches: how many run at once."""
+    instance.use_engine(resolved, sort_value)
+    searches = SearchQueue(
+        parallel_searches, config.experimental_search_queue_size, config.experimental_drop_search_after,
+    )
+    return App(instance, runner, Keys(config.master_key), searches)
+
+
+def runner(config: Config, instance: Instance) -> Runner:
+    """What runs the tasks, not started yet."""
+    limits = Limits(
+        config.experimental_max_number_of_batched_tasks, config.experimental_limit_batched_tasks_total_size,
+    )
+    workers = config.max_indexing_threads or machine.cores()
+    return Runner(
+        instance, workers=workers, limits=limits, budget=_budget(config.max_indexing_memory, workers),
+        on_batch=_log_batch, on_bug=lambda traceback: logs.failure("bug", traceback),
+    )
+
+
+def warm_up() -> None:
+    """Load what the first search would have to wait for."""
+    import svcd.engine.search
+    import svcd.store.index  # noqa: F401
+
+
+def _budget(memory: int | None, workers: int) -> Budget:
+    """What one of the indexing processes may hold, so that all stay within `memory` bytes; None is no bound."""
+    full = Budget()
+    if memory is None:
+        return full
+    room = (memory // workers - PROCESS_BYTES) // BYTES_PER_BUDGETED
+    share = min(1.0, max(SMALLEST_SHARE, room / sum(astuple(full))))
+    return Budget(*(int(part * share) for part in astuple(full)))
+
+
+def _log_batch(batch: Batch, tasks: Sequence[Task]) -> None:
+    ended = batch.finished_at or batch.started_at
+    logs.batch(
+        batch.uid, kind=",".join(sorted({task.kind for task in tasks})),
+        index_uid=",".join(sorted({task.index_uid for task in tasks if task.index_uid})) or None, tasks=len(tasks),
+        failed=sum(task.status == FAILED for task in tasks), seconds=(ended - batch.started_at) / times.SECOND,
+    )
