@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from svcd.api import shapes
 from svcd.api.attributes import FIELDS_BODY, list_fields
@@ -14,6 +14,9 @@ from svcd.api.context import Answer, Context
 from svcd.api.routes import Fields, Route, Value
 from svcd.errors import ApiError
 from svcd.fields import Field, Param, array_of, boolean, index_uid, nullable, object_of, query, string
+
+if TYPE_CHECKING:
+    from svcd.store.instance import IndexRow
 
 _TAG = "Indexes"
 
@@ -57,23 +60,26 @@ def compact(ctx: Context) -> Answer:
     return _enqueued(ctx, "indexCompaction", ctx.index_uid, {}, {})
 
 
-def index_stats(ctx: Context, uid: str) -> dict[str, Any]:
-    """The statistics of one index, as the query string wants them. Raises index_not_found."""
-    size_format = ctx.query["sizeFormat"]
-    with ctx.instance.read(uid) as reader:
-        count, raw_size = reader.number_of_documents, reader.raw_document_size()
-        view: dict[str, Any] = {
-            "numberOfDocuments": count,
-            "rawDocumentDbSize": shapes.size(raw_size, size_format),
-            "avgDocumentSize": shapes.size(raw_size // count if count else 0, size_format),
-            "isIndexing": _is_indexing(ctx, uid),
-        }
-        if ctx.query["showInternalDatabaseSizes"]:
+def index_stats(ctx: Context, row: IndexRow) -> dict[str, Any]:
+    """The statistics of one index, as the query string wants them; its file is opened only for the sizes of tables.
+
+    Raises index_not_found when it went meanwhile.
+    """
+    size_format, stats = ctx.query["sizeFormat"], row.stats
+    count, raw_size = stats.get("documents", 0), stats.get("bytes", 0)
+    view: dict[str, Any] = {
+        "numberOfDocuments": count,
+        "rawDocumentDbSize": shapes.size(raw_size, size_format),
+        "avgDocumentSize": shapes.size(raw_size // count if count else 0, size_format),
+        "isIndexing": _is_indexing(ctx, row.uid),
+    }
+    if ctx.query["showInternalDatabaseSizes"]:
+        with ctx.instance.read(row.uid) as reader:
             tables = reader.internal_database_sizes()
-            view["internalDatabaseSizes"] = {name: shapes.size(size, size_format) for name, size in tables.items()}
-        # No version of svcd that reads this interface stores vectors yet, so there is nothing to count.
-        view |= {"numberOfEmbeddings": 0, "numberOfEmbeddedDocuments": 0}
-        view["fieldDistribution"] = dict(sorted(reader.field_distribution().items()))
+        view["internalDatabaseSizes"] = {name: shapes.size(size, size_format) for name, size in tables.items()}
+    # No version of svcd that reads this interface stores vectors yet, so there is nothing to count.
+    view |= {"numberOfEmbeddings": 0, "numberOfEmbeddedDocuments": 0}
+    view["fieldDistribution"] = dict(sorted(stats.get("fields", {}).items()))
     return view
 
 
@@ -84,7 +90,7 @@ def _is_indexing(ctx: Context, uid: str) -> bool:
 
 def get_stats(ctx: Context) -> Answer:
     """The statistics of one index. Raises index_not_found."""
-    return Answer(200, index_stats(ctx, ctx.index_uid))
+    return Answer(200, index_stats(ctx, ctx.instance.require_index(ctx.index_uid)))
 
 
 def swap(ctx: Context) -> Answer:

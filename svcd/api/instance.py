@@ -38,7 +38,7 @@ def stats(ctx: Context) -> Answer:
     by_index: dict[str, Any] = {}
     for row in rows:
         try:
-            by_index[row.uid] = index_stats(ctx, row.uid)
+            by_index[row.uid] = index_stats(ctx, row)
         except ApiError:  # deleted since it was listed
             continue
     size_format, last_update = ctx.query["sizeFormat"], ctx.instance.last_update()

@@ -29,8 +29,10 @@ DATABASE_BYTES = 20 << 30
 MOST_BYTES = DATABASE_BYTES * 2 // 5
 _MAKING_ROOM = ("taskCancelation", "taskDeletion")
 
-_TASK_COLUMNS = ("uid, kind, index_uid, status, enqueued_at, batch_uid, canceled_by, details, error, content, payload, "
+# Only what runs tasks reads their content: it may be a million identifiers.
+_TASK_COLUMNS = ("uid, kind, index_uid, status, enqueued_at, batch_uid, canceled_by, details, error, {content}, payload, "
                  "payload_bytes, custom_metadata, started_at, finished_at")
+_SHOWN, _WHOLE = _TASK_COLUMNS.format(content="'{}'"), _TASK_COLUMNS.format(content="content")
 _JSON_PLACES = (7, 8, 9)
 # Each part is answered by an index alone: tables of a million tasks are not read.
 _COUNTS = f"""
@@ -104,10 +106,10 @@ class Queue:
 
     # Read
 
-    def task(self, uid: int) -> Task | None:
-        """One task, or None."""
+    def task(self, uid: int, *, with_content: bool = False) -> Task | None:
+        """One task, or None. What is only shown needs no content."""
         with self._reading() as connection:
-            return next(self._tasks(connection, "uid = ?", [uid]), None)
+            return next(self._tasks(connection, "uid = ?", [uid], _WHOLE if with_content else _SHOWN), None)
 
     def batch(self, uid: int) -> Batch | None:
         """One batch, running or finished, or None."""
@@ -160,7 +162,7 @@ class Queue:
         of_index, values = ("AND index_uid = ?", [index_uid]) if index_uid is not None else ("", [])
         with self._reading() as connection:
             for task in self._tasks(connection, f"status = '{ENQUEUED}' AND kind IN (SELECT value FROM json_each(?)) "
-                                    f"{of_index} ORDER BY uid {order}", [json.dumps(list(kinds)), *values]):
+                                    f"{of_index} ORDER BY uid {order}", [json.dumps(list(kinds)), *values], _WHOLE):
                 if task.status == ENQUEUED:
                     yield task
 
@@ -231,8 +233,9 @@ class Queue:
         with self._readers.transaction(self._path) as connection:
             yield connection
 
-    def _tasks(self, connection: sqlite3.Connection, condition: str, values: Sequence[Any]) -> Iterator[Task]:
-        for row in connection.execute(f"SELECT {_TASK_COLUMNS} FROM tasks WHERE {condition}", values):
+    def _tasks(self, connection: sqlite3.Connection, condition: str, values: Sequence[Any],
+               columns: str = _SHOWN) -> Iterator[Task]:
+        for row in connection.execute(f"SELECT {columns} FROM tasks WHERE {condition}", values):
             task = Task(*(json.loads(value) if place in _JSON_PLACES and value else value
                           for place, value in enumerate(row)))
             yield self._as_running(task)

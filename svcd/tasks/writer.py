@@ -33,9 +33,12 @@ def main(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon, which lets the batch end
     _die_with(parent)
     gc.disable()  # parsed documents hold no cycles; what others make is collected between batches
-    for line in sys.stdin.buffer:
-        _send(_answer(json.loads(line)))
-        gc.collect()
+    try:
+        for line in sys.stdin.buffer:
+            _send(_answer(json.loads(line)))
+            gc.collect()
+    except BrokenPipeError:  # the daemon is gone, and with it who would read our last words
+        os._exit(0)
 
 
 def _die_with(parent: int) -> None:
@@ -50,6 +53,8 @@ def _die_with(parent: int) -> None:
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     try:
         return indexing.answer(request, _Reports())
+    except BrokenPipeError:
+        raise
     except Exception:  # a bug fails the batch, not the process
         return {"crash": traceback.format_exc()}
 

@@ -225,7 +225,7 @@ def test_an_upload_becomes_a_task_with_its_payload(client, instance, method, mea
     got = client.send(method, "/indexes/films/documents?primaryKey=id&skipCreation=true&customMetadata=mine",
                       b"id,b\n1,2\n", {"content-type": "text/csv"})
     assert got.status == 202 and got.value["customMetadata"] == "mine"
-    task = instance.queue.task(got.value["taskUid"])
+    task = instance.queue.task(got.value["taskUid"], with_content=True)
     assert (task.kind, task.index_uid) == ("documentAdditionOrUpdate", "films")
     assert task.details == {"receivedDocuments": 1, "indexedDocuments": None}
     assert task.content == {"method": meaning, "primaryKey": "id", "mayCreate": False, "mayCreateIndex": True}
@@ -275,7 +275,7 @@ def by_ids(count: int) -> dict[str, Any]:
 def test_deletions_become_tasks(client, instance, method, url, body, content, details) -> None:
     got = client.send(method, f"/indexes/films{url}") if body is None else client.json(method, f"/indexes/films{url}", body)
     assert (got.status, got.value["type"]) == (202, "documentDeletion")
-    task = instance.queue.task(0)
+    task = instance.queue.task(0, with_content=True)
     assert (task.content, task.details) == (content, details)
 
 

@@ -63,7 +63,7 @@ def test_a_creation_is_enqueued(client, check_shape, primary_key) -> None:
     check_shape(got.value, "TaskSummary")
     assert got.status == 202
     assert list(got.value) == ["taskUid", "indexUid", "status", "type", "enqueuedAt"]
-    task = client.instance.queue.task(0)
+    task = client.instance.queue.task(0, with_content=True)
     assert task.details == task.content == {"primaryKey": primary_key.get("primaryKey")}
     assert (task.kind, task.index_uid) == ("indexCreation", "films")
 
@@ -117,7 +117,7 @@ def test_a_swap_is_enqueued(client) -> None:
     got = client.json("POST", "/swap-indexes", [{"indexes": ["a", "b"]}, {"indexes": ["c", "d"], "rename": True}])
     assert (got.status, got.value["indexUid"], got.value["type"]) == (202, None, "indexSwap")
     swaps = [{"indexes": ["a", "b"], "rename": False}, {"indexes": ["c", "d"], "rename": True}]
-    task = client.instance.queue.task(0)
+    task = client.instance.queue.task(0, with_content=True)
     assert task.details == task.content == {"swaps": swaps}
 
 

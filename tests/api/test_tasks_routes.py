@@ -179,7 +179,7 @@ def test_a_change_counts_what_matches_now(client, check_shape, method, path, kin
     got = client.send(method, f"{path}?uids=0,9")
     check_shape(got.value, "TaskSummary")
     assert (got.status, got.value["taskUid"], got.value["indexUid"], got.value["type"]) == (200, 2, None, kind)
-    task = client.instance.queue.task(2)
+    task = client.instance.queue.task(2, with_content=True)
     assert task.content == {"uids": [0]}
     assert task.details == {"matchedTasks": 1, counter: None, "originalFilter": "?uids=0,9"}
 
@@ -228,7 +228,7 @@ def test_custom_metadata_is_shown_last(client, check_shape) -> None:
 def test_a_running_batch_is_shown_whole(client, check_shape) -> None:
     add_indexes(client, "a")
     queue = client.instance.queue
-    running = queue.start([queue.task(0)], "batched all enqueued tasks")
+    running = queue.start([queue.task(0, with_content=True)], "batched all enqueued tasks")
     running.batch.stats = {"totalNbTasks": 1, "status": {"processing": 1}, "types": {"indexCreation": 1},
                            "indexUids": {"a": 1}}
     running.batch.progress = {
