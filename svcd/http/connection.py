@@ -66,7 +66,10 @@ class Connection(BaseHTTPRequestHandler):
 
     def is_quiet(self) -> bool:
         """No request has begun to arrive."""
-        return not wait(self.request, READABLE, 0)
+        try:
+            return not wait(self.request, READABLE, 0)
+        except ValueError:  # closed meanwhile by the thread that had it
+            return True
 
     def expire(self) -> None:
         """The deadline has passed: tell a client that is in the middle of a head, as far as that needs no waiting."""
