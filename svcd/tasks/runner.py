@@ -357,7 +357,7 @@ class Runner:
         with self._queue.finishing() as connection:
             self._end(job.running, ended, job.progress)
             if after and before is None:
-                self._instance.create_index(connection, after)
+                self._instance.create_index(connection, replace(after, updated_at=times.now()))
             elif after:
                 self._instance.update_index(connection, job.index_uid, updated_at=times.now(),
                                             primary_key=after.primary_key, stats=after.stats)
