@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Sequence
 
 _BITS = [tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256)]
@@ -35,3 +36,20 @@ def from_bytes_equal(values: bytes, value: int) -> int:
     digits = bytearray(b"0" * 256)
     digits[value] = ord("1")
     return int(values.translate(bytes(digits))[::-1] or b"0", 2)
+
+
+# Below 16 kB a set is kept as it is. A larger one that is this thin is a fraction of its size as a list.
+_LARGE_BITS = 1 << 17
+_THIN = 128
+
+
+def packed(bits: int) -> int | array[int]:
+    """A set as it is best kept for long: itself, or its docids when it is large and thin."""
+    if bits.bit_length() < _LARGE_BITS or bits.bit_count() * _THIN > bits.bit_length():
+        return bits
+    return array("I", to_docids(bits))
+
+
+def unpacked(kept: int | array[int]) -> int:
+    """The set of packed()."""
+    return kept if isinstance(kept, int) else from_docids(kept)

@@ -35,7 +35,7 @@ from svcd.store.queue import Queue
 if TYPE_CHECKING:
     from svcd.store.index import IndexReader, Value
 
-CACHE_BYTES = 32 << 20
+CACHE_BYTES = 64 << 20
 LOCK_PATIENCE_S = 2.0
 _ROW = "uid, uuid, created_at, updated_at, primary_key, stats"
 

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from svcd.bitsets import from_bytes_equal, from_docids, to_docids
+from svcd.bitsets import from_bytes_equal, from_docids, packed, to_docids, unpacked
 from svcd.store import words
 from svcd.store.cache import Cache
 from svcd.store.delta import Delta
@@ -58,7 +58,8 @@ class Relations:
 
     def _set(self, key: Key, make: Callable[[], DocIds], written: Callable[[Delta], DocIds]) -> DocIds:
         """A set that is kept. written: what it is among the documents of a delta."""
-        return self._kept(key, make, lambda known, delta: delta.carried(known, written(delta)))
+        return unpacked(self._kept(key, lambda: packed(make()),
+                                   lambda known, delta: packed(delta.carried(unpacked(known), written(delta)))))
 
     def _delta_since(self, generation: int) -> Delta | None:
         """The documents written since a generation; None when they are too many, or not known."""
