@@ -69,11 +69,8 @@ class IndexWriter:
 
     def __init__(self, path: Path, *, cache_kib: int = 8192, hash_bytes: int = 4 << 20) -> None:
         self._connection = open_writer(path, cache_kib=cache_kib)
-        if schema.prepare(self._connection, schema.INDEX):
-            self._meta_put("generation", 0)
-        # FTS5 gathers this many bytes of postings in memory before it writes a segment.
-        for table in ("terms", "places"):
-            self._connection.execute(f"INSERT INTO {table}({table}, rank) VALUES ('hashsize', ?)", (hash_bytes,))
+        schema.prepare(self._connection, schema.INDEX)
+        self._hash_bytes = hash_bytes
         self._load()
 
     def close(self) -> None:
@@ -100,6 +97,7 @@ class IndexWriter:
         self._connection.execute("BEGIN IMMEDIATE")
         self._begin_log()
         try:
+            self._set_hash_size()
             yield
             self._save()
             self._end_generation()
@@ -107,6 +105,13 @@ class IndexWriter:
             self._roll_back("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
+
+    def _set_hash_size(self) -> None:
+        """FTS5 gathers this many bytes of postings in memory before it writes a segment; it keeps the number."""
+        for table in ("terms", "places"):
+            row = self._connection.execute(f"SELECT v FROM {table}_config WHERE k = 'hashsize'").fetchone()
+            if row is None or row[0] != self._hash_bytes:
+                self._connection.execute(f"INSERT INTO {table}({table}, rank) VALUES ('hashsize', ?)", (self._hash_bytes,))
 
     def _end_generation(self) -> None:
         generation = int(self.meta("generation") or 0) + 1
