@@ -16,7 +16,7 @@ from typing import Any
 
 from svcd.bitsets import from_docids
 from svcd.store import schema, words
-from svcd.store.connections import open_writer
+from svcd.store.connections import BUSY_MS, open_writer
 
 _PARAMETERS = 500
 # What so few documents wrote is kept for so many generations, for readers that know an older one.
@@ -155,8 +155,10 @@ class IndexWriter:
         self._distribution.clear()
 
     def checkpoint(self) -> None:
-        """Move the log into the file, as far as readers allow, and cut it."""
+        """Move the log into the file and cut it, as far as readers allow: searches without a gap must not hold a batch up."""
+        self._connection.execute("PRAGMA busy_timeout = 0")
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
 
     def compact(self) -> None:
         """Merge the postings into one segment and give free pages back; outside a transaction."""

@@ -1,4 +1,4 @@
-"""The data folder: which indexes there are, the features, the queue, and how the files lie.
+"""The data folder as the daemon has it: it writes the rows of indexes, the features, the queue; how the files lie.
 
     LOCK              held while a daemon uses the folder
     VERSION           the svcd that wrote it last
@@ -19,44 +19,27 @@ import sqlite3
 import threading
 import time
 import uuid as uuids
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from svcd import __version__
-from svcd.errors import ApiError
 from svcd.store import schema
-from svcd.store.cache import Cache
-from svcd.store.connections import ReadPool, open_writer, write_transaction
+from svcd.store.connections import open_writer, write_transaction
+from svcd.store.library import ROW, IndexRow, Library
 from svcd.store.queue import Queue
 
 if TYPE_CHECKING:
-    from svcd.store.index import IndexReader, Value
+    from svcd.store.index import Value
 
-CACHE_BYTES = 64 << 20
 LOCK_PATIENCE_S = 2.0
-_ROW = "uid, uuid, created_at, updated_at, primary_key, stats"
 
 
 class FolderInUse(RuntimeError):
     """Another daemon has the data folder."""
 
 
-@dataclass(frozen=True)
-class IndexRow:
-    """One index as the instance lists it. stats: documents, bytes, fields (name -> documents)."""
-
-    uid: str
-    uuid: str
-    created_at: int
-    updated_at: int
-    primary_key: str | None = None
-    stats: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Instance:
+class Instance(Library):
     """Opens a data folder, made when absent. One daemon at a time: FolderInUse, schema.NewerFormat, OSError.
 
     resolve_settings fills defaults in, sort_value says what a document is sorted by: the engine's, which the store
@@ -66,14 +49,13 @@ class Instance:
     def __init__(self, path: Path,
                  resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
                  sort_value: Callable[[Mapping[str, Any], str, bool], Value] = lambda *_: None) -> None:
-        self.path = path
-        self._resolve_settings = resolve_settings
-        self._sort_value = sort_value
+        super().__init__(path)
+        self.use_engine(resolve_settings, sort_value)
+        self.on_features: Callable[[], None] = lambda: None  # called after each change of them
+        self.on_removal: Callable[[str], None] = lambda uuid: None  # called after the files of an index went
         (path / "indexes").mkdir(parents=True, exist_ok=True)
         (path / "payloads").mkdir(exist_ok=True)
         self._lock_file = _lock(path / "LOCK")
-        self._cache = Cache(CACHE_BYTES)
-        self._readers = ReadPool()
         self._lock = threading.RLock()  # guards _writer; shared with the queue
         self._writer = open_writer(path / "instance.sqlite")
         try:
@@ -84,12 +66,12 @@ class Instance:
         self.uid = _instance_uid(path / "instance-uid")
         _write_text(path / "VERSION", f"{__version__}\n")
         self.queue = Queue(path / "instance.sqlite", self._writer, self._lock, self._readers, path / "payloads")
-        self._features = self._stored_features()
+        self.use_features(self._stored_features())
         self._remove_orphans()
 
     def close(self) -> None:
         """Close every file and let the folder go."""
-        self._readers.close()
+        super().close()
         with self._lock:
             self._writer.close()
         self._lock_file.close()
@@ -101,62 +83,11 @@ class Instance:
                 file.unlink(missing_ok=True)
         self.queue.remove_orphaned_payloads()
 
-    # Indexes
-
-    def index_path(self, uuid: str) -> Path:
-        """Where the file of an index lies."""
-        return self.path / "indexes" / f"{uuid}.sqlite"
-
-    def index(self, index_uid: str) -> IndexRow | None:
-        """The row of an index, or None."""
-        with self._reading() as connection:
-            row = connection.execute(f"SELECT {_ROW} FROM indexes WHERE uid = ?", (index_uid,)).fetchone()
-        return _index_row(row) if row else None
-
-    def require_index(self, index_uid: str) -> IndexRow:
-        """The row of an index; index_not_found when there is none."""
-        row = self.index(index_uid)
-        if row is None:
-            raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
-        return row
-
-    def list_indexes(self, offset: int = 0, limit: int | None = None,
-                     is_allowed: Callable[[str], bool] | None = None) -> tuple[list[IndexRow], int]:
-        """A page of the indexes by uid, and how many there are; those a caller may not see count in neither."""
-        with self._reading() as connection:
-            rows = [_index_row(row) for row in connection.execute(f"SELECT {_ROW} FROM indexes ORDER BY uid")
-                    if is_allowed is None or is_allowed(row[0])]
-        return rows[offset:None if limit is None else offset + limit], len(rows)
-
-    def use_engine(self, resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]],
-                   sort_value: Callable[[Mapping[str, Any], str, bool], Value]) -> None:
-        """What the constructor takes, given later: before any index is read."""
-        self._resolve_settings, self._sort_value = resolve_settings, sort_value
-
-    @contextmanager
-    def read(self, index_uid: str) -> Iterator[IndexReader]:
-        """One state of an index, from the first read to the last; index_not_found when there is none."""
-        from svcd.store.index import IndexReader  # a start, which reads no index, need not wait for it
-
-        with ExitStack() as stack:
-            uuid, connection = self._opened(stack, index_uid)
-            yield IndexReader(connection, uuid, self._cache, self._resolve_settings, self._sort_value)
-
-    def _opened(self, stack: ExitStack, index_uid: str) -> tuple[str, sqlite3.Connection]:
-        """The uuid of an index and a read transaction of its file, which may go and come anew meanwhile."""
-        row = self.require_index(index_uid)
-        while True:
-            try:
-                return row.uuid, stack.enter_context(self._readers.transaction(self.index_path(row.uuid)))
-            except sqlite3.OperationalError:
-                again = self.require_index(index_uid)
-                if again.uuid == row.uuid:
-                    raise  # it is there: something else is wrong
-                row = again
+    # Rows of indexes
 
     def create_index(self, connection: sqlite3.Connection, row: IndexRow) -> None:
         """Inside finishing(): an index whose file is committed comes into being."""
-        connection.execute(f"INSERT INTO indexes({_ROW}) VALUES (?, ?, ?, ?, ?, ?)",
+        connection.execute(f"INSERT INTO indexes({ROW}) VALUES (?, ?, ?, ?, ?, ?)",
                            (row.uid, row.uuid, row.created_at, row.updated_at, row.primary_key, json.dumps(row.stats)))
 
     def update_index(self, connection: sqlite3.Connection, index_uid: str, *, updated_at: int,
@@ -171,19 +102,19 @@ class Instance:
 
     def rename_indexes(self, connection: sqlite3.Connection, names: Mapping[str, str]) -> None:
         """Inside finishing(): old name -> new name, all at once, so that two may change places."""
-        rows = connection.execute(f"SELECT {_ROW} FROM indexes WHERE uid IN (SELECT value FROM json_each(?))",
+        rows = connection.execute(f"SELECT {ROW} FROM indexes WHERE uid IN (SELECT value FROM json_each(?))",
                                   (json.dumps(list(names)),)).fetchall()
         connection.executemany("DELETE FROM indexes WHERE uid = ?", [(row[0],) for row in rows])
-        connection.executemany(f"INSERT INTO indexes({_ROW}) VALUES (?, ?, ?, ?, ?, ?)",
+        connection.executemany(f"INSERT INTO indexes({ROW}) VALUES (?, ?, ?, ?, ?, ?)",
                                [(names[row[0]], *row[1:]) for row in rows])
 
     def remove_file(self, uuid: str) -> None:
         """Delete the files of an index that has no row any more; searches under way read them to their end."""
         path = self.index_path(uuid)
-        self._readers.forget(path)
-        self._cache.forget(lambda key: isinstance(key, tuple) and key[0] == uuid)
+        self.forget(uuid)
         for suffix in ("", "-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
+        self.on_removal(uuid)
 
     def last_applied(self, uuid: str) -> int:
         """The uid of the newest task whose effect the file of an index has committed; -1 when there is none."""
@@ -199,32 +130,24 @@ class Instance:
         """The descriptor whose lock says that the folder is in use; a process that holds it shares the lock."""
         return self._lock_file.fileno()
 
-    def _reading(self) -> Any:
-        return self._readers.transaction(self.path / "instance.sqlite")
-
     # Features and figures
-
-    def features(self) -> dict[str, bool]:
-        """The features that were ever switched, by name."""
-        return dict(self._features)
-
-    def is_enabled(self, feature: str) -> bool:
-        """True when a feature is on."""
-        return self._features.get(feature, False)
 
     def force_feature(self, feature: str) -> None:
         """Switch a feature on until it is switched otherwise; a restart knows nothing of it."""
         with self._lock:
-            self._features = {**self._features, feature: True}
+            self.use_features({**self._features, feature: True})
+        self.on_features()
 
     def update_features(self, changes: Mapping[str, bool]) -> dict[str, bool]:
         """Switch features, durably; all of them as they are then."""
-        with self._lock, write_transaction(self._writer) as connection:
-            connection.executemany("INSERT OR REPLACE INTO features(name, enabled) VALUES (?, ?)",
-                                   [(name, int(enabled)) for name, enabled in changes.items()])
-            # One object replaces another: who reads without the lock sees all of a change, or nothing of it.
-            features = self._features = {**self._features, **changes}
-        return dict(features)
+        with self._lock:
+            with write_transaction(self._writer) as connection:
+                connection.executemany("INSERT OR REPLACE INTO features(name, enabled) VALUES (?, ?)",
+                                       [(name, int(enabled)) for name, enabled in changes.items()])
+            self.use_features({**self._features, **changes})
+            features = self.features()
+        self.on_features()
+        return features
 
     def _stored_features(self) -> dict[str, bool]:
         return {name: bool(enabled) for name, enabled in self._writer.execute("SELECT name, enabled FROM features")}
@@ -237,21 +160,12 @@ class Instance:
         """Bytes of the databases alone."""
         return sum(_size(file) for file in self.path.rglob("*.sqlite"))
 
-    def last_update(self) -> int | None:
-        """When an index changed last, or None."""
-        with self._reading() as connection:
-            return connection.execute("SELECT max(updated_at) FROM indexes").fetchone()[0]
-
 
 def _size(file: Path) -> int:
     try:
         return file.stat().st_size if file.is_file() else 0
     except FileNotFoundError:  # a log that went meanwhile
         return 0
-
-
-def _index_row(row: tuple[Any, ...]) -> IndexRow:
-    return IndexRow(*row[:5], stats=json.loads(row[5]))
 
 
 def _lock(path: Path) -> IO[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,16 @@ def test_a_reader_sees_one_state(writer: IndexWriter, tmp_path: Path) -> None:
         assert not reader.word_docids("late")
     with reading(tmp_path / "index.sqlite") as reader:
         assert reader.word_docids("late") == 1
+
+
+def test_a_reader_does_not_hold_a_checkpoint_up(writer: IndexWriter, tmp_path: Path) -> None:
+    with reading(tmp_path / "index.sqlite") as reader:
+        reader.docids_page(0, 1)
+        with writer.transaction():
+            writer.write([change(0, {"f": ["word"]})])
+        begin = time.monotonic()
+        writer.checkpoint()
+        assert time.monotonic() - begin < 1
 
 
 def test_a_reader_does_not_touch_the_log(writer: IndexWriter, tmp_path: Path) -> None:

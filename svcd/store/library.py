@@ -1,0 +1,143 @@
+"""The data folder as those see it who only read: which indexes there are, their contents, the features.
+
+    instance.sqlite   the list of indexes (and the queue, which is svcd.store.queue's)
+    indexes/          <uuid>.sqlite, one file an index; its name is a row elsewhere
+
+Knows where the files lie and opens them read-only, so that any number of processes may do so at once; refuses to
+know who writes them (svcd.store.instance).
+"""
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from svcd.errors import ApiError
+from svcd.store.cache import Cache
+from svcd.store.connections import ReadPool
+
+if TYPE_CHECKING:
+    from svcd.store.index import IndexReader, Value
+
+CACHE_BYTES = 32 << 20
+ROW = "uid, uuid, created_at, updated_at, primary_key, stats"  # of an index, as IndexRow has them
+
+
+@dataclass(frozen=True)
+class IndexRow:
+    """One index as the instance lists it. stats: documents, bytes, fields (name -> documents)."""
+
+    uid: str
+    uuid: str
+    created_at: int
+    updated_at: int
+    primary_key: str | None = None
+    stats: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Library:
+    """A data folder that is there, and that may be in use.
+
+    features: those that were ever switched; who writes them (Instance), or hears of it (use_features), keeps them.
+    """
+
+    def __init__(self, path: Path, features: Mapping[str, bool] | None = None) -> None:
+        self.path = path
+        self._resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+        self._sort_value: Callable[[Mapping[str, Any], str, bool], Value] = lambda *_: None
+        self._cache = Cache(CACHE_BYTES)
+        self._readers = ReadPool()
+        self._features = dict(features or {})
+
+    def close(self) -> None:
+        """Close every file."""
+        self._readers.close()
+
+    # Indexes
+
+    def index_path(self, uuid: str) -> Path:
+        """Where the file of an index lies."""
+        return self.path / "indexes" / f"{uuid}.sqlite"
+
+    def index(self, index_uid: str) -> IndexRow | None:
+        """The row of an index, or None."""
+        with self._reading() as connection:
+            row = connection.execute(f"SELECT {ROW} FROM indexes WHERE uid = ?", (index_uid,)).fetchone()
+        return _index_row(row) if row else None
+
+    def require_index(self, index_uid: str) -> IndexRow:
+        """The row of an index; index_not_found when there is none."""
+        row = self.index(index_uid)
+        if row is None:
+            raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
+        return row
+
+    def list_indexes(self, offset: int = 0, limit: int | None = None,
+                     is_allowed: Callable[[str], bool] | None = None) -> tuple[list[IndexRow], int]:
+        """A page of the indexes by uid, and how many there are; those a caller may not see count in neither."""
+        with self._reading() as connection:
+            rows = [_index_row(row) for row in connection.execute(f"SELECT {ROW} FROM indexes ORDER BY uid")
+                    if is_allowed is None or is_allowed(row[0])]
+        return rows[offset:None if limit is None else offset + limit], len(rows)
+
+    def use_engine(self, resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+                   sort_value: Callable[[Mapping[str, Any], str, bool], Value]) -> None:
+        """What the constructor takes, given later: before any index is read."""
+        self._resolve_settings, self._sort_value = resolve_settings, sort_value
+
+    @contextmanager
+    def read(self, index_uid: str) -> Iterator[IndexReader]:
+        """One state of an index, from the first read to the last; index_not_found when there is none."""
+        from svcd.store.index import IndexReader  # a start, which reads no index, need not wait for it
+
+        with ExitStack() as stack:
+            uuid, connection = self._opened(stack, index_uid)
+            yield IndexReader(connection, uuid, self._cache, self._resolve_settings, self._sort_value)
+
+    def _opened(self, stack: ExitStack, index_uid: str) -> tuple[str, sqlite3.Connection]:
+        """The uuid of an index and a read transaction of its file, which may go and come anew meanwhile."""
+        row = self.require_index(index_uid)
+        while True:
+            try:
+                return row.uuid, stack.enter_context(self._readers.transaction(self.index_path(row.uuid)))
+            except sqlite3.OperationalError:
+                again = self.require_index(index_uid)
+                if again.uuid == row.uuid:
+                    raise  # it is there: something else is wrong
+                row = again
+
+    def forget(self, uuid: str) -> None:
+        """An index has no row any more: hold nothing of it, so that its space is given back."""
+        self._readers.forget(self.index_path(uuid))
+        self._cache.forget(lambda key: isinstance(key, tuple) and key[0] == uuid)
+
+    def _reading(self) -> Any:
+        return self._readers.transaction(self.path / "instance.sqlite")
+
+    def last_update(self) -> int | None:
+        """When an index changed last, or None."""
+        with self._reading() as connection:
+            return connection.execute("SELECT max(updated_at) FROM indexes").fetchone()[0]
+
+    # Features
+
+    def features(self) -> dict[str, bool]:
+        """The features that were ever switched, by name."""
+        return dict(self._features)
+
+    def is_enabled(self, feature: str) -> bool:
+        """True when a feature is on."""
+        return self._features.get(feature, False)
+
+    def use_features(self, features: Mapping[str, bool]) -> None:
+        """All features as they are from now on."""
+        # One object replaces another: who reads without a lock sees all of a change, or nothing of it.
+        self._features = dict(features)
+
+
+def _index_row(row: tuple[Any, ...]) -> IndexRow:
+    return IndexRow(*row[:5], stats=json.loads(row[5]))
