@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 import sqlite3
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from svcd.bitsets import from_docids
-from svcd.store import schema, words
-from svcd.store.connections import BUSY_MS, open_writer
+from svcd.store import dense, schema, words
+from svcd.store.connections import BUSY_MS, open_reader, open_writer
 
 _PARAMETERS = 500
 # What so few documents wrote is kept for so many generations, for readers that know an older one.
@@ -70,6 +70,7 @@ class IndexWriter:
     def __init__(self, path: Path, *, cache_kib: int = 8192, hash_bytes: int = 4 << 20) -> None:
         self._connection = open_writer(path, cache_kib=cache_kib)
         schema.prepare(self._connection, schema.INDEX)
+        self._path = path
         self._hash_bytes = hash_bytes
         self._load()
 
@@ -159,6 +160,20 @@ class IndexWriter:
         self._connection.execute("PRAGMA busy_timeout = 0")
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+
+    def needs_dense_sets(self) -> bool:
+        """Are the ready-made sets of the index missing, or too old to be carried?"""
+        return dense.is_stale(self._connection, int(self.meta("generation") or 0), self.number_of_documents)
+
+    def make_dense_sets(self, should_stop: Callable[[], bool]) -> None:
+        """Write the ready-made sets, one at a time, until should_stop(); outside a transaction."""
+        connection = open_reader(self._path)
+        try:
+            connection.execute("BEGIN")
+            dense.make(self._connection, dense.reader_of(connection), should_stop)
+        finally:
+            connection.close()
+        self.checkpoint()
 
     def compact(self) -> None:
         """Merge the postings into one segment and give free pages back; outside a transaction."""
@@ -274,7 +289,8 @@ class IndexWriter:
     def clear(self) -> None:
         """Remove every document; fields keep their numbers."""
         self._written = None
-        for statement in (*_CLEAR_WORDS, "DELETE FROM documents", "DELETE FROM forward", "DELETE FROM word_counts", "UPDATE fields SET documents = 0"):
+        for statement in (*_CLEAR_WORDS, "DELETE FROM documents", "DELETE FROM forward", "DELETE FROM word_counts",
+                          "DELETE FROM dense", "UPDATE fields SET documents = 0"):
             self._connection.execute(statement)
         self._distribution.clear()
         self.docids = self._document_bytes = 0

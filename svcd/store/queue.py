@@ -75,24 +75,21 @@ class Queue:
     # Append
 
     def enqueue(self, kind: str, index_uid: str | None, *, details: dict[str, Any] | None,
-                content: dict[str, Any] | str | None = None, payload: Path | None = None, payload_bytes: int = 0,
+                content: dict[str, Any] | None = None, payload: Path | None = None, payload_bytes: int = 0,
                 custom_metadata: str | None = None) -> Task:
         """Add a task. Its payload must be on disk already; the file belongs to the queue from now on.
 
-        content: or the JSON text of one, for a large one; it is not part of the task that is returned then.
         Raises no_space_left_on_device when so many tasks are stored that only taking some away is allowed.
         """
         with self._lock:
-            stored = {} if content is None or isinstance(content, str) else content
-            self._refuse_when_full(kind, stored)
+            self._refuse_when_full(kind, content or {})
             task = Task(self._highest("SELECT max(uid) FROM tasks") + 1, kind, index_uid, ENQUEUED, times.now(),
-                        details=details, content=stored, payload=payload.name if payload else None,
+                        details=details, content=content or {}, payload=payload.name if payload else None,
                         payload_bytes=payload_bytes, custom_metadata=custom_metadata)
             self._writer.execute(  # a statement of its own is a transaction of its own
                 "INSERT INTO tasks(uid, kind, index_uid, status, enqueued_at, details, content, payload, payload_bytes, "
                 "custom_metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (task.uid, kind, index_uid, ENQUEUED, task.enqueued_at, _text(details),
-                 content if isinstance(content, str) else _text(stored),
+                (task.uid, kind, index_uid, ENQUEUED, task.enqueued_at, _text(details), _text(task.content),
                  task.payload, payload_bytes, custom_metadata))
         self.on_enqueued()
         return task

@@ -39,7 +39,7 @@ class Relations:
         self._connection = connection
         self._uuid = uuid
         self._cache = cache
-        self._generation = generation
+        self.generation = generation
 
     # What is kept between searches: (generation, value) under (uuid, ...)
 
@@ -47,13 +47,13 @@ class Relations:
         """The value of a key at this generation. carry: an older value brought up to date, or None to make it anew."""
         scoped = (self._uuid, *key)
         held: tuple[int, T] | None = self._cache.peek(scoped)
-        if held and held[0] == self._generation:
+        if held and held[0] == self.generation:
             return held[1]
-        delta = self._delta_since(held[0]) if held and held[0] < self._generation else None
+        delta = self._delta_since(held[0]) if held and held[0] < self.generation else None
         carried = carry(held[1], delta) if held and delta else None
         value = make() if carried is None else carried
-        if not held or held[0] < self._generation:  # a reader that began earlier must not take the place of a later one
-            self._cache.put(scoped, (self._generation, value))
+        if not held or held[0] < self.generation:  # a reader that began earlier must not take the place of a later one
+            self._cache.put(scoped, (self.generation, value))
         return value
 
     def _set(self, key: Key, make: Callable[[], DocIds], written: Callable[[Delta], DocIds]) -> DocIds:
@@ -61,9 +61,43 @@ class Relations:
         return unpacked(self._kept(key, lambda: packed(make()),
                                    lambda known, delta: packed(delta.carried(unpacked(known), written(delta)))))
 
+    # Sets that may be written down ready-made: ("word", term, is_prefix, slot), ("place", term, is_prefix, bucket)
+
+    def set_of(self, key: Key) -> DocIds:
+        """The set of such a key."""
+        kind, spelled, is_prefix, where = key
+        return (self._holding if kind == "word" else self._at)(spelled, is_prefix, where)  # type: ignore[operator]
+
+    @staticmethod
+    def dense_name(key: Key) -> str:
+        """Under which a ready-made set is kept."""
+        return "\t".join(map(str, key))
+
+    def _ready(self, key: Key, make: Callable[[], DocIds], written: Callable[[Delta], DocIds]) -> DocIds:
+        """A set that is kept, in memory or ready-made."""
+        def find() -> DocIds:
+            ready = self._ready_made(key, written)
+            return make() if ready is None else ready
+
+        return self._set(key, find, written)
+
+    def _ready_made(self, key: Key, written: Callable[[Delta], DocIds]) -> DocIds | None:
+        row = self._connection.execute("SELECT generation, bits FROM dense WHERE key = ?", (self.dense_name(key),)).fetchone()
+        if row is None or row[0] > self.generation:
+            return None
+        bits = int.from_bytes(row[1], "little")
+        if row[0] == self.generation:
+            return bits
+        delta = self._delta_since(row[0])
+        return delta.carried(bits, written(delta)) if delta else None
+
+    def term_counts(self) -> Iterator[tuple[str, int]]:
+        """(term, documents that hold it) of the whole vocabulary."""
+        return self._connection.execute("SELECT term, doc FROM vocabulary WHERE term <> ?", (words.HOLE,))
+
     def _delta_since(self, generation: int) -> Delta | None:
         """The documents written since a generation; None when they are too many, or not known."""
-        key = (self._uuid, "delta", generation, self._generation)
+        key = (self._uuid, "delta", generation, self.generation)
         held: tuple[Delta | None] | None = self._cache.peek(key)
         if held is None:
             held = (self._read_delta(generation),)
@@ -72,8 +106,8 @@ class Relations:
 
     def _read_delta(self, generation: int) -> Delta | None:
         changes = self._connection.execute("SELECT docids, gone FROM changes WHERE generation > ? AND generation <= ?",
-                                           (generation, self._generation)).fetchall()
-        if len(changes) != self._generation - generation or any(docids is None for docids, _ in changes):
+                                           (generation, self.generation)).fetchall()
+        if len(changes) != self.generation - generation or any(docids is None for docids, _ in changes):
             return None
         changed = from_docids([docid for docids, _ in changes for docid in array("I", docids)])
         if changed.bit_count() > MOST_WRITTEN:
@@ -86,13 +120,14 @@ class Relations:
 
     # Fields
 
-    def _slots(self) -> dict[str, int]:
+    def slots(self) -> dict[str, int]:
+        """Field -> slot of those that hold words, by field number."""
         return self._kept(("slots",), lambda: dict(self._connection.execute(
             "SELECT name, slot FROM fields WHERE slot IS NOT NULL ORDER BY fid")))
 
     def indexed_fields(self) -> list[str]:
         """The fields that hold words, by field number."""
-        return list(self._slots())
+        return list(self.slots())
 
     # Words
 
@@ -115,9 +150,9 @@ class Relations:
     def _holding(self, spelled: str, is_prefix: bool, slot: int | None = None) -> DocIds:
         """Documents with a term, anywhere or in the column of a slot below the shared one."""
         column = "" if slot is None else f"{{c{slot}}} : "
-        return self._set(("word", spelled, is_prefix, slot),
-                         lambda: self._matching("terms", column + _phrase(spelled, is_prefix)),
-                         lambda delta: delta.word(spelled, is_prefix, slot))
+        return self._ready(("word", spelled, is_prefix, slot),
+                           lambda: self._matching("terms", column + _phrase(spelled, is_prefix)),
+                           lambda delta: delta.word(spelled, is_prefix, slot))
 
     def words_docids(self, several: Sequence[str]) -> DocIds:
         """Documents that hold any of several words."""
@@ -139,7 +174,7 @@ class Relations:
         return self._in_field(words.term(prefix), True, field)
 
     def _in_field(self, spelled: str, is_prefix: bool, field: str) -> DocIds:
-        slot = self._slots().get(field)
+        slot = self.slots().get(field)
         if slot is None:
             return 0
         if slot < SHARED_COLUMN:
@@ -171,7 +206,7 @@ class Relations:
 
     def rows(self, docids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[str]]]]:
         """(docid, field -> its words by position, "" for a hole) of some documents."""
-        names = self._kept(("names of slots",), lambda: {slot: name for name, slot in self._slots().items()})
+        names = self._kept(("names of slots",), lambda: {slot: name for name, slot in self.slots().items()})
         found = dict(self._forward_rows(docids))
         for docid in docids:
             rows = words.forward_rows(found.get(docid, ""))
@@ -228,9 +263,9 @@ class Relations:
         return self._at(words.term(prefix), True, bucketed)
 
     def _at(self, spelled: str, is_prefix: bool, bucket: int) -> DocIds:
-        return self._set(("place", spelled, is_prefix, bucket),
-                         lambda: self._matching("places", _phrase(words.place(bucket, spelled), is_prefix)),
-                         lambda delta: delta.place(spelled, is_prefix, bucket))
+        return self._ready(("place", spelled, is_prefix, bucket),
+                           lambda: self._matching("places", _phrase(words.place(bucket, spelled), is_prefix)),
+                           lambda delta: delta.place(spelled, is_prefix, bucket))
 
     def _positions(self, spelled: str, is_prefix: bool) -> list[int]:
         return self._kept(("positions", spelled, is_prefix), lambda: [
@@ -286,7 +321,7 @@ class Relations:
 
     def field_count_docids(self, field: str, count: int) -> DocIds:
         """Documents whose field holds exactly `count` (1 to 30) words."""
-        slot = self._slots().get(field)
+        slot = self.slots().get(field)
         if slot is None or not 1 <= count <= COUNTED_WORDS:
             return 0
         return self._set(("count", slot, count), lambda: self._read_count(slot, count),

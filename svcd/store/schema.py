@@ -58,6 +58,7 @@ def _create_index(database: Any) -> None:
     database["word_counts"].create({"slot": int, "block": int, "counts": bytes}, pk=("slot", "block"))
     # docids: what a generation wrote, null for too many; gone: terms that went with it, null when not known.
     database["changes"].create({"generation": int, "docids": bytes, "gone": str}, pk="generation")
+    database["dense"].create({"key": str, "generation": int, "bits": bytes}, pk="key")
     columns = ", ".join(f"c{n}" for n in range(COLUMNS))
     # All that is printable belongs to a term; quotes are doubled once for the list, once for the option.
     characters = "".join(chr(c) for c in range(0x21, 0x7F) if not chr(c).isalnum()).replace("'", "''''").replace('"', '""')

@@ -56,7 +56,7 @@ class Outcome:
 
 def run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: Budget,
         progress: Progress = lambda step, finished, total: None) -> dict[str, Any]:
-    """Do a batch; {"outcomes", "primaryKey", "stats"}. The outcomes may be those of fewer tasks.
+    """Do a batch; {"outcomes", "primaryKey", "stats", "needsDenseSets"}. The outcomes may be those of fewer tasks.
 
     When the file already holds the effect of some of these tasks (the daemon was stopped before it could
     note their end), their outcomes are answered again and nothing is done: the rest is for the next batch.
@@ -90,11 +90,24 @@ def settle(path: Path) -> None:
         writer.close()
 
 
-def answer(request: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
-    """Do what the runner asks for: a batch, or with {"settle": true} settle()."""
+def make_dense_sets(path: Path, should_stop: Callable[[], bool]) -> None:
+    """Behind a batch that asked for it: see store.dense."""
+    writer = IndexWriter(path)
+    try:
+        writer.make_dense_sets(should_stop)
+    finally:
+        writer.close()
+
+
+def answer(request: Mapping[str, Any], progress: Progress,
+           should_stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
+    """Do what the runner asks for: a batch, or with {"settle": true} settle(), {"denseSets": true} make_dense_sets()."""
     path = Path(request["path"])
     if request.get("settle"):
         settle(path)
+        return {}
+    if request.get("denseSets"):
+        make_dense_sets(path, should_stop)
         return {}
     works = [Work(**task) for task in request["tasks"]]
     return run(path, request["indexUid"], request["shape"], works, Budget(**request["budget"]), progress)
@@ -120,7 +133,8 @@ def _apply(writer: IndexWriter, index_uid: str, shape: str, works: Sequence[Work
 
 
 def _answer(writer: IndexWriter, outcomes: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"outcomes": outcomes, "primaryKey": writer.primary_key, "stats": writer.stats()}
+    return {"outcomes": outcomes, "primaryKey": writer.primary_key, "stats": writer.stats(),
+            "needsDenseSets": writer.needs_dense_sets()}
 
 
 def _documents(writer: IndexWriter, works: Sequence[Work], budget: Budget,
@@ -164,7 +178,10 @@ def _add(writer: IndexWriter, documents: DocumentWriter, work: Work, report: Cal
 
 def _delete(writer: IndexWriter, documents: DocumentWriter, work: Work,
             report: Callable[[int], None]) -> dict[str, Any]:
-    return {"deletedDocuments": documents.delete([str(each) for each in work.content["ids"]])}
+    ids = work.content["ids"]
+    if isinstance(ids, str):  # the JSON text of a list, which may be of millions
+        ids = jsontext.loads(ids)
+    return {"deletedDocuments": documents.delete([str(each) for each in ids])}
 
 
 _DOCUMENT_ACTIONS = {"documentAdditionOrUpdate": _add, "documentDeletion": _delete}

@@ -47,6 +47,7 @@ class _Job:
     writer: WriterProcess | None = None
     is_canceled: bool = False
     is_new: bool = False  # the batch makes its index
+    is_tidying: bool = False  # the batch has ended; what is done now gives way to anything else
     done: threading.Event = field(default_factory=threading.Event)
 
 
@@ -89,12 +90,19 @@ class Runner:
         """There may be something to do."""
         with self._changed:
             self._is_woken = True
+            self._call_tidying()
             self._changed.notify_all()
+
+    def _call_tidying(self) -> None:
+        for job in self._busy.values():
+            if job.is_tidying and job.writer:
+                job.writer.call()
 
     def stop(self, grace_s: float = 5.0) -> None:
         """Take no more tasks; let running batches end for `grace_s`, then give them back."""
         with self._changed:
             self._stopping = True
+            self._call_tidying()
             running = list(self._busy.values())
             self._changed.notify_all()
         deadline = times.now() + int(grace_s * times.SECOND)
@@ -257,6 +265,7 @@ class Runner:
                     return
                 job = self._jobs.pop(0)
             self._take(job, writer)
+            del job  # its tasks may have contents of megabytes, and the next job may be long in coming
 
     def _take(self, job: _Job, writer: WriterProcess) -> None:
         job.writer = writer
@@ -305,6 +314,21 @@ class Runner:
         self._queue.give_back(job.running, [uid for uid in job.running.tasks if uid not in outcomes])
         ended = [_ended(task, outcomes[task.uid]) for task in job.running.tasks.values()]
         self._finish(job, row, ended, replace(target, primary_key=answer["primaryKey"], stats=answer["stats"]))
+        if answer["needsDenseSets"]:
+            self._tidy(job, target, writer)
+
+    def _tidy(self, job: _Job, target: IndexRow, writer: WriterProcess) -> None:
+        """Have ready-made sets written while nothing waits: a task that comes in ends it early."""
+        with self._changed:
+            job.is_tidying = True
+        # Looked at behind the mark: a task that came in before it is seen here, a later one sees the mark.
+        if not self._stopping and not self._queue.enqueued_kinds():
+            try:
+                writer.run({"path": str(self._instance.index_path(target.uuid)), "denseSets": True}, lambda *_: None)
+            except WriterDied:
+                pass
+            except WriterCrashed as crash:
+                self._on_bug(str(crash))
 
     def _remove_unborn(self, job: _Job, target: IndexRow) -> None:
         """The file of an index that never came into being."""

@@ -3,6 +3,8 @@
     -> {"path", "indexUid", "shape", "tasks": [...], "budget": {...}}
     <- {"step", "finished", "total"}             any number of times
     <- {"outcomes", "primaryKey", "stats"}       once, after the commit
+    -> {"path", "denseSets": true}               behind a batch; ends early when a further line comes
+    <- {}
     -> {"path", "settle": true}                  after a kill: nothing unseen may come back
     <- {}
     <- {"crash": traceback}                      instead, after a bug
@@ -12,18 +14,18 @@ of its input, or by the kernel's hand when the daemon was killed.
 """
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import os
+import select
 import signal
 import sys
 import traceback
 from typing import Any
 
+from svcd.lifeline import die_with
 from svcd.tasks import indexing
 
-_PR_SET_PDEATHSIG = 1
 # A report of progress costs a write and a wake-up of the daemon: not more often than per this share.
 _REPORTS = 200
 
@@ -31,28 +33,21 @@ _REPORTS = 200
 def main(parent: int) -> None:
     """Serve until the input ends. parent: pid of the daemon, to notice that it died before we could ask."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon, which lets the batch end
-    _die_with(parent)
+    die_with(parent)
     gc.disable()  # parsed documents hold no cycles; what others make is collected between batches
     try:
-        for line in sys.stdin.buffer:
-            _send(_answer(json.loads(line)))
-            gc.collect()
+        while line := _read_line():
+            if line.strip():
+                # A call that overtook the request it is meant for stands before it.
+                _send(_answer(json.loads(line), line.startswith(b"\n")))
+                gc.collect()
     except BrokenPipeError:  # the daemon is gone, and with it who would read our last words
         os._exit(0)
 
 
-def _die_with(parent: int) -> None:
+def _answer(request: dict[str, Any], is_called: bool) -> dict[str, Any]:
     try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    except (OSError, AttributeError):  # not Linux: the end of the input has to do
-        return
-    if os.getppid() != parent:
-        os._exit(0)
-
-
-def _answer(request: dict[str, Any]) -> dict[str, Any]:
-    try:
-        return indexing.answer(request, _Reports())
+        return indexing.answer(request, _Reports(), lambda: is_called or _is_called())
     except BrokenPipeError:
         raise
     except Exception:  # a bug fails the batch, not the process

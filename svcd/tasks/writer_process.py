@@ -1,6 +1,6 @@
 """The daemon's side of the indexing process: start it on first use, give it a batch, end it.
 
-One WriterProcess belongs to one thread of the runner, but for kill(), which any thread may call. Knows the lines of
+One WriterProcess belongs to one thread of the runner, but for call() and kill(), which any may call. Knows the lines of
 the pipe (see `writer`); refuses to know what a batch means.
 """
 from __future__ import annotations
@@ -64,6 +64,15 @@ class WriterProcess:
         assert process
         self._close_pipes(process)
         return f"the indexing process ended with status {process.wait()}"
+
+    def call(self) -> None:
+        """Have it end early what it does while nothing else waits; any thread may call."""
+        process = self._process
+        if process is not None and process.stdin and not process.stdin.closed:
+            try:
+                os.write(process.stdin.fileno(), b"\n")
+            except OSError:  # it ended meanwhile
+                pass
 
     def kill(self) -> None:
         """End it at once: what it has not committed never was. run(), if under way, raises WriterDied."""

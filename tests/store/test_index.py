@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd import bitsets
-from svcd.store import schema
+from svcd.store import dense, schema
 from svcd.store.cache import Cache
 from svcd.store.index import IndexReader
 from svcd.store.index_writer import IndexWriter
@@ -153,6 +153,35 @@ def test_what_is_kept_is_carried_over_writes(history: list[list[tuple[int, Any]]
             with reading(path, cache) as reader:
                 check_relations(reader, held)
         writer.close()
+
+
+@settings(max_examples=25, deadline=None)
+@given(HISTORY, st.integers(0, 4))
+def test_ready_made_sets_are_carried_over_writes(history: list[list[tuple[int, Any]]], after: int) -> None:
+    """Every set is dense here: made after some batches, asked at the end through an empty cache."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dense, "LEAST", 0)
+        path = Path(folder) / "index.sqlite"
+        writer = IndexWriter(path)
+        fill_slots(writer)
+        held = play(writer, history[:after])
+        assert writer.needs_dense_sets()
+        writer.make_dense_sets(lambda: False)
+        assert not writer.needs_dense_sets()
+        play(writer, history[after:], held)
+        with reading(path) as reader:
+            check_relations(reader, held)
+        writer.close()
+
+
+def test_making_sets_gives_way(writer: IndexWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense, "LEAST", 1)
+    with writer.transaction():
+        writer.write([change(0, {"f": ["word"]})])
+    writer.make_dense_sets(lambda: True)
+    assert writer.needs_dense_sets()
+    writer.make_dense_sets(lambda: False)
+    assert not writer.needs_dense_sets()
 
 
 def test_a_reader_that_began_earlier_keeps_its_state(writer: IndexWriter, tmp_path: Path) -> None:
