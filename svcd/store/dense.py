@@ -25,6 +25,7 @@ MOST_GENERATIONS = 50
 MOST_WRITTEN = 500
 _PREFIX_LENGTHS = (1, 2)
 _CACHE_BYTES = 4 << 20
+_TERMS_AT_ONCE = 1_000  # about a millisecond
 
 
 def is_stale(connection: sqlite3.Connection, generation: int, documents: int) -> bool:
@@ -43,24 +44,26 @@ def make(writer: sqlite3.Connection, reader: IndexReader, should_stop: Callable[
     """Write the sets down as `reader` sees them, one at a time; what is there when it is stopped stays."""
     least = max(LEAST, reader.number_of_documents // SHARE)
     made: list[str] = []
-    for key in _keys(reader, least):
+    for key in _keys(reader, least, should_stop):
         if should_stop():
-            return
+            break
         bits = reader.set_of(key)
         if bits.bit_count() >= least:
             made.append(reader.dense_name(key))
             with write_transaction(writer):
                 writer.execute("INSERT OR REPLACE INTO dense(key, generation, bits) VALUES (?, ?, ?)",
                                (made[-1], reader.generation, bits.to_bytes((bits.bit_length() + 7) >> 3, "little")))
+    if should_stop():  # there is more to do: the next quiet time goes on, and finds what is made
+        return
     with write_transaction(writer):
         writer.execute("DELETE FROM dense WHERE generation < ?", (reader.generation,))
         writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('dense', ?)", (reader.generation,))
 
 
-def _keys(reader: IndexReader, least: int) -> Iterator[Key]:
+def _keys(reader: IndexReader, least: int, should_stop: Callable[[], bool]) -> Iterator[Key]:
     """The sets that may be large: of terms and beginnings that so many documents hold."""
     slots = [slot for slot in reader.slots().values() if slot < SHARED_COLUMN]
-    for spelled, is_prefix in _common(reader, least):
+    for spelled, is_prefix in _common(reader, least, should_stop):
         yield "word", spelled, is_prefix, None
         for slot in slots:
             yield "word", spelled, is_prefix, slot
@@ -68,10 +71,12 @@ def _keys(reader: IndexReader, least: int) -> Iterator[Key]:
             yield "place", spelled, is_prefix, bucket
 
 
-def _common(reader: IndexReader, least: int) -> list[tuple[str, bool]]:
+def _common(reader: IndexReader, least: int, should_stop: Callable[[], bool]) -> list[tuple[str, bool]]:
     counts: dict[str, int] = {}
     common: list[tuple[str, bool]] = []
-    for term, documents in reader.term_counts():
+    for number, (term, documents) in enumerate(reader.term_counts()):
+        if number % _TERMS_AT_ONCE == 0 and should_stop():
+            break
         if documents >= least:
             common.append((term, False))
         for length in _PREFIX_LENGTHS:

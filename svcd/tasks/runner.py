@@ -48,23 +48,27 @@ class _Job:
     is_canceled: bool = False
     is_new: bool = False  # the batch makes its index
     is_tidying: bool = False  # the batch has ended; what is done now gives way to anything else
+    is_called: threading.Event = field(default_factory=threading.Event)  # while it tidies: something waits
     done: threading.Event = field(default_factory=threading.Event)
 
 
 class Runner:
     """Runs the tasks of an instance. on_batch is told of each batch that ended; on_bug of tracebacks.
 
-    retry_s: seconds until a batch that could not be finished is tried again.
+    retry_s: seconds until a batch that could not be finished is tried again. quiet_s: seconds without a task before
+    what can wait is done.
     """
 
     def __init__(self, instance: Instance, *, workers: int = 1, limits: Limits = Limits(), budget: Budget = Budget(),
                  on_batch: OnBatch = lambda batch, tasks: None, on_bug: Callable[[str], None] = print,
-                 make_writer: Callable[[int], WriterProcess] = WriterProcess, retry_s: float = 1.0) -> None:
+                 make_writer: Callable[[int], WriterProcess] = WriterProcess, retry_s: float = 1.0,
+                 quiet_s: float = 2.0) -> None:
         self._instance = instance
         self._queue = instance.queue
         self._limits = limits
         self._budget = budget
         self._retry_s = retry_s
+        self._quiet_s = quiet_s
         self._on_batch = on_batch
         self._on_bug = on_bug
         self._changed = threading.Condition()
@@ -96,6 +100,7 @@ class Runner:
     def _call_tidying(self) -> None:
         for job in self._busy.values():
             if job.is_tidying and job.writer:
+                job.is_called.set()
                 job.writer.call()
 
     def stop(self, grace_s: float = 5.0) -> None:
@@ -318,17 +323,18 @@ class Runner:
             self._tidy(job, target, writer)
 
     def _tidy(self, job: _Job, target: IndexRow, writer: WriterProcess) -> None:
-        """Have ready-made sets written while nothing waits: a task that comes in ends it early."""
+        """Have ready-made sets written once nothing has come in for a while; a task that does ends it early."""
         with self._changed:
             job.is_tidying = True
         # Looked at behind the mark: a task that came in before it is seen here, a later one sees the mark.
-        if not self._stopping and not self._queue.enqueued_kinds():
-            try:
-                writer.run({"path": str(self._instance.index_path(target.uuid)), "denseSets": True}, lambda *_: None)
-            except WriterDied:
-                pass
-            except WriterCrashed as crash:
-                self._on_bug(str(crash))
+        if self._stopping or self._queue.enqueued_kinds() or job.is_called.wait(self._quiet_s):
+            return
+        try:
+            writer.run({"path": str(self._instance.index_path(target.uuid)), "denseSets": True}, lambda *_: None)
+        except WriterDied:
+            pass
+        except WriterCrashed as crash:
+            self._on_bug(str(crash))
 
     def _remove_unborn(self, job: _Job, target: IndexRow) -> None:
         """The file of an index that never came into being."""

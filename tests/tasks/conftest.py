@@ -53,7 +53,7 @@ class House:
         self.bugs: list[str] = []
         self.instance = Instance(self.path, resolved)
         self.runner = Runner(self.instance, make_writer=lambda _: self.writer, on_bug=self.bugs.append,
-                             retry_s=0, **self.options)
+                             retry_s=0, quiet_s=0, **self.options)
         self.queue = self.instance.queue
 
     def restart(self) -> None:

@@ -1,0 +1,91 @@
+"""What must hold of those who only read a data folder while a daemon has it.
+
+1. They see every committed change of the list of indexes, without being told.
+2. They write nothing: neither a file nor a row, and take no lock.
+3. Features are as they were told; those that are told of a removal hold no file of the index any more.
+"""
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from svcd.errors import ApiError
+from svcd.store.instance import Instance
+from svcd.store.library import IndexRow, Library
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[Instance]:
+    opened = Instance(tmp_path / "data")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def library(instance: Instance) -> Iterator[Library]:
+    opened = Library(instance.path, {"metrics": True})
+    yield opened
+    opened.close()
+
+
+def create(instance: Instance, index_uid: str, uuid: str) -> None:
+    with sqlite3.connect(instance.path / "instance.sqlite") as connection:
+        instance.create_index(connection, IndexRow(index_uid, uuid, 1, 1))
+    connection.close()
+
+
+def test_it_sees_what_was_committed(instance: Instance, library: Library) -> None:
+    assert library.list_indexes() == ([], 0)
+    create(instance, "films", "u1")
+    assert library.require_index("films").uuid == "u1"
+    with pytest.raises(ApiError, match="Index `books` not found"):
+        library.require_index("books")
+
+
+def test_it_cannot_write(library: Library) -> None:
+    with pytest.raises(sqlite3.OperationalError, match="readonly|read-only|query_only"):
+        with library._reading() as connection:
+            connection.execute("DELETE FROM indexes")
+
+
+def test_it_needs_no_lock_and_leaves_no_file(instance: Instance) -> None:
+    before = sorted(instance.path.rglob("*"))
+    opened = Library(instance.path)
+    opened.list_indexes()
+    opened.close()
+    assert sorted(instance.path.rglob("*")) == before
+
+
+def test_features_are_those_it_was_told(library: Library) -> None:
+    assert library.is_enabled("metrics") and not library.is_enabled("network")
+    library.use_features({"network": True})
+    assert library.features() == {"network": True}
+
+
+def test_the_daemon_says_what_it_changes(instance: Instance) -> None:
+    told: list[object] = []
+    instance.on_features = lambda: told.append(instance.features())
+    instance.on_removal = told.append
+    instance.update_features({"network": True})
+    instance.force_feature("metrics")
+    instance.remove_file("u1")
+    assert told == [{"network": True}, {"network": True, "metrics": True}, "u1"]
+
+
+def test_what_is_forgotten_is_held_no_more(instance: Instance, library: Library) -> None:
+    create(instance, "films", "u1")
+    path = instance.index_path("u1")
+    sqlite3.connect(path).execute("CREATE TABLE meta(key, value)").connection.close()
+    with library.read("films"):
+        pass
+    assert str(path) in _open_files()
+    library.forget("u1")
+    assert str(path) not in _open_files()
+
+
+def _open_files() -> set[str]:
+    return {os.readlink(file) for file in Path("/proc/self/fd").iterdir() if file.is_symlink()}
