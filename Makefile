@@ -37,5 +37,5 @@ $(VENV)/ready-to-run: pyproject.toml
 	@touch $@
 
 $(VENV)/ready-to-test: $(VENV)/ready-to-run
-	$(PIP) install --editable '.[dev]'
+	$(PIP) install --editable '.[dev,languages]'
 	@touch $@

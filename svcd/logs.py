@@ -26,6 +26,8 @@ _NAMES = tuple(LEVELS)
 
 # `GET /keys/{key}` carries an API key in its path.
 _KEY_IN_PATH = re.compile(r"^(/+keys/+)[^/]+")
+# Of the 5xx, those that speak of what the client sent: a coding or a version that HTTP has no other word for.
+_CLIENT_FAULTS = frozenset((501, 505))
 # What needs no quotes in `name=value`: nothing that could end the value early.
 _NEEDS_QUOTES = re.compile(r'[\s"=\\]')
 
@@ -102,7 +104,7 @@ def request(method: str, path: str, status: int, seconds: float, size: int, clie
 
     path: decoded, without its query (which may hold what users typed); size: bytes of the answer's body.
     """
-    level = ERROR if status >= 500 else INFO
+    level = ERROR if status >= 500 and status not in _CLIENT_FAULTS else INFO
     if not is_enabled(level):
         return
     _log(level, "request", {

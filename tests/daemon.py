@@ -134,10 +134,10 @@ class Daemon:
             raise
 
     def bugs(self) -> list[str]:
-        """What the log tells of bugs: there must be none. Refusals of broken HTTP (501, 505) are none, nor is an
-        indexing process that finds nobody to answer any more."""
+        """What the log tells of bugs: there must be none. An indexing process that finds nobody to answer any more
+        is none."""
         said = self.log.read_text(errors="replace")
-        lines = [line for line in said.splitlines() if " ERROR " in line and " method=- " not in line]
+        lines = [line for line in said.splitlines() if " ERROR " in line]
         return lines + [end for end in _TRACEBACK.findall(said) if not end.startswith("BrokenPipeError")]
 
     # Requests

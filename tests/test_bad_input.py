@@ -5,9 +5,10 @@
 3. Nothing is half applied: tasks, documents and the folder of uploads are what they were before.
 4. A task that its documents make impossible fails with its documented error, and leaves the documents as they were.
 5. A body of the wrong JSON type is refused on every route that takes one.
-6. Odd paths, query strings, headers and methods get an answer of HTTP, never a 5xx.
-7. Whatever stands in `q` is text: no operator of the storage beneath shows through.
-8. Memory stays flat, and the log speaks of no bug.
+6. A body of megabytes that means nothing costs neither its parsed form nor seconds; nor do its error, and a long `q`.
+7. Odd paths, query strings, headers and methods get an answer of HTTP, never a 5xx.
+8. Whatever stands in `q` is text: no operator of the storage beneath shows through.
+9. Memory stays flat, and the log speaks of no bug.
 """
 from __future__ import annotations
 
@@ -198,6 +199,79 @@ def test_50_mb_of_brackets_are_refused_elsewhere_and_not_kept(daemon: Daemon, me
                    "The json payload provided is malformed. `recursion limit exceeded at line 1 column 128`.")
     assert daemon.anonymous_mb() - memory < FLAT_MB
     assert state(daemon) == before
+
+
+LARGE = 20 * MB
+MANY_VALUES = {"numbers": b"0,", "texts": b'"ab",', "objects": b'{"a":1},', "lists": b"[[[]]],"}
+
+
+@pytest.mark.parametrize("unit", MANY_VALUES.values(), ids=MANY_VALUES)
+@pytest.mark.parametrize(("method", "path", "most"), [
+    ("POST", "/indexes/films/search", 1_000_000), ("PUT", "/indexes/films/settings/stop-words", 1_000_000),
+    ("POST", f"{DOCUMENTS}/delete-batch", 2_000_000)])
+def test_millions_of_values_are_refused_before_they_are_built(
+        daemon: Daemon, method: str, path: str, most: int, unit: bytes) -> None:
+    content = b"[" + unit * (LARGE // len(unit)) + b"0]"
+    before = state(daemon)
+    with memory_watched(daemon) as memory:
+        reply = daemon.call(method, path, content)
+    assert_refused(reply, "payload_too_large", "The provided payload reached the size limit. The maximum accepted number "
+                   f"of values in a payload of this kind is {most}.")
+    assert memory[1] - memory[0] < 2 * LARGE / MB
+    assert state(daemon) == before
+
+
+@pytest.mark.parametrize(("path", "content"), [
+    ("/indexes/films/search", b'"' + b"a," * (LARGE // 2) + b'"'), ("/indexes/films/search", b'{"' + b"a," * (LARGE // 2) + b'":1}'),
+    (f"{DOCUMENTS}/delete-batch", b'"' + b"a," * (LARGE // 2) + b'"'), ("/indexes/films/search", b'{"q":"' + b"a" * LARGE)],
+    ids=["a text", "a name", "no list", "without an end"])
+def test_a_long_text_is_refused_in_few_words(daemon: Daemon, path: str, content: bytes) -> None:
+    with memory_watched(daemon) as memory:
+        reply = daemon.call("POST", path, content)
+    assert reply.status == 400 and reply.seconds < SOON_S
+    assert len(reply.body) < 110_000
+    assert memory[1] - memory[0] < 5 * LARGE / MB
+
+
+@pytest.mark.parametrize("content", [b"," * LARGE, b"id\n" + b"x" * LARGE, b'id\n"' + (b"x" * 99 + b"\n") * (LARGE // 100),
+                                     b"," * 80_000 + b"\n"], ids=["commas", "one line", "no closing quote", "fields"])
+def test_a_csv_record_beyond_all_bounds_is_refused(daemon: Daemon, content: bytes) -> None:
+    before = state(daemon)
+    with memory_watched(daemon) as memory:
+        reply = daemon.call("POST", DOCUMENTS, content, CSV)
+    assert_refused(reply, "malformed_payload")
+    assert "found record of more than" in reply.json["message"]
+    assert memory[1] - memory[0] < 60
+    assert state(daemon) == before
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_a_csv_of_empty_lines_is_skipped(daemon: Daemon, end: bytes) -> None:
+    with memory_watched(daemon) as memory:
+        reply = daemon.call("POST", "/indexes/blank/documents", b"id" + end * (LARGE // len(end)) + b"1" + end, CSV)
+    assert reply.seconds < SOON_S and memory[1] - memory[0] < FLAT_MB
+    assert daemon.done(reply)["details"] == {"receivedDocuments": 1, "indexedDocuments": 1}
+
+
+@pytest.mark.parametrize("words", ["star wa ", "x", "日本", "Ա ", "كتاب "], ids=ascii)
+def test_a_query_of_megabytes_is_read_as_far_as_it_counts(daemon: Daemon, words: str) -> None:
+    text = words * (5 * MB // len(words.encode()))
+    with memory_watched(daemon) as memory:
+        reply = daemon.call("POST", "/indexes/films/search", json.dumps({"q": text}, ensure_ascii=False).encode())
+    assert reply.status == 200 and reply.seconds < SOON_S
+    assert reply.json["query"] == text
+    assert memory[1] - memory[0] < 60
+
+
+def test_a_million_documents_are_deleted_in_one_request(daemon: Daemon) -> None:
+    path = "/indexes/many/documents"
+    daemon.done(daemon.post(path, [{"id": "0000007"}, {"id": "x"}]))
+    with memory_watched(daemon) as memory:
+        reply = daemon.call("POST", f"{path}/delete-batch", "[" + ",".join(f'"{n:07d}"' for n in range(MB)) + "]")
+        task = daemon.done(reply)
+    assert reply.seconds < SOON_S
+    assert task["details"] == {"providedIds": MB, "deletedDocuments": 1, "originalFilter": None}
+    assert memory[1] - memory[0] < 400
 
 
 ID_RULE = ("is invalid. A document identifier can be of type integer or string, only composed of alphanumeric characters "

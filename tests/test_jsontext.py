@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.jsontext import JsonError, dumps, fault_in, loads, value_end
+from svcd.jsontext import JsonError, dumps, dumps_begin, fault_in, has_at_most, loads, value_end
 
 FAULTS = [
     ("", "EOF while parsing a value at line 1 column 0"),
@@ -240,3 +240,23 @@ def test_hostile_texts_take_linear_time(text: bytes) -> None:
     with pytest.raises(JsonError):
         loads(text)
     assert time.perf_counter() - started < 1
+
+
+@pytest.mark.parametrize(("text", "most", "fits"), [
+    (b"[1,2,3]", 3, True), (b"[1,2,3]", 2, False), (b'[",,,\\",[{",2,3]', 3, True), (b'[",,,\\",[{",2,3]', 2, False),
+    (b'{"a":[]}', 2, True), (b'{"a":[]}', 1, False), (b'",,,', 1, True), (b"[1,2,3,x", 2, False),
+])
+def test_values_are_counted_outside_of_texts(text: bytes, most: int, fits: bool) -> None:
+    assert has_at_most(text, most) is fits
+
+
+def test_a_fault_in_front_of_too_many_values_is_told() -> None:
+    with pytest.raises(JsonError, match="expected value at line 1 column 4"):
+        has_at_most(b"[1,x,2,3]", 2)
+
+
+@given(json_values)
+def test_the_beginning_of_a_value_is_that_of_its_text(value: object) -> None:
+    text = dumps(value)
+    assert dumps_begin(value, len(text) + 1) == text
+    assert len(dumps_begin(value, 5)) >= min(5, len(text))

@@ -2,7 +2,7 @@
 
 Knows how the csv crate of the reference reads, counts and words its errors; refuses to know files and
 error codes. Line ends are `\\n`, `\\r` or `\\r\\n`; a quote counts at the beginning of a field only; a
-quoted field that never ends takes the rest, up to a limit of svcd's own.
+quoted field that never ends takes the rest. A record has limits of svcd's own, in length and in fields.
 """
 from __future__ import annotations
 
@@ -27,36 +27,66 @@ _BOOLEANS = {"true": True, "false": False}
 _I64 = range(-(2**63), 2**63)
 
 # A field that wants its closing quote would take all the rest of the stream into memory.
-_FIELD_CHARACTERS = 1 << 23
-csv.field_size_limit(_FIELD_CHARACTERS)
+_RECORD_BYTES = 1 << 23
+csv.field_size_limit(_RECORD_BYTES)
+# More could not be stored: an index knows no more names.
+_MOST_FIELDS = 65_535
+
+# A line with all the line ends behind it: a stream of nothing else is a few lines.
+_LINE = re.compile(rb"[^\r\n]*+[\r\n]++")
 
 
 class CsvError(ValueError):
     """What is wrong with a CSV text, in the words of the reference."""
 
 
-class _Lines:
-    """The lines of a stream, their ends included; knows where in the stream they are."""
+class _TooLarge(Exception):
+    """A record is beyond a limit; the message says which."""
 
-    def __init__(self, chunks: Iterator[bytes]) -> None:
+
+class _Lines:
+    """The lines of a stream, their ends included; knows where in the stream they are.
+
+    Empty lines belong to the line before them, which changes nothing for the csv module.
+    """
+
+    def __init__(self, chunks: Iterator[bytes], delimiter: str) -> None:
         self._lines = _lines_of(chunks)
+        self._delimiter = delimiter.encode()
         self._byte = 0
         self._line_ends = 0
-        self._is_split = False  # the last line ended with `\r\n`
+        self._record_bytes = 0
+        self._place = (1, 0)
         self.is_broken = False  # something was no UTF-8
 
     def place(self) -> tuple[int, int]:
-        """Line and byte of the next record. The csv crate ends a record at the `\r`, in front of the `\n`."""
-        ahead = int(self._is_split)
-        return self._line_ends + 1 - ahead, self._byte - ahead
+        """Line and byte of the next record. The csv crate ends a record at the `\\r`, in front of the `\\n`."""
+        return self._place
+
+    def begin(self) -> None:
+        """The next line begins a record."""
+        self._record_bytes = 0
 
     def __iter__(self) -> Iterator[str]:
         for line in self._lines:
             text = line if self._byte else line.removeprefix(_BYTE_ORDER_MARK)
+            self._check(text)
+            content = len(line.rstrip(b"\r\n"))
+            self._place = (self._line_ends + 1 + line.startswith(b"\n", content), self._byte + content + 1)
             self._byte += len(line)
-            self._line_ends += line.count(b"\n")
-            self._is_split = line.endswith(b"\r\n")
+            self._line_ends += line.count(b"\n", content)
             yield self._decoded(text)
+
+    def _check(self, line: bytes) -> None:
+        """Raise _TooLarge before a record beyond the limits is taken apart."""
+        is_first = not self._record_bytes
+        self._record_bytes += len(line)
+        if self._record_bytes > _RECORD_BYTES:
+            raise _TooLarge(f"more than {_RECORD_BYTES} bytes; is a closing quote missing?")
+        if line.count(self._delimiter) >= _MOST_FIELDS:  # perhaps in quotes
+            # A record goes on in a further line inside quotes alone.
+            if _many_fields(self._delimiter).match(line if is_first else b'"' + line):
+                raise _TooLarge(f"more than {_MOST_FIELDS} fields")
 
     def _decoded(self, line: bytes) -> str:
         try:
@@ -66,24 +96,36 @@ class _Lines:
             return line.decode("utf-8", "surrogateescape")
 
 
+def _many_fields(delimiter: bytes) -> re.Pattern[bytes]:
+    """Matches a line that begins with so many fields that one more follows."""
+    after = b"[^%s]*+%s" % ((re.escape(delimiter),) * 2)
+    return re.compile(rb'(?:(?:"[^"]*+(?:""[^"]*+)*+"?+)?+' + after + rb"){%d}+" % _MOST_FIELDS)
+
+
 def _lines_of(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Lines whole, however the stream is cut into chunks."""
+    """Lines whole, however the stream is cut into chunks; but the line ends behind one may come as another."""
     kept: list[bytes] = []  # the beginning of a line that is not complete
+    size = 0
     for chunk in chunks:
-        lines = chunk.splitlines(keepends=True)
-        if kept and (len(lines) > 1 or chunk.endswith(b"\n") or kept[-1].endswith(b"\r")):
+        end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
+        lines = _LINE.findall(chunk, 0, end)
+        if kept and lines:
             kept.append(lines[0])
-            lines[:1] = b"".join(kept).splitlines(keepends=True)
-            kept = []
-        if lines and not lines[-1].endswith(b"\n"):  # a `\r` may have its `\n` in the next chunk
-            kept.append(lines.pop())
+            lines[0] = b"".join(kept)
+            kept, size = [], 0
         yield from lines
-    yield from b"".join(kept).splitlines(keepends=True)
+        if end < len(chunk):
+            kept.append(chunk[end:])
+            size += len(chunk) - end
+        if size > _RECORD_BYTES + len(_BYTE_ORDER_MARK):  # refused for its length, whatever follows
+            break
+    if kept:
+        yield b"".join(kept)
 
 
 def csv_documents(chunks: Iterator[bytes], delimiter: str) -> Iterator[list[str]]:
     """The records of a stream as JSON objects, each on one line, some at a time. Raises CsvError."""
-    records = _records(_Lines(chunks), delimiter)
+    records = _records(_Lines(chunks, delimiter), delimiter)
     header = next(records, [])
     columns = [_column(name) for name in header]
     names = [name for name, _ in columns]
@@ -106,11 +148,11 @@ def _records(lines: _Lines, delimiter: str) -> Iterator[list[str]]:
     start = lines.place()
     reader = csv.reader(lines, delimiter=delimiter)
     while True:
+        lines.begin()
         try:
             record = next(reader, None)
-        except csv.Error:
-            raise CsvError(f"{_at(count, start)}: found a field of more than {_FIELD_CHARACTERS} characters; "
-                           "is the closing quote missing?") from None
+        except _TooLarge as error:
+            raise CsvError(f"{_at(count, start)}: found record of {error}") from None
         if record is None:
             return
         if not record:  # an empty line; the next record is said to begin with it

@@ -74,11 +74,13 @@ class _Window:
         return piece
 
     def narrow(self) -> None:
-        """Put back what is far behind `at`: a window that grew for one document is too wide for the next."""
+        """Let go of what is behind `at`, and put back what is far before it: a window that grew for one document
+        is too wide for the next."""
+        self._lines, self._columns = self._place(self.at)
         end = self.at + _PIECE
         if len(self.text) > end:
             self._ahead, self._ahead_at = self.text[end:] + self._ahead[self._ahead_at:], 0
-            self.text = self.text[:end]
+        self.text, self.at = self.text[self.at:end], 0
 
     def next_token(self) -> str:
         """Step over blanks: the character that follows, "" at the end of the window."""
@@ -141,14 +143,24 @@ class _Reader:
         """Take the document that begins here; yields like `token`."""
         while (end := self._end(skim)) is None:
             yield self.lines()
-            self.window.more()
+            self._read_on()
         if not self.window.text.startswith("{", self.window.at):
             raise NotDocuments
         self._spans.append((self.window.at, end))
         self.window.at = end
         if end > _LARGE:
-            yield self.lines()
+            lines = self.lines()
             self.window.narrow()
+            yield lines
+
+    def _read_on(self) -> None:
+        """Read more of a value; of an object at least to where it may end, for to look at it all costs much."""
+        window = self.window
+        is_object = window.text.startswith("{", window.at)
+        while True:
+            seen = len(window.text) - window.at
+            if not window.more() or not is_object or window.text.find("}", seen) >= 0:
+                return
 
     def _end(self, skim: bool) -> int | None:
         """Where the value at the window's place ends, None when the window ends inside it."""
@@ -174,6 +186,8 @@ class _Reader:
             if error.index >= len(rest) and not window.is_last:
                 return None
             raise window.shifted(error, window.at) from None
+        if window.text.isascii():
+            return window.at + size
         return window.at + len(rest[:size].decode("utf-8", "surrogateescape"))
 
     def lines(self) -> list[str]:

@@ -96,7 +96,9 @@ def _write(documents: Documents, file: IO[bytes], content_type: str) -> int:
     try:
         for lines in documents:
             count += len(lines)
-            file.write("".join([f"{line}\n" for line in lines]).encode())
+            if lines:  # joined, a single one is not copied: it may be very long
+                file.write("\n".join(lines).encode())
+                file.write(b"\n")
     except JsonError as error:
         _malformed_json(content_type, str(error))
     except NotDocuments:

@@ -1,51 +1,84 @@
 """Bodies that must be a list of anything: the JSON reader itself words what is wrong with them.
 
-Knows how serde_json refuses a value that is no list, and at which place; refuses to know what lists are for.
+Knows how serde_json refuses a value that is no list, and at which place, and how to take a long list apart
+without having all of its values at a time; refuses to know what lists are for.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from svcd import jsontext
+from svcd.api.bodies import check_size, read_body, told_faults
 from svcd.api.quoting import quoted
 from svcd.errors import ApiError
 from svcd.http.message import Request
-from svcd.jsontext import JsonError
 
 _BLANKS = b" \t\n\r"
+_PORTION = 1 << 16  # characters of a list that are decoded together
+_LONGEST_FOUND = 10_000  # characters of a text that is no list
 
 
-def read_sequence(request: Request) -> list[Any]:
-    """The list in a body.
+def read_sequence(request: Request, most: int) -> Iterator[list[Any]]:
+    """The values of the list in a body, some at a time. What is wrong shows when the values are taken.
 
-    Raises unsupported_media_type, missing_payload, malformed_payload, bad_request for another value.
+    Raises unsupported_media_type, missing_payload, malformed_payload, bad_request for another value,
+    payload_too_large for more than `most` values.
     """
     essence = (request.headers.get("content-type") or "").partition(";")[0].strip().lower()
     subtype = essence.partition("/")[2]
     if subtype != "json" and not subtype.endswith("+json"):
         raise ApiError("unsupported_media_type", "Content type error")
-    content = request.body.read()
-    if not content:
-        raise ApiError("missing_payload", "A json payload is missing.")
-    try:
-        return _sequence(content)
-    except JsonError as error:
-        raise ApiError("malformed_payload", f"The json payload provided is malformed. `{error}`.") from None
+    content = read_body(request)
+    with told_faults():
+        yield from _sequence(content, most)
 
 
-def _sequence(content: bytes) -> list[Any]:
+def _sequence(content: bytes, most: int) -> Iterator[list[Any]]:
     start = len(content) - len(content.lstrip(_BLANKS))
-    if content[start:start + 1] in (b"[", b""):
-        return jsontext.loads(content)
-    # A map is refused at its first byte, before it is read; other values behind their last.
+    if content[start:start + 1] not in (b"[", b""):
+        raise _no_sequence(content, start)
+    check_size(content, most)
+    try:
+        yield from _portions(content.decode().strip(_BLANKS.decode()))
+        return
+    except (ValueError, RecursionError):
+        pass
+    raise jsontext.fault_in(content) or ValueError("the scanner finds no fault in what the decoder refuses")
+
+
+def _portions(text: str) -> Iterator[list[Any]]:
+    """The items of a list, portion by portion; ValueError or RecursionError where something is wrong.
+
+    A portion ends at any comma: where that stands inside an item, what is before it is no list.
+    """
+    if not text.endswith("]"):
+        raise ValueError
+    at, size, last = 1, _PORTION, len(text) - 1
+    while at <= last:
+        end = text.find(",", at + size, last) % len(text)  # -1, for none, is the closing bracket
+        try:
+            values = jsontext.decoded(f"[{text[at:end]}]")
+        except (ValueError, RecursionError):
+            if end == last:
+                raise
+            size *= 2
+            continue
+        if not values and (at, end) != (1, last):
+            raise ValueError
+        yield values
+        at, size = end + 1, _PORTION
+
+
+def _no_sequence(content: bytes, start: int) -> ApiError:
+    """A map is refused at its first byte, before it is read; other values behind their last."""
     is_map = content[start:start + 1] == b"{"
     end = start if is_map else jsontext.value_end(content, start)
     found = "map" if is_map else _found(jsontext.loads(content[start:end]))
     line_start = content.rfind(b"\n", 0, end) + 1
     line = content.count(b"\n", 0, end) + 1
     place = f"line {line} column {end - line_start}"
-    raise ApiError(
-        "bad_request", f"Json deserialize error: invalid type: {found}, expected a sequence at {place}")
+    return ApiError("bad_request", f"Json deserialize error: invalid type: {found}, expected a sequence at {place}")
 
 
 def _found(value: Any) -> str:
@@ -53,6 +86,6 @@ def _found(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, str):
-        return f"string {quoted(value)}"
+        return f"string {quoted(value[:_LONGEST_FOUND])}" + "…" * (len(value) > _LONGEST_FOUND)
     kind = "boolean" if isinstance(value, bool) else "integer" if isinstance(value, int) else "floating point"
     return f"{kind} `{jsontext.dumps(value)}`"

@@ -5,15 +5,17 @@ it brings in nearly everything (engine, routes, tasks), and a start need not wai
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple
 
 from svcd import logs, times
 from svcd.api.admission import SearchQueue
 from svcd.api.app import App
+from svcd.api.traffic import Report
 from svcd.auth.keys import Keys
-from svcd.cli import machine
+from svcd.cli import machine, serving
 from svcd.cli.config import Config
+from svcd.engine import wordlists
 from svcd.engine.settings import resolved
 from svcd.engine.sorting import sort_value
 from svcd.store.instance import Instance
@@ -29,13 +31,15 @@ BYTES_PER_BUDGETED = 2
 SMALLEST_SHARE = 1 / 16
 
 
-def application(config: Config, instance: Instance, runner: Runner, parallel_searches: int) -> App:
-    """What answers requests. parallel_searches: how many run at once."""
+def application(config: Config, instance: Instance, runner: Runner,
+                reports: Callable[[], Sequence[Report]] = tuple) -> App:
+    """What answers requests. reports: asks the search workers what they have answered."""
     instance.use_engine(resolved, sort_value)
     searches = SearchQueue(
-        parallel_searches, config.experimental_search_queue_size, config.experimental_drop_search_after,
+        serving.parallel_searches(config), config.experimental_search_queue_size,
+        config.experimental_drop_search_after, processes=config.search_workers + 1,
     )
-    return App(instance, runner, Keys(config.master_key), searches)
+    return App(instance, runner, Keys(config.master_key), searches, reports=reports)
 
 
 def runner(config: Config, instance: Instance) -> Runner:
@@ -50,10 +54,11 @@ def runner(config: Config, instance: Instance) -> Runner:
     )
 
 
-def warm_up() -> None:
-    """Load what the first search would have to wait for."""
-    import svcd.engine.search
-    import svcd.store.index  # noqa: F401
+def report_word_lists() -> None:
+    """Say which lists of words are not installed. Whoever has no such text need not care: one line, and no warning."""
+    if languages := wordlists.missing():
+        logs.info("word lists missing, such text is cut coarsely", languages=", ".join(languages),
+                  get="pip install 'svcd[languages]'")
 
 
 def _budget(memory: int | None, workers: int) -> Budget:

@@ -1,6 +1,6 @@
 """What this machine has: memory and cores, within the limits set for this process.
 
-Knows where Linux says so; refuses to know what they are used for.
+Knows where Linux says so, and how to give memory back; refuses to know what it is used for.
 """
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+LARGE_BLOCK = 1 << 20  # bytes
+
 _CGROUPS = Path("/sys/fs/cgroup")
+_M_MMAP_THRESHOLD = -3  # malloc.h
 
 
 def cores() -> int:
@@ -61,3 +64,17 @@ def _limit(path: Path) -> int | None:
     except OSError:
         return None
     return int(text) if text.isdigit() else None
+
+
+def give_back_large_blocks() -> None:
+    """Have each block of a MB or more mapped by itself, so that it goes back to the system when it is freed.
+
+    Left alone, glibc raises this bound to 32 MB with the first large bodies: what was freed then lies in the arenas
+    of the threads. After two deletions of a million identifiers a daemon kept 165 MB, and keeps 43.
+    """
+    import ctypes  # 2 ms that a start need not wait for
+
+    try:
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK)
+    except (OSError, AttributeError):  # not glibc
+        pass

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 
 from svcd.engine import languages, segmenters
 from svcd.engine.normalisation import decompose, lemma_of, parts_of
@@ -97,13 +98,17 @@ class Analyzer:
         self.stop_words = frozenset(map(decompose, stop_words))
         self._lemmas: dict[tuple[str, str | None, bool], _Lemmas] = {}
 
-    def tokens(self, text: str, locales: Sequence[str] | None = None, *, stop_words: bool = True) -> list[Token]:
+    def tokens(self, text: str, locales: Sequence[str] | None = None, *, stop_words: bool = True,
+               most: int | None = None) -> list[Token]:
         """The tokens of a text: all of it, in order, none overlapping.
 
         locales: the languages that detection may find; None or empty: any.
         stop_words: False makes words of them, as highlighting wants it.
+        most: so many of the first tokens alone, without a look at the words behind them.
         """
-        found: list[Token] = []
+        return list(islice(self._tokens(text, locales, stop_words), most))
+
+    def _tokens(self, text: str, locales: Sequence[str] | None, stop_words: bool) -> Iterator[Token]:
         for start, end, script in groups(text):
             group = text[start:end]
             language = self._language(group, script, locales)
@@ -111,9 +116,8 @@ class Analyzer:
             for piece in self._pieces(group, segmenters.segmenter_of(script, language)):
                 kind, lemma = lemmas[piece]
                 end = start + len(piece)
-                found.append(Token(kind, lemma, start, end, piece, script, language))
+                yield Token(kind, lemma, start, end, piece, script, language)
                 start = end
-        return found
 
     def lemmas(
         self, script: str, language: str | None = None, *, stop_words: bool = True

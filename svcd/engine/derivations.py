@@ -11,7 +11,7 @@ from svcd.engine.postings import Postings
 from svcd.engine.query import Phrase
 from svcd.engine.reader import DocIds
 from svcd.engine.terms import ALL, NONE, Interned, Subset, Term, TypoRules
-from svcd.engine.typos import typos
+from svcd.engine.typos import Typos, typos
 
 LONGEST_WORD = 250  # bytes
 PREFIX_WORDS = 1000
@@ -109,12 +109,21 @@ class Terms:
 
     def _derive(self, term: Term) -> None:
         term.is_derived = True
-        postings = self.postings
-        term.typos = typos(postings.reader, term.word, term.budget, term.is_prefix, postings.is_tolerant)
+        term.typos, split = self._derived(term.word, term.budget, term.is_prefix)
         self.interned.add(sorted(term.typos.one + term.typos.two))
-        split = self._best_split(term.word)
         if split != term.components:
             term.split = split
+
+    def _derived(self, word: str, budget: int, is_prefix: bool) -> tuple[Typos, Phrase | None]:
+        """The typo words and the split; remembered where they follow from the words of the index alone."""
+        postings = self.postings
+
+        def make() -> tuple[Typos, Phrase | None]:
+            return typos(postings.reader, word, budget, is_prefix, postings.is_tolerant), self._best_split(word)
+
+        if postings.is_by_attribute or not postings.is_tolerant_throughout:
+            return make()
+        return postings.remembered(("derived", word, budget, is_prefix), make)
 
     def _best_split(self, word: str) -> Phrase | None:
         """The cut whose halves stand next to each other in most documents, the leftmost of equals."""

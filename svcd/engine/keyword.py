@@ -12,7 +12,7 @@ from svcd.engine.derivations import Terms
 from svcd.engine.lexicon import lexicon_of
 from svcd.engine.matching import LocatedTerm, MatchingWords
 from svcd.engine.postings import Postings
-from svcd.engine.query import ParsedQuery, parse
+from svcd.engine.query import ParsedQuery, parse_text
 from svcd.engine.querygraph import BuiltQuery, Graph, MatchingStrategy, build, universe
 from svcd.engine.ranking.buckets import Ranking, Wanted, rank
 from svcd.engine.ranking.chain import chain
@@ -51,8 +51,8 @@ def find(
     restricted = restricted_fields(reader, query.attributes_to_search_on)
     lexicon = lexicon_of(reader.settings)
     terms = Terms(Postings(reader, restricted), lexicon.typo_rules, lexicon.synonyms)
-    tokens = lexicon.analyzer.tokens(query.q or "", locales_of(reader, query, restricted))
-    parsed = parse(tokens, reader.settings.get("prefixSearch") != "disabled")
+    locales, has_prefix = locales_of(reader, query, restricted), reader.settings.get("prefixSearch") != "disabled"
+    parsed = parse_text(query.q or "", lexicon.analyzer, locales, has_prefix)
     shared = Shared(terms, MatchingStrategy(query.matching_strategy))
     docids = reader.all_docids() if candidates is None else candidates
     docids &= ~_rejected(terms.postings, parsed)

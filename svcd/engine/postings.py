@@ -6,14 +6,15 @@ know why a word is asked for. Made anew for each search: it remembers the answer
 """
 from __future__ import annotations
 
-from typing import Callable, Iterable, Sequence, TypeVar
+from typing import Callable, Hashable, Iterable, Sequence, TypeVar
 
 from svcd.engine.attributes import is_beneath
 from svcd.engine.query import Phrase
 from svcd.engine.reader import DocIds, Reader
 from svcd.engine.separators import is_numeric
 
-Key = TypeVar("Key")
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 # A phrase is checked through a window of this many places, sliding over it.
 _WINDOW = 3
@@ -49,9 +50,19 @@ class Postings:
         return self._fields is None or field in self._fields
 
     @property
+    def is_tolerant_throughout(self) -> bool:
+        """Are typos forgiven wherever a word stands?"""
+        return not self._exact_attributes and not self._exact_numbers
+
+    @property
     def is_plain(self) -> bool:
         """Is a word found in a field always found as a word of the index, and the other way round?"""
-        return self._fields is None and not self._exact_attributes and not self._exact_numbers
+        return self._fields is None and self.is_tolerant_throughout
+
+    def remembered(self, key: Key, make: Callable[[], Value]) -> Value:
+        """make(), which follows from the words of the index alone; kept where the reader can."""
+        keep = getattr(self.reader, "remembered", None)
+        return make() if keep is None else keep(key, make)
 
     # words
 

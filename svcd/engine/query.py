@@ -8,12 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Sequence
 
-from svcd.engine.analysis import HARD, STOP_WORD, WORD, Token
+from svcd.engine.analysis import HARD, STOP_WORD, WORD, Analyzer, Token
 
 Phrase = tuple["str | None", ...]  # None is a hole: a stop word that still takes its place
 
 MOST_PARTS = 10
 MOST_TOKENS = 1000
+
+# Characters of a query text that are looked at: 65 for each token that is read. Only the script and the language of
+# what is longer still, and a word that is cut here, could be another beyond.
+LONGEST_TEXT = 65_536
 
 # A hard separator keeps the words on its sides 8 apart: 7 here, 1 by the word itself.
 _HARD_STEP = 7
@@ -37,6 +41,14 @@ class ParsedQuery:
     parts: list[Part] = field(default_factory=list)
     negative_words: list[str] = field(default_factory=list)
     negative_phrases: list[Phrase] = field(default_factory=list)
+
+
+def parse_text(text: str, analyzer: Analyzer, locales: Sequence[str] | None = None,
+               has_prefix: bool = True) -> ParsedQuery:
+    """The parts of a query text; of one of megabytes no more is taken apart than a query can have."""
+    tokens = analyzer.tokens(text[:LONGEST_TEXT], locales, most=MOST_TOKENS)
+    is_cut = len(text) > LONGEST_TEXT and len(tokens) < MOST_TOKENS
+    return parse(tokens, has_prefix and not is_cut)
 
 
 def parse(tokens: Sequence[Token], has_prefix: bool = True) -> ParsedQuery:

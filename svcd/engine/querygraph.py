@@ -7,7 +7,7 @@ Nodes are numbered; 0 is Start, 1 is End. A path is a sequence of `Stop`s.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Iterable, NamedTuple, Sequence
+from typing import Any, Callable, Hashable, Iterable, Iterator, NamedTuple, Sequence
 
 from svcd.engine.derivations import Terms
 from svcd.engine.query import ParsedQuery, Part
@@ -58,11 +58,42 @@ class Graph:
     def __init__(self, stops: Sequence[Stop | None], successors: Sequence[Sequence[int]]) -> None:
         self.stops = stops
         self.successors = successors
-        self.plans: dict[str, Any] = {}  # what rules worked out for this graph, by their names
+        self.plans: dict[Hashable, Any] = {}  # what rules worked out for this graph, by their names
+        self._backwards: list[int] | None = None
 
     def nodes(self) -> list[tuple[int, Stop]]:
         """(number, stop) of all nodes but Start and End, ascending."""
         return [(number, stop) for number, stop in enumerate(self.stops) if stop is not None]
+
+    def pairs(self) -> Iterator[tuple[Stop, Stop]]:
+        """All stops with one that may follow."""
+        for stop, following in zip(self.stops, self.successors):
+            for behind in map(self.stops.__getitem__, following):
+                if stop is not None and behind is not None:
+                    yield stop, behind
+
+    def backwards(self) -> list[int]:
+        """All nodes but End, each behind those that it leads to; Start is the last one."""
+        if self._backwards is None:
+            self._backwards = []
+            self._add_backwards(START, {END}, self._backwards)
+        return self._backwards
+
+    def _add_backwards(self, node: int, met: set[int], order: list[int]) -> None:
+        for following in self.successors[node]:
+            if following not in met:
+                met.add(following)
+                self._add_backwards(following, met, order)
+        order.append(node)
+
+    def highest(self, cost: Callable[[Stop | None, Stop], int]) -> int:
+        """The cost of the dearest path. cost: of a stop, given also the one before it (None for Start)."""
+        dearest = [0] * len(self.stops)
+        for node in self.backwards():
+            here, following = self.stops[node], self.successors[node]
+            steps = ((dearest[number], self.stops[number]) for number in following)
+            dearest[node] = max(rest + (0 if stop is None else cost(here, stop)) for rest, stop in steps)
+        return dearest[START]
 
 
 class BuiltQuery(NamedTuple):

@@ -9,7 +9,9 @@ empty set; nothing here raises for a name it does not know.
 """
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping, Protocol, Sequence
+from typing import Any, Callable, Hashable, Iterator, Mapping, Protocol, Sequence, TypeVar
+
+T = TypeVar("T")
 
 DocIds = int
 
@@ -103,7 +105,8 @@ class Reader(Protocol):
     def field_count_docids(self, field: str, count: int) -> DocIds:
         """Documents whose field has exactly so many words (1 to 30; else the empty set)."""
 
-    # Several at once. A store may leave these out: `Postings` asks one by one then, and never reads rows.
+    # Several at once, and what is kept. A store may leave these out: `Postings` asks one by one then, and never
+    # reads rows, and what could be remembered is found anew.
 
     def words_docids(self, words: Sequence[str]) -> DocIds:
         """Union of `word_docids` over many words, most of them rare."""
@@ -112,6 +115,12 @@ class Reader(Protocol):
         """(docid, field -> its words by position, "" being a hole) of a few documents.
 
         To look into some dozens of documents is cheaper than to ask for every position in the index.
+        """
+
+    def remembered(self, key: Hashable, make: Callable[[], T]) -> T:
+        """make(), kept under the key for later readers until the index is written to.
+
+        For what follows from its words alone and takes long to find; never None.
         """
 
     # values and documents

@@ -65,7 +65,23 @@ def _wanted(reader: Reader, query: SearchQuery, federation: Federation) -> Wante
     threshold = query.ranking_score_threshold
     # The exact total of pages needs the score of every document, but never beyond `maxTotalHits`.
     to_the_end = federation.is_paged and threshold is not None and required < most
-    return Wanted(required, threshold, to_the_end)
+    return Wanted(required, threshold, to_the_end, _is_order_alone(reader, query))
+
+
+def _is_order_alone(reader: Reader, query: SearchQuery) -> bool:
+    """Does nothing of the answer show what rules say of a document that is in its place already?
+
+    Highlighting shows which words were derived for that; by attribute later buckets depend on it (3.6.3).
+    """
+    is_scored = query.show_ranking_score or query.show_ranking_score_details
+    is_rejecting = query.ranking_score_threshold is not None
+    is_by_attribute = reader.settings.get("proximityPrecision") == "byAttribute"
+    return not (is_scored or is_rejecting or is_by_attribute or _shows_matches(query))
+
+
+def _shows_matches(query: SearchQuery) -> bool:
+    shown = query.attributes_to_highlight or query.attributes_to_crop or query.show_matches_position
+    return bool(shown)
 
 
 # hits
@@ -101,9 +117,7 @@ def _reshaped(formatter: Formatter, text: str) -> str:
 def _is_reshaped(reader: Reader, query: SearchQuery) -> bool:
     """Is anything asked for but the whole document as it is stored?"""
     return bool(
-        query.attributes_to_highlight
-        or query.attributes_to_crop
-        or query.show_matches_position
+        _shows_matches(query)
         or not attributes.is_everything(query.attributes_to_retrieve)
         or not attributes.is_everything(reader.settings["displayedAttributes"])
     )
@@ -134,6 +148,8 @@ def _formatter(reader: Reader, query: SearchQuery, found: Found) -> Formatter:
 
 def _score_endings(reader: Reader, query: SearchQuery, hits: Sequence[Hit]) -> list[str]:
     """The members of each hit that tell its score, as text; hits of one bucket share them."""
+    if not query.show_ranking_score and not query.show_ranking_score_details:
+        return [""] * len(hits)
     known: dict[tuple[scores.Detail, ...], str] = {}
     endings = []
     for hit in hits:

@@ -1,19 +1,25 @@
 """Cutting the pieces between separators where a script writes words without space between them.
 
 Knows the walk over a word list for each language (relevance contract 1.6). Has no word list itself:
-`offer` plugs one in, and it is loaded when the first such text is met. Without a list Chinese is cut
-into single characters, Thai, Khmer and German are not cut at all.
+svcd.engine.wordlists finds those that are installed, `offer` plugs in another, and one is loaded when the
+first such text is met. Without a list Chinese is cut into single characters, Thai, Khmer and German are not
+cut at all.
+
+Threads: any may ask for a segmenter; `_lock` keeps two from loading the same list at once.
 """
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator
 from math import log
 
+from svcd.engine import wordlists
 from svcd.engine.scripts import ARABIC, CJ, KHMER, LATIN, THAI
+from svcd.engine.wordlists import WordList
 
 Segmenter = Callable[[str], Iterator[str]]
-Frequencies = Mapping[str, int]
+Load = Callable[[], WordList | None]
 
 _ARTICLES = ("ال", "أل", "إل", "آل", "ٱل")
 _ARTICLE_BYTES = 4  # a piece no longer than this is the article, or a word that only looks like it
@@ -36,10 +42,9 @@ def arabic(piece: str) -> Iterator[str]:
 class LongestWords:
     """The longest listed word at each place; what begins none is emitted by character, or gathered."""
 
-    def __init__(self, words: Collection[str], *, gather: bool) -> None:
+    def __init__(self, words: WordList, *, gather: bool) -> None:
         self._words = words
         self._gather = gather
-        self._longest = max(map(len, words), default=0)
 
     def __call__(self, piece: str) -> Iterator[str]:
         start = loose = 0  # piece[loose:start] is gathered
@@ -55,18 +60,23 @@ class LongestWords:
             yield piece[loose:start]
 
     def _length_at(self, piece: str, start: int) -> int:
-        lengths = range(min(self._longest, len(piece) - start), 0, -1)
-        return next((length for length in lengths if piece[start : start + length] in self._words), 0)
+        length = 0
+        for end in range(start + 1, len(piece) + 1):
+            frequency, goes_on = self._words.look(piece[start:end])
+            if frequency:
+                length = end - start
+            if not goes_on:
+                break
+        return length
 
 
 class Chinese:
     """The cut with the likeliest words, each cut again by the short words it holds."""
 
-    def __init__(self, frequencies: Frequencies) -> None:
+    def __init__(self, words: WordList) -> None:
         self._runs = re.compile(_CHINESE_RUN)  # here, as few processes ever meet Chinese
-        self._frequencies = frequencies
-        self._longest = max(map(len, frequencies), default=1)
-        self._log_total = log(sum(frequencies.values()) or 1)
+        self._words = words
+        self._log_total = log(words.total or 1)
 
     def __call__(self, piece: str) -> Iterator[str]:
         for place, run in enumerate(self._runs.split(piece)):
@@ -80,21 +90,23 @@ class Chinese:
         """The path with the greatest sum of log(frequency / total); of equal ones the longer step."""
         best = [(0.0, 0)] * (len(run) + 1)
         for start in range(len(run) - 1, -1, -1):
-            best[start] = max((self._weight(run[start:end]) + best[end][0], end) for end in self._ends(run, start))
+            best[start] = max((weight + best[end][0], end) for weight, end in self._steps(run, start))
         start = 0
         while start < len(run):
             end = best[start][1]
             yield run[start:end]
             start = end
 
-    def _ends(self, run: str, start: int) -> Iterator[int]:
-        yield start + 1
-        for end in range(start + 2, min(start + self._longest, len(run)) + 1):
-            if self._frequencies.get(run[start:end]):
-                yield end
-
-    def _weight(self, word: str) -> float:
-        return log(self._frequencies.get(word) or 1) - self._log_total
+    def _steps(self, run: str, start: int) -> Iterator[tuple[float, int]]:
+        """(log(frequency / total), end) of the words that begin here; a single character always does for one."""
+        end = start + 1
+        frequency, goes_on = self._words.look(run[start:end])
+        yield log(frequency or 1) - self._log_total, end
+        while goes_on and end < len(run):
+            end += 1
+            frequency, goes_on = self._words.look(run[start:end])
+            if frequency:
+                yield log(frequency) - self._log_total, end
 
     def _refined(self, word: str) -> Iterator[str]:
         if len(word) <= 2 or _ASCII_WORD.fullmatch(word):
@@ -102,10 +114,12 @@ class Chinese:
             return
         start = 0
         while start < len(word):
-            lengths = (length for length in (2, 3) if word[start : start + length] in self._frequencies)
-            end = start + next(lengths, 1)
+            end = start + next((length for length in (2, 3) if self._is_listed(word[start : start + length])), 1)
             yield word[start:end]
             start = end
+
+    def _is_listed(self, word: str) -> bool:
+        return self._words.look(word)[0] > 0
 
 
 def _glued(words: Iterator[str]) -> Iterator[str]:
@@ -123,37 +137,45 @@ def _glued(words: Iterator[str]) -> Iterator[str]:
         yield held
 
 
-def _by_words(words: Collection[str]) -> Segmenter | None:
+def _by_words(words: WordList | None) -> Segmenter | None:
     return LongestWords(words, gather=False) if words else None
 
 
-def _by_compounds(words: Collection[str]) -> Segmenter | None:
+def _by_compounds(words: WordList | None) -> Segmenter | None:
     return LongestWords(words, gather=True) if words else None
+
+
+def _by_likelihood(words: WordList | None) -> Segmenter:
+    return Chinese(words or WordList(()))
 
 
 # (script, language) -> (the list it walks over, what makes a segmenter of it). Thai and Khmer have
 # one segmenter each, so the language of their text is not asked for and stays None.
-_LISTED: dict[tuple[str, str | None], tuple[str, Callable[..., Segmenter | None]]] = {
+_LISTED: dict[tuple[str, str | None], tuple[str, Callable[[WordList | None], Segmenter | None]]] = {
     (LATIN, "deu"): ("deu", _by_compounds),
-    (CJ, "cmn"): ("cmn", Chinese),
-    (CJ, "zho"): ("cmn", Chinese),
+    (CJ, "cmn"): ("cmn", _by_likelihood),
+    (CJ, "zho"): ("cmn", _by_likelihood),
     (THAI, None): ("tha", _by_words),
     (KHMER, None): ("khm", _by_words),
 }
+LISTS = tuple(sorted({name for name, _ in _LISTED.values()}))
 _UNLISTED: dict[tuple[str, str | None], Segmenter] = {(ARABIC, "ara"): arabic, (ARABIC, "pes"): arabic}
 _CUT = frozenset(script for script, _ in (*_LISTED, *_UNLISTED))
 # Scripts with more than one segmenter: which one it is depends on the language.
 _ASKING = frozenset({LATIN, CJ, ARABIC})
-_NO_LISTS: dict[str, Callable[[], Collection[str]]] = {"cmn": dict, "tha": set, "khm": set, "deu": set}
 
-_offered = dict(_NO_LISTS)
+_offered: dict[str, Load] = {}
 _made: dict[str, Segmenter | None] = {}
+_lock = threading.Lock()
 
 
-def offer(language: str, load: Callable[[], Collection[str]]) -> None:
-    """Plug in a word list for `cmn` (a Mapping word -> frequency), `tha`, `khm` or `deu` (sets)."""
-    _offered[language] = load
-    _made.pop(language, None)
+def offer(language: str, load: Load | None) -> None:
+    """Plug in a word list for one of LISTS; None: the installed one again."""
+    with _lock:
+        _offered.pop(language, None)
+        if load:
+            _offered[language] = load
+        _made.pop(language, None)
 
 
 def asks_language(script: str) -> bool:
@@ -172,6 +194,15 @@ def segmenter_of(script: str, language: str | None) -> Segmenter | None:
     if pair not in _LISTED:
         return _UNLISTED.get(pair)
     name, make = _LISTED[pair]
-    if name not in _made:
-        _made[name] = make(_offered[name]())
-    return _made[name]
+    try:
+        return _made[name]
+    except KeyError:
+        return _loaded(name, make)
+
+
+def _loaded(name: str, make: Callable[[WordList | None], Segmenter | None]) -> Segmenter | None:
+    with _lock:
+        if name not in _made:
+            load = _offered.get(name)
+            _made[name] = make(load() if load else wordlists.load(name))
+        return _made[name]

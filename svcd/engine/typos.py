@@ -23,6 +23,9 @@ TWO_TYPO_WORDS = 50
 # a pattern. Below it the halves are so short that too many words have them.
 LONG_WORD = 8
 
+# Compiled patterns kept, a few kilobytes each; to compile one takes as long as a search.
+_REMEMBERED = 256
+
 
 class Vocabulary(Protocol):
     """The part of a Reader that typos need."""
@@ -59,7 +62,8 @@ def _one_typo(
 ) -> Typos:
     found: list[str] = []
     for near in _near_one(vocabulary, word, is_prefix):
-        if distance(word, near, 1, is_prefix) == 1 and accepts(near):
+        is_near = distance(word, near, 1, True) == 1 if is_prefix else is_one_edit(word, near)
+        if is_near and accepts(near):
             found.append(near)
             if len(found) == ONE_TYPO_WORDS:
                 break
@@ -85,7 +89,9 @@ def _typo_count(word: str, near: str, is_prefix: bool) -> int:
     """A wrong first letter costs two typos and leaves no other; 3 stands for too many."""
     if near[0] == word[0]:
         return distance(word, near, 2, is_prefix)
-    return 2 if distance(word, near, 1, is_prefix) <= 1 else 3
+    if is_prefix:
+        return 2 if distance(word, near, 1, True) <= 1 else 3
+    return 2 if is_one_edit(word, near) else 3
 
 
 # the distance
@@ -101,7 +107,35 @@ def distance(term: str, word: str, most: int, is_prefix: bool) -> int:
         return most + 1
     if term == word or (is_prefix and word.startswith(term)):
         return 0
-    return _distance_by_columns(term, word, most, is_prefix)
+    if is_prefix:
+        return _distance_by_columns(term, word, most, True)
+    return _distance_by_columns(*_without_common_ends(term, word), most, False)
+
+
+def _without_common_ends(term: str, word: str) -> tuple[str, str]:
+    """What two different words begin and end with alike needs no edit."""
+    shorter = min(len(term), len(word))
+    start = 0
+    while start < shorter and term[start] == word[start]:
+        start += 1
+    end = 0
+    while end < shorter - start and term[-1 - end] == word[-1 - end]:
+        end += 1
+    return term[start : len(term) - end], word[start : len(word) - end]
+
+
+def is_one_edit(term: str, word: str) -> bool:
+    """Is the distance of two whole words exactly 1? Behind what they begin with alike, one edit and the same rest."""
+    longer = len(term) - len(word)
+    if not -1 <= longer <= 1 or term == word:
+        return False
+    at = 0
+    while term[at : at + 1] == word[at : at + 1]:
+        at += 1
+    if longer:
+        return term[at + (longer > 0) :] == word[at + (longer < 0) :]
+    is_swapped = term[at : at + 2] == word[at : at + 2][::-1]
+    return term[at + 1 :] == word[at + 1 :] or (is_swapped and term[at + 2 :] == word[at + 2 :])
 
 
 def _distance_by_columns(term: str, word: str, most: int, is_prefix: bool) -> int:
@@ -212,13 +246,13 @@ def _words_around(joined: str, part: str) -> Iterator[str]:
         at = joined.find(part, end)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=_REMEMBERED)
 def _one_typo_net(word: str, is_prefix: bool) -> re.Pattern[str]:
     """Words with the same first letter and at most one edit behind it."""
     return _net(word[0], [_within_one_edit(word[1:])], is_prefix)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=_REMEMBERED)
 def _two_halves_net(word: str, is_prefix: bool) -> re.Pattern[str]:
     cut = max(1, len(word) // 2)
     halves = [_within_one_edit(word[1:cut]), _within_one_edit(word[cut:])]

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 from svcd.errors import ApiError
 from svcd.fields import wording
 from svcd.fields.wording import ARRAY, BOOLEAN, NEGATIVE, NUMBER, OBJECT, POSITIVE, STRING, U64_MAX, FieldError
-from svcd.jsontext import dumps
 
 Schema = dict[str, Any]
 
@@ -150,7 +149,7 @@ class _Array:
             raise wording.wrong_type(value, (ARRAY,), location)
         if self.length is not None and len(value) != self.length:
             count = f"Received {len(value)} elements instead of {self.length}"
-            raise FieldError(f"Invalid array len{wording.at(location)}. {count}: `{dumps(value)}`")
+            raise FieldError(f"Invalid array len{wording.at(location)}. {count}: `{wording.shown(value)}`")
         return [self.check.decode(element, f"{location}[{i}]") for i, element in enumerate(value)]
 
     def describe(self) -> Schema:

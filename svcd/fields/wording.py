@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from svcd.jsontext import dumps
+from svcd.jsontext import dumps_begin
 
 NULL, BOOLEAN, POSITIVE, NEGATIVE, NUMBER, STRING, ARRAY, OBJECT = KINDS = (
     "null", "a boolean", "a positive integer", "a negative integer",
@@ -21,6 +21,9 @@ _I64_MIN = -(2**63)
 # (byte length of the unknown name, typos allowed in a suggestion); longer names allow 5.
 _TYPOS_BY_LENGTH = ((3, 0), (7, 1), (12, 2), (17, 3), (24, 4))
 _MOST_TYPOS = 5
+
+# A received value is shown whole up to so many characters: more help nobody, and may be megabytes.
+MOST_SHOWN = 10_000
 
 
 class FieldError(ValueError):
@@ -72,7 +75,13 @@ def expected(kinds: Iterable[str]) -> str:
 def found(value: Any) -> str:
     """Kind and JSON of a received value: "a string: `\"x\"`"; null stands alone."""
     kind = kind_of(value)
-    return NULL if kind == NULL else f"{kind}: `{dumps(value)}`"
+    return NULL if kind == NULL else f"{kind}: `{shown(value)}`"
+
+
+def shown(value: Any) -> str:
+    """The JSON of a received value; of a long one the beginning."""
+    text = dumps_begin(value, MOST_SHOWN + 1)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
 
 def at(location: str) -> str:

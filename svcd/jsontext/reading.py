@@ -23,6 +23,7 @@ _SHAPE = bytes(
     b"0"[0] if chr(byte).isdigit() and byte < 128 else byte if byte in b"+-.eE" else b" "[0] for byte in range(256)
 )
 _ODD_SHAPES = (b"0" * (_SURE_DIGITS + 1), b"-0 ", b"0e000", b"0E000", b"0e+000", b"0E+000")
+_BLOCK = 1 << 20  # bytes that are looked at together: a long text shall not be held once more
 _PAIR = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -62,27 +63,26 @@ def loads(text: str | bytes) -> JsonValue:
     Of equal keys the last value wins, at the place of the first. Integers beyond 64 bits and `-0` are floats.
     """
     try:
-        return _decoded(text.decode() if isinstance(text, bytes) else text)
+        return decoded(text)
     except (ValueError, RecursionError):
-        encoded = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
-        fault = fault_in(encoded)
-        if fault is None:
-            raise
-    try:
-        raise fault
-    finally:
-        del fault  # its traceback holds this frame: the ring would keep the text until the next collection
+        pass  # its traceback holds a second copy of the text, which the scanner can do without
+    encoded = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    raise fault_in(encoded) or ValueError("the scanner finds no fault in what the decoder refuses")
 
 
-def _decoded(text: str) -> JsonValue:
-    """Decoded first and checked afterwards, so that long nonsense costs no check."""
+def decoded(source: str | bytes) -> JsonValue:
+    """As `loads`, but a faulty text is a ValueError or RecursionError in no particular words.
+
+    Decoded first and checked afterwards, so that long nonsense costs no check.
+    """
+    text = source.decode() if isinstance(source, bytes) else source
     try:
         value = quick.decode(text)
     except json.JSONDecodeError:
         raise
     except ValueError:  # an integer of more digits than int() takes
         value = careful.decode(text)
-    encoded = text.encode()
+    encoded = source if isinstance(source, bytes) else source.encode()
     if has_odd_numbers(encoded):
         value = careful.decode(text)
     if has_lone_surrogate(text) or is_too_deep(value, encoded):
@@ -92,8 +92,13 @@ def _decoded(text: str) -> JsonValue:
 
 def has_odd_numbers(encoded: bytes) -> bool:
     """Whether only the `careful` decoder is sure to read the numbers of this text as serde_json does."""
-    shape = encoded.translate(_SHAPE)
-    return shape.endswith(b"-0") or any(odd in shape for odd in _ODD_SHAPES)
+    if encoded.endswith(b"-0"):
+        return True
+    for start in range(0, len(encoded), _BLOCK):  # blocks overlap by more than the longest shape
+        shape = encoded[start:start + _BLOCK + 2 * _SURE_DIGITS].translate(_SHAPE)
+        if any(odd in shape for odd in _ODD_SHAPES):
+            return True
+    return False
 
 
 def has_lone_surrogate(text: str) -> bool:

@@ -115,7 +115,6 @@ class _Patterns:
         self.flat = re.compile(_FLAT).match
         self.items = re.compile(rb"(?:" + _WS + _FLAT + _WS + rb",)*+").match
         self.members = re.compile(rb"(?:" + _WS + _STRING + _WS + rb":" + _WS + _FLAT + _WS + rb",)*+").match
-        self.string = re.compile(_STRING).match
         self.sound = re.compile(rb'(?:[^"\\\x00-\x1f]++|' + _ESCAPED + rb")*+").match
         self.digits = re.compile(rb"[0-9]*+").match
         self.hex4 = re.compile(_HEX + rb"{4}").match
@@ -139,7 +138,7 @@ def fault_in(text: bytes) -> JsonError | None:
         if scanner.at < len(text):
             scanner.fail(TRAILING_CHARACTERS, 1)
     except JsonError as error:
-        return error
+        return error.with_traceback(None)  # whose frames would keep the text until the next collection
     return None
 
 
@@ -198,11 +197,14 @@ class _Scanner:
 
     def value(self) -> bool:
         """Step over a value, or into it: whether it is ended."""
+        byte = self.peek()
+        if byte == _QUOTE:  # looked at once: it may be all of the text, and without an end
+            self.string()
+            return True
         flat = self.patterns.flat(self.text, self.at, self.bad_byte) if self.is_shallow() else None
         if flat:
             self.at = flat.end()
             return True
-        byte = self.peek()
         if byte in _CLOSERS:
             return not self.entered(byte)
         self.scalar(byte)
@@ -315,10 +317,6 @@ class _Scanner:
 
     def string(self) -> None:
         """Step over a string, its quotes included."""
-        whole = self.patterns.string(self.text, self.at, max(self.at, self.bad_byte))
-        if whole:
-            self.at = whole.end()
-            return
         self.at += 1
         while (byte := self.after_sound()) != _QUOTE:
             if byte == _BACKSLASH:

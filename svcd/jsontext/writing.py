@@ -17,8 +17,24 @@ _EXPONENT = re.compile(r"[0-9]e[+-][0-9]")
 
 def dumps(value: Any) -> str:
     """The compact JSON text of a value."""
-    text = _encode(value)
+    return _printed(_encode(value))
+
+
+def _printed(text: str) -> str:
     return _STRING_OR_EXPONENT.sub(_number, text) if _EXPONENT.search(text) else text
+
+
+def dumps_begin(value: Any, size: int) -> str:
+    """At least so many characters of the compact JSON text of a value, or all of it."""
+    if isinstance(value, str):
+        return dumps(value[:size])
+    length, pieces = 0, []
+    for piece in _encoder.iterencode(value):
+        pieces.append(piece[:2 * size])
+        length += len(pieces[-1])
+        if length >= 2 * size:  # twice, for numbers become shorter
+            return _printed("".join(pieces))
+    return dumps(value)
 
 
 def _number(match: re.Match[str]) -> str:

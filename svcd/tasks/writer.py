@@ -45,6 +45,24 @@ def main(parent: int) -> None:
         os._exit(0)
 
 
+def _read_line() -> bytes:
+    """The next request, after the calls (empty lines) that came with it; nothing at the end of the input.
+
+    Read without a buffer of ours, so that select() sees what has not been read.
+    """
+    line = bytearray()
+    while piece := os.read(sys.stdin.fileno(), 1 << 16):
+        line += piece
+        if piece.endswith(b"\n") and line.strip():
+            break
+    return b"\n" + line if line.endswith(b"\n\n") else bytes(line)
+
+
+def _is_called() -> bool:
+    """A line waits, or the end of the input."""
+    return bool(select.select([sys.stdin], [], [], 0)[0])
+
+
 def _answer(request: dict[str, Any], is_called: bool) -> dict[str, Any]:
     try:
         return indexing.answer(request, _Reports(), lambda: is_called or _is_called())

@@ -266,9 +266,9 @@ def by_ids(count: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("method", "url", "body", "content", "details"),
     [
-        ("DELETE", "/documents/a%20b", None, {"ids": ["a b"]}, by_ids(1)),
-        ("POST", "/documents/delete-batch", [1, "b", 1.5, None], {"ids": ["1", "b", "1.5", "null"]}, by_ids(4)),
-        ("POST", "/documents/delete-batch", [], {"ids": []}, by_ids(0)),
+        ("DELETE", "/documents/a%20b", None, {"ids": '["a b"]'}, by_ids(1)),
+        ("POST", "/documents/delete-batch", [1, "b", 1.5, None], {"ids": '["1","b","1.5","null"]'}, by_ids(4)),
+        ("POST", "/documents/delete-batch", [], {"ids": "[]"}, by_ids(0)),
         ("DELETE", "/documents", None, {"all": True}, {"deletedDocuments": None}),
     ],
 )

@@ -277,3 +277,18 @@ def test_a_large_document_does_not_slow_down_those_behind_it(tmp_path: Path, con
     started = time.perf_counter()
     assert received(tmp_path, content.encode(), content_type) == "".join(f"{text}\n" for text in texts)
     assert time.perf_counter() - started < 5
+
+
+@pytest.mark.parametrize("size", [1, 7, 65_536])
+def test_empty_csv_lines_change_nothing_but_places(tmp_path: Path, size: int) -> None:
+    content = b"\n\r\nid,a\r\n\r\n\n1,x\r\r2,\"y\n\n\r\"\n\n\n"
+    assert received(tmp_path, content, CSV, size) == '{"id":"1","a":"x"}\n{"id":"2","a":"y\\n\\n\\r"}\n'
+    assert "record 3 (line: 9, byte: 26)" in received(tmp_path, content + b"3\n", CSV, size)
+
+
+def test_csv_fields_are_counted_outside_of_quotes(tmp_path: Path) -> None:
+    many = b"," * 65_535
+    assert "more than 65535 fields" in received(tmp_path, many + b"\n", CSV)
+    assert "more than 65535 fields" in received(tmp_path, b'"a""b\n"' + many + b"\n", CSV)
+    assert received(tmp_path, b'id,"' + many + b'"\n1,"' + many + b'\n"\n', CSV).startswith('{"id":"1",",,')
+    assert received(tmp_path, many[1:] + b"\n", CSV) == ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections import defaultdict
-from typing import Any, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 from svcd import bitsets
 from svcd.engine import attributes, documents
@@ -63,6 +63,7 @@ class DictReader:
         self._names: dict[str, None] = {}
         self._rows: list[Mapping[str, Sequence[str]]] = []
         self._indexed: set[str] = set()
+        self._remembered: dict[Any, Any] = {}
         for document in self._documents:
             self._names.update(dict.fromkeys(document))
         for docid, document in enumerate(self._documents):
@@ -160,6 +161,11 @@ class DictReader:
 
     def words_docids(self, words: Sequence[str]) -> DocIds:
         return _union(self.word_docids(word) for word in words)
+
+    def remembered(self, key: Any, make: Callable[[], Any]) -> Any:
+        if key not in self._remembered:
+            self._remembered[key] = make()
+        return self._remembered[key]
 
     def rows(self, docids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[str]]]]:
         return ((docid, self._rows[docid]) for docid in docids)

@@ -5,7 +5,8 @@ What must hold, for each search:
 2. the same scores;
 3. the same score details;
 4. the same set over which hits are counted;
-5. all of it whether few documents are read whole or the index is asked for everything.
+5. all of it whether few documents are read whole or the index is asked for everything;
+6. the same order where nobody asks how a document came to its place, as many hits as are wanted.
 
 By attribute the answer for a pair is remembered from when it was first asked for. The oracle derives all
 terms at once, the engine each one when it is needed (relevance.md 3.6.3): one search in a thousand
@@ -31,10 +32,11 @@ from svcd.engine.request import SearchQuery
 from tests.engine.dict_reader import DictReader
 from tests.engine.shared_material import needs_oracle, oracle
 
-pytestmark = needs_oracle
+pytestmark = [needs_oracle, pytest.mark.usefixtures("no_word_lists")]
 
 STRATEGIES = ("last", "last", "all", "frequency")
 QUERIES = 12
+FEW_HITS = 10
 # Without settings, with all kinds of settings, with proximity by attribute throughout.
 LEVELS = (0, 1, 2)
 
@@ -86,13 +88,16 @@ def compared(seed: int, level: int) -> Iterator[tuple[str, Any, Any]]:
         theirs = _naive(naive, index, query)
         yield f"{described}, documents read whole", _ours(reader, query), theirs
         yield f"{described}, the index asked", _ours(plain, query), theirs
+        if settings.get("proximityPrecision") != "byAttribute":
+            yield f"{described}, order alone", _ordered(reader, query), [docid for docid, *_ in theirs[0]][:FEW_HITS]
 
 
 def without_shortcuts(reader: DictReader) -> DictReader:
-    """The same index, that must be asked for each word and cannot read documents whole."""
+    """The same index, that must be asked for each word, remembers nothing and cannot read documents whole."""
     plain = copy.copy(reader)
     plain.rows = None  # type: ignore[assignment, method-assign]
     plain.words_docids = None  # type: ignore[assignment, method-assign]
+    plain.remembered = None  # type: ignore[assignment, method-assign]
     return plain
 
 
@@ -113,6 +118,11 @@ def _ours(reader: DictReader, query: SearchQuery) -> Any:
         for hit in found.hits
     ]
     return hits, bitsets.to_docids(found.counted)
+
+
+def _ordered(reader: DictReader, query: SearchQuery) -> list[int]:
+    found = find(reader, query, Wanted(FEW_HITS, order_alone=True), lambda: False).ranking
+    return [hit.docid for hit in found.hits]
 
 
 def _naive(naive: Any, index: Any, query: SearchQuery) -> Any:

@@ -8,20 +8,23 @@
 6. A group is one script; digits and spaces join the run before them.
 7. Chinese, Japanese and Arabic are told apart, unless the locales say it.
 8. Segmenters cut by word lists that are plugged in; without them Chinese goes by characters.
+9. Chinese takes the way of the greatest likelihood, Thai the longest word, as a plain search of all finds them.
 """
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import log
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.engine import languages, segmenters
+from svcd.engine import languages, segmenters, wordlists
 from svcd.engine.analysis import HARD, SOFT, STOP_WORD, WORD, Analyzer, analyzer_of
 from svcd.engine.normalisation import parts_of
 from svcd.engine.scripts import ARMENIAN, CJ, CYRILLIC, GREEK, LATIN, OTHER, groups
+from svcd.engine.wordlists import WordList
 from tests.engine.shared_material import contract, needs_contract, needs_oracle, oracle
 
 DEFAULT = Analyzer()
@@ -42,6 +45,7 @@ def kinds(text: str, analyzer: Analyzer = DEFAULT) -> list[tuple[str, str]]:
     return [(token.lemma, token.kind) for token in analyzer.tokens(text)]
 
 
+@settings(deadline=None)  # the first Chinese text loads the list of words, where it is installed
 @given(texts)
 def test_tokens_cover_the_text(text: str) -> None:
     tokens = DEFAULT.tokens(text)
@@ -50,6 +54,7 @@ def test_tokens_cover_the_text(text: str) -> None:
     assert [token.start for token in tokens] == [0, *(token.end for token in tokens)][: len(tokens)]
 
 
+@settings(deadline=None)
 @given(texts)
 def test_parts_make_the_lemma(text: str) -> None:
     for token in DEFAULT.tokens(text):
@@ -213,23 +218,31 @@ def test_japanese_is_not_cut() -> None:
     assert words("日本語 テスト ひらがな") == ["日本語", "テスト", "ひらか\u3099な"]
 
 
-def test_chinese_without_a_word_list_goes_by_characters() -> None:
-    assert words("你好123") == ["你", "好", "123"]
+LISTS = {
+    "cmn": {"人山人海": 8, "人山": 3, "人海": 2, "你好": 50, "世界": 60, "界人": 1},
+    "tha": dict.fromkeys(["สวัสดี", "ครับ"], 1),
+    "khm": {"ភាសា": 1},
+    "deu": dict.fromkeys(["Wissens", "organisation", "Inter", "kulturalität"], 1),
+}
 
 
 @pytest.fixture
 def word_lists() -> Iterator[None]:
-    lists = {
-        "cmn": {"人山人海": 8, "人山": 3, "人海": 2, "你好": 50, "世界": 60, "界人": 1},
-        "tha": {"สวัสดี", "ครับ"},
-        "khm": {"ភាសា"},
-        "deu": {"Wissens", "organisation", "Inter", "kulturalität"},
-    }
-    for language, listed in lists.items():
-        segmenters.offer(language, lambda listed=listed: listed)
+    for language, listed in LISTS.items():
+        segmenters.offer(language, lambda listed=listed: WordList.of(listed))
     yield
-    for language, listed in lists.items():
-        segmenters.offer(language, type(listed))
+    for language in LISTS:
+        segmenters.offer(language, None)
+
+
+@pytest.mark.usefixtures("no_word_lists")
+def test_chinese_without_a_word_list_goes_by_characters() -> None:
+    assert words("你好123") == ["你", "好", "123"]
+
+
+@pytest.mark.usefixtures("no_word_lists")
+def test_thai_without_a_word_list_goes_from_space_to_space() -> None:
+    assert words("สวัสดีครับ ครับ") == ["สวสดครบ", "ครบ"]
 
 
 @pytest.mark.usefixtures("word_lists")
@@ -259,6 +272,37 @@ def test_german_compounds_are_cut_only_in_german() -> None:
     assert words("Wissensorganisation") == ["wissensorganisation"]
 
 
+LISTED = st.dictionaries(st.text("人山海a", min_size=1, max_size=4), st.integers(1, 50), max_size=20)
+RUNS = st.text("人山海a", max_size=9)
+
+
+@given(LISTED, RUNS)
+def test_the_likeliest_words_are_those_of_a_plain_search(listed: dict[str, int], run: str) -> None:
+    log_total = log(sum(listed.values()) or 1)
+
+    def best(start: int) -> tuple[float, list[str]]:
+        ways = [(0.0, start, [])] if start == len(run) else []
+        for end in range(start + 1, len(run) + 1):
+            word = run[start:end]
+            if end == start + 1 or word in listed:
+                sum_behind, behind = best(end)
+                ways.append((log(listed.get(word, 1)) - log_total + sum_behind, end, [word, *behind]))
+        total, _, found = max(ways, key=lambda way: way[:2])
+        return total, found
+
+    assert list(segmenters.Chinese(WordList.of(listed))._likeliest(run)) == best(0)[1]
+
+
+@given(LISTED, RUNS)
+def test_the_longest_words_are_those_of_a_plain_search(listed: dict[str, int], run: str) -> None:
+    found, rest = [], run
+    while rest:
+        word = max((word for word in listed if rest.startswith(word)), key=len, default=rest[0])
+        found.append(word)
+        rest = rest.removeprefix(word)
+    assert list(segmenters.LongestWords(WordList.of(listed), gather=False)(run)) == found
+
+
 def test_numbers_are_never_segmented() -> None:
     assert words("12$5 你") == ["12$5", "你"]
     assert words("12$你") == ["12", "$", "你"]
@@ -281,21 +325,36 @@ def test_characters_of_a_lemma_beginning() -> None:
 
 # --- against the contract's cases and the oracle
 
+needs_word_lists = pytest.mark.skipif(
+    bool(wordlists.missing()), reason="word lists are not installed (extra `languages`)"
+)
+# An n-gram of the query matched across a separator here: two words recorded as one span.
+JOINED_BY_THE_QUERY = "1a a1 1.a a.1 v1.2.3"
 # What only the public word lists would cut as recorded.
 LISTED_SCRIPT = re.compile("[\u0e00-\u0e7f\u1780-\u17ff\u2e80-\u2fdf\u3005\u3007\u3400-\u9fff\uf900-\ufaff]{2}")
 
 
-@needs_contract
-def test_recorded_word_spans() -> None:
-    """All texts but those that need a word list, or whose recorded spans were cut or joined by the query."""
+def missed_word_spans() -> list[str]:
+    """Texts of the contract's cases that are cut into other words than the reference has."""
     missed = []
     for case in contract("cases-tokens.json")["cases"]:
         tokens = DEFAULT.tokens(case["text"])
         spans = [[t.start, t.end] for t in tokens if t.kind == WORD and t.lemma.strip()][:10]
-        if spans != case["wordSpans"][:10] and not LISTED_SCRIPT.search(case["text"]):
+        if spans != case["wordSpans"][:10]:
             missed.append(case["text"])
-    # An n-gram of the query matched across a separator here: two words recorded as one span.
-    assert missed == ["1a a1 1.a a.1 v1.2.3"]
+    return missed
+
+
+@needs_contract
+@pytest.mark.usefixtures("no_word_lists")
+def test_recorded_word_spans_that_need_no_word_list() -> None:
+    assert [text for text in missed_word_spans() if not LISTED_SCRIPT.search(text)] == [JOINED_BY_THE_QUERY]
+
+
+@needs_contract
+@needs_word_lists
+def test_recorded_word_spans() -> None:
+    assert missed_word_spans() == [JOINED_BY_THE_QUERY]
 
 
 ORACLE_KINDS = {"word": WORD, "stop": STOP_WORD, "soft": SOFT, "hard": HARD}
@@ -306,6 +365,7 @@ PICKS = ["a", "ab", "é", "x", ". .", "👍"]
 
 
 @needs_oracle
+@pytest.mark.usefixtures("no_word_lists")
 @settings(max_examples=300, deadline=None)
 @given(
     text=texts.filter(lambda text: not BEYOND.search(text)),

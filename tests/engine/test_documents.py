@@ -103,6 +103,7 @@ def test_nothing_is_kept_behind_the_last_position() -> None:
     assert len(many) == 65_529
 
 
+@settings(deadline=None)  # the first Chinese text loads the list of words, where it is installed
 @given(texts, st.sampled_from([DEFAULT, Analyzer(stop_words=["a", "é", "."]), Analyzer(separator_tokens=["é", "ab"])]))
 def test_the_short_ways_give_the_row_of_the_tokens(text: str, analyzer: Analyzer) -> None:
     assert rows_of(analyzer).of(text) == row_of_tokens(analyzer.tokens(text))
@@ -161,6 +162,7 @@ values = st.recursive(
 
 
 @needs_oracle
+@pytest.mark.usefixtures("no_word_lists")
 @settings(max_examples=200, deadline=None)
 @given(
     st.dictionaries(st.sampled_from(["t", "u", "_geo"]), values, max_size=3).filter(lambda d: not BEYOND.search(str(d)))

@@ -236,6 +236,7 @@ def _oracle_words(index: Any, query: str) -> tuple[list[dict[str, Any]], Matchin
 
 
 @needs_oracle
+@pytest.mark.usefixtures("no_word_lists")
 def test_recorded_crops() -> None:
     for case in contract("cases-crop.json")["cases"]:
         index = oracle("ranking").Index(case["settings"], [case["document"]])
@@ -255,6 +256,7 @@ def test_recorded_crops() -> None:
 
 
 @needs_oracle
+@pytest.mark.usefixtures("no_word_lists")
 @settings(max_examples=60, deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(0, 6))
 def test_texts_are_formatted_as_by_the_oracle(random: Any, crop_length: int) -> None:

@@ -5,6 +5,7 @@ What must hold:
 2. The paths kept are, in their order, those that found a document no earlier one had found.
 3. A node dropped by a skip is not entered later on the path.
 4. The costs are the sums of all paths.
+5. The same buckets and paths are found without a step that leads nowhere: looking ahead, and for a few documents.
 """
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svcd.engine.querygraph import END, START, Graph, Stop
+from svcd.engine.ranking.cheapest import CheapestPaths, Way
 from svcd.engine.ranking.graph import PathSearch, Step, plan
 from svcd.engine.reader import DocIds
 from svcd.engine.terms import Subset, Term
@@ -116,3 +118,35 @@ def test_buckets_and_paths_equal_those_of_all_paths(
             return
         assert search.bucket(cost) == (bucket, good)
         assert search.left == left
+
+
+WAY = st.tuples(st.integers(0, 3), st.integers(0, 2**DOCUMENTS - 1))
+
+
+@st.composite
+def ways(draw: st.DrawFn) -> tuple[Graph, dict[tuple[int, int], list[Way]]]:
+    """A graph with the ways between its nodes, each with a stop of its own."""
+    graph = layered(draw(st.lists(st.integers(1, 3), min_size=1, max_size=LAYERS)))
+    between = {}
+    for node, following in enumerate(graph.successors):
+        for target in following:
+            stop = graph.stops[target]
+            drawn = draw(st.lists(WAY, max_size=3)) if stop is not None else []
+            between[node, target] = [
+                Way(cost, docids, stop._replace(start=number)) for number, (cost, docids) in enumerate(drawn) if stop
+            ]
+    return graph, between
+
+
+@given(ways(), st.integers(0, 2**DOCUMENTS - 1))
+def test_cheapest_paths_equal_those_of_walking_all_ways(
+    drawn: tuple[Graph, dict[tuple[int, int], list[Way]]], candidates: DocIds
+) -> None:
+    graph, between = drawn
+    steps = {pair: [Step(way.cost, Fixed(way.chosen), way.stop) for way in some] for pair, some in between.items()}
+    made = plan(graph, lambda node, target: steps[node, target])
+    search, ahead = PathSearch(made, candidates), PathSearch(made, candidates, looks_ahead=True)
+    walked = [(cost, *search.bucket(cost)) for cost in made.ascending()]
+    assert [(cost, *ahead.bucket(cost)) for cost in made.ascending()] == walked
+    found = CheapestPaths(graph, lambda node, target: between[node, target], candidates).buckets()
+    assert list(found) == [(cost, docids, good) for cost, docids, good in walked if docids]

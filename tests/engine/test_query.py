@@ -24,7 +24,7 @@ from svcd.engine.analysis import Analyzer
 from svcd.engine.derivations import Terms
 from svcd.engine.lexicon import Lexicon, lexicon_of
 from svcd.engine.postings import Postings
-from svcd.engine.query import ParsedQuery, Part, parse
+from svcd.engine.query import LONGEST_TEXT, ParsedQuery, Part, parse, parse_text
 from svcd.engine.querygraph import END, START, Graph, MatchingStrategy, Stop, build, from_paths, removal_groups
 from svcd.engine.terms import Subset, Term
 from tests.engine.dict_reader import DEFAULTS, DictReader
@@ -204,3 +204,14 @@ def test_paths_without_steps_lead_to_the_end() -> None:
 
 def test_part_defaults() -> None:
     assert Part(("a",), 0, 0) == Part(("a",), 0, 0, is_phrase=False, is_prefix=False)
+
+
+def test_a_long_text_is_read_as_if_it_were_taken_apart_whole() -> None:
+    for text in ("star wars " * 10_000, '"a b" - ' * 20_000, "日本 " * 40_000, "Ա ա " * 30_000, "- " * 70_000):
+        assert parse_text(text, ANALYZER) == parse(ANALYZER.tokens(text))
+    assert parse_text("star wa", ANALYZER).parts[-1].is_prefix
+
+
+def test_a_word_that_is_cut_is_no_prefix() -> None:
+    parts = parse_text("x" * LONGEST_TEXT + "y", ANALYZER).parts
+    assert [part.is_prefix for part in parts] == [False]

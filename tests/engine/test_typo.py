@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.engine.reader import WORD_MARK
-from svcd.engine.typos import ONE_TYPO_WORDS, TWO_TYPO_WORDS, Typos, distance, typos
+from svcd.engine.typos import ONE_TYPO_WORDS, TWO_TYPO_WORDS, Typos, distance, is_one_edit, typos
 from tests.engine.dict_reader import DictReader
 from tests.engine.searching import details_of, found_ids, titled
 
@@ -101,6 +101,12 @@ def edited(word: str, edits: list[tuple[int, str, int]]) -> str:
 @given(SOME_WORDS, SOME_WORDS, st.sampled_from([1, 2]), st.booleans())
 def test_distance_is_that_of_the_full_table(term: str, word: str, most: int, is_prefix: bool) -> None:
     assert distance(term, word, most, is_prefix) == plain_distance(term, word, most, is_prefix)
+
+
+@given(SOME_WORDS, EDITS)
+def test_one_edit_is_a_distance_of_one(term: str, edits: list[tuple[int, str, int]]) -> None:
+    word = edited(term, edits[:2])
+    assert is_one_edit(term, word) == (plain_distance(term, word, 1, False) == 1)
 
 
 @settings(max_examples=150, deadline=None)

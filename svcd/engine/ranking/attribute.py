@@ -6,15 +6,17 @@ WordPosition costs: by how far the word stands from its place in the query, for 
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import lru_cache
 from typing import Mapping, Sequence
 
 from svcd.engine.derivations import Terms
-from svcd.engine.postings import first_word
-from svcd.engine.querygraph import Stop
-from svcd.engine.ranking import few
-from svcd.engine.ranking.few import DocumentWords
+from svcd.engine.postings import Postings, first_word
+from svcd.engine.querygraph import Graph, Stop
+from svcd.engine.documents import bucketed_position
+from svcd.engine.ranking.cheapest import Way
+from svcd.engine.ranking.few import FEW_FOR_FIELDS, FEW_FOR_POSITIONS, Chosen, Group
 from svcd.engine.ranking.graph import Step
-from svcd.engine.ranking.rule import GraphRule, Known, Shared
+from svcd.engine.ranking.rule import FewRule, Known, Shared, ways_by_cost
 from svcd.engine.ranking.scores import ATTRIBUTE_RANK, WORD_POSITION
 from svcd.engine.reader import DocIds
 from svcd.engine.searchable import Searchable
@@ -22,22 +24,32 @@ from svcd.engine.terms import Subset
 
 # Up to so many words each is asked for in any case; of more only those that some candidate has.
 _SOME_WORDS = 3
+# Long documents are rare; their furthest positions are worked out each time.
+_REMEMBERED_POSITIONS = 4096
+# More than any list of fields has.
+_NO_WEIGHT = 1 << 32
 
 
-class AttributeRank(GraphRule):
+class AttributeRank(FewRule):
     """Documents by the best fields that hold the words."""
 
     name = ATTRIBUTE_RANK
+    FEW = FEW_FOR_FIELDS
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
         self._searchable = Searchable.of(shared.postings.reader.settings)
         # Then each document of a subset has it in some field, and all fields cost the same.
         self._is_even = self._searchable.is_everything and shared.postings.is_plain
+        self._weights = _Weights(self._searchable, shared.postings)
 
-    def few(self, candidates: DocIds) -> list[DocumentWords] | None:
-        """Unless there is nothing to tell apart."""
-        return None if self._is_even else self.shared.few.documents(candidates, few.FEW_FOR_FIELDS)
+    def group(self, graph: Graph, candidates: DocIds) -> Group | None:
+        """The candidates read whole, if they are few, unless there is nothing to tell apart."""
+        return None if self._is_even else super().group(graph, candidates)
+
+    def highest(self, left: Stop | None, right: Stop) -> int:
+        """The highest weight counts also where no field has it."""
+        return self._searchable.heaviest * right.width
 
     def steps(self, stop: Stop) -> list[Step]:
         """One step for each weight."""
@@ -50,14 +62,18 @@ class AttributeRank(GraphRule):
         ]
         return [*steps, self._scale(stop)]
 
-    def steps_of_few(self, stop: Stop, documents: Sequence[DocumentWords]) -> list[Step]:
-        found = few.by_field(self.shared.met(stop.subset), documents)
-        fields = [field for field in found if self.shared.postings.looks_into(field)]
-        steps = []
-        for weight, same in self._by_weight(fields).items():
-            docids = [docid for field in same for docid in found[field]]
-            steps.append(Step(weight * stop.width, Known.of(docids), stop))
-        return [*steps, self._scale(stop)]
+    def ways(self, group: Group, stop: Stop, chosen: Chosen) -> list[Way]:
+        """One way for each weight that is the lowest in some document."""
+        if self._is_even:
+            return [Way(0, chosen & group.of(self.terms.docids(stop.subset)), stop)]
+        places_in, weight_of = self.shared.met(stop.subset).places, self._weights.__getitem__
+        costs: dict[int, Chosen] = {}
+        for alone, document in group.each(chosen):
+            places = places_in(document)
+            weight = min(map(weight_of, document.fields_at(places))) if places else _NO_WEIGHT
+            if weight < _NO_WEIGHT:
+                costs[weight * stop.width] = costs.get(weight * stop.width, 0) | alone
+        return ways_by_cost(costs, stop)
 
     def _scale(self, stop: Stop) -> Step:
         """A step that nothing can take: the highest cost counts also where no field has it."""
@@ -79,6 +95,20 @@ class AttributeRank(GraphRule):
             met = [*words, *(word for word in map(first_word, phrases) if word is not None)]
             return list(dict.fromkeys(field for word in met for field in postings.fields_of(word)))
         return [field for field in postings.reader.indexed_fields() if postings.looks_into(field)]
+
+
+class _Weights(dict[str, int]):
+    """Field -> its weight in this search, _NO_WEIGHT where it is not looked into."""
+
+    def __init__(self, searchable: Searchable, postings: Postings) -> None:
+        super().__init__()
+        self._searchable = searchable
+        self._postings = postings
+
+    def __missing__(self, field: str) -> int:
+        weight = self._searchable.weight(field) if self._postings.looks_into(field) else None
+        self[field] = _NO_WEIGHT if weight is None else weight
+        return self[field]
 
 
 class _InFields:
@@ -104,40 +134,69 @@ class _InFields:
         return docids
 
 
-class WordPosition(GraphRule):
+class WordPosition(FewRule):
     """Documents by how near the words stand to their places in the query, in any field."""
 
     name = WORD_POSITION
+    FEW = FEW_FOR_POSITIONS
     # A distance up to REACHES[c] costs c, any further one FARTHEST.
     REACHES = (0, 1, 4, 7, 11, 16, 24, 64, 256, 1024)
     FARTHEST = len(REACHES)
     # All that positions can be, bucketed.
     POSITIONS = (*range(16), 24, *(2**power for power in range(5, 16)), 2**16 - 1)
 
-    def few(self, candidates: DocIds) -> list[DocumentWords] | None:
-        return self.shared.few.documents(candidates, few.FEW_FOR_POSITIONS)
+    def highest(self, left: Stop | None, right: Stop) -> int:
+        """The cost of the furthest position."""
+        return self.FARTHEST * right.width
 
     def steps(self, stop: Stop) -> list[Step]:
         """One step for each cost a position can have; which of them there are is asked when it is tried."""
         self.terms.words(stop.subset)  # asked for in any case: it shows in highlighting (7.2)
         positions: dict[int, list[int]] = {self.FARTHEST * stop.width: []}
         for position in self.POSITIONS:
-            positions.setdefault(self.cost(position, stop), []).append(position)
+            positions.setdefault(_cost(position, stop.start, stop.width), []).append(position)
         return [
             Step(cost, self.shared.condition(_AtPositions, stop.subset, tuple(positions[cost])), stop)
             for cost in sorted(positions)
         ]
 
-    def steps_of_few(self, stop: Stop, documents: Sequence[DocumentWords]) -> list[Step]:
-        by_cost: dict[int, list[int]] = {self.FARTHEST * stop.width: []}
-        for position, docids in few.by_position(self.shared.met(stop.subset), documents).items():
-            by_cost.setdefault(self.cost(position, stop), []).extend(docids)
-        return [Step(cost, Known.of(by_cost[cost]), stop) for cost in sorted(by_cost)]
+    def ways(self, group: Group, stop: Stop, chosen: Chosen) -> list[Way]:
+        """One way for each cost that is the lowest in some document."""
+        places_in, cost_at = self.shared.met(stop.subset).places, _costs_of(stop.start, stop.width).__getitem__
+        costs: dict[int, Chosen] = {}
+        for alone, document in group.each(chosen):
+            places = places_in(document)
+            if places:
+                cost = min(map(cost_at, document.positions(places)))
+                costs[cost] = costs.get(cost, 0) | alone
+        return ways_by_cost(costs, stop)
 
-    def cost(self, position: int, stop: Stop) -> int:
-        """The cost of a position for all words of an n-gram together."""
-        distance = abs(position - stop.start)
-        return sum(bisect_left(self.REACHES, distance + step) for step in range(stop.width))
+
+def _cost(position: int, start: int, width: int) -> int:
+    """The cost of a position for all words of an n-gram together."""
+    distance = abs(position - start)
+    return sum(bisect_left(WordPosition.REACHES, distance + step) for step in range(width))
+
+
+class _Costs(dict[int, int]):
+    """Position, as it stands in a document -> its cost for a stop at a start, of a width."""
+
+    def __init__(self, start: int, width: int) -> None:
+        super().__init__()
+        self._start = start
+        self._width = width
+
+    def __missing__(self, position: int) -> int:
+        cost = _cost(bucketed_position(position), self._start, self._width)
+        if len(self) < _REMEMBERED_POSITIONS:
+            self[position] = cost
+        return cost
+
+
+@lru_cache(maxsize=64)
+def _costs_of(start: int, width: int) -> _Costs:
+    """What depends on nothing but the place of a stop in the query, kept for all searches."""
+    return _Costs(start, width)
 
 
 class _AtPositions:

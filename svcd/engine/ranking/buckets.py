@@ -6,11 +6,12 @@ is over (relevance.md 3.12, 3.16, 3.17); refuses to know what a rule looks at.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Callable, NamedTuple, Sequence
+from typing import Callable, Iterator, NamedTuple, Sequence
 
 from svcd.bitsets import to_docids
 from svcd.engine.querygraph import Graph
-from svcd.engine.ranking.rule import Rule
+from svcd.engine.ranking.few import Group
+from svcd.engine.ranking.rule import Bucket, Rule
 from svcd.engine.ranking.scores import Detail, Skipped, score
 from svcd.engine.reader import DocIds
 
@@ -30,11 +31,13 @@ class Wanted:
 
     hits: how many at most. threshold: documents of a lower score are left out and not counted.
     to_the_end: rank everything even when there are hits enough, so that the count is exact.
+    order_alone: nobody asks how a hit came to its place, so the details of hits may stop early.
     """
 
     hits: int
     threshold: float | None = None
     to_the_end: bool = False
+    order_alone: bool = False
 
 
 @dataclass(slots=True)
@@ -65,28 +68,30 @@ class _BucketSort:
         self._ranking = Ranking(universe)
 
     def sort(self, graph: Graph) -> Ranking:
-        self._descend(0, graph, self._ranking.counted, ())
+        self._descend(0, lambda: graph, self._ranking.counted, ())
         return self._ranking
 
-    def _descend(self, level: int, graph: Graph, universe: DocIds, details: Details) -> None:
-        """Split the universe by the rules from `level` on."""
-        if level == len(self._rules):
-            self._deliver(universe, details)
+    def _descend(
+        self, level: int, graph: Callable[[], Graph], universe: DocIds, details: Details, group: Group | None = None
+    ) -> None:
+        """Split the universe by the rules from `level` on. group: the universe is a set of its documents."""
+        if level == len(self._rules) or (self._wanted.order_alone and _is_one(universe)):
+            self._deliver(universe, details, group)
             return
-        buckets = self._rules[level].buckets(graph, universe)
+        group, universe, buckets = _begun(self._rules[level], graph(), universe, group)
         while universe and not self._is_done():
             if self._expired():
-                self._deliver(universe, (*details, Skipped()))
+                self._deliver(universe, (*details, Skipped()), group)
                 return
             bucket = next(buckets, None)
             if bucket is None:
                 return
             found = (*details, bucket.detail)
             if self._is_rejected(found):  # and so is all that comes behind it
-                self._ranking.counted &= ~universe
+                self._ranking.counted &= ~(universe if group is None else group.docids(universe))
                 return
-            universe &= ~bucket.docids
-            self._descend(level + 1, bucket.graph, bucket.docids, found)
+            universe ^= bucket.docids
+            self._descend(level + 1, bucket.graph, bucket.docids, found, group)
 
     def _is_done(self) -> bool:
         return len(self._ranking.hits) >= self._wanted.hits and not self._wanted.to_the_end
@@ -95,8 +100,26 @@ class _BucketSort:
         threshold = self._wanted.threshold
         return threshold is not None and score(details) < threshold
 
-    def _deliver(self, docids: DocIds, details: Details) -> None:
+    def _deliver(self, universe: DocIds, details: Details, group: Group | None) -> None:
         """Hand out a finished bucket. This is where `distinct` will choose among its documents (3.14)."""
         hits = self._ranking.hits
-        for docid in to_docids(docids, max(self._wanted.hits - len(hits), 0)):
-            hits.append(Hit(docid, details))
+        left = max(self._wanted.hits - len(hits), 0)
+        docids = to_docids(universe, left) if group is None else group.listed(universe)[:left]
+        hits += [Hit(docid, details) for docid in docids]
+
+
+def _begun(
+    rule: Rule, graph: Graph, universe: DocIds, group: Group | None
+) -> tuple[Group | None, DocIds, Iterator[Bucket]]:
+    """The buckets of a rule, and the universe as a set of a group if its documents are read by now."""
+    if group is None:
+        group = rule.group(graph, universe)
+        if group is None:
+            return None, universe, rule.buckets(graph, universe)
+        universe = group.everything
+    return group, universe, rule.buckets_of(group, graph, universe)
+
+
+def _is_one(docids: DocIds) -> bool:
+    """Is there a single document, which no rule can order?"""
+    return not docids & (docids - 1)

@@ -11,9 +11,10 @@ from svcd.engine.derivations import Terms
 from svcd.engine.documents import bucketed_position
 from svcd.engine.query import Phrase
 from svcd.engine.querygraph import Graph, Stop
-from svcd.engine.ranking.few import FEW_FOR_POSITIONS, DocumentWords, at_positions
+from svcd.engine.ranking.cheapest import Way
+from svcd.engine.ranking.few import FEW_FOR_EXACT, Chosen, DocumentWords, Group, are_at
 from svcd.engine.ranking.graph import Step
-from svcd.engine.ranking.rule import Bucket, GraphRule, Shared
+from svcd.engine.ranking.rule import Bucket, FewRule, Shared, WholeIndex
 from svcd.engine.ranking.scores import (
     EXACT_ATTRIBUTE,
     EXACT_MATCH,
@@ -29,7 +30,7 @@ from svcd.engine.terms import EXACT, Subset
 COUNTED_WORDS = 30  # longer fields are never the query
 
 
-class ExactAttribute:
+class ExactAttribute(WholeIndex):
     """Documents with a field that is the query, or begins with it; keeps the graph as it is."""
 
     def __init__(self, shared: Shared) -> None:
@@ -37,34 +38,30 @@ class ExactAttribute:
         self._postings = shared.postings
         self._searchable = Searchable.of(shared.postings.reader.settings)
 
+    def group(self, graph: Graph, candidates: DocIds) -> Group | None:
+        """The candidates read whole, if they are few."""
+        return self._shared.few.group(candidates, FEW_FOR_EXACT)
+
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
         """At most three of them."""
-        exact, starting = self._split(graph, candidates)
-        by_rank = (
-            (EXACT_MATCH, exact),
-            (MATCHES_START, starting & ~exact),
-            (NO_EXACT_MATCH, candidates & ~(exact | starting)),
-        )
-        for rank, docids in by_rank:
-            if docids:
-                yield Bucket(docids, Ranked(EXACT_ATTRIBUTE, rank, EXACT_MATCH), graph)
+        placed, length = _placed(graph)
+        exact, starting = self._split(placed, length, candidates) if placed else (0, 0)
+        return _three(graph, candidates, exact, starting)
 
-    def _split(self, graph: Graph, candidates: DocIds) -> tuple[DocIds, DocIds]:
+    def buckets_of(self, group: Group, graph: Graph, chosen: Chosen) -> Iterator[Bucket]:
+        """At most three of them."""
+        placed, length = _placed(graph)
+        exact = starting = 0
+        for alone, document in group.each(chosen) if placed else ():
+            if are_at(placed, document):
+                lengths = self._lengths([word for word, _ in placed], document)
+                exact |= alone if any(found == length <= COUNTED_WORDS for found in lengths) else 0
+                starting |= alone if lengths else 0
+        return _three(graph, chosen, exact, starting)
+
+    def _split(self, placed: Sequence[tuple[str, int]], length: int, candidates: DocIds) -> tuple[DocIds, DocIds]:
         """The documents with a field that is the query, and those with one that begins with it."""
-        stops = _exact_stops(graph)
-        if not stops:
-            return 0, 0
-        placed = [
-            (word, bucketed_position(stop.start + offset))
-            for stop, phrase in stops
-            for offset, word in enumerate(phrase)
-            if word is not None
-        ]
-        length = sum(stop.end - stop.start + 1 for stop, _ in stops)
-        documents = self._shared.few.documents(candidates, FEW_FOR_POSITIONS)
-        if documents is not None:
-            return self._split_few(placed, length, documents)
-        for word, bucketed in placed:
+        for word, _ in placed:
             candidates &= self._postings.original(word)
         # Words are looked for at their positions only where all of them are: that may be nowhere.
         for word, bucketed in placed if candidates else ():
@@ -84,25 +81,37 @@ class ExactAttribute:
                 starting |= docids & ~counted
         return exact, starting
 
-    def _split_few(
-        self, placed: Sequence[tuple[str, int]], length: int, documents: Sequence[DocumentWords]
-    ) -> tuple[DocIds, DocIds]:
-        exact = starting = 0
-        words = [word for word, _ in placed]
-        for document in at_positions(placed, documents):
-            lengths = self._lengths(words, document)
-            exact |= any(found == length <= COUNTED_WORDS for found in lengths) << document.docid
-            starting |= bool(lengths) << document.docid
-        return exact, starting
-
     def _lengths(self, words: Sequence[str], document: DocumentWords) -> list[int]:
         """How many words the fields have that hold all of these words."""
-        fields = set.intersection(*(document.fields_of([word]) for word in words))
+        fields = set.intersection(*(set(document.fields_at(document.places(word))) for word in words))
         return [
             document.length(field)
             for field in fields
             if field in self._searchable and self._postings.looks_into(field)
         ]
+
+
+def _three(graph: Graph, candidates: DocIds, exact: DocIds, starting: DocIds) -> Iterator[Bucket]:
+    by_rank = (
+        (EXACT_MATCH, exact),
+        (MATCHES_START, starting & ~exact),
+        (NO_EXACT_MATCH, candidates & ~(exact | starting)),
+    )
+    for rank, docids in by_rank:
+        if docids:
+            yield Bucket(docids, Ranked(EXACT_ATTRIBUTE, rank, EXACT_MATCH), lambda: graph)
+
+
+def _placed(graph: Graph) -> tuple[list[tuple[str, int]], int]:
+    """The words of the exact terms with their bucketed positions, none after a gap; and how long they are together."""
+    stops = _exact_stops(graph)
+    placed = [
+        (word, bucketed_position(stop.start + offset))
+        for stop, phrase in stops
+        for offset, word in enumerate(phrase)
+        if word is not None
+    ]
+    return placed, sum(stop.end - stop.start + 1 for stop, _ in stops)
 
 
 def _exact_stops(graph: Graph) -> list[tuple[Stop, Phrase]]:
@@ -124,10 +133,25 @@ def _exact_stops(graph: Graph) -> list[tuple[Stop, Phrase]]:
     return stops
 
 
-class ExactWords(GraphRule):
+class ExactWords(FewRule):
     """Documents by how many words they have as typed; narrows these words to themselves."""
 
     name = EXACT_WORDS
+
+    def group(self, graph: Graph, candidates: DocIds) -> Group | None:
+        """None: to ask which documents have the words as typed is as quick."""
+        return None
+
+    def highest(self, left: Stop | None, right: Stop) -> int:
+        """None of the words as typed."""
+        return right.width
+
+    def ways(self, group: Group, stop: Stop, chosen: Chosen) -> list[Way]:
+        """As typed, if the word can be met so at all, and anyhow."""
+        anyhow = Way(stop.width, chosen & group.of(self.terms.docids(stop.subset)), stop)
+        if stop.subset.exact_phrase is None:
+            return [anyhow]
+        return [Way(0, chosen & group.of(self.terms.exact_docids(stop.subset)), _as_typed(stop)), anyhow]
 
     def steps(self, stop: Stop) -> list[Step]:
         """As typed, if the word can be met so at all, and anyhow."""
@@ -135,8 +159,11 @@ class ExactWords(GraphRule):
         anyhow = Step(stop.width, self.shared.matching(subset), stop)
         if subset.exact_phrase is None:
             return [anyhow]
-        exact = Subset(subset.term, EXACT, False, False, True)
-        return [Step(0, self.shared.condition(_AsTyped, subset), stop._replace(subset=exact)), anyhow]
+        return [Step(0, self.shared.condition(_AsTyped, subset), _as_typed(stop)), anyhow]
+
+
+def _as_typed(stop: Stop) -> Stop:
+    return stop._replace(subset=Subset(stop.subset.term, EXACT, False, False, True))
 
 
 class _AsTyped:

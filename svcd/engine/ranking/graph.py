@@ -8,7 +8,9 @@ a cost means: a rule supplies the steps. Between two nodes lie one or more steps
 
 The bucket of cost 1 are the documents of all paths whose steps sum up to 1. Paths are walked depth
 first, each step narrowing the documents, so that most are left after a step or two. What a path finds
-is not looked for again; the paths that found something make the graph of the next rule.
+is not looked for again; the paths that found something make the graph of the next rule. Five words of
+ten costs each have thousands of paths of one cost: where it does not matter which conditions are asked
+for, and nothing is dropped on the way, a step is only taken by documents that can get to End from it.
 """
 from __future__ import annotations
 
@@ -46,6 +48,8 @@ class Plan:
 
     def __init__(self, edges: Sequence[Sequence[tuple[int, Step]]]) -> None:
         self.edges = edges
+        steps = (step for leaving in edges for target, step in leaving if target != END)
+        self.has_passing = any(step.condition is None for step in steps)  # of nodes that may be left out
         # Bit c is set when the way from the node to End can cost c.
         self.costs = [0] * len(edges)
         self.costs[END] = 1
@@ -90,53 +94,106 @@ def plan(graph: Graph, steps: Callable[[int, int], Sequence[Step]]) -> Plan:
 
 
 class PathSearch:
-    """Takes documents out of `left`, cost by cost."""
+    """Takes documents out of `left`, cost by cost.
 
-    def __init__(self, plan: Plan, candidates: DocIds) -> None:
+    looks_ahead: may conditions be asked for that no path would get to?
+    """
+
+    def __init__(self, plan: Plan, candidates: DocIds, looks_ahead: bool = False) -> None:
         self.left = candidates
         self._plan = plan
-        self._docids: dict[Condition, DocIds] = {}
+        self._docids = _Fulfilled(self)
         self._path: list[Stop | None] = []
         self._good: list[Path] = []
+        self._looks_ahead = looks_ahead and not plan.has_passing
+        # By node and the cost left there: the documents that can go on from there and get to End with it.
+        self._ahead: dict[tuple[int, int], DocIds] = {}
 
     def bucket(self, cost: int) -> tuple[DocIds, list[Path]]:
         """The documents of all paths of this cost, and the paths that found one."""
         before = self.left
         self._good = []
-        self._walk(START, cost, before, 0)
+        if self._looks_ahead:
+            reached = before & self._of_rest(START, cost)
+            if reached:
+                self._walk_ahead(START, cost, reached)
+        else:
+            self._walk(START, cost, before, 0)
         return before ^ self.left, self._good
+
+    def _of_rest(self, node: int, rest: int) -> DocIds:
+        docids = self._ahead.get((node, rest))
+        if docids is None:
+            docids = self._ahead[node, rest] = self._find_of_rest(node, rest)
+        return docids
+
+    def _find_of_rest(self, node: int, remaining: int) -> DocIds:
+        docids, costs = 0, self._plan.costs
+        for target, (cost, condition, _, _) in self._plan.edges[node]:
+            rest = remaining - cost
+            if rest < 0 or not costs[target] >> rest & 1:
+                continue
+            if target == END:
+                return self.left
+            ahead = self._of_rest(target, rest)
+            if ahead and condition is not None:
+                docids |= ahead & self._docids[condition]
+        return docids
+
+    def _walk_ahead(self, node: int, remaining: int, docids: DocIds) -> None:
+        """As `_walk`, but every document that gets here can go on."""
+        for target, (cost, condition, stop, _) in self._plan.edges[node]:
+            if target == END and not remaining:
+                self._found(docids)
+                return
+            ahead = self._ahead.get((target, remaining - cost), 0)
+            reached = docids & ahead & self._docids[condition] if ahead and condition is not None else 0
+            if reached:
+                self._path.append(stop)
+                self._walk_ahead(target, remaining - cost, reached)
+                self._path.pop()
+                docids &= self.left
+                if not docids:
+                    return
 
     def _walk(self, node: int, remaining: int, docids: DocIds, dropped: int) -> None:
         """Follow all steps out of a node with the documents that got there; none of them is found yet."""
         costs = self._plan.costs
         for target, step in self._plan.edges[node]:
-            rest = remaining - step.cost
+            cost, condition, stop, drops = step
+            rest = remaining - cost
             if rest < 0 or not costs[target] >> rest & 1:
                 continue
             if target == END:
                 self._found(docids)
                 return
-            if step.condition is None:
-                self._walk(target, rest, docids, dropped | step.dropped)
+            if condition is None:
+                self._walk(target, rest, docids, dropped | drops)
             elif not dropped >> target & 1:
-                reached = docids & self._docids_of(step.condition)
-                if reached:
-                    self._take(target, step, rest, reached, dropped)
+                reached = docids & self._docids[condition]
+                if not reached:
+                    continue
+                self._path.append(stop)
+                self._walk(target, rest, reached, dropped)
+                self._path.pop()
+            else:
+                continue
             docids &= self.left
             if not docids:
                 return
 
-    def _take(self, target: int, step: Step, rest: int, reached: DocIds, dropped: int) -> None:
-        self._path.append(step.stop)
-        self._walk(target, rest, reached, dropped)
-        self._path.pop()
-
     def _found(self, docids: DocIds) -> None:
         self.left ^= docids
-        self._good.append(tuple(stop for stop in self._path if stop is not None))
+        self._good.append(tuple([stop for stop in self._path if stop is not None]))
 
-    def _docids_of(self, condition: Condition) -> DocIds:
-        docids = self._docids.get(condition)
-        if docids is None:
-            docids = self._docids[condition] = condition.docids(self.left)
-        return docids
+
+class _Fulfilled(dict[Condition, DocIds]):
+    """Condition -> the documents that fulfil it, asked for with those left when it is first tried."""
+
+    def __init__(self, search: PathSearch) -> None:
+        super().__init__()
+        self._search = search
+
+    def __missing__(self, condition: Condition) -> DocIds:
+        self[condition] = condition.docids(self._search.left)
+        return self[condition]

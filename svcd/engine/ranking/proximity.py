@@ -6,23 +6,64 @@ dropped words, hard separators) anywhere costs nothing.
 """
 from __future__ import annotations
 
-from typing import Callable, Sequence
+from typing import Callable, Iterator, Sequence
 
 from svcd.engine.derivations import Terms
 from svcd.engine.query import Phrase
 from svcd.engine.querygraph import Graph, Stop
-from svcd.engine.ranking.few import FEW_FOR_PAIRS, NEAR, nearness
+from svcd.engine.ranking.cheapest import Way, Ways
+from svcd.engine.ranking.few import FEW_FOR_PAIRS, NEAR, Chosen, Group, nearness
 from svcd.engine.ranking.graph import Step
-from svcd.engine.ranking.rule import GraphRule, Shared
+from svcd.engine.ranking.rule import Bucket, FewRule, Shared, WholeIndex
 from svcd.engine.ranking.scores import PROXIMITY
 from svcd.engine.reader import DocIds
 from svcd.engine.terms import Subset
 
 
-class Proximity(GraphRule):
+class Proximity(FewRule):
     """Documents by how near the words stand to each other, neighbour by neighbour."""
 
     name = PROXIMITY
+    FEW = FEW_FOR_PAIRS
+    looks_ahead = False  # no condition takes longer to find; by attribute it shows which ones are asked for
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        # By attribute the order of the questions shows (3.6.3), restricted fields only in single words.
+        self._reads_documents = not shared.postings.is_by_attribute and not shared.postings.is_restricted
+
+    def group(self, graph: Graph, candidates: DocIds) -> Group | None:
+        """The candidates read whole, if they are few and the documents tell how near words count."""
+        if not self._reads_documents or not any(_are_neighbours(*pair) for pair in graph.pairs()):
+            return None
+        return super().group(graph, candidates)
+
+    def buckets_of(self, group: Group, graph: Graph, chosen: Chosen) -> Iterator[Bucket]:
+        """The buckets of some documents of a group."""
+        if self._reads_documents:
+            return super().buckets_of(group, graph, chosen)
+        return WholeIndex.buckets_of(self, group, graph, chosen)
+
+    def highest(self, left: Stop | None, right: Stop) -> int:
+        """As far apart as can be."""
+        return right.width - 1 + (NEAR if _are_neighbours(left, right) else 0)
+
+    def ways_between(self, group: Group, graph: Graph, chosen: Chosen) -> Ways:
+        """The only ways that depend on where they come from."""
+        return lambda node, target: self._ways(group, chosen, graph.stops[node], graph.stops[target])
+
+    def _ways(self, group: Group, chosen: Chosen, left: Stop | None, right: Stop | None) -> list[Way]:
+        assert right is not None
+        own = right.width - 1
+        anywhere = chosen & group.of(self.terms.docids(right.subset))
+        if left is None or not _are_neighbours(left, right):
+            return [Way(own, anywhere, right)]
+        met, behind = self.shared.met(left.subset, -1), self.shared.met(right.subset, 0)
+        near = [0] * (NEAR + 1)
+        for alone, document in group.each(chosen):
+            near[nearness(met, behind, document) or 0] |= alone
+        return [*(Way(own + distance - 1, near[distance], right) for distance in range(1, NEAR + 1)),
+                Way(own + NEAR, anywhere, right)]
 
     def steps_between(self, graph: Graph) -> Callable[[int, int], Sequence[Step]]:
         """The only steps that depend on where they come from."""
@@ -32,15 +73,20 @@ class Proximity(GraphRule):
         assert right is not None
         own = right.width - 1
         anywhere = self.shared.matching(right.subset)
-        if left is None or left.end + 1 != right.start:
+        if left is None or not _are_neighbours(left, right):
             return [Step(own, anywhere, right)]
-        pair = self.shared.condition(_Pair, left.subset, right.subset, self.shared)
+        pair = self.shared.condition(_Pair, left.subset, right.subset)
         assert isinstance(pair, _Pair)
         near = [
             Step(own + distance - 1, self.shared.condition(_Near, pair, distance), right)
             for distance in range(1, NEAR + 1)
         ]
         return [*near, Step(own + NEAR, anywhere, right)]
+
+
+def _are_neighbours(left: Stop | None, right: Stop) -> bool:
+    """Do they follow each other in the query, with nothing between?"""
+    return left is not None and left.end + 1 == right.start
 
 
 class _Near:
@@ -57,13 +103,11 @@ class _Near:
 class _Pair:
     """Two subsets that follow each other in the query; a condition by name only, to be shared."""
 
-    def __init__(self, terms: Terms, left: Subset, right: Subset, shared: Shared) -> None:
+    def __init__(self, terms: Terms, left: Subset, right: Subset) -> None:
         self._terms = terms
         self._postings = terms.postings
         self._left = left
         self._right = right
-        self._shared = shared
-        self._read: tuple[DocIds, dict[int, DocIds]] = 0, {}
 
     def docids(self, candidates: DocIds) -> DocIds:
         """The documents with any of the distances."""
@@ -74,25 +118,6 @@ class _Pair:
 
     def near(self, distance: int, candidates: DocIds) -> DocIds:
         """The candidates with this distance."""
-        # By attribute the order of the questions shows (3.6.3), restricted fields only in single words.
-        if not self._postings.is_by_attribute and not self._postings.is_restricted:
-            found = self._near_in_few(candidates)
-            if found is not None:
-                return found[distance]
-        return self._near_in_index(distance, candidates)
-
-    def _near_in_few(self, candidates: DocIds) -> dict[int, DocIds] | None:
-        known, found = self._read
-        if found and not candidates & ~known:
-            return found
-        documents = self._shared.few.documents(candidates, FEW_FOR_PAIRS)
-        if documents is None:
-            return None
-        left, right = self._shared.met(self._left, -1), self._shared.met(self._right, 0)
-        self._read = candidates, nearness(left, right, documents)
-        return self._read[1]
-
-    def _near_in_index(self, distance: int, candidates: DocIds) -> DocIds:
         lefts = _ends(self._terms, self._left, -1)
         rights = _ends(self._terms, self._right, 0)
         docids = 0

@@ -5,13 +5,14 @@ graph makes buckets of costs; refuses to know any cost.
 """
 from __future__ import annotations
 
-from typing import Callable, Hashable, Iterator, NamedTuple, Protocol, Sequence
+from functools import partial
+from typing import Callable, Hashable, Iterator, Mapping, NamedTuple, Protocol, Sequence
 
-from svcd.bitsets import from_docids
 from svcd.engine.derivations import Terms
 from svcd.engine.postings import Postings
 from svcd.engine.querygraph import Graph, MatchingStrategy, Stop, from_paths
-from svcd.engine.ranking.few import DocumentWords, Few, Met
+from svcd.engine.ranking.cheapest import CheapestPaths, Way, Ways
+from svcd.engine.ranking.few import Chosen, Few, Group, Met
 from svcd.engine.ranking.graph import Condition, Path, PathSearch, Plan, Step, plan
 from svcd.engine.ranking.scores import Detail, Ranked
 from svcd.engine.reader import DocIds
@@ -19,18 +20,48 @@ from svcd.engine.terms import Subset
 
 
 class Bucket(NamedTuple):
-    """Documents that a rule holds equal, what it says of them, and the graph for the next rule."""
+    """Documents that a rule holds equal, what it says of them, and the graph for the next rule.
+
+    docids: of a group, the set as the group has it. graph: made when it is asked for, which the last
+    rule of all never is.
+    """
 
     docids: DocIds
     detail: Detail
-    graph: Graph
+    graph: Callable[[], Graph]
 
 
 class Rule(Protocol):
-    """Splits candidates into buckets, best first; buckets are disjoint subsets of the candidates."""
+    """Splits candidates into buckets, best first; buckets are disjoint subsets of the candidates.
+
+    Lazily: a bucket is worked out when it is asked for. Empty buckets are left out.
+    """
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
-        """Lazily: a bucket is worked out when it is asked for. Empty buckets are left out."""
+        """The buckets of any set of documents."""
+
+    def group(self, graph: Graph, candidates: DocIds) -> Group | None:
+        """The candidates read whole, if they are few enough for that to be the quicker way."""
+
+    def buckets_of(self, group: Group, graph: Graph, chosen: Chosen) -> Iterator[Bucket]:
+        """The buckets of some documents of a group."""
+
+
+class WholeIndex:
+    """A rule that asks the index, however few documents there are."""
+
+    def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
+        """The buckets of any set of documents."""
+        raise NotImplementedError
+
+    def group(self, graph: Graph, candidates: DocIds) -> Group | None:
+        """None: it does not read documents."""
+        return None
+
+    def buckets_of(self, group: Group, graph: Graph, chosen: Chosen) -> Iterator[Bucket]:
+        """The same buckets for documents that were read by an earlier rule."""
+        for bucket in self.buckets(graph, group.docids(chosen)):
+            yield bucket._replace(docids=group.of(bucket.docids))
 
 
 class Known:
@@ -38,11 +69,6 @@ class Known:
 
     def __init__(self, docids: DocIds) -> None:
         self._docids = docids
-
-    @classmethod
-    def of(cls, docids: Sequence[int]) -> Known:
-        """From a list of docids."""
-        return cls(from_docids(docids))
 
     def docids(self, candidates: DocIds) -> DocIds:
         """All documents that fulfil it."""
@@ -91,10 +117,11 @@ class Shared:
 
     def met(self, subset: Subset, place: int | None = None) -> Met:
         """The words by which a subset is met in documents that are read."""
-        key = subset, place
-        met = self._met.get(key)
+        met = self._met.get((subset, place))
         if met is None:
-            met = self._met[key] = Met(self.terms, subset, place)
+            has_phrases = any(map(self.postings.phrase, self.terms.phrases(subset)))
+            met = self.met(subset) if place is not None and not has_phrases else Met(self.terms, subset, place)
+            self._met[subset, place] = met
         return met
 
     def matching(self, subset: Subset) -> Condition:
@@ -102,14 +129,12 @@ class Shared:
         return self.condition(Matching, subset)
 
 
-class GraphRule:
-    """A rule whose buckets are the costs of paths through the query graph.
-
-    Steps depend on the graph alone, unless the rule can make them from the words of a few documents:
-    then each set of candidates has its own.
-    """
+class GraphRule(WholeIndex):
+    """A rule whose buckets are the costs of paths through the query graph."""
 
     name: str
+    # All terms of the graph are derived by now, so that it does not show which conditions are asked for.
+    looks_ahead = True
 
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
@@ -117,25 +142,17 @@ class GraphRule:
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
         """One bucket for each cost that some document has."""
-        made = self._plan(graph, candidates)
+        made = graph.plans.get(self.name)
+        if made is None:
+            made = graph.plans[self.name] = plan(graph, self.steps_between(graph))
         most = 1 + made.highest + self.extra_rank(graph)
-        search = PathSearch(made, candidates)
+        search = PathSearch(made, candidates, self.looks_ahead)
         for cost in made.ascending():
             if not search.left:
                 return
             docids, paths = search.bucket(cost)
             if docids:
-                yield Bucket(docids, Ranked(self.name, most - cost, most), self.shared.graph(paths))
-
-    def _plan(self, graph: Graph, candidates: DocIds) -> Plan:
-        few = self.few(candidates)
-        if few is not None:
-            into = {node: self.steps_of_few(stop, few) for node, stop in graph.nodes()}
-            return plan(graph, lambda node, target: into[target])
-        made = graph.plans.get(self.name)
-        if made is None:
-            made = graph.plans[self.name] = plan(graph, self.steps_between(graph))
-        return made
+                yield Bucket(docids, Ranked(self.name, most - cost, most), partial(self.shared.graph, paths))
 
     def steps_between(self, graph: Graph) -> Callable[[int, int], Sequence[Step]]:
         """(node, next node) -> the steps; by default they do not depend on where they come from."""
@@ -146,14 +163,43 @@ class GraphRule:
         """The steps into a node."""
         raise NotImplementedError
 
-    def few(self, candidates: DocIds) -> list[DocumentWords] | None:
-        """The candidates read whole, if they are few and the rule can do with that."""
-        return None
-
-    def steps_of_few(self, stop: Stop, documents: Sequence[DocumentWords]) -> list[Step]:
-        """The steps into a node for these documents alone."""
-        raise NotImplementedError
-
     def extra_rank(self, graph: Graph) -> int:
         """What the highest rank is above the number of costs."""
         return 0
+
+
+class FewRule(GraphRule):
+    """A rule that finds the costs of a few documents in the documents themselves."""
+
+    FEW = 0  # so many documents are read for it alone
+
+    def group(self, graph: Graph, candidates: DocIds) -> Group | None:
+        """The candidates read whole, if they are few."""
+        return self.shared.few.group(candidates, self.FEW)
+
+    def buckets_of(self, group: Group, graph: Graph, chosen: Chosen) -> Iterator[Bucket]:
+        """One bucket for each cost that some of the documents have."""
+        most = graph.plans.get((self.name, "most"))
+        if most is None:
+            most = graph.plans[self.name, "most"] = 1 + graph.highest(self.highest)
+        paths = CheapestPaths(graph, self.ways_between(group, graph, chosen), chosen)
+        for cost, found, good in paths.buckets():
+            yield Bucket(found, Ranked(self.name, most - cost, most), partial(self.shared.graph, good))
+
+    def highest(self, left: Stop | None, right: Stop) -> int:
+        """The highest cost of a step between two stops."""
+        raise NotImplementedError
+
+    def ways_between(self, group: Group, graph: Graph, chosen: Chosen) -> Ways:
+        """(node, next node) -> the steps as far as these documents go; by default those into the next node alone."""
+        into = {node: self.ways(group, stop, chosen) for node, stop in graph.nodes()}
+        return lambda node, target: into[target]
+
+    def ways(self, group: Group, stop: Stop, chosen: Chosen) -> list[Way]:
+        """The steps into a node that some of these documents can take."""
+        raise NotImplementedError
+
+
+def ways_by_cost(costs: Mapping[int, Chosen], stop: Stop) -> list[Way]:
+    """Ways into a node, cheapest first."""
+    return [Way(cost, costs[cost], stop) for cost in sorted(costs)]

@@ -7,12 +7,12 @@ from __future__ import annotations
 from typing import Iterator
 
 from svcd.engine.querygraph import Graph
-from svcd.engine.ranking.rule import Bucket, Shared
+from svcd.engine.ranking.rule import Bucket, Shared, WholeIndex
 from svcd.engine.ranking.scores import Sorted
 from svcd.engine.reader import DocIds
 
 
-class Sort:
+class Sort(WholeIndex):
     """Buckets of equal values; keeps the graph as it is."""
 
     def __init__(self, shared: Shared, field: str, ascending: bool) -> None:
@@ -24,4 +24,4 @@ class Sort:
         """One bucket for each value, best first, then the documents without any."""
         for value, docids in self._reader.sort_buckets(self._field, self._ascending, candidates):
             if docids:
-                yield Bucket(docids, Sorted(self._field, self._ascending, value), graph)
+                yield Bucket(docids, Sorted(self._field, self._ascending, value), lambda: graph)

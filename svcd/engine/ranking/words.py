@@ -18,6 +18,7 @@ class Words(GraphRule):
     """Documents with all words, then those without the ones that may be dropped first."""
 
     name = WORDS
+    looks_ahead = False  # what no path gets to is not derived, and not highlighted (7.2)
 
     def steps_between(self, graph: Graph) -> Callable[[int, int], Sequence[Step]]:
         """A step to match each node, and before it one to skip those that may be dropped."""

@@ -1,0 +1,70 @@
+"""Lists of words (relevance contract 1.6). What must hold:
+
+1. A list answers as a dictionary does: how often a word is met, and whether longer ones begin with it.
+2. A line that comes twice counts once.
+3. Lists are read from the packages that bring them, which are not imported; none is needed.
+"""
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from svcd.engine import wordlists
+from svcd.engine.wordlists import WordList
+
+# More words than lie between two that bisection finds, of few letters, so that many begin others.
+LETTERS = "aZ\tน人𠀀"
+WORDS = st.dictionaries(
+    st.text(LETTERS.replace("\t", ""), min_size=1, max_size=3), st.integers(1, 999), max_size=4 * wordlists._STRIDE
+)
+
+
+@given(WORDS, st.lists(st.text(LETTERS, min_size=1, max_size=4), max_size=20))
+def test_a_list_answers_as_a_dictionary(listed: dict[str, int], others: list[str]) -> None:
+    words = WordList.of(listed)
+    assert words.total == sum(listed.values())
+    for text in [*listed, *others]:
+        frequency, goes_on = words.look(text)
+        assert frequency == listed.get(text, 0)
+        if "\t" not in text:  # of no word: whether one goes on with it is not asked
+            assert goes_on == any(word != text and word.startswith(text) for word in listed)
+
+
+def test_an_empty_list_has_no_word() -> None:
+    assert (WordList(()).total, WordList(()).look("人")) == (0, (0, False))
+
+
+def test_a_line_that_comes_twice_counts_once() -> None:
+    assert WordList([b"B\t3", b"A\t2", b"B\t3"]).total == 5
+
+
+def package(folder: Path, name: str, file: str, content: str) -> None:
+    (folder / name).mkdir()
+    (folder / name / "__init__.py").write_text("raise AssertionError('this package is never imported')")
+    (folder / name / file).write_text(content, encoding="utf-8")
+
+
+def test_lists_are_read_from_packages_that_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package(tmp_path, "jieba", "dict.txt", "你好 50 l\n世界 60 n\n")
+    package(tmp_path, "newmm_tokenizer", "words_th.txt", "ครับ\r\nๆ ๆ\r\n\r\nดี")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    chinese, thai = wordlists.load("cmn"), wordlists.load("tha")
+    assert chinese and thai and not wordlists.missing()
+    assert [chinese.look(word) for word in ("你好", "你", "世")] == [(50, False), (0, True), (0, True)]
+    assert [thai.look(word)[0] for word in ("ครับ", "ๆ ๆ", "ๆ", "ดี")] == [1, 1, 0, 1]
+
+
+def test_no_list_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert wordlists.missing() == ["Chinese", "Thai"]
+    assert [wordlists.load(language) for language in ("cmn", "tha", "khm", "deu")] == [None] * 4
+
+
+def test_a_package_without_its_list_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package(tmp_path, "jieba", "other.txt", "")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert "Chinese" in wordlists.missing()
