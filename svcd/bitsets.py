@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Sequence
 
 _BITS = [tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256)]
+_FEW = 4
 _NOT_ZERO = re.compile(rb"[^\0]")
 
 
@@ -21,6 +22,8 @@ def from_docids(docids: Sequence[int]) -> int:
 
 def to_docids(bits: int, limit: int | None = None) -> list[int]:
     """The docids of a set, ascending; the first `limit` alone when it is given."""
+    if bits.bit_count() <= _FEW and limit is None:
+        return _few(bits)
     raw = bits.to_bytes((bits.bit_length() + 7) >> 3, "little")
     found: list[int] = []
     for match in _NOT_ZERO.finditer(raw):
@@ -29,6 +32,16 @@ def to_docids(bits: int, limit: int | None = None) -> list[int]:
         if limit is not None and len(found) >= limit:
             return found[:limit]
     return found
+
+
+def _few(bits: int) -> list[int]:
+    """From the top down: a search through all bytes costs more."""
+    found = []
+    while bits:
+        top = bits.bit_length() - 1
+        found.append(top)
+        bits ^= 1 << top
+    return found[::-1]
 
 
 def from_bytes_equal(values: bytes, value: int) -> int:

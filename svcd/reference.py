@@ -42,6 +42,11 @@ It runs in the foreground, logs on standard error, and needs no other program.
 Writing is asynchronous: a request that changes something is answered with a task at once, which is on disk
 by then; the task is done in the background, by a process of its own, and searches go on meanwhile.
 .PP
+Chinese and Thai, which have no spaces between words, are cut by lists of words from the extra
+.IR svcd[languages] ,
+when it is installed; a line of the log says which lists are missing.
+Documents that were added before are to be added again then.
+.PP
 .B SIGTERM
 and
 .B SIGINT

@@ -27,11 +27,15 @@ class _Waiting:
 
 
 class SearchQueue:
-    """Places for searches. parallel: running at once; capacity: waiting; patience_s: how long one waits."""
+    """Places for searches. parallel: running at once; capacity: waiting; patience_s: how long one waits.
 
-    def __init__(self, parallel: int, capacity: int = 1000, patience_s: float = 60.0) -> None:
-        self._parallel = max(parallel, 1)
+    processes: how many have such places; each has its part of them, and requests go to who has less to do.
+    """
+
+    def __init__(self, parallel: int, capacity: int = 1000, patience_s: float = 60.0, *, processes: int = 1) -> None:
+        self._parallel = max(-(-parallel // processes), 1)
         self.capacity = capacity
+        self._own_capacity = -(-capacity // processes)
         self._patience_s = patience_s
         self._running = 0
         self._waiting: list[_Waiting] = []
@@ -68,7 +72,7 @@ class SearchQueue:
                 return None
             if not self.capacity:
                 raise self._turned_away()
-            if len(self._waiting) >= self.capacity:
+            if len(self._waiting) >= self._own_capacity:
                 # A random one, so that under load no client is refused for being early or late.
                 self._waiting.pop(_any_place(len(self._waiting))).woken.set()
             waiting = _Waiting()

@@ -8,20 +8,21 @@ from __future__ import annotations
 import errno
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from svcd import logs
 from svcd.api import documents, features, indexes, instance, metrics, openapi, search, settings, tasks
 from svcd.api.admission import SearchQueue
+from svcd.api.bodies import json_value, read_body
 from svcd.api.context import JSON, Answer, Context, Text
 from svcd.api.routes import Fields, Match, Route, Stream, Table, Value
-from svcd.api.traffic import Traffic
+from svcd.api.traffic import Report, Traffic
 from svcd.auth.keys import ALL, Keys, Permission
 from svcd.errors import ApiError
 from svcd.fields import checked_index_uid, decode_body, decode_query, decode_value
 from svcd.http.message import Refused, Request, Response
-from svcd.jsontext import JsonError, dumps, loads
+from svcd.jsontext import dumps
 
 if TYPE_CHECKING:
     from svcd.store.instance import Instance
@@ -41,6 +42,8 @@ _PATH_CHECKS: Mapping[str, Callable[[str], Any]] = {  # path parameter: its chec
 _OTHER_METHOD, _OTHER_PATH = "OTHER", "other"
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"))
 _FULL_DISK = "There is no more space left on the device. Consider increasing the size of the disk/partition."
+# Characters of a message that are sent: many repeat what was received, in whatever length.
+_MOST_MESSAGE = 100_000
 _SYSTEM_ERRORS = {  # errno: code
     errno.ENOSPC: "no_space_left_on_device",
     errno.EDQUOT: "no_space_left_on_device",
@@ -52,13 +55,16 @@ _SYSTEM_ERRORS = {  # errno: code
 class App:
     """The interface over one instance; `answer` is given to the HTTP server."""
 
-    def __init__(self, instance: Instance, runner: Any, keys: Keys, searches: SearchQueue) -> None:
+    def __init__(self, instance: Instance, runner: Any, keys: Keys, searches: SearchQueue,
+                 traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple) -> None:
+        """traffic: where requests are counted; reports: asks other processes of the same instance for theirs."""
         self._instance = instance
         self._runner = runner
         self._keys = keys
         self._searches = searches
         self._table = Table(ROUTES)
-        self._traffic = Traffic()
+        self._traffic = traffic or Traffic()
+        self._reports = reports
 
     def answer(self, request: Request) -> Response:
         """The response to a request; never raises."""
@@ -97,6 +103,7 @@ class App:
         ctx = Context(
             instance=self._instance, runner=self._runner, searches=self._searches, request=request,
             permission=permission, query=_query(route, request), body=_body(route, request), traffic=self._traffic,
+            reports=self._reports,
         )
         if route.feature:
             features.require(self._instance.features(), *route.feature)
@@ -128,7 +135,10 @@ class App:
 
 def refusal(error: ApiError) -> Response:
     """The answer that an error becomes."""
-    return Response(error.status, dumps(error.as_json()).encode(), headers=error.headers)
+    shown = error.as_json()
+    if len(error.message) > _MOST_MESSAGE:
+        shown["message"] = f"{error.message[:_MOST_MESSAGE]}…"
+    return Response(error.status, dumps(shown).encode(), headers=error.headers)
 
 
 def _system_error(error: Exception) -> ApiError:
@@ -159,16 +169,10 @@ def _body(route: Route, request: Request) -> Any:
 def json_body(request: Request) -> Any:
     """The JSON value of a body.
 
-    Raises missing_content_type, invalid_content_type, missing_payload, malformed_payload.
+    Raises missing_content_type, invalid_content_type, missing_payload, malformed_payload, payload_too_large.
     """
     _check_json(request.headers.get("content-type"))
-    content = request.body.read()
-    if not content:
-        raise ApiError("missing_payload", "A json payload is missing.")
-    try:
-        return loads(content)
-    except JsonError as error:
-        raise ApiError("malformed_payload", f"The json payload provided is malformed. `{error}`.") from None
+    return json_value(read_body(request))
 
 
 def _check_json(content_type: str | None) -> None:

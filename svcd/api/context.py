@@ -4,11 +4,11 @@ Knows one request after its checks; refuses to know how it was matched, checked 
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from svcd.api.traffic import Traffic
+from svcd.api.traffic import Report, Traffic
 from svcd.auth.keys import ALL, Permission
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Context:
     query: every declared parameter, decoded, defaults filled in.
     body: decoded as the route declares; absent members are absent. None for Stream and no body.
     searches: the places that a search must have before it runs. traffic: what was answered so far.
+    reports: asks the other processes for theirs.
     """
 
     instance: Instance
@@ -57,6 +58,7 @@ class Context:
     body: Any = None
     permission: Permission = ALL
     traffic: Traffic = field(default_factory=Traffic)
+    reports: Callable[[], Sequence[Report]] = tuple
 
     @property
     def queue(self) -> Queue:

@@ -5,7 +5,7 @@ Knows which figures there are, their names and where each is asked for; refuses 
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -15,7 +15,7 @@ from svcd.api.context import Answer, Context, Text
 from svcd.api.exposition import CONTENT_TYPE, COUNTER, GAUGE, HISTOGRAM, Family, Sample, labelled, number, render
 from svcd.api.process_figures import process_figures
 from svcd.api.routes import Route
-from svcd.api.traffic import BOUNDS_S, Traffic
+from svcd.api.traffic import BOUNDS_S, Report, Traffic, sum_of
 from svcd.errors import ApiError
 from svcd.store.queue import DATABASE_BYTES
 from svcd.store.records import STATUSES, Batch, TaskFilter
@@ -37,7 +37,9 @@ def get(ctx: Context) -> Answer:
     """All figures. Raises invalid_api_key for a key that may not see every index."""
     if not ctx.permission.allows(None):
         raise ApiError("invalid_api_key", _ALL_INDEXES)
-    groups = (_sizes(ctx), _traffic(ctx.traffic), _indexes(ctx), _tasks(ctx), _searches(ctx), _batches(ctx))
+    reports = ctx.reports()
+    traffic = sum_of(ctx.traffic, reports)
+    groups = (_sizes(ctx), _traffic(traffic), _indexes(ctx), _tasks(ctx), _searches(ctx, reports), _batches(ctx))
     families = sorted(chain(*groups), key=attrgetter("name"))
     return Answer(200, Text(render((*families, *_process())), CONTENT_TYPE))
 
@@ -94,11 +96,13 @@ def _tasks(ctx: Context) -> Iterator[Family]:
     yield _gauge("svc_task_queue_latency_seconds", "Svc Task Queue Latency in Seconds", latency)
 
 
-def _searches(ctx: Context) -> Iterator[Family]:
+def _searches(ctx: Context, reports: Sequence[Report]) -> Iterator[Family]:
     searches = ctx.searches
+    running = searches.running + sum(report.running for report in reports)
+    waiting = searches.waiting + sum(report.waiting for report in reports)
     yield _gauge("svc_search_queue_size", "Svc Search Queue Size", searches.capacity)
-    yield _gauge("svc_searches_running", "Svc Searches Running", searches.running)
-    yield _gauge("svc_searches_waiting_to_be_processed", "Svc Searches Being Processed", searches.waiting)
+    yield _gauge("svc_searches_running", "Svc Searches Running", running)
+    yield _gauge("svc_searches_waiting_to_be_processed", "Svc Searches Being Processed", waiting)
 
 
 def _batches(ctx: Context) -> Iterator[Family]:

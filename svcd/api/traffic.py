@@ -1,13 +1,17 @@
 """How many requests were answered and how long that took, by method, pattern of the route, and status.
 
-Knows counters; refuses to know what a request is, and how counters are shown (api.metrics does).
+Knows counters, and how those of several processes are added up; refuses to know what a request is, and how
+counters are shown (api.metrics does).
 Threads: every request thread comes here; `_lock` guards all counters, and is held for a few additions only.
 """
 from __future__ import annotations
 
 import threading
 from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 # Upper bounds in seconds, as the recordings of /metrics show them.
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
@@ -63,3 +67,43 @@ class Traffic:
         """(method, path) -> how long requests took, as copies."""
         with self._lock:
             return {key: Timing(list(timing.by_bucket), timing.seconds) for key, timing in self._timings.items()}
+
+    def as_json(self) -> dict[str, Any]:
+        """All counters, as add_json() reads them."""
+        return {
+            "answered": [[*key, count] for key, count in self.answered().items()],
+            "timings": [[*key, timing.by_bucket, timing.seconds] for key, timing in self.timings().items()],
+        }
+
+    def add_json(self, counters: Mapping[str, Any]) -> None:
+        """Add the counters of another process."""
+        with self._lock:
+            for method, path, status, count in counters["answered"]:
+                key = (method, path, status)
+                self._answered[key] = self._answered.get(key, 0) + count
+            for method, path, by_bucket, seconds in counters["timings"]:
+                timing = self._timings.setdefault((method, path), Timing())
+                timing.by_bucket = [own + more for own, more in zip(timing.by_bucket, by_bucket, strict=True)]
+                timing.seconds += seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What another process of this instance does. traffic: as Traffic.as_json(); running, waiting: searches."""
+
+    traffic: Mapping[str, Any]
+    running: int
+    waiting: int
+
+    @classmethod
+    def of_json(cls, said: Mapping[str, Any]) -> Report:
+        """Of an object that has its members, among others."""
+        return cls(said["traffic"], said["running"], said["waiting"])
+
+
+def sum_of(own: Traffic, reports: Iterable[Report]) -> Traffic:
+    """The counters of all processes."""
+    total = Traffic()
+    for counters in (own.as_json(), *(report.traffic for report in reports)):
+        total.add_json(counters)
+    return total

@@ -199,6 +199,19 @@ def _required_certificates_need_authorities(config: Config) -> None:
         )
 
 
+def _workers_need_linux_and_no_tls(config: Config) -> None:
+    if not config.search_workers:
+        return
+    where = config.where("search_workers")
+    if not hasattr(os, "memfd_create"):
+        raise ConfigError(f"{where}: search workers need Linux; leave the option out")
+    if config.ssl_cert_path:
+        raise ConfigError(
+            f"{where}: search workers cannot share connections with TLS; leave out the one or the other, "
+            "or let a reverse proxy speak TLS"
+        )
+
+
 def _named_folders_can_be_written(config: Config) -> None:
     """A default folder may stay unusable: nobody asked for it yet."""
     for name in ("db_path", "dump_dir", "snapshot_dir"):
@@ -225,6 +238,7 @@ CHECKS: tuple[Callable[[Config], None], ...] = (
     _production_needs_a_key,
     _tls_needs_certificate_and_key,
     _required_certificates_need_authorities,
+    _workers_need_linux_and_no_tls,
     _named_folders_can_be_written,
 )
 

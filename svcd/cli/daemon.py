@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 import signal
 import threading
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from svcd import INTERFACE_VERSION, __version__, logs
 from svcd.api.door import Door
-from svcd.cli import machine
+from svcd.cli import machine, serving
 from svcd.cli.addresses import Address
 from svcd.cli.config import Config
 from svcd.http.server import Server
@@ -28,16 +27,9 @@ from svcd.store.instance import Instance
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from svcd.http.message import Request
+    from svcd.cli.search_workers import SearchWorkers
     from svcd.tasks.runner import Runner
 
-# How long running requests may take to end after a signal.
-GRACE_S = 20.0
-# Threads for all that is no search. A search that waits for its place holds a thread, too; the server starts
-# threads only when they are needed, but beyond this many waiting the memory of a small machine would be.
-OTHER_THREADS = 8
-MOST_WAITING_THREADS = 1000
-MOST_FILES = 65536
 # How long nobody must ask for anything but the health until the rest is loaded all the same.
 QUIET_S = 0.05
 FORCED_FEATURES = {"experimental_enable_metrics": "metrics"}  # option: the feature that it starts
@@ -78,11 +70,15 @@ class StopSignals:
 
 
 class Opening:
-    """A thread that makes application and runner once the daemon listens, and opens the door."""
+    """A thread that makes application and runner once the daemon listens, and opens the door.
 
-    def __init__(self, config: Config, instance: Instance, door: Door, fail: Callable[[], None]) -> None:
-        """fail: ends the daemon; called when the parts cannot be made."""
-        self._config, self._instance, self._door, self._fail = config, instance, door, fail
+    workers: are started then, too. When the parts cannot be made, it ends the server.
+    """
+
+    def __init__(self, config: Config, instance: Instance, door: Door, server: Server,
+                 workers: SearchWorkers | None) -> None:
+        self._config, self._instance, self._door, self._server = config, instance, door, server
+        self._workers = workers
         self._failure: Exception | None = None
         self._runner: Runner | None = None
         self._thread = threading.Thread(target=self._run, name="svcd-opening")
@@ -91,10 +87,17 @@ class Opening:
         """Return at once."""
         self._thread.start()
 
+    def stop(self) -> None:
+        """End the server, after the workers; returns at once, and may be called from a signal handler."""
+        if self._workers is None or not self._workers.stop(serving.GRACE_S):
+            self._server.stop(serving.GRACE_S)
+
     def end(self) -> None:
-        """Stop the runner. Raises what kept the parts from being made."""
+        """Stop workers and runner. Raises what kept the parts from being made."""
         self._door.wanted.set()
         self._thread.join()
+        if self._workers:
+            self._workers.end()
         if self._runner:
             self._runner.stop()
         if self._failure:
@@ -107,32 +110,38 @@ class Opening:
             from svcd.cli import backstage  # two thirds of the code, and half of the time of a start
 
             self._runner = backstage.runner(self._config, self._instance)
-            app = backstage.application(self._config, self._instance, self._runner, _parallel_searches(self._config))
+            reports = self._workers.reports if self._workers else tuple
+            app = backstage.application(self._config, self._instance, self._runner, reports)
+            machine.give_back_large_blocks()
             self._runner.start()
             self._door.open(app.answer)
-            backstage.warm_up()
+            if self._workers:
+                self._workers.start(self._server)
+            backstage.report_word_lists()
+            serving.warm_up()
             gc.freeze()  # what is here now, stays: the collector need not look at it again
         except Exception as failure:
             self._failure = failure
-            self._fail()
+            self._server.stop(0)
 
 
 def run(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. Raises what keeps the parts from starting."""
-    _allow_many_files()
+    serving.allow_many_files()
     with StopSignals() as signals:
         context = _tls_context(config)
         instance = Instance(config.db_path)
         try:
             _force_features(config, instance)
-            door = Door()
+            door, workers = Door(), _search_workers(config, instance)
             server = Server(
-                door.answer, config.http_addr, threads=_threads(config),
+                door.answer, config.http_addr, threads=serving.threads(config),
                 payload_limit=config.http_payload_size_limit, ssl_context=context,
-                on_request=_log_request, on_error=_log_bug,
+                on_request=serving.log_request, on_error=serving.log_bug, share=workers.share if workers else None,
             )
-            signals.call(lambda: server.stop(GRACE_S))
-            _serve(config, server, Opening(config, instance, door, lambda: server.stop(0)))
+            opening = Opening(config, instance, door, server, workers)
+            signals.call(opening.stop)
+            _serve(config, server, opening)
         finally:
             instance.close()
     logs.info("stopped")
@@ -149,14 +158,6 @@ def _serve(config: Config, server: Server, opening: Opening) -> None:
         opening.end()
 
 
-def _allow_many_files() -> None:
-    """Take what the system allows: each connection and each open index is a file, and 1024 is a usual limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
 def _tls_context(config: Config) -> SSLContext | None:
     if not config.ssl_cert_path:
         return None
@@ -171,23 +172,12 @@ def _force_features(config: Config, instance: Instance) -> None:
             instance.force_feature(feature)
 
 
-def _parallel_searches(config: Config) -> int:
-    return config.experimental_nb_searches_per_core * machine.cores()
+def _search_workers(config: Config, instance: Instance) -> SearchWorkers | None:
+    if not config.search_workers:
+        return None
+    from svcd.cli.search_workers import SearchWorkers  # 10 ms that few daemons need
 
-
-def _threads(config: Config) -> int:
-    """Threads that answer requests: running searches, waiting ones, and all else."""
-    waiting = min(config.experimental_search_queue_size, MOST_WAITING_THREADS)
-    return _parallel_searches(config) + waiting + OTHER_THREADS
-
-
-def _log_request(request: Request, status: int, seconds: float, size: int) -> None:
-    path = "/" + "/".join(request.segments)  # decoded: a key in it is known only then, and hidden
-    logs.request(request.verb, path, status, seconds, size, request.client)
-
-
-def _log_bug(traceback: str) -> None:
-    logs.failure("bug", traceback)
+    return SearchWorkers(config, instance)
 
 
 def _announce(config: Config, port: int) -> None:

@@ -22,6 +22,7 @@ from svcd.cli.sizes import parse_size, print_size
 
 MASTER_KEY_BYTES = 16
 LARGEST_COUNT = 2**63 - 1
+MOST_PROCESSES = 128  # more than cores of most machines; a slip of the finger shall not start a million
 # Half of the indexing memory, but a batch beyond this is only slower to stop and to show progress.
 LARGEST_BATCH_BYTES = parse_size("10 GiB")
 _FALSE = frozenset({"", "0", "n", "no", "f", "false", "off"})
@@ -99,10 +100,12 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
-def _count(least: int) -> Callable[[str], int]:
+def _count(least: int, most: int = LARGEST_COUNT) -> Callable[[str], int]:
+    bounds = f"of {least} or more" if most == LARGEST_COUNT else f"from {least} to {most}"
+
     def parse(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and len(text) <= 19 and least <= int(text) <= LARGEST_COUNT):
-            raise ValueError(f"is not an integer of {least} or more")
+        if not (text.isascii() and text.isdigit() and len(text) <= 19 and least <= int(text) <= most):
+            raise ValueError(f"is not an integer {bounds}")
         return int(text)
 
     return parse
@@ -163,6 +166,7 @@ ADDRESS = Kind("HOST:PORT", parse_address)
 SIZE = Kind("SIZE", parse_size, (str, int), 'a number of bytes or a string such as "100 MB"', print_size)
 COUNT = Kind("N", _count(0), (int,), "an integer")
 POSITIVE = Kind("N", _count(1), (int,), "an integer")
+PROCESSES = Kind("N", _count(0, MOST_PROCESSES), (int,), "an integer")
 LIMIT = Kind("N", _limit, (int, str), 'an integer or "unlimited"',
              written=lambda limit: "unlimited" if limit is None else str(limit))
 NETWORKS = Kind("CIDR,...", parse_networks, expected='a string such as "10.0.0.0/8, fd00::/8"',
@@ -250,6 +254,9 @@ OPTIONS: tuple[Option, ...] = (
            about="Seconds after which a waiting search is dropped instead of run."),
     Option("--experimental-nb-searches-per-core", POSITIVE, "Search", default="4",
            about="Searches that run at once, per processor core."),
+    Option("--search-workers", PROCESSES, "Search", default="0",
+           about="Processes that answer searches besides the main one, each with its own memory: for cores to "
+                 "spare. On Linux, and without TLS: let a reverse proxy speak it."),
 
     Option("--max-indexing-memory", SIZE, "Indexing", derived=_indexing_memory,
            default_words="two thirds of the memory", example="1 GiB",

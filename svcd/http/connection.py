@@ -32,8 +32,11 @@ ONE_SEND = 262144
 class Connection(BaseHTTPRequestHandler):
     """deadline: when (monotonic) the client's next bytes must be here, while nobody works on the connection."""
 
-    def __init__(self, transport: Transport, client: str, server: Server) -> None:
-        """client: its address, as requests show it."""
+    def __init__(self, transport: Transport, client: str, server: Server, received: bytes = b"") -> None:
+        """client: its address, as requests show it.
+
+        received: what another process has read of it, which passed it on: the first request in it is for this one.
+        """
         # Not the constructor of the base: that would serve the connection to its end, here and now.
         self.transport = transport
         self.request = transport.sock
@@ -42,8 +45,10 @@ class Connection(BaseHTTPRequestHandler):
         self.limits = server.limits
         self.close_connection = False
         self.deadline = time.monotonic() + self.limits.head_s
-        self._phase: Callable[[], int | None] = self._greet
+        self._phase: Callable[[], int | None] = self._serve if received else self._greet
         self._inbox = Inbox(transport, self.limits, lambda: self._send(CONTINUE))
+        self._inbox.buffer += received
+        self._is_settled = bool(received)  # the next request is answered here, whoever else could
         self._skip = 0  # bytes of a body that nobody read, still to come
         self._sent = 0  # bytes of the present answer's body, as sent
         self._has_begun = False  # the present answer is on its way
@@ -67,7 +72,7 @@ class Connection(BaseHTTPRequestHandler):
     def is_quiet(self) -> bool:
         """No request has begun to arrive."""
         try:
-            return not wait(self.request, READABLE, 0)
+            return not self._is_settled and not wait(self.request, READABLE, 0)
         except ValueError:  # closed meanwhile by the thread that had it
             return True
 
@@ -159,9 +164,23 @@ class Connection(BaseHTTPRequestHandler):
         self.close_connection = not head.keep_alive
         wire = framed(self._inbox, head.length) if head.length else None
         self._inbox.begin_body(head.awaits_continue)
-        self._reply(self._request(head, wire), head, wire)
+        request = self._request(head, wire)
+        if not self._is_settled and self.server.pass_on(request, self, raw):
+            self._let_go()
+            return
+        self._is_settled = False
+        self._reply(request, head, wire)
         now = time.monotonic()
         self.deadline = now + (self.limits.head_s if buffer or self._skip else self.limits.idle_s)
+
+    def received_from(self, raw: bytes) -> bytes:
+        """What has arrived, from the first byte of a request on whose head was taken out of it."""
+        return raw + self._inbox.buffer
+
+    def _let_go(self) -> None:
+        """The connection is another process' now: nothing of it is to be read, and nothing said, here."""
+        self._inbox.buffer.clear()
+        self.close_connection, self._must_linger = True, False
 
     def _request(self, head: Head, wire: FramedBody | None) -> Request:
         body = Body(wire or NoBody(), head.headers.get("content-encoding"), self.server.payload_limit)

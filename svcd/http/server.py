@@ -11,6 +11,7 @@ DESIGN
 - The thread that calls `serve()` runs no request. It wakes each `Limits.sweep_s` to close those whose time is
   over, and once for `stop()`.
 - Queues: the kernel's only (connections not yet accepted; sockets ready and not yet taken, first come first served).
+- Several processes may serve the same listening sockets: svcd.http.sharing.
 - Promised: answers of one connection come in the order of its requests, one at a time. Between connections
   nothing is promised. After `stop()`: nothing new is accepted, requests already here are answered, each with
   `Connection: close`, within the grace; then connections are cut.
@@ -22,19 +23,21 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http.server import HTTPServer
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from svcd.http.connection import Connection
 from svcd.http.limits import Limits
 from svcd.http.listening import BACKLOG, listen
 from svcd.http.message import Request, Response
 from svcd.http.parking import Parking
-from svcd.http.transport import READABLE, PlainTransport, Transport, wait
+from svcd.http.transport import READABLE, WRITABLE, PlainTransport, Transport, wait
 
 if TYPE_CHECKING:
     import ssl  # loaded at run time only by who makes the context
+
+    from svcd.http.sharing import Share, Tray
 
 Answer = Callable[[Request], Response]
 OnRequest = Callable[[Request, int, float, int], None]  # request, status, seconds, bytes of the answer's body
@@ -54,9 +57,12 @@ class Listener:
 
     deadline = float("inf")
 
-    def __init__(self, sock: socket.socket, server: Server) -> None:
+    def __init__(self, sock: socket.socket, server: Server, share: Share | None = None) -> None:
         self.sock = sock
         self._server = server
+        # Among several processes each takes one and looks again, so that others come to their part.
+        self._most = ACCEPTS_PER_TURN if share is None else 1
+        self._is_last = share is None or share.is_main  # to listen: who leaves earlier leaves the queue to others
         sock.setblocking(False)
 
     def fileno(self) -> int:
@@ -64,7 +70,7 @@ class Listener:
 
     def handle(self) -> int:
         """Accept; READABLE to be parked again, 0 when there is no room for more connections now."""
-        for _ in range(ACCEPTS_PER_TURN):
+        for _ in range(self._most):
             try:
                 self._server.welcome(*self.sock.accept())
             except BlockingIOError:
@@ -74,6 +80,11 @@ class Listener:
                     return 0
         return READABLE
 
+    def last_turn(self) -> None:
+        """Whoever the system has let in already shall not be refused."""
+        for _ in range(0, BACKLOG if self._is_last else 0, self._most):
+            self.handle()
+
 
 class Server(HTTPServer):
     """HTTP on one address; `answer` makes a Response of each Request, in any of the threads."""
@@ -81,7 +92,7 @@ class Server(HTTPServer):
     def __init__(
         self,
         answer: Answer,
-        address: tuple[str, int],
+        address: tuple[str, int] | Sequence[socket.socket],
         *,
         threads: int = 16,
         payload_limit: int = 100 << 20,
@@ -89,11 +100,13 @@ class Server(HTTPServer):
         on_request: OnRequest | None = None,
         on_error: OnError | None = None,
         limits: Limits = Limits(),
+        share: Share | None = None,
     ) -> None:
         """Listens at once; nobody is answered before `serve()`. Raises ListenError (svcd.http.listening).
 
-        address: host and port, as listen() takes them. payload_limit: bytes of a body, as sent and unpacked.
-        on_error: told the traceback of what escaped `answer` (default: standard error).
+        address: host and port, as listen() takes them, or sockets that listen. share: when other processes serve
+        them, too; then without TLS, whose state cannot change hands. payload_limit: bytes of a body, as sent and
+        unpacked. on_error: told the traceback of what escaped `answer` (default: standard error).
         """
         self.answer = answer
         self.payload_limit = payload_limit
@@ -105,23 +118,33 @@ class Server(HTTPServer):
         self._is_over = False  # no more threads
         self._most_threads = max(1, threads)
         self._threads: list[threading.Thread] = []
-        self._waiting = 0
-        self._lock = threading.Lock()  # over _waiting, _threads and _is_over
+        self._waiting = 0  # threads without work
+        self._at_work = 0  # connections that are worked on
+        self._lock = threading.Lock()  # over _waiting, _at_work, _threads and _is_over
         self._connections: set[Connection] = set()
         self._most_connections = _most_connections()
         self._grace_s = 0.0
-        self._listeners = self._listen(address)
-        self._resting: list[Listener] = []  # those that found no room
+        self._share = share
+        self._doors: list[Listener | Tray] = [*self._listen(address), *self._trays()]
+        self._resting: list[Listener | Tray] = []  # those that found no room
         self._bell, self._bell_rope = socket.socketpair()
         self._parking = Parking()
 
-    def _listen(self, address: tuple[str, int]) -> list[Listener]:
-        sockets = listen(*address)
+    def _listen(self, address: tuple[str, int] | Sequence[socket.socket]) -> list[Listener]:
+        sockets = listen(*address) if isinstance(address, tuple) else address
         # The base would make a socket of its own, and look up the full name of the host, which can take seconds.
         super().__init__(sockets[0].getsockname(), Connection, bind_and_activate=False)
         self.socket.close()
         self.socket = sockets[0]
-        return [Listener(sock, self) for sock in sockets]
+        self.sockets = tuple(sockets)
+        return [Listener(sock, self, self._share) for sock in sockets]
+
+    def _trays(self) -> list[Tray]:
+        if self._share is None:
+            return []
+        from svcd.http.sharing import Tray  # few daemons are of several processes
+
+        return [Tray(self._share.tray, self)]
 
     @property
     def port(self) -> int:
@@ -135,14 +158,39 @@ class Server(HTTPServer):
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = Connection(self._transport(sock), address[0].removeprefix("::ffff:"), self)
+            connection = Connection(self._transport(sock), _shown(address), self)
         except OSError:
             sock.close()
             return
+        self._take_in(connection, READABLE)
+
+    def _take_in(self, connection: Connection, events: int) -> None:
         self._connections.add(connection)
         if len(self._connections) > self._most_connections:
             self.evict()
-        self._parking.park(connection, READABLE)
+        self._parking.park(connection, events)
+
+    def adopt(self, sock: socket.socket, received: bytes) -> None:
+        """Go on with a connection that another process has accepted, and of which it has read so much."""
+        try:
+            sock.setblocking(False)
+            address = sock.getpeername()
+        except OSError:  # the client is gone
+            sock.close()
+            return
+        if self._is_over:
+            sock.close()
+        else:
+            connection = Connection(PlainTransport(sock), _shown(address), self, received)
+            self._take_in(connection, WRITABLE)  # that is, its turn comes at once
+
+    def pass_on(self, request: Request, connection: Connection, raw: bytes) -> bool:
+        """Leave a request, and its connection, to another process; False: it is to be answered here.
+
+        raw: the head of the request. Raises ConnectionAbortedError.
+        """
+        share = self._share
+        return share is not None and share.pass_on(request, connection.request, connection.received_from(raw))
 
     def _transport(self, sock: socket.socket) -> Transport:
         if self.ssl_context is None:
@@ -179,19 +227,27 @@ class Server(HTTPServer):
         self._threads.append(thread)
 
     def _work(self) -> None:
-        while True:
-            with self._lock:
-                self._waiting += 1
-            guest = self._parking.next()
+        with self._lock:
+            self._waiting += 1
+        while (guest := self._parking.next()) is not None:
+            connections = int(isinstance(guest, Connection))
             with self._lock:
                 self._waiting -= 1
-                if guest is not None and not self._waiting:
+                self._note(connections)
+                if not self._waiting:
                     self._start_thread()
-            if guest is None:
-                return
-            self._turn(cast("Connection | Listener", guest))
+            self._turn(cast("Connection | Listener | Tray", guest))
+            with self._lock:
+                self._waiting += 1
+                self._note(-connections)
 
-    def _turn(self, guest: Connection | Listener) -> None:
+    def _note(self, more: int) -> None:
+        """So many more connections are worked on; tell the other processes. To be called with the lock."""
+        self._at_work += more
+        if self._share is not None and not self.is_stopping:
+            self._share.note(self._at_work)
+
+    def _turn(self, guest: Connection | Listener | Tray) -> None:
         try:
             awaited = guest.handle()
         except Exception:  # a bug of svcd.http itself must not cost a thread
@@ -212,8 +268,9 @@ class Server(HTTPServer):
         """Answer requests until `stop()`, then end within its grace. To be called once."""
         with self._lock:
             self._start_thread()
-        for listener in self._listeners:
-            self._parking.park(listener, READABLE)
+            self._note(0)
+        for door in self._doors:
+            self._parking.park(door, READABLE)
         while not wait(self._bell, READABLE, self.limits.sweep_s):
             self._sweep()
         self._end()
@@ -240,9 +297,9 @@ class Server(HTTPServer):
 
     def _end(self) -> None:
         until = time.monotonic() + self._grace_s
-        self.is_stopping = True
-        for listener in self._listeners:
-            self._close_listener(listener)
+        self._leave()
+        for door in self._doors:
+            self._close_door(door)
         self._close_quiet()
         while self._connections and time.monotonic() < until:
             wait(self._bell, 0, 0.01)
@@ -250,13 +307,19 @@ class Server(HTTPServer):
             self._close_quiet()
         self._cut()
 
-    def _close_listener(self, listener: Listener) -> None:
-        while not self._parking.take_where(lambda guest: guest is listener) and listener not in self._resting:
+    def _leave(self) -> None:
+        """From here on answers end their connections, and no process passes on anything to this one."""
+        with self._lock:
+            self.is_stopping = True
+            if self._share is not None:
+                self._share.mark_absent(self._share.number)
+
+    def _close_door(self, door: Listener | Tray) -> None:
+        while not self._parking.take_where(lambda guest: guest is door) and door not in self._resting:
             wait(self._bell, 0, 0.001)  # a thread is accepting
-        for _ in range(0, BACKLOG, ACCEPTS_PER_TURN):
-            listener.handle()  # whoever the system has let in already shall not be refused
-        self._parking.forget(listener)
-        listener.sock.close()
+        door.last_turn()
+        self._parking.forget(door)
+        door.sock.close()
 
     def _close_quiet(self) -> None:
         for guest in self._parking.take_where(lambda guest: isinstance(guest, Connection) and guest.is_quiet()):
@@ -279,6 +342,11 @@ class Server(HTTPServer):
             self._parking.release()
         self._bell.close()
         self._bell_rope.close()
+
+
+def _shown(address: tuple[Any, ...]) -> str:
+    """A client's address in requests: an IPv4 client of an IPv6 socket is an IPv4 client."""
+    return str(address[0]).removeprefix("::ffff:")
 
 
 def _most_connections() -> int:

@@ -56,6 +56,10 @@ class Relations:
             self._cache.put(scoped, (self.generation, value))
         return value
 
+    def remembered(self, key: Key, make: Callable[[], T]) -> T:
+        """What somebody else made of this state of the index, and would make again: kept as long as it stands."""
+        return self._kept(("made", *key), make)
+
     def _set(self, key: Key, make: Callable[[], DocIds], written: Callable[[Delta], DocIds]) -> DocIds:
         """A set that is kept. written: what it is among the documents of a delta."""
         return unpacked(self._kept(key, lambda: packed(make()),
@@ -300,9 +304,21 @@ class Relations:
             return self._set(key, lambda: self._matching("terms", _phrase(f"{left} {right}", is_prefix)), written)
         near = self._near(left, right, is_prefix, distance)
         asked = near if candidates is None else near & candidates
-        if asked and (candidates is None or near.bit_count() <= max(_WORTH_KEEPING, 2 * asked.bit_count())):
+        if not asked:
+            return 0
+        if candidates is None or near.bit_count() <= max(_WORTH_KEEPING, 2 * asked.bit_count()):
             return self._set(key, lambda: self._apart(left, right, is_prefix, distance, near), written)
-        return self._apart(left, right, is_prefix, distance, asked) if asked else 0
+        return self._looked_up(key, asked, lambda docids: self._apart(left, right, is_prefix, distance, docids))
+
+    def _looked_up(self, key: Key, asked: DocIds, look: Callable[[DocIds], DocIds]) -> DocIds:
+        """A set of which only some documents are asked: those that were looked at once are not looked at again."""
+        known: list[DocIds] = self._kept(("looked up", *key), lambda: [0, 0])
+        seen, found = known
+        if fresh := asked & ~seen:
+            found |= look(fresh)
+            # Put as a whole: two threads may look at once, and each of both pairs is true.
+            self._cache.put((self._uuid, "looked up", *key), (self.generation, [seen | fresh, found]))
+        return found
 
     def _near(self, left: str, right: str, is_prefix: bool, distance: int) -> DocIds:
         """Documents with both at most so far apart, in any order."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 HOLE = "|"
 # Seven holes are one hard separator, the commonest gap: kept as one character in the forward rows.
@@ -109,6 +110,7 @@ def spelled_words(terms: Iterable[str]) -> list[str]:
     return found
 
 
+@lru_cache(maxsize=1024)
 def adjacent(left: str, right: str, distance: int, is_prefix: bool = False) -> re.Pattern[str]:
     """A pattern that finds `right` exactly `distance` positions after `left` in a forward row.
 

@@ -95,3 +95,29 @@ def test_patience_ends() -> None:
     with searches.place(), pytest.raises(ApiError), searches.place():
         pass
     assert not searches._waiting
+
+
+def test_processes_share_the_places() -> None:
+    searches = SearchQueue(8, 10, processes=3)  # 3 places, 4 that wait
+    visitors = [Visitor(searches) for _ in range(3)]
+    until(lambda: searches.running == 3)
+    visitors += [Visitor(searches) for _ in range(4)]
+    until(lambda: searches.waiting == 4)
+    visitors.append(Visitor(searches))
+    until(lambda: any(visitor.refusal for visitor in visitors))
+    assert searches.waiting == 4
+    refusal = next(visitor.refusal for visitor in visitors if visitor.refusal)
+    assert "at the same time: 10." in refusal.message  # the option's, which the operator knows
+    for visitor in visitors:
+        visitor.may_go.set()
+    for visitor in visitors:
+        visitor.join(5)
+
+
+def test_no_process_waits_where_none_may() -> None:
+    searches = SearchQueue(1, 0, processes=2)
+    first = Visitor(searches)
+    until(lambda: searches.running == 1)
+    with pytest.raises(ApiError), searches.place():
+        pass
+    first.leave()

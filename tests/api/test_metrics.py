@@ -16,7 +16,7 @@ import pytest
 
 from svcd.api.exposition import GAUGE, Family, Sample, labelled, render
 from svcd.api.process_figures import process_figures
-from svcd.api.traffic import BOUNDS_S, Traffic
+from svcd.api.traffic import BOUNDS_S, Report, Traffic, sum_of
 from svcd.store.instance import IndexRow
 from svcd.store.records import FAILED, SUCCEEDED
 
@@ -206,3 +206,17 @@ def test_the_process_is_told_where_the_system_tells_it(tmp_path: Path) -> None:
     (tmp_path / "stat").write_text("cpu 1 2\nbtime 1000\n")
     told = process_figures(tmp_path)
     assert told is not None and (told.open_files, told.threads, told.virtual) == (1, 20, 23)
+
+
+def test_the_counters_of_several_processes_are_added_up() -> None:
+    own, other = Traffic(), Traffic()
+    for traffic in (own, other):
+        traffic.count("GET", "/a", 200)
+        traffic.note(traffic.timing("GET", "/a"), 0.02)
+    other.count("POST", "/b", 202)
+    report = Report.of_json(json.loads(json.dumps({"ask": 1, "traffic": other.as_json(), "running": 1, "waiting": 2})))
+    total = sum_of(own, [report, report])
+    assert total.answered() == {("GET", "/a", 200): 3, ("POST", "/b", 202): 2}
+    timing = total.timings()["GET", "/a"]
+    assert (timing.cumulated()[-1], round(timing.seconds, 6)) == (3, 0.06)
+    assert own.answered() == {("GET", "/a", 200): 1}

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from svcd.cli import backstage, daemon, machine
+from svcd.cli import backstage, daemon, machine, serving
 from svcd.cli.config import load
+from svcd.engine import wordlists
 from svcd.store.instance import Instance
 from svcd.tasks.budget import Budget
 
@@ -44,9 +45,9 @@ def test_a_budget_never_vanishes() -> None:
 def test_threads_hold_running_and_waiting_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "cores", lambda: 2)
     given = {"experimental_nb_searches_per_core": "3", "experimental_search_queue_size": "10"}
-    assert daemon._threads(load(given, {})) == 2 * 3 + 10 + daemon.OTHER_THREADS
+    assert serving.threads(load(given, {})) == 2 * 3 + 10 + serving.OTHER_THREADS
     huge = load({"experimental_search_queue_size": "1000000"}, {})
-    assert daemon._threads(huge) == 2 * 4 + daemon.MOST_WAITING_THREADS + daemon.OTHER_THREADS
+    assert serving.threads(huge) == 2 * 4 + serving.MOST_WAITING_THREADS + serving.OTHER_THREADS
 
 
 @pytest.mark.parametrize("number", daemon.STOP_SIGNALS)
@@ -83,16 +84,16 @@ def test_signals_are_as_before_afterwards() -> None:
 
 
 @pytest.mark.parametrize(("limits", "raised"), [
-    ((1024, 4096), [(4096, 4096)]), ((1024, 1 << 30), [(daemon.MOST_FILES, 1 << 30)]), ((4096, 4096), []),
+    ((1024, 4096), [(4096, 4096)]), ((1024, 1 << 30), [(serving.MOST_FILES, 1 << 30)]), ((4096, 4096), []),
     ((100_000, 100_000), []),
 ])
 def test_the_limit_of_open_files_is_raised(
     limits: tuple[int, int], raised: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     given: list[tuple[int, int]] = []
-    monkeypatch.setattr(daemon.resource, "getrlimit", lambda _which: limits)
-    monkeypatch.setattr(daemon.resource, "setrlimit", lambda _which, both: given.append(both))
-    daemon._allow_many_files()
+    monkeypatch.setattr(serving.resource, "getrlimit", lambda _which: limits)
+    monkeypatch.setattr(serving.resource, "setrlimit", lambda _which, both: given.append(both))
+    serving.allow_many_files()
     assert given == raised
 
 
@@ -104,7 +105,7 @@ def test_what_cannot_be_made_behind_the_door_ends_the_daemon(
         raise OSError("no more threads")
 
     monkeypatch.setattr(backstage, part, fail)
-    monkeypatch.setattr(daemon, "_allow_many_files", lambda: None)
+    monkeypatch.setattr(serving, "allow_many_files", lambda: None)
     with pytest.raises(OSError, match="no more threads"):
         daemon.run(load({"http_addr": "127.0.0.1:0", "db_path": str(tmp_path / "data")}, {}))
 
@@ -133,5 +134,18 @@ def test_a_start_loads_nothing_that_only_requests_need() -> None:
 
 def test_a_daemon_that_waits_has_not_loaded_what_few_need() -> None:
     few = ("svcd.tasks.indexing", "svcd.store.index_writer", "sqlite_utils", "jwt", "brotli", "tomllib", "csv")
-    code = "import svcd.cli.main, svcd.cli.daemon\nfrom svcd.cli import backstage\nbackstage.warm_up()"
+    code = "import svcd.cli.main, svcd.cli.daemon\nfrom svcd.cli import backstage, serving\nserving.warm_up()"
     assert not [name for name in loaded_by(code) if name.startswith(few)]
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [([], ""), (["Thai"], "languages=Thai "), (["Chinese", "Thai"], 'languages="Chinese, Thai" ')],
+)
+def test_one_line_says_which_word_lists_are_missing(
+    missing: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(wordlists, "missing", lambda: missing)
+    backstage.report_word_lists()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == bool(missing) and all(said in line and "svcd[languages]" in line for line in lines)

@@ -1,0 +1,125 @@
+"""A search worker: a process that answers searches on the port of the daemon, next to its main process.
+
+    -> {orders}                     once: Orders, secrets included, which a command line would show
+    -> {"ask": n, "features": {}}   they are these from now on
+    -> {"ask": n, "removed": uuid}  an index is gone
+    -> {"ask": n, "report": true}   what was answered here
+    -> {"ask": n, "stop": seconds}  end in good order, within this time
+    <- {"ask": n, ...}              after each
+
+It opens the files read-only, takes connections from the shared sockets, and gives those that ask for anything but a
+search to the main process (svcd.http.sharing). It ends with it: at the end of its input, or by the kernel's hand.
+
+Threads: the main thread runs `server.serve()`; "svcd-orders" reads the input.
+"""
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from svcd import logs
+from svcd.api.admission import SearchQueue
+from svcd.api.app import App
+from svcd.api.sharing import is_for_all
+from svcd.api.traffic import Traffic
+from svcd.auth.keys import Keys
+from svcd.cli import machine, serving
+from svcd.cli.orders import Orders
+from svcd.engine.settings import resolved
+from svcd.engine.sorting import sort_value
+from svcd.http.server import Server
+from svcd.http.sharing import Board, Share
+from svcd.lifeline import die_with
+from svcd.store.library import Library
+
+if TYPE_CHECKING:
+    from svcd.store.instance import Instance
+
+
+class SearchWorker:
+    """The parts of a worker."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._library = Library(Path(orders.path), orders.features)
+        self._library.use_engine(resolved, sort_value)
+        self._searches = SearchQueue(
+            orders.parallel_searches, orders.queue_size, orders.drop_after_s, processes=len(orders.trays),
+        )
+        self._traffic = Traffic()
+        # What a search never asks for, the queue and the runner, is not there.
+        app = App(cast("Instance", self._library), None, Keys(orders.master_key), self._searches, self._traffic)
+        self._server = Server(
+            app.answer, [socket.socket(fileno=listener) for listener in orders.listeners], threads=orders.threads,
+            payload_limit=orders.payload_limit, on_request=serving.log_request, on_error=serving.log_bug,
+            share=_share(orders),
+        )
+        self._answers: dict[str, Callable[[Any], Mapping[str, Any] | None]] = {
+            "features": self._library.use_features,
+            "removed": self._library.forget,
+            "report": self._report,
+            "stop": self.stop,
+        }
+
+    def serve(self) -> None:
+        """Answer until stopped."""
+        self._server.serve()
+        self._library.close()
+
+    def stop(self, grace_s: float = serving.GRACE_S) -> None:
+        """Ask serve() to end."""
+        self._server.stop(grace_s)
+
+    def answer(self, order: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Do what is asked; what is to be said."""
+        said: Mapping[str, Any] = {}
+        for name, value in order.items():
+            if name in self._answers:
+                said = self._answers[name](value) or {}
+        return {**said, "ask": order["ask"]}
+
+    def _report(self, _: bool) -> Mapping[str, Any]:
+        return {"traffic": self._traffic.as_json(), "running": self._searches.running,
+                "waiting": self._searches.waiting}
+
+
+def main(parent: int) -> None:
+    """Serve until told to stop. parent: pid of the daemon."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon, which tells us
+    die_with(parent)
+    orders = Orders(**json.loads(sys.stdin.buffer.readline()))
+    logs.configure(orders.log_level, orders.logs_mode)
+    worker = SearchWorker(orders)
+    signal.signal(signal.SIGTERM, lambda *_: worker.stop())  # to all of the daemon's processes, or to this one
+    threading.Thread(target=_obey, args=(worker,), name="svcd-orders", daemon=True).start()
+    machine.give_back_large_blocks()
+    serving.warm_up()
+    gc.freeze()  # what is here now, stays: the collector need not look at it again
+    worker.serve()
+    os._exit(0)  # "svcd-orders" holds the input, for which an ordinary end would wait
+
+
+def _share(orders: Orders) -> Share:
+    trays = [socket.socket(fileno=tray) for tray in orders.trays]
+    return Share(orders.number, Board(orders.board), socket.socket(fileno=orders.tray), trays, is_for_all)
+
+
+def _obey(worker: SearchWorker) -> None:
+    try:
+        for line in sys.stdin.buffer:
+            sys.stdout.buffer.write(json.dumps(worker.answer(json.loads(line))).encode() + b"\n")
+            sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        pass
+    os._exit(0)  # the daemon is gone
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,59 @@
+"""What all processes that answer requests have in common: how many threads, and how requests are logged.
+
+Refuses to know which processes there are.
+"""
+from __future__ import annotations
+
+import resource
+from typing import TYPE_CHECKING
+
+from svcd import logs
+from svcd.cli import machine
+
+if TYPE_CHECKING:
+    from svcd.cli.config import Config
+    from svcd.http.message import Request
+
+# How long running requests may take to end after a signal.
+GRACE_S = 20.0
+# Threads for all that is no search. A search that waits for its place holds a thread, too; the server starts
+# threads only when they are needed, but beyond this many waiting the memory of a small machine would be.
+OTHER_THREADS = 8
+MOST_WAITING_THREADS = 1000
+MOST_FILES = 65536
+
+
+def parallel_searches(config: Config) -> int:
+    """Searches that run at once, in all processes together."""
+    return config.experimental_nb_searches_per_core * machine.cores()
+
+
+def threads(config: Config) -> int:
+    """Threads that answer requests in one process: running searches, waiting ones, and all else."""
+    waiting = min(config.experimental_search_queue_size, MOST_WAITING_THREADS)
+    return parallel_searches(config) + waiting + OTHER_THREADS
+
+
+def allow_many_files() -> None:
+    """Take what the system allows: each connection and each open index is a file, and 1024 is a usual limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def warm_up() -> None:
+    """Load what the first search would have to wait for."""
+    import svcd.engine.search
+    import svcd.store.index  # noqa: F401
+
+
+def log_request(request: Request, status: int, seconds: float, size: int) -> None:
+    """The line of a request that was answered."""
+    path = "/" + "/".join(request.segments)  # decoded: a key in it is known only then, and hidden
+    logs.request(request.verb, path, status, seconds, size, request.client)
+
+
+def log_bug(traceback: str) -> None:
+    """The line, and the traceback, of a bug."""
+    logs.failure("bug", traceback)

@@ -1,0 +1,200 @@
+"""Several servers on one socket. Here they are in one process, and an answer names the one that gave it.
+
+1. What is not for all is answered by the main one, whoever has accepted; the connection stays there.
+2. What is for all is answered by the one that has accepted while it has nothing else to do, or no more than others.
+3. However clients were accepted: of eight that ask at once, two servers have four each.
+4. Nothing that has arrived is lost on the way: bodies, requests behind the first.
+5. Nothing is passed on to one that is absent, or that has stopped.
+6. A stop answers what was passed on before it.
+"""
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from svcd.http import sharing
+from svcd.http.listening import listen
+from svcd.http.message import Request, Response
+from svcd.http.sharing import ABSENT, MAIN, Board, Share
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux")
+
+PATIENCE_S = 10
+SEARCH = b"GET /search HTTP/1.1\r\nHost: a\r\n\r\n"
+WRITE = b"POST /write HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nwrite"
+WORKER = 1
+
+
+class Crew:
+    """Servers on one socket, started one by one; each answers with its number."""
+
+    def __init__(self, serve: Callable[..., Any], processes: int = 2) -> None:
+        self._serve = serve
+        self.socket, = listen("127.0.0.1", 0)
+        self._memory = sharing.new_board(processes)
+        self.board = Board(self._memory)
+        self._takers, self._givers = zip(*(sharing.new_tray() for _ in range(processes)))
+        self.gate = threading.Event()
+        self.gate.set()
+        self.here = threading.Semaphore(0)  # requests that are being answered
+        self.read = threading.Semaphore(0)  # requests whose head was read
+        self.served: dict[int, Any] = {}
+
+    def start(self, number: int, **options: Any) -> Any:
+        def answer(request: Request) -> Response:
+            self.here.release()
+            assert self.gate.wait(PATIENCE_S)
+            return Response(200, b"%d %s" % (number, request.body.read()))
+
+        def is_for_all(request: Request) -> bool:
+            self.read.release()
+            return request.path == "/search"
+
+        share = Share(number, self.board, self._takers[number], self._givers, is_for_all)
+        self.served[number] = self._serve(answer, address=[self.socket.dup()], share=share, **options)
+        return self.served[number]
+
+    def close(self) -> None:
+        self.gate.set()
+        for served in self.served.values():
+            served.stop()
+        for sock in (self.socket, *self._takers, *self._givers):
+            sock.close()
+        os.close(self._memory)
+
+    def connect(self) -> Any:
+        return self.served[min(self.served)].connect()
+
+    @staticmethod
+    def wait_for(events: threading.Semaphore, count: int) -> None:
+        for _ in range(count):
+            assert events.acquire(timeout=PATIENCE_S)
+
+
+@pytest.fixture
+def crew(serve: Callable[..., Any]) -> Iterator[Crew]:
+    made = Crew(serve)
+    yield made
+    made.close()
+
+
+def who(client: Any) -> int:
+    return int(client.answer()[2].split()[0])
+
+
+def test_only_the_main_one_answers_what_is_not_for_all(crew: Crew) -> None:
+    crew.start(WORKER)
+    client = crew.connect().send(SEARCH)
+    assert who(client) == WORKER
+    crew.start(MAIN)
+    client.send(WRITE)
+    assert client.answer()[2] == b"0 write"
+    client.send(SEARCH)
+    assert who(client) == MAIN
+
+
+def test_it_waits_for_a_main_one_that_is_not_there_yet(crew: Crew) -> None:
+    crew.start(WORKER)
+    client = crew.connect().send(WRITE)
+    crew.start(MAIN)
+    assert who(client) == MAIN
+
+
+def test_a_search_stays_where_nothing_else_is_done(crew: Crew) -> None:
+    crew.start(WORKER)
+    client = crew.connect()
+    assert [who(client.send(SEARCH)) for _ in range(5)] == [WORKER] * 5
+    crew.start(MAIN)
+    assert [who(client.send(SEARCH)) for _ in range(5)] == [WORKER] * 5
+
+
+@pytest.mark.parametrize("first", [MAIN, WORKER])
+def test_eight_clients_are_dealt_out_evenly(crew: Crew, first: int) -> None:
+    crew.start(first)
+    clients = [crew.connect() for _ in range(8)]
+    for client in clients:
+        assert who(client.send(SEARCH)) == first
+    crew.start(1 - first)
+    while crew.board.words[1 - first] != 0:
+        threading.Event().wait(0.001)
+    crew.wait_for(crew.here, 8)
+    crew.gate.clear()
+    for client in clients:
+        client.send(SEARCH)
+        crew.wait_for(crew.here, 1)
+    crew.gate.set()
+    assert Counter(map(who, clients)) == {MAIN: 4, WORKER: 4}
+
+
+def test_what_follows_is_not_lost(crew: Crew) -> None:
+    crew.start(WORKER)
+    crew.start(MAIN)
+    client = crew.connect().send(WRITE + SEARCH + WRITE)
+    assert [client.answer()[2] for _ in range(3)] == [b"0 write", b"0 ", b"0 write"]
+
+
+def test_a_body_longer_than_what_was_received_arrives_whole(crew: Crew) -> None:
+    crew.start(WORKER)
+    crew.start(MAIN)
+    body = os.urandom(1 << 20)
+    client = crew.connect().send(b"POST /write HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    assert client.answer()[2] == b"0 " + body
+
+
+def test_nothing_goes_to_one_that_is_absent(crew: Crew) -> None:
+    crew.start(MAIN)
+    assert crew.board.words[WORKER] == ABSENT
+    clients = [crew.connect() for _ in range(4)]
+    crew.gate.clear()
+    for client in clients:
+        client.send(SEARCH)
+    crew.wait_for(crew.here, 4)
+    crew.gate.set()
+    assert [who(client) for client in clients] == [MAIN] * 4
+
+
+def test_one_that_has_stopped_is_absent(crew: Crew) -> None:
+    crew.start(MAIN)
+    crew.start(WORKER).stop()
+    assert crew.board.words[WORKER] == ABSENT
+    assert who(crew.connect().send(SEARCH)) == MAIN
+
+
+def test_a_stop_answers_what_was_passed_on_before(crew: Crew) -> None:
+    """As a worker does that ends with its main process: what it has read goes there first."""
+    crew.start(WORKER)
+    clients = [crew.connect().send(WRITE) for _ in range(3)]
+    crew.wait_for(crew.read, 3)
+    crew.served[WORKER].stop()
+    crew.start(MAIN)
+    crew.served[MAIN].stop()
+    assert [who(client) for client in clients] == [MAIN] * 3
+
+
+def test_a_client_that_left_on_the_way_harms_nobody(crew: Crew) -> None:
+    crew.start(WORKER)
+    gone = crew.connect().send(WRITE)
+    gone.close()
+    crew.start(MAIN)
+    assert who(crew.connect().send(WRITE)) == MAIN
+
+
+def test_a_full_tray_leaves_a_search_where_it_is() -> None:
+    trays, memory, clients = [sharing.new_tray() for _ in range(2)], sharing.new_board(2), socket.socketpair()
+    board = Board(memory)
+    share = Share(WORKER, board, trays[WORKER][0], [giver for _, giver in trays], lambda request: True)
+    board.words[MAIN], board.words[WORKER] = 0, 5
+    passed = 0
+    while share.pass_on(None, clients[0], b"x" * 50_000):  # type: ignore[arg-type]
+        passed += 1
+        assert passed < 1000
+    assert passed
+    for sock in (*clients, *trays[0], *trays[1]):
+        sock.close()
+    os.close(memory)
