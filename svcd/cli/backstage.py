@@ -37,7 +37,7 @@ def application(config: Config, instance: Instance, runner: Runner,
     instance.use_engine(resolved, sort_value)
     searches = SearchQueue(
         serving.parallel_searches(config), config.experimental_search_queue_size,
-        config.experimental_drop_search_after, processes=config.search_workers + 1,
+        config.experimental_drop_search_after, head_start_s=serving.HEAD_START_S, processes=config.search_workers + 1,
     )
     return App(instance, runner, Keys(config.master_key), searches, reports=reports)
 

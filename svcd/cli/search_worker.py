@@ -51,7 +51,8 @@ class SearchWorker:
         self._library = Library(Path(orders.path), orders.features)
         self._library.use_engine(resolved, sort_value)
         self._searches = SearchQueue(
-            orders.parallel_searches, orders.queue_size, orders.drop_after_s, processes=len(orders.trays),
+            orders.parallel_searches, orders.queue_size, orders.drop_after_s, head_start_s=serving.HEAD_START_S,
+            processes=len(orders.trays),
         )
         self._traffic = Traffic()
         # What a search never asks for, the queue and the runner, is not there.

@@ -21,6 +21,8 @@ GRACE_S = 20.0
 OTHER_THREADS = 8
 MOST_WAITING_THREADS = 1000
 MOST_FILES = 65536
+# Longer than nearly every search takes, shorter than anybody notices.
+HEAD_START_S = 0.02
 
 
 def parallel_searches(config: Config) -> int:

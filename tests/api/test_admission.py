@@ -121,3 +121,31 @@ def test_no_process_waits_where_none_may() -> None:
     with pytest.raises(ApiError), searches.place():
         pass
     first.leave()
+
+
+def test_a_search_has_its_process_to_itself_for_its_head_start() -> None:
+    searches = SearchQueue(2, capacity=5, head_start_s=3600)
+    first, second = Visitor(searches), Visitor(searches)
+    until(lambda: searches.running == 1 and searches.waiting == 1)
+    inside = first if first.inside.is_set() else second
+    inside.leave()
+    until(lambda: searches.running == 1 and searches.waiting == 0)
+    (second if inside is first else first).leave()
+    assert searches.running == 0
+
+
+def test_a_long_search_gives_way_to_others() -> None:
+    searches = SearchQueue(2, capacity=5, head_start_s=0.01)
+    long = Visitor(searches)
+    assert long.inside.wait(5)
+    other = Visitor(searches)
+    assert other.inside.wait(5)
+    assert searches.running == 2
+    other.leave()
+    long.leave()
+
+
+def test_where_none_may_wait_a_head_start_turns_nobody_away() -> None:
+    searches = SearchQueue(2, capacity=0, head_start_s=3600)
+    with searches.place(), searches.place():
+        pass
