@@ -248,6 +248,16 @@ class _Object:
 
     fields: Mapping[str, Field]
     immutable: Mapping[str, str] = field(default_factory=dict)
+    # What follows from the fields, for every body asks it: places in the order, required names, defaults.
+    _places: Mapping[str, int] = field(init=False)
+    _required: tuple[str, ...] = field(init=False)
+    _defaults: Mapping[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_places", {name: place for place, name in enumerate(self.fields)})
+        object.__setattr__(self, "_required", tuple(name for name, each in self.fields.items() if each.required))
+        object.__setattr__(self, "_defaults", {name: each.default for name, each in self.fields.items()
+                                               if each.default is not ABSENT})
 
     def decode(self, value: Any, location: str) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -268,13 +278,13 @@ class _Object:
         return FieldError(f"Unknown field `{name}`{where}: {hint}{wording.one_of(names)}")
 
     def _check_required(self, given: Mapping[str, Any], location: str) -> None:
-        for name, declared in self.fields.items():
-            if declared.required and name not in given:
-                raise FieldError(f"Missing field `{name}`{wording.inside(location)}", declared.missing_code)
+        for name in self._required:
+            if name not in given:
+                raise FieldError(f"Missing field `{name}`{wording.inside(location)}", self.fields[name].missing_code)
 
     def _in_order(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        decoded = {name: given.get(name, declared.default) for name, declared in self.fields.items()}
-        return {name: member for name, member in decoded.items() if member is not ABSENT}
+        decoded = {**self._defaults, **given}
+        return {name: decoded[name] for name in sorted(decoded, key=self._places.__getitem__)}
 
     def describe(self) -> Schema:
         schema: Schema = {"type": "object"}

@@ -55,61 +55,83 @@ def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connec
 
 
 class ReadPool:
-    """Idle readers of many files, the longest unused closed beyond `limit`.
+    """Idle readers of many files, those of the longest unused file closed beyond `limit`.
 
     A connection is lent to one thread at a time. Files are opened on use, so 10,000 indexes that
-    nobody asks cost no descriptor.
+    nobody asks cost no descriptor. Paths are texts here: every search asks twice.
     """
 
     def __init__(self, limit: int = 64) -> None:
         self._limit = limit
-        self._idle: OrderedDict[tuple[Path, int], sqlite3.Connection] = OrderedDict()
-        self._lock = threading.Lock()  # guards _idle and _serial
-        self._serial = 0
+        self._idle: OrderedDict[str, list[sqlite3.Connection]] = OrderedDict()
+        self._count = 0
+        self._gone: set[str] = set()
+        self._lock = threading.Lock()  # guards all of these
 
     @contextmanager
-    def transaction(self, path: Path) -> Iterator[sqlite3.Connection]:
+    def transaction(self, path: Path | str) -> Iterator[sqlite3.Connection]:
         """A connection inside one read transaction: it sees one state of the file until the block ends."""
-        connection = self._take(path) or open_reader(path)
+        connection = self.begin(path)
         try:
-            connection.execute("BEGIN")
             yield connection
+        finally:
+            self.end(path, connection)
+
+    def begin(self, path: Path | str) -> sqlite3.Connection:
+        """A connection inside a read transaction; end() has to follow. OperationalError when there is no file."""
+        connection = self._take(str(path)) or open_reader(Path(path))
+        connection.execute("BEGIN")
+        return connection
+
+    def end(self, path: Path | str, connection: sqlite3.Connection) -> None:
+        """End the transaction of begin(); whatever went wrong in it, the connection is sound or closed then."""
+        try:
+            connection.execute("ROLLBACK")
         except sqlite3.Error:
             connection.close()
-            raise
-        except BaseException:  # the caller's own: the connection is sound
-            connection.execute("ROLLBACK")
-            self._give_back(path, connection)
-            raise
-        connection.execute("ROLLBACK")
-        self._give_back(path, connection)
+        else:
+            self._give_back(str(path), connection)
 
     def forget(self, path: Path) -> None:
-        """Close the idle readers of a file that is about to go."""
+        """Close the idle readers of a file that is about to go; those in use are closed when they end."""
         with self._lock:
-            gone = [self._idle.pop(key) for key in [key for key in self._idle if key[0] == path]]
+            self._gone.add(str(path))
+            gone = self._idle.pop(str(path), [])
+            self._count -= len(gone)
         for connection in gone:
             connection.close()
 
     def close(self) -> None:
         """Close all idle readers."""
         with self._lock:
-            gone, self._idle = list(self._idle.values()), OrderedDict()
-        for connection in gone:
-            connection.close()
+            idle, self._idle, self._count = self._idle, OrderedDict(), 0
+        for connections in idle.values():
+            for connection in connections:
+                connection.close()
 
-    def _take(self, path: Path) -> sqlite3.Connection | None:
+    def _take(self, path: str) -> sqlite3.Connection | None:
         with self._lock:
-            key = next((key for key in reversed(self._idle) if key[0] == path), None)
-            return self._idle.pop(key) if key else None
+            connections = self._idle.get(path)
+            if not connections:
+                return None
+            self._count -= 1
+            return connections.pop()
 
-    def _give_back(self, path: Path, connection: sqlite3.Connection) -> None:
-        if not path.exists():  # deleted while it was read: its space is given back only when nobody holds it
-            connection.close()
-            return
+    def _give_back(self, path: str, connection: sqlite3.Connection) -> None:
+        surplus: sqlite3.Connection | None = None
         with self._lock:
-            self._serial += 1
-            self._idle[path, self._serial] = connection
-            surplus = self._idle.popitem(last=False)[1] if len(self._idle) > self._limit else None
+            if path in self._gone:  # its space is given back only when nobody holds it
+                surplus = connection
+            else:
+                self._idle.setdefault(path, []).append(connection)
+                self._idle.move_to_end(path)
+                self._count += 1
+                surplus = self._longest_unused() if self._count > self._limit else None
         if surplus:
             surplus.close()
+
+    def _longest_unused(self) -> sqlite3.Connection:
+        while not (connections := next(iter(self._idle.values()))):
+            self._idle.popitem(last=False)
+        self._count -= 1
+        return connections.pop(0)

@@ -23,15 +23,20 @@ class IndexReader(Relations):
     def __init__(self, connection: sqlite3.Connection, uuid: str, cache: Cache,
                  resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]],
                  sort_value: Callable[[Mapping[str, Any], str, bool], Value] = lambda *_: None) -> None:
-        self._meta: dict[str, Any] = dict(connection.execute("SELECT key, value FROM meta"))
+        # Not all: the outcome of the newest batch may be long.
+        self._meta: dict[str, Any] = dict(connection.execute(
+            "SELECT key, value FROM meta WHERE key IN ('generation', 'docids', 'settings', 'primary_key', 'document_bytes')"))
         super().__init__(connection, uuid, cache, self._meta.get("generation", 0))
         self._sort_value = sort_value
         self._all = int.from_bytes(self._meta.get("docids") or b"", "little")
-        stored = self._meta.get("settings") or "{}"
-        self.stored_settings: dict[str, Any] = json.loads(stored)
         # One object as long as they do not change, whatever else is written: the engine keeps what follows from it.
-        self.settings = cache.get(("settings", stored), lambda: resolve_settings(self.stored_settings))
+        self.settings = cache.get(("settings", self._meta.get("settings")), lambda: resolve_settings(self.stored_settings))
         self.primary_key: str | None = self._meta.get("primary_key")
+
+    @property
+    def stored_settings(self) -> dict[str, Any]:
+        """The settings that were set."""
+        return json.loads(self._meta.get("settings") or "{}")
 
     # Documents
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,7 @@ class Library:
         self.path = path
         self._resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
         self._sort_value: Callable[[Mapping[str, Any], str, bool], Value] = lambda *_: None
+        self._instance_path, self._index_folder = str(path / "instance.sqlite"), str(path / "indexes")
         self._cache = Cache(CACHE_BYTES)
         self._readers = ReadPool()
         self._features = dict(features or {})
@@ -94,21 +95,31 @@ class Library:
         """One state of an index, from the first read to the last; index_not_found when there is none."""
         from svcd.store.index import IndexReader  # a start, which reads no index, need not wait for it
 
-        with ExitStack() as stack:
-            uuid, connection = self._opened(stack, index_uid)
+        uuid, path, connection = self._begun(index_uid)
+        try:
             yield IndexReader(connection, uuid, self._cache, self._resolve_settings, self._sort_value)
+        finally:
+            self._readers.end(path, connection)
 
-    def _opened(self, stack: ExitStack, index_uid: str) -> tuple[str, sqlite3.Connection]:
-        """The uuid of an index and a read transaction of its file, which may go and come anew meanwhile."""
-        row = self.require_index(index_uid)
+    def _begun(self, index_uid: str) -> tuple[str, str, sqlite3.Connection]:
+        """uuid, path and read transaction of an index, whose file may go and come anew meanwhile."""
+        uuid = self._uuid_of(index_uid)
         while True:
+            path = f"{self._index_folder}/{uuid}.sqlite"
             try:
-                return row.uuid, stack.enter_context(self._readers.transaction(self.index_path(row.uuid)))
+                return uuid, path, self._readers.begin(path)
             except sqlite3.OperationalError:
-                again = self.require_index(index_uid)
-                if again.uuid == row.uuid:
+                again = self._uuid_of(index_uid)
+                if again == uuid:
                     raise  # it is there: something else is wrong
-                row = again
+                uuid = again
+
+    def _uuid_of(self, index_uid: str) -> str:
+        with self._reading() as connection:
+            row = connection.execute("SELECT uuid FROM indexes WHERE uid = ?", (index_uid,)).fetchone()
+        if row is None:
+            raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
+        return row[0]
 
     def forget(self, uuid: str) -> None:
         """An index has no row any more: hold nothing of it, so that its space is given back."""
@@ -116,7 +127,7 @@ class Library:
         self._cache.forget(lambda key: isinstance(key, tuple) and key[0] == uuid)
 
     def _reading(self) -> Any:
-        return self._readers.transaction(self.path / "instance.sqlite")
+        return self._readers.transaction(self._instance_path)
 
     def last_update(self) -> int | None:
         """When an index changed last, or None."""

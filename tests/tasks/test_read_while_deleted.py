@@ -10,25 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from svcd.store.instance import IndexRow
 from tests.tasks.conftest import House
 
 
 def test_an_index_made_again_is_read_anew(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     house.add([{"id": 1}])
     house.run()
-    look_up = house.instance.require_index
+    look_up = house.instance._uuid_of
 
-    def look_up_and_lose(index_uid: str) -> IndexRow:
-        row = look_up(index_uid)
+    def look_up_and_lose(index_uid: str) -> str:
+        uuid = look_up(index_uid)
         monkeypatch.undo()
         house.do("indexDeletion", details={"deletedDocuments": None})
         house.run()
         house.add([{"id": 2}])
         house.run()
-        return row
+        return uuid
 
-    monkeypatch.setattr(house.instance, "require_index", look_up_and_lose)
+    monkeypatch.setattr(house.instance, "_uuid_of", look_up_and_lose)
     assert house.documents() == {0: {"id": 2}}
 
 
