@@ -148,7 +148,7 @@ _PARAMS: Mapping[str, Param] = {  # in the order in which messages list them
     "showPerformanceDetails": _flag("invalid_search_show_performance_details"),
 }
 
-_NOT_YET = ("filter", "sort", "distinct", "facets", "hybrid", "vector", "retrieveVectors", "media", "useNetwork",
+_NOT_YET = ("filter", "distinct", "facets", "hybrid", "vector", "retrieveVectors", "media", "useNetwork",
             "showPerformanceDetails")
 _GATED = {  # parameter: (feature that it needs, the words that open the refusal)
     "media": ("multimodal", "passing `media` in a search query"),
@@ -180,10 +180,11 @@ def _check_forms(body: Mapping[str, Any]) -> None:
     if body.get("filter") is not None:
         check_shape(body["filter"], "invalid_search_filter")
     try:
-        for rule in body.get("sort") or ():
-            parse_rule(rule)
+        rules = [parse_rule(rule) for rule in body.get("sort") or ()]
     except SortError as error:
         raise ApiError("invalid_search_sort", str(error)) from None
+    if any(rule.point for rule in rules):
+        raise ApiError("invalid_search_sort", "Invalid value at `.sort`: this version of svcd does not have `_geoPoint` yet.")
 
 
 def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bool]]) -> None:
@@ -217,6 +218,7 @@ def uuid7() -> str:
 
 _QUERY_FIELDS = {  # parameter: field of SearchQuery
     "q": "q",
+    "sort": "sort",
     "attributesToRetrieve": "attributes_to_retrieve",
     "attributesToCrop": "attributes_to_crop",
     "cropLength": "crop_length",

@@ -20,6 +20,7 @@ from svcd.engine.ranking.rule import Shared
 from svcd.engine.reader import DocIds, Reader
 from svcd.engine.request import SearchQuery
 from svcd.engine.searchable import Searchable
+from svcd.engine.sorting import SortError, check_sortable, parse_rule
 from svcd.engine.terms import Term
 from svcd.errors import ApiError
 
@@ -45,9 +46,10 @@ def find(
 ) -> Found:
     """Rank the documents of one index.
 
-    candidates: the only documents in play, None for all. Raises
-    invalid_search_attributes_to_search_on for a field that is not searchable.
+    candidates: the only documents in play, None for all. Raises invalid_search_sort for a field that is not
+    sortable, invalid_search_attributes_to_search_on for one that is not searchable.
     """
+    _check_sort(reader.settings, query.sort or ())
     restricted = restricted_fields(reader, query.attributes_to_search_on)
     lexicon = lexicon_of(reader.settings)
     terms = Terms(Postings(reader, restricted), lexicon.typo_rules, lexicon.synonyms)
@@ -113,6 +115,21 @@ def _fields_named(reader: Reader, name: str, searchable: Sequence[str]) -> list[
     if not matching and not listed.is_everything and not listed.names(name):
         raise _not_searchable(reader.settings, name, searchable)
     return matching
+
+
+def _check_sort(settings: Mapping[str, Any], sort: Sequence[str]) -> None:
+    """Refuse what the settings do not let a request sort by."""
+    if not sort:
+        return
+    if "sort" not in settings["rankingRules"]:
+        raise ApiError("invalid_search_sort", "You must specify where `sort` is listed in the rankingRules setting "
+                                              "to use the sort parameter at search time.")
+    displayed = settings["displayedAttributes"]
+    try:
+        check_sortable(map(parse_rule, sort), settings["sortableAttributes"],
+                       lambda field: attributes.is_everything(displayed) or field in displayed)
+    except SortError as error:
+        raise ApiError("invalid_search_sort", str(error)) from None
 
 
 def _not_searchable(settings: Mapping[str, Any], name: str, searchable: Sequence[str]) -> ApiError:

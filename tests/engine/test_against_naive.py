@@ -79,11 +79,11 @@ def compared(seed: int, level: int) -> Iterator[tuple[str, Any, Any]]:
     generators.VV = chosen.sample(generators.V1, chosen.randint(8, 30))
     settings = generators.settings(chosen, level)
     documents = generators.docs(chosen, chosen.choice([5, 20, 60, 120]))
-    reader = DictReader(documents, settings)
+    reader = DictReader(documents, {**settings, "sortableAttributes": ["num"]})
     plain = without_shortcuts(reader)
     index = naive.Index(settings, documents)
     for _ in range(QUERIES):
-        query = _query(chosen, generators.query(chosen), level, reader.indexed_fields())
+        query = _query(chosen, generators.query(chosen), level, reader)
         described = f"seed {seed} level {level}: {query} in {settings}"
         theirs = _naive(naive, index, query)
         yield f"{described}, documents read whole", _ours(reader, query), theirs
@@ -101,11 +101,13 @@ def without_shortcuts(reader: DictReader) -> DictReader:
     return plain
 
 
-def _query(chosen: random.Random, text: str, level: int, known: list[str]) -> SearchQuery:
-    fields = None
+def _query(chosen: random.Random, text: str, level: int, reader: DictReader) -> SearchQuery:
+    fields, known = None, reader.indexed_fields()
     if level and known and chosen.random() < 0.15:
         fields = chosen.sample(known, 1)
     sort = chosen.choice([None, None, None, ["num:asc"], ["num:desc"]]) if level else None
+    if "sort" not in reader.settings["rankingRules"]:
+        sort = None  # refused
     strategy = chosen.choice(STRATEGIES)
     return SearchQuery(q=text, matching_strategy=strategy, sort=sort, attributes_to_search_on=fields)
 

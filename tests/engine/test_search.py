@@ -16,6 +16,7 @@ What must hold:
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -26,6 +27,7 @@ from svcd.engine import keyword
 from svcd.engine.ranking import scores
 from svcd.engine.ranking.buckets import Wanted
 from svcd.engine.search import Federation, SearchQuery
+from svcd.errors import ApiError
 from tests.engine.dict_reader import DEFAULTS, DictReader
 from tests.engine.searching import answer, details_of, found_ids, hits, titled
 
@@ -166,11 +168,23 @@ def test_hidden_fields_are_not_named() -> None:
 
 def test_placeholder_search_sorts_by_fields_alone() -> None:
     documents = [{"id": 1, "n": "x"}, {"id": 2}, {"id": 3, "n": 2}, {"id": 4, "n": [7, 1]}]
-    reader = DictReader(documents, {"rankingRules": ["words", "sort", "n:desc", "exactness"]})
+    reader = DictReader(documents, {"rankingRules": ["words", "sort", "n:desc", "exactness"], "sortableAttributes": ["n"]})
     assert found_ids(reader, " ") == [4, 3, 1, 2]
     assert found_ids(reader, "", sort=["n:asc"]) == [4, 3, 1, 2]
     assert list(details_of(reader, "", sort=["n:asc"])[4]) == ["n:asc"]
     assert found_ids(DictReader(documents), "!") == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("settings", "words"), [
+    ({}, "Attribute `n` is not sortable. This index does not have configured sortable attributes."),
+    ({"sortableAttributes": ["id", "m"], "displayedAttributes": ["id"]},
+     "Attribute `n` is not sortable. Available sortable attributes are: `id, <..hidden-attributes>`."),
+    ({"sortableAttributes": ["n"], "rankingRules": ["words"]},
+     "You must specify where `sort` is listed in the rankingRules setting to use the sort parameter at search time."),
+])
+def test_a_field_that_is_not_sortable_is_refused(settings, words) -> None:
+    with pytest.raises(ApiError, match=re.escape(words)):
+        found_ids(DictReader([{"id": 1, "n": 2}], settings), "", sort=["n:asc"])
 
 
 def test_scores_merge_as_ranks() -> None:
