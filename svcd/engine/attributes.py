@@ -44,6 +44,12 @@ def is_everything(entries: Iterable[str] | None) -> bool:
     return entries is None or WILDCARD in entries
 
 
+def listed(names: Sequence[str], displayed: Sequence[str] | None) -> str:
+    """Names as messages list them: in order, those that are not displayed as one placeholder behind."""
+    shown = [name for name in names if is_everything(displayed) or name in (displayed or ())]
+    return ", ".join(sorted(shown)) + (", <..hidden-attributes>" if len(shown) < len(names) else "")
+
+
 def locales_test(rules: Sequence[Mapping] | None) -> Callable[[str], Sequence[str] | None]:
     """attribute -> the locales of the first rule of `localizedAttributes` that matches it, or None."""
     known: dict[str, Sequence[str] | None] = {}

@@ -124,21 +124,16 @@ def _check_sort(settings: Mapping[str, Any], sort: Sequence[str]) -> None:
     if "sort" not in settings["rankingRules"]:
         raise ApiError("invalid_search_sort", "You must specify where `sort` is listed in the rankingRules setting "
                                               "to use the sort parameter at search time.")
-    displayed = settings["displayedAttributes"]
     try:
-        check_sortable(map(parse_rule, sort), settings["sortableAttributes"],
-                       lambda field: attributes.is_everything(displayed) or field in displayed)
+        check_sortable(map(parse_rule, sort), settings["sortableAttributes"], settings["displayedAttributes"])
     except SortError as error:
         raise ApiError("invalid_search_sort", str(error)) from None
 
 
 def _not_searchable(settings: Mapping[str, Any], name: str, searchable: Sequence[str]) -> ApiError:
-    displayed = settings["displayedAttributes"]
-    shown = [field for field in searchable if attributes.is_everything(displayed) or field in displayed]
-    hidden = ", <..hidden-attributes>" if len(shown) < len(searchable) else ""
     message = (
         f"Attribute `{name}` is not searchable."
-        f" Available searchable attributes are: `{', '.join(sorted(shown))}{hidden}`."
+        f" Available searchable attributes are: `{attributes.listed(searchable, settings['displayedAttributes'])}`."
     )
     return ApiError("invalid_search_attributes_to_search_on", message)
 

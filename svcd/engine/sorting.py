@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from svcd.engine.attributes import is_beneath, is_related
+from svcd.engine.attributes import is_beneath, is_related, listed
 from svcd.engine.documents import walk
 
 T = TypeVar("T")
@@ -26,7 +26,6 @@ _RESERVED_REASON = "is a reserved keyword and thus can't be used as a sort expre
 _USE_POINT = "Use the _geoPoint(latitude, longitude) built-in rule to sort on _geo field coordinates."
 _GEO_FIELD = "_geo"
 _NONE_SORTABLE = "This index does not have configured sortable attributes."
-_HIDDEN = ("<..hidden-attributes>",)
 
 
 class SortError(ValueError):
@@ -104,13 +103,11 @@ def _check_name(member: str) -> None:
         raise SortError(f"`{member}` {_RESERVED_REASON}")
 
 
-def check_sortable(rules: Iterable[SortRule], sortable: Sequence[str],
-                   is_shown: Callable[[str], bool] = lambda _: True) -> None:
-    """Raise SortError for the first rule whose field no sortable attribute covers. is_shown: may it be named?"""
+def check_sortable(rules: Iterable[SortRule], sortable: Sequence[str], displayed: Sequence[str] | None = None) -> None:
+    """Raise SortError for the first rule whose field no sortable attribute covers. displayed: those it may name."""
     for rule in rules:
         if not any(is_beneath(rule.field, attribute) for attribute in sortable):
-            shown = [*sorted(filter(is_shown, sortable)), *_HIDDEN[:not all(map(is_shown, sortable))]]
-            known = f"Available sortable attributes are: `{', '.join(shown)}`." if sortable else _NONE_SORTABLE
+            known = f"Available sortable attributes are: `{listed(sortable, displayed)}`." if sortable else _NONE_SORTABLE
             raise SortError(f"Attribute `{rule.field}` is not sortable. {known}")
 
 
