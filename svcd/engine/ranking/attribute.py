@@ -5,9 +5,10 @@ WordPosition costs: by how far the word stands from its place in the query, for 
 """
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from functools import lru_cache
-from typing import Mapping, Sequence
+from typing import Generic, Mapping, Sequence, TypeVar
 
 from svcd.engine.derivations import Terms
 from svcd.engine.postings import Postings, first_word
@@ -21,6 +22,8 @@ from svcd.engine.ranking.scores import ATTRIBUTE_RANK, WORD_POSITION
 from svcd.engine.reader import DocIds
 from svcd.engine.searchable import Searchable
 from svcd.engine.terms import Subset
+
+Place = TypeVar("Place", str, int)
 
 # Up to so many words each is asked for in any case; of more only those that some candidate has.
 _SOME_WORDS = 3
@@ -111,20 +114,28 @@ class _Weights(dict[str, int]):
         return self[field]
 
 
-class _InFields:
-    def __init__(self, terms: Terms, subset: Subset, fields: tuple[str, ...]) -> None:
+class _AtPlaces(ABC, Generic[Place]):
+    """The documents that have a subset at one of some places of a kind."""
+
+    def __init__(self, terms: Terms, subset: Subset, places: tuple[Place, ...]) -> None:
         self._terms = terms
         self._subset = subset
-        self._fields = fields
+        self._places = places
 
     def docids(self, candidates: DocIds) -> DocIds:
         docids = 0
         words = present(self._terms, self._subset, candidates)
-        for field in self._fields:
-            docids |= self._in_field(field, words)
+        for place in self._places:
+            docids |= self._at(place, words)
         return docids
 
-    def _in_field(self, field: str, words: Sequence[str]) -> DocIds:
+    @abstractmethod
+    def _at(self, place: Place, words: Sequence[str]) -> DocIds:
+        """The documents with one of the words, the prefix or a phrase of the subset at a place."""
+
+
+class _InFields(_AtPlaces[str]):
+    def _at(self, field: str, words: Sequence[str]) -> DocIds:
         postings, prefix = self._terms.postings, self._subset.whole_prefix
         docids = 0 if prefix is None else postings.prefix_in_field(prefix, field)
         for word in words:
@@ -199,19 +210,7 @@ def _costs_of(start: int, width: int) -> _Costs:
     return _Costs(start, width)
 
 
-class _AtPositions:
-    def __init__(self, terms: Terms, subset: Subset, positions: tuple[int, ...]) -> None:
-        self._terms = terms
-        self._subset = subset
-        self._positions = positions
-
-    def docids(self, candidates: DocIds) -> DocIds:
-        docids = 0
-        words = present(self._terms, self._subset, candidates)
-        for position in self._positions:
-            docids |= self._at(position, words)
-        return docids
-
+class _AtPositions(_AtPlaces[int]):
     def _at(self, position: int, words: Sequence[str]) -> DocIds:
         postings, prefix = self._terms.postings, self._subset.whole_prefix
         reader = postings.reader
