@@ -225,10 +225,9 @@ class Server(HTTPServer):
         finally:
             threading.stack_size(before)
         self._threads.append(thread)
+        self._waiting += 1  # from now on: counted when it first runs, a slow start would have others started for it
 
     def _work(self) -> None:
-        with self._lock:
-            self._waiting += 1
         while (guest := self._parking.next()) is not None:
             connections = int(isinstance(guest, Connection))
             with self._lock:

@@ -79,7 +79,8 @@ def test_one_client_needs_few_threads(serve: Serve) -> None:
     client = served.connect()
     for _ in range(20):
         client.send(GET % b"").answer()
-    assert sum(thread.name.startswith("http-") for thread in threading.enumerate()) <= 4
+    # At most two have work at once, the listener and the connection; one waits.
+    assert sum(thread.name.startswith("http-") for thread in threading.enumerate()) <= 3
 
 
 def test_a_system_without_threads_to_give_is_served_by_those_there_are(
