@@ -14,6 +14,7 @@ from typing import Any, Callable, Hashable, Iterator, Mapping, Protocol, Sequenc
 T = TypeVar("T")
 
 DocIds = int
+Value = float | str
 
 # Stands before each word and behind the last one in `joined_words`. No lemma contains it, for
 # control characters are removed from every token.
@@ -123,12 +124,56 @@ class Reader(Protocol):
         For what follows from its words alone and takes long to find; never None.
         """
 
-    # values and documents
+    # Values (relevance.md 5.4) of the fields of which `field_values.kept_fields` has some kept; other fields have none.
+    # A value is a number (float) or a text in its stored form. Numbers ascend by value, -0.0 before 0.0, texts by
+    # their bytes.
+
+    def present_docids(self, field: str) -> DocIds:
+        """Documents that have the field, be it null."""
+
+    def null_docids(self, field: str) -> DocIds:
+        """Documents in which the field is null."""
+
+    def empty_docids(self, field: str) -> DocIds:
+        """Documents in which the field is an empty text, array or object."""
+
+    def value_docids(self, field: str, value: Value) -> DocIds:
+        """Documents with this value."""
+
+    def range_docids(
+        self, field: str, low: Value | None, high: Value | None, has_low: bool = True, has_high: bool = True
+    ) -> DocIds:
+        """Documents with a value from low to high, which are of one kind; None for one without bound.
+
+        has_low, has_high: do the bounds belong to the range?
+        """
+
+    def kind_docids(self, field: str, kind: type[Value]) -> DocIds:
+        """Documents with any value of a kind, `float` or `str`."""
+
+    def ordered_values(
+        self, field: str, kind: type[Value], ascending: bool = True
+    ) -> Iterator[tuple[Value, DocIds]]:
+        """The values of a kind with their documents, in order; read as they are asked for."""
+
+    def values(self, field: str, kind: type[Value]) -> Sequence[Value]:
+        """All values of a kind, ascending."""
+
+    def value_counts(self, field: str, kind: type[Value]) -> Sequence[int]:
+        """For each of `values`, how many documents have it."""
+
+    def field_values(self, field: str, docids: Sequence[int]) -> Iterator[tuple[int, Sequence[Value]]]:
+        """(docid, its values, each once) of some documents; for few: it looks into each of them."""
+
+    def spelling(self, field: str, value: str, docid: int) -> str:
+        """A text as a document that has it spells it."""
 
     def sort_buckets(
         self, field: str, ascending: bool, candidates: DocIds
-    ) -> Iterator[tuple[float | str | None, DocIds]]:
+    ) -> Iterator[tuple[Value | None, DocIds]]:
         """The candidates by their value of the field, best first (relevance.md 3.13), None last."""
+
+    # documents
 
     def documents(self, docids: Sequence[int]) -> Sequence[str]:
         """The documents as compact JSON texts, members in field-number order; in the order asked."""

@@ -6,18 +6,17 @@ which attributes an index allows, but for the sentence about it.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from svcd.engine.attributes import is_beneath, is_related, listed
 from svcd.engine.documents import walk
+from svcd.engine.field_values import stored_form
 
 T = TypeVar("T")
 SortValue = float | str | None  # what a document takes part with; None: it has no value
 
-_STORED_BYTES = 468
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _POINT = re.compile(r"_geoPoint\((.*)\)", re.S)
 _GEO_FILTERS = ("_geoRadius", "_geoBoundingBox")
@@ -111,14 +110,6 @@ def check_sortable(rules: Iterable[SortRule], sortable: Sequence[str], displayed
             raise SortError(f"Attribute `{rule.field}` is not sortable. {known}")
 
 
-def normal_form(text: str) -> str:
-    """The form in which texts are compared: trimmed, decomposed, in lower case, cut to what an index stores."""
-    normal = unicodedata.normalize("NFKD", text.strip()).lower()
-    if len(normal) * 4 <= _STORED_BYTES:
-        return normal
-    return normal.encode()[:_STORED_BYTES].decode(errors="ignore")
-
-
 def sort_value(document: Mapping[str, Any], field: str, is_ascending: bool) -> SortValue:
     """The value a document takes part with: its smallest number (largest when descending), else text."""
     related = {name: value for name, value in document.items() if is_related(name, field)}
@@ -134,7 +125,7 @@ def sort_value(document: Mapping[str, Any], field: str, is_ascending: bool) -> S
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return normal_form(value) if isinstance(value, str) else ""
+    return stored_form(value) if isinstance(value, str) else ""
 
 
 def ordered(items: Iterable[T], value_of: Callable[[T], SortValue], is_ascending: bool) -> list[T]:

@@ -6,15 +6,16 @@ plainest way.
 from __future__ import annotations
 
 import json
-import unicodedata
+import math
 from collections import defaultdict
 from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 from svcd import bitsets
 from svcd.engine import attributes, documents
 from svcd.engine.analysis import analyzer_of
+from svcd.engine.field_values import FieldValues, field_values, kept_fields
 from svcd.engine.searchable import Searchable
-from svcd.engine.reader import WORD_MARK, DocIds
+from svcd.engine.reader import WORD_MARK, DocIds, Value
 
 DEFAULTS: dict[str, Any] = {
     "displayedAttributes": ["*"],
@@ -62,6 +63,8 @@ class DictReader:
         self._counts: dict[tuple[str, int], set[int]] = defaultdict(set)
         self._names: dict[str, None] = {}
         self._rows: list[Mapping[str, Sequence[str]]] = []
+        is_kept = kept_fields(self.settings)
+        self._values = [field_values(document, is_kept) for document in self._documents]
         self._indexed: set[str] = set()
         self._remembered: dict[Any, Any] = {}
         for document in self._documents:
@@ -170,20 +173,67 @@ class DictReader:
     def rows(self, docids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[str]]]]:
         return ((docid, self._rows[docid]) for docid in docids)
 
+    def _field(self, docid: int, field: str) -> FieldValues:
+        return self._values[docid].get(field) or FieldValues()
+
+    def _where(self, is_wanted: Callable[[int], bool]) -> DocIds:
+        return bitsets.from_docids([docid for docid in range(len(self._documents)) if is_wanted(docid)])
+
+    def present_docids(self, field: str) -> DocIds:
+        return self._where(lambda docid: field in self._values[docid])
+
+    def null_docids(self, field: str) -> DocIds:
+        return self._where(lambda docid: self._field(docid, field).is_null)
+
+    def empty_docids(self, field: str) -> DocIds:
+        return self._where(lambda docid: self._field(docid, field).is_empty)
+
+    def value_docids(self, field: str, value: Value) -> DocIds:
+        return self._where(lambda docid: any(_is_same(value, each) for each in self._field(docid, field).values))
+
+    def range_docids(
+        self, field: str, low: Value | None, high: Value | None, has_low: bool = True, has_high: bool = True
+    ) -> DocIds:
+        kind = type(high if low is None else low)
+
+        def is_within(value: Value) -> bool:
+            key = _key(value)
+            is_above = low is None or _key(low) < key or (has_low and _key(low) == key)
+            return is_above and (high is None or key < _key(high) or (has_high and key == _key(high)))
+
+        return _union(docids for value, docids in self.ordered_values(field, kind) if is_within(value))
+
+    def kind_docids(self, field: str, kind: type[Value]) -> DocIds:
+        return _union(docids for _, docids in self.ordered_values(field, kind))
+
+    def ordered_values(self, field: str, kind: type[Value], ascending: bool = True) -> Iterator[tuple[Value, DocIds]]:
+        values = self.values(field, kind)
+        for value in values if ascending else values[::-1]:
+            yield value, self.value_docids(field, value)
+
+    def values(self, field: str, kind: type[Value]) -> list[Value]:
+        met = {_key(value): value for docid in range(len(self._documents))
+               for value in self._field(docid, field).values if isinstance(value, kind)}
+        return [met[key] for key in sorted(met)]
+
+    def value_counts(self, field: str, kind: type[Value]) -> list[int]:
+        return [docids.bit_count() for _, docids in self.ordered_values(field, kind)]
+
+    def field_values(self, field: str, docids: Sequence[int]) -> Iterator[tuple[int, Sequence[Value]]]:
+        return ((docid, list(self._field(docid, field).values)) for docid in docids)
+
+    def spelling(self, field: str, value: str, docid: int) -> str:
+        return self._field(docid, field).values[value] or ""
+
     def sort_buckets(
         self, field: str, ascending: bool, candidates: DocIds
     ) -> Iterator[tuple[float | str | None, DocIds]]:
         left = candidates
         for kind in (float, str):
-            best: dict[Any, list[int]] = defaultdict(list)
-            for docid in bitsets.to_docids(left):
-                values = [value for value in _values(self._documents[docid], field) if isinstance(value, kind)]
-                if values:
-                    best[min(values) if ascending else max(values)].append(docid)
-            for value in sorted(best, reverse=not ascending):
-                bucket = bitsets.from_docids(best[value])
-                left &= ~bucket
-                yield value, bucket
+            for value, docids in self.ordered_values(field, kind, ascending):
+                if left & docids:
+                    yield value, left & docids
+                    left &= ~docids
         if left:
             yield None, left
 
@@ -203,21 +253,10 @@ def _union(sets: Iterable[DocIds]) -> DocIds:
     return union
 
 
-def _values(document: Mapping[str, Any], field: str) -> list[float | str]:
-    """The sortable values of a top-level field: doubles and normalised strings."""
-    values = document.get(field)
-    listed = values if isinstance(values, list) else [values]
-    return [found for found in map(_value, listed) if found is not None and found != ""]
+def _key(value: Value) -> tuple[bytes | float, float]:
+    """By this values of one kind ascend; -0.0 stands before 0.0."""
+    return (value.encode(), 0) if isinstance(value, str) else (value, math.copysign(1, value))
 
 
-def _value(value: Any) -> float | str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return float(value)
-    return _normal(value) if isinstance(value, str) else None
-
-
-def _normal(text: str) -> str:
-    """The normal form of a string value (relevance.md 5.4)."""
-    return "".join(unicodedata.normalize("NFKD", character) for character in text.strip()).lower()
+def _is_same(left: Value, right: Value) -> bool:
+    return type(left) is type(right) and _key(left) == _key(right)

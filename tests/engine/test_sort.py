@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.engine.sorting import SortError, SortRule, check_sortable, normal_form, ordered, parse_rule, sort_value, split_rules
+from svcd.engine.sorting import SortError, SortRule, check_sortable, ordered, parse_rule, sort_value, split_rules
 
 
 @pytest.mark.parametrize(
@@ -37,15 +37,6 @@ from svcd.engine.sorting import SortError, SortRule, check_sortable, normal_form
 def test_the_value_a_document_takes_part_with(document: dict[str, Any], field: str, ascending: Any, descending: Any) -> None:
     assert sort_value(document, field, True) == ascending
     assert sort_value(document, field, False) == descending
-
-
-@pytest.mark.parametrize(("text", "normal"), [(" Été ", "e\u0301te\u0301"), ("ΌΣΟΣ", "ο\u0301σος"), ("ﬁ", "fi")])
-def test_texts_have_a_normal_form(text: str, normal: str) -> None:
-    assert normal_form(text) == normal
-
-
-def test_long_texts_are_cut_between_characters() -> None:
-    assert normal_form("€" * 500) == "€" * 156
 
 
 VALUES = {"a": 2.0, "b": "x", "c": None, "d": 1.0, "e": "y", "f": "x", "g": 2.0, "h": None}

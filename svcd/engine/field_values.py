@@ -1,0 +1,120 @@
+"""The values of a document's attributes: what filters, facets and orders see of it (relevance.md 5.4).
+
+Knows the normal form of texts, how a document is walked for its values, and of which attributes an index
+keeps them; refuses to know where they are kept.
+"""
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from svcd.engine.attributes import is_beneath
+from svcd.engine.filterable import Filterable
+from svcd.engine.geo_fields import validate_geo
+from svcd.engine.setting_checks import custom_rule
+
+Value = float | str  # a number, or a text in its normal form
+
+_STORED_BYTES = 468
+GEO = "_geo"
+_NEVER = ("_vectors", GEO, "_geojson")
+# The property White_Space of Unicode; str.strip() takes control characters too.
+_WHITE_SPACE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+
+
+def normal_form(text: str) -> str:
+    """The form in which texts are compared: trimmed, each character decomposed, in lower case."""
+    trimmed = text.strip(_WHITE_SPACE)
+    if trimmed.isascii():
+        return trimmed.lower()
+    # By character: marks of one are not sorted among those of the next.
+    return "".join(unicodedata.normalize("NFKD", character) for character in trimmed).lower()
+
+
+def stored_form(text: str) -> str:
+    """The normal form, cut to what an index stores of it."""
+    normal = normal_form(text)
+    if len(normal) * 4 <= _STORED_BYTES:
+        return normal
+    return normal.encode()[:_STORED_BYTES].decode(errors="ignore")
+
+
+@dataclass(slots=True)
+class FieldValues:
+    """What one document has under one attribute.
+
+    values: each value, with the text as the document spells it (the last one of several); None for numbers.
+    is_null, is_empty: is null, or "" or [] or {}, the value of a member of that name?
+    """
+
+    values: dict[Value, str | None] = field(default_factory=dict)
+    is_null: bool = False
+    is_empty: bool = False
+
+
+def field_values(document: Mapping[str, Any], is_kept: Callable[[str], bool]) -> dict[str, FieldValues]:
+    """attribute -> its values, of those kept that the document has."""
+    found: dict[str, FieldValues] = {}
+    for name, value in document.items():
+        if name not in _NEVER:
+            _member(name, value, is_kept, found)
+    if GEO in document:
+        _coordinates(document, is_kept, found)
+    return found
+
+
+def kept_fields(settings: Mapping[str, Any]) -> Callable[[str], bool]:
+    """Of which attributes an index keeps the values: those that are filterable, sortable, distinct or ranked by.
+
+    settings: resolved.
+    """
+    filterable, sortable = Filterable.of(settings), settings["sortableAttributes"]
+    exact = {custom[0] for rule in settings["rankingRules"] if (custom := custom_rule(rule))}
+    exact.add(settings.get("distinctAttribute"))
+    known: dict[str, bool] = {}
+
+    def is_kept(name: str) -> bool:
+        if name not in known:
+            known[name] = name in exact or name in filterable or any(is_beneath(name, entry) for entry in sortable)
+        return known[name]
+
+    return is_kept
+
+
+def _member(name: str, value: Any, is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:
+    """A member of the document or of an object in it."""
+    if is_kept(name):
+        held = found.setdefault(name, FieldValues())
+        held.is_null |= value is None
+        held.is_empty |= value in ("", [], {})  # 0 and false are none of them
+    _beneath(name, value, is_kept, found)
+
+
+def _beneath(name: str, value: Any, is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:
+    if isinstance(value, dict):
+        for member, inner in value.items():
+            _member(f"{name}.{member}", inner, is_kept, found)
+    elif isinstance(value, list):
+        for element in value:
+            _beneath(name, element, is_kept, found)
+    elif value is not None and is_kept(name):
+        _add(found.setdefault(name, FieldValues()).values, value)
+
+
+def _add(values: dict[Value, str | None], scalar: Any) -> None:
+    if isinstance(scalar, bool):
+        spelled = "true" if scalar else "false"
+        values[spelled] = spelled
+    elif isinstance(scalar, (int, float)):
+        values[float(scalar)] = None
+    elif normal := stored_form(scalar):
+        values[normal] = scalar
+
+
+def _coordinates(document: Mapping[str, Any], is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:
+    """Latitude and longitude count as numbers, those that are spelled as texts too."""
+    if is_kept(GEO) and (point := validate_geo("", document)):
+        for name, degrees in zip((f"{GEO}.lat", f"{GEO}.lng"), point):
+            found[name] = FieldValues({degrees: None})
