@@ -6,7 +6,8 @@ request does not ask for parts of them. What this version can't do yet is refuse
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from svcd import jsontext
@@ -16,19 +17,10 @@ from svcd.api.filter_shapes import check_shape, is_empty
 from svcd.api.payloads import CONTENT_TYPES, payload_format, receive
 from svcd.api.routes import Fields, Route, Stream
 from svcd.api.sequences import read_sequence
-from svcd.bitsets import to_docids
+from svcd.bitsets import from_docids, to_docids
 from svcd.engine.documents import select
 from svcd.engine.primary_keys import checked_identifier
-from svcd.engine.sorting import (
-    SortError,
-    SortRule,
-    SortValue,
-    check_sortable,
-    ordered,
-    parse_rule,
-    sort_value,
-    split_rules,
-)
+from svcd.engine.sorting import SortError, SortRule, check_sortable, parse_rule, split_rules
 from svcd.errors import ApiError
 from svcd.fields import Field, Param, any_object, anything, array_of, boolean, nullable, positive_integer, query, string
 
@@ -37,11 +29,10 @@ if TYPE_CHECKING:
 
 _TAG = "Documents"
 _VECTORS = "_vectors"
-_PORTION = 1000  # documents that are looked at together
 _MOST_IDS = 2_000_000  # of one deletion; the indexing process holds them all
 _NOT_YET = "this version of svcd does not have `{}` yet."
 
-Docids = Sequence[int]
+DocIds = int
 
 
 # Read
@@ -58,26 +49,27 @@ def fetch(ctx: Context, wanted: Mapping[str, Any]) -> Answer:
         _refuse_network(ctx, wanted)
         _refuse_filter(wanted.get("filter"))
         rules = _sort_rules(wanted.get("sort") or (), reader.settings["sortableAttributes"])
-        docids, total = _docids(reader, wanted.get("ids"), rules, offset, limit)
+        docids, total = _page(reader, wanted.get("ids"), rules, offset, limit)
         texts = reader.documents(docids)
     view = _view(wanted.get("fields"), bool(wanted["retrieveVectors"]))
     results = ",".join(map(view, texts))
     return Answer(200, Text(f'{{"results":[{results}],"offset":{offset},"limit":{limit},"total":{total}}}'))
 
 
-def _docids(reader: IndexReader, ids: Sequence[Any] | None, rules: Sequence[SortRule],
-            offset: int, limit: int) -> tuple[Docids, int]:
+def _page(reader: IndexReader, ids: Sequence[Any] | None, rules: Sequence[SortRule],
+          offset: int, limit: int) -> tuple[Sequence[int], int]:
     """The documents of a page, and how many there are to page through."""
     if ids is None and not rules:
         return reader.docids_page(offset, limit), reader.number_of_documents
-    docids: Docids = to_docids(reader.all_docids()) if ids is None else _named(reader, ids)
-    return _sorted(reader, docids, rules)[offset:offset + limit], len(docids)
+    docids = reader.all_docids() if ids is None else _named(reader, ids)
+    page = islice(_sorted(reader, docids, rules), offset, offset + limit)
+    return list(page), docids.bit_count()
 
 
-def _named(reader: IndexReader, ids: Sequence[Any]) -> Docids:
-    """The documents of some identifiers, ascending; unknown ones are left out. Raises invalid_document_ids."""
+def _named(reader: IndexReader, ids: Sequence[Any]) -> DocIds:
+    """The documents of some identifiers; unknown ones are left out. Raises invalid_document_ids."""
     docids = {reader.docid_of(document_id) for document_id in _identifiers(ids)}
-    return sorted(docid for docid in docids if docid is not None)
+    return from_docids([docid for docid in docids if docid is not None])
 
 
 def _identifiers(ids: Sequence[Any]) -> list[str]:
@@ -101,24 +93,13 @@ def _sort_rules(expressions: Sequence[str], sortable: Sequence[str]) -> list[Sor
     return rules
 
 
-def _sorted(reader: IndexReader, docids: Docids, rules: Sequence[SortRule]) -> Docids:
-    """The documents in the order of the rules: the last one is applied first, each keeps ties as they are."""
+def _sorted(reader: IndexReader, docids: DocIds, rules: Sequence[SortRule]) -> Iterator[int]:
+    """The documents in the order of the first rule, equal ones in that of the next, at last by docid; as asked for."""
     if not rules:
-        return docids
-    values = _sort_values(reader, docids, rules)
-    for at, rule in reversed(list(enumerate(rules))):
-        docids = ordered(docids, lambda docid, at=at: values[docid][at], rule.is_ascending)  # type: ignore[misc]
-    return docids
-
-
-def _sort_values(reader: IndexReader, docids: Docids, rules: Sequence[SortRule]) -> dict[int, tuple[SortValue, ...]]:
-    values = {}
-    for start in range(0, len(docids), _PORTION):
-        part = docids[start:start + _PORTION]
-        for docid, text in zip(part, reader.documents(part)):
-            document = jsontext.loads(text)
-            values[docid] = tuple(sort_value(document, rule.field, rule.is_ascending) for rule in rules)
-    return values
+        yield from to_docids(docids)
+        return
+    for _, bucket in reader.sort_buckets(rules[0].field, rules[0].is_ascending, docids):
+        yield from _sorted(reader, bucket, rules[1:])
 
 
 def _view(fields: Sequence[str] | None, has_vectors: bool) -> Callable[[str], str]:

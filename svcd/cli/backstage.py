@@ -17,7 +17,7 @@ from svcd.cli import machine, serving
 from svcd.cli.config import Config
 from svcd.engine import wordlists
 from svcd.engine.settings import resolved
-from svcd.engine.sorting import sort_value
+from svcd.engine.field_values import stored_form
 from svcd.store.instance import Instance
 from svcd.store.records import FAILED, Batch, Task
 from svcd.tasks.batching import Limits
@@ -34,7 +34,7 @@ SMALLEST_SHARE = 1 / 16
 def application(config: Config, instance: Instance, runner: Runner,
                 reports: Callable[[], Sequence[Report]] = tuple) -> App:
     """What answers requests. reports: asks the search workers what they have answered."""
-    instance.use_engine(resolved, sort_value)
+    instance.use_engine(resolved, stored_form)
     searches = SearchQueue(
         serving.parallel_searches(config), config.experimental_search_queue_size,
         config.experimental_drop_search_after, head_start_s=serving.HEAD_START_S, processes=config.search_workers + 1,

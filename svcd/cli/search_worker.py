@@ -34,7 +34,7 @@ from svcd.auth.keys import Keys
 from svcd.cli import machine, serving
 from svcd.cli.orders import Orders
 from svcd.engine.settings import resolved
-from svcd.engine.sorting import sort_value
+from svcd.engine.field_values import stored_form
 from svcd.http.server import Server
 from svcd.http.sharing import Board, Share
 from svcd.lifeline import die_with
@@ -49,7 +49,7 @@ class SearchWorker:
 
     def __init__(self, orders: Orders) -> None:
         self._library = Library(Path(orders.path), orders.features)
-        self._library.use_engine(resolved, sort_value)
+        self._library.use_engine(resolved, stored_form)
         self._searches = SearchQueue(
             orders.parallel_searches, orders.queue_size, orders.drop_after_s, head_start_s=serving.HEAD_START_S,
             processes=len(orders.trays),

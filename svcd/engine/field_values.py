@@ -19,6 +19,7 @@ Value = float | str  # a number, or a text in its normal form
 
 _STORED_BYTES = 468
 GEO = "_geo"
+COORDINATES = (f"{GEO}.lat", f"{GEO}.lng")  # numbers, as far as `_geo` is kept
 _NEVER = ("_vectors", GEO, "_geojson")
 # The property White_Space of Unicode; str.strip() takes control characters too.
 _WHITE_SPACE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
@@ -55,7 +56,7 @@ class FieldValues:
 
 
 def field_values(document: Mapping[str, Any], is_kept: Callable[[str], bool]) -> dict[str, FieldValues]:
-    """attribute -> its values, of those kept that the document has."""
+    """attribute -> its values, of those kept that the document has. Its coordinates have been validated."""
     found: dict[str, FieldValues] = {}
     for name, value in document.items():
         if name not in _NEVER:
@@ -73,7 +74,10 @@ def kept_fields(settings: Mapping[str, Any]) -> Callable[[str], bool]:
     filterable, sortable = Filterable.of(settings), settings["sortableAttributes"]
     exact = {custom[0] for rule in settings["rankingRules"] if (custom := custom_rule(rule))}
     exact.add(settings.get("distinctAttribute"))
-    known: dict[str, bool] = {}
+    # Coordinates are no ordinary values: no pattern means them.
+    known: dict[str, bool] = {GEO: filterable.names(GEO) or GEO in sortable}
+    if not filterable.listed and not sortable and exact == {None}:
+        return lambda name: False
 
     def is_kept(name: str) -> bool:
         if name not in known:
@@ -116,5 +120,5 @@ def _add(values: dict[Value, str | None], scalar: Any) -> None:
 def _coordinates(document: Mapping[str, Any], is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:
     """Latitude and longitude count as numbers, those that are spelled as texts too."""
     if is_kept(GEO) and (point := validate_geo("", document)):
-        for name, degrees in zip((f"{GEO}.lat", f"{GEO}.lng"), point):
+        for name, degrees in zip(COORDINATES, point):
             found[name] = FieldValues({degrees: None})

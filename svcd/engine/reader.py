@@ -154,7 +154,7 @@ class Reader(Protocol):
     def ordered_values(
         self, field: str, kind: type[Value], ascending: bool = True
     ) -> Iterator[tuple[Value, DocIds]]:
-        """The values of a kind with their documents, in order; read as they are asked for."""
+        """The values of a kind with their documents (perhaps none), in order; read as they are asked for."""
 
     def values(self, field: str, kind: type[Value]) -> Sequence[Value]:
         """All values of a kind, ascending."""

@@ -1,21 +1,15 @@
-"""Orders that need no words: sort expressions, the value a document takes part with, and the order of values.
+"""Sort expressions: what they name, and what may be wrong with them.
 
-Knows relevance.md 3.13 and the words for wrong expressions; refuses to know where documents come from and
+Knows the forms of relevance.md 3.13 and 8.3 and the words for wrong ones; refuses to know documents, values and
 which attributes an index allows, but for the sentence about it.
 """
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
-from svcd.engine.attributes import is_beneath, is_related, listed
-from svcd.engine.documents import walk
-from svcd.engine.field_values import stored_form
-
-T = TypeVar("T")
-SortValue = float | str | None  # what a document takes part with; None: it has no value
+from svcd.engine.attributes import is_beneath, listed
 
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _POINT = re.compile(r"_geoPoint\((.*)\)", re.S)
@@ -108,34 +102,3 @@ def check_sortable(rules: Iterable[SortRule], sortable: Sequence[str], displayed
         if not any(is_beneath(rule.field, attribute) for attribute in sortable):
             known = f"Available sortable attributes are: `{listed(sortable, displayed)}`." if sortable else _NONE_SORTABLE
             raise SortError(f"Attribute `{rule.field}` is not sortable. {known}")
-
-
-def sort_value(document: Mapping[str, Any], field: str, is_ascending: bool) -> SortValue:
-    """The value a document takes part with: its smallest number (largest when descending), else text."""
-    related = {name: value for name, value in document.items() if is_related(name, field)}
-    values = [value for name, value in walk(related) if name == field]
-    best = min if is_ascending else max
-    numbers = [float(value) for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
-    if numbers:
-        return best(numbers)
-    texts = [text for value in values if (text := _text(value))]
-    return best(texts) if texts else None
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return stored_form(value) if isinstance(value, str) else ""
-
-
-def ordered(items: Iterable[T], value_of: Callable[[T], SortValue], is_ascending: bool) -> list[T]:
-    """Numbers first, then texts, then what has no value; items of equal value keep their order."""
-    numbers: list[T] = []
-    texts: list[T] = []
-    rest: list[T] = []
-    for each in items:
-        value = value_of(each)
-        (rest if value is None else texts if isinstance(value, str) else numbers).append(each)
-    for part in (numbers, texts):
-        part.sort(key=value_of, reverse=not is_ascending)  # type: ignore[arg-type]
-    return numbers + texts + rest

@@ -24,12 +24,14 @@ class Delta:
 
     changed: their docids, those of deleted ones included; rows: the words of those that are there.
     gone: terms that no document holds any more; None when that is not known.
+    facet_rows: docid -> the text of its values.
     """
 
-    def __init__(self, changed: DocIds, rows: Rows, gone: frozenset[str] | None) -> None:
+    def __init__(self, changed: DocIds, rows: Rows, gone: frozenset[str] | None, facet_rows: Mapping[int, str]) -> None:
         self.changed = changed
         self._rows = rows
         self.gone = gone
+        self.facet_rows = facet_rows
 
     def carried(self, known: DocIds, fresh: DocIds) -> DocIds:
         """A set known before, with the written documents as they are now."""

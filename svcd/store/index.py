@@ -1,33 +1,30 @@
-"""One index as a search sees it: documents, fields, values and words, in one read transaction.
+"""One index as a search sees it: documents and fields, in one read transaction.
 
 Knows the tables of an index file; refuses to know what a query is or how hits are ranked. With the relations
-of words an engine.reader.Reader by shape.
+of words and the values of fields an engine.reader.Reader by shape.
 """
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from svcd.bitsets import from_docids, to_docids
 from svcd.store.cache import Cache
-from svcd.store.relations import DocIds, Relations, marks, parts
+from svcd.store.relations import DocIds, marks, parts
+from svcd.store.values import Values
 
-Value = float | str | None
 
-
-class IndexReader(Relations):
+class IndexReader(Values):
     """The committed state of one index when the transaction of `connection` began."""
 
     def __init__(self, connection: sqlite3.Connection, uuid: str, cache: Cache,
                  resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]],
-                 sort_value: Callable[[Mapping[str, Any], str, bool], Value] = lambda *_: None) -> None:
+                 stored_form: Callable[[str], str] = str) -> None:
         # Not all: the outcome of the newest batch may be long.
         self._meta: dict[str, Any] = dict(connection.execute(
             "SELECT key, value FROM meta WHERE key IN ('generation', 'docids', 'settings', 'primary_key', 'document_bytes')"))
-        super().__init__(connection, uuid, cache, self._meta.get("generation", 0))
-        self._sort_value = sort_value
+        super().__init__(connection, uuid, cache, self._meta.get("generation", 0), stored_form)
         self._all = int.from_bytes(self._meta.get("docids") or b"", "little")
         # One object as long as they do not change, whatever else is written: the engine keeps what follows from it.
         self.settings = cache.get(("settings", self._meta.get("settings")), lambda: resolve_settings(self.stored_settings))
@@ -100,26 +97,3 @@ class IndexReader(Relations):
     def field_distribution(self) -> dict[str, int]:
         """Top-level field -> how many documents have it, by name."""
         return {name: count for name, count in sorted(self._fields()) if count}
-
-    # Values
-
-    def sort_buckets(self, field: str, ascending: bool, candidates: DocIds) -> Iterator[tuple[Value, DocIds]]:
-        """The candidates by their value of a field: numbers, then texts, then those without; each in the order asked."""
-        values = self._kept(("sort", field, ascending), lambda: self._read_sort_values(field, ascending))
-        grouped: dict[Value, list[int]] = {}
-        for docid in to_docids(candidates):
-            grouped.setdefault(values.get(docid), []).append(docid)
-        for kind in (float, str):
-            for value in sorted((each for each in grouped if isinstance(each, kind)), reverse=not ascending):
-                yield value, from_docids(grouped[value])
-        if None in grouped:
-            yield None, from_docids(grouped[None])
-
-    def _read_sort_values(self, field: str, ascending: bool) -> dict[int, Value]:
-        """docid -> what it is sorted by, for the documents that have it: all of them are read, once per change."""
-        found = {}
-        for docid, text in self._connection.execute("SELECT docid, json FROM documents"):
-            value = self._sort_value(json.loads(text), field, ascending)
-            if value is not None:
-                found[docid] = value
-        return found

@@ -17,6 +17,8 @@ from typing import Any
 from svcd.bitsets import from_docids
 from svcd.store import dense, schema, words
 from svcd.store.connections import BUSY_MS, open_reader, open_writer
+from svcd.store.value_rows import Held
+from svcd.store.value_writer import ValueWriter
 
 _PARAMETERS = 500
 # What so few documents wrote is kept for so many generations, for readers that know an older one.
@@ -25,6 +27,7 @@ MOST_LOOKED_UP = 2000
 GENERATIONS = 100
 
 Positions = Mapping[str, Sequence[str]]  # attribute -> word at each position, "" for a hole
+Values = Mapping[str, Held]  # attribute -> what a document has under it
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Change:
     """One document's new state. json None removes it; positions None leaves its words as they are.
 
     names, names_before: the top-level fields after and before, for the field distribution.
+    values, values_before: of the fields whose values the index keeps.
     """
 
     docid: int
@@ -50,6 +54,8 @@ class Change:
     names: Sequence[str] = ()
     names_before: Sequence[str] = ()
     bytes_before: int = 0
+    values: Values = field(default_factory=dict)
+    values_before: Values = field(default_factory=dict)
 
 
 @dataclass
@@ -72,6 +78,7 @@ class IndexWriter:
         schema.prepare(self._connection, schema.INDEX)
         self._path = path
         self._hash_bytes = hash_bytes
+        self._values = ValueWriter(self._connection)
         self._load()
 
     def close(self) -> None:
@@ -85,6 +92,7 @@ class IndexWriter:
         self.docids = int.from_bytes(self.meta("docids") or b"", "little")
         self._document_bytes = int(self.meta("document_bytes") or 0)
         self._distribution: dict[str, int] = {}
+        self._values.forget()
 
     def _begin_log(self) -> None:
         self._written: set[int] | None = set()  # docids; None: too many to be told
@@ -149,6 +157,7 @@ class IndexWriter:
         self._load()
 
     def _save(self) -> None:
+        self._values.flush()
         self._meta_put("docids", self.docids.to_bytes((self.docids.bit_length() + 7) >> 3, "little"))
         self._meta_put("document_bytes", self._document_bytes)
         self._connection.executemany("UPDATE fields SET documents = documents + ? WHERE name = ?",
@@ -270,6 +279,7 @@ class IndexWriter:
         removed = [(change.docid,) for change in ordered if change.json is None]
         kept = [change for change in ordered if change.json is not None]
         self._write_words([change for change in ordered if change.positions is not None])
+        self._write_values([change for change in ordered if change.values != change.values_before])
         self._connection.executemany("DELETE FROM documents WHERE docid = ?", removed)
         self._connection.executemany("INSERT OR REPLACE INTO documents(docid, document_id, json) VALUES (?, ?, ?)",
                                      [(change.docid, change.document_id, change.json) for change in kept])
@@ -289,11 +299,38 @@ class IndexWriter:
     def clear(self) -> None:
         """Remove every document; fields keep their numbers."""
         self._written = None
+        self._values.clear()
         for statement in (*_CLEAR_WORDS, "DELETE FROM documents", "DELETE FROM forward", "DELETE FROM word_counts",
                           "DELETE FROM dense", "UPDATE fields SET documents = 0"):
             self._connection.execute(statement)
         self._distribution.clear()
         self.docids = self._document_bytes = 0
+
+    # Values
+
+    def _write_values(self, changes: Sequence[Change]) -> None:
+        numbered = [(change.docid, self._numbered(change.values_before), self._numbered(change.values))
+                    for change in changes]
+        for docid, before, after in numbered:
+            self._log(docid, "")
+            self._values.change(docid, before, after)
+        self._values.keep_rows((docid, after) for docid, _, after in numbered)
+
+    def _numbered(self, values: Values) -> dict[int, Held]:
+        self.register(values)
+        return {self.field_numbers[name]: held for name, held in values.items()}
+
+    def drop_values(self, names: Iterable[str]) -> None:
+        """Forget the values of some fields; the rows of all documents are to be written again behind it."""
+        self._written = None
+        self._values.drop_fields(self.field_numbers[name] for name in names)
+
+    def write_values(self, documents: Iterable[tuple[int, Values, Values]]) -> None:
+        """(docid, the values of fields that had none kept, the values of all fields) of documents that are there."""
+        numbered = [(docid, self._numbered(fresh), self._numbered(values)) for docid, fresh, values in documents]
+        for docid, fresh, _ in numbered:
+            self._values.change(docid, {}, fresh)
+        self._values.keep_rows((docid, values) for docid, _, values in numbered)
 
     # Words
 
@@ -333,7 +370,7 @@ class IndexWriter:
         self._keep(replaced, before)
 
     def _log(self, docid: int, old: str) -> None:
-        if self._written is None or len(self._written) >= MOST_LOGGED:
+        if self._written is None or (docid not in self._written and len(self._written) >= MOST_LOGGED):
             self._written = None
             return
         self._written.add(docid)

@@ -29,9 +29,6 @@ from svcd.store.connections import open_writer, write_transaction
 from svcd.store.library import ROW, IndexRow, Library
 from svcd.store.queue import Queue
 
-if TYPE_CHECKING:
-    from svcd.store.index import Value
-
 LOCK_PATIENCE_S = 2.0
 
 
@@ -42,15 +39,15 @@ class FolderInUse(RuntimeError):
 class Instance(Library):
     """Opens a data folder, made when absent. One daemon at a time: FolderInUse, schema.NewerFormat, OSError.
 
-    resolve_settings fills defaults in, sort_value says what a document is sorted by: the engine's, which the store
+    resolve_settings fills defaults in, stored_form gives the form in which texts are compared: the engine's, which the store
     does not know.
     """
 
     def __init__(self, path: Path,
                  resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
-                 sort_value: Callable[[Mapping[str, Any], str, bool], Value] = lambda *_: None) -> None:
+                 stored_form: Callable[[str], str] = str) -> None:
         super().__init__(path)
-        self.use_engine(resolve_settings, sort_value)
+        self.use_engine(resolve_settings, stored_form)
         self.on_features: Callable[[], None] = lambda: None  # called after each change of them
         self.on_removal: Callable[[str], None] = lambda uuid: None  # called after the files of an index went
         (path / "indexes").mkdir(parents=True, exist_ok=True)

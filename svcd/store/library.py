@@ -21,7 +21,7 @@ from svcd.store.cache import Cache
 from svcd.store.connections import ReadPool
 
 if TYPE_CHECKING:
-    from svcd.store.index import IndexReader, Value
+    from svcd.store.index import IndexReader
 
 CACHE_BYTES = 32 << 20
 ROW = "uid, uuid, created_at, updated_at, primary_key, stats"  # of an index, as IndexRow has them
@@ -48,7 +48,7 @@ class Library:
     def __init__(self, path: Path, features: Mapping[str, bool] | None = None) -> None:
         self.path = path
         self._resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
-        self._sort_value: Callable[[Mapping[str, Any], str, bool], Value] = lambda *_: None
+        self._stored_form: Callable[[str], str] = str
         self._instance_path, self._index_folder = str(path / "instance.sqlite"), str(path / "indexes")
         self._cache = Cache(CACHE_BYTES)
         self._readers = ReadPool()
@@ -86,9 +86,9 @@ class Library:
         return rows[offset:None if limit is None else offset + limit], len(rows)
 
     def use_engine(self, resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]],
-                   sort_value: Callable[[Mapping[str, Any], str, bool], Value]) -> None:
+                   stored_form: Callable[[str], str]) -> None:
         """What the constructor takes, given later: before any index is read."""
-        self._resolve_settings, self._sort_value = resolve_settings, sort_value
+        self._resolve_settings, self._stored_form = resolve_settings, stored_form
 
     @contextmanager
     def read(self, index_uid: str) -> Iterator[IndexReader]:
@@ -97,7 +97,7 @@ class Library:
 
         uuid, path, connection = self._begun(index_uid)
         try:
-            yield IndexReader(connection, uuid, self._cache, self._resolve_settings, self._sort_value)
+            yield IndexReader(connection, uuid, self._cache, self._resolve_settings, self._stored_form)
         finally:
             self._readers.end(path, connection)
 

@@ -120,7 +120,7 @@ class Relations:
                 for docid, forward in self._forward_rows(to_docids(changed))}
         is_known = all(gone is not None for _, gone in changes)
         terms = frozenset(term for _, gone in changes for term in json.loads(gone)) if is_known else None
-        return Delta(changed, rows, terms)
+        return Delta(changed, rows, terms, dict(self._facet_rows(to_docids(changed))))
 
     # Fields
 
@@ -215,6 +215,12 @@ class Relations:
         for docid in docids:
             rows = words.forward_rows(found.get(docid, ""))
             yield docid, {names[slot]: words.positions(row) for slot, row in rows.items()}
+
+    def _facet_rows(self, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
+        """(docid, the text of its values) of those of some documents that have any."""
+        for part in parts(docids):
+            yield from self._connection.execute(
+                f"SELECT docid, held FROM facet_rows WHERE docid IN ({marks(part)})", part)
 
     # The vocabulary
 

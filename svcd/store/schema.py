@@ -59,6 +59,7 @@ def _create_index(database: Any) -> None:
     # docids: what a generation wrote, null for too many; gone: terms that went with it, null when not known.
     database["changes"].create({"generation": int, "docids": bytes, "gone": str}, pk="generation")
     database["dense"].create({"key": str, "generation": int, "bits": bytes}, pk="key")
+    _create_values(database)
     columns = ", ".join(f"c{n}" for n in range(COLUMNS))
     # All that is printable belongs to a term; quotes are doubled once for the list, once for the option.
     characters = "".join(chr(c) for c in range(0x21, 0x7F) if not chr(c).isalnum()).replace("'", "''''").replace('"', '""')
@@ -67,6 +68,14 @@ def _create_index(database: Any) -> None:
     database.execute("CREATE VIRTUAL TABLE vocabulary USING fts5vocab(terms, 'row')")
     # At which bucketed positions a document holds a word: `terms` could tell, at a microsecond an occurrence.
     database.execute(f"CREATE VIRTUAL TABLE places USING fts5(c0, detail=none, {options})")
+
+
+def _create_values(database: Any) -> None:
+    # Keys of all kinds stand in one column: it must not turn one into another. See value_rows.
+    database.execute("CREATE TABLE facets (fid INTEGER NOT NULL, kind INTEGER NOT NULL, value NOT NULL, "
+                     "block INTEGER NOT NULL, docids BLOB NOT NULL, spelling TEXT, "
+                     "PRIMARY KEY (fid, kind, value, block)) WITHOUT ROWID")
+    database["facet_rows"].create({"docid": int, "held": str}, pk="docid", not_null={"held"})
 
 
 INSTANCE: tuple[Create, Mapping[int, Create]] = (_create_instance, {})

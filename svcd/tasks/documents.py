@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from svcd import jsontext
@@ -15,6 +15,7 @@ from svcd.bitsets import to_docids
 from svcd.engine import documents as walking
 from svcd.engine.analysis import analyzer_of
 from svcd.engine.attributes import locales_test
+from svcd.engine.field_values import FieldValues, field_values, kept_fields
 from svcd.engine.geo_fields import validate_geo
 from svcd.engine.searchable import Searchable
 from svcd.engine.settings import resolved
@@ -43,6 +44,7 @@ class _Pending:
     document: Document | None
     before: StoredDocument | None = None
     names_before: Sequence[str] = ()
+    values_before: Mapping[str, FieldValues] = field(default_factory=dict)
 
 
 class DocumentWriter:
@@ -60,6 +62,7 @@ class DocumentWriter:
         self._analyzer = analyzer_of(settings)
         self._is_searchable = Searchable.of(settings).__contains__
         self._locales_of = locales_test(settings["localizedAttributes"])
+        self._is_kept = kept_fields(settings)
         self._checks_geo = "_geo" in settings["sortableAttributes"] or "_geo" in settings["filterableAttributes"]
 
     def _free_docids(self) -> Iterator[int]:
@@ -74,6 +77,10 @@ class DocumentWriter:
     def positions(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """The words of a document's searchable attributes, by position."""
         return walking.positions(document, self._analyzer, self._is_searchable, self._locales_of)
+
+    def values(self, document: Mapping[str, Any]) -> dict[str, FieldValues]:
+        """The values of a document's attributes of which the settings have some kept."""
+        return field_values(document, self._is_kept)
 
     @contextmanager
     def task(self, *, is_large: bool) -> Iterator[None]:
@@ -147,7 +154,7 @@ class DocumentWriter:
         unknown = [each for each in dict.fromkeys(document_ids) if each not in self._pending]
         for document_id, stored in self._writer.stored(unknown).items():
             document = jsontext.loads(stored.json)
-            self._pending[document_id] = _Pending(stored.docid, document, stored, _counted(document))
+            self._pending[document_id] = _Pending(stored.docid, document, stored, _counted(document), self.values(document))
             self._pending_bytes += len(stored.json)
 
     def flush(self) -> None:
@@ -166,7 +173,8 @@ class DocumentWriter:
         bytes_before = len(before.json.encode()) if before else 0
         if held.document is None:
             self._tombstones[document_id] = held.docid
-            return Change(held.docid, document_id, None, {}, (), held.names_before, bytes_before) if before else None
+            gone = Change(held.docid, document_id, None, {}, (), held.names_before, bytes_before, {}, held.values_before)
+            return gone if before else None
         text = self._text(held.document)
         if before and before.json == text:
             return None
@@ -174,7 +182,8 @@ class DocumentWriter:
             _check_geo(document_id, held.document)
         positions = self.positions(held.document)
         self._number_nested(held.document)
-        return Change(held.docid, document_id, text, positions, _counted(held.document), held.names_before, bytes_before)
+        return Change(held.docid, document_id, text, positions, _counted(held.document), held.names_before, bytes_before,
+                      self.values(held.document), held.values_before)
 
     def _text(self, document: Document) -> str:
         """The stored form: members by field number."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from svcd import jsontext
 from svcd.engine import settings as settings_table
+from svcd.engine.field_values import COORDINATES, field_values, kept_fields
 from svcd.engine.primary_keys import document_identifier, infer_primary_key
 from svcd.engine.settings import Redo
 from svcd.errors import ApiError, error_object
@@ -243,6 +244,7 @@ def _settings(writer: IndexWriter, works: Sequence[Work], budget: Budget,
     redo = settings_table.redo_of(before, after)
     if Redo.FACETS in redo:
         DocumentWriter(writer, 0).check_geo()
+        _exchange_values(writer, before, after, progress)
     if Redo.WORDS in redo:
         _reindex(writer, progress)
     for work in works:
@@ -253,9 +255,32 @@ def _reindex(writer: IndexWriter, progress: Progress) -> None:
     """Tokenise every document again, some at a time."""
     writer.clear_words()
     documents = DocumentWriter(writer, 0)
+    for part in _all_documents(writer, progress):
+        writer.write_words([(docid, documents.positions(document)) for docid, document in part])
+
+
+def _exchange_values(writer: IndexWriter, before: Mapping[str, Any], after: Mapping[str, Any], progress: Progress) -> None:
+    """Keep the values of other fields than before; those that stay are left as they are."""
+    was_kept, is_kept = (kept_fields(settings_table.resolved(settings)) for settings in (before, after))
+    names = [*writer.field_numbers, *COORDINATES]
+    dropped = [name for name in names if was_kept(name) and not is_kept(name)]
+    fresh = frozenset(name for name in names if is_kept(name) and not was_kept(name))
+    if not dropped and not fresh:
+        return
+    writer.drop_values(name for name in dropped if name in writer.field_numbers)
+    for part in _all_documents(writer, progress):
+        written = []
+        for docid, document in part:
+            values = field_values(document, is_kept)
+            written.append((docid, {name: values[name] for name in values.keys() & fresh}, values))
+        writer.write_values(written)
+
+
+def _all_documents(writer: IndexWriter, progress: Progress) -> Iterator[list[tuple[int, dict[str, Any]]]]:
+    """(docid, document) of every document, some at a time."""
     total, finished, last = writer.number_of_documents, 0, -1
     while part := writer.all_stored(last, _REINDEX_CHUNK):
-        writer.write_words([(each.docid, documents.positions(jsontext.loads(each.json))) for each in part])
+        yield [(each.docid, jsontext.loads(each.json)) for each in part]
         last, finished = part[-1].docid, finished + len(part)
         progress("indexing", finished, total)
 

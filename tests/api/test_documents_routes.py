@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from svcd.api.documents import ROUTES
+from svcd.engine.field_values import stored_form
 from svcd.engine.settings import resolved
 from svcd.store.instance import Instance
 from svcd.tasks import indexing
@@ -47,7 +48,7 @@ class LocalWriter:
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[Instance]:
-    opened = Instance(tmp_path / "data.svcd", resolved)
+    opened = Instance(tmp_path / "data.svcd", resolved, stored_form)
     yield opened
     opened.close()
 

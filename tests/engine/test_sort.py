@@ -10,55 +10,25 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from tests.engine.dict_reader import DictReader
 
-from svcd.engine.sorting import SortError, SortRule, check_sortable, ordered, parse_rule, sort_value, split_rules
+from svcd.bitsets import to_docids
+from svcd.engine.sorting import SortError, SortRule, check_sortable, parse_rule, split_rules
+
+
+DOCUMENTS = [{"a": [3, "z", 1, True]}, {"a": ["b", "A", None, [["c"]]]}, {"a": 2}, {"b": 1}, {"a": True}, {"a": "B "},
+             {"a": None}, {"a": 2.0}, {"a": ""}]
 
 
 @pytest.mark.parametrize(
-    ("document", "field", "ascending", "descending"),
-    [
-        ({"a": 3}, "a", 3.0, 3.0),
-        ({"a": [3, "z", 1, True]}, "a", 1.0, 3.0),
-        ({"a": ["b", "A", None, [["c"]]]}, "a", "a", "c"),
-        ({"a": True}, "a", "true", "true"),
-        ({"a": None}, "a", None, None),
-        ({"a": ""}, "a", None, None),
-        ({"a": "  "}, "a", None, None),
-        ({"a": {"b": 1}}, "a", None, None),
-        ({"a": {"b": 1}}, "a.b", 1.0, 1.0),
-        ({"a": [{"b": 1}, {"b": 5}]}, "a.b", 1.0, 5.0),
-        ({"a.b": 2}, "a.b", 2.0, 2.0),
-        ({}, "a", None, None),
-        ({"ab": 1}, "a", None, None),
-    ],
+    ("is_ascending", "buckets"),
+    [(True, [(1.0, [0]), (2.0, [2, 7]), ("a", [1]), ("b", [5]), ("true", [4]), (None, [3, 6, 8])]),
+     (False, [(3.0, [0]), (2.0, [2, 7]), ("true", [4]), ("c", [1]), ("b", [5]), (None, [3, 6, 8])])],
 )
-def test_the_value_a_document_takes_part_with(document: dict[str, Any], field: str, ascending: Any, descending: Any) -> None:
-    assert sort_value(document, field, True) == ascending
-    assert sort_value(document, field, False) == descending
-
-
-VALUES = {"a": 2.0, "b": "x", "c": None, "d": 1.0, "e": "y", "f": "x", "g": 2.0, "h": None}
-
-
-@pytest.mark.parametrize(("is_ascending", "order"), [(True, "dagbfech"), (False, "agdebfch")])
-def test_numbers_come_first_and_no_value_last(is_ascending: bool, order: str) -> None:
-    assert "".join(ordered(VALUES, VALUES.__getitem__, is_ascending)) == order
-
-
-@given(st.lists(st.none() | st.floats(allow_nan=False) | st.text(max_size=3)), st.booleans())
-def test_an_order_changes_no_set_and_keeps_ties(values: list[Any], is_ascending: bool) -> None:
-    places = list(range(len(values)))
-    found = ordered(places, values.__getitem__, is_ascending)
-    assert sorted(found) == places
-    for left, right in zip(found, found[1:]):
-        if values[left] == values[right]:
-            assert left < right
-        kinds = [2 if values[at] is None else 1 if isinstance(values[at], str) else 0 for at in (left, right)]
-        assert kinds[0] <= kinds[1]
-        if kinds[0] == kinds[1] < 2:
-            assert values[left] <= values[right] if is_ascending else values[left] >= values[right]
+def test_the_order_of_documents(is_ascending: bool, buckets: list[tuple[Any, list[int]]]) -> None:
+    reader = DictReader(DOCUMENTS, {"sortableAttributes": ["a"]})
+    found = reader.sort_buckets("a", is_ascending, reader.all_docids())
+    assert [(value, to_docids(docids)) for value, docids in found] == buckets
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from svcd.engine.field_values import stored_form
 from svcd.engine.settings import resolved
 from svcd.store.instance import Instance
 from svcd.store.records import Task
@@ -51,7 +52,7 @@ class House:
     def open(self) -> None:
         self.writer = LocalWriter()
         self.bugs: list[str] = []
-        self.instance = Instance(self.path, resolved)
+        self.instance = Instance(self.path, resolved, stored_form)
         self.runner = Runner(self.instance, make_writer=lambda _: self.writer, on_bug=self.bugs.append,
                              retry_s=0, quiet_s=0, **self.options)
         self.queue = self.instance.queue

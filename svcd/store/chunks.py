@@ -1,0 +1,78 @@
+"""Sets of documents as rows of a table: one per block of 65,536 docids, as a list or as bits, whichever is smaller.
+
+Knows the two forms of a chunk and how they are joined; refuses to know what the sets are of.
+"""
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+
+from svcd.bitsets import from_docids
+
+BLOCK = 1 << 16
+BLOCK_BYTES = BLOCK >> 3
+# From so many on the bits are smaller than the list; so a chunk of BLOCK_BYTES is bits, a shorter one a list.
+_MOST_LISTED = BLOCK_BYTES // 2 - 1
+
+DocIds = int
+
+
+def changed(chunk: bytes | None, edits: Sequence[int]) -> bytes:
+    """The chunk after some edits, b"" when nothing is left.
+
+    edits, in their order: a place (docid within the block) comes in, ~place goes.
+    """
+    if chunk is not None and len(chunk) == BLOCK_BYTES:
+        return _changed_bits(bytearray(chunk), edits)
+    held = set(_listed(chunk or b""))
+    if min(edits) >= 0:
+        held.update(edits)
+    else:
+        for edit in edits:
+            (held.add if edit >= 0 else held.discard)(max(edit, ~edit))
+    if len(held) <= _MOST_LISTED:
+        return array("H", sorted(held)).tobytes()
+    return _changed_bits(bytearray(BLOCK_BYTES), list(held))
+
+
+def _changed_bits(bits: bytearray, edits: Iterable[int]) -> bytes:
+    for edit in edits:
+        if edit >= 0:
+            bits[edit >> 3] |= 1 << (edit & 7)
+        else:
+            bits[~edit >> 3] &= ~(1 << (~edit & 7))
+    held = int.from_bytes(bits, "little").bit_count()
+    return bytes(bits) if held > _MOST_LISTED else _places(bits)
+
+
+def _places(bits: bytes | bytearray) -> bytes:
+    return array("H", [at << 3 | bit for at, byte in enumerate(bits) if byte for bit in range(8) if byte >> bit & 1]).tobytes()
+
+
+def _listed(chunk: bytes) -> array[int]:
+    places = array("H")
+    places.frombytes(chunk)
+    return places
+
+
+def count(chunk: bytes) -> int:
+    """How many documents a chunk holds."""
+    return len(chunk) >> 1 if len(chunk) < BLOCK_BYTES else int.from_bytes(chunk, "little").bit_count()
+
+
+def joined(chunks: Sequence[tuple[int, bytes]]) -> DocIds:
+    """The set of (block, chunk) in any order; of one block there may be several, and lists of it one behind the other."""
+    if len(chunks) == 1:
+        ((block, chunk),) = chunks
+        bits = int.from_bytes(chunk, "little") if len(chunk) == BLOCK_BYTES else from_docids(_listed(chunk))
+        return bits << block * BLOCK
+    whole = bytearray((max((block for block, _ in chunks), default=-1) + 1) * BLOCK_BYTES)
+    for block, chunk in chunks:
+        start = block * BLOCK_BYTES
+        if len(chunk) == BLOCK_BYTES:
+            held = int.from_bytes(whole[start:start + BLOCK_BYTES], "little") | int.from_bytes(chunk, "little")
+            whole[start:start + BLOCK_BYTES] = held.to_bytes(BLOCK_BYTES, "little")
+        else:
+            for place in _listed(chunk):
+                whole[start + (place >> 3)] |= 1 << (place & 7)
+    return int.from_bytes(whole, "little")

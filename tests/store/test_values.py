@@ -1,0 +1,259 @@
+"""What must hold of the values of an index:
+
+1. Every answer is the one worked out from the documents.
+2. What a reader keeps is carried over writes, and equals what it would read anew.
+3. After any history the tables hold what they would if they had been made at once; nothing is left of what went.
+4. What a savepoint undid was never there.
+5. Numbers ascend by value, -0.0 before 0.0; texts by their bytes.
+6. Values of a field may come and go without the others being touched.
+"""
+from __future__ import annotations
+
+import math
+import sqlite3
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from svcd.bitsets import from_docids, to_docids
+from svcd.engine.field_values import FieldValues, stored_form
+from svcd.store import chunks, value_rows, values as values_module
+from svcd.store.cache import Cache
+from svcd.store.connections import open_reader
+from svcd.store.index import IndexReader
+from svcd.store.index_writer import Change, IndexWriter
+
+NUMBERS = [-math.inf, -2.5, -1.0, -0.0, 0.0, 1e-300, 1.0, 1.5, 2.0, 1e15, 1e300]
+TEXTS = ["a", "A", " a ", "ab", "b", "B\0", "É", "é", "z\U0001f600", "\ud7ff", "true"]
+VALUE = st.sampled_from(NUMBERS) | st.sampled_from(TEXTS)
+HELD = st.tuples(st.lists(VALUE, max_size=4), st.booleans(), st.booleans()).map(lambda parts: held(*parts))
+FIELDS = ["f", "g"]
+DOCUMENT = st.dictionaries(st.sampled_from(FIELDS), HELD)
+DOCIDS = st.sampled_from([0, 1, 2, 7, chunks.BLOCK - 1, chunks.BLOCK, 3 * chunks.BLOCK + 5])
+HISTORY = st.lists(st.lists(st.tuples(DOCIDS, st.none() | DOCUMENT), min_size=1, max_size=6), max_size=5)
+
+Documents = dict[int, dict[str, FieldValues]]
+
+
+def held(values: list[float | str], is_null: bool = False, is_empty: bool = False) -> FieldValues:
+    found = FieldValues({}, is_null, is_empty)
+    for value in values:
+        normal = stored_form(value) if isinstance(value, str) else value
+        found.values[normal] = value if isinstance(value, str) else None
+    return found
+
+
+def change(docid: int, after: dict[str, FieldValues] | None, before: dict[str, FieldValues] | None) -> Change:
+    return Change(docid, f"d{docid}", None if after is None else "{}", {}, (), (), 0, after or {}, before or {})
+
+
+def play(writer: IndexWriter, history: list[list[tuple[int, Any]]], documents: Documents | None = None) -> Documents:
+    documents = {} if documents is None else documents
+    for batch in history:
+        with writer.transaction():
+            for docid, after in batch:
+                if after is not None or docid in documents:
+                    writer.write([change(docid, after, documents.pop(docid, None))])
+                if after is not None:
+                    documents[docid] = after
+    return documents
+
+
+def reader_of(path: Path, cache: Cache | None = None) -> IndexReader:
+    connection = open_reader(path)
+    connection.execute("BEGIN")
+    return IndexReader(connection, "index", cache or Cache(1 << 20), dict, stored_form)
+
+
+def key(value: float | str) -> tuple[bytes | float, float]:
+    return (value.encode(), 0) if isinstance(value, str) else (value, math.copysign(1, value))
+
+
+def naive_values(documents: Documents, field: str, kind: type) -> list[Any]:
+    met = {key(value): value for document in documents.values() if field in document
+           for value in document[field].values if isinstance(value, kind)}
+    return [met[each] for each in sorted(met)]
+
+
+def naive(documents: Documents, field: str, is_in: Any) -> int:
+    return from_docids(sorted(docid for docid, document in documents.items() if field in document and is_in(document[field])))
+
+
+def having(documents: Documents, field: str, value: float | str) -> int:
+    return naive(documents, field, lambda held: any(key(value) == key(each) and type(value) is type(each) for each in held.values))
+
+
+def naive_sorted(documents: Documents, field: str, ascending: bool) -> list[tuple[Any, int]]:
+    left, found = from_docids(sorted(documents)), []
+    for kind in (float, str):
+        for value in naive_values(documents, field, kind)[::1 if ascending else -1]:
+            if bucket := having(documents, field, value) & left:
+                found.append((value, bucket))
+                left ^= bucket
+    return found + ([(None, left)] if left else [])
+
+
+def shown(pairs: Any) -> list[tuple[str, str]]:
+    """Values with their sets, -0.0 told from 0.0."""
+    return [(repr(value), hex(docids)) for value, docids in pairs]
+
+
+def check(reader: IndexReader, documents: Documents) -> None:
+    """Every answer about every field."""
+    everything = from_docids(sorted(documents))
+    for field in (*FIELDS, "unknown"):
+        assert reader.present_docids(field) == naive(documents, field, lambda held: True)
+        assert reader.null_docids(field) == naive(documents, field, lambda held: held.is_null)
+        assert reader.empty_docids(field) == naive(documents, field, lambda held: held.is_empty)
+        for kind in (float, str):
+            check_kind(reader, documents, field, kind)
+        for docid, values in reader.field_values(field, sorted(documents)):
+            expected = documents[docid].get(field, FieldValues()).values
+            assert sorted(map(repr, values)) == sorted(map(repr, expected))
+        for ascending in (True, False):
+            assert shown(reader.sort_buckets(field, ascending, everything)) == shown(naive_sorted(documents, field, ascending))
+    for docid, document in documents.items():
+        for field, held in document.items():
+            for value, spelling in held.values.items():
+                assert spelling is None or reader.spelling(field, value, docid) == spelling
+
+
+def check_kind(reader: IndexReader, documents: Documents, field: str, kind: type) -> None:
+    values = naive_values(documents, field, kind)
+    sets = [having(documents, field, value) for value in values]
+    assert repr(list(reader.values(field, kind))) == repr(values)
+    assert list(reader.value_counts(field, kind)) == [docids.bit_count() for docids in sets]
+    for ascending in (True, False):
+        ordered = [each for each in reader.ordered_values(field, kind, ascending) if each[1]]
+        assert shown(ordered) == shown(list(zip(values, sets))[::1 if ascending else -1])
+    assert reader.kind_docids(field, kind) == union(sets)
+    bounds = NUMBERS if kind is float else [stored_form(text) for text in TEXTS]
+    for value in bounds:
+        assert reader.value_docids(field, value) == having(documents, field, value)
+    for low, high in [(None, bounds[3]), (bounds[3], None), (bounds[1], bounds[7]), (bounds[4], bounds[4]), (bounds[7], bounds[1])]:
+        for has_low, has_high in [(True, True), (False, True), (True, False), (False, False)]:
+            expected = union(docids for value, docids in zip(values, sets)
+                             if (low is None or key(low) < key(value) or (has_low and key(low) == key(value)))
+                             and (high is None or key(value) < key(high) or (has_high and key(high) == key(value))))
+            assert reader.range_docids(field, low, high, has_low, has_high) == expected
+
+
+def union(sets: Any) -> int:
+    found = 0
+    for docids in sets:
+        found |= docids
+    return found
+
+
+@pytest.fixture(params=["kept sets", "read sets"])
+def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "read sets":
+        monkeypatch.setattr(values_module, "_FEW_VALUES", 1)
+        monkeypatch.setattr(values_module, "_FEW_DOCUMENTS", 0)
+        monkeypatch.setattr(values_module, "_FIRST_PAGE", 2)
+
+
+@pytest.mark.usefixtures("limits")
+def test_answers_are_those_of_the_documents_and_are_carried_over_writes() -> None:
+    @settings(max_examples=40, deadline=None)
+    @given(HISTORY, HISTORY)
+    def holds(history: Any, later: Any) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "index.sqlite"
+            writer, cache = IndexWriter(path), Cache(1 << 20)
+            documents = play(writer, history)
+            check(reader_of(path, cache), documents)
+            for batch in later:
+                play(writer, [batch], documents)
+                check(reader_of(path, cache), documents)
+            check(reader_of(path), documents)
+            writer.close()
+
+    holds()
+
+
+def tables(path: Path) -> list[Any]:
+    connection = sqlite3.connect(path)
+    rows = [connection.execute("SELECT name, kind, value, block, docids FROM facets JOIN fields USING (fid) "
+                               "ORDER BY name, kind, value, block").fetchall()]
+    names = {str(fid): name for fid, name in connection.execute("SELECT fid, name FROM fields")}
+    for docid, text in connection.execute("SELECT docid, held FROM facet_rows ORDER BY docid"):
+        row = value_rows.rows_of(text, stored_form)
+        rows.append((docid, {names[str(fid)]: sorted(map(repr, each.values.items())) for fid, each in row.items()}))
+    connection.close()
+    return rows
+
+
+@settings(max_examples=40, deadline=None)
+@given(HISTORY)
+def test_tables_are_those_of_an_index_made_at_once(history: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        grown, made = (IndexWriter(Path(folder) / name) for name in ("grown.sqlite", "made.sqlite"))
+        documents = play(grown, history)
+        play(made, [list(documents.items())])
+        grown.close()
+        made.close()
+        assert tables(Path(folder) / "grown.sqlite") == tables(Path(folder) / "made.sqlite")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "index.sqlite"
+
+
+@pytest.fixture
+def writer(path: Path) -> Any:
+    writer = IndexWriter(path)
+    yield writer
+    writer.close()
+
+
+def test_what_a_savepoint_undid_was_never_there(writer: IndexWriter, path: Path) -> None:
+    first, second = {"f": held(["a"])}, {"f": held(["b"])}
+    with writer.transaction():
+        writer.write([change(1, first, None)])
+        with pytest.raises(KeyError), writer.savepoint():
+            writer.write([change(2, second, None)])
+            raise KeyError
+    check(reader_of(path), {1: first})
+
+
+def test_clearing_leaves_no_values(writer: IndexWriter, path: Path) -> None:
+    play(writer, [[(1, {"f": held(["a", 1.0])})]])
+    with writer.transaction():
+        writer.clear()
+    check(reader_of(path), {})
+
+
+def test_values_of_a_field_come_and_go_without_the_others(writer: IndexWriter, path: Path) -> None:
+    documents = play(writer, [[(1, {"f": held(["a"]), "g": held([1.0])}), (2, {"f": held(["a"])})]])
+    cache = Cache(1 << 20)
+    check(reader_of(path, cache), documents)
+    without = {docid: {name: each for name, each in document.items() if name != "f"} for docid, document in documents.items()}
+    with writer.transaction():
+        writer.drop_values(["f"])
+        writer.write_values((docid, {}, document) for docid, document in without.items())
+    check(reader_of(path, cache), without)
+    with writer.transaction():
+        writer.drop_values([])
+        writer.write_values((docid, {"f": document["f"]}, document) for docid, document in documents.items())
+    check(reader_of(path, cache), documents)
+
+
+def test_a_range_over_very_many_values_and_blocks(writer: IndexWriter, path: Path) -> None:
+    documents: Documents = {docid: {"f": held([float(docid)])} for docid in range(0, 3 * chunks.BLOCK, 61)}
+    play(writer, [list(documents.items())])
+    reader = reader_of(path)
+    found = reader.range_docids("f", 1000.0, None)
+    assert to_docids(found) == [docid for docid in documents if docid >= 1000]
+    assert [value for value, _ in zip(reader.ordered_values("f", float, False), range(100))][-1][0] == float(sorted(documents)[-100])
+
+
+def test_numbers_have_keys_that_ascend_with_them() -> None:
+    ordered = sorted(NUMBERS, key=key)
+    assert sorted(NUMBERS, key=value_rows.key) == ordered
+    assert repr([value_rows.value_of(value_rows.key(value)) for value in ordered]) == repr(ordered)
