@@ -330,6 +330,15 @@ class ApiError(Exception):
         self.message = message
         self.headers = headers
 
+    def inside(self, place: str) -> ApiError:
+        """The same failure in a part of a body, which opens the message.
+
+        What a body names in vain is a wrong request (400), for the path was found.
+        """
+        error = ApiError(self.code, f"{place}: {self.message}", self.headers)
+        error.status = 400 if self.status == 404 else self.status
+        return error
+
     def as_json(self) -> ErrorObject:
         """The error object, members in the order of the interface."""
         return error_object(self.code, self.message)

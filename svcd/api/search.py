@@ -148,7 +148,7 @@ _PARAMS: Mapping[str, Param] = {  # in the order in which messages list them
     "showPerformanceDetails": _flag("invalid_search_show_performance_details"),
 }
 
-_NOT_YET = ("filter", "distinct", "facets", "hybrid", "vector", "retrieveVectors", "media", "useNetwork",
+_NOT_YET = ("filter", "facets", "hybrid", "vector", "retrieveVectors", "media", "useNetwork",
             "showPerformanceDetails")
 _GATED = {  # parameter: (feature that it needs, the words that open the refusal)
     "media": ("multimodal", "passing `media` in a search query"),
@@ -219,6 +219,7 @@ def uuid7() -> str:
 _QUERY_FIELDS = {  # parameter: field of SearchQuery
     "q": "q",
     "sort": "sort",
+    "distinct": "distinct",
     "attributesToRetrieve": "attributes_to_retrieve",
     "attributesToCrop": "attributes_to_crop",
     "cropLength": "crop_length",

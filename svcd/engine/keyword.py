@@ -9,6 +9,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from svcd.engine import attributes
 from svcd.engine.derivations import Terms
+from svcd.engine.distinct import distinct_field
 from svcd.engine.lexicon import lexicon_of
 from svcd.engine.matching import LocatedTerm, MatchingWords
 from svcd.engine.postings import Postings
@@ -16,6 +17,7 @@ from svcd.engine.query import ParsedQuery, parse_text
 from svcd.engine.querygraph import BuiltQuery, Graph, MatchingStrategy, build, universe
 from svcd.engine.ranking.buckets import Ranking, Wanted, rank
 from svcd.engine.ranking.chain import chain
+from svcd.engine.ranking.distinct import Distinct
 from svcd.engine.ranking.rule import Shared
 from svcd.engine.reader import DocIds, Reader
 from svcd.engine.request import SearchQuery
@@ -47,10 +49,12 @@ def find(
     """Rank the documents of one index.
 
     candidates: the only documents in play, None for all. Raises invalid_search_sort for a field that is not
-    sortable, invalid_search_attributes_to_search_on for one that is not searchable.
+    sortable, invalid_search_attributes_to_search_on for one that is not searchable, invalid_search_distinct for one
+    that is not filterable.
     """
     _check_sort(reader.settings, query.sort or ())
     restricted = restricted_fields(reader, query.attributes_to_search_on)
+    field = distinct_field(reader, query.distinct)
     lexicon = lexicon_of(reader.settings)
     terms = Terms(Postings(reader, restricted), lexicon.typo_rules, lexicon.synonyms)
     locales, has_prefix = locales_of(reader, query, restricted), reader.settings.get("prefixSearch") != "disabled"
@@ -62,7 +66,7 @@ def find(
     if parsed.parts:
         docids = universe(built.graph, terms, shared.strategy, docids)
     rules = chain(shared, reader.settings["rankingRules"], query.sort or (), bool(parsed.parts))
-    ranking = rank(rules, built.graph, docids, wanted, expired)
+    ranking = rank(rules, built.graph, docids, wanted, expired, None if field is None else Distinct(reader, field))
     return Found(ranking, terms, built.located)
 
 

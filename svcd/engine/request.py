@@ -27,26 +27,35 @@ class SearchQuery:
     ranking_score_threshold: float | None = None
     matching_strategy: str = "last"
     sort: Sequence[str] | None = None  # `field:asc`, `field:desc`
+    distinct: str | None = None
     locales: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedQuery:
-    """A query with its index, and how much its scores weigh when lists are merged."""
+    """A query with its index, and how much its scores weigh when lists are merged.
+
+    position: under which number its hits say that they are found; None for its place in the request.
+    """
 
     index_uid: str
     query: SearchQuery
     weight: float = 1.0
+    position: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Federation:
-    """Which part of the merged list is wanted; `page` or `hits_per_page` make it pages."""
+    """Which part of the merged list is wanted; `page` or `hits_per_page` make it pages.
+
+    distinct: a field of which no two hits of the list share a value.
+    """
 
     offset: int = 0
     limit: int = 20
     page: int | None = None
     hits_per_page: int | None = None
+    distinct: str | None = None
 
     @property
     def is_paged(self) -> bool:

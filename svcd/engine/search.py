@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import Callable, Mapping, Sequence
 
+from svcd.engine.distinct import Apart
 from svcd.engine.hits import shown, shows_matches
 from svcd.engine.keyword import Found, find
-from svcd.engine.ranking.buckets import Wanted
+from svcd.engine.ranking.buckets import Hit, Wanted
 from svcd.engine.reader import Reader
 from svcd.engine.request import Answer, Federation, IndexedQuery, SearchQuery
 from svcd.errors import ApiError
+from svcd.jsontext import loads
 
 __all__ = ["Answer", "Federation", "IndexedQuery", "SearchQuery", "search"]
 
@@ -31,35 +33,50 @@ def search(
     that an index refuses, the message beginning with the index.
     """
     (indexed,) = queries
-    reader = readers[indexed.index_uid]
-    expired = timer(_cutoff_ms(reader))
-    found = _of_index(indexed.index_uid, reader, indexed.query, federation, expired)
+    reader, query = readers[indexed.index_uid], indexed.query
+    expired = timer(cutoff_ms(reader))
+    wanted = wanted_of(reader, query, federation, _is_order_alone(reader, query))
+    found = found_in(indexed.index_uid, reader, query, wanted, expired)
+    hits, rejected = found.ranking.hits, 0
+    if query.distinct is not None:
+        hits, rejected = _apart(reader, query.distinct, hits)
     first, end = federation.window()
-    hits = shown(reader, indexed.query, found, found.ranking.hits[first:end])
-    return Answer(hits, federation.pagination(found.ranking.counted.bit_count()))
+    page = shown(reader, query, found, hits[first:end])
+    return Answer(page, federation.pagination(found.ranking.counted.bit_count() - rejected))
 
 
-def _of_index(
-    index_uid: str, reader: Reader, query: SearchQuery, federation: Federation, expired: Callable[[], bool]
+def found_in(
+    index_uid: str, reader: Reader, query: SearchQuery, wanted: Wanted, expired: Callable[[], bool]
 ) -> Found:
+    """What one query finds; the index opens the message of what it refuses."""
     try:
-        return find(reader, query, _wanted(reader, query, federation), expired)
+        return find(reader, query, wanted, expired)
     except ApiError as error:
-        raise ApiError(error.code, f"Index `{index_uid}`: {error.message}") from None
+        raise error.inside(f"Index `{index_uid}`") from None
 
 
-def _cutoff_ms(reader: Reader) -> int:
+def cutoff_ms(reader: Reader) -> int:
+    """After how many milliseconds a search of this index makes do with what it has."""
     cutoff = reader.settings.get("searchCutoffMs")
     return DEFAULT_CUTOFF_MS if cutoff is None else cutoff
 
 
-def _wanted(reader: Reader, query: SearchQuery, federation: Federation) -> Wanted:
+def wanted_of(reader: Reader, query: SearchQuery, federation: Federation, order_alone: bool = False) -> Wanted:
+    """How much of the ranking of one query the wanted page needs."""
     most = reader.settings["pagination"]["maxTotalHits"]
     required = min(federation.window()[1], most)
     threshold = query.ranking_score_threshold
     # The exact total of pages needs the score of every document, but never beyond `maxTotalHits`.
     to_the_end = federation.is_paged and threshold is not None and required < most
-    return Wanted(required, threshold, to_the_end, _is_order_alone(reader, query))
+    return Wanted(required, threshold, to_the_end, order_alone, federation.is_paged)
+
+
+def _apart(reader: Reader, field: str, hits: Sequence[Hit]) -> tuple[list[Hit], int]:
+    """The hits that share no value of a field as the documents have it, and how many others there are (10.1)."""
+    texts = reader.documents([hit.docid for hit in hits])
+    apart = Apart(field)
+    kept = [hit for hit, text in zip(hits, texts) if apart.takes(loads(text))]
+    return kept, len(hits) - len(kept)
 
 
 def _is_order_alone(reader: Reader, query: SearchQuery) -> bool:

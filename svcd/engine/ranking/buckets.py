@@ -1,7 +1,7 @@
 """Bucket sort: the only loop over ranking rules, and the only place that knows how many hits are wanted.
 
 Knows how buckets nest, when enough is found, what a threshold rejects and what happens when the time
-is over (relevance.md 3.12, 3.16, 3.17); refuses to know what a rule looks at.
+is over (relevance.md 3.12, 3.14, 3.16, 3.17); refuses to know what a rule looks at.
 """
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Callable, Iterator, NamedTuple, Sequence
 
 from svcd.bitsets import to_docids
 from svcd.engine.querygraph import Graph
+from svcd.engine.ranking.distinct import Distinct
 from svcd.engine.ranking.few import Group
 from svcd.engine.ranking.rule import Bucket, Rule
 from svcd.engine.ranking.scores import Detail, Skipped, score
@@ -32,12 +33,14 @@ class Wanted:
     hits: how many at most. threshold: documents of a lower score are left out and not counted.
     to_the_end: rank everything even when there are hits enough, so that the count is exact.
     order_alone: nobody asks how a hit came to its place, so the details of hits may stop early.
+    exact_total: with `distinct`, count no document that shares a value with another.
     """
 
     hits: int
     threshold: float | None = None
     to_the_end: bool = False
     order_alone: bool = False
+    exact_total: bool = False
 
 
 @dataclass(slots=True)
@@ -49,26 +52,33 @@ class Ranking:
 
 
 def rank(
-    rules: Sequence[Rule], graph: Graph, universe: DocIds, wanted: Wanted, expired: Callable[[], bool]
+    rules: Sequence[Rule], graph: Graph, universe: DocIds, wanted: Wanted, expired: Callable[[], bool],
+    distinct: Distinct | None = None,
 ) -> Ranking:
     """The best documents of the universe, by the first rule, then the second one within its buckets...
 
-    Equal documents come by docid. expired: is the time over? Asked before each bucket.
+    Equal documents come by docid. expired: is the time over? Asked before each bucket. distinct: of what no two
+    hits may share a value.
     """
-    return _BucketSort(rules, wanted, expired, universe).sort(graph)
+    return _BucketSort(rules, wanted, expired, distinct, universe).sort(graph)
 
 
 class _BucketSort:
     def __init__(
-        self, rules: Sequence[Rule], wanted: Wanted, expired: Callable[[], bool], universe: DocIds
+        self, rules: Sequence[Rule], wanted: Wanted, expired: Callable[[], bool], distinct: Distinct | None,
+        universe: DocIds,
     ) -> None:
         self._rules = rules
         self._wanted = wanted
         self._expired = expired
+        self._distinct = distinct
         self._ranking = Ranking(universe)
+        self._excluded = 0  # they share a value with a hit
 
     def sort(self, graph: Graph) -> Ranking:
         self._descend(0, lambda: graph, self._ranking.counted, ())
+        if self._distinct is not None and self._wanted.exact_total:
+            self._ranking.counted = self._distinct.first(self._ranking.counted).docids
         return self._ranking
 
     def _descend(
@@ -86,12 +96,19 @@ class _BucketSort:
             bucket = next(buckets, None)
             if bucket is None:
                 return
+            docids = bucket.docids
+            if self._excluded:
+                docids &= universe
+                if not docids:
+                    continue
             found = (*details, bucket.detail)
             if self._is_rejected(found):  # and so is all that comes behind it
                 self._ranking.counted &= ~(universe if group is None else group.docids(universe))
                 return
-            universe ^= bucket.docids
-            self._descend(level + 1, bucket.graph, bucket.docids, found, group)
+            universe ^= docids
+            self._descend(level + 1, bucket.graph, docids, found, group)
+            if self._excluded:
+                universe &= ~(self._excluded if group is None else group.of(self._excluded))
 
     def _is_done(self) -> bool:
         return len(self._ranking.hits) >= self._wanted.hits and not self._wanted.to_the_end
@@ -101,11 +118,28 @@ class _BucketSort:
         return threshold is not None and score(details) < threshold
 
     def _deliver(self, universe: DocIds, details: Details, group: Group | None) -> None:
-        """Hand out a finished bucket. This is where `distinct` will choose among its documents (3.14)."""
+        """Hand out a finished bucket."""
         hits = self._ranking.hits
         left = max(self._wanted.hits - len(hits), 0)
+        if self._distinct is not None:
+            universe, group = self._first_of_each(universe if group is None else group.docids(universe)), None
         docids = to_docids(universe, left) if group is None else group.listed(universe)[:left]
         hits += [Hit(docid, details) for docid in docids]
+
+    def _first_of_each(self, bucket: DocIds) -> DocIds:
+        """What `distinct` leaves of a bucket. It takes from all universes and from what is counted, too.
+
+        The whole bucket is walked, however few hits are wanted, but not that of a search without rules.
+        """
+        assert self._distinct is not None
+        kept, values = self._distinct.first(bucket, None if self._rules else self._wanted.hits)
+        ranking = self._ranking
+        excluded = bucket if self._rules else 0
+        if ranking.counted & ~excluded:
+            excluded |= self._distinct.sharing(values)
+            self._excluded |= excluded
+        ranking.counted = ranking.counted & ~excluded | kept
+        return kept
 
 
 def _begun(
