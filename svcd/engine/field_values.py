@@ -22,14 +22,15 @@ GEO = "_geo"
 COORDINATES = (f"{GEO}.lat", f"{GEO}.lng")  # numbers, as far as `_geo` is kept
 _NEVER = ("_vectors", GEO, "_geojson")
 # The property White_Space of Unicode; str.strip() takes control characters too.
-_WHITE_SPACE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+_ASCII_WHITE_SPACE = "\t\n\x0b\x0c\r "
+_WHITE_SPACE = f"{_ASCII_WHITE_SPACE}\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
 
 def normal_form(text: str) -> str:
     """The form in which texts are compared: trimmed, each character decomposed, in lower case."""
+    if text.isascii():
+        return text.strip(_ASCII_WHITE_SPACE).lower()
     trimmed = text.strip(_WHITE_SPACE)
-    if trimmed.isascii():
-        return trimmed.lower()
     # By character: marks of one are not sorted among those of the next.
     return "".join(unicodedata.normalize("NFKD", character) for character in trimmed).lower()
 
@@ -93,7 +94,10 @@ def _member(name: str, value: Any, is_kept: Callable[[str], bool], found: dict[s
         held = found.setdefault(name, FieldValues())
         held.is_null |= value is None
         held.is_empty |= value in ("", [], {})  # 0 and false are none of them
-    _beneath(name, value, is_kept, found)
+    if isinstance(value, (dict, list)):
+        _beneath(name, value, is_kept, found)
+    elif value is not None and is_kept(name):
+        _add(found[name].values, value)
 
 
 def _beneath(name: str, value: Any, is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:

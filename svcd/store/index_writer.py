@@ -317,7 +317,8 @@ class IndexWriter:
         self._values.keep_rows((docid, after) for docid, _, after in numbered)
 
     def _numbered(self, values: Values) -> dict[int, Held]:
-        self.register(values)
+        if not values.keys() <= self.field_numbers.keys():
+            self.register(values)
         return {self.field_numbers[name]: held for name, held in values.items()}
 
     def drop_values(self, names: Iterable[str]) -> None:

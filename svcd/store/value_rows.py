@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 Value = float | str  # a number, or a text in its normal form
@@ -55,16 +55,23 @@ def value_of(found: Key) -> Value:
     return found
 
 
-def entries(fid: int, held: Held) -> Iterator[tuple[tuple[int, int, Key], str | None]]:
+def entries(fid: int, held: Held) -> list[tuple[tuple[int, int, Key], str | None]]:
     """((fid, kind, key), spelling or None if it is spelled like the value) of all that a document has under a field."""
-    kinds = {type(value) for value in held.values}
-    flags = {PRESENT: True, IS_NULL: held.is_null, IS_EMPTY: held.is_empty,
-             HAS_NUMBER: float in kinds, HAS_TEXT: str in kinds}
-    for flag, is_set in flags.items():
-        if is_set:
-            yield (fid, FLAG, flag), None
+    found: list[tuple[tuple[int, int, Key], str | None]] = [((fid, FLAG, PRESENT), None)]
+    flags = set()
     for value, spelling in held.values.items():
-        yield (fid, KINDS[type(value)], key(value)), None if spelling == value else spelling
+        if isinstance(value, str):
+            flags.add(HAS_TEXT)
+            found.append(((fid, TEXT, value), None if spelling == value else spelling))
+        else:
+            flags.add(HAS_NUMBER)
+            found.append(((fid, NUMBER, key(value)), None))
+    if held.is_null:
+        flags.add(IS_NULL)
+    if held.is_empty:
+        flags.add(IS_EMPTY)
+    found += [((fid, FLAG, flag), None) for flag in flags]
+    return found
 
 
 def row_text(values: Mapping[int, Held]) -> str | None:

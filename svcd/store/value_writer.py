@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -30,7 +31,8 @@ class _Edits:
 
     def add(self, place: int, spelling: str | None) -> None:
         self.places.append(place)
-        self.spelling = _agreed(self.spelling, spelling)
+        if self.spelling != spelling:
+            self.spelling = _agreed(self.spelling, spelling)
 
 
 def _agreed(known: str | None, spelling: str | None) -> str | None:
@@ -42,32 +44,26 @@ class ValueWriter:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._gathered: dict[_Row, _Edits] = {}
+        self._edits: defaultdict[_Row, _Edits] = defaultdict(_Edits)
         self._places = 0
 
     def forget(self) -> None:
         """What was gathered is not to be written."""
-        self._gathered, self._places = {}, 0
+        self._edits, self._places = defaultdict(_Edits), 0
 
     def change(self, docid: int, before: Values, after: Values) -> None:
         """A document's values of some fields were these, and are those."""
         block, place = divmod(docid, chunks.BLOCK)
         old = dict(entry for fid, held in before.items() for entry in entries(fid, held))
-        new = dict(entry for fid, held in after.items() for entry in entries(fid, held))
-        for key in old.keys() - new.keys():
-            self._edits((*key, block)).places.append(~place)
-        for key, spelling in new.items():
+        new = [entry for fid, held in after.items() for entry in entries(fid, held)]
+        for key in old.keys() - {key for key, _ in new} if old else ():
+            self._edits[*key, block].places.append(~place)
+        for key, spelling in new:
             if key not in old or old[key] != spelling:
-                self._edits((*key, block)).add(place, spelling)
+                self._edits[*key, block].add(place, spelling)
         self._places += len(old) + len(new)
         if self._places > _MOST_GATHERED:
             self.flush()
-
-    def _edits(self, row: _Row) -> _Edits:
-        edits = self._gathered.get(row)
-        if edits is None:
-            edits = self._gathered[row] = _Edits()
-        return edits
 
     def keep_rows(self, rows: Iterable[tuple[int, Values]]) -> None:
         """The values of all its fields that a document has now; {} for one that is gone."""
@@ -79,7 +75,8 @@ class ValueWriter:
 
     def flush(self) -> None:
         """Write what was gathered."""
-        gathered, self._gathered, self._places = self._gathered, {}, 0
+        gathered = self._edits
+        self.forget()
         gone: list[_Row] = []
         kept: list[tuple[int, int, Key, int, bytes, str | None]] = []
         for row in sorted(gathered):
