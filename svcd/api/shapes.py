@@ -11,20 +11,14 @@ from typing import TYPE_CHECKING, Any
 from svcd.api.features import FEATURES
 from svcd.store.records import STATUSES, Batch, Task
 from svcd.tasks.kinds import KINDS
-from svcd.times import iso_duration, rfc3339
+from svcd.tasks.views import duration, moment
+from svcd.tasks.views import task_view as task_view
+from svcd.times import rfc3339
 
 if TYPE_CHECKING:
     from svcd.store.instance import IndexRow
 
 Json = dict[str, Any]
-
-
-def _moment(nanoseconds: int | None) -> str | None:
-    return None if nanoseconds is None else rfc3339(nanoseconds)
-
-
-def _duration(started: int | None, finished: int | None) -> str | None:
-    return None if started is None or finished is None else iso_duration(finished - started)
 
 
 def task_summary(task: Task) -> Json:
@@ -41,30 +35,6 @@ def task_summary(task: Task) -> Json:
     return summary
 
 
-def task_view(task: Task) -> Json:
-    """One task, as lists, single answers and notifications show it."""
-    view: Json = {
-        "uid": task.uid,
-        "batchUid": task.batch_uid,
-        "indexUid": task.index_uid,
-        "status": task.status,
-        "type": task.kind,
-        "canceledBy": task.canceled_by,
-    }
-    if task.details is not None:
-        view["details"] = task.details
-    view |= {
-        "error": task.error,
-        "duration": _duration(task.started_at, task.finished_at),
-        "enqueuedAt": rfc3339(task.enqueued_at),
-        "startedAt": _moment(task.started_at),
-        "finishedAt": _moment(task.finished_at),
-    }
-    if task.custom_metadata is not None:
-        view["customMetadata"] = task.custom_metadata
-    return view
-
-
 def batch_view(batch: Batch) -> Json:
     """One batch."""
     return {
@@ -72,9 +42,9 @@ def batch_view(batch: Batch) -> Json:
         "progress": batch.progress,
         "details": batch.details or {},
         "stats": batch.stats,
-        "duration": _duration(batch.started_at, batch.finished_at),
-        "startedAt": _moment(batch.started_at),
-        "finishedAt": _moment(batch.finished_at),
+        "duration": duration(batch.started_at, batch.finished_at),
+        "startedAt": moment(batch.started_at),
+        "finishedAt": moment(batch.finished_at),
         "batchStrategy": batch.strategy or "unspecified",
     }
 
@@ -229,6 +199,14 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
     }),
     "FieldPage": page_of("Field"),
     "Health": record({"status": {"type": "string", "enum": ["available", "mustRestart"]}}),
+    "Webhook": record({
+        "uuid": {"type": "string", "format": "uuid"}, "isEditable": BOOLEAN, "url": STRING, "headers": mapping(STRING),
+    }),
+    "WebhookFailure": record({
+        "batchUid": COUNT, "tasks": COUNT, "finishedAt": MOMENT, "attempts": COUNT, "lastAttemptAt": nullable(MOMENT),
+        "reason": _TEXT_OR_NULL, "givenUpAt": nullable(MOMENT),
+    }),
+    "WebhookFailurePage": page_of("WebhookFailure"),
     "Version": record({"commitSha": STRING, "commitDate": STRING, "pkgVersion": STRING}),
     "Features": record(dict.fromkeys(FEATURES, BOOLEAN)),
     "SearchAnswer": {

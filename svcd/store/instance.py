@@ -3,7 +3,7 @@
     LOCK              held while a daemon uses the folder
     VERSION           the svcd that wrote it last
     instance-uid      a random UUID, made once
-    instance.sqlite   the queue and the list of indexes
+    instance.sqlite   the queue, the list of indexes, the webhooks and what they are still to be told
     indexes/          <uuid>.sqlite, one file an index; its name is a row elsewhere
     payloads/         uploads of tasks that have not ended
 
@@ -27,7 +27,9 @@ from svcd import __version__
 from svcd.store import schema
 from svcd.store.connections import open_writer, write_transaction
 from svcd.store.library import ROW, IndexRow, Library
+from svcd.store.outbox import Outbox
 from svcd.store.queue import Queue
+from svcd.store.webhooks import Webhooks
 
 LOCK_PATIENCE_S = 2.0
 
@@ -63,6 +65,9 @@ class Instance(Library):
         self.uid = _instance_uid(path / "instance-uid")
         _write_text(path / "VERSION", f"{__version__}\n")
         self.queue = Queue(path / "instance.sqlite", self._writer, self._lock, self._readers, path / "payloads")
+        self.webhooks = Webhooks(self._writer, self._lock)
+        self.outbox = Outbox(path / "instance.sqlite", self._writer, self._lock, self._readers,
+                             lambda: [webhook.uuid for webhook in self.webhooks.listed()])
         self.use_features(self._stored_features())
         self._remove_orphans()
 

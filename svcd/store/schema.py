@@ -12,7 +12,7 @@ from typing import Any
 
 from svcd import __version__
 
-FORMAT = 1
+FORMAT = 2
 
 # FTS5 fixes the number of columns when a table is made. The last one is shared by all further fields,
 # whose own positions are then read from the forward rows: rare enough to cost nothing elsewhere.
@@ -44,6 +44,29 @@ def _create_instance(database: Any) -> None:
         database["tasks"].create_index([column])
     # The runner asks for the oldest enqueued task of a kind or an index, always.
     database["tasks"].create_index(["status", "kind", "uid"])
+    _create_webhooks(database)
+    _create_outbox(database)
+
+
+def _create_webhooks(database: Any) -> None:
+    database["webhooks"].create({"uuid": str, "url": str, "headers": str}, pk="uuid", not_null={"url", "headers"})
+
+
+def _create_outbox(database: Any) -> None:
+    # A number is never given twice: who still sends a notice that went meanwhile must not strike out another.
+    database.execute("CREATE TABLE notices(number INTEGER PRIMARY KEY AUTOINCREMENT, batch_uid INTEGER NOT NULL, "
+                     "tasks INTEGER NOT NULL, length INTEGER NOT NULL, stored INTEGER NOT NULL, ended_at INTEGER NOT NULL)")
+    database["notice_parts"].create({"number": int, "part": int, "lines": bytes}, pk=("number", "part"))
+    database.execute("CREATE TABLE outbox(webhook TEXT, number INTEGER, attempts INTEGER NOT NULL DEFAULT 0, "
+                     "tried_at INTEGER, reason TEXT, given_up_at INTEGER, PRIMARY KEY(webhook, number)) WITHOUT ROWID")
+    database["outbox"].create_index(["number"])
+    database.execute("CREATE INDEX outbox_waiting ON outbox(webhook, number) WHERE given_up_at IS NULL")
+    database.execute("CREATE INDEX outbox_given_up ON outbox(given_up_at) WHERE given_up_at IS NOT NULL")
+    # Whoever takes the last row of a notice away takes the notice away.
+    database.execute("CREATE TRIGGER outbox_trim AFTER DELETE ON outbox WHEN NOT EXISTS (SELECT 1 FROM outbox "
+                     "WHERE number = OLD.number) BEGIN DELETE FROM notices WHERE number = OLD.number; END")
+    database.execute("CREATE TRIGGER notices_trim AFTER DELETE ON notices "
+                     "BEGIN DELETE FROM notice_parts WHERE number = OLD.number; END")
 
 
 def _create_index(database: Any) -> None:
@@ -78,7 +101,15 @@ def _create_values(database: Any) -> None:
     database["facet_rows"].create({"docid": int, "held": str}, pk="docid", not_null={"held"})
 
 
-INSTANCE: tuple[Create, Mapping[int, Create]] = (_create_instance, {})
+def _tell_others(database: Any) -> None:
+    """1 -> 2: webhooks, and what they are still to be told."""
+    _create_webhooks(database)
+    _create_outbox(database)
+
+
+# What makes the tables of a new file, and {format: what turns it into the next}; a format that is not named
+# changed nothing in this kind of file.
+INSTANCE: tuple[Create, Mapping[int, Create]] = (_create_instance, {1: _tell_others})
 INDEX: tuple[Create, Mapping[int, Create]] = (_create_index, {})
 
 
@@ -105,7 +136,7 @@ def prepare(connection: sqlite3.Connection, kind: tuple[Create, Mapping[int, Cre
     database: Any = Database(connection)
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for step in [create] if not version else [upgrades[n] for n in range(version, FORMAT)]:
+        for step in [create] if not version else [upgrades[n] for n in range(version, FORMAT) if n in upgrades]:
             step(database)
         connection.execute(f"PRAGMA user_version = {FORMAT}")
     except BaseException:

@@ -4,13 +4,15 @@ Threads: one dispatcher ("svcd-runner") chooses what runs next and does by itsel
 queue alone (cancelations, deletions, swaps); `workers` others ("svcd-indexing-N") each own an indexing
 process and do the batches of one index at a time. `_changed` guards `_busy`, `_jobs` and `_stopping`.
 
-A batch ends in one transaction of the queue's file: tasks, batch, and the row of its index. Its effect
-was committed before, in the file of the index, together with its outcome; when svcd stops in between,
-the tasks are still enqueued, are claimed again, and the outcome is found there instead of being done
-twice. Whatever line a crash hits, a task is either enqueued or ended, with its effect.
+A batch ends in one transaction of the queue's file: tasks, batch, the row of its index, and the notice
+that webhooks get of it. Its effect was committed before, in the file of the index, together with its
+outcome; when svcd stops in between, the tasks are still enqueued, are claimed again, and the outcome is
+found there instead of being done twice. Whatever line a crash hits, a task is either enqueued or ended,
+with its effect, and a batch that ended is told of.
 """
 from __future__ import annotations
 
+import sqlite3
 import threading
 import uuid as uuids
 from collections.abc import Callable, Sequence
@@ -28,6 +30,7 @@ from svcd.tasks.batching import IndexState, Limits, Plan
 from svcd.tasks.budget import Budget
 from svcd.tasks.kinds import INDEX_DELETION, KINDS, NEWEST_ALONE, failed_details
 from svcd.tasks.progress import Progress
+from svcd.tasks.views import task_line
 from svcd.tasks.writer_process import WriterCrashed, WriterDied, WriterProcess
 
 _BY_RANK = sorted((kind for kind, row in KINDS.items() if row.rank < 9), key=lambda kind: KINDS[kind].rank)
@@ -239,7 +242,7 @@ class Runner:
             with self._queue.finishing() as connection:
                 ended = global_tasks.run(self._instance, connection, running)
                 self._end(running, ended, progress)
-                self._queue.finish(connection, running, ended)
+                self._store(connection, running, ended)
         except Exception as error:
             self._queue.give_back(running)
             self._on_bug(f"batch {running.batch.uid} could not be finished: {error!r}")
@@ -391,7 +394,7 @@ class Runner:
             elif after:
                 self._instance.update_index(connection, job.index_uid, updated_at=times.now(),
                                             primary_key=after.primary_key, stats=after.stats)
-            self._queue.finish(connection, job.running, ended)
+            self._store(connection, job.running, ended)
         self._ended(job, ended)
 
     def _finish_deletion(self, job: _Job, row: IndexRow | None) -> None:
@@ -403,7 +406,7 @@ class Runner:
         with self._queue.finishing() as connection:
             self._end(job.running, ended, job.progress)
             self._instance.delete_index(connection, job.index_uid)
-            self._queue.finish(connection, job.running, ended)
+            self._store(connection, job.running, ended)
         self._ended(job, ended)
         if row:
             self._instance.remove_file(row.uuid)
@@ -424,6 +427,12 @@ class Runner:
         batch.details = details.joined(own)
         batch.stats = details.stats(own, progress.end())
         batch.progress = None
+
+    def _store(self, connection: sqlite3.Connection, running: RunningBatch, ended: Sequence[Task]) -> None:
+        """Inside finishing(): the end of a batch, and that the webhooks are to be told of it."""
+        self._queue.finish(connection, running, ended)
+        batch = running.batch
+        self._instance.outbox.append(connection, batch.uid, batch.finished_at or 0, map(task_line, ended))
 
 
 def _refusal(job: _Job, row: IndexRow | None) -> dict[str, Any] | None:

@@ -1,0 +1,84 @@
+"""What must hold of stored webhooks:
+
+1. They are as they were after a restart; that of the launch options is as the launch says.
+2. A change is whole or not at all, and is told.
+3. There are 20 at most, besides that of the launch options.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from svcd.errors import ApiError
+from svcd.store.instance import Instance
+from svcd.store.webhooks import LAUNCH_UUID, MOST_WEBHOOKS, Webhook
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[Instance]:
+    opened = Instance(tmp_path / "data")
+    yield opened
+    opened.close()
+
+
+def test_they_outlive_the_daemon(tmp_path: Path) -> None:
+    first = Instance(tmp_path / "data")
+    first.webhooks.use_launch("http://launch.test", "Bearer secret")
+    rows = [Webhook(uuid, f"http://{uuid}.test", {"X-Name": uuid}) for uuid in ("b", "a")]
+    for row in rows:
+        first.webhooks.create(row)
+    first._lock_file.close()  # killed: nothing else is closed
+    second = Instance(tmp_path / "data")
+    assert list(second.webhooks.listed()) == rows[::-1]
+    second.webhooks.use_launch("http://other.test")
+    assert second.webhooks.listed()[0] == Webhook(LAUNCH_UUID, "http://other.test")
+    second.close()
+
+
+def test_that_of_the_launch_has_its_header_and_is_not_editable(instance: Instance) -> None:
+    instance.webhooks.use_launch("http://launch.test", "Bearer secret")
+    launch = instance.webhooks.require(LAUNCH_UUID)
+    assert launch.headers == {"Authorization": "Bearer secret"} and not launch.is_editable
+    instance.webhooks.create(Webhook("a", "http://a.test"))
+    assert instance.webhooks.require("a").is_editable
+
+
+def test_a_change_is_told(instance: Instance) -> None:
+    told: list[str] = []
+    instance.webhooks.on_change = told.append
+    instance.webhooks.create(Webhook("a", "http://a.test"))
+    instance.webhooks.update("a", lambda row: replace(row, url="http://b.test"))
+    assert instance.webhooks.require("a").url == "http://b.test"
+    instance.webhooks.delete("a")
+    assert told == ["a", "a"] and instance.webhooks.get("a") is None
+
+
+def test_a_refused_change_changes_nothing(instance: Instance) -> None:
+    instance.webhooks.create(Webhook("a", "http://a.test"))
+
+    def refuse(row: Webhook) -> Webhook:
+        raise ApiError("invalid_webhook_url", "no")
+
+    with pytest.raises(ApiError):
+        instance.webhooks.update("a", refuse)
+    assert instance.webhooks.require("a").url == "http://a.test"
+
+
+def test_there_are_so_many_and_no_more(instance: Instance) -> None:
+    instance.webhooks.use_launch("http://launch.test")
+    for number in range(MOST_WEBHOOKS):
+        instance.webhooks.create(Webhook(f"w{number}", "http://a.test"))
+    with pytest.raises(ApiError, match="limit the number of webhooks to 20"):
+        instance.webhooks.create(Webhook("more", "http://a.test"))
+    instance.webhooks.delete("w3")
+    instance.webhooks.create(Webhook("more", "http://a.test"))
+    assert len(instance.webhooks.listed()) == MOST_WEBHOOKS + 1
+
+
+@pytest.mark.parametrize("ask", ["require", "delete"])
+def test_an_unknown_one_is_not_found(instance: Instance, ask: str) -> None:
+    with pytest.raises(ApiError, match="Webhook `x` not found"):
+        getattr(instance.webhooks, ask)("x")

@@ -1,0 +1,135 @@
+"""What must hold of the notices that batches leave:
+
+1. Each batch that ended leaves one, however it ended, and none before.
+2. A notice has a line for each task of the batch, which is the task as it is shown; those it canceled are of it.
+3. A stop at any line leaves either no end and no notice, or both.
+4. What becomes of the tasks later changes no notice.
+"""
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from svcd.store.records import TaskFilter
+from svcd.store.webhooks import LAUNCH_UUID
+from svcd.tasks.views import task_view
+from svcd.tasks.writer_process import WriterCrashed
+from tests.tasks.conftest import House
+
+
+@pytest.fixture
+def told(house: House) -> House:
+    house.instance.webhooks.use_launch("http://hook.test")
+    return house
+
+
+def notices(house: House) -> list[tuple[int, list[dict[str, Any]]]]:
+    """The notices that wait, taken away: batch uid and tasks of each."""
+    found = []
+    while notice := house.instance.outbox.head(LAUNCH_UUID):
+        lines = b"".join(house.instance.outbox.lines(notice)).splitlines()
+        assert len(lines) == notice.tasks
+        found.append((notice.batch_uid, [json.loads(line) for line in lines]))
+        house.instance.outbox.delivered(LAUNCH_UUID, notice)
+    return found
+
+
+def shown(house: House, batch_uid: int) -> list[dict[str, Any]]:
+    found = house.queue.list_tasks(TaskFilter(batch_uids=[batch_uid]), 1000, None, True)
+    return [task_view(task) for task in found.results]
+
+
+def by_uid(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(tasks, key=lambda task: task["uid"])
+
+
+def test_every_kind_of_end_is_told_of(told: House) -> None:
+    told.add([{"id": 1}])
+    told.add([{"id": 2}])
+    told.run()
+    told.add([{"id": "not valid!"}])
+    told.delete([7], "nowhere")
+    told.change({"stopWords": ["the"]})
+    told.run()
+    told.do("indexSwap", None, {"swaps": []}, swaps=[{"indexes": ["movies", "nowhere"], "rename": True}])
+    told.do("indexDeletion", "nowhere", {"deletedDocuments": None})
+    told.run()
+    seen = notices(told)
+    assert [batch_uid for batch_uid, _ in seen] == list(range(len(seen))) and len(seen) >= 6
+    kinds = {(task["type"], task["status"]) for _, tasks in seen for task in tasks}
+    assert {("documentAdditionOrUpdate", "failed"), ("documentDeletion", "failed"), ("indexSwap", "succeeded"),
+            ("indexDeletion", "succeeded")} <= kinds
+    assert len(seen[0][1]) == 2
+    for batch_uid, tasks in seen[-2:]:
+        assert tasks == shown(told, batch_uid)
+
+
+def test_nothing_is_told_before_the_end(told: House) -> None:
+    seen: list[object] = []
+    told.writer.before = told.writer.after = lambda: seen.append(told.instance.outbox.head(LAUNCH_UUID))
+    task = told.add([{"id": 1}])
+    told.run()
+    assert seen == [None, None]
+    assert notices(told) == [(0, [task_view(told.task(task))])]
+
+
+def test_canceled_tasks_are_told_of(told: House) -> None:
+    waiting = [told.add([{"id": 1}]), told.add([{"id": 2}])]
+    uids = [task.uid for task in waiting]
+    told.do("taskCancelation", None, {"matchedTasks": 2, "canceledTasks": None}, uids=uids)
+    told.run()
+    [(batch_uid, tasks)] = notices(told)
+    assert by_uid(tasks) == shown(told, batch_uid) and [task["status"] for task in by_uid(tasks)] == [
+        "canceled", "canceled", "succeeded"]
+
+
+def test_a_crash_of_the_indexing_is_told_of(told: House) -> None:
+    def crash() -> None:
+        raise WriterCrashed("Traceback\nBoom")
+
+    told.writer.before = crash
+    told.add([{"id": 1}])
+    told.run()
+    told.bugs.clear()
+    [(_, [task])] = notices(told)
+    assert task["status"] == "failed" and task["error"]["code"] == "internal"
+
+
+class Stop(BaseException):
+    """The daemon is killed here."""
+
+
+@pytest.mark.parametrize("place", ["store", "append", "forget"])
+def test_a_stop_around_the_end_loses_no_notice(told: House, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = told.instance.outbox if place == "append" else told.queue
+    original = getattr(target, place)
+
+    def stopped(*args: Any) -> Any:
+        if place != "forget":
+            original(*args)
+        raise Stop
+
+    monkeypatch.setattr(target, place, stopped)
+    task = told.add([{"id": 1}])
+    with pytest.raises(Stop):
+        told.run()
+    told.restart()
+    told.instance.webhooks.use_launch("http://hook.test")
+    ended = told.task(task).status == "succeeded"
+    assert ended == (place == "forget")
+    assert bool(told.instance.outbox.head(LAUNCH_UUID)) == ended
+    told.run()
+    assert notices(told) == [(0, [task_view(told.task(task))])]
+
+
+def test_a_deleted_task_is_still_told_of(told: House) -> None:
+    task = told.add([{"id": 1}])
+    told.run()
+    as_it_was = task_view(told.task(task))
+    swaps = [{"indexes": ["movies", "films"], "rename": True}]
+    told.do("indexSwap", None, {"swaps": swaps}, swaps=swaps)
+    told.do("taskDeletion", None, {"matchedTasks": 1, "deletedTasks": None}, uids=[task.uid])
+    told.run()
+    assert notices(told)[0] == (0, [as_it_was])
