@@ -1,0 +1,227 @@
+"""HTTP to other hosts: one request at a time, over connections that the guard makes.
+
+Knows how a URL is called: no redirect is followed, no proxy is asked, of an answer only the status is read. Refuses
+to know what is sent, and when to try again. Imported late, by who has something to send: it brings in urllib and
+OpenSSL.
+
+Threads: any number may call at once. `_lock` guards `_calls`, those under way, which abort() ends, and `_context`.
+A timer a call ends it at its deadline.
+"""
+from __future__ import annotations
+
+import base64
+import http.client
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+from urllib.error import URLError
+from urllib.parse import quote, unquote, urlsplit
+from urllib.request import AbstractHTTPHandler, OpenerDirector, Request
+
+from svcd import __version__
+from svcd.remote.faults import Undelivered
+from svcd.remote.guard import Guard
+
+TIMEOUT_S = 30.0
+# A slow line may be slow: for each of these a call gets a second more. A receiver that drips does not get for ever.
+BYTES_PER_S = 16 << 10
+_USER_AGENT = f"svcd/{__version__}"
+# How much is sent is ours to say: by another length the receiver would take the rest for a request of its own.
+_OURS = frozenset(("content-length", "transfer-encoding", "connection"))
+# As browsers read them, and svcd.fields.urls: any number of slashes, and backslashes are slashes.
+_BEGIN = re.compile(r"^(https?):[/\\]*", re.IGNORECASE)
+_PLACE = re.compile(r"^[^?#]*")
+_KEPT_IN_PATHS = "%/:=&?~+!$,;'@()*[]|"
+_LONGEST_REASON = 300
+
+
+class Client:
+    """Calls other hosts through a guard."""
+
+    def __init__(self, guard: Guard, timeout_s: float = TIMEOUT_S) -> None:
+        self._guard = guard
+        self._timeout_s = timeout_s
+        self._context: ssl.SSLContext | None = None
+        self._lock = threading.Lock()
+        self._calls: set[_Call] = set()
+        # Without further handlers there are no proxies, redirects, cookies or passwords.
+        self._opener = OpenerDirector()
+        self._opener.addheaders = [("User-Agent", _USER_AGENT)]
+        self._opener.add_handler(_Handler())
+
+    def post(self, url: str, headers: Mapping[str, str], body: Iterable[bytes], length: int) -> None:
+        """Send a body of `length` bytes. Returns when it was taken (status 2xx); Undelivered otherwise.
+
+        What reading `body` raises comes through as it is.
+        """
+        target, own = called(url)
+        given = {name: value for name, value in headers.items() if name.lower() not in _OURS}
+        with self._call(self._timeout_s + length / BYTES_PER_S) as call, _in_own_words(call):
+            request = _Request(call, target, body, {**own, **given, "Content-Length": str(length)})
+            with self._opener.open(request, timeout=self._timeout_s) as answer:
+                status = answer.status
+        if not 200 <= status < 300:
+            moved = "; redirects are not followed, name the address itself" if 300 <= status < 400 else ""
+            raise Undelivered(f"answered with status {status}{moved}")
+
+    @contextmanager
+    def _call(self, within_s: float) -> Iterator[_Call]:
+        call = _Call(self._guard, self._timeout_s, self._tls_context)
+        deadline = threading.Timer(within_s, call.abort)
+        deadline.daemon = True
+        with self._lock:
+            self._calls.add(call)
+        deadline.start()
+        try:
+            yield call
+        finally:
+            deadline.cancel()
+            with self._lock:
+                self._calls.discard(call)
+
+    def _tls_context(self) -> ssl.SSLContext:
+        """What certificates are checked with; made once, for it reads the authorities of the system."""
+        with self._lock:
+            self._context = self._context or ssl.create_default_context()
+            return self._context
+
+    def abort(self) -> None:
+        """End the calls under way; they are Undelivered."""
+        with self._lock:
+            calls = list(self._calls)
+        for call in calls:
+            call.abort()
+
+
+class _Call:
+    """One request and the connection it has, which another thread may end."""
+
+    def __init__(self, guard: Guard, timeout_s: float, tls_context: Any) -> None:
+        self._guard = guard
+        self._timeout_s = timeout_s
+        self._tls_context = tls_context
+        self._socket: socket.socket | None = None
+        self.is_aborted = False
+
+    def connect(self, host: str, port: int) -> socket.socket:
+        """A plain connection."""
+        return self._use(self._guard.connect(host, port, self._timeout_s))
+
+    def connect_tls(self, host: str, port: int) -> socket.socket:
+        """A connection to a host that has shown its certificate."""
+        plain = self.connect(host, port)
+        try:
+            wrapped = self._tls_context().wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False)
+        except BaseException:
+            plain.close()
+            raise
+        self._use(wrapped)
+        try:
+            wrapped.do_handshake()
+        except BaseException:
+            wrapped.close()
+            raise
+        return wrapped
+
+    def _use(self, opened: socket.socket) -> socket.socket:
+        self._socket = opened
+        if self.is_aborted:
+            self.abort()
+        return opened
+
+    def abort(self) -> None:
+        """End whatever is awaited of the other side."""
+        self.is_aborted = True
+        opened = self._socket
+        try:
+            if opened:
+                socket.socket.shutdown(opened, socket.SHUT_RDWR)  # that of SSLSocket forgets its session under way
+        except OSError:  # it is closed already
+            pass
+
+
+class _Request(Request):
+    def __init__(self, call: _Call, url: str, body: Iterable[bytes], headers: Mapping[str, str]) -> None:
+        super().__init__(url, body, dict(headers), method="POST")  # type: ignore[arg-type]
+        self.call = call
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, host: str, *, call: _Call, **others: Any) -> None:
+        super().__init__(host, **others)
+        self._call = call
+
+    def connect(self) -> None:
+        self.sock = self._call.connect(self.host, self.port)
+
+
+class _TlsConnection(_Connection):
+    default_port = 443
+
+    def connect(self) -> None:
+        self.sock = self._call.connect_tls(self.host, self.port)
+
+
+class _Handler(AbstractHTTPHandler):
+    """Opens both schemes; HTTPSHandler would read the system's authorities before anybody asks for TLS."""
+
+    http_request = https_request = AbstractHTTPHandler.do_request_
+
+    def http_open(self, req: Any) -> http.client.HTTPResponse:
+        return self.do_open(partial(_Connection, call=req.call), req)  # type: ignore[arg-type]
+
+    def https_open(self, req: Any) -> http.client.HTTPResponse:
+        return self.do_open(partial(_TlsConnection, call=req.call), req)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _in_own_words(call: _Call) -> Iterator[None]:
+    """What goes wrong on the way becomes Undelivered."""
+    try:
+        yield
+    except (OSError, http.client.HTTPException, UnicodeError) as failure:
+        cause = failure.reason if isinstance(failure, URLError) else failure
+        reason = "no answer in time" if call.is_aborted else _reason(cause)
+        raise Undelivered(reason[:_LONGEST_REASON]) from None
+
+
+def _reason(failure: Any) -> str:
+    if isinstance(failure, TimeoutError):
+        return "no answer in time"
+    if isinstance(failure, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {failure.verify_message}"
+    if isinstance(failure, OSError):
+        return failure.strerror or str(failure) or type(failure).__name__
+    return type(failure).__name__  # the words of others may repeat what was sent
+
+
+def called(url: str) -> tuple[str, dict[str, str]]:
+    """A URL as it is called: host and path in ASCII; and the header that its user and password become.
+
+    Raises Undelivered for what is no URL of HTTP.
+    """
+    if not _BEGIN.match(url.strip()):
+        raise Undelivered("its URL begins with neither http: nor https:")
+    try:
+        parts = urlsplit(_PLACE.sub(lambda place: place[0].replace("\\", "/"), _BEGIN.sub(r"\1://", url.strip())))
+        host, port = parts.hostname or "", parts.port
+        place = f"[{host}]" if ":" in host else host.encode("idna").decode()
+    except ValueError:  # UnicodeError is one
+        raise Undelivered("its URL names no host that can be called") from None
+    if not host:
+        raise Undelivered("its URL names no host")
+    place += f":{port}" if port is not None else ""
+    query = f"?{quote(parts.query, _KEPT_IN_PATHS)}" if parts.query else ""
+    return f"{parts.scheme}://{place}{quote(parts.path, _KEPT_IN_PATHS) or '/'}{query}", _credentials(parts)
+
+
+def _credentials(parts: Any) -> dict[str, str]:
+    if parts.username is None:
+        return {}
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}

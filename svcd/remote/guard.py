@@ -1,0 +1,167 @@
+"""Where calls to other hosts may go: to global addresses, and to the networks that the operator has allowed.
+
+Whoever may register a webhook, a remote or an embedder names a host that svcd then calls from inside; without a
+guard that reaches the router, the neighbours, and the secrets that clouds serve at metadata addresses. The address
+is judged after the name was resolved, and the socket is connected to the very address that was judged: a name
+that answers otherwise the next time gains nothing. Every outgoing connection is made by Guard.connect; knows
+addresses, refuses to know what is said over them. Source: the IANA registries of special-purpose addresses.
+"""
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+Resolve = Callable[..., Sequence[tuple[Any, ...]]]  # as socket.getaddrinfo
+Open = Callable[[int], socket.socket]  # address family -> a socket, not connected
+
+OPTION = "--experimental-allowed-ip-networks"
+
+_SPECIAL: tuple[tuple[Network, str], ...] = tuple((ip_network(cidr), what) for cidr, what in (
+    ("169.254.169.254/32", "a metadata address"),
+    ("169.254.170.2/32", "a metadata address"),
+    ("168.63.129.16/32", "a metadata address"),  # global by its number, and yet the host of Azure's machines
+    ("100.100.100.200/32", "a metadata address"),
+    ("192.0.0.192/32", "a metadata address"),
+    ("fd00:ec2::/32", "a metadata address"),
+    ("0.0.0.0/8", "an address of this host"),
+    ("10.0.0.0/8", "a private address"),
+    ("100.64.0.0/10", "a shared address"),
+    ("127.0.0.0/8", "a loopback address"),
+    ("169.254.0.0/16", "a link-local address"),
+    ("172.16.0.0/12", "a private address"),
+    ("192.0.0.0/24", "a reserved address"),
+    ("192.0.2.0/24", "an address for examples"),
+    ("192.88.99.0/24", "an address of a tunnel"),
+    ("192.168.0.0/16", "a private address"),
+    ("198.18.0.0/15", "an address for benchmarks"),
+    ("198.51.100.0/24", "an address for examples"),
+    ("203.0.113.0/24", "an address for examples"),
+    ("224.0.0.0/4", "a multicast address"),
+    ("255.255.255.255/32", "a broadcast address"),
+    ("240.0.0.0/4", "a reserved address"),
+    ("::/128", "an address of this host"),
+    ("::1/128", "a loopback address"),
+    ("64:ff9b:1::/48", "a private address"),
+    ("fc00::/7", "a private address"),
+    ("fe80::/10", "a link-local address"),
+    ("fec0::/10", "a private address"),
+    ("ff00::/8", "a multicast address"),
+    ("2001::/23", "an address of a tunnel"),
+    ("2001:db8::/32", "an address for examples"),
+    ("2002::/16", "an address of a tunnel"),
+    ("3fff::/20", "an address for examples"),
+))
+_GLOBAL_IPV6 = ip_network("2000::/3")
+# IPv6 addresses that stand for an IPv4 address in their last 32 bits, as the system or a gateway sees them.
+_EMBEDDING = (ip_network("::ffff:0:0/96"), ip_network("64:ff9b::/96"))
+# All that inet_aton takes for an address: decimal, octal or hexadecimal numbers, one to four of them.
+_NUMERIC = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)(?:\.(?:0[xX][0-9A-Fa-f]*|[0-9]+)){0,3}\.?", re.ASCII)
+
+
+class ForbiddenAddress(OSError):
+    """The host may not be called. str(): which address it is, of which kind, and what would allow it."""
+
+
+def refusal(address: Address, allowed: Sequence[Network] = ()) -> str | None:
+    """Of which kind an address is that may not be reached; None when it may.
+
+    allowed: networks that may be reached whatever they are.
+    """
+    address = _meant(address)
+    if any(address in network for network in allowed):
+        return None
+    for network, what in _SPECIAL:
+        if address in network:
+            return what
+    if address.version == 6 and address not in _GLOBAL_IPV6:
+        return "a reserved address"
+    return None
+
+
+def _meant(address: Address) -> Address:
+    """The address without its scope, or the IPv4 address that it stands for."""
+    if address.version == 4:
+        return address
+    plain = IPv6Address(int(address))
+    if any(plain in network for network in _EMBEDDING):
+        return IPv4Address(int(plain) & 0xFFFFFFFF)
+    return plain
+
+
+def literal(host: str) -> Address | None:
+    """The address that a host is by itself, in any notation that a resolver takes for one; None for a name."""
+    try:
+        return ip_address(host.strip("[]"))
+    except ValueError:
+        pass
+    if not _NUMERIC.fullmatch(host):
+        return None
+    try:
+        return IPv4Address(socket.inet_aton(host.removesuffix(".")))
+    except OSError:  # out of range: no resolver knows it either
+        return None
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Makes connections to where they may go.
+
+    allowed: networks that may be reached though they are not global. resolve: getaddrinfo, or what stands for it;
+    open_socket: makes the sockets.
+    """
+
+    allowed: Sequence[Network] = ()
+    resolve: Resolve = socket.getaddrinfo
+    open_socket: Open = lambda family: socket.socket(family, socket.SOCK_STREAM)
+
+    def connect(self, host: str, port: int, timeout_s: float) -> socket.socket:
+        """A connection to a host, made within this time. Raises ForbiddenAddress when none may be made, OSError.
+
+        host: a name or an address, without brackets.
+        """
+        deadline = time.monotonic() + timeout_s
+        failure: OSError | None = None
+        for address in self._permitted(host, port):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            try:
+                return self._connected(address, port, left)
+            except OSError as error:
+                failure = error
+        raise failure or TimeoutError("timed out")
+
+    def _permitted(self, host: str, port: int) -> Sequence[Address]:
+        addresses = self._addresses(host, port)
+        permitted = [address for address in addresses if refusal(address, self.allowed) is None]
+        if addresses and not permitted:
+            first = addresses[0]
+            shown = str(first) if literal(host) == first and str(first) == host else f"{host} is {first}, which"
+            raise ForbiddenAddress(f"{shown} is {refusal(first, self.allowed)}: such are called only when "
+                                   f"{OPTION} names their network")
+        return permitted
+
+    def _addresses(self, host: str, port: int) -> Sequence[Address]:
+        found = literal(host)
+        if found is not None:
+            return [found]
+        rows = self.resolve(host, port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(ip_address(row[4][0]) for row in rows
+                                  if row[0] in (socket.AF_INET, socket.AF_INET6)))
+
+    def _connected(self, address: Address, port: int, timeout_s: float) -> socket.socket:
+        opened = self.open_socket(socket.AF_INET if address.version == 4 else socket.AF_INET6)
+        try:
+            opened.settimeout(timeout_s)
+            opened.connect((str(address), port))
+        except BaseException:
+            opened.close()
+            raise
+        return opened

@@ -1,0 +1,182 @@
+"""What must hold of a call:
+
+1. It is taken when the answer is 2xx; any other end says why, in words without URL and headers.
+2. No redirect is followed and no proxy is asked.
+3. A body is sent part by part, with its length; what the headers of others say of it counts for nothing.
+4. A call ends at its deadline, or when it is aborted, whatever the other side does.
+"""
+from __future__ import annotations
+
+import socket
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from svcd.remote.client import Client, called
+from svcd.remote.faults import Undelivered
+from svcd.remote.guard import Guard
+from tests.remote.conftest import LOOPBACK, Receiver
+
+Receive = Callable[..., Receiver]
+SECRET = "Bearer some-secret"
+
+
+def failure(client: Client, url: str) -> str:
+    with pytest.raises(Undelivered) as undelivered:
+        client.post(url, {"Authorization": SECRET}, [b"{}\n"], 3)
+    words = str(undelivered.value)
+    assert "secret" not in words and "token" not in words
+    return words
+
+
+def url_of(receiver: Receiver, path: str = "/hook?token=1") -> str:
+    return f"http://127.0.0.1:{receiver.port}{path}"
+
+
+def test_a_body_arrives_with_its_headers(client: Client, receive: Receive) -> None:
+    receiver = receive()
+    client.post(url_of(receiver), {"Authorization": SECRET, "X-Empty": ""}, [b"{1}\n", b"", b"{2}\n"], 8)
+    [(head, body)] = receiver.requests
+    lines = head.decode().split("\r\n")
+    assert lines[0] == "POST /hook?token=1 HTTP/1.1" and body == b"{1}\n{2}\n"
+    assert {f"Authorization: {SECRET}", "X-Empty: ", "Content-Length: 8", "Connection: close",
+            f"Host: 127.0.0.1:{receiver.port}"} <= set(lines)
+    assert [line for line in lines if line.startswith("User-Agent: svcd/")]
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204])
+def test_a_success_is_taken(client: Client, receive: Receive, status: int) -> None:
+    client.post(url_of(receive(f"HTTP/1.1 {status} x\r\nContent-Length: 0\r\n\r\n".encode())), {}, [], 0)
+
+
+@pytest.mark.parametrize("status", [300, 304, 400, 401, 404, 410, 413, 429, 500, 503])
+def test_any_other_status_is_a_failure(client: Client, receive: Receive, status: int) -> None:
+    words = failure(client, url_of(receive(f"HTTP/1.1 {status} x\r\n\r\n".encode())))
+    assert words.startswith(f"answered with status {status}")
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(client: Client, receive: Receive, status: int) -> None:
+    """Not even where the guard would let it: whoever answers must not choose where secrets go."""
+    other = receive()
+    words = failure(client, url_of(receive(
+        f"HTTP/1.1 {status} x\r\nLocation: {url_of(other)}\r\nRefresh: 0; {url_of(other)}\r\n\r\n".encode())))
+    assert words == f"answered with status {status}; redirects are not followed, name the address itself"
+    assert not other.requests
+
+
+def test_a_proxy_is_not_asked(client: Client, receive: Receive, monkeypatch: pytest.MonkeyPatch) -> None:
+    receiver, proxy = receive(), receive()
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+    client.post(url_of(receiver), {}, [], 0)
+    assert receiver.requests and not proxy.requests
+
+
+@pytest.mark.parametrize("name", ["Content-Length", "content-length", "Transfer-Encoding", "Connection"])
+def test_nobody_else_says_how_much_is_sent(client: Client, receive: Receive, name: str) -> None:
+    receiver = receive()
+    client.post(url_of(receiver), {name: "chunked"}, [b"{}\n"], 3)
+    [(head, body)] = receiver.requests
+    assert b"chunked" not in head and body == b"{}\n"
+
+
+def test_a_large_body_is_never_held_whole(client: Client, receive: Receive) -> None:
+    receiver, part, count = receive(), b"x" * 65536, 256
+
+    def parts() -> Iterator[bytes]:
+        for _ in range(count):
+            yield bytes(bytearray(part))  # each a new one
+
+    receiver._take = lambda connection: _swallow(connection, len(part) * count)  # type: ignore[method-assign]
+    tracemalloc.start()
+    client.post(url_of(receiver), {}, parts(), len(part) * count)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2 << 20
+
+
+def _swallow(connection: socket.socket, length: int) -> None:
+    while length > 0:
+        length -= len(connection.recv(65536))
+    connection.sendall(b"HTTP/1.1 204 x\r\n\r\n")
+
+
+def test_what_reading_the_body_raises_comes_through(client: Client, receive: Receive) -> None:
+    def parts() -> Iterator[bytes]:
+        yield b"x"
+        raise LookupError("gone")
+
+    with pytest.raises(LookupError):
+        client.post(url_of(receive()), {}, parts(), 10)
+
+
+@pytest.mark.parametrize(("answer", "words"), [
+    (b"", "Remote end closed connection without response"), (b"nonsense token\r\n\r\n", "BadStatusLine"),
+    (b"HTTP/1.1 200 x\r\n" + b"token: " + b"x" * 70_000, "LineTooLong"),
+])
+def test_an_answer_that_is_none_is_a_failure(client: Client, receive: Receive, answer: bytes, words: str) -> None:
+    assert failure(client, url_of(receive(answer))) == words
+
+
+def test_nobody_there_is_a_failure(client: Client) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert failure(client, f"http://127.0.0.1:{port}/?token=1") == "Connection refused"
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_silence_ends_at_the_deadline(receive: Receive, scheme: str) -> None:
+    receiver = receive(None)
+    url = f"{scheme}://127.0.0.1:{receiver.port}/"
+    assert failure(Client(Guard(LOOPBACK), timeout_s=0.05), url) == "no answer in time"
+
+
+def test_who_drips_does_not_get_for_ever(receive: Receive) -> None:
+    receiver, is_over = receive(), threading.Event()
+
+    def drip(connection: socket.socket) -> None:
+        while not is_over.wait(0.01):
+            connection.sendall(b"H")
+
+    receiver._take = drip  # type: ignore[method-assign]
+    assert failure(Client(Guard(LOOPBACK), timeout_s=0.2), url_of(receiver)) == "no answer in time"
+    is_over.set()
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_call_can_be_aborted(client: Client, receive: Receive, scheme: str) -> None:
+    receiver = receive(None)
+    threading.Thread(target=lambda: (receiver.asked.wait(), client.abort())).start()
+    if scheme == "https":  # it waits for an answer to its first words, which are no request
+        receiver._take = lambda connection: (connection.recv(1), receiver.asked.set(), receiver.released.wait())  # type: ignore
+    assert failure(client, f"{scheme}://127.0.0.1:{receiver.port}/") == "no answer in time"
+
+
+def test_who_speaks_no_tls_is_a_failure(client: Client, receive: Receive) -> None:
+    receiver = receive()
+    receiver._take = lambda connection: connection.sendall(b"HTTP/1.1 400 x\r\n\r\n")  # type: ignore[method-assign]
+    assert "SSL" in failure(client, f"https://127.0.0.1:{receiver.port}/")
+
+
+@pytest.mark.parametrize(("url", "target"), [
+    ("http://h", "http://h/"), ("HTTPS://h:8/a?b=c#d", "https://h:8/a?b=c"), ("http://bücher.test/é", "http://"
+     "xn--bcher-kva.test/%C3%A9"), ("http://[::1]:7/%20", "http://[::1]:7/%20"), ("http://h/a b\\c", "http://h/a%20b/c"),
+    ("http:h/x", "http://h/x"),
+])
+def test_a_url_is_called_in_ascii(url: str, target: str) -> None:
+    assert called(url) == (target, {})
+
+
+def test_user_and_password_become_a_header(client: Client, receive: Receive) -> None:
+    receiver = receive()
+    client.post(f"http://ann:p%40ss@127.0.0.1:{receiver.port}/", {}, [], 0)
+    assert b"Authorization: Basic YW5uOnBAc3M=\r\n" in receiver.requests[0][0] + b"\r\n"
+
+
+@pytest.mark.parametrize("url", ["ftp://h/", "file:///etc/passwd", "http://", "http:///", "mailto:x", "http://h:99999/",
+                                 "http://" + "x" * 300])
+def test_what_cannot_be_called_is_a_failure(client: Client, url: str) -> None:
+    assert "its URL" in failure(client, url)
