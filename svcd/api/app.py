@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from svcd import logs
-from svcd.api import documents, features, indexes, instance, metrics, openapi, search, settings, tasks
+from svcd.api import documents, features, indexes, instance, metrics, openapi, search, settings, tasks, webhooks
 from svcd.api.admission import SearchQueue
 from svcd.api.bodies import json_value, read_body
 from svcd.api.context import JSON, Answer, Context, Text
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *settings.ROUTES, *tasks.ROUTES,
-    *metrics.ROUTES,
+    *metrics.ROUTES, *webhooks.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 
@@ -37,6 +37,7 @@ _PATH_CHECKS: Mapping[str, Callable[[str], Any]] = {  # path parameter: its chec
     "index_uid": checked_index_uid,
     "task_id": lambda text: tasks.path_uid(text, "Task", "invalid_task_uids"),
     "batch_id": lambda text: tasks.path_uid(text, "Batch", "invalid_batch_uids"),
+    "uuid": webhooks.path_uuid,
 }
 # Under these names requests are counted that no route stands for: clients must not be able to add names.
 _OTHER_METHOD, _OTHER_PATH = "OTHER", "other"

@@ -18,6 +18,7 @@ from svcd.cli.config import Config
 from svcd.engine import wordlists
 from svcd.engine.settings import resolved
 from svcd.engine.field_values import stored_form
+from svcd.remote.notifier import Notifier, Sender
 from svcd.store.instance import Instance
 from svcd.store.records import FAILED, Batch, Task
 from svcd.tasks.batching import Limits
@@ -42,15 +43,28 @@ def application(config: Config, instance: Instance, runner: Runner,
     return App(instance, runner, Keys(config.master_key), searches, reports=reports)
 
 
-def runner(config: Config, instance: Instance) -> Runner:
-    """What runs the tasks, not started yet."""
+def notifier(config: Config, instance: Instance) -> Notifier:
+    """What tells webhooks of batches, not started yet."""
+    instance.webhooks.use_launch(config.task_webhook_url, config.task_webhook_authorization_header)
+
+    def sender() -> Sender:
+        from svcd.remote.client import Client  # 8 ms and 1 MB that a daemon without webhooks need not have
+        from svcd.remote.guard import Guard
+
+        return Client(Guard(config.experimental_allowed_ip_networks))
+
+    return Notifier(instance.webhooks, instance.outbox, sender, on_bug=lambda bug: logs.failure("bug", bug))
+
+
+def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = lambda: None) -> Runner:
+    """What runs the tasks, not started yet. on_batch: called after each batch that ended."""
     limits = Limits(
         config.experimental_max_number_of_batched_tasks, config.experimental_limit_batched_tasks_total_size,
     )
     workers = config.max_indexing_threads or machine.cores()
     return Runner(
         instance, workers=workers, limits=limits, budget=_budget(config.max_indexing_memory, workers),
-        on_batch=_log_batch, on_bug=lambda traceback: logs.failure("bug", traceback),
+        on_batch=lambda batch, tasks: _batch_ended(batch, tasks, on_batch), on_bug=lambda traceback: logs.failure("bug", traceback),
     )
 
 
@@ -69,6 +83,11 @@ def _budget(memory: int | None, workers: int) -> Budget:
     room = (memory // workers - PROCESS_BYTES) // BYTES_PER_BUDGETED
     share = min(1.0, max(SMALLEST_SHARE, room / sum(astuple(full))))
     return Budget(*(int(part * share) for part in astuple(full)))
+
+
+def _batch_ended(batch: Batch, tasks: Sequence[Task], on_batch: Callable[[], None]) -> None:
+    _log_batch(batch, tasks)
+    on_batch()
 
 
 def _log_batch(batch: Batch, tasks: Sequence[Task]) -> None:

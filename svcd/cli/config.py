@@ -161,7 +161,7 @@ def _parsed(option: Option, given: Given) -> Any:
     try:
         return option.kind.parse(given.text)
     except ValueError as wrong:
-        shown = "the key" if option.is_secret else quoted(given.text)
+        shown = f"the {(option.kind.metavar or '').lower()}" if option.is_secret else quoted(given.text)
         raise ConfigError(f"{given.where}: {shown} {wrong}") from None
 
 
@@ -248,6 +248,9 @@ def warnings(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
     if config.master_key is None:
         yield ("no master key: anybody who reaches the address may do everything, and production would be "
                f"refused; start with {key_proposal()}")
+    if config.task_webhook_authorization_header is not None and config.task_webhook_url is None:
+        yield (f"{config.where('task_webhook_authorization_header')}: has no effect without "
+               f"{BY_NAME['task_webhook_url'].flag}")
     known = [option.variable for option in OPTIONS]
     for variable in sorted(environ):
         near = nearest(variable, known) if variable.startswith("SVC_") and variable not in known else None

@@ -4,7 +4,7 @@ Knows which part is given to which; refuses to know what any of them does. What 
 in svcd.cli.backstage, after the daemon listens.
 
 Threads: the main thread runs `server.serve()`, and the handlers of signals; "svcd-opening" makes what stands
-behind the door, and ends; those of the server and the runner are described there.
+behind the door, and ends; those of server, runner and notifier are described there.
 """
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from svcd.cli.search_workers import SearchWorkers
+    from svcd.remote.notifier import Notifier
     from svcd.tasks.runner import Runner
 
 # How long nobody must ask for anything but the health until the rest is loaded all the same.
@@ -81,6 +82,7 @@ class Opening:
         self._workers = workers
         self._failure: Exception | None = None
         self._runner: Runner | None = None
+        self._notifier: Notifier | None = None
         self._thread = threading.Thread(target=self._run, name="svcd-opening")
 
     def start(self) -> None:
@@ -93,13 +95,15 @@ class Opening:
             self._server.stop(serving.GRACE_S)
 
     def end(self) -> None:
-        """Stop workers and runner. Raises what kept the parts from being made."""
+        """Stop workers, runner and notifier. Raises what kept the parts from being made."""
         self._door.wanted.set()
         self._thread.join()
         if self._workers:
             self._workers.end()
         if self._runner:
             self._runner.stop()
+        if self._notifier:
+            self._notifier.stop()
         if self._failure:
             raise self._failure
 
@@ -109,10 +113,12 @@ class Opening:
         try:
             from svcd.cli import backstage  # two thirds of the code, and half of the time of a start
 
-            self._runner = backstage.runner(self._config, self._instance)
+            self._notifier = backstage.notifier(self._config, self._instance)
+            self._runner = backstage.runner(self._config, self._instance, self._notifier.wake)
             reports = self._workers.reports if self._workers else tuple
             app = backstage.application(self._config, self._instance, self._runner, reports)
             machine.give_back_large_blocks()
+            self._notifier.start()
             self._runner.start()
             self._door.open(app.answer)
             if self._workers:

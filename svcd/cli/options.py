@@ -153,6 +153,25 @@ def _master_key(text: str) -> str:
     return text
 
 
+def _url(text: str) -> str:
+    """An address that can be called over HTTP."""
+    from svcd.fields.urls import parse_web_url  # a start without such an option need not wait for it
+
+    try:
+        return parse_web_url(text)
+    except ValueError as wrong:
+        raise ValueError(f"is not a URL that can be called ({wrong}); write https://host/path") from None
+
+
+def _header_value(text: str) -> str:
+    """What may stand in a header. The text itself is never repeated in a message."""
+    from svcd.fields.headers import is_header_value
+
+    if not is_header_value(text):
+        raise ValueError("cannot be sent in a header: it holds something else than visible ASCII characters")
+    return text
+
+
 def _refuse_ocsp(_text: str) -> NoReturn:
     raise ValueError(
         "cannot be used: svcd has no OCSP stapling, for Python's TLS library offers none; "
@@ -172,6 +191,8 @@ LIMIT = Kind("N", _limit, (int, str), 'an integer or "unlimited"',
 NETWORKS = Kind("CIDR,...", parse_networks, expected='a string such as "10.0.0.0/8, fd00::/8"',
                 written=lambda networks: ",".join(map(str, networks)))
 KEY = Kind("KEY", _master_key)
+URL = Kind("URL", _url, expected="a URL in quotes")
+HEADER = Kind("VALUE", _header_value)
 OCSP = Kind("PATH", _refuse_ocsp)
 
 
@@ -224,6 +245,13 @@ OPTIONS: tuple[Option, ...] = (
            about="Folder for snapshots. Refused at the start when it could not be written to."),
     Option("--upgrade-db", SWITCH, "Folders", default="false",
            about="Accepted for scripts that pass it: svcd upgrades an older database at the start anyway."),
+
+    Option("--task-webhook-url", URL, "Webhook", example="https://hooks.example.com/tasks",
+           about="Tell this address of the tasks that have finished: a POST for each batch, a line of JSON for each "
+                 "task, until it is taken. Private networks need --experimental-allowed-ip-networks."),
+    Option("--task-webhook-authorization-header", HEADER, "Webhook", is_secret=True, example="Bearer some-secret",
+           about="Authorization header that it gets. Better given as a variable than on the command line, which "
+                 "other users can see."),
 
     Option("--ssl-cert-path", PATH, "TLS", example="/etc/svcd/cert.pem",
            about="Certificate chain (PEM). With --ssl-key-path it turns TLS on."),

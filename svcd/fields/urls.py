@@ -10,6 +10,7 @@ import socket
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _SPECIAL = frozenset({"http", "https", "ws", "wss", "ftp"})
+_WEB = frozenset({"http", "https"})
 _FORBIDDEN_IN_DOMAINS = re.compile(r"[\x00-\x20\"#%/:<>?@\[\\\]^`{|}\x7f]")
 _PORT = re.compile(r"[0-9]*", re.ASCII)
 _NUMERIC_LABEL = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*", re.ASCII)
@@ -22,6 +23,15 @@ def parse_url(text: str) -> str:
         raise ValueError("relative URL without a base")
     if match[1].lower() in _SPECIAL:
         _check_authority(re.split(r"[/\\?#]", match[2].lstrip("/\\"), maxsplit=1)[0])
+    return text
+
+
+def parse_web_url(text: str) -> str:
+    """The text itself when it is an absolute URL of HTTP; raises ValueError(reason) otherwise."""
+    parse_url(text)
+    scheme = text.strip().partition(":")[0]
+    if scheme.lower() not in _WEB:
+        raise ValueError(f"scheme `{scheme}` cannot be called, expected `http` or `https`")
     return text
 
 

@@ -33,6 +33,7 @@ KEPT_GIVEN_UP = 7 * times.DAY
 _ROW_BYTES = 200
 # The lines of tasks repeat each other: the fastest level makes a tenth of them.
 _LEVEL = 1
+_MOST_ROWS = 1 << 62  # what SQLite can count
 _COLUMNS = "n.number, n.batch_uid, n.tasks, n.length, n.ended_at, o.attempts, o.tried_at, o.reason, o.given_up_at"
 _JOINED = "FROM outbox AS o JOIN notices AS n USING (number)"
 _TRIED = "o.webhook = ? AND (o.attempts > 0 OR o.given_up_at IS NOT NULL)"
@@ -166,7 +167,7 @@ class Outbox:
         with self._reading() as connection:
             (total,) = connection.execute(f"SELECT count(*) FROM outbox AS o WHERE {_TRIED}", (webhook,)).fetchone()
             rows = connection.execute(f"SELECT {_COLUMNS} {_JOINED} WHERE {_TRIED} ORDER BY number LIMIT ? OFFSET ?",
-                                      (webhook, limit, offset)).fetchall()
+                                      (webhook, min(limit, _MOST_ROWS), min(offset, _MOST_ROWS))).fetchall()
         return [Notice(*row) for row in rows], total
 
     def replay(self, webhook: str, batch_uids: Sequence[int] | None = None) -> int:

@@ -23,8 +23,9 @@ from svcd.fields import object_of
 
 CONTRACT = Path(__file__).parents[3] / "shared" / "contract"
 DOCUMENT = document(ROUTES)
-# GET /openapi.json is new with us.
-OURS_ALONE = {("GET", "/openapi.json"), ("GET", "/")}
+# New with us.
+OURS_ALONE = {("GET", "/openapi.json"), ("GET", "/"), ("GET", "/webhooks/{uuid}/failures"),
+              ("POST", "/webhooks/{uuid}/replay")}
 
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:

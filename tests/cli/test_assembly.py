@@ -133,7 +133,8 @@ def test_a_start_loads_nothing_that_only_requests_need() -> None:
 
 
 def test_a_daemon_that_waits_has_not_loaded_what_few_need() -> None:
-    few = ("svcd.tasks.indexing", "svcd.store.index_writer", "sqlite_utils", "jwt", "brotli", "tomllib", "csv")
+    few = ("svcd.tasks.indexing", "svcd.store.index_writer", "svcd.remote.client", "urllib.request", "sqlite_utils",
+           "jwt", "brotli", "tomllib", "csv")
     code = "import svcd.cli.main, svcd.cli.daemon\nfrom svcd.cli import backstage, serving\nserving.warm_up()"
     assert not [name for name in loaded_by(code) if name.startswith(few)]
 

@@ -243,8 +243,9 @@ def test_a_config_does_not_change() -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    shown = {name: text for name, text, _source in load({"master_key": KEY}, {}).shown()}
-    assert shown["master_key"] == "***"
+    secrets = {"master_key": KEY, "task_webhook_authorization_header": "Bearer some-secret"}
+    shown = {name: text for name, text, _source in load(secrets, {}).shown()}
+    assert {shown[name] for name in secrets} == {"***"}
     assert set(shown) == set(BY_NAME)
     assert shown["http_payload_size_limit"] == "100 MB"
 
@@ -261,3 +262,15 @@ def test_a_variable_that_comes_near_an_option_is_warned_of() -> None:
     environ = {"SVC_MASTERKEY": "secret", "SVC_PORT_80_TCP": "x", "HOME": "/"}
     [words] = warnings(config, environ)
     assert "SVC_MASTERKEY" in words and "did you mean SVC_MASTER_KEY?" in words and "secret" not in words
+
+
+def test_a_header_for_no_webhook_is_warned_of() -> None:
+    header = {"task_webhook_authorization_header": "Bearer some-secret"}
+    [words] = warnings(load({"master_key": KEY}, {BY_NAME[name].variable: text for name, text in header.items()}), {})
+    assert words == "SVC_TASK_WEBHOOK_AUTHORIZATION_HEADER: has no effect without --task-webhook-url"
+    assert list(warnings(load({"master_key": KEY, "task_webhook_url": "http://hook.test", **header}, {}), {})) == []
+
+
+def test_a_header_that_cannot_be_sent_is_not_repeated() -> None:
+    words = refusal({"task_webhook_authorization_header": "some-secret\n"})
+    assert words.startswith("--task-webhook-authorization-header: the value cannot be sent") and "secret" not in words

@@ -63,7 +63,7 @@ def test_each_wrong_value_is_one_line(name: str, capsys: pytest.CaptureFixture[s
     (["--db-pth", "x"], "no such option: --db-pth; did you mean --db-path?"),
     (["--dump_dir=x"], "did you mean --dump-dir?"),
     (["--zzz"], "no such option: --zzz; `svcd --help` shows all options"),
-    (["--task-webhook-url", "http://x"], "no such option: --task-webhook-url"),
+    (["--task-webhook-url", "ftp://x"], "cannot be called, expected `http` or `https`"),
     (["-x"], "no such option"),
     (["movies"], "unexpected extra argument"),
     (["--db-path"], "requires an argument"),

@@ -15,7 +15,7 @@ import pytest
 from svcd.errors import ApiError
 from svcd.fields import STAR, Param, decode_query, parse_index_uid, query
 from svcd.fields.locales import LOCALES, parse_locale
-from svcd.fields.urls import parse_url
+from svcd.fields.urls import parse_url, parse_web_url
 
 PARAMS = {
     "limit": Param(query.positive_integer, "invalid_task_limit", default=20),
@@ -130,3 +130,18 @@ def test_bad_addresses_are_told_apart(text: str, reason: str) -> None:
 ])
 def test_good_addresses_pass(text: str) -> None:
     assert parse_url(text) == text
+
+
+@pytest.mark.parametrize("text", ["http://localhost:7700", "HTTPS://example.com/a?b", " http://[::1]"])
+def test_addresses_of_the_web_pass(text: str) -> None:
+    assert parse_web_url(text) == text
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    ("ftp://example.com", "scheme `ftp` cannot be called, expected `http` or `https`"),
+    ("mailto:a@b", "scheme `mailto` cannot be called, expected `http` or `https`"),
+    ("example.com", "relative URL without a base"), ("http://", "empty host"),
+])
+def test_other_addresses_are_none_of_the_web(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"^{reason}$"):
+        parse_web_url(text)

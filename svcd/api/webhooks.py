@@ -1,0 +1,193 @@
+"""Webhooks over HTTP: list, get, create, change, delete; what could not be delivered, and its replay.
+
+Knows what a webhook may be made of and how it is shown, its Authorization never whole; refuses to know when it is
+called. Source: tasks.md 13, messages.json (webhook codes), recordings tasks/*webhook*. Failures and replay are new
+with us.
+"""
+from __future__ import annotations
+
+import uuid as uuids
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from svcd.api import shapes
+from svcd.api.context import Answer, Context
+from svcd.api.routes import Fields, Route
+from svcd.api.shapes import array, record, ref
+from svcd.engine.embedder_settings import redacted_secret
+from svcd.errors import ApiError
+from svcd.fields import Field, Param, map_of, nullable, query, string
+from svcd.fields.headers import is_header_name, is_header_value
+from svcd.fields.urls import parse_web_url
+from svcd.fields.uuids import parse_uuid
+from svcd.store.outbox import Notice
+from svcd.store.webhooks import LAUNCH_UUID, Webhook
+from svcd.tasks.views import moment
+from svcd.times import rfc3339
+
+MOST_HEADERS = 200
+_BEARER = "Bearer "
+_TAG = "Webhooks"
+
+
+def path_uuid(text: str) -> str:
+    """The webhook that a path names. Raises invalid_webhook_uuid."""
+    try:
+        return parse_uuid(text)
+    except ValueError as fault:
+        raise ApiError("invalid_webhook_uuid", f"Invalid UUID: {fault}") from None
+
+
+# How they are shown
+
+def _view(webhook: Webhook) -> shapes.Json:
+    headers = {name: _redacted(value) if name.lower() == "authorization" else value
+               for name, value in sorted(webhook.headers.items())}
+    return {"uuid": webhook.uuid, "isEditable": webhook.is_editable, "url": webhook.url, "headers": headers}
+
+
+def _redacted(value: str) -> str:
+    scheme = _BEARER if value.startswith(_BEARER) else ""
+    return scheme + redacted_secret(value.removeprefix(scheme))
+
+
+def _failure_view(notice: Notice) -> shapes.Json:
+    return {
+        "batchUid": notice.batch_uid,
+        "tasks": notice.tasks,
+        "finishedAt": rfc3339(notice.ended_at),
+        "attempts": notice.attempts,
+        "lastAttemptAt": moment(notice.tried_at),
+        "reason": notice.reason,
+        "givenUpAt": moment(notice.given_up_at),
+    }
+
+
+# What they may be made of
+
+def _checked(webhook: Webhook) -> Webhook:
+    """The webhook itself. Raises invalid_webhook_headers, invalid_webhook_url."""
+    _refuse_many_headers(webhook.uuid, webhook.headers)
+    for name, value in sorted(webhook.headers.items()):
+        if not is_header_name(name):
+            raise ApiError("invalid_webhook_headers", f"Invalid header name `{name}`: invalid HTTP header name")
+        if not is_header_value(value):
+            raise ApiError("invalid_webhook_headers", f"Invalid header value `{name}`: failed to parse header value")
+    try:
+        parse_web_url(webhook.url)
+    except ValueError as fault:
+        raise ApiError("invalid_webhook_url", f"Invalid URL `{webhook.url}`: {fault}") from None
+    return webhook
+
+
+def _refuse_many_headers(webhook_uuid: str, headers: Mapping[str, Any]) -> None:
+    if len(headers) > MOST_HEADERS:
+        raise ApiError("invalid_webhook_headers",
+                       f"Too many headers for the webhook `{webhook_uuid}`. Please limit the number of headers to "
+                       f"{MOST_HEADERS}. Hint: To remove an already defined header set its value to `null`")
+
+
+def _url(body: Mapping[str, Any], webhook_uuid: str, before: str | None = None) -> str:
+    """The URL that a body sets, or the one before when it is silent. Raises invalid_webhook_url for null."""
+    url = body.get("url", before)
+    if not url:
+        raise ApiError("invalid_webhook_url", f"The URL for the webhook `{webhook_uuid}` is missing.")
+    return url
+
+
+def _headers(body: Mapping[str, Any], before: Mapping[str, str]) -> dict[str, str]:
+    """The headers after a body: null removes the one it names, or all."""
+    given = body.get("headers", {})
+    merged = {} if given is None else {**before, **given}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def _editable_uuid(ctx: Context) -> str:
+    webhook_uuid = ctx.path["uuid"]
+    if webhook_uuid == LAUNCH_UUID:
+        raise ApiError("immutable_webhook", f"Webhook `{webhook_uuid}` is immutable. The webhook defined from the "
+                                            "command line cannot be modified using the API.")
+    return webhook_uuid
+
+
+# Handlers
+
+def list_webhooks(ctx: Context) -> Answer:
+    """All webhooks, that of the launch options first."""
+    return Answer(200, {"results": [_view(webhook) for webhook in ctx.instance.webhooks.listed()]})
+
+
+def get(ctx: Context) -> Answer:
+    """One webhook. Raises webhook_not_found."""
+    return Answer(200, _view(ctx.instance.webhooks.require(ctx.path["uuid"])))
+
+
+def create(ctx: Context) -> Answer:
+    """Add a webhook. Raises invalid_webhooks when there are too many."""
+    webhook_uuid = str(uuids.uuid4())
+    _refuse_many_headers(webhook_uuid, ctx.body.get("headers") or {})
+    ctx.instance.webhooks.refuse_more()
+    webhook = _checked(Webhook(webhook_uuid, _url(ctx.body, webhook_uuid), _headers(ctx.body, {})))
+    ctx.instance.webhooks.create(webhook)
+    return Answer(201, _view(webhook))
+
+
+def update(ctx: Context) -> Answer:
+    """Change URL or headers; what a body leaves out stays. Raises immutable_webhook, webhook_not_found."""
+    def change(webhook: Webhook) -> Webhook:
+        return _checked(replace(webhook, url=_url(ctx.body, webhook.uuid, webhook.url),
+                                headers=_headers(ctx.body, webhook.headers)))
+
+    return Answer(200, _view(ctx.instance.webhooks.update(_editable_uuid(ctx), change)))
+
+
+def delete(ctx: Context) -> Answer:
+    """Remove a webhook, and all it was still to be told. Raises immutable_webhook, webhook_not_found."""
+    ctx.instance.webhooks.delete(_editable_uuid(ctx))
+    return Answer(204)
+
+
+def list_failures(ctx: Context) -> Answer:
+    """A page of the batches that one webhook could not be told of, oldest first. Raises webhook_not_found."""
+    webhook = ctx.instance.webhooks.require(ctx.path["uuid"])
+    offset, limit = ctx.query["offset"], ctx.query["limit"]
+    notices, total = ctx.instance.outbox.failures(webhook.uuid, offset, limit)
+    return Answer(200, shapes.page([_failure_view(notice) for notice in notices], offset, limit, total))
+
+
+def replay(ctx: Context) -> Answer:
+    """Deliver again what was given up, of all batches or of some. Raises webhook_not_found."""
+    webhooks = ctx.instance.webhooks
+    webhook = webhooks.require(ctx.path["uuid"])
+    replayed = ctx.instance.outbox.replay(webhook.uuid, ctx.query["batchUids"])
+    webhooks.on_change(webhook.uuid)
+    return Answer(202, {"replayed": replayed})
+
+
+_BODY = Fields(
+    {"url": Field(nullable(string), "invalid_webhook_url", about="Where finished tasks are sent: http or https."),
+     "headers": Field(nullable(map_of(nullable(string))), "invalid_webhook_headers",
+                      about="Sent with each request; null removes a header, or all of them.")},
+    immutable={"uuid": "immutable_webhook_uuid", "isEditable": "immutable_webhook_is_editable"})
+_FAILURES_PARAMS = {
+    "offset": Param(query.positive_integer, "bad_request", default=0, about="Results to leave out at the beginning."),
+    "limit": Param(query.positive_integer, "bad_request", default=20, about="Largest number of results."),
+}
+_REPLAY_PARAMS = {
+    "batchUids": Param.list_of(query.positive_integer, "invalid_batch_uids", about="Batch uids; absent for all."),
+}
+
+ROUTES = (
+    Route("GET", "/webhooks", list_webhooks, "webhooks.get", {200: record({"results": array(ref("Webhook"))})},
+          "List webhooks", _TAG),
+    Route("POST", "/webhooks", create, "webhooks.create", {201: "Webhook"}, "Create a webhook", _TAG, body=_BODY),
+    Route("GET", "/webhooks/{uuid}", get, "webhooks.get", {200: "Webhook"}, "Get a webhook", _TAG),
+    Route("PATCH", "/webhooks/{uuid}", update, "webhooks.update", {200: "Webhook"}, "Change a webhook", _TAG,
+          body=_BODY),
+    Route("DELETE", "/webhooks/{uuid}", delete, "webhooks.delete", {204: {}}, "Delete a webhook", _TAG),
+    Route("GET", "/webhooks/{uuid}/failures", list_failures, "webhooks.get", {200: "WebhookFailurePage"},
+          "List the batches that a webhook could not be told of", _TAG, query=_FAILURES_PARAMS),
+    Route("POST", "/webhooks/{uuid}/replay", replay, "webhooks.update", {202: record({"replayed": shapes.COUNT})},
+          "Tell a webhook again of batches that were given up", _TAG, query=_REPLAY_PARAMS),
+)
