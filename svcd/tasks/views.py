@@ -5,6 +5,7 @@ Source: tasks.md 4.
 """
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from svcd.jsontext import dumps
@@ -12,11 +13,17 @@ from svcd.store.records import Task
 from svcd.times import iso_duration, rfc3339
 
 
+# The tasks of a batch share the moments of its beginning and its end: half of the work of showing them.
+_SHARED = 8
+
+
+@lru_cache(_SHARED)
 def moment(nanoseconds: int | None) -> str | None:
     """A moment that may not have come yet."""
     return None if nanoseconds is None else rfc3339(nanoseconds)
 
 
+@lru_cache(_SHARED)
 def duration(started: int | None, finished: int | None) -> str | None:
     """From one moment to another, once both have come."""
     return None if started is None or finished is None else iso_duration(finished - started)
