@@ -64,7 +64,8 @@ def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = la
     workers = config.max_indexing_threads or machine.cores()
     return Runner(
         instance, workers=workers, limits=limits, budget=_budget(config.max_indexing_memory, workers),
-        on_batch=lambda batch, tasks: _batch_ended(batch, tasks, on_batch), on_bug=lambda traceback: logs.failure("bug", traceback),
+        on_batch=lambda batch, tasks: _batch_ended(batch, tasks, on_batch),
+        on_bug=lambda traceback: logs.failure("bug", traceback),
     )
 
 

@@ -55,7 +55,8 @@ def _create_webhooks(database: Any) -> None:
 def _create_outbox(database: Any) -> None:
     # A number is never given twice: who still sends a notice that went meanwhile must not strike out another.
     database.execute("CREATE TABLE notices(number INTEGER PRIMARY KEY AUTOINCREMENT, batch_uid INTEGER NOT NULL, "
-                     "tasks INTEGER NOT NULL, length INTEGER NOT NULL, stored INTEGER NOT NULL, ended_at INTEGER NOT NULL)")
+                     "tasks INTEGER NOT NULL, length INTEGER NOT NULL, stored INTEGER NOT NULL, "
+                     "ended_at INTEGER NOT NULL)")
     database["notice_parts"].create({"number": int, "part": int, "lines": bytes}, pk=("number", "part"))
     database.execute("CREATE TABLE outbox(webhook TEXT, number INTEGER, attempts INTEGER NOT NULL DEFAULT 0, "
                      "tried_at INTEGER, reason TEXT, given_up_at INTEGER, PRIMARY KEY(webhook, number)) WITHOUT ROWID")

@@ -16,8 +16,9 @@ from svcd.store.connections import write_transaction
 
 LAUNCH_UUID = "00000000-0000-0000-0000-000000000000"
 MOST_WEBHOOKS = 20  # and the one of the launch options
-_TOO_MANY = (f"Defining too many webhooks would crush the server. Please limit the number of webhooks to {MOST_WEBHOOKS}. "
-             f"You may use a third-party proxy server to dispatch events to more than {MOST_WEBHOOKS} endpoints.")
+_TOO_MANY = ("Defining too many webhooks would crush the server. Please limit the number of webhooks to "
+             f"{MOST_WEBHOOKS}. You may use a third-party proxy server to dispatch events to more than {MOST_WEBHOOKS} "
+             "endpoints.")
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,19 @@
 1. It is taken when the answer is 2xx; any other end says why, in words without URL and headers.
 2. No redirect is followed and no proxy is asked.
 3. A body is sent part by part, with its length; what the headers of others say of it counts for nothing.
-4. A call ends at its deadline, or when it is aborted, whatever the other side does.
+4. Over TLS, the certificate is of the host that the URL names, and one that the system's authorities vouch for.
+5. A call ends at its deadline, or when it is aborted, whatever the other side does.
 """
 from __future__ import annotations
 
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -153,6 +158,49 @@ def test_a_call_can_be_aborted(client: Client, receive: Receive, scheme: str) ->
     if scheme == "https":  # it waits for an answer to its first words, which are no request
         receiver._take = lambda connection: (connection.recv(1), receiver.asked.set(), receiver.released.wait())  # type: ignore
     assert failure(client, f"{scheme}://127.0.0.1:{receiver.port}/") == "no answer in time"
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with cert.pem and key.pem of the host `localhost`."""
+    if not shutil.which("openssl"):
+        pytest.skip("the openssl command, which makes the certificate, is not installed")
+    folder = tmp_path_factory.mktemp("pem")
+    subprocess.run("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost "
+                   "-addext subjectAltName=DNS:localhost -keyout key.pem -out cert.pem".split(),
+                   cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+def _receive_tls(receive: Receive, pem: Path) -> Receiver:
+    receiver = receive()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem / "cert.pem", pem / "key.pem")
+    take = receiver._take
+
+    def take_wrapped(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as wrapped:
+            take(wrapped)
+
+    receiver._take = take_wrapped  # type: ignore[method-assign]
+    return receiver
+
+
+def test_a_certificate_must_be_of_the_host_and_accepted(
+    client: Client, receive: Receive, pem: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    receiver = _receive_tls(receive, pem)
+    here = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", receiver.port))]
+    words = failure(Client(Guard(LOOPBACK, lambda *_, **__: here)), f"https://localhost:{receiver.port}/")
+    assert words.startswith("its certificate is not accepted: self") and not receiver.requests
+    monkeypatch.setenv("SSL_CERT_FILE", str(pem / "cert.pem"))
+    trusting = Client(Guard(LOOPBACK, lambda *_, **__: here))
+    trusting.post(f"https://localhost:{receiver.port}/x", {}, [b"{}\n"], 3)
+    [(head, body)] = receiver.requests
+    assert head.startswith(b"POST /x HTTP/1.1\r\n") and body == b"{}\n"
+    assert f"Host: localhost:{receiver.port}".encode() in head
+    words = failure(trusting, f"https://other.test:{receiver.port}/")
+    assert "not accepted: Hostname mismatch" in words and len(receiver.requests) == 1
 
 
 def test_who_speaks_no_tls_is_a_failure(client: Client, receive: Receive) -> None:

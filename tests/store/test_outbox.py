@@ -221,3 +221,25 @@ def test_what_was_delivered_does_not_fill_the_outbox(instance: Instance, monkeyp
         notice = head(instance, "a")
         assert notice.batch_uid == batch_uid - 1
         instance.outbox.delivered("a", notice)
+
+
+def test_the_next_notice_is_found_at_once_behind_all_that_was_given_up(instance: Instance) -> None:
+    register(instance, "a")
+    end(instance, 0)
+    instance._writer.execute("WITH RECURSIVE more(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM more WHERE n < 20000) "
+                             "INSERT INTO notices SELECT n, n, 1, 1, 1, 1 FROM more")
+    instance._writer.execute("INSERT INTO outbox(webhook, number, given_up_at) SELECT 'a', number, "
+                             "CASE WHEN number < 20000 THEN ? END FROM notices WHERE number > 1", (times.now(),))
+    instance.outbox.delivered("a", head(instance, "a"))
+    steps = 0
+
+    def count_steps() -> None:
+        nonlocal steps
+        steps += 1
+
+    with instance._readers.transaction(instance.path / "instance.sqlite") as connection:
+        connection.set_progress_handler(count_steps, 100)
+    assert head(instance, "a").number == 20000
+    with instance._readers.transaction(instance.path / "instance.sqlite") as connection:
+        connection.set_progress_handler(None, 0)
+    assert steps < 5
