@@ -184,7 +184,7 @@ def _in_own_words(call: _Call) -> Iterator[None]:
     """What goes wrong on the way becomes Undelivered."""
     try:
         yield
-    except (OSError, http.client.HTTPException, UnicodeError) as failure:
+    except (OSError, http.client.HTTPException, ValueError) as failure:  # ValueError: of headers, whose text holds them
         cause = failure.reason if isinstance(failure, URLError) else failure
         reason = "no answer in time" if call.is_aborted else _reason(cause)
         raise Undelivered(reason[:_LONGEST_REASON]) from None

@@ -126,6 +126,11 @@ def test_an_answer_that_is_none_is_a_failure(client: Client, receive: Receive, a
     assert failure(client, url_of(receive(answer))) == words
 
 
+def test_a_header_that_cannot_be_sent_is_not_repeated(client: Client, receive: Receive) -> None:
+    with pytest.raises(Undelivered, match="^ValueError$"):
+        client.post(url_of(receive()), {"Authorization": "Bearer secret\nX: y"}, [], 0)
+
+
 def test_nobody_there_is_a_failure(client: Client) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

@@ -5,18 +5,22 @@
 3. A network that the operator allows may be reached, and no other.
 4. Global addresses may be reached.
 5. A refusal says which address it is, of which kind, and what would allow it.
+6. No other module opens a connection.
 """
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Sequence
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import svcd
 from svcd.remote.client import Client
 from svcd.remote.faults import Undelivered
 from svcd.remote.guard import ForbiddenAddress, Guard, literal, refusal
@@ -170,3 +174,12 @@ def test_what_may_be_reached_is_global_to_the_standard_library_too(address: Any)
         meant = ip_address(int(address) & 0xFFFFFFFF) if embedded else address
         assert meant.is_global and not meant.is_multicast
     assert refusal(address, [ip_network("0.0.0.0/0"), ip_network("::/0")]) is None
+
+
+def test_nothing_else_in_svcd_opens_connections() -> None:
+    """A call that the guard does not make is a call that nobody guards."""
+    opens = re.compile(r"\.connect\(|\bcreate_connection\b|\burlopen\b|\bHTTPS?Connection\b|\burllib\.request\b")
+    root = Path(svcd.__file__).parent
+    found = {str(path.relative_to(root)) for path in root.rglob("*.py") for line in path.read_text().splitlines()
+             if opens.search(line) and "sqlite3.connect(" not in line}
+    assert found == {"remote/guard.py", "remote/client.py"}
