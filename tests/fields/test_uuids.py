@@ -26,6 +26,8 @@ def test_every_way_to_write_one_is_read(one: uuid.UUID) -> None:
     ("doggo", "invalid character: found `o` at 1"),
     ("uuid-whatever", "invalid character: found `u` at 0"),
     ("aé", "invalid character: found `é` at 1"),
+    ("éa-x", "invalid character: found `é` at 0"),
+    ("{" + "é" * 30 + "}", "invalid length: found 62"),
     (f"{{{PLAIN[:-1]}g}}", "invalid character: found `g` at 36"),
     ("a-b", "invalid group count: expected 5, found 2"),
     (PLAIN + "-", "invalid group count: expected 5, found 6"),
