@@ -57,22 +57,13 @@ class DocumentWriter:
         self._pending_bytes = 0
         # A deleted document keeps its docid until the batch ends: it may come back.
         self._tombstones: dict[str, int] = {}
-        self._free = self._free_docids()
+        self._free = _free_docids(writer.docids)
         settings = resolved(writer.settings)
         self._analyzer = analyzer_of(settings)
         self._is_searchable = Searchable.of(settings).__contains__
         self._locales_of = locales_test(settings["localizedAttributes"])
         self._is_kept = kept_fields(settings)
         self._checks_geo = "_geo" in settings["sortableAttributes"] or "_geo" in settings["filterableAttributes"]
-
-    def _free_docids(self) -> Iterator[int]:
-        """The docids that no document has, smallest first, as the batch found them."""
-        taken = self._writer.docids
-        end = taken.bit_length()
-        yield from to_docids(((1 << end) - 1) & ~taken)
-        while True:
-            yield end
-            end += 1
 
     def positions(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """The words of a document's searchable attributes, by position."""
@@ -207,6 +198,15 @@ class DocumentWriter:
             for each in part:
                 _check_geo(each.document_id, jsontext.loads(each.json))
             last = part[-1].docid
+
+
+def _free_docids(taken: int) -> Iterator[int]:
+    """The docids that no document has, smallest first; taken: as the batch found them, for what it deletes may come back."""
+    end = taken.bit_length()
+    yield from to_docids(((1 << end) - 1) & ~taken)
+    while True:
+        yield end
+        end += 1
 
 
 def _counted(document: Document) -> list[str]:
