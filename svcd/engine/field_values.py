@@ -23,14 +23,14 @@ COORDINATES = (f"{GEO}.lat", f"{GEO}.lng")  # numbers, as far as `_geo` is kept
 _NEVER = ("_vectors", GEO, "_geojson")
 # The property White_Space of Unicode; str.strip() takes control characters too.
 _ASCII_WHITE_SPACE = "\t\n\x0b\x0c\r "
-_WHITE_SPACE = f"{_ASCII_WHITE_SPACE}\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+WHITE_SPACE = f"{_ASCII_WHITE_SPACE}\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
 
 def normal_form(text: str) -> str:
     """The form in which texts are compared: trimmed, each character decomposed, in lower case."""
     if text.isascii():
         return text.strip(_ASCII_WHITE_SPACE).lower()
-    trimmed = text.strip(_WHITE_SPACE)
+    trimmed = text.strip(WHITE_SPACE)
     # By character: marks of one are not sorted among those of the next.
     return "".join(unicodedata.normalize("NFKD", character) for character in trimmed).lower()
 

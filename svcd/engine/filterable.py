@@ -52,6 +52,11 @@ class Filterable:
         """Is this literally one of the plain names? Coordinates are filterable by nothing else."""
         return name in self.listed
 
+    def patterns(self) -> set[str]:
+        """Names and patterns of the rules that allow to filter."""
+        return {pattern for number, entry in enumerate(self.listed) if rule_of(number, entry).is_filterable
+                for pattern in ([entry] if isinstance(entry, str) else entry["attributePatterns"])}
+
 
 def is_matched(name: str, entry: str | Mapping[str, Any]) -> bool:
     """Does a rule speak of an attribute? A plain name covers what lies beneath it, a pattern does not."""

@@ -140,6 +140,12 @@ class Reader(Protocol):
     def value_docids(self, field: str, value: Value) -> DocIds:
         """Documents with this value."""
 
+    def values_docids(self, field: str, values: Sequence[Value]) -> DocIds:
+        """Union of `value_docids` over many values of both kinds. A store may leave this out."""
+
+    def containing_docids(self, field: str, part: str) -> DocIds:
+        """Documents with a text that contains another one, which is in normal form and not empty."""
+
     def range_docids(
         self, field: str, low: Value | None, high: Value | None, has_low: bool = True, has_high: bool = True
     ) -> DocIds:

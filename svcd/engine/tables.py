@@ -32,11 +32,19 @@ def hard_separators() -> frozenset[str]:
 @cache
 def nonspacing_marks() -> frozenset[str]:
     """The characters removed as marks; not the whole category Mn (relevance contract 1.7)."""
-    marks: set[str] = set()
-    for span in _read("nonspacing-marks")["ranges"].split():
-        first, _, last = span.partition("-")
-        marks.update(map(chr, range(int(first, 16), int(last or first, 16) + 1)))
-    return frozenset(marks)
+    return frozenset(chr(code) for first, last in _ranges("nonspacing-marks") for code in range(first, last + 1))
+
+
+@cache
+def alphabetic_marks() -> str:
+    """The characters that are alphabetic without being letters (vowel signs ...), as the inside of a pattern's set."""
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in _ranges("alphabetic-marks"))
+
+
+def _ranges(name: str) -> list[tuple[int, int]]:
+    """The first and last code points of a table's ranges."""
+    spans = (span.partition("-") for span in _read(name)["ranges"].split())
+    return [(int(first, 16), int(last or first, 16)) for first, _, last in spans]
 
 
 @cache

@@ -16,7 +16,9 @@ from typing import Any
 
 from svcd.bitsets import from_docids
 from svcd.store import dense, schema, words
+from svcd.store.cache import Cache
 from svcd.store.connections import BUSY_MS, open_reader, open_writer
+from svcd.store.index import IndexReader
 from svcd.store.value_rows import Held
 from svcd.store.value_writer import ValueWriter
 
@@ -25,6 +27,7 @@ _PARAMETERS = 500
 MOST_LOGGED = 1000
 MOST_LOOKED_UP = 2000
 GENERATIONS = 100
+_READER_BYTES = 8 << 20
 
 Positions = Mapping[str, Sequence[str]]  # attribute -> word at each position, "" for a hole
 Values = Mapping[str, Held]  # attribute -> what a document has under it
@@ -267,6 +270,18 @@ class IndexWriter:
                                             f"({','.join('?' * len(part))})", part)
             found.update((row[1], StoredDocument(*row)) for row in rows)
         return found
+
+    def document_ids(self, docids: Sequence[int]) -> list[str]:
+        """The identifiers of a few documents."""
+        return [row[0] for row in self._connection.execute(
+            f"SELECT document_id FROM documents WHERE docid IN ({','.join('?' * len(docids))})", docids)]
+
+    def reader(self, resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+               stored_form: Callable[[str], str]) -> IndexReader:
+        """The index as this transaction has it by now, until the next write."""
+        self._save()
+        # Nothing read here is the committed state, so it is kept apart from what other readers keep.
+        return IndexReader(self._connection, "", Cache(_READER_BYTES), resolve_settings, stored_form)
 
     def all_stored(self, after: int, limit: int) -> list[StoredDocument]:
         """Up to `limit` documents with a docid above `after`, ascending."""

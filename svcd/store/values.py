@@ -15,7 +15,7 @@ from svcd.bitsets import from_docids, to_docids
 from svcd.store import chunks
 from svcd.store.cache import Cache
 from svcd.store.delta import Delta
-from svcd.store.relations import DocIds, Relations
+from svcd.store.relations import DocIds, Relations, marks, parts
 from svcd.store.value_rows import (
     FLAG, HAS, IS_EMPTY, IS_NULL, KINDS, MIXED, NUMBER, PRESENT, Key, Row, Value, key, rows_of, value_of,
 )
@@ -68,6 +68,21 @@ class Values(Relations):
         found = key(value)
         return self._valued(field, ("value", found), lambda fid: self._chunks(fid, KINDS[type(value)], found),
                             lambda row: any(key(each) == found for each in row.values))
+
+    def values_docids(self, field: str, values: Sequence[Value]) -> DocIds:
+        """Documents with any of many values; read each time."""
+        fid, found = self._fid(field), list[tuple[int, bytes]]()
+        for kind in KINDS:
+            for part in parts([key(value) for value in values if isinstance(value, kind)]):
+                found += self._connection.execute(
+                    f"SELECT block, docids {_OF_KIND} AND value IN ({marks(part)})", (fid, KINDS[kind], *part))
+        return chunks.joined(found)
+
+    def containing_docids(self, field: str, part: str) -> DocIds:
+        """Documents with a text that contains another one, in normal form: all texts of the field are looked at."""
+        return self._valued(field, ("containing", part), lambda fid: self._connection.execute(
+            f"SELECT block, docids {_OF_KIND} AND instr(value, ?)", (fid, KINDS[str], part)).fetchall(),
+            lambda row: any(isinstance(value, str) and part in value for value in row.values))
 
     def range_docids(self, field: str, low: Value | None, high: Value | None, has_low: bool = True,
                      has_high: bool = True) -> DocIds:

@@ -191,6 +191,9 @@ class DictReader:
     def value_docids(self, field: str, value: Value) -> DocIds:
         return self._where(lambda docid: any(_is_same(value, each) for each in self._field(docid, field).values))
 
+    def containing_docids(self, field: str, part: str) -> DocIds:
+        return _union(docids for value, docids in self.ordered_values(field, str) if part in str(value))
+
     def range_docids(
         self, field: str, low: Value | None, high: Value | None, has_low: bool = True, has_high: bool = True
     ) -> DocIds:

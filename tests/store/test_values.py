@@ -107,6 +107,13 @@ def check(reader: IndexReader, documents: Documents) -> None:
     everything = from_docids(sorted(documents))
     for field in (*FIELDS, "unknown"):
         assert reader.present_docids(field) == naive(documents, field, lambda held: True)
+        texts = naive_values(documents, field, str)
+        for part in {text[:2][-1] for text in texts} | {"\0", "nowhere"}:
+            assert reader.containing_docids(field, part) == naive(
+                documents, field, lambda held, part=part: any(isinstance(each, str) and part in each for each in held.values))
+        many = [*texts[::2], *naive_values(documents, field, float)[1:], "nowhere", 1e300]
+        assert reader.values_docids(field, many) == from_docids(
+            [docid for value in many for docid in to_docids(having(documents, field, value))])
         assert reader.null_docids(field) == naive(documents, field, lambda held: held.is_null)
         assert reader.empty_docids(field) == naive(documents, field, lambda held: held.is_empty)
         for kind in (float, str):

@@ -1,0 +1,308 @@
+"""From the text of a filter to its tree (grammar: relevance.md 5.2).
+
+Knows which forms a condition has, in the order in which they are tried, and how AND, OR, NOT and parentheses join
+them; refuses to know fields, settings and features. One pass from left to right: what follows a value decides
+which form it is the beginning of. The depth that a filter may have bounds the recursion.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from svcd.engine.field_values import WHITE_SPACE
+from svcd.engine.filters import words
+from svcd.engine.filters.errors import FilterError, NoValue, fail, piece, quoted, rest, unclosed
+from svcd.engine.filters.geo_forms import geo_form
+from svcd.engine.filters.tree import (
+    BETWEEN,
+    CONTAINS,
+    EXISTS,
+    IS_EMPTY,
+    IS_NULL,
+    STARTS_WITH,
+    And,
+    Comparison,
+    Condition,
+    Foreign,
+    In,
+    Not,
+    Or,
+    Token,
+)
+from svcd.engine.filters.values import value
+from svcd.engine.filters.vector_names import vector_exists
+
+# Or, and, not and what stands alone count one level each.
+MOST_DEPTH = 150
+_SIMPLE_DEPTH = 3
+
+_NO_CONDITION = (
+    "Was expecting an operation `=`, `!=`, `>=`, `>`, `<=`, `<`, `IN`, `NOT IN`, `TO`, `EXISTS`, `NOT EXISTS`, "
+    "`IS NULL`, `IS NOT NULL`, `IS EMPTY`, `IS NOT EMPTY`, `CONTAINS`, `NOT CONTAINS`, `STARTS WITH`, "
+    "`NOT STARTS WITH`, `_geoRadius`, `_geoBoundingBox` or `_geoPolygon` {tail}")
+_LEFT_OVER = ("Found unexpected characters at the end of the filter: `{text}`. "
+              "You probably forgot an `OR` or an `AND` rule.")
+_TOO_DEEP = ("The filter exceeded the maximum depth limit. "
+             "Try rewriting the filter so that it contains fewer nested conditions.")
+_NO_BRACKET = "Expected `[` after `IN` keyword."
+_OPEN_LIST = "Expected matching `]` after the list of field names given to `IN[`"
+_IN_LIST = "Expected only comma-separated field names inside `IN[..]` but instead found `{text}`."
+_FOREIGN = "Was expecting a field name and an condition inside `_foreign(..)` filter but instead found `{text}`."
+
+_NOT, _JOINT = words.keyword("NOT").match, words.keyword("(AND|OR)").match
+_IN = re.compile(rf"(NOT(?![{words.WORD_SET}]){words.BLANKS})?IN(?![{words.WORD_SET}]){words.BLANKS}").match
+_OPERATOR = re.compile("<=|>=|!=|<|>|=").match
+_STATE = re.compile(r"IS[ \t\r\n]+(NOT[ \t\r\n]+)?(NULL|EMPTY)").match
+_EXISTS = re.compile(r"(NOT[ \t\r\n]+)?EXISTS").match
+_TO = re.compile(r"TO[ \t\r\n]+").match
+_WITH_TEXT = re.compile(r"(NOT[ \t\r\n]+)?(CONTAINS|STARTS WITH)").match
+_FOREIGN_NAME = re.compile(rf"{words.BLANKS}(_foreign)(?![{words.WORD_SET}])").match
+_OPENING = re.compile(rf"{words.BLANKS}\({words.BLANKS}").match
+_CLOSING = re.compile(rf"{words.BLANKS}\){words.BLANKS}").match
+_COMMA = re.compile(rf"{words.BLANKS},{words.BLANKS}").match
+_END_OF_LIST = re.compile(rf"{words.BLANKS}\]{words.BLANKS}").match
+
+# What most filters are made of, read at one go: a field, an operator, a value, and the AND or OR behind it.
+_SIMPLE = re.compile(
+    rf"{words.BLANKS}([{words.WORD_SET}]++){words.BLANKS}(<=|>=|!=|<|>|=){words.BLANKS}"
+    rf"(?:([{words.WORD_SET}]++)|\"([^\"\\]*)\"|'([^'\\]*)'){words.BLANKS}"
+    rf"(?:(AND|OR)(?![{words.WORD_SET}]){words.BLANKS})?").scanner
+_PLAIN_LIST = re.compile(
+    rf"\[{words.BLANKS}(?:{words.PLAIN_VALUE}{words.BLANKS},{words.BLANKS})*+(?:{words.PLAIN_VALUE}{words.BLANKS})?\]"
+    rf"{words.BLANKS}").match
+_PLAIN_VALUES = re.compile(words.PLAIN_VALUE).findall
+
+
+def parse(source: str) -> Condition | None:
+    """The tree of a filter; None when it is blank. Raises FilterError."""
+    if not source.strip(WHITE_SPACE):
+        return None
+    condition, at = _Parser(source).any_of(0, 0)
+    if at < len(source):
+        fail(_LEFT_OVER.format(text=quoted(source[at:])), rest(source, at))
+    return condition
+
+
+class _Parser:
+    """Each method reads from a place and gives what it read with the place behind it."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    # AND, OR, NOT
+
+    def any_of(self, at: int, depth: int) -> tuple[Condition, int]:
+        """One or more conjunctions with OR between them, each of one or more parts with AND between them."""
+        self._check_depth(at, depth + 2)  # of what stands alone: the conjunction and the disjunction begin here too
+        conjunctions: list[list[Condition]] = [[]]
+        may_be_simple = depth + _SIMPLE_DEPTH <= MOST_DEPTH
+        while True:
+            at, joint = self._simple_run(at, conjunctions) if may_be_simple else (at, "")
+            if joint is None:
+                break
+            part, at, joint = self._part(at, depth)
+            conjunctions[-1].append(part)
+            if joint == "OR":
+                conjunctions.append([])
+            elif joint is None:
+                break
+        alternatives = [parts[0] if len(parts) == 1 else And(parts) for parts in conjunctions]
+        return (alternatives[0] if len(alternatives) == 1 else Or(alternatives)), at
+
+    def _simple_run(self, at: int, conjunctions: list[list[Condition]]) -> tuple[int, str | None]:
+        """Read comparisons that hold no surprise, as many as stand here.
+
+        Gives the place behind them, and "" when something must follow, else None.
+        """
+        source = self.source
+        for found in iter(_SIMPLE(source, at).match, None):
+            name, operator, word, double, single, joint = found.groups()
+            if name in words.UNQUOTED or word in words.UNQUOTED:
+                break
+            field = Token(name, source, *found.span(1))
+            conjunctions[-1].append(Comparison(field, operator, (word or double or single or "",)))
+            at = found.end()
+            if joint == "OR":
+                conjunctions.append([])
+            elif joint is None:
+                return at, None
+        return at, ""
+
+    def _part(self, at: int, depth: int) -> tuple[Condition, int, str | None]:
+        part, at = self._negation(at, depth + 2)
+        joint = _JOINT(self.source, at)
+        return (part, at, None) if joint is None else (part, joint.end(), joint[1])
+
+    def _negation(self, at: int, depth: int) -> tuple[Condition, int]:
+        is_negated = False
+        while True:
+            self._check_depth(at, depth)
+            found = _NOT(self.source, at)
+            if found is None:
+                break
+            at, depth, is_negated = found.end(), depth + 1, not is_negated
+        part, at = self._alone(at, depth + 1)
+        if not is_negated:
+            return part, at
+        return (part.part if isinstance(part, Not) else Not(part)), at
+
+    def _check_depth(self, at: int, depth: int) -> None:
+        if depth > MOST_DEPTH:
+            fail(_TOO_DEEP, rest(self.source, at))
+
+    # What stands alone
+
+    def _alone(self, at: int, depth: int) -> tuple[Condition, int]:
+        self._check_depth(at, depth)
+        opening = _OPENING(self.source, at)
+        if opening is not None:
+            return self._in_parentheses(at, opening.end(), depth)
+        return geo_form(self.source, at) or self._of_value(at, depth)
+
+    def _in_parentheses(self, start: int, at: int, depth: int) -> tuple[Condition, int]:
+        condition, at = self.any_of(at, depth + 1)
+        closing = _CLOSING(self.source, at)
+        if closing is None:
+            raise unclosed(self.source, start, ")")
+        return condition, closing.end()
+
+    def _of_value(self, start: int, depth: int) -> tuple[Condition, int]:
+        """A form that begins with a value, mostly the name of a field."""
+        try:
+            field, at = value(self.source, start)
+        except NoValue as error:
+            if error.is_keyword:
+                raise
+            raise self._no_condition(start) from None
+        for form in self._FORMS:
+            read = form(self, field, at)
+            if read is not None:
+                return read
+        foreign = self._foreign(start, depth)
+        if foreign is None:
+            raise self._no_condition(start)
+        return foreign
+
+    def _no_condition(self, start: int) -> FilterError:
+        place = rest(self.source, start)
+        tail = f"at `{quoted(place.text)}`." if place.text else "but instead got nothing."
+        return FilterError(_NO_CONDITION.format(tail=tail), place)
+
+    def _in(self, field: Token, at: int) -> tuple[Condition, int] | None:
+        found = _IN(self.source, at)
+        if found is None:
+            return None
+        values, at = self._list(found.end())
+        condition = In(field, values)
+        return (Not(condition) if found[1] else condition), at
+
+    def _comparison(self, field: Token, at: int) -> tuple[Condition, int] | None:
+        found = _OPERATOR(self.source, at)
+        if found is None:
+            return None
+        right, at = value(self.source, found.end())
+        return Comparison(field, found[0], (right.text,)), at
+
+    def _state(self, field: Token, at: int) -> tuple[Condition, int] | None:
+        found = _STATE(self.source, at)
+        if found is None:
+            return None
+        condition = Comparison(field, IS_NULL if found[2] == "NULL" else IS_EMPTY)
+        return (Not(condition) if found[1] else condition), found.end()
+
+    def _vectors(self, field: Token, at: int) -> tuple[Condition, int] | None:
+        """Names of vectors may hold quotes, so they are read from where the value began."""
+        return vector_exists(self.source, field.start)
+
+    def _exists(self, field: Token, at: int) -> tuple[Condition, int] | None:
+        found = _EXISTS(self.source, at)
+        if found is None:
+            return None
+        condition = Comparison(field, EXISTS)
+        return (Not(condition) if found[1] else condition), found.end()
+
+    def _between(self, field: Token, at: int) -> tuple[Condition, int] | None:
+        try:
+            low, at = value(self.source, at)
+        except NoValue:
+            return None
+        found = _TO(self.source, at)
+        if found is None:
+            return None
+        high, at = value(self.source, found.end())
+        return Comparison(field, BETWEEN, (low.text, high.text)), at
+
+    def _with_text(self, field: Token, at: int) -> tuple[Condition, int] | None:
+        found = _WITH_TEXT(self.source, at)
+        if found is None:
+            return None
+        text, at = value(self.source, found.end())
+        keyword = piece(self.source, *found.span(2))
+        condition = (Comparison(field, CONTAINS, (text.text,), keyword) if found[2] == CONTAINS
+                     else Comparison(field, STARTS_WITH, (text.text,)))
+        return (Not(condition) if found[1] else condition), at
+
+    # In the order in which they are tried.
+    _FORMS: Sequence[Callable[[_Parser, Token, int], tuple[Condition, int] | None]] = (
+        _in, _comparison, _state, _vectors, _exists, _between, _with_text)
+
+    # Lists
+
+    def _list(self, start: int) -> tuple[Sequence[str], int]:
+        """The values between brackets, and the place behind them."""
+        if not self.source.startswith("[", start):
+            fail(_NO_BRACKET, rest(self.source, start))
+        found = _PLAIN_LIST(self.source, start)
+        if found is not None:
+            pieces = _PLAIN_VALUES(self.source, start + 1, found.end())
+            if words.UNQUOTED.isdisjoint(pieces):
+                return [text[1:-1] if text[0] in "\"'" else text for text in pieces], found.end()
+        return self._odd_list(start + 1)
+
+    def _odd_list(self, at: int) -> tuple[Sequence[str], int]:
+        """A list with escapes, odd white space or mistakes, one value at a time."""
+        values: list[str] = []
+        try:
+            element, at = value(self.source, at)
+            values.append(element.text)
+            while (comma := _COMMA(self.source, at)) is not None:
+                at = comma.end()
+                element, at = value(self.source, at)
+                values.append(element.text)
+        except NoValue:
+            pass
+        end = _END_OF_LIST(self.source, at)
+        if end is None:
+            place = rest(self.source, at)
+            fail(_IN_LIST.format(text=quoted(place.text)) if place.text else _OPEN_LIST, place)
+        return values, end.end()
+
+    # Joins
+
+    def _foreign(self, start: int, depth: int) -> tuple[Condition, int] | None:
+        found = _FOREIGN_NAME(self.source, start)
+        if found is None:
+            return None
+        try:
+            return self._join(found.start(1), found.end(), depth)
+        except FilterError as error:
+            error.since = error.since or found.start(1)
+            raise
+
+    def _join(self, start: int, at: int, depth: int) -> tuple[Condition, int]:
+        at = self._needed("(", at)
+        try:
+            field, at = value(self.source, at)
+        except NoValue as error:
+            raise self._no_join(error.place.start if error.place else at) from None
+        part, at = self.any_of(self._needed(",", at), depth + 1)
+        return Foreign(field, part, start), self._needed(")", at)
+
+    def _needed(self, character: str, at: int) -> int:
+        if not self.source.startswith(character, at):
+            raise self._no_join(at)
+        return at + 1
+
+    def _no_join(self, at: int) -> FilterError:
+        place = rest(self.source, at)
+        return FilterError(_FOREIGN.format(text=quoted(place.text)), place)
