@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from svcd import jsontext
 from svcd.api import features, shapes
 from svcd.api.context import Answer, Context, Text
-from svcd.api.filter_shapes import check_shape, is_empty
+from svcd.api.filter_shapes import check_shape
+from svcd.api.filters import local_filter, of_query_string
 from svcd.api.payloads import CONTENT_TYPES, payload_format, receive
 from svcd.api.routes import Fields, Route, Stream
 from svcd.api.sequences import read_sequence
@@ -25,11 +26,13 @@ from svcd.errors import ApiError
 from svcd.fields import Field, Param, any_object, anything, array_of, boolean, nullable, positive_integer, query, string
 
 if TYPE_CHECKING:
+    from svcd.engine.filters.tree import Condition
     from svcd.store.index import IndexReader
 
 _TAG = "Documents"
 _VECTORS = "_vectors"
 _MOST_IDS = 2_000_000  # of one deletion; the indexing process holds them all
+_FILTER_CODE = "invalid_document_filter"
 _NOT_YET = "this version of svcd does not have `{}` yet."
 
 DocIds = int
@@ -47,23 +50,34 @@ def fetch(ctx: Context, wanted: Mapping[str, Any]) -> Answer:
     offset, limit = wanted["offset"], wanted["limit"]
     with ctx.instance.read(ctx.index_uid) as reader:
         _refuse_network(ctx, wanted)
-        _refuse_filter(wanted.get("filter"))
+        condition = local_filter(wanted.get("filter"), _FILTER_CODE, ctx.instance.features)
         rules = _sort_rules(wanted.get("sort") or (), reader.settings["sortableAttributes"])
-        docids, total = _page(reader, wanted.get("ids"), rules, offset, limit)
+        docids, total = _page(reader, _meant(reader, wanted.get("ids"), condition), rules, offset, limit)
         texts = reader.documents(docids)
     view = _view(wanted.get("fields"), bool(wanted["retrieveVectors"]))
     results = ",".join(map(view, texts))
     return Answer(200, Text(f'{{"results":[{results}],"offset":{offset},"limit":{limit},"total":{total}}}'))
 
 
-def _page(reader: IndexReader, ids: Sequence[Any] | None, rules: Sequence[SortRule],
+def _page(reader: IndexReader, meant: DocIds | None, rules: Sequence[SortRule],
           offset: int, limit: int) -> tuple[Sequence[int], int]:
     """The documents of a page, and how many there are to page through."""
-    if ids is None and not rules:
+    if meant is None and not rules:
         return reader.docids_page(offset, limit), reader.number_of_documents
-    docids = reader.all_docids() if ids is None else _named(reader, ids)
+    docids = reader.all_docids() if meant is None else meant
     page = islice(_sorted(reader, docids, rules), offset, offset + limit)
     return list(page), docids.bit_count()
+
+
+def _meant(reader: IndexReader, ids: Sequence[Any] | None, condition: Condition | None) -> DocIds | None:
+    """The documents that have one of the identifiers and meet the filter; None when neither is given."""
+    named = None if ids is None else _named(reader, ids)
+    if condition is None:
+        return named
+    from svcd.engine.filters.matching import matching
+
+    docids = matching(reader, condition, _FILTER_CODE)
+    return docids if named is None else docids & named
 
 
 def _named(reader: IndexReader, ids: Sequence[Any]) -> DocIds:
@@ -126,19 +140,10 @@ def _refuse_network(ctx: Context, wanted: Mapping[str, Any]) -> None:
         raise ApiError("invalid_document_use_network", message)
 
 
-def _refuse_filter(value: Any) -> None:
-    if value is None:
-        return
-    check_shape(value, "invalid_document_filter")
-    if not is_empty(value):
-        message = f"Invalid value at `.filter`: {_NOT_YET.format('filter')}"
-        raise ApiError("invalid_document_filter", message)
-
-
 def get_documents(ctx: Context) -> Answer:
     """One page of the documents, by the query string."""
-    sort = ctx.query["sort"]
-    return fetch(ctx, {**ctx.query, "sort": None if sort is None else split_rules(sort)})
+    sort, condition = ctx.query["sort"], of_query_string(ctx.query["filter"])
+    return fetch(ctx, {**ctx.query, "sort": None if sort is None else split_rules(sort), "filter": condition})
 
 
 def documents_by_query_post(ctx: Context) -> Answer:
@@ -232,12 +237,16 @@ def clear_all_documents(ctx: Context) -> Answer:
 
 
 def delete_documents_by_filter(ctx: Context) -> Answer:
-    """Refuse: filters come with a later version. Raises invalid_document_filter."""
+    """Enqueue the deletion of the documents that meet a filter when the task runs.
+
+    Raises invalid_document_filter, feature_not_enabled.
+    """
     value = ctx.body["filter"]
-    check_shape(value, "invalid_document_filter")
-    if is_empty(value):
-        raise ApiError("invalid_document_filter", "Sending an empty filter is forbidden.")
-    raise ApiError("invalid_document_filter", f"Invalid value at `.filter`: {_NOT_YET.format('filter')}")
+    check_shape(value, _FILTER_CODE)  # null is none
+    if local_filter(value, _FILTER_CODE, ctx.instance.features) is None:
+        raise ApiError(_FILTER_CODE, "Sending an empty filter is forbidden.")
+    details = {"providedIds": 0, "deletedDocuments": None, "originalFilter": jsontext.dumps(value)}
+    return _enqueued(ctx, "documentDeletion", details, {"filter": value})
 
 
 def edit_documents_by_function(ctx: Context) -> Answer:

@@ -13,7 +13,7 @@ from typing import Any
 
 from svcd.api import features
 from svcd.api.context import Answer, Context, Text
-from svcd.api.filter_shapes import check_shape, is_empty
+from svcd.api.filters import allowed_filter, of_query_string, without_joins
 from svcd.api.routes import Fields, Route
 from svcd.engine.sorting import SortError, parse_rule, split_rules
 from svcd.engine.request import Federation, IndexedQuery, SearchQuery
@@ -148,7 +148,7 @@ _PARAMS: Mapping[str, Param] = {  # in the order in which messages list them
     "showPerformanceDetails": _flag("invalid_search_show_performance_details"),
 }
 
-_NOT_YET = ("filter", "facets", "hybrid", "vector", "retrieveVectors", "media", "useNetwork",
+_NOT_YET = ("facets", "hybrid", "vector", "retrieveVectors", "media", "useNetwork",
             "showPerformanceDetails")
 _GATED = {  # parameter: (feature that it needs, the words that open the refusal)
     "media": ("multimodal", "passing `media` in a search query"),
@@ -172,13 +172,12 @@ def from_query_string(values: Mapping[str, Any]) -> dict[str, Any]:
     body["hybrid"] = None if embedder is None else {"embedder": embedder, "semanticRatio": 0.5 if ratio is None else ratio}
     body["personalize"] = None if context is None else {"userContext": context}
     body["sort"] = None if body["sort"] is None else split_rules(body["sort"])
+    body["filter"] = of_query_string(body["filter"])
     return body
 
 
 def _check_forms(body: Mapping[str, Any]) -> None:
-    """Raise invalid_search_filter and invalid_search_sort for what no version could understand."""
-    if body.get("filter") is not None:
-        check_shape(body["filter"], "invalid_search_filter")
+    """Raise invalid_search_sort for what no version could understand."""
     try:
         rules = [parse_rule(rule) for rule in body.get("sort") or ()]
     except SortError as error:
@@ -200,7 +199,7 @@ def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bo
         raise ApiError("missing_search_hybrid", message)
     _check_forms(body)
     for name in _NOT_YET:
-        if not body.get(name) or name == "filter" and is_empty(body[name]):  # null, false and empty ask for nothing
+        if not body.get(name):  # null, false and empty ask for nothing
             continue
         if name in _GATED:
             features.require(flags(), *_GATED[name])
@@ -272,10 +271,12 @@ def _search(ctx: Context, body: Mapping[str, Any]) -> Answer:
     from svcd.engine.search import search
 
     started, uid = time.monotonic(), ctx.index_uid
+    condition = allowed_filter(body.get("filter"), "invalid_search_filter", ctx.instance.features)
     check_available(body, ctx.instance.features)
-    query_of_index = IndexedQuery(uid, SearchQuery(**_renamed(body, _QUERY_FIELDS)))
     federation = Federation(**_renamed(body, _PAGE_FIELDS))
     with ctx.searches.place(), ctx.instance.read(uid) as reader:
+        condition = without_joins(condition, uid, reader, ctx.instance.read)
+        query_of_index = IndexedQuery(uid, SearchQuery(**_renamed(body, _QUERY_FIELDS), filter=condition))
         found = search({uid: reader}, [query_of_index], federation, _timer)
         primary_key = reader.primary_key
     rest: dict[str, Any] = {

@@ -10,6 +10,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Sequence
 from svcd.engine import attributes
 from svcd.engine.derivations import Terms
 from svcd.engine.distinct import distinct_field
+from svcd.engine.filters.matching import matching
 from svcd.engine.lexicon import lexicon_of
 from svcd.engine.matching import LocatedTerm, MatchingWords
 from svcd.engine.postings import Postings
@@ -48,19 +49,21 @@ def find(
 ) -> Found:
     """Rank the documents of one index.
 
-    candidates: the only documents in play, None for all. Raises invalid_search_sort for a field that is not
-    sortable, invalid_search_attributes_to_search_on for one that is not searchable, invalid_search_distinct for one
-    that is not filterable.
+    candidates: the only documents in play, None for all. Raises invalid_search_filter, invalid_search_sort for a field
+    that is not sortable, invalid_search_attributes_to_search_on for one that is not searchable, invalid_search_distinct
+    for one that is not filterable.
     """
-    _check_sort(reader.settings, query.sort or ())
     restricted = restricted_fields(reader, query.attributes_to_search_on)
     field = distinct_field(reader, query.distinct)
+    docids = matching(reader, query.filter, "invalid_search_filter", is_rewritten=True)
+    _check_sort(reader.settings, query.sort or ())
     lexicon = lexicon_of(reader.settings)
     terms = Terms(Postings(reader, restricted), lexicon.typo_rules, lexicon.synonyms)
     locales, has_prefix = locales_of(reader, query, restricted), reader.settings.get("prefixSearch") != "disabled"
     parsed = parse_text(query.q or "", lexicon.analyzer, locales, has_prefix)
     shared = Shared(terms, MatchingStrategy(query.matching_strategy))
-    docids = reader.all_docids() if candidates is None else candidates
+    if candidates is not None:
+        docids &= candidates
     docids &= ~_rejected(terms.postings, parsed)
     built = build(terms, parsed) if parsed.parts else BuiltQuery(Graph([None, None], [[], []]), [])
     if parsed.parts:

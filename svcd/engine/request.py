@@ -7,6 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Sequence
 
+from svcd.engine.filters.tree import Condition
+
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
@@ -29,6 +31,7 @@ class SearchQuery:
     sort: Sequence[str] | None = None  # `field:asc`, `field:desc`
     distinct: str | None = None
     locales: Sequence[str] | None = None
+    filter: Condition | None = None  # without joins
 
 
 @dataclass(frozen=True, slots=True)

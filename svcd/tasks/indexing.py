@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from svcd import jsontext
+from svcd.bitsets import to_docids
 from svcd.engine import settings as settings_table
-from svcd.engine.field_values import COORDINATES, field_values, kept_fields
+from svcd.engine.field_values import COORDINATES, field_values, kept_fields, stored_form
 from svcd.engine.primary_keys import document_identifier, infer_primary_key
 from svcd.engine.settings import Redo
 from svcd.errors import ApiError, error_object
@@ -33,13 +34,18 @@ Progress = Callable[[str, int, int], None]  # step, finished, total
 
 @dataclass
 class Work:
-    """One task of the batch, as the runner sends it. payload: path of its NDJSON."""
+    """One task of the batch, as the runner sends it. payload: path of its NDJSON. index_uid: filled in by run()."""
 
     uid: int
     kind: str
     content: Mapping[str, Any]
     payload: str | None = None
     payload_bytes: int = 0
+    index_uid: str = ""
+
+    def is_large(self, limit: int) -> bool:
+        """May it write more than so many bytes? Who knows how many documents meet a filter."""
+        return self.payload_bytes > limit or "filter" in self.content
 
 
 @dataclass
@@ -63,6 +69,7 @@ def run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: B
     note their end), their outcomes are answered again and nothing is done: the rest is for the next batch.
     shape: a row of tasks.md 9.2, or a kind that runs alone.
     """
+    works = [replace(work, index_uid=index_uid) for work in works]
     writer = IndexWriter(path, cache_kib=budget.page_cache >> 10, hash_bytes=budget.postings)
     try:
         applied = writer.applied
@@ -146,7 +153,7 @@ def _documents(writer: IndexWriter, works: Sequence[Work], budget: Budget,
     for work in works:
         report = partial(_report, progress, before, total)
         try:
-            with documents.task(is_large=work.payload_bytes > budget.documents):
+            with documents.task(is_large=work.is_large(budget.documents)):
                 outcome = Outcome(work.uid, _DOCUMENT_ACTIONS[work.kind](writer, documents, work, report))
         except ApiError as error:
             outcome = Outcome(work.uid, error=dict(error.as_json()))
@@ -179,10 +186,28 @@ def _add(writer: IndexWriter, documents: DocumentWriter, work: Work, report: Cal
 
 def _delete(writer: IndexWriter, documents: DocumentWriter, work: Work,
             report: Callable[[int], None]) -> dict[str, Any]:
+    if "filter" in work.content:
+        return {"deletedDocuments": _delete_matching(writer, documents, work)}
     ids = work.content["ids"]
     if isinstance(ids, str):  # the JSON text of a list, which may be of millions
         ids = jsontext.loads(ids)
     return {"deletedDocuments": documents.delete([str(each) for each in ids])}
+
+
+def _delete_matching(writer: IndexWriter, documents: DocumentWriter, work: Work) -> int:
+    """Remove the documents that meet a filter as the tasks before have left them; how many there were."""
+    # Most batches have no filter, and the process that does them stays small.
+    from svcd.engine.filters.matching import matching, read_filter
+
+    documents.flush()
+    reader = writer.reader(settings_table.resolved, stored_form)
+    try:
+        condition = read_filter(work.content["filter"], "invalid_document_filter")
+        docids = to_docids(matching(reader, condition, "invalid_document_filter"))
+    except ApiError as error:
+        raise error.inside(f"Index `{work.index_uid}`") from None
+    return sum(documents.delete(writer.document_ids(docids[start:start + _CHUNK]))
+               for start in range(0, len(docids), _CHUNK))
 
 
 _DOCUMENT_ACTIONS = {"documentAdditionOrUpdate": _add, "documentDeletion": _delete}
@@ -326,7 +351,8 @@ def _size_text(size: int) -> str:
 
 _Action = Callable[[IndexWriter, str, Sequence[Work], Budget, Progress], Iterator[Outcome]]
 _ACTIONS: dict[str, _Action] = {
-    batching.DOCUMENTS: _documents, batching.DELETIONS: _documents, batching.CLEAR: _clear,
+    batching.DOCUMENTS: _documents, batching.DELETIONS: _documents, batching.FILTER_DELETIONS: _documents,
+    batching.CLEAR: _clear,
     batching.CLEAR_AND_SETTINGS: _clear, batching.SETTINGS: _settings,
     "indexCreation": _create, "indexUpdate": _update,
 }

@@ -177,7 +177,7 @@ def test_an_unknown_index_is_not_found(client) -> None:
         ({"filter": [["a", []]]}, "invalid_document_filter",
          "Invalid syntax for the filter parameter: `expected String, found: []`."),
         ({"filter": "a = 1"}, "invalid_document_filter",
-         "Invalid value at `.filter`: this version of svcd does not have `filter` yet."),
+         "Attribute `a` is not filterable. This index does not have configured filterable attributes.\n1:2 a = 1"),
         ({"sort": ["id:asc"]}, "invalid_document_sort",
          "Attribute `id` is not sortable. Available sortable attributes are: `at, n, name`."),
         ({"sort": ["name"]}, "invalid_document_sort",
@@ -315,8 +315,9 @@ def test_delete_batch_takes_json_alone(client) -> None:
          "Invalid syntax for the filter parameter: `expected String, Array, found: true`."),
         ({"filter": ""}, "invalid_document_filter", "Sending an empty filter is forbidden."),
         ({"filter": []}, "invalid_document_filter", "Sending an empty filter is forbidden."),
-        ({"filter": "a = 1"}, "invalid_document_filter",
-         "Invalid value at `.filter`: this version of svcd does not have `filter` yet."),
+        ({"filter": None}, "invalid_document_filter",
+         "Invalid syntax for the filter parameter: `expected String, Array, found: null`."),
+        ({"filter": ["a = 1", "b ="]}, "invalid_document_filter", "Was expecting a value but instead got nothing.\n4:4 b ="),
     ],
 )
 def test_deleting_by_filter_is_checked_and_refused(client, body, code, message) -> None:

@@ -149,7 +149,7 @@ def test_parameters_are_checked_together(client, query, code, beginning) -> None
 
 
 NOT_YET = {
-    "filter": "a = 1", "sort": ["_geoPoint(1, 2):asc"], "facets": ["a"], "hybrid": {"embedder": "a"},
+    "sort": ["_geoPoint(1, 2):asc"], "facets": ["a"], "hybrid": {"embedder": "a"},
     "retrieveVectors": True, "showPerformanceDetails": True,
 }
 

@@ -34,6 +34,16 @@ def test_documents_are_added_replaced_and_updated(house: House) -> None:
     assert not list(house.queue.payload_folder.iterdir())
 
 
+def test_a_docid_is_not_given_away_while_its_document_may_come_back(house: House) -> None:
+    house.change({"filterableAttributes": ["id"]})
+    house.add([{"id": 1}, {"id": 2}])
+    house.run()
+    house.do("documentDeletion", details={"deletedDocuments": None}, filter="id EXISTS")  # is written before what follows
+    house.add([{"id": 3}, {"id": 1}])
+    house.run()
+    assert house.documents() == {0: {"id": 1}, 2: {"id": 3}}
+
+
 def test_a_batch_shows_its_tasks_together(house: House) -> None:
     house.add([{"id": 1}])
     house.add([{"id": 2}, {"id": 3}])

@@ -1,0 +1,72 @@
+"""The filter of a request: read, and allowed by the features that are on.
+
+Knows the refusals of features and of routes without joins; refuses to know the grammar, and which documents meet it.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from svcd.api import features
+from svcd.errors import ApiError
+from svcd.jsontext import loads
+
+if TYPE_CHECKING:
+    from svcd.engine.filters.foreign import Opener
+    from svcd.engine.filters.tree import Condition
+    from svcd.engine.reader import Reader
+
+Flags = Callable[[], Mapping[str, bool]]
+
+_NO_JOIN = "Filter condition `_foreign` is not supported for this endpoint."
+
+
+def allowed_filter(value: Any, code: str, flags: Flags) -> Condition | None:
+    """The filter of a request; None when it asks for nothing.
+
+    flags: gives the features; asked only when one is needed. Raises `code`, feature_not_enabled.
+    """
+    # The grammar takes a while to load, which a daemon that only indexes need not pay.
+    from svcd.engine.filters.gates import gates
+    from svcd.engine.filters.matching import read_filter
+
+    condition = read_filter(value, code)
+    for gate in gates(condition) if condition is not None else ():
+        if not flags().get(gate.flag):
+            refusal = features.not_enabled(features.FEATURES[gate.flag], gate.action)
+            raise ApiError(refusal.code, f"{refusal.message}\n{gate.shown_place}")
+    return condition
+
+
+def local_filter(value: Any, code: str, flags: Flags) -> Condition | None:
+    """allowed_filter() for routes that look into one index alone: joins are refused with `code`."""
+    from svcd.engine.filters.gates import gates
+
+    condition = allowed_filter(value, code, flags)
+    for gate in gates(condition) if condition is not None else ():
+        if gate.flag == "foreignKeys":
+            raise ApiError(code, f"{_NO_JOIN}\n{gate.shown_place}")
+    return condition
+
+
+def without_joins(condition: Condition | None, index_uid: str, reader: Reader, open_index: Opener) -> Condition | None:
+    """The filter with the documents of other indexes in the place of what it asks of them.
+
+    index_uid, reader: of the index that is filtered. Raises invalid_search_filter, invalid_document_filter, and
+    index_not_found.
+    """
+    if condition is None:
+        return None
+    from svcd.engine.filters.foreign import is_joined, resolved
+
+    return resolved(condition, index_uid, reader.settings, open_index) if is_joined(condition) else condition
+
+
+def of_query_string(text: str | None) -> Any:
+    """The filter of a query string: JSON where it is some, else the text as it stands."""
+    if text is None:
+        return None
+    try:
+        return loads(text)
+    except ValueError:
+        return text
