@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 # How long nobody must ask for anything but the health until the rest is loaded all the same.
 QUIET_S = 0.05
-FORCED_FEATURES = {"experimental_enable_metrics": "metrics"}  # option: the feature that it starts
+FORCED_FEATURES = {  # option: the feature that it starts
+    "experimental_enable_metrics": "metrics",
+    "experimental_contains_filter": "containsFilter",
+}
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
