@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from svcd import logs
-from svcd.api import documents, features, indexes, instance, metrics, openapi, search, settings, tasks, webhooks
+from svcd.api import (
+    documents, features, indexes, instance, metrics, multi_search, openapi, search, settings, tasks, webhooks,
+)
 from svcd.api.admission import SearchQueue
 from svcd.api.bodies import json_value, read_body
 from svcd.api.context import JSON, Answer, Context, Text
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
     from svcd.store.instance import Instance
 
 _DECLARED = (
-    *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *settings.ROUTES, *tasks.ROUTES,
-    *metrics.ROUTES, *webhooks.ROUTES,
+    *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES, *settings.ROUTES,
+    *tasks.ROUTES, *metrics.ROUTES, *webhooks.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 

@@ -55,11 +55,20 @@ def without_joins(condition: Condition | None, index_uid: str, reader: Reader, o
     index_uid, reader: of the index that is filtered. Raises invalid_search_filter, invalid_document_filter, and
     index_not_found.
     """
-    if condition is None:
-        return None
-    from svcd.engine.filters.foreign import is_joined, resolved
+    if condition is None or not has_joins(condition):
+        return condition
+    from svcd.engine.filters.foreign import resolved
 
-    return resolved(condition, index_uid, reader.settings, open_index) if is_joined(condition) else condition
+    return resolved(condition, index_uid, reader.settings, open_index)
+
+
+def has_joins(condition: Condition | None) -> bool:
+    """Does a filter ask anything of other indexes?"""
+    if condition is None:
+        return False
+    from svcd.engine.filters.foreign import is_joined
+
+    return is_joined(condition)
 
 
 def of_query_string(text: str | None) -> Any:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from svcd.api import features
 from svcd.api.context import Answer, Context, Text
@@ -36,6 +37,9 @@ from svcd.fields import (
 )
 from svcd.fields.locales import locale, parse_locale
 from svcd.jsontext import dumps, loads
+
+if TYPE_CHECKING:
+    from svcd.engine.reader import Reader
 
 _TAG = "Search"
 _STRATEGIES = ("last", "all", "frequency")
@@ -66,11 +70,11 @@ _HYBRID = object_of({
     "semanticRatio": Field(_RATIO, "invalid_search_semantic_ratio", default=0.5),
     "embedder": Field(string, "invalid_search_embedder", required=True),
 })
-_PERSONALIZE = object_of({
+PERSONALIZE = object_of({
     "userContext": Field(string, "invalid_search_personalize_user_context", required=True),
 })
 
-_FIELDS: Mapping[str, Field] = {  # in the order in which messages list them
+FIELDS: Mapping[str, Field] = {  # in the order in which messages list them
     "q": Field(nullable(string), "invalid_search_q", about="The text to search; without it, all documents."),
     "offset": Field(positive_integer, "invalid_search_offset", default=0),
     "limit": Field(positive_integer, "invalid_search_limit", default=20),
@@ -96,7 +100,7 @@ _FIELDS: Mapping[str, Field] = {  # in the order in which messages list them
     "vector": Field(nullable(array_of(number)), "invalid_search_vector"),
     "retrieveVectors": Field(boolean, "invalid_search_retrieve_vectors", default=False),
     "media": Field(nullable(any_object), "invalid_search_media"),
-    "personalize": Field(nullable(_PERSONALIZE), "invalid_search_personalize"),
+    "personalize": Field(nullable(PERSONALIZE), "invalid_search_personalize"),
     "useNetwork": Field(nullable(boolean), "invalid_search_use_network"),
     "showRankingScore": Field(boolean, "invalid_search_show_ranking_score", default=False),
     "showRankingScoreDetails": Field(boolean, "invalid_search_show_ranking_score_details", default=False),
@@ -203,7 +207,7 @@ def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bo
             continue
         if name in _GATED:
             features.require(flags(), *_GATED[name])
-        raise ApiError(_FIELDS[name].code or "bad_request",
+        raise ApiError(FIELDS[name].code or "bad_request",
                        f"Invalid value at `.{name}`: this version of svcd does not have `{name}` yet.")
 
 
@@ -242,18 +246,24 @@ def _renamed(body: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any
     return {field: body[name] for name, field in names.items() if body.get(name) is not None}
 
 
-def _timer(milliseconds: int) -> Callable[[], bool]:
+def timer(milliseconds: int) -> Callable[[], bool]:
     """The question whether so many milliseconds have passed since now."""
     end = time.monotonic() + milliseconds / 1000
     return lambda: time.monotonic() >= end
 
 
-def _metadata(text: str | None, index_uid: str, primary_key: str | None) -> dict[str, str]:
+def wants_metadata(ctx: Context) -> bool:
+    """Does the request ask for `metadata`?"""
+    return ctx.request.headers.get(_METADATA_HEADER, "").lower() in ("true", "1")
+
+
+def metadata(text: str | None, index_uid: str, primary_key: str | None) -> dict[str, str]:
+    """What tells one query from others in the logs of who asks."""
     members = {"query": text, "queryUid": uuid7(), "indexUid": index_uid, "primaryKey": primary_key}
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _without_vectors(hit: str) -> str:
+def without_vectors(hit: str) -> str:
     """Vectors stay inside unless they are asked for, which no search can do in this version.
 
     `_formatted` keeps them, as the recordings do (search_multiple_params).
@@ -265,30 +275,63 @@ def _without_vectors(hit: str) -> str:
     return dumps(shown)
 
 
-def _search(ctx: Context, body: Mapping[str, Any]) -> Answer:
-    """Run one query on the index of the path. Raises index_not_found and the refusals of the engine."""
+def query_of(
+    ctx: Context, index_uid: str, body: Mapping[str, Any], weight: float = 1.0, position: int | None = None
+) -> IndexedQuery:
+    """The query of the engine that a body asks for. Raises what reading its filter does."""
+    condition = allowed_filter(body.get("filter"), "invalid_search_filter", ctx.instance.features)
+    query = SearchQuery(**_renamed(body, _QUERY_FIELDS), filter=condition)
+    return IndexedQuery(index_uid, query, weight, position)
+
+
+def without_joins_of(ctx: Context, indexed: IndexedQuery, reader: Reader) -> IndexedQuery:
+    """The query with the documents of other indexes in the place of what its filter asks of them."""
+    condition = indexed.query.filter
+    found = without_joins(condition, indexed.index_uid, reader, ctx.instance.read)
+    return indexed if found is condition else replace(indexed, query=replace(indexed.query, filter=found))
+
+
+def page_of(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The members of Federation that say which hits are wanted."""
+    return _renamed(body, _PAGE_FIELDS)
+
+
+def milliseconds_since(started: float) -> int:
+    """How long something took that began at a time of the monotonic clock."""
+    return int((time.monotonic() - started) * 1000)
+
+
+def answer_text(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], request_uid: str, head: str = "") -> str:
+    """The answer to one query on one index, as JSON.
+
+    body: what the query was made of. head: the text of members before the hits. Raises index_not_found and the refusals
+    of the engine.
+    """
     # A fifth of the time to start, which a daemon that only indexes, or just started, need not pay.
     from svcd.engine.search import search
 
-    started, uid = time.monotonic(), ctx.index_uid
-    condition = allowed_filter(body.get("filter"), "invalid_search_filter", ctx.instance.features)
-    check_available(body, ctx.instance.features)
-    federation = Federation(**_renamed(body, _PAGE_FIELDS))
-    with ctx.searches.place(), ctx.instance.read(uid) as reader:
-        condition = without_joins(condition, uid, reader, ctx.instance.read)
-        query_of_index = IndexedQuery(uid, SearchQuery(**_renamed(body, _QUERY_FIELDS), filter=condition))
-        found = search({uid: reader}, [query_of_index], federation, _timer)
+    started, index_uid = time.monotonic(), asked.index_uid
+    with ctx.instance.read(index_uid) as reader:
+        found = search({index_uid: reader}, [without_joins_of(ctx, asked, reader)], Federation(**page_of(body)), timer)
         primary_key = reader.primary_key
     rest: dict[str, Any] = {
         "query": body.get("q") or "",
-        "processingTimeMs": int((time.monotonic() - started) * 1000),
+        "processingTimeMs": milliseconds_since(started),
         **found.pagination,
-        "requestUid": uuid7(),
+        "requestUid": request_uid,
     }
-    if _METADATA_HEADER in ctx.request.headers:
-        rest["metadata"] = _metadata(body.get("q"), uid, primary_key)
+    if wants_metadata(ctx):
+        rest["metadata"] = metadata(body.get("q"), index_uid, primary_key)
     # Hits are JSON already, so they are put in place as they are.
-    return Answer(200, Text(f'{{"hits":[{",".join(map(_without_vectors, found.hits))}],{dumps(rest)[1:]}'))
+    return f'{{{head}"hits":[{",".join(map(without_vectors, found.hits))}],{dumps(rest)[1:]}'
+
+
+def _search(ctx: Context, body: Mapping[str, Any]) -> Answer:
+    """Run one query on the index of the path."""
+    asked = query_of(ctx, ctx.index_uid, body)
+    check_available(body, ctx.instance.features)
+    with ctx.searches.place():
+        return Answer(200, Text(answer_text(ctx, asked, body, uuid7())))
 
 
 def search_with_post(ctx: Context) -> Answer:
@@ -305,7 +348,7 @@ _PATH = "/indexes/{index_uid}/search"
 
 ROUTES = (
     Route("POST", _PATH, search_with_post, "search", {200: "SearchAnswer"}, "Search with a body", _TAG,
-          body=Fields(_FIELDS)),
+          body=Fields(FIELDS)),
     Route("GET", _PATH, search_with_url_query, "search", {200: "SearchAnswer"}, "Search with a query string", _TAG,
           query=_PARAMS),
 )

@@ -134,6 +134,17 @@ def _uid_page_of(name: str) -> Json:
     })
 
 
+def _answer(members: Mapping[str, Json], metadata: Json) -> Json:
+    """What a search answers: these members, and those of its kind of paging."""
+    return record({
+        **members,
+        **dict.fromkeys(("hitsPerPage", "page", "totalPages", "totalHits"), COUNT),
+        **dict.fromkeys(("limit", "offset", "estimatedTotalHits"), COUNT),
+        "requestUid": {"type": "string", "format": "uuid"}, "metadata": metadata,
+    }, optional=["hitsPerPage", "page", "totalPages", "totalHits", "limit", "offset", "estimatedTotalHits", "metadata"])
+
+
+_HITS = array({"type": "object"})
 _ENABLED = record({"enabled": BOOLEAN})
 _SIZE: Json = {"oneOf": [COUNT, STRING]}
 _TEXT_OR_NULL: Json = {"type": ["string", "null"]}
@@ -209,17 +220,11 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
     "WebhookFailurePage": page_of("WebhookFailure"),
     "Version": record({"commitSha": STRING, "commitDate": STRING, "pkgVersion": STRING}),
     "Features": record(dict.fromkeys(FEATURES, BOOLEAN)),
-    "SearchAnswer": {
-        "type": "object",
-        "properties": {
-            "hits": array({"type": "object"}), "query": STRING, "processingTimeMs": COUNT,
-            "hitsPerPage": COUNT, "page": COUNT, "totalPages": COUNT, "totalHits": COUNT,
-            "limit": COUNT, "offset": COUNT, "estimatedTotalHits": COUNT,
-            "requestUid": {"type": "string", "format": "uuid"}, "metadata": ref("SearchMetadata"),
-        },
-        "required": ["hits", "query", "processingTimeMs", "requestUid"],
-        "additionalProperties": False,
-    },
+    "SearchAnswer": _answer({"hits": _HITS, "query": STRING, "processingTimeMs": COUNT}, ref("SearchMetadata")),
+    "IndexedAnswer": _answer(
+        {"indexUid": STRING, "hits": _HITS, "query": STRING, "processingTimeMs": COUNT}, ref("SearchMetadata")),
+    "MergedAnswer": _answer({"hits": _HITS, "processingTimeMs": COUNT}, array(ref("SearchMetadata"))),
+    "MultiSearchAnswer": {"oneOf": [record({"results": array(ref("IndexedAnswer"))}), ref("MergedAnswer")]},
     "SearchMetadata": record({
         "query": STRING, "queryUid": {"type": "string", "format": "uuid"}, "indexUid": STRING, "primaryKey": STRING,
     }, optional=["query", "primaryKey"]),

@@ -105,7 +105,7 @@ def test_a_bad_element_is_named_by_its_place(client, name) -> None:
     ({"vector": [1.0]}, "missing_search_hybrid",
      "Invalid request: missing `hybrid` parameter when `vector` or `media` are present."),
     ({"marin": 1}, "bad_request",
-     "Unknown field `marin`: expected one of " + ", ".join(f"`{name}`" for name in search._FIELDS)),
+     "Unknown field `marin`: expected one of " + ", ".join(f"`{name}`" for name in search.FIELDS)),
 ])
 def test_values_are_checked(client, body, code, message) -> None:
     assert post(client, **body).fault == (400, code, message)
@@ -157,7 +157,7 @@ NOT_YET = {
 @pytest.mark.parametrize(("name", "value"), NOT_YET.items())
 def test_what_is_not_there_yet_is_refused_in_words(client, name, value) -> None:
     status, code, message = post(client, **{name: value}).fault
-    assert (status, code) == (400, search._FIELDS[name].code)
+    assert (status, code) == (400, search.FIELDS[name].code)
     assert f"`.{name}`" in message and "does not have" in message
 
 
@@ -190,7 +190,7 @@ def test_a_query_string_means_what_its_body_means() -> None:
         "hybrid": {"embedder": "e", "semanticRatio": 0.5}, "personalize": {"userContext": "me"}, "sort": ["a:asc"],
     }
     assert {name: body[name] for name in expected} == expected
-    assert set(body) <= set(search._FIELDS)
+    assert set(body) <= set(search.FIELDS)
 
 
 def test_request_uids_are_of_version_7_and_ascend() -> None:

@@ -1,0 +1,264 @@
+"""Several searches in one request, each with its own answer or merged into one list.
+
+Knows the body, what may not stand together in it, and the order in which it is checked (relevance.md 10.2, 10.3);
+refuses to know how hits are merged. Other instances are not asked: what would need them is refused.
+"""
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from svcd.api import features
+from svcd.api.context import Answer, Context, Text
+from svcd.api.filters import has_joins
+from svcd.api.routes import Fields, Route
+from svcd.api.search import (
+    FIELDS,
+    PERSONALIZE,
+    answer_text,
+    check_available,
+    metadata,
+    milliseconds_since,
+    page_of,
+    query_of,
+    timer,
+    uuid7,
+    wants_metadata,
+    without_joins_of,
+    without_vectors,
+)
+from svcd.engine.request import Federation, IndexedQuery
+from svcd.errors import ApiError
+from svcd.fields import (
+    Field,
+    array_of,
+    boolean,
+    index_uid,
+    map_of,
+    nullable,
+    number,
+    object_of,
+    parsed,
+    positive_integer,
+    string,
+)
+from svcd.jsontext import dumps
+
+if TYPE_CHECKING:
+    from svcd.engine.reader import Reader
+
+Query = Mapping[str, Any]
+
+
+def _weight(value: float) -> float:
+    if value >= 0.0:
+        return value
+    raise ValueError("the value of `weight` is invalid, expected a positive float (>= 0.0).")
+
+
+_FEDERATION_OPTIONS = object_of({
+    "weight": Field(parsed(number, _weight), "invalid_multi_search_weight", default=1.0,
+                    about="Factor on the ranking scores of this query."),
+    "remote": Field(nullable(string), "invalid_multi_search_remote"),
+    "queryPosition": Field(nullable(positive_integer), "invalid_multi_search_query_position"),
+})
+# Members that have a default in a search have none here, so that giving them can be told from not giving them.
+_QUERY = object_of({
+    "indexUid": Field(index_uid, "invalid_index_uid", required=True, missing_code="missing_index_uid"),
+    **FIELDS,
+    "offset": Field(nullable(positive_integer), "invalid_search_offset"),
+    "limit": Field(nullable(positive_integer), "invalid_search_limit"),
+    "showPerformanceDetails": Field(nullable(boolean), "invalid_search_show_performance_details"),
+    "federationOptions": Field(nullable(_FEDERATION_OPTIONS), "invalid_multi_search_federation_options"),
+})
+_MERGE_FACETS = object_of({
+    "maxValuesPerFacet": Field(nullable(positive_integer), "invalid_multi_search_max_values_per_facet"),
+})
+_FEDERATION = object_of({
+    "limit": Field(positive_integer, "invalid_search_limit", default=20),
+    "offset": Field(positive_integer, "invalid_search_offset", default=0),
+    "page": Field(nullable(positive_integer), "invalid_search_page"),
+    "hitsPerPage": Field(nullable(positive_integer), "invalid_search_hits_per_page"),
+    "facetsByIndex": Field(map_of(nullable(array_of(string))), "invalid_multi_search_facets_by_index",
+                           about="Index uid -> patterns of the facets to count."),
+    "mergeFacets": Field(nullable(_MERGE_FACETS), "invalid_multi_search_merge_facets"),
+    "distinct": Field(nullable(string), "invalid_search_distinct",
+                      about="Attribute of which the merged hits show each value once."),
+    "showPerformanceDetails": Field(boolean, "invalid_search_show_performance_details", default=False),
+    "personalize": Field(nullable(PERSONALIZE), "invalid_search_personalize"),
+})
+_BODY = Fields({
+    "queries": Field(array_of(_QUERY), required=True),
+    "federation": Field(nullable(_FEDERATION), about="Merge the results into one list."),
+})
+
+_NOT_YET = {"facetsByIndex": "invalid_multi_search_facets_by_index",  # member of `federation`: code of its refusal
+            "showPerformanceDetails": "invalid_search_show_performance_details"}
+
+
+def _inside(place: int, check: Callable[[], Any]) -> Any:
+    """What `check` gives; the place of the query opens the message of what it refuses."""
+    try:
+        return check()
+    except ApiError as error:
+        raise error.inside(f"Inside `.queries[{place}]`") from None
+
+
+def _each(queries: Sequence[Query], check: Callable[[Query], Any]) -> list[Any]:
+    """What a check gives for each query, in their order."""
+    return [_inside(place, lambda: check(query)) for place, query in enumerate(queries)]
+
+
+# one answer for each
+
+
+def _separate(ctx: Context, queries: Sequence[Query]) -> str:
+    request_uid = uuid7()
+    return f'{{"results":[{",".join(_each(queries, lambda query: _result(ctx, query, request_uid)))}]}}'
+
+
+def _result(ctx: Context, query: Query, request_uid: str) -> str:
+    if query.get("federationOptions") is not None:
+        raise ApiError(
+            "invalid_multi_search_federation_options",
+            "Using `federationOptions` is not allowed in a non-federated search.\n"
+            " - Hint: remove `federationOptions` from the query or add `federation` to the request.",
+        )
+    asked = query_of(ctx, query["indexUid"], query)
+    check_available(query, ctx.instance.features)
+    return answer_text(ctx, asked, query, request_uid, f'"indexUid":{dumps(asked.index_uid)},')
+
+
+# one list
+
+
+def _refusal(option: str, member: str, *hints: str) -> str:
+    """Why a query may not have what the whole request may."""
+    first = f"remove `{member}` from the query or remove `federation` from the request"
+    lines = [f"Using {option} is not allowed in federated queries.", f" - Hint: {first}", *hints]
+    return "\n".join(lines)
+
+
+def _check_separate(query: Query, has_distinct: bool) -> None:
+    """Refuse in a query what the federation says for all. Source: relevance-federation-errors.json."""
+    given = [name for name in ("offset", "limit", "page", "hitsPerPage") if query.get(name) is not None]
+    if given:
+        raise ApiError("invalid_multi_search_query_pagination", _refusal(
+            "pagination options", given[0],
+            " - Hint: pass `federation.limit` and `federation.offset` for pagination in federated search"))
+    if query.get("facets"):
+        listed = json.dumps(query["facets"], ensure_ascii=False)
+        raise ApiError("invalid_multi_search_query_facets", _refusal(
+            "facet options", "facets",
+            f" - Hint: pass `federation.facetsByIndex.{query['indexUid']}: {listed}` for facets in federated search"))
+    if query.get("personalize") is not None:
+        raise ApiError("invalid_multi_search_query_personalization", _refusal(
+            "`.personalize`", "personalize",
+            " - Hint: pass `federation.personalize` for personalization in federated search"))
+    _check_network(query)
+    if query.get("showPerformanceDetails") is not None:
+        raise ApiError("invalid_multi_search_query_show_performance_details",
+                       _refusal("`.showPerformanceDetails`", "showPerformanceDetails"))
+    if has_distinct and query.get("distinct") is not None:
+        raise ApiError("invalid_multi_search_distinct", _DISTINCT_TWICE)
+
+
+_DISTINCT_TWICE = (
+    "Using `distinct` options is not allowed in federated queries when it also appears in `.federation.distinct`.\n"
+    " - Hint: remove `distinct` from the query or remove `federation` from the request\n"
+    "  - Note: `distinct` at the query level is discouraged in federated search."
+)
+_NETWORK_TWICE = (
+    "Using `.useNetwork` is not allowed as the same time as `.federationOptions.remote`.\n"
+    "  - Hint: to perform an explicit query against a remote, remove `.useNetwork`.\n"
+    "  - Hint: to automatically perform queries against the entire network, remove `.federationOptions.remote`."
+)
+
+
+def _options(query: Query) -> Mapping[str, Any]:
+    return query.get("federationOptions") or {}
+
+
+def _check_network(query: Query) -> None:
+    if query.get("useNetwork") is not None and _options(query).get("remote") is not None:
+        raise ApiError("invalid_multi_search_federation_options", _NETWORK_TWICE)
+
+
+def _check_remote(ctx: Context, query: Query) -> None:
+    """Refuse what needs other instances: none is registered."""
+    remote, position = _options(query).get("remote"), _options(query).get("queryPosition")
+    if remote is not None:
+        features.require(ctx.instance.features(), "network", "Performing a remote federated search")
+        raise ApiError("invalid_multi_search_remote",
+                       f"Invalid `.federation_options.remote`: remote `{remote}` is not registered")
+    if position is not None:
+        features.require(ctx.instance.features(), "network", "Using `federationOptions.queryPosition`")
+
+
+def _check_federation(federation: Mapping[str, Any]) -> None:
+    if federation.get("personalize") is not None:
+        raise features.not_enabled(features.PERSONALIZATION, "reranking search results")
+    asked = {**federation, "facetsByIndex": any((federation.get("facetsByIndex") or {}).values())}
+    for name, code in _NOT_YET.items():
+        if asked.get(name):
+            raise ApiError(code, f"Invalid value at `.federation.{name}`: this version of svcd does not have `{name}` yet.")
+
+
+def _asked(ctx: Context, query: Query) -> IndexedQuery:
+    options = _options(query)
+    return query_of(ctx, query["indexUid"], query, options.get("weight", 1.0), options.get("queryPosition"))
+
+
+def _without_joins(ctx: Context, place: int, asked: IndexedQuery) -> IndexedQuery:
+    """The query without conditions on other indexes. What these refuse is not told of the query, as recorded."""
+    if not has_joins(asked.query.filter):
+        return asked
+    with ExitStack() as stack:
+        reader = _inside(place, lambda: stack.enter_context(ctx.instance.read(asked.index_uid)))
+        return without_joins_of(ctx, asked, reader)
+
+
+def _merged(ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]) -> str:
+    from svcd.engine.federation import federated  # as in answer_text
+
+    started = time.monotonic()
+    _check_federation(federation)
+    asked = _each(queries, lambda query: _asked(ctx, query))
+    distinct = federation.get("distinct")
+    _each(queries, lambda query: _check_separate(query, distinct is not None))
+    _each(queries, lambda query: _check_remote(ctx, query))
+    _each(queries, lambda query: check_available(query, ctx.instance.features))
+    asked = [_without_joins(ctx, place, each) for place, each in enumerate(asked)]
+    readers: dict[str, Reader] = {}
+    with ExitStack() as stack:
+
+        def read(uid: str) -> Reader:
+            readers[uid] = stack.enter_context(ctx.instance.read(uid))
+            return readers[uid]
+
+        found = federated(read, asked, Federation(**page_of(federation), distinct=distinct), timer)
+        primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
+    rest: dict[str, Any] = {
+        "processingTimeMs": milliseconds_since(started), **found.pagination, "requestUid": uuid7(),
+    }
+    if wants_metadata(ctx):
+        rest["metadata"] = [metadata(query.get("q"), query["indexUid"], primary_keys[query["indexUid"]]) for query in queries]
+    return f'{{"hits":[{",".join(map(without_vectors, found.hits))}],{dumps(rest)[1:]}'
+
+
+def multi_search_with_post(ctx: Context) -> Answer:
+    """Run all queries; one place in the queue is enough for them."""
+    queries, federation = ctx.body["queries"], ctx.body.get("federation")
+    with ctx.searches.place():
+        _each(queries, lambda query: ctx.permission.require(query["indexUid"]))
+        text = _separate(ctx, queries) if federation is None else _merged(ctx, queries, federation)
+    return Answer(200, Text(text))
+
+
+ROUTES = (
+    Route("POST", "/multi-search", multi_search_with_post, "search", {200: "MultiSearchAnswer"},
+          "Several searches at once, each for itself or merged", "Multi-search", body=_BODY),
+)

@@ -1,0 +1,274 @@
+"""1. Without `federation` each query has its own answer, in their order, with the uid of the whole request.
+2. The first refusal refuses the request; the place of its query opens the message, and what a body names in vain is a 400.
+3. With `federation` there is one list, and what the federation says for all may not stand in a query.
+4. These refusals come in their order: a permission, then one query after the other, before any index is read.
+5. What needs other instances is refused: without the feature, and with it, for no remote is registered.
+6. All queries have one place in the queue.
+7. Metadata is shown to `true` and `1`, in any case.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from svcd.auth.keys import Permission
+from svcd.errors import ApiError
+from svcd.store.instance import Instance
+from tests.engine.dict_reader import DictReader
+
+FILMS = DictReader([{"id": 1, "title": "sun", "year": 1}, {"id": 2, "title": "sun night", "year": 2}],
+                   {"filterableAttributes": ["year"]})
+SONGS = DictReader([{"id": 1, "title": "night"}, {"id": 2, "title": "sun", "year": 1}], {"filterableAttributes": ["year"]})
+
+
+@pytest.fixture(autouse=True)
+def indexes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two indexes; gives the list of those that are read."""
+    read: list[str] = []
+
+    @contextmanager
+    def reading(_self: Instance, index_uid: str) -> Iterator[DictReader]:
+        read.append(index_uid)
+        if index_uid not in ("films", "songs"):
+            raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
+        yield FILMS if index_uid == "films" else SONGS
+
+    monkeypatch.setattr(Instance, "read", reading)
+    return read
+
+
+def post(client: Any, *queries: dict[str, Any], federation: Any = None) -> Any:
+    body = {"queries": list(queries)} | ({} if federation is None else {"federation": federation})
+    return client.json("POST", "/multi-search", body)
+
+
+def query(index_uid: str = "films", **members: Any) -> dict[str, Any]:
+    return {"indexUid": index_uid, **members}
+
+
+def test_each_query_has_its_answer(client, check_shape) -> None:
+    got = post(client, query(q="night"), query("songs", hitsPerPage=1)).value
+    check_shape(got, "MultiSearchAnswer")
+    first, second = got["results"]
+    assert list(first) == ["indexUid", "hits", "query", "processingTimeMs", "limit", "offset", "estimatedTotalHits",
+                           "requestUid"]
+    assert (first["indexUid"], [hit["id"] for hit in first["hits"]], first["query"]) == ("films", [2], "night")
+    assert (second["indexUid"], [hit["id"] for hit in second["hits"]], second["totalHits"]) == ("songs", [1], 2)
+    assert first["requestUid"] == second["requestUid"]
+
+
+def test_no_queries_have_no_results(client, check_shape) -> None:
+    assert post(client).value == {"results": []}
+    got = post(client, federation={}).value
+    check_shape(got, "MultiSearchAnswer")
+    assert (got["hits"], got["estimatedTotalHits"]) == ([], 0)
+
+
+def test_merged_hits_tell_where_they_are_from(client, check_shape) -> None:
+    got = post(client, query(q="sun"), query("songs", q="sun", federationOptions={"weight": 2}, showRankingScore=True),
+               federation={"limit": 2}).value
+    check_shape(got, "MultiSearchAnswer")
+    assert list(got) == ["hits", "processingTimeMs", "limit", "offset", "estimatedTotalHits", "requestUid"]
+    assert got["estimatedTotalHits"] == 3
+    assert got["hits"] == [
+        {"id": 2, "title": "sun", "year": 1,
+         "_federation": {"indexUid": "songs", "queriesPosition": 1, "weightedRankingScore": 2.0}, "_rankingScore": 1.0},
+        {"id": 1, "title": "sun", "year": 1,
+         "_federation": {"indexUid": "films", "queriesPosition": 0, "weightedRankingScore": 1.0}},
+    ]
+
+
+def test_merged_hits_stand_on_pages(client) -> None:
+    got = post(client, query(), query("songs"), federation={"page": 2, "hitsPerPage": 3, "limit": 1}).value
+    assert [got[name] for name in ("hitsPerPage", "page", "totalPages", "totalHits")] == [3, 2, 2, 4]
+    assert [hit["id"] for hit in got["hits"]] == [2] and "limit" not in got
+
+
+def test_merged_hits_share_no_value_of_distinct(client) -> None:
+    got = post(client, query(q="sun"), query("songs", q="sun"), federation={"distinct": "year"}).value
+    assert [(hit["_federation"]["indexUid"], hit["id"]) for hit in got["hits"]] == [("films", 1), ("films", 2)]
+    assert got["estimatedTotalHits"] == 2
+
+
+HUGE = 2**64 - 1
+
+
+@pytest.mark.parametrize("federation", [{"limit": HUGE, "offset": HUGE}, {"page": HUGE, "hitsPerPage": HUGE}])
+def test_pages_may_lie_anywhere(client, federation) -> None:
+    assert post(client, query(), query(), federation=federation).value["hits"] == []
+
+
+@pytest.mark.parametrize(("body", "code", "message"), [
+    ([], "bad_request", "Invalid value type: expected an object, but found an array: `[]`"),
+    ({}, "bad_request", "Missing field `queries`"),
+    ({"queries": [], "query": 1}, "bad_request",
+     "Unknown field `query`: expected one of `queries`, `federation`"),
+    ({"queries": [{"q": "a"}]}, "missing_index_uid", "Missing field `indexUid` inside `.queries[0]`"),
+    ({"queries": [{"indexUid": "films", "limit": -1}]}, "invalid_search_limit",
+     "Invalid value type at `.queries[0].limit`: expected a positive integer, but found a negative integer: `-1`"),
+    ({"queries": [{"indexUid": "films", "federationOptions": {"weight": -1}}]}, "invalid_multi_search_weight",
+     "Invalid value at `.queries[0].federationOptions.weight`: the value of `weight` is invalid, expected a positive "
+     "float (>= 0.0)."),
+    ({"queries": [{"indexUid": "films", "federationOptions": 1}]}, "invalid_multi_search_federation_options",
+     "Invalid value type at `.queries[0].federationOptions`: expected an object, but found a positive integer: `1`"),
+    ({"queries": [], "federation": {"facetsByIndex": {"a": "b"}}}, "invalid_multi_search_facets_by_index",
+     'Invalid value type at `.federation.facetsByIndex.a`: expected an array, but found a string: `"b"`'),
+    ({"queries": [], "federation": {"mergeFacets": {"a": 1}}}, "invalid_multi_search_merge_facets",
+     "Unknown field `a` inside `.federation.mergeFacets`: expected one of `maxValuesPerFacet`"),
+    ({"queries": [], "federation": {"mergeFacets": {"maxValuesPerFacet": "a"}}},
+     "invalid_multi_search_max_values_per_facet",
+     "Invalid value type at `.federation.mergeFacets.maxValuesPerFacet`: expected a positive integer, but found a "
+     'string: `"a"`'),
+    ({"queries": [], "federation": {"showPerformanceDetails": True}}, "invalid_search_show_performance_details",
+     "Invalid value at `.federation.showPerformanceDetails`: this version of svcd does not have "
+     "`showPerformanceDetails` yet."),
+    ({"queries": [], "federation": {"personalize": {"userContext": "me"}}}, "feature_not_enabled",
+     "reranking search results requires enabling the `personalization` experimental feature. "
+     "See https://github.com/orgs/svc/discussions/866"),
+])
+def test_bodies_are_checked(client, body, code, message) -> None:
+    assert client.json("POST", "/multi-search", body).fault == (400, code, message)
+
+
+REFUSED = "is not allowed in federated queries."
+REMOVE = "from the query or remove `federation` from the request"
+TOGETHER = {  # members of a query, in the order of the checks: the code, and parts of the message
+    "offset": ({"offset": 0, "page": 1}, "invalid_multi_search_query_pagination", "options", "`offset`"),
+    "facets": ({"facets": ["a", "é"]}, "invalid_multi_search_query_facets", "options",
+               '`federation.facetsByIndex.films: ["a", "é"]`'),
+    "personalize": ({"personalize": {"userContext": "me"}}, "invalid_multi_search_query_personalization",
+                    "`.personalize`", "`federation.personalize`"),
+    "useNetwork": ({"useNetwork": True, "federationOptions": {"remote": "r"}},
+                   "invalid_multi_search_federation_options", "`.useNetwork`", "`.federationOptions.remote`"),
+    "showPerformanceDetails": ({"showPerformanceDetails": False}, "invalid_multi_search_query_show_performance_details",
+                               "`.showPerformanceDetails`", "`showPerformanceDetails`"),
+    "distinct": ({"distinct": "year"}, "invalid_multi_search_distinct", "`distinct` options", "discouraged"),
+}
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_what_the_federation_says_may_not_stand_in_a_query(client, indexes, name) -> None:
+    members, code, *parts = TOGETHER[name]
+    later = {} if name == "useNetwork" else {key: value for other in list(TOGETHER)[list(TOGETHER).index(name) + 1:]
+                                             for key, value in TOGETHER[other][0].items()}
+    status, found, message = post(client, query(), query(**later, **members), query("nowhere", limit=1),
+                                  federation={"distinct": "year"}).fault
+    assert (status, found) == (400, code) and message.startswith("Inside `.queries[1]`: Using ")
+    assert all(part in message for part in parts)
+    assert indexes == []
+
+
+def test_the_texts_of_refused_options(client) -> None:
+    assert post(client, query(page=2), federation={}).fault[2] == (
+        f"Inside `.queries[0]`: Using pagination options {REFUSED}\n - Hint: remove `page` {REMOVE}\n"
+        " - Hint: pass `federation.limit` and `federation.offset` for pagination in federated search")
+    assert post(client, query(federationOptions={})).fault == (
+        400, "invalid_multi_search_federation_options",
+        "Inside `.queries[0]`: Using `federationOptions` is not allowed in a non-federated search.\n"
+        " - Hint: remove `federationOptions` from the query or add `federation` to the request.")
+
+
+def test_empty_options_are_allowed(client) -> None:
+    assert post(client, query(facets=[], limit=None, federationOptions=None), federation={}).status == 200
+
+
+@pytest.mark.parametrize("federation", [None, {}])
+@pytest.mark.parametrize(("wrong", "message"), [
+    (query("nowhere"), "Index `nowhere` not found."),
+    (query(sort=["title:asc"]), "Index `films`: Attribute `title` is not sortable. This index does not have configured "
+                                "sortable attributes."),
+    (query(distinct="title"), "Index `films`: Attribute `title` is not filterable and thus, cannot be used as distinct "
+                              "attribute. Available filterable attributes patterns are: `year`."),
+    (query(sort=["title"]), "Invalid syntax for the sort parameter: expected expression ending by `:asc` or `:desc`, "
+                            "found `title`."),
+])
+def test_the_place_of_a_query_opens_what_is_refused_of_it(client, federation, wrong, message) -> None:
+    status, _, found = post(client, query("songs"), wrong, federation=federation).fault
+    assert (status, found) == (400, f"Inside `.queries[1]`: {message}")
+
+
+@pytest.mark.parametrize("federation", [None, {}])
+def test_each_query_has_its_filter(client, federation) -> None:
+    got = post(client, query(filter="year = 2"), query("songs", filter=["year > 0"]), federation=federation).value
+    hits = [hit["title"] for each in got.get("results", [got]) for hit in each["hits"]]
+    assert sorted(hits) == ["sun", "sun night"]
+    refused = post(client, query(), query("songs", filter="title = a"), federation=federation).fault
+    assert refused[1] == "invalid_search_filter"
+    assert refused[2].startswith("Inside `.queries[1]`: Index `songs`: Attribute `title` is not filterable.")
+
+
+def test_filters_are_read_before_all_else(client, indexes) -> None:
+    got = post(client, query("nowhere", limit=1), query(filter="year ="), federation={}).fault
+    assert got[:2] == (400, "invalid_search_filter") and got[2].startswith("Inside `.queries[1]`: ")
+    assert indexes == []
+
+
+def test_joins_are_told_of_as_by_one_search(client) -> None:
+    client.instance.force_feature("foreignKeys")
+    joined = query(filter="_foreign(title, id = 1)")
+    reason = "Index `films`: Field `title` is not a foreign key"
+    assert post(client, joined, federation={}).fault == (400, "invalid_search_filter", reason)
+    assert post(client, joined).fault == (400, "invalid_search_filter", f"Inside `.queries[0]`: {reason}")
+    assert post(client, query("nowhere", filter=joined["filter"]), federation={}).fault == (
+        400, "index_not_found", "Inside `.queries[0]`: Index `nowhere` not found.")
+
+
+def test_indexes_are_searched_in_the_order_of_their_names(client, indexes) -> None:
+    got = post(client, query("songs", distinct="title"), query("nowhere"), query("films"), federation={}).fault
+    assert indexes == ["films", "nowhere"]
+    assert got[2] == "Inside `.queries[1]`: Index `nowhere` not found."
+
+
+def test_each_index_must_be_allowed(client, monkeypatch, indexes) -> None:
+    monkeypatch.setattr(Permission, "allows", lambda _self, index_uid: index_uid == "films")
+    for federation in (None, {}):
+        got = post(client, query(limit=1, federationOptions={}), query("songs"), federation=federation).fault
+        assert got == (403, "invalid_api_key", "Inside `.queries[1]`: The provided API key is invalid.")
+    assert indexes == []
+
+
+def test_other_instances_need_their_feature(client) -> None:
+    remote, position = query(federationOptions={"remote": "r"}), query(federationOptions={"queryPosition": 7})
+    needs = "requires enabling the `network` experimental feature. See https://github.com/orgs/svc/discussions/805"
+    assert post(client, remote, federation={}).fault[2] == (
+        f"Inside `.queries[0]`: Performing a remote federated search {needs}")
+    assert post(client, position, federation={}).fault[2] == (
+        f"Inside `.queries[0]`: Using `federationOptions.queryPosition` {needs}")
+    client.instance.force_feature("network")
+    assert post(client, position, remote, federation={}).fault == (
+        400, "invalid_multi_search_remote",
+        "Inside `.queries[1]`: Invalid `.federation_options.remote`: remote `r` is not registered")
+    shown = post(client, position, federation={}).value["hits"][0]["_federation"]
+    assert shown["queriesPosition"] == 7
+
+
+def test_all_queries_have_one_place(client, monkeypatch) -> None:
+    places: list[int] = []
+
+    @contextmanager
+    def place() -> Iterator[None]:
+        places.append(len(places))
+        yield
+
+    monkeypatch.setattr(client.searches, "place", place)
+    post(client, query(), query("songs"))
+    post(client, query(), query("songs"), federation={})
+    assert places == [0, 1]
+
+
+@pytest.mark.parametrize(("value", "is_shown"), [("true", True), ("TRUE", True), ("1", True), ("false", False), ("", False)])
+def test_metadata_is_shown_when_asked_for(client, check_shape, value, is_shown) -> None:
+    headers = {"content-type": "application/json", "svc-include-metadata": value}
+    separate = client.send("POST", "/multi-search", b'{"queries":[{"indexUid":"films","q":"sun"}]}', headers).value
+    merged = client.send("POST", "/multi-search", b'{"queries":[{"indexUid":"songs","q":null},{"indexUid":"films","q":""}],'
+                         b'"federation":{}}', headers).value
+    check_shape(separate, "MultiSearchAnswer")
+    check_shape(merged, "MultiSearchAnswer")
+    assert ("metadata" in separate["results"][0], "metadata" in merged) == (is_shown, is_shown)
+    if is_shown:
+        assert list(separate["results"][0]["metadata"]) == ["query", "queryUid", "indexUid", "primaryKey"]
+        assert [list(each) for each in merged["metadata"]] == [["queryUid", "indexUid", "primaryKey"],
+                                                               ["query", "queryUid", "indexUid", "primaryKey"]]
