@@ -65,10 +65,12 @@ def plainly_ranked(reader: DictReader, q: str, wanted: Wanted) -> tuple[list[int
     hits: list[int] = []
     gone: set[int] = set()
     counted = set(bitsets.to_docids(everything.counted))
-    for _, bucket in groupby(everything.hits, lambda hit: hit.details):
+    for details, bucket in groupby(everything.hits, lambda hit: hit.details):
         if len(hits) >= wanted.hits:
             break
         kept, excluded = walked(reader, [hit.docid for hit in bucket if hit.docid not in gone])
+        if not details:  # without rules no further than the page
+            kept, excluded = walked(reader, kept[:wanted.hits])
         hits += kept[:wanted.hits - len(hits)]
         gone |= excluded
         counted = counted - excluded | set(kept)
@@ -80,7 +82,7 @@ def ranked(reader: DictReader, q: str | None, wanted: Wanted) -> Ranking:
 
 
 @settings(max_examples=60, deadline=None)
-@given(FILMS, TITLE, st.integers(1, 6), st.booleans())
+@given(FILMS, st.one_of(st.just(""), TITLE), st.integers(1, 6), st.booleans())
 def test_buckets_are_walked_by_the_definition(listed: list, q: str, count: int, exact: bool) -> None:
     reader, wanted = films(*listed), Wanted(count, exact_total=exact)
     found = ranked(reader, q, wanted)
@@ -90,17 +92,21 @@ def test_buckets_are_walked_by_the_definition(listed: list, q: str, count: int, 
 
 
 @settings(max_examples=60, deadline=None)
-@given(FILMS, st.integers(1, 2), st.one_of(st.none(), st.integers(1, 5)))
-def test_a_walk_in_batches_is_a_walk_one_by_one(listed: list, batch: int, limit: int | None) -> None:
+@given(FILMS, st.integers(1, 2), st.sampled_from([0, 1, 100]), st.one_of(st.none(), st.integers(1, 5)))
+def test_a_walk_in_batches_is_a_walk_one_by_one(listed: list, batch: int, cost: int, limit: int | None) -> None:
     reader = films(*listed)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distinct, "_SMALLEST_BATCH", batch)
         patch.setattr(distinct, "_FIRST_BATCH", batch)
         patch.setattr(distinct, "_LARGEST_BATCH", batch * 2)
+        patch.setattr(distinct, "_VALUE_COST", cost)
         kept, values = Distinct(reader, "color").first(reader.all_docids(), limit)
+        others = Distinct(reader, "color").sharing(values, reader.all_docids() & ~kept)
     expected = walked(reader, range(len(listed)))[0][:limit]
     assert bitsets.to_docids(kept) == expected
-    assert Distinct(reader, "color").sharing(values) == bitsets.from_docids(
-        [docid for docid in walked(reader, expected)[1] if dict(reader.field_values("color", [docid]))[docid]])
+    if limit is None:
+        assert Distinct(reader, "color").groups(reader.all_docids()) == Distinct(reader, "color").groups(reader.all_docids()) == kept
+    assert set(bitsets.to_docids(others)) == walked(reader, expected)[1] - set(expected)
 
 
 def test_the_best_of_each_value_stays() -> None:

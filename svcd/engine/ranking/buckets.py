@@ -76,10 +76,12 @@ class _BucketSort:
         self._excluded = 0  # they share a value with a hit
 
     def sort(self, graph: Graph) -> Ranking:
-        self._descend(0, lambda: graph, self._ranking.counted, ())
+        ranking, universe = self._ranking, self._ranking.counted
+        self._descend(0, lambda: graph, universe, ())
         if self._distinct is not None and self._wanted.exact_total:
-            self._ranking.counted = self._distinct.first(self._ranking.counted).docids
-        return self._ranking
+            # Without rules the hits are the first of the walk that counts all groups.
+            ranking.counted = self._distinct.groups(ranking.counted if self._rules else universe)
+        return ranking
 
     def _descend(
         self, level: int, graph: Callable[[], Graph], universe: DocIds, details: Details, group: Group | None = None
@@ -134,11 +136,10 @@ class _BucketSort:
         assert self._distinct is not None
         kept, values = self._distinct.first(bucket, None if self._rules else self._wanted.hits)
         ranking = self._ranking
-        excluded = bucket if self._rules else 0
-        if ranking.counted & ~excluded:
-            excluded |= self._distinct.sharing(values)
-            self._excluded |= excluded
-        ranking.counted = ranking.counted & ~excluded | kept
+        others = ranking.counted & ~(bucket if self._rules else kept)
+        excluded = self._distinct.sharing(values, others)
+        self._excluded |= excluded
+        ranking.counted = others & ~excluded | kept
         return kept
 
 
