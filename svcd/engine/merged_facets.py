@@ -1,0 +1,77 @@
+"""Facets of several indexes as one: values added up, orders that must agree (relevance.md 10.7).
+
+Knows how distributions and statistics that were counted by index are put together, and what rejected hits take from
+them; refuses to know how values are counted.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from svcd.errors import ApiError
+
+Distribution = Mapping[str, Mapping[str, int]]  # field -> text of a value -> how many documents have it
+Stats = Mapping[str, Mapping[str, float]]  # field -> {"min", "max"}
+
+ALPHA, COUNT = "alpha", "count"
+_WORDS = {ALPHA: "alphabetically", COUNT: "by count"}
+
+
+class FacetOrders:
+    """In which order the values of each facet are shown; all indexes must say the same."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, tuple[str, str]] = {}  # facet: (the first index that has it, its order)
+
+    def add(self, index_uid: str, facet: str, order: str) -> None:
+        """Raises invalid_multi_search_facet_order. order: ALPHA or COUNT."""
+        before, expected = self._first.setdefault(facet, (index_uid, order))
+        if order != expected:
+            raise ApiError(
+                "invalid_multi_search_facet_order",
+                f"Inconsistent order for values in facet `{facet}`: index `{before}` orders {_WORDS[expected]},"
+                f" but index `{index_uid}` orders {_WORDS[order]}.\n"
+                " - Hint: Remove `federation.mergeFacets` or change `faceting.sortFacetValuesBy` to be consistent in settings.",
+            )
+
+
+def merged_distribution(
+    distributions: Iterable[Distribution], orders: Mapping[str, str], most: int | None
+) -> dict[str, dict[str, int]]:
+    """Counts added up by the text of the value.
+
+    orders: field -> ALPHA or COUNT. most: so many values of a field are shown, None for all.
+    """
+    totals: dict[str, dict[str, int]] = {}
+    for distribution in distributions:
+        for field, counts in distribution.items():
+            total = totals.setdefault(field, {})
+            for text, count in counts.items():
+                total[text] = total.get(text, 0) + count
+    return {field: _first(totals[field], orders[field], most) for field in sorted(totals)}
+
+
+def _first(total: Mapping[str, int], order: str, most: int | None) -> dict[str, int]:
+    """The first values in their order; of equal counts by text."""
+    listed = sorted(total.items())
+    if order == COUNT:
+        listed.sort(key=lambda counted: -counted[1])
+    return dict(listed[:most])
+
+
+def merged_stats(by_index: Iterable[Stats]) -> dict[str, dict[str, float]]:
+    """The smallest and the largest number of all."""
+    merged: dict[str, dict[str, float]] = {}
+    for stats in by_index:
+        for field, own in stats.items():
+            known = merged.setdefault(field, dict(own))
+            merged[field] = {"min": min(known["min"], own["min"]), "max": max(known["max"], own["max"])}
+    return {field: merged[field] for field in sorted(merged)}
+
+
+def take_from(counts: dict[str, int], texts: Iterable[str]) -> None:
+    """Count a document less that has these values; what nobody has any more goes."""
+    for text in texts:
+        if text in counts:
+            counts[text] -= 1
+            if not counts[text]:
+                del counts[text]

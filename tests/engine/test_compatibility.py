@@ -1,0 +1,130 @@
+"""Can lists be merged? What must hold:
+
+1. Lists are compatible if the kinds of their rules agree, step by step, as far as the shorter one goes.
+2. Neighbouring rules of relevancy are one step, however many there are; each expression of `sort` is one.
+3. Rules that change nothing are left out before, and a refusal tells of that.
+4. The longest order so far is the one to agree with; of equally long ones the later.
+5. A refusal names the rules by their places in the settings that are left, and in `sort`.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from svcd.engine.compatibility import Compatibility, Incompatible, Ordered
+from svcd.engine.sorting import parse_rule
+
+DEFAULT = ["words", "typo", "proximity", "attributeRank", "sort", "wordPosition", "exactness"]
+
+
+def ordered(number: int, rules: list[str], *sort: str, **members: Any) -> Ordered:
+    """A query of the index `i`; sort: "-" for an empty list."""
+    parsed = None if not sort else [] if sort == ("-",) else [parse_rule(rule) for rule in sort]
+    return Ordered(number, "i", rules, parsed, **members)
+
+
+def refusal(*queries: Ordered) -> str | None:
+    """Why the queries can't be merged, None if they can."""
+    compatibility = Compatibility()
+    try:
+        for query in queries:
+            compatibility.add(query)
+    except Incompatible as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((["words"],), (DEFAULT,)),
+        ((["words", "sort", "exactness"], "a:asc"), (["typo", "b:asc", "exactness"],)),
+        ((["words", "sort"], "a:asc"), (["words", "sort"], "b:asc", "c:desc")),
+        ((["words", "sort", "exactness"], "-"), (["words", "typo", "a:desc"],)),
+        ((["sort"], "_geoPoint(1,2):asc"), (["sort"], "_geoPoint(3,4):asc")),
+        (([],), (["a:asc"],)),
+    ],
+)
+def test_lists_of_the_same_kinds_agree(left: tuple, right: tuple) -> None:
+    assert refusal(ordered(0, *left), ordered(1, *right)) is None
+    assert refusal(ordered(0, *right), ordered(1, *left)) is None
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "reason"),
+    [
+        (["words"], ["a:asc"], "cannot compare a relevancy rule with a sort rule"),
+        (["words"], ["_geoPoint(1,2):asc"], "cannot compare a relevancy rule with a geosort rule"),
+        (["a:asc"], ["a:desc"], "cannot compare two sort rules in opposite directions"),
+        (["a:asc"], ["_geoPoint(1,2):asc"], "cannot compare a sort rule with a geosort rule"),
+        (["_geoPoint(1,2):asc"], ["_geoPoint(1,2):desc"], "cannot compare two geosort rules in opposite directions"),
+    ],
+)
+def test_the_reason_of_a_refusal(left: list[str], right: list[str], reason: str) -> None:
+    def made(number: int, rules: list[str]) -> Ordered:
+        return ordered(number, rules) if rules == ["words"] else ordered(number, ["sort"], *rules)
+
+    for first, second in ((left, right), (right, left)):
+        message = refusal(made(0, first), made(1, second))
+        assert message is not None and f"\n  - {reason}\n" in message
+
+
+def test_a_refusal_names_rules_and_places() -> None:
+    assert refusal(ordered(3, DEFAULT, "a:asc", "b:desc"), ordered(5, ["proximity", "c:asc", "sort"], "_geoPoint(1,2):desc")) == (
+        "The results of queries #3 and #5 are incompatible: \n"
+        "  1. `queries[3].sort[1]`, `i.rankingRules[4]`: descending sort rule(s) on field `b`\n"
+        "  2. `queries[5].sort[0]`, `i.rankingRules[3]`: descending geo sort rule(s) default\n"
+        "  - cannot compare a sort rule with a geosort rule\n"
+        "  - note: The ranking rules of query #5 were modified during canonicalization:\n"
+        "    1. Prepended rule `words` before first relevancy rule `proximity` at position #0 in ranking rules\n"
+    )
+
+
+def notes(query: Ordered) -> list[str]:
+    """What the refusal says of the changes to the first query."""
+    against = ordered(9, ["sort"], *["_geoPoint(1,2):asc"] * 1)
+    message = refusal(query, against) or ""
+    return [line for line in message.splitlines()[4:] if line.strip()[0].isdigit()]
+
+
+def test_what_is_left_out_is_told() -> None:
+    assert notes(ordered(0, ["typo", "words", "typo", "words"])) == [
+        "    1. Prepended rule `words` before first relevancy rule `typo` at position #0 in ranking rules",
+        "    2. Removed rule `words` at position #1 in ranking rules because it was previously prepended",
+        "    3. Removed duplicate rule `typo` at position #2 in ranking rules as it already appears at position #0 in "
+        "ranking rules",
+        "    4. Removed rule `words` at position #3 in ranking rules because it was previously prepended",
+    ]
+    assert notes(ordered(0, ["typo", "words"], keeps_all_words=True)) == [
+        "    1. Removed rule `words` at position #1 in ranking rules because `query.matchingWords` is set to `all`"]
+    assert notes(ordered(0, ["words", "words", "sort"])) == [
+        "    1. Removed duplicate rule `words` at position #1 in ranking rules as it already appears at position #0 in "
+        "ranking rules",
+        "   2. Removed rule `sort` at position #2 in ranking rules because `query.sort` is empty",
+    ]
+    assert notes(ordered(0, ["words", "a:asc", "sort", "b:desc", "sort"], "a:desc", "b:asc", "b:asc")) == [
+        "    1. Removed duplicate rule `on field `a`` at position #0 in `query.sort` (as `sort` is #2 in ranking rules) as "
+        "it already appears at position #1 in ranking rules",
+        "    2. Removed duplicate rule `on field `b`` at position #2 in `query.sort` (as `sort` is #2 in ranking rules) as "
+        "it already appears at position #1 in `query.sort` (as `sort` is #2 in ranking rules)",
+        "    3. Removed duplicate rule `b:desc` at position #3 in ranking rules as it already appears at position #1 in "
+        "`query.sort` (as `sort` is #2 in ranking rules)",
+        "    4. Removed duplicate rule `sort` at position #4 in ranking rules as it already appears at position #2 in "
+        "ranking rules",
+    ]
+
+
+def test_a_placeholder_has_no_relevancy() -> None:
+    assert refusal(ordered(0, DEFAULT, "a:asc", has_text=False), ordered(1, ["a:asc", "words"])) is None
+    assert refusal(ordered(0, DEFAULT, has_text=False), ordered(1, ["a:asc", "words"])) is None
+
+
+def test_the_longest_order_is_the_one_to_agree_with() -> None:
+    short, ascending, descending = ordered(0, []), ordered(1, ["a:asc"]), ordered(2, ["a:desc"])
+    for queries in ((short, ascending, descending), (ascending, short, descending)):
+        message = refusal(*queries)
+        assert message is not None and message.startswith("The results of queries #1 and #2 are incompatible")
+    same = ordered(7, ["b:asc"])
+    message = refusal(ascending, same, descending)
+    assert message is not None and message.startswith("The results of queries #7 and #2 are incompatible")

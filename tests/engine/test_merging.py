@@ -1,0 +1,82 @@
+"""How hits of several lists compare. What must hold:
+
+1. Scores count by their weight; scores that differ by less than a double's step are equal.
+2. Values stand as in a sort of their direction: numbers, texts, none.
+3. What is compared first decides; the longer of two lists of values is better, and so is what can't be compared.
+4. Equal hits stand in the order of their queries.
+5. Ranks that follow each other are one score.
+"""
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from svcd.engine.merging import Compared, MergedHit, Standing, compare, merged, standings
+from svcd.engine.ranking.buckets import Hit
+from svcd.engine.ranking.scores import Ranked, Skipped, Sorted, score
+
+WORDS, TYPO = Ranked("words", 2, 2), Ranked("typo", 2, 3)
+
+
+def up(value: float | str | None, field: str = "a") -> Sorted:
+    return Sorted(field, True, value)
+
+
+def down(value: float | str | None, field: str = "a") -> Sorted:
+    return Sorted(field, False, value)
+
+
+def standing(*compared: Compared, score: float = 1.0) -> Standing:
+    return Standing(compared, score)
+
+
+@pytest.mark.parametrize(
+    "better_to_worse",
+    [
+        [standing(0.9), standing(0.5)],
+        [standing(0.5, up(1.0)), standing(0.5 + 2.0 ** -53, up(2.0))],
+        [standing(up(value)) for value in (-1.0, 10.0, "10", "a", "b", None)],
+        [standing(down(value)) for value in (10.0, -1.0, "b", "a", "10", None)],
+        [standing(up(1.0, "a")), standing(up(2.0, "b"))],
+        [standing(0.5, up(None)), standing(0.5)],
+        [standing(0.5), standing()],
+        [standing(0.1, up(1.0), 0.5), standing(down(1.0))],
+        [standing(0.5, up(1.0)), standing(0.5, down(1.0), score=0.5)],
+    ],
+)
+def test_which_hit_is_better(better_to_worse: list[Standing]) -> None:
+    for left, right in permutations(range(len(better_to_worse)), 2):
+        order = compare(better_to_worse[left], better_to_worse[right])
+        assert order and (order < 0) == (left < right)
+
+
+def test_equal_hits_are_equal() -> None:
+    assert compare(standing(0.5, up("x", "a")), standing(0.5 + 2.0 ** -53, up("x", "b"), score=9.0)) == 0
+    assert compare(standing(up(None)), standing(up(None))) == 0
+
+
+def test_ranks_that_follow_each_other_are_one_score() -> None:
+    details = (WORDS, TYPO, up(1.0), Ranked("exactness", 1, 2), Skipped())
+    found = standings(0.5)(details)
+    assert found.compared == (score((WORDS, TYPO)) / 2, up(1.0), 0.0)
+    assert found.score == score(details) / 2
+    assert standings(2.0)(()) == ((), 2.0)
+
+
+VALUES = [1.0, 2.0, "x", None]
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 4).map(lambda part: part / 4), st.sampled_from(VALUES))), max_size=4))
+def test_merged_lists_are_sorted_and_keep_every_hit(lists: list[list[tuple]]) -> None:
+    made = [[MergedHit(Hit(docid, ()), standing(first, up(value)), number, None) for docid, (first, value) in
+             enumerate(sorted(listed, key=lambda each: (-each[0], VALUES.index(each[1]))))]
+            for number, listed in enumerate(lists)]
+    found = list(merged(made))
+    assert sorted((each.number, each.hit.docid) for each in found) == [
+        (each.number, each.hit.docid) for listed in made for each in listed]
+    for left, right in zip(found, found[1:]):
+        order = compare(left.standing, right.standing)
+        assert order < 0 or order == 0 and left.number <= right.number
