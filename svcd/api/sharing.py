@@ -1,6 +1,6 @@
 """Which requests every process of a daemon answers, not its main process alone.
 
-Knows the path of searches; refuses to know which processes there are. Asked of each request before the routes are.
+Knows the paths of searches; refuses to know which processes there are. Asked of each request before the routes are.
 """
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ if TYPE_CHECKING:
     from svcd.http.message import Request
 
 _METHODS = frozenset(("GET", "POST"))
+_SEVERAL = ("multi-search",)
 
 
 def is_for_all(request: Request) -> bool:
-    """A search of one index: it only reads, so that it may run anywhere."""
-    if request.method not in _METHODS or "/search" not in request.path:
+    """A search of one index or of several: it only reads, so that it may run anywhere."""
+    if request.method not in _METHODS or "search" not in request.path:
         return False
     segments = request.segments
-    return len(segments) == 3 and segments[0] == "indexes" and segments[2] == "search"
+    return segments == _SEVERAL or len(segments) == 3 and segments[0] == "indexes" and segments[2] == "search"

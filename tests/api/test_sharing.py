@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import pytest
 
-from svcd.api import search
+from svcd.api import multi_search, search
 from svcd.api.app import ROUTES
 from svcd.api.routes import Route
 from svcd.api.sharing import is_for_all
 from svcd.http.message import Body, Headers, NoBody, Request
 
-SEARCHES = {(route.method, route.path) for route in search.ROUTES if route.path == "/indexes/{index_uid}/search"}
+SEARCHES = {(route.method, route.path) for route in (*search.ROUTES, *multi_search.ROUTES)
+            if route.path in ("/indexes/{index_uid}/search", "/multi-search")}
 
 
 def request(verb: str, path: str) -> Request:
@@ -18,7 +19,7 @@ def request(verb: str, path: str) -> Request:
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 @pytest.mark.parametrize("index_uid", ["films", "search", "indexes"])
-def test_it_is_the_searches_of_one_index(route: Route, index_uid: str) -> None:
+def test_it_is_the_searches(route: Route, index_uid: str) -> None:
     path = route.path.replace("{index_uid}", index_uid)
     assert is_for_all(request(route.method, path)) == ((route.method, route.path) in SEARCHES)
 
@@ -32,6 +33,8 @@ def test_it_is_the_searches_of_one_index(route: Route, index_uid: str) -> None:
     ("POST", "/indexes/films/search/more", False),
     ("POST", "/indexes/films/searches", False),
     ("POST", "/indexes/search", False),
+    ("POST", "/multi-search/", True),
+    ("POST", "/indexes/multi-search", False),
 ])
 def test_spelling(verb: str, path: str, expected: bool) -> None:
     assert is_for_all(request(verb, path)) == expected
