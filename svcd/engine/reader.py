@@ -169,7 +169,7 @@ class Reader(Protocol):
         """For each of `values`, how many documents have it."""
 
     def field_values(self, field: str, docids: Sequence[int]) -> Iterator[tuple[int, Sequence[Value]]]:
-        """(docid, its values, each once) of some documents; for few: it looks into each of them."""
+        """(docid, its values, each once) of documents, in the order asked; for few: it looks into each of them."""
 
     def spelling(self, field: str, value: str, docid: int) -> str:
         """A text as a document that has it spells it."""

@@ -100,6 +100,7 @@ def test_a_walk_in_batches_is_a_walk_one_by_one(listed: list, batch: int, cost: 
         patch.setattr(distinct, "_FIRST_BATCH", batch)
         patch.setattr(distinct, "_LARGEST_BATCH", batch * 2)
         patch.setattr(distinct, "_VALUE_COST", cost)
+        patch.setattr(distinct, "_BLOCK", 1 << batch)
         kept, values = Distinct(reader, "color").first(reader.all_docids(), limit)
         others = Distinct(reader, "color").sharing(values, reader.all_docids() & ~kept)
     expected = walked(reader, range(len(listed)))[0][:limit]

@@ -6,7 +6,7 @@ all without any.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Hashable, NamedTuple
 
 from svcd.bitsets import from_docids, to_docids
@@ -15,8 +15,11 @@ from svcd.engine.reader import DocIds, Reader, Value
 # So many documents are looked into at once: more as long as most of them are kept, as each adds a value then, fewer
 # while most share their value with the first one.
 _SMALLEST_BATCH, _FIRST_BATCH, _LARGEST_BATCH = 8, 32, 4096
-# To ask who has a value costs as much as to look into so many documents (36,000 films: 10 and 4 microseconds).
-_VALUE_COST = 3
+# To ask who has a value costs as much as to look into so many documents (36,000 films: 10 and 4 microseconds), and into
+# one more for each so many documents of the index.
+_VALUE_COST, _DOCUMENTS_PER_COST = 3, 100_000
+# Docids are walked in blocks of so many: a step through a set of a million takes longer than what is done at each.
+_BLOCK = 1 << 15
 
 
 class Kept(NamedTuple):
@@ -36,13 +39,18 @@ class Distinct:
 
     def sharing(self, values: Sequence[Value], among: DocIds) -> DocIds:
         """Those of some documents that have one of these values."""
-        if len(values) * _VALUE_COST <= among.bit_count():
-            return self._having(values) & among
+        if len(values) * _value_cost(among) <= among.bit_count():
+            return self.having(values) & among
         keys = set(map(_key, values))
-        read = self._reader.field_values(self._field, to_docids(among))
+        read = self.values_of(to_docids(among))
         return from_docids([docid for docid, own in read if not keys.isdisjoint(map(_key, own))])
 
-    def _having(self, values: Iterable[Value]) -> DocIds:
+    def values_of(self, docids: Sequence[int]) -> Iterator[tuple[int, Sequence[Value]]]:
+        """(docid, its values) of some documents, ascending."""
+        return self._reader.field_values(self._field, docids)
+
+    def having(self, values: Iterable[Value]) -> DocIds:
+        """All documents of the index with one of these values."""
         docids = 0
         for value in values:
             docids |= self._reader.value_docids(self._field, value)
@@ -53,22 +61,12 @@ class Distinct:
 
         limit: stop when so many are kept.
         """
-        walk = _Walk(self._reader, self._field, limit)
         without = 0
         if limit is None and docids.bit_count() > _FIRST_BATCH:
             without, docids = docids & ~self._with_values(), docids & self._with_values()
-        size, pending = _FIRST_BATCH, 0
-        while docids and not walk.is_done:
-            batch = to_docids(docids, size)
-            docids = docids >> batch[-1] + 1 << batch[-1] + 1
-            kept, fresh = walk.add(batch), walk.values[pending:]
-            if kept * 2 > len(batch) or len(fresh) * _VALUE_COST > docids.bit_count():
-                size = min(size * 2, _LARGEST_BATCH)
-            else:  # values are met again and again: rather drop all documents that have them
-                docids &= ~self._having(fresh)
-                pending = len(walk.values)
-                if kept * _SMALLEST_BATCH < len(batch):
-                    size = max(size // 2, _SMALLEST_BATCH)
+        walk = _Walk(self, docids, limit)
+        for base in range(0, docids.bit_length(), _BLOCK):
+            walk.over(base)
         return Kept(without | from_docids(walk.kept), walk.values)
 
     def groups(self, docids: DocIds) -> DocIds:
@@ -85,31 +83,68 @@ class Distinct:
 
 
 class _Walk:
-    """Documents one after the other: those kept, and their values."""
+    """Documents one after the other: those kept so far, and their values."""
 
-    def __init__(self, reader: Reader, field: str, limit: int | None) -> None:
+    def __init__(self, distinct: Distinct, docids: DocIds, limit: int | None) -> None:
         self.kept: list[int] = []
         self.values: list[Value] = []
-        self._reader = reader
-        self._field = field
+        self._distinct = distinct
+        self._docids = docids
         self._limit = limit
         self._taken: set[Hashable] = set()
+        self._size = _FIRST_BATCH
+        self._left, self._cost = docids.bit_count(), _value_cost(docids)
+        self._asked: DocIds = 0  # all documents that have one of the first `_pending` values
+        self._pending = 0
 
     @property
-    def is_done(self) -> bool:
-        """Are as many kept as are wanted?"""
+    def _is_done(self) -> bool:
         return len(self.kept) == self._limit
 
-    def add(self, docids: Sequence[int]) -> int:
-        """How many more of these documents, which come behind all before, are kept."""
+    def over(self, base: int) -> None:
+        """The documents of one block, which comes behind those before."""
+        block = _block(self._docids, base)
+        self._left -= block.bit_count()
+        block &= ~_block(self._asked, base)
+        while block and not self._is_done:
+            batch = to_docids(block, self._size)
+            block = block >> batch[-1] + 1 << batch[-1] + 1
+            kept = self._read([base + docid for docid in batch])
+            if kept * 2 > len(batch) or self._is_dear(block):
+                self._size = min(self._size * 2, _LARGEST_BATCH)
+                continue
+            self._ask()  # values are met again and again: rather drop all documents that have them
+            block &= ~_block(self._asked, base)
+            if kept * _SMALLEST_BATCH < len(batch):
+                self._size = max(self._size // 2, _SMALLEST_BATCH)
+
+    def _read(self, docids: Sequence[int]) -> int:
+        """How many of these documents are kept."""
         before = len(self.kept)
-        for docid, values in sorted(self._reader.field_values(self._field, docids)):
+        for docid, values in self._distinct.values_of(docids):
             keys = list(map(_key, values))
-            if self._taken.isdisjoint(keys) and not self.is_done:
+            if self._taken.isdisjoint(keys) and not self._is_done:
                 self.kept.append(docid)
                 self.values += values
                 self._taken.update(keys)
         return len(self.kept) - before
+
+    def _is_dear(self, block: DocIds) -> bool:
+        """Does it take longer to ask for the values than to look into all documents that are left?"""
+        return (len(self.values) - self._pending) * self._cost > self._left + block.bit_count()
+
+    def _ask(self) -> None:
+        self._asked |= self._distinct.having(self.values[self._pending:])
+        self._pending = len(self.values)
+
+
+def _value_cost(docids: DocIds) -> int:
+    return _VALUE_COST + docids.bit_length() // _DOCUMENTS_PER_COST
+
+
+def _block(docids: DocIds, base: int) -> DocIds:
+    """The docids of a block, from 0."""
+    return docids >> base & (1 << _BLOCK) - 1
 
 
 def _key(value: Value) -> Hashable:
