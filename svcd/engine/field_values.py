@@ -68,7 +68,7 @@ def field_values(document: Mapping[str, Any], is_kept: Callable[[str], bool]) ->
 
 
 def kept_fields(settings: Mapping[str, Any]) -> Callable[[str], bool]:
-    """Of which attributes an index keeps the values: those that are filterable, sortable, distinct or ranked by.
+    """Of which attributes an index keeps the values: those filterable, facet-searchable, sortable, distinct or ranked by.
 
     settings: resolved.
     """
@@ -82,7 +82,9 @@ def kept_fields(settings: Mapping[str, Any]) -> Callable[[str], bool]:
 
     def is_kept(name: str) -> bool:
         if name not in known:
-            known[name] = name in exact or name in filterable or any(is_beneath(name, entry) for entry in sortable)
+            rule = filterable.rule(name)
+            is_ruled = rule is not None and rule.needs_values
+            known[name] = name in exact or is_ruled or any(is_beneath(name, entry) for entry in sortable)
         return known[name]
 
     return is_kept

@@ -24,6 +24,11 @@ class FilterableRule(NamedTuple):
         """Does it allow any operator, and so the facet distribution?"""
         return self.equality or self.comparison
 
+    @property
+    def needs_values(self) -> bool:
+        """Does it allow anything that looks at values?"""
+        return self.is_filterable or self.facet_search
+
 
 class Filterable:
     """The rules of one index. listed: as the resolved setting has them."""

@@ -59,11 +59,12 @@ def test_only_wanted_attributes_are_looked_at() -> None:
 
 def test_of_which_attributes_values_are_kept() -> None:
     is_kept = kept_fields(resolved({
-        "filterableAttributes": ["f", {"attributePatterns": ["p*"], "features": {
-            "facetSearch": True, "filter": {"equality": False, "comparison": False}}}],
+        "filterableAttributes": ["f", *({"attributePatterns": [pattern], "features": {
+            "facetSearch": is_searched, "filter": {"equality": False, "comparison": False}}}
+            for pattern, is_searched in (("p*", True), ("q*", False)))],
         "sortableAttributes": ["s.t"], "distinctAttribute": "d", "rankingRules": ["words", "r:asc"]}))
-    kept = [name for name in ("f", "f.g", "fg", "px", "s", "s.t", "s.t.u", "d", "d.e", "r", "r.x", "words") if is_kept(name)]
-    assert kept == ["f", "f.g", "s.t", "s.t.u", "d", "r"]
+    kept = [name for name in ("f", "f.g", "fg", "px", "q", "s", "s.t", "s.t.u", "d", "d.e", "r", "r.x", "words") if is_kept(name)]
+    assert kept == ["f", "f.g", "px", "s.t", "s.t.u", "d", "r"]
 
 
 def test_the_first_matching_rule_decides() -> None:
