@@ -17,7 +17,7 @@ from svcd.api.context import Answer, Context, Text
 from svcd.api.filters import allowed_filter, of_query_string, without_joins
 from svcd.api.routes import Fields, Route
 from svcd.engine.sorting import SortError, parse_rule, split_rules
-from svcd.engine.request import Federation, IndexedQuery, SearchQuery
+from svcd.engine.request import Facets, Federation, IndexedQuery, SearchQuery
 from svcd.errors import ApiError
 from svcd.fields import (
     Field,
@@ -152,7 +152,7 @@ _PARAMS: Mapping[str, Param] = {  # in the order in which messages list them
     "showPerformanceDetails": _flag("invalid_search_show_performance_details"),
 }
 
-_NOT_YET = ("facets", "hybrid", "vector", "retrieveVectors", "media", "useNetwork",
+_NOT_YET = ("hybrid", "vector", "retrieveVectors", "media", "useNetwork",
             "showPerformanceDetails")
 _GATED = {  # parameter: (feature that it needs, the words that open the refusal)
     "media": ("multimodal", "passing `media` in a search query"),
@@ -301,6 +301,10 @@ def milliseconds_since(started: float) -> int:
     return int((time.monotonic() - started) * 1000)
 
 
+def _facet_members(facets: Facets | None) -> dict[str, Any]:
+    return {} if facets is None else {"facetDistribution": facets.distribution, "facetStats": facets.stats}
+
+
 def answer_text(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], request_uid: str, head: str = "") -> str:
     """The answer to one query on one index, as JSON.
 
@@ -311,13 +315,16 @@ def answer_text(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], requ
     from svcd.engine.search import search
 
     started, index_uid = time.monotonic(), asked.index_uid
+    # Without any pattern there are no facets (relevance.md 6.1).
+    federation = Federation(**page_of(body), facets={index_uid: body["facets"]} if body.get("facets") else {})
     with ctx.instance.read(index_uid) as reader:
-        found = search({index_uid: reader}, [without_joins_of(ctx, asked, reader)], Federation(**page_of(body)), timer)
+        found = search({index_uid: reader}, [without_joins_of(ctx, asked, reader)], federation, timer)
         primary_key = reader.primary_key
     rest: dict[str, Any] = {
         "query": body.get("q") or "",
         "processingTimeMs": milliseconds_since(started),
         **found.pagination,
+        **_facet_members(found.facets.get(index_uid)),
         "requestUid": request_uid,
     }
     if wants_metadata(ctx):

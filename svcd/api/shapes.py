@@ -135,16 +135,19 @@ def _uid_page_of(name: str) -> Json:
 
 
 def _answer(members: Mapping[str, Json], metadata: Json) -> Json:
-    """What a search answers: these members, and those of its kind of paging."""
+    """What a search answers: these members, those of its kind of paging, and facets if they are asked for."""
+    paging = ("hitsPerPage", "page", "totalPages", "totalHits", "limit", "offset", "estimatedTotalHits")
     return record({
-        **members,
-        **dict.fromkeys(("hitsPerPage", "page", "totalPages", "totalHits"), COUNT),
-        **dict.fromkeys(("limit", "offset", "estimatedTotalHits"), COUNT),
+        **members, **dict.fromkeys(paging, COUNT), **_FACETS,
         "requestUid": {"type": "string", "format": "uuid"}, "metadata": metadata,
-    }, optional=["hitsPerPage", "page", "totalPages", "totalHits", "limit", "offset", "estimatedTotalHits", "metadata"])
+    }, optional=[*paging, *_FACETS, "metadata"])
 
 
 _HITS = array({"type": "object"})
+_FACETS: Mapping[str, Json] = {
+    "facetDistribution": mapping(mapping(COUNT)),
+    "facetStats": mapping(record({"min": {"type": "number"}, "max": {"type": "number"}})),
+}
 _ENABLED = record({"enabled": BOOLEAN})
 _SIZE: Json = {"oneOf": [COUNT, STRING]}
 _TEXT_OR_NULL: Json = {"type": ["string", "null"]}
@@ -225,6 +228,10 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
         {"indexUid": STRING, "hits": _HITS, "query": STRING, "processingTimeMs": COUNT}, ref("SearchMetadata")),
     "MergedAnswer": _answer({"hits": _HITS, "processingTimeMs": COUNT}, array(ref("SearchMetadata"))),
     "MultiSearchAnswer": {"oneOf": [record({"results": array(ref("IndexedAnswer"))}), ref("MergedAnswer")]},
+    "FacetSearchAnswer": record({
+        "facetHits": array(record({"value": STRING, "count": COUNT})), "facetQuery": _TEXT_OR_NULL,
+        "processingTimeMs": COUNT,
+    }),
     "SearchMetadata": record({
         "query": STRING, "queryUid": {"type": "string", "format": "uuid"}, "indexUid": STRING, "primaryKey": STRING,
     }, optional=["query", "primaryKey"]),

@@ -4,8 +4,8 @@ Knows names and defaults; refuses to know how they are answered.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Sequence
+from dataclasses import dataclass, field
+from typing import Mapping, Sequence
 
 from svcd.engine.filters.tree import Condition
 
@@ -51,7 +51,8 @@ class IndexedQuery:
 class Federation:
     """Which part of the merged list is wanted; `page` or `hits_per_page` make it pages.
 
-    distinct: a field of which no two hits of the list share a value.
+    distinct: a field of which no two hits of the list share a value. facets: index uid -> patterns of the fields whose
+    values are counted.
     """
 
     offset: int = 0
@@ -59,6 +60,7 @@ class Federation:
     page: int | None = None
     hits_per_page: int | None = None
     distinct: str | None = None
+    facets: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def is_paged(self) -> bool:
@@ -87,9 +89,26 @@ class Federation:
         return 20 if self.hits_per_page is None else self.hits_per_page
 
 
+@dataclass(slots=True)
+class Facets:
+    """How often documents have which values.
+
+    distribution: field -> text -> count. stats: field -> "min" and "max" of its numbers. orders: field -> `alpha` or
+    `count`. Fields in byte order, texts in the order of their field.
+    """
+
+    distribution: dict[str, dict[str, int]] = field(default_factory=dict)
+    stats: dict[str, dict[str, float]] = field(default_factory=dict)
+    orders: dict[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """hits: JSON texts of objects, best first. pagination: members of the answer, in their order."""
+    """hits: JSON texts of objects, best first. pagination: members of the answer, in their order.
+
+    facets: index uid -> what was asked for of that index.
+    """
 
     hits: Sequence[str]
     pagination: dict[str, int]
+    facets: Mapping[str, Facets] = field(default_factory=dict)

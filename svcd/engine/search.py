@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import Callable, Mapping, Sequence
 
 from svcd.engine.distinct import Apart
+from svcd.engine.facets.distribution import facets_of, subtract
 from svcd.engine.hits import shown, shows_matches
 from svcd.engine.keyword import Found, find
 from svcd.engine.ranking.buckets import Hit, Wanted
 from svcd.engine.reader import Reader
-from svcd.engine.request import Answer, Federation, IndexedQuery, SearchQuery
+from svcd.engine.request import Answer, Facets, Federation, IndexedQuery, SearchQuery
 from svcd.errors import ApiError
 from svcd.jsontext import loads
 
@@ -30,19 +31,21 @@ def search(
     """The hits of the wanted page.
 
     readers: by index uid, one for each index of the queries. Raises the codes of search parameters
-    that an index refuses, the message beginning with the index.
+    that an index refuses, the message beginning with the index, and invalid_search_facets.
     """
     (indexed,) = queries
     reader, query = readers[indexed.index_uid], indexed.query
     expired = timer(cutoff_ms(reader))
     wanted = wanted_of(reader, query, federation, _is_order_alone(reader, query))
     found = found_in(indexed.index_uid, reader, query, wanted, expired)
-    hits, rejected = found.ranking.hits, 0
+    hits: Sequence[Hit] = found.ranking.hits
+    rejected: Sequence[Hit] = ()
     if query.distinct is not None:
         hits, rejected = _apart(reader, query.distinct, hits)
     first, end = federation.window()
     page = shown(reader, query, found, hits[first:end])
-    return Answer(page, federation.pagination(found.ranking.counted.bit_count() - rejected))
+    pagination = federation.pagination(found.ranking.counted.bit_count() - len(rejected))
+    return Answer(page, pagination, _facets(indexed.index_uid, reader, federation, found, rejected))
 
 
 def found_in(
@@ -71,12 +74,27 @@ def wanted_of(reader: Reader, query: SearchQuery, federation: Federation, order_
     return Wanted(required, threshold, to_the_end, order_alone, federation.is_paged)
 
 
-def _apart(reader: Reader, field: str, hits: Sequence[Hit]) -> tuple[list[Hit], int]:
-    """The hits that share no value of a field as the documents have it, and how many others there are (10.1)."""
+def _facets(
+    index_uid: str, reader: Reader, federation: Federation, found: Found, rejected: Sequence[Hit]
+) -> dict[str, Facets]:
+    """What the counted documents have under the fields asked for, but for those that are rejected."""
+    if index_uid not in federation.facets:
+        return {}
+    facets = facets_of(reader, federation.facets[index_uid], found.ranking.counted)
+    for hit in rejected:
+        subtract(facets, reader, hit.docid)
+    return {index_uid: facets}
+
+
+def _apart(reader: Reader, field: str, hits: Sequence[Hit]) -> tuple[list[Hit], list[Hit]]:
+    """The hits that share no value of a field as the documents have it, and the others (10.1)."""
     texts = reader.documents([hit.docid for hit in hits])
     apart = Apart(field)
-    kept = [hit for hit, text in zip(hits, texts) if apart.takes(loads(text))]
-    return kept, len(hits) - len(kept)
+    kept: list[Hit] = []
+    rejected: list[Hit] = []
+    for hit, text in zip(hits, texts):
+        (kept if apart.takes(loads(text)) else rejected).append(hit)
+    return kept, rejected
 
 
 def _is_order_alone(reader: Reader, query: SearchQuery) -> bool:

@@ -37,6 +37,8 @@ DEFAULTS: dict[str, Any] = {
         "disableOnAttributes": [],
         "disableOnNumbers": False,
     },
+    "faceting": {"maxValuesPerFacet": 100, "sortFacetValuesBy": {"*": "alpha"}},
+    "facetSearch": True,
     "pagination": {"maxTotalHits": 1000},
     "searchCutoffMs": None,
     "localizedAttributes": None,

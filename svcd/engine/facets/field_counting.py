@@ -1,0 +1,46 @@
+"""One field among the candidates: in which way its values are found.
+
+Knows what each way costs; refuses to know how it goes, and what is done with the values.
+"""
+from __future__ import annotations
+
+from svcd.engine.facets.counting import DOCUMENT_COST, FEW_CANDIDATES, Counting, cost_of_values
+from svcd.engine.facets.gathered import NOTHING, Gathered, looked_into, tried
+from svcd.engine.facets.values import few_values
+from svcd.engine.facets.walked import Walked
+from svcd.engine.reader import DocIds, Reader, Value
+
+
+class FieldCounting:
+    """The values of both kinds. Documents are looked into once for both."""
+
+    def __init__(self, reader: Reader, field: str, candidates: DocIds) -> None:
+        self._reader = reader
+        self._field = field
+        self._candidates = candidates
+        self._size = candidates.bit_count()
+        self._looked_into: dict[type[Value], Gathered] | None = None
+
+    def of(self, kind: type[Value]) -> Counting:
+        """The values of a kind, found in the quickest way."""
+        values, sets = few_values(self._reader, self._field, kind)
+        if values is None:
+            if self._size <= FEW_CANDIDATES:
+                return self.in_documents(kind)
+            return self._walked(kind, has_way_out=True)
+        if not values:
+            return NOTHING
+        documents = self._reader.all_docids().bit_length()
+        if self._size * DOCUMENT_COST <= cost_of_values(values, sets is not None, documents):
+            return self.in_documents(kind)
+        return self._walked(kind, has_way_out=False) if sets is None else tried(values, sets, self._candidates)
+
+    def _walked(self, kind: type[Value], has_way_out: bool) -> Walked:
+        look_into = (lambda: self.in_documents(kind)) if has_way_out else None
+        return Walked(self._reader, self._field, kind, self._candidates, self._size, look_into)
+
+    def in_documents(self, kind: type[Value]) -> Gathered:
+        """The values of a kind, found by looking into every candidate."""
+        if self._looked_into is None:
+            self._looked_into = looked_into(self._reader, self._field, self._candidates)
+        return self._looked_into[kind]
