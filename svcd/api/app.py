@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from svcd import logs
 from svcd.api import (
-    documents, features, indexes, instance, metrics, multi_search, openapi, search, settings, tasks, webhooks,
+    documents, facet_search, features, indexes, instance, metrics, multi_search, openapi, search, settings, tasks,
+    webhooks,
 )
 from svcd.api.admission import SearchQueue
 from svcd.api.bodies import json_value, read_body
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from svcd.store.instance import Instance
 
 _DECLARED = (
-    *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES, *settings.ROUTES,
-    *tasks.ROUTES, *metrics.ROUTES, *webhooks.ROUTES,
+    *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
+    *facet_search.ROUTES, *settings.ROUTES, *tasks.ROUTES, *metrics.ROUTES, *webhooks.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 
@@ -166,7 +167,8 @@ def _body(route: Route, request: Request) -> Any:
     value = json_body(request)
     if isinstance(declared, Value):
         return decode_value(value, declared.check, code=declared.code)
-    return decode_body(value, declared.fields, code=declared.code, immutable=declared.immutable)
+    return decode_body(value, declared.fields, code=declared.code, immutable=declared.immutable,
+                       is_open=declared.is_open)
 
 
 def json_body(request: Request) -> Any:

@@ -39,7 +39,7 @@ def _content(media_type: str, schema: Json) -> Json:
 
 def _request_body(body: Body) -> Json:
     if isinstance(body, Fields):
-        return {"required": True, "content": _content(JSON, object_of(body.fields).describe())}
+        return {"required": True, "content": _content(JSON, object_of(body.fields, is_open=body.is_open).describe())}
     if isinstance(body, Value):
         return {"required": True, "content": _content(JSON, body.check.describe())}
     contents: Json = {}

@@ -21,12 +21,13 @@ _NAME = re.compile(r"\{(\w+)\}")
 class Fields:
     """A JSON object whose members are declared.
 
-    immutable: {member: code} for members that exist but can't be changed.
+    immutable: {member: code} for members that exist but can't be changed. is_open: others are let through, unread.
     """
 
     fields: Mapping[str, Field]
     code: str = "bad_request"
     immutable: Mapping[str, str] = field(default_factory=dict)
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)

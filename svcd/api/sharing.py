@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from svcd.http.message import Request
 
 _METHODS = frozenset(("GET", "POST"))
+_SEARCHES = frozenset(("search", "facet-search"))
 _SEVERAL = ("multi-search",)
 
 
 def is_for_all(request: Request) -> bool:
-    """A search of one index or of several: it only reads, so that it may run anywhere."""
+    """A search of one index, of its facets or of several: it only reads, so that it may run anywhere."""
     if request.method not in _METHODS or "search" not in request.path:
         return False
     segments = request.segments
-    return segments == _SEVERAL or len(segments) == 3 and segments[0] == "indexes" and segments[2] == "search"
+    return segments == _SEVERAL or len(segments) == 3 and segments[0] == "indexes" and segments[2] in _SEARCHES

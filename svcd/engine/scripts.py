@@ -88,6 +88,14 @@ def script_of(character: str) -> str:
     return OTHER
 
 
+def script_of_whole(text: str) -> str:
+    """The script of a text that is not cut where it changes."""
+    if text.isascii() or not _PERHAPS_NOT_LATIN.search(text):
+        return LATIN if _LATIN_LETTER.search(text) else OTHER
+    script = main_script(text)
+    return _GROUPED_AS.get(script, script)
+
+
 def count_scripts(text: str) -> list[tuple[str, int]]:
     """(script, characters), in the order the counters have in the end: each hit moves one forward."""
     counters = [[name, 0] for name in COUNTED]

@@ -26,9 +26,17 @@ class TypoRules:
 
     def budget(self, word: str) -> int:
         """0, 1 or 2 typos."""
-        if not self._is_enabled or len(word) < self._one or word in self._disabled_words:
+        return 0 if self.disables(word) else self.budget_of_length(len(word))
+
+    def budget_of_length(self, length: int) -> int:
+        """0, 1 or 2 typos, for what is no word to be disabled."""
+        if not self._is_enabled or length < self._one:
             return 0
-        return 1 if len(word) < self._two else 2
+        return 1 if length < self._two else 2
+
+    def disables(self, word: str) -> bool:
+        """Is the word named as one that may have none?"""
+        return word in self._disabled_words
 
 
 class Interned:

@@ -243,11 +243,13 @@ class _ObjectOr:
 class _Object:
     """An object whose members are declared; the decoded one has them in declared order.
 
-    immutable: {member: code} for members that exist but can't be given here.
+    immutable: {member: code} for members that exist but can't be given here. is_open: other members are left out of
+    the decoded object instead of being refused.
     """
 
     fields: Mapping[str, Field]
     immutable: Mapping[str, str] = field(default_factory=dict)
+    is_open: bool = False
     # What follows from the fields, for every body asks it: places in the order, required names, defaults.
     _places: Mapping[str, int] = field(init=False)
     _required: tuple[str, ...] = field(init=False)
@@ -265,6 +267,8 @@ class _Object:
         given: dict[str, Any] = {}
         for name, member in value.items():
             if name not in self.fields:
+                if self.is_open:
+                    continue
                 raise self._refused(name, location)
             given[name] = self.fields[name].decode(member, f"{location}.{name}")
         self._check_required(given, location)
@@ -292,7 +296,7 @@ class _Object:
         if required:
             schema["required"] = required
         schema["properties"] = {name: declared.describe() for name, declared in self.fields.items()}
-        return {**schema, "additionalProperties": False}
+        return schema if self.is_open else {**schema, "additionalProperties": False}
 
 
 string = _Kind((STRING,), {"type": "string"})
@@ -340,9 +344,11 @@ def object_or(objects: Check, others: Check) -> Check:
     return _ObjectOr(objects, others)
 
 
-def object_of(fields: Mapping[str, Field], *, immutable: Mapping[str, str] | None = None) -> Check:
-    """An object of declared members."""
-    return _Object(fields, immutable or {})
+def object_of(
+    fields: Mapping[str, Field], *, immutable: Mapping[str, str] | None = None, is_open: bool = False
+) -> Check:
+    """An object of declared members. is_open: it may have others, which nobody reads."""
+    return _Object(fields, immutable or {}, is_open)
 
 
 def decode_value(value: Any, check: Check, *, code: str = BAD_REQUEST) -> Any:
@@ -359,6 +365,7 @@ def decode_body(
     *,
     code: str = BAD_REQUEST,
     immutable: Mapping[str, str] | None = None,
+    is_open: bool = False,
 ) -> dict[str, Any]:
     """Decode a body that is an object of declared members; absent members without default are absent."""
-    return decode_value(value, object_of(fields, immutable=immutable), code=code)
+    return decode_value(value, object_of(fields, immutable=immutable, is_open=is_open), code=code)
