@@ -1,4 +1,4 @@
-"""Documents over HTTP: list, get, add or replace, add or update, delete.
+"""Documents over HTTP: list, get, add or replace, add or update, edit, delete.
 
 Knows the parameters, bodies and answers of these routes; refuses to know how uploads are read
 (svcd.api.payloads) and how documents are stored. Stored documents are JSON texts and leave unread where the
@@ -23,7 +23,7 @@ from svcd.engine.documents import select
 from svcd.engine.primary_keys import checked_identifier
 from svcd.engine.sorting import SortError, SortRule, check_sortable, parse_rule, split_rules
 from svcd.errors import ApiError
-from svcd.fields import Field, Param, any_object, anything, array_of, boolean, nullable, positive_integer, query, string
+from svcd.fields import Field, Param, anything, array_of, boolean, nullable, positive_integer, query, string
 
 if TYPE_CHECKING:
     from svcd.engine.filters.tree import Condition
@@ -250,9 +250,26 @@ def delete_documents_by_filter(ctx: Context) -> Answer:
 
 
 def edit_documents_by_function(ctx: Context) -> Answer:
-    """Refuse: functions come with a later version. Raises edit_documents_by_function_error."""
-    raise ApiError("edit_documents_by_function_error",
-                   f"Invalid value at `.function`: {_NOT_YET.format('editing by a function')}")
+    """Enqueue the edition by a function of the documents that meet a filter when the task runs, or of all.
+
+    Raises bad_request for a function that the language does not know, invalid_document_filter,
+    feature_not_enabled, invalid_document_edition_context.
+    """
+    # Who never edits by a function does without its language, and its 2 MB.
+    from svcd.engine.functions import FunctionError, Program
+
+    function, wanted, context = ctx.body["function"], ctx.body.get("filter"), ctx.body.get("context")
+    try:
+        Program(function)
+    except FunctionError as error:
+        raise ApiError("bad_request", str(error)) from None
+    if wanted is not None and local_filter(wanted, _FILTER_CODE, ctx.instance.features) is None:
+        raise ApiError(_FILTER_CODE, "Sending an empty filter is forbidden.")
+    if context is not None and not isinstance(context, dict):
+        raise ApiError("invalid_document_edition_context", "The context must be an object")
+    details = {"deletedDocuments": None, "editedDocuments": None, "context": context, "function": function,
+               "originalFilter": None if wanted is None else jsontext.dumps(wanted)}
+    return _enqueued(ctx, "documentEdition", details, {"filter": wanted, "context": context, "function": function})
 
 
 # Routes
@@ -295,7 +312,7 @@ _DELETE_BODY = Fields({
 })
 _EDIT_BODY = Fields({
     "filter": Field(anything, "invalid_document_filter"),
-    "context": Field(nullable(any_object), "invalid_document_edition_context"),
+    "context": Field(anything, "invalid_document_edition_context", about="An object; what the function sees of it."),
     "function": Field(string, "invalid_document_edition_function_filter", required=True,
                       missing_code="missing_document_edition_function"),
 })

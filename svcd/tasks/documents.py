@@ -140,6 +140,17 @@ class DocumentWriter:
                 self.flush()
         return removed
 
+    def edit(self, stored: StoredDocument, before: Document, after: Document | None) -> None:
+        """Put another state in place of a document that was just read; None removes it. Raises IndexingFailure."""
+        if after is not None:
+            if len(after) > MOST_FIELDS:
+                raise IndexingFailure(_too_many_fields())
+            self._writer.register(after)
+        self._pending[stored.document_id] = _Pending(stored.docid, after, stored, _counted(before), self.values(before))
+        self._pending_bytes += len(stored.json)
+        if self._pending_bytes > self._limit:
+            self.flush()
+
     def _fetch(self, document_ids: Sequence[str]) -> None:
         """Bring what the index holds of some documents into the portion."""
         unknown = [each for each in dict.fromkeys(document_ids) if each not in self._pending]

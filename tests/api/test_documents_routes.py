@@ -325,23 +325,41 @@ def test_deleting_by_filter_is_checked_and_refused(client, body, code, message) 
 
 
 @pytest.mark.parametrize(
-    ("body", "code"),
+    ("body", "code", "message"),
     [
-        ({}, "missing_document_edition_function"),
-        ({"function": 1}, "invalid_document_edition_function_filter"),
-        ({"function": "", "context": 1}, "invalid_document_edition_context"),
-        ({"function": "doc.a = 1"}, "feature_not_enabled"),
+        ({}, "missing_document_edition_function", "Missing field `function`"),
+        ({"function": 1}, "invalid_document_edition_function_filter", "Invalid value type at `.function`: expected a string"),
+        ({"function": "doc.a = "}, "bad_request", "Script is incomplete (line 1, position 9)"),
+        ({"function": "const A = 1;\nA = 2"}, "bad_request", "Cannot assign to constant A (line 2, position 1)"),
+        ({"function": "", "context": [1]}, "invalid_document_edition_context", "The context must be an object"),
+        ({"function": "", "filter": []}, "invalid_document_filter", "Sending an empty filter is forbidden."),
+        ({"function": "", "filter": {}}, "invalid_document_filter", "Invalid syntax for the filter parameter"),
+        ({"function": "", "filter": "a ="}, "invalid_document_filter", ""),
     ],
 )
-def test_editing_is_checked_and_refused(client, body, code) -> None:
-    assert client.json("POST", "/indexes/films/documents/edit", body).fault[:2] == (400, code)
-
-
-def test_editing_is_refused_with_the_feature_too(client, instance) -> None:
+def test_editions_are_checked(client, instance, body, code, message) -> None:
     instance.update_features({"editDocumentsByFunction": True})
+    got = client.json("POST", "/indexes/films/documents/edit", body)
+    assert got.fault[:2] == (400, code) and got.fault[2].startswith(message)
+    assert not instance.queue.count_enqueued()
+
+
+def test_editions_need_their_feature(client) -> None:
     got = client.json("POST", "/indexes/films/documents/edit", {"function": "doc.a = 1"})
-    assert got.fault[:2] == (400, "edit_documents_by_function_error")
-    assert "does not have" in got.fault[2]
+    assert got.fault[:2] == (400, "feature_not_enabled")
+
+
+def test_documents_are_edited(films, instance, work) -> None:
+    instance.update_features({"editDocumentsByFunction": True})
+    body = {"function": "if doc.id == 3 { doc = () } else { doc.n = context.n }", "context": {"n": [1]}, "filter": None}
+    got = films.json("POST", "/indexes/films/documents/edit?customMetadata=mine", body)
+    assert (got.status, got.value["type"], got.value["customMetadata"]) == (202, "documentEdition", "mine")
+    task = instance.queue.task(got.value["taskUid"])
+    assert task.details == {"deletedDocuments": None, "editedDocuments": None, "context": {"n": [1]},
+                            "function": body["function"], "originalFilter": None}
+    work()
+    documents = films.get("/indexes/films/documents").value["results"]
+    assert [(each["id"], each["n"]) for each in documents] == [(1, [1]), (2, [1]), ("z-9", [1])]
 
 
 def test_answers_have_their_declared_shapes(films, check_shape) -> None:

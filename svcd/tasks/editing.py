@@ -1,0 +1,123 @@
+"""Documents edited by a function: one task, all the documents that it is for, or none when the function fails.
+
+Brings the language (svcd.engine.functions) and the documents of an index together, some at a time. Knows which
+fault of a function becomes which error; refuses to know the queue.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from svcd import jsontext
+from svcd.bitsets import to_docids
+from svcd.engine.field_values import stored_form
+from svcd.engine.functions import FunctionError, NotAnObject, Program, is_same
+from svcd.engine.primary_keys import document_identifier
+from svcd.engine.settings import resolved
+from svcd.errors import ApiError
+from svcd.store.index_writer import IndexWriter, StoredDocument
+from svcd.tasks.documents import Document, DocumentWriter, IndexingFailure
+
+# Documents that are read together, and of one report of progress.
+_PORTION = 200
+
+_FILTER_CODE = "invalid_document_filter"
+_CODE = "edit_documents_by_function_error"
+_COMPILING = "Document edition runtime error encountered while compiling the function: {error}"
+_RUNNING = "Document edition runtime error encountered while running the function: {error}"
+_KEPT_KEY = "Document editions cannot modify a document's primary key"
+_KEPT_OBJECT = "Document editions must keep documents as objects"
+
+
+class Edition:
+    """What one task does to documents; deleted, edited: how many it has removed and changed so far."""
+
+    def __init__(self, content: Mapping[str, Any], primary_key: str) -> None:
+        """content: that of the task. Raises IndexingFailure for a function that the language does not know."""
+        try:
+            self._program = Program(content["function"])
+        except FunctionError as error:
+            raise _failure(_COMPILING.format(error=error)) from None
+        self._context = content.get("context")
+        self._primary_key = primary_key
+        self.deleted = self.edited = 0
+
+    def apply(self, stored: StoredDocument, documents: DocumentWriter) -> None:
+        """Edit one document; one that stays as it is, is not written. Raises IndexingFailure."""
+        before = jsontext.loads(stored.json)
+        after = self._run(jsontext.loads(stored.json))
+        if after is None:
+            self.deleted += 1
+        elif is_same(before, after):
+            return
+        else:
+            self._check_key(stored, after)
+            self.edited += 1
+        documents.edit(stored, before, after)
+
+    def _run(self, document: Document) -> Document | None:
+        try:
+            return self._program.edited(document, self._context)
+        except FunctionError as error:
+            raise _failure(_RUNNING.format(error=error)) from None
+        except NotAnObject:
+            raise _failure(_KEPT_OBJECT) from None
+
+    def _check_key(self, stored: StoredDocument, after: Document) -> None:
+        try:
+            document_id = document_identifier(after, self._primary_key)
+        except ApiError as error:
+            raise IndexingFailure(error) from None
+        if document_id != stored.document_id:
+            raise _failure(_KEPT_KEY)
+
+
+def edit(writer: IndexWriter, limit: int, content: Mapping[str, Any], progress: Any) -> dict[str, Any]:
+    """Run one task; its counters. limit: bytes of text gathered per portion. Raises IndexingFailure."""
+    progress("retrieving config", 0, 1)
+    docids = _meant(writer, content.get("filter"))
+    total = docids.bit_count()
+    if not total or writer.primary_key is None:
+        return {"deletedDocuments": 0, "editedDocuments": 0}
+    progress("computing document changes", 0, total)
+    edition, documents = Edition(content, writer.primary_key), DocumentWriter(writer, limit)
+    finished = 0
+    for part in _portions(writer, docids):
+        for stored in part:
+            edition.apply(stored, documents)
+        finished += len(part)
+        progress("computing document changes", finished, total)
+    progress("indexing", 0, 1)
+    documents.finish()
+    return {"deletedDocuments": edition.deleted, "editedDocuments": edition.edited}
+
+
+def _meant(writer: IndexWriter, wanted: Any) -> int:
+    """The documents that meet a filter, or all. Raises IndexingFailure."""
+    if wanted is None:
+        return writer.docids
+    # Who never filters does without the grammar, as in `indexing`.
+    from svcd.engine.filters.matching import matching, read_filter
+
+    try:
+        condition = read_filter(wanted, _FILTER_CODE)
+        return matching(writer.reader(resolved, stored_form), condition, _FILTER_CODE)
+    except ApiError as error:
+        raise IndexingFailure(error) from None
+
+
+def _portions(writer: IndexWriter, docids: int) -> Iterator[list[StoredDocument]]:
+    """Some documents, ascending, as the index holds them when their turn comes."""
+    if docids == writer.docids:
+        last = -1
+        while part := writer.all_stored(last, _PORTION):
+            yield part
+            last = part[-1].docid
+        return
+    chosen = to_docids(docids)
+    for start in range(0, len(chosen), _PORTION):
+        yield list(writer.stored(writer.document_ids(chosen[start:start + _PORTION])).values())
+
+
+def _failure(message: str) -> IndexingFailure:
+    return IndexingFailure(ApiError(_CODE, message))
