@@ -13,6 +13,7 @@ DAY = 86_400 * SECOND
 _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?(?:([Zz])|([+-])(\d\d):(\d\d))"
 )
+_WITHOUT_OFFSET = re.compile(r"[0-9-]{10}[T ][0-9:]{8}")
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -49,6 +50,20 @@ def parse_rfc3339(text: str) -> int:
     offset = 0 if match[8] else (int(match[10]) * 60 + int(match[11])) * (-60 if match[9] == "-" else 60)
     fraction = int((match[7] or "").ljust(9, "0"))
     return (moment.days * 86_400 + moment.seconds - offset) * SECOND + fraction
+
+
+def parse_utc(text: str) -> int:
+    """The moment of an RFC 3339 date-time, of one without offset (UTC), or the midnight of a bare date (UTC).
+
+    ValueError otherwise, and for what rfc3339() can't write: it ends with the year 9999.
+    """
+    is_bare = _DATE.fullmatch(text)
+    moment = parse_date(text) if is_bare else parse_rfc3339(text + "Z" if _WITHOUT_OFFSET.fullmatch(text) else text)
+    try:
+        rfc3339(moment)
+    except OverflowError:
+        raise ValueError(text) from None
+    return moment
 
 
 def parse_date(text: str) -> int:

@@ -1,6 +1,7 @@
-"""What may name an index.
+"""What may name an index, and what may stand for many.
 
-Knows the letters and the length of an index uid; refuses to know which indexes exist.
+Knows the letters and the length of an index uid, and the star at the end of a pattern; refuses to know which
+indexes exist.
 """
 from __future__ import annotations
 
@@ -24,6 +25,20 @@ def parse_index_uid(text: str) -> str:
     )
 
 
+def parse_index_uid_pattern(text: str) -> str:
+    """The text itself when it is an index uid, the beginning of some followed by `*`, or `*`.
+
+    Raises ValueError(reason) otherwise.
+    """
+    beginning = text.removesuffix("*")
+    if text == "*" or _UID.fullmatch(beginning):
+        return text
+    raise ValueError(
+        f"`{text}` is not a valid index uid pattern. Index uid patterns can be an integer or a string containing only "
+        "alphanumeric characters, hyphens (-), underscores (_), and optionally end with a star (*)."
+    )
+
+
 def checked_index_uid(text: str) -> str:
     """The index uid of a path. Raises ApiError invalid_index_uid."""
     try:
@@ -33,3 +48,4 @@ def checked_index_uid(text: str) -> str:
 
 
 index_uid = parsed(string, parse_index_uid)
+index_uid_pattern = parsed(string, parse_index_uid_pattern)
