@@ -1,9 +1,9 @@
-"""The data folder as the daemon has it: it writes the rows of indexes, the features, the queue; how the files lie.
+"""The data folder as the daemon has it: it writes the rows of indexes, keys, features, the queue; how the files lie.
 
     LOCK              held while a daemon uses the folder
     VERSION           the svcd that wrote it last
     instance-uid      a random UUID, made once
-    instance.sqlite   the queue, the list of indexes, the webhooks and what they are still to be told
+    instance.sqlite   the queue, the list of indexes, the keys, the webhooks and what they are still to be told
     indexes/          <uuid>.sqlite, one file an index; its name is a row elsewhere
     payloads/         uploads of tasks that have not ended
 
@@ -26,6 +26,7 @@ from typing import IO, TYPE_CHECKING, Any
 from svcd import __version__
 from svcd.store import schema
 from svcd.store.connections import open_writer, write_transaction
+from svcd.store.keys import KeyWriter
 from svcd.store.library import ROW, IndexRow, Library
 from svcd.store.outbox import Outbox
 from svcd.store.queue import Queue
@@ -55,7 +56,7 @@ class Instance(Library):
         (path / "indexes").mkdir(parents=True, exist_ok=True)
         (path / "payloads").mkdir(exist_ok=True)
         self._lock_file = _lock(path / "LOCK")
-        self._lock = threading.RLock()  # guards _writer; shared with the queue
+        self._lock = threading.RLock()  # guards _writer; shared with the queue and the keys
         self._writer = open_writer(path / "instance.sqlite")
         try:
             schema.prepare(self._writer, schema.INSTANCE)
@@ -68,6 +69,7 @@ class Instance(Library):
         self.webhooks = Webhooks(self._writer, self._lock)
         self.outbox = Outbox(path / "instance.sqlite", self._writer, self._lock, self._readers,
                              lambda: [webhook.uuid for webhook in self.webhooks.listed()])
+        self.keys: KeyWriter = KeyWriter(self._instance_path, self._readers, self._writer, self._lock)
         self.use_features(self._stored_features())
         self._remove_orphans()
 

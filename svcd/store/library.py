@@ -1,6 +1,6 @@
-"""The data folder as those see it who only read: which indexes there are, their contents, the features.
+"""The data folder as those see it who only read: which indexes there are, their contents, keys, features.
 
-    instance.sqlite   the list of indexes (and the queue, which is svcd.store.queue's)
+    instance.sqlite   the list of indexes and the keys (and the queue, which is svcd.store.queue's)
     indexes/          <uuid>.sqlite, one file an index; its name is a row elsewhere
 
 Knows where the files lie and opens them read-only, so that any number of processes may do so at once; refuses to
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from svcd.errors import ApiError
 from svcd.store.cache import Cache
 from svcd.store.connections import ReadPool
+from svcd.store.keys import KeyReader
 
 if TYPE_CHECKING:
     from svcd.store.index import IndexReader
@@ -42,6 +43,7 @@ class IndexRow:
 class Library:
     """A data folder that is there, and that may be in use.
 
+    keys: those that are stored at the moment of each question.
     features: those that were ever switched; who writes them (Instance), or hears of it (use_features), keeps them.
     """
 
@@ -52,6 +54,7 @@ class Library:
         self._instance_path, self._index_folder = str(path / "instance.sqlite"), str(path / "indexes")
         self._cache = Cache(CACHE_BYTES)
         self._readers = ReadPool()
+        self.keys = KeyReader(self._instance_path, self._readers)
         self._features = dict(features or {})
 
     def close(self) -> None:

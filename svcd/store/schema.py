@@ -1,7 +1,7 @@
 """The tables of the two kinds of file, and how older ones become today's.
 
 `instance.sqlite` holds the queue and the list of indexes, `indexes/<uuid>.sqlite` one index. Each file
-carries its format in `user_version`; UPGRADES turns one format into the next, inside one transaction
+carries its format in `user_version`; INSTANCE and INDEX say what turns one into the next, in one transaction
 a file, so a file is always wholly old or wholly new. Knows tables, not what is written in them.
 """
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from svcd import __version__
 
-FORMAT = 2
+FORMAT = 3
 
 # FTS5 fixes the number of columns when a table is made. The last one is shared by all further fields,
 # whose own positions are then read from the forward rows: rare enough to cost nothing elsewhere.
@@ -46,6 +46,7 @@ def _create_instance(database: Any) -> None:
     database["tasks"].create_index(["status", "kind", "uid"])
     _create_webhooks(database)
     _create_outbox(database)
+    _create_keys(database)
 
 
 def _create_webhooks(database: Any) -> None:
@@ -68,6 +69,16 @@ def _create_outbox(database: Any) -> None:
                      "WHERE number = OLD.number) BEGIN DELETE FROM notices WHERE number = OLD.number; END")
     database.execute("CREATE TRIGGER notices_trim AFTER DELETE ON notices "
                      "BEGIN DELETE FROM notice_parts WHERE number = OLD.number; END")
+
+
+def _create_keys(database: Any) -> None:
+    # expires_at is text: a key may outlast the year 2262, in which 64 bits of nanoseconds end.
+    database["keys"].create(
+        {"uid": str, "name": str, "description": str, "actions": str, "indexes": str, "expires_at": str,
+         "created_at": int, "updated_at": int},
+        pk="uid", not_null={"actions", "indexes", "created_at", "updated_at"})
+    # How often a table that others hold in memory was changed.
+    database["revisions"].create({"subject": str, "number": int}, pk="subject", not_null={"number"})
 
 
 def _create_index(database: Any) -> None:
@@ -110,7 +121,7 @@ def _tell_others(database: Any) -> None:
 
 # What makes the tables of a new file, and {format: what turns it into the next}; a format that is not named
 # changed nothing in this kind of file.
-INSTANCE: tuple[Create, Mapping[int, Create]] = (_create_instance, {1: _tell_others})
+INSTANCE: tuple[Create, Mapping[int, Create]] = (_create_instance, {1: _tell_others, 2: _create_keys})
 INDEX: tuple[Create, Mapping[int, Create]] = (_create_index, {})
 
 
@@ -130,15 +141,17 @@ def prepare(connection: sqlite3.Connection, kind: tuple[Create, Mapping[int, Cre
         (path,) = (row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main")
         raise NewerFormat(f"{path} has format {version}; this svcd {__version__} reads up to format {FORMAT}: "
                           "start the svcd that wrote it, or a later one")
-    # Some 80 ms and 8 MB that a start on an existing folder must not pay.
-    from sqlite_utils import Database
-
     create, upgrades = kind
-    database: Any = Database(connection)
+    steps = [create] if not version else [upgrades[n] for n in range(version, FORMAT) if n in upgrades]
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for step in [create] if not version else [upgrades[n] for n in range(version, FORMAT) if n in upgrades]:
-            step(database)
+        if steps:
+            # Some 80 ms and 8 MB that a start on an existing folder must not pay.
+            from sqlite_utils import Database
+
+            database: Any = Database(connection)
+            for step in steps:
+                step(database)
         connection.execute(f"PRAGMA user_version = {FORMAT}")
     except BaseException:
         connection.execute("ROLLBACK")

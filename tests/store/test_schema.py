@@ -22,7 +22,7 @@ def test_format_1_gets_webhooks_and_their_outbox(tmp_path: Path) -> None:
     path = tmp_path / "data" / "instance.sqlite"
     whole = _tables(path)
     with closing(sqlite3.connect(path)) as connection:  # as format 1 was
-        for table in ("notice_parts", "notices", "outbox", "webhooks"):
+        for table in ("notice_parts", "notices", "outbox", "webhooks", "keys", "revisions"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("PRAGMA user_version = 1")
     assert _tables(path) < whole
