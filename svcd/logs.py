@@ -99,6 +99,11 @@ def failure(event: str, bug: BaseException | str, **fields: Any) -> None:
     _log(ERROR, event, fields, details=lines.rstrip())
 
 
+def without_key(path: str) -> str:
+    """A decoded path as it may be printed."""
+    return _KEY_IN_PATH.sub(r"\1***", path)
+
+
 def request(method: str, path: str, status: int, seconds: float, size: int, client: str) -> None:
     """The line of one HTTP request.
 
@@ -108,7 +113,7 @@ def request(method: str, path: str, status: int, seconds: float, size: int, clie
     if not is_enabled(level):
         return
     _log(level, "request", {
-        "method": method, "path": _KEY_IN_PATH.sub(r"\1***", path), "status": status,
+        "method": method, "path": without_key(path), "status": status,
         "ms": round(seconds * 1000, 2), "bytes": size, "client": client,
     })
 

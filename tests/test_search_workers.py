@@ -8,6 +8,7 @@
 5. Killed, the main process takes the workers along, and a new one can have the folder.
 6. SIGTERM ends all in good order: what is asked is answered, and the exit status is 0.
 7. /metrics counts the requests of all processes. With TLS the workers are refused.
+8. A key opens searches in every process from its making on, and in none from its deletion on, nor do its tokens.
 
 How requests are dealt out: tests/http/test_sharing.py.
 """
@@ -29,6 +30,7 @@ from typing import Any
 
 import pytest
 
+from tests.auth.bearers import signed
 from tests.daemon import ROOT, Daemon, running
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="search workers need Linux")
@@ -171,6 +173,28 @@ def test_all_processes_ask_for_the_key(daemon: Daemon, key: str | None, code: st
         return status, answer["code"]
 
     assert same(everywhere(daemon, ask))[1] == code
+
+
+def test_a_key_counts_everywhere_from_its_making_to_its_deletion(daemon: Daemon, client: Client) -> None:
+    def ask(secret: str) -> list[tuple[int, str | None]]:
+        def searched(_: Client) -> tuple[int, str | None]:
+            one = Client(daemon, secret)
+            status, answer = one.call("POST", "/indexes/films/search", {"q": "kid"})
+            one.close()
+            return status, answer.get("code")
+
+        return same(everywhere(daemon, searched, clients=8, rounds=4))
+
+    for _ in range(3):
+        body = {"actions": ["search"], "indexes": ["films"], "expiresAt": None}
+        status, key = client.call("POST", "/keys", body)
+        assert status == 201
+        tenant = signed({"searchRules": ["films"], "apiKeyUid": key["uid"]}, key["key"])
+        forbidden = signed({"searchRules": ["films"], "apiKeyUid": key["uid"]}, key["key"][::-1])
+        assert ask(key["key"]) == ask(tenant) == (200, None)
+        assert ask(forbidden) == (403, "invalid_api_key")
+        assert client.call("DELETE", f"/keys/{key['uid']}")[0] == 204
+        assert ask(key["key"]) == ask(tenant) == (403, "invalid_api_key")
 
 
 def test_one_connection_searches_and_writes(client: Client) -> None:

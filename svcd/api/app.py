@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from svcd import logs
 from svcd.api import (
-    documents, facet_search, features, indexes, instance, metrics, multi_search, openapi, search, settings, tasks,
+    documents, facet_search, features, indexes, instance, keys, metrics, multi_search, openapi, search, settings, tasks,
     webhooks,
 )
 from svcd.api.admission import SearchQueue
@@ -21,7 +21,8 @@ from svcd.api.bodies import json_value, read_body
 from svcd.api.context import JSON, Answer, Context, Text
 from svcd.api.routes import Fields, Match, Route, Stream, Table, Value
 from svcd.api.traffic import Report, Traffic
-from svcd.auth.keys import ALL, Keys, Permission
+from svcd.auth.keys import Keys
+from svcd.auth.permission import ALL, Permission
 from svcd.errors import ApiError
 from svcd.fields import checked_index_uid, decode_body, decode_query, decode_value
 from svcd.http.message import Refused, Request, Response
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
-    *facet_search.ROUTES, *settings.ROUTES, *tasks.ROUTES, *metrics.ROUTES, *webhooks.ROUTES,
+    *facet_search.ROUTES, *settings.ROUTES, *tasks.ROUTES, *metrics.ROUTES, *keys.ROUTES, *webhooks.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 
@@ -45,6 +46,8 @@ _PATH_CHECKS: Mapping[str, Callable[[str], Any]] = {  # path parameter: its chec
 # Under these names requests are counted that no route stands for: clients must not be able to add names.
 _OTHER_METHOD, _OTHER_PATH = "OTHER", "other"
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"))
+_FILTERED_TOKEN = ("The provided tenant token is invalid. Its rules have a filter, which this version of svcd can't "
+                   "join to what is asked for here.")
 _FULL_DISK = "There is no more space left on the device. Consider increasing the size of the disk/partition."
 # Characters of a message that are sent: many repeat what was received, in whatever length.
 _MOST_MESSAGE = 100_000
@@ -96,7 +99,7 @@ class App:
         except Exception as error:  # a bug or a broken machine: the client learns that, the log learns all
             known = _system_error(error)
             if known.type == "internal":
-                logs.failure("request failed", error, method=request.method, path=request.path)
+                logs.failure("request failed", error, method=request.method, path=_shown_path(request))
             return refusal(known)
 
     def _respond(self, request: Request, matched: Match | None) -> Response:
@@ -107,7 +110,7 @@ class App:
         ctx = Context(
             instance=self._instance, runner=self._runner, searches=self._searches, request=request,
             permission=permission, query=_query(route, request), body=_body(route, request), traffic=self._traffic,
-            reports=self._reports,
+            reports=self._reports, keys=self._keys,
         )
         if route.feature:
             features.require(self._instance.features(), *route.feature)
@@ -117,7 +120,10 @@ class App:
     def _permission(self, route: Route, index_uid: str | None, request: Request) -> Permission:
         if route.action is None:
             return ALL
-        return self._keys.check(route.action, index_uid, request.headers.get("authorization"))
+        permission = self._keys.check(route.action, index_uid, request.headers.get("authorization"))
+        if permission.has_filters and not route.joins_rules:
+            raise ApiError("invalid_api_key", _FILTERED_TOKEN)
+        return permission
 
     def _no_route(self, request: Request) -> Response:
         """404 for an unknown path, 405 for an unknown method.
@@ -129,12 +135,17 @@ class App:
         status = 405 if methods else 404
         if request.headers.get("accept") is None:
             return Response(status, headers=headers)
-        path = "/" + "/".join(request.segments)
+        path = _shown_path(request)
         if methods:
             reason = f"The method {request.verb} is not allowed on `{path}`: expected one of {', '.join(methods)}"
         else:
             reason = f"There is no route `{path}`. `GET /openapi.json` describes all of them."
         return refusal(Refused(status, reason, headers))
+
+
+def _shown_path(request: Request) -> str:
+    """The decoded path as logs and refusals may repeat it."""
+    return logs.without_key("/" + "/".join(request.segments))
 
 
 def refusal(error: ApiError) -> Response:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from svcd.api.traffic import Report, Traffic
-from svcd.auth.keys import ALL, Permission
+from svcd.auth.keys import Keys
+from svcd.auth.permission import ALL, Permission
 
 if TYPE_CHECKING:
     from svcd.api.admission import SearchQueue
@@ -46,7 +47,7 @@ class Context:
     query: every declared parameter, decoded, defaults filled in.
     body: decoded as the route declares; absent members are absent. None for Stream and no body.
     searches: the places that a search must have before it runs. traffic: what was answered so far.
-    reports: asks the other processes for theirs.
+    reports: asks the other processes for theirs. keys: tells the values of API keys.
     """
 
     instance: Instance
@@ -59,6 +60,7 @@ class Context:
     permission: Permission = ALL
     traffic: Traffic = field(default_factory=Traffic)
     reports: Callable[[], Sequence[Report]] = tuple
+    keys: Keys = field(default_factory=lambda: Keys(None))
 
     @property
     def queue(self) -> Queue:

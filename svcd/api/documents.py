@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from svcd import jsontext
 from svcd.api import features, shapes
 from svcd.api.context import Answer, Context, Text
-from svcd.api.filter_shapes import check_shape
+from svcd.engine.filters.shapes import check_shape
 from svcd.api.filters import local_filter, of_query_string
 from svcd.api.payloads import CONTENT_TYPES, payload_format, receive
 from svcd.api.routes import Fields, Route, Stream

@@ -50,5 +50,5 @@ def search_facets(ctx: Context) -> Answer:
 
 ROUTES = (
     Route("POST", "/indexes/{index_uid}/facet-search", search_facets, "search", {200: "FacetSearchAnswer"},
-          "Search the values of an attribute", "Facet Search", body=_BODY),
+          "Search the values of an attribute", "Facet Search", body=_BODY, joins_rules=True),
 )

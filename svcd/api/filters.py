@@ -1,4 +1,4 @@
-"""The filter of a request: read, and allowed by the features that are on.
+"""The filter of a request: joined to that of a tenant token, read, and allowed by the features that are on.
 
 Knows the refusals of features and of routes without joins; refuses to know the grammar, and which documents meet it.
 """
@@ -79,3 +79,15 @@ def of_query_string(text: str | None) -> Any:
         return loads(text)
     except ValueError:
         return text
+
+
+def narrowed(given: Any, rule: Any, code: str) -> Any:
+    """The filter of a request with that of a tenant token joined to it; rule None leaves it alone. Raises `code`."""
+    if rule is None:
+        return given
+    from svcd.engine.filters.shapes import check_shape, combine
+
+    for value in (given, rule):
+        if value is not None:
+            check_shape(value, code)
+    return combine(given, rule)

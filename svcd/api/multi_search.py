@@ -260,5 +260,5 @@ def multi_search_with_post(ctx: Context) -> Answer:
 
 ROUTES = (
     Route("POST", "/multi-search", multi_search_with_post, "search", {200: "MultiSearchAnswer"},
-          "Several searches at once, each for itself or merged", "Multi-search", body=_BODY),
+          "Several searches at once, each for itself or merged", "Multi-search", body=_BODY, joins_rules=True),
 )

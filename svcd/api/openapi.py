@@ -23,6 +23,7 @@ _MEANINGS = {
     400: "The request is wrong.", 401: "No usable Authorization header.", 403: "The key does not allow it.",
     404: "Not found.", 415: "The content type is missing or not supported.",
 }
+_BEARER = "The master key, the value of an API key or, to search, a tenant token signed with one (JWT)."
 _PATH_PARAMETERS: Mapping[str, Json] = {  # name: schema; others are texts
     "task_id": {"type": "integer", "minimum": 0},
     "batch_id": {"type": "integer", "minimum": 0},
@@ -106,7 +107,7 @@ def _components() -> Json:
     error = dict(schemas["Error"])
     error["properties"] = error["properties"] | {"code": {"type": "string", "enum": sorted(ERRORS)}}
     schemas["Error"] = error
-    bearer = {"type": "http", "scheme": "bearer", "description": "The master key."}
+    bearer = {"type": "http", "scheme": "bearer", "description": _BEARER}
     return {"schemas": schemas, "securitySchemes": {_SECURITY_SCHEME: bearer}}
 
 

@@ -56,6 +56,8 @@ class Route:
     run: the handler, in the module of what it is about.
     action: the permission it needs; None for the public routes.
     answers: {status: shape}; errors are not listed, they have one shape.
+    joins_rules: it joins the filters of tenant tokens (Permission.search_filter) to what it searches; a token that
+        has any is refused by routes that do not.
     feature: the experimental feature it needs, with the words that open the refusal.
     query: the declared parameters in the order in which messages list them.
     """
@@ -71,6 +73,7 @@ class Route:
     query: Mapping[str, Param] = field(default_factory=dict)
     body: Body | None = None
     answer_type: str = JSON
+    joins_rules: bool = False
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from svcd.api import features
 from svcd.api.context import Answer, Context, Text
-from svcd.api.filters import allowed_filter, of_query_string, without_joins
+from svcd.api.filters import allowed_filter, narrowed, of_query_string, without_joins
 from svcd.api.routes import Fields, Route
+from svcd.auth.permission import INVALID_KEY
 from svcd.engine.sorting import SortError, parse_rule, split_rules
 from svcd.engine.request import Facets, Federation, IndexedQuery, SearchQuery
 from svcd.errors import ApiError
@@ -211,6 +213,14 @@ def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bo
                        f"Invalid value at `.{name}`: this version of svcd does not have `{name}` yet.")
 
 
+def read_joined(ctx: Context, index_uid: str) -> AbstractContextManager[Any]:
+    """An index into which a filter looks from another one. Raises index_not_found, and invalid_api_key unless the
+    bearer may search all of it: what a token hides there must not be found out by asking from here."""
+    if ctx.permission.search_filter(index_uid) is not None:
+        raise ApiError("invalid_api_key", INVALID_KEY)
+    return ctx.instance.read(index_uid)
+
+
 def uuid7() -> str:
     """A fresh UUID of version 7: it begins with the time, so that later ones sort behind."""
     value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
@@ -278,8 +288,12 @@ def without_vectors(hit: str) -> str:
 def query_of(
     ctx: Context, index_uid: str, body: Mapping[str, Any], weight: float = 1.0, position: int | None = None
 ) -> IndexedQuery:
-    """The query of the engine that a body asks for. Raises what reading its filter does."""
-    condition = allowed_filter(body.get("filter"), "invalid_search_filter", ctx.instance.features)
+    """The query of the engine that a body asks for. Raises what reading its filter does.
+
+    Every search on behalf of a bearer is made here, where the filter of a tenant token is joined to its own.
+    """
+    value = narrowed(body.get("filter"), ctx.permission.search_filter(index_uid), "invalid_search_filter")
+    condition = allowed_filter(value, "invalid_search_filter", ctx.instance.features)
     query = SearchQuery(**_renamed(body, _QUERY_FIELDS), filter=condition)
     return IndexedQuery(index_uid, query, weight, position)
 
@@ -287,7 +301,7 @@ def query_of(
 def without_joins_of(ctx: Context, indexed: IndexedQuery, reader: Reader) -> IndexedQuery:
     """The query with the documents of other indexes in the place of what its filter asks of them."""
     condition = indexed.query.filter
-    found = without_joins(condition, indexed.index_uid, reader, ctx.instance.read)
+    found = without_joins(condition, indexed.index_uid, reader, lambda other: read_joined(ctx, other))
     return indexed if found is condition else replace(indexed, query=replace(indexed.query, filter=found))
 
 
@@ -355,7 +369,7 @@ _PATH = "/indexes/{index_uid}/search"
 
 ROUTES = (
     Route("POST", _PATH, search_with_post, "search", {200: "SearchAnswer"}, "Search with a body", _TAG,
-          body=Fields(FIELDS)),
+          body=Fields(FIELDS), joins_rules=True),
     Route("GET", _PATH, search_with_url_query, "search", {200: "SearchAnswer"}, "Search with a query string", _TAG,
-          query=_PARAMS),
+          query=_PARAMS, joins_rules=True),
 )

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from svcd.api.features import FEATURES
+from svcd.auth.actions import ACTIONS
 from svcd.store.records import STATUSES, Batch, Task
 from svcd.tasks.kinds import KINDS
 from svcd.tasks.views import duration, moment
@@ -212,6 +213,12 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
         "localized": record({"locales": array(STRING)}),
     }),
     "FieldPage": page_of("Field"),
+    "Key": record({
+        "name": _TEXT_OR_NULL, "description": _TEXT_OR_NULL, "key": STRING, "uid": {"type": "string", "format": "uuid"},
+        "actions": array({"type": "string", "enum": list(ACTIONS)}), "indexes": array(STRING),
+        "expiresAt": nullable(MOMENT), "createdAt": MOMENT, "updatedAt": MOMENT,
+    }),
+    "KeyPage": page_of("Key"),
     "Health": record({"status": {"type": "string", "enum": ["available", "mustRestart"]}}),
     "Webhook": record({
         "uuid": {"type": "string", "format": "uuid"}, "isEditable": BOOLEAN, "url": STRING, "headers": mapping(STRING),

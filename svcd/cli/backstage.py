@@ -11,6 +11,7 @@ from dataclasses import astuple
 from svcd import logs, times
 from svcd.api.admission import SearchQueue
 from svcd.api.app import App
+from svcd.api.keys import default_keys
 from svcd.api.traffic import Report
 from svcd.auth.keys import Keys
 from svcd.cli import machine, serving
@@ -40,7 +41,8 @@ def application(config: Config, instance: Instance, runner: Runner,
         serving.parallel_searches(config), config.experimental_search_queue_size,
         config.experimental_drop_search_after, head_start_s=serving.HEAD_START_S, processes=config.search_workers + 1,
     )
-    return App(instance, runner, Keys(config.master_key), searches, reports=reports)
+    instance.keys.add_to_empty(default_keys())
+    return App(instance, runner, Keys(config.master_key, instance.keys), searches, reports=reports)
 
 
 def notifier(config: Config, instance: Instance) -> Notifier:

@@ -56,7 +56,8 @@ class SearchWorker:
         )
         self._traffic = Traffic()
         # What a search never asks for, the queue and the runner, is not there.
-        app = App(cast("Instance", self._library), None, Keys(orders.master_key), self._searches, self._traffic)
+        keys = Keys(orders.master_key, self._library.keys)  # those of the files, which are always the present ones
+        app = App(cast("Instance", self._library), None, keys, self._searches, self._traffic)
         self._server = Server(
             app.answer, [socket.socket(fileno=listener) for listener in orders.listeners], threads=orders.threads,
             payload_limit=orders.payload_limit, on_request=serving.log_request, on_error=serving.log_bug,

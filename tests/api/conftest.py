@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from svcd import times
 from svcd.api.admission import SearchQueue
 from svcd.api.app import App
 from svcd.api.shapes import SCHEMAS
-from svcd.auth.keys import Keys
+from svcd.auth.keys import Keys, KeySource
 from svcd.http.message import Body, Headers, Request, Response
 from svcd.store.instance import Instance
 
@@ -75,11 +76,22 @@ class Client:
         path, _, query = url.partition("?")
         return self.app.answer(Request(method, path, query, Headers(headers or {}), Body(_Wire(content)), "127.0.0.1"))
 
+    def ask(self, bearer: str, method: str, url: str, value: Any = None) -> Got:
+        """A request with a key, and with a JSON body unless the value is None."""
+        content, content_type = (b"", {}) if value is None else (json.dumps(value).encode(), JSON_TYPE)
+        return self.send(method, url, content, {"authorization": f"Bearer {bearer}", **content_type})
+
     def get(self, url: str, **headers: str) -> Got:
         return self.send("GET", url, headers=headers)
 
     def json(self, method: str, url: str, value: Any) -> Got:
         return self.send(method, url, json.dumps(value).encode(), JSON_TYPE)
+
+
+def client_of(instance: Instance, master_key: str | None, now: Callable[[], int], keys: KeySource) -> Client:
+    """A client of an App. now: the clock of its keys, which are in `keys`."""
+    searches = SearchQueue(2)
+    return Client(App(instance, None, Keys(master_key, keys, now), searches), instance, searches)
 
 
 @pytest.fixture
@@ -91,10 +103,9 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
 
 @pytest.fixture
 def connect(instance: Instance) -> Callable[..., Client]:
-    """connect(master_key) -> a client of an App over the same folder."""
-    def connected(master_key: str | None = None) -> Client:
-        searches = SearchQueue(2)
-        return Client(App(instance, None, Keys(master_key), searches), instance, searches)
+    """connect(master_key, now) -> a client of an App over the same folder. now: the clock of its keys."""
+    def connected(master_key: str | None = None, now: Callable[[], int] = times.now) -> Client:
+        return client_of(instance, master_key, now, instance.keys)
 
     return connected
 

@@ -1,0 +1,105 @@
+"""What a key may be allowed to do: the actions, their wildcards, how far each reaches.
+
+Knows the table alone; refuses to know keys and routes. Source: permissions.json (actions, wildcards, scopes).
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+EVERYTHING = "*"
+EVERY_READ = "*.get"
+MASTER_ONLY = "keys."  # what actions begin with that the master key alone opens, whatever a key lists
+OF_TENANTS = frozenset(("search", "chatCompletions"))  # what a tenant token can be used for
+
+# What an action needs of the indexes of a key.
+ANY = "any"  # one index is enough: its route names the index in its path, or shows and accepts no other
+ALL = "all"  # it concerns the whole instance
+MIXED = "mixed"  # a wildcard of both; its members differ
+
+ACTIONS: dict[str, str] = {  # action: what it needs of the indexes of a key, in the order of messages
+    "*": MIXED,
+    "search": ANY,
+    "documents.*": MIXED,
+    "documents.add": ANY,
+    "documents.get": ANY,
+    "documents.delete": ANY,
+    "indexes.*": MIXED,
+    "indexes.create": ANY,
+    "indexes.get": ANY,
+    "indexes.update": ANY,
+    "indexes.delete": ANY,
+    "indexes.swap": ANY,
+    "tasks.*": MIXED,
+    "tasks.cancel": ANY,
+    "tasks.delete": ANY,
+    "tasks.get": ANY,
+    "settings.*": MIXED,
+    "settings.get": ANY,
+    "settings.update": ANY,
+    "stats.*": ANY,
+    "stats.get": ANY,
+    "metrics.*": ALL,
+    "metrics.get": ALL,
+    "dumps.*": ALL,
+    "dumps.create": ALL,
+    "snapshots.*": ALL,
+    "snapshots.create": ALL,
+    "version": ALL,
+    "keys.create": ALL,
+    "keys.get": ALL,
+    "keys.update": ALL,
+    "keys.delete": ALL,
+    "experimental.get": ALL,
+    "experimental.update": ALL,
+    "export": ALL,
+    "network.get": ALL,
+    "network.update": ALL,
+    "chatCompletions": ANY,
+    "chats.*": ALL,
+    "chats.get": ALL,
+    "chats.delete": ALL,
+    "chatsSettings.*": ALL,
+    "chatsSettings.get": ALL,
+    "chatsSettings.update": ALL,
+    "*.get": MIXED,
+    "webhooks.get": ALL,
+    "webhooks.update": ALL,
+    "webhooks.delete": ALL,
+    "webhooks.create": ALL,
+    "webhooks.*": ALL,
+    "indexes.compact": ANY,
+    "fields.post": ANY,
+    "tasks.compact": ALL,
+    "dynamicSearchRules.get": ALL,
+    "dynamicSearchRules.create": ALL,
+    "dynamicSearchRules.update": ALL,
+    "dynamicSearchRules.delete": ALL,
+    "dynamicSearchRules.*": ALL,
+}
+
+# What `*.get` opens beside the actions that end so; of these, keys are the master key's.
+_ALSO_READS = frozenset(("search", "export", "version", "fields.post"))
+
+
+def _members(wildcard: str) -> frozenset[str]:
+    """What a wildcard stands for. `documents.*` is itself asked for, by one route, which only `*` opens."""
+    if wildcard == EVERYTHING:
+        return frozenset(ACTIONS) - {EVERY_READ}
+    if wildcard == EVERY_READ:
+        reads = {action for action in ACTIONS if action.endswith(".get") and not action.startswith(MASTER_ONLY)}
+        return frozenset(reads - {EVERY_READ} | _ALSO_READS)
+    family = wildcard.removesuffix("*")
+    return frozenset(action for action in ACTIONS if action.startswith(family) and action != wildcard)
+
+
+_WILDCARDS = {action: _members(action) for action in ACTIONS if "*" in action}
+
+
+def expanded(actions: Iterable[str]) -> frozenset[str]:
+    """The actions that a list with wildcards opens; names that are no action open nothing."""
+    return frozenset().union(*(_WILDCARDS.get(action, {action} & ACTIONS.keys()) for action in actions))
+
+
+def needs_every_index(action: str) -> bool:
+    """True when a key of some indexes can't have the action; what is no known action concerns everything."""
+    return ACTIONS.get(action, ALL) == ALL

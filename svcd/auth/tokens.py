@@ -1,0 +1,197 @@
+"""Tenant tokens: JWTs that narrow an API key to some indexes and filters, signed with its value.
+
+Knows the form of a token, its claims and when it is over; refuses to know keys, and whether the key that signed is
+still there. Source: permissions.json (tenant_tokens).
+
+What narrows a token further than svcd knows is refused, never passed over: an audience, members of a rule other
+than its filter.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from svcd import jsontext
+from svcd.auth.permission import SearchRules
+from svcd.errors import ApiError
+from svcd.fields import parse_index_uid_pattern, parse_uuid
+
+ALGORITHMS = ("HS256", "HS384", "HS512")
+_PARTS = 3  # header, claims, signature
+# Many libraries write the moment of signing as `nbf`, by a clock that may be ahead; `exp` has no tolerance.
+_CLOCKS_DIFFER_S = 60
+_I64_MIN, _I64_MAX = -(2**63), 2**63 - 1
+_NO_RULES = "data did not match any variant of untagged enum SearchRules"
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a token says. key_uid: of the key that signed it; seconds since 1970, None for no bound."""
+
+    key_uid: str
+    rules: SearchRules
+    expires_at: int | None = None
+    begins_at: int | None = None
+    has_audience: bool = False
+
+
+def claims_of(token: str, secret_of: Callable[[str], str], now_s: int) -> Claims | None:
+    """The claims of a token whose signature is right and whose time has come; None for what is no JWT.
+
+    secret_of: uid of a key -> its value. Raises invalid_api_key, with the words of the reference engine.
+    """
+    if token.count(".") != _PARTS - 1 or not token.isascii():
+        return None
+    import jwt  # see _signatures
+
+    try:
+        payload: bytes = _signatures().decode_complete(token, options={"verify_signature": False})["payload"]
+    except (jwt.InvalidTokenError, RecursionError):
+        return None
+    claims = _claims(payload)
+    try:
+        _signatures().decode(token, secret_of(claims.key_uid), algorithms=list(ALGORITHMS))
+    except jwt.InvalidAlgorithmError:
+        raise _undecodable("InvalidAlgorithm") from None
+    except jwt.InvalidTokenError:
+        raise _undecodable("InvalidSignature") from None
+    _check_time(claims, now_s)
+    return claims
+
+
+@cache
+def _signatures() -> Any:
+    """What checks signatures. 8 MB and 45 ms, which only a daemon that is sent a token has to pay, and once."""
+    import jwt
+
+    return jwt.PyJWS()
+
+
+def _check_time(claims: Claims, now_s: int) -> None:
+    if claims.expires_at is not None and now_s > claims.expires_at:
+        raise ApiError("invalid_api_key", f"Tenant token expired. Was valid up to `{claims.expires_at}` and "
+                                          f"we're now `{now_s}`.")
+    if claims.begins_at is not None and now_s + _CLOCKS_DIFFER_S < claims.begins_at:
+        raise _undecodable("ImmatureSignature")
+    if claims.has_audience:
+        raise _undecodable("InvalidAudience")
+
+
+def _undecodable(reason: str) -> ApiError:
+    return ApiError("invalid_api_key", f"Could not decode tenant token, {reason}.")
+
+
+class _Unfit(ValueError):
+    """A claim that is not what it has to be. is_inner False: it shows at the end of the claims, if it is the last."""
+
+    def __init__(self, reason: str, is_inner: bool = True) -> None:
+        super().__init__(reason)
+        self.is_inner = is_inner
+
+
+def _claims(payload: bytes) -> Claims:
+    """The claims of a payload that nobody has verified. Raises invalid_api_key."""
+    try:
+        value = jsontext.loads(payload)
+    except ValueError as fault:
+        raise _undecodable(f"JSON error: {fault}") from None
+    if not isinstance(value, dict):
+        raise _misfit(f"invalid type: {_kind(value)}, expected struct Claims", payload, len(payload))
+    read: dict[str, Any] = {}
+    for claim, member in value.items():
+        if claim in _CLAIMS:
+            name, parse = _CLAIMS[claim]
+            try:
+                read[name] = parse(member)
+            except _Unfit as fault:
+                raise _misfit(str(fault), payload, _end_of(claim, payload, fault.is_inner)) from None
+    for claim in ("searchRules", "apiKeyUid"):
+        if claim not in value:
+            raise _misfit(f"missing field `{claim}`", payload, len(payload))
+    return Claims(**read)
+
+
+def _rules(value: Any) -> SearchRules:
+    """A list of patterns, or a map of patterns to null or an object that may have a filter."""
+    pairs = [(pattern, None) for pattern in value] if isinstance(value, list) else None
+    if isinstance(value, dict):
+        pairs = [(pattern, _filter(rule)) for pattern, rule in value.items()]
+    if pairs is None or not all(isinstance(pattern, str) and _is_pattern(pattern) for pattern, _ in pairs):
+        raise _Unfit(_NO_RULES, is_inner=False)
+    return dict(pairs)
+
+
+def _filter(rule: Any) -> Any:
+    if rule is None:
+        return None
+    if not isinstance(rule, dict) or not rule.keys() <= {"filter"}:
+        raise _Unfit(_NO_RULES, is_inner=False)
+    return rule.get("filter")
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        parse_index_uid_pattern(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _uuid(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _Unfit(f"invalid type: {_kind(value)}, expected a UUID string")
+    try:
+        return parse_uuid(value)
+    except ValueError as reason:
+        raise _Unfit(f"UUID parsing failed: {reason}") from None
+
+
+def _seconds(value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _Unfit(f"invalid type: {_kind(value)}, expected i64")
+    if not _I64_MIN <= value <= _I64_MAX:
+        raise _Unfit(f"invalid value: integer `{value}`, expected i64")
+    return value
+
+
+_CLAIMS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {  # claim: (field of Claims, how it is read); others are not
+    "searchRules": ("rules", _rules),
+    "apiKeyUid": ("key_uid", _uuid),
+    "exp": ("expires_at", _seconds),
+    "nbf": ("begins_at", _seconds),
+    "aud": ("has_audience", lambda value: value is not None),
+}
+
+
+def _kind(value: Any) -> str:
+    """A JSON value in the words of serde."""
+    if isinstance(value, (list, dict)):
+        return "sequence" if isinstance(value, list) else "map"
+    if isinstance(value, str):
+        return f"string {jsontext.dumps(value)}"
+    if value is None:
+        return "null"
+    name = "boolean" if isinstance(value, bool) else "integer" if isinstance(value, int) else "floating point"
+    return f"{name} `{jsontext.dumps(value)}`"
+
+
+def _end_of(claim: str, payload: bytes, is_inner: bool) -> int:
+    """Up to where serde has read the payload when it refuses the value of a claim."""
+    at = payload.index(b"{") + 1
+    while True:
+        end_of_name = jsontext.value_end(payload, at)
+        end = jsontext.value_end(payload, payload.index(b":", end_of_name) + 1)
+        if jsontext.loads(payload[at:end_of_name]) == claim:
+            break
+        at = payload.index(b",", end) + 1
+    is_last = payload[end:].lstrip()[:1] == b"}"
+    return payload.index(b"}", end) + 1 if is_last and not is_inner else end
+
+
+def _misfit(reason: str, payload: bytes, end: int) -> ApiError:
+    line, column = payload.count(b"\n", 0, end) + 1, end - payload.rfind(b"\n", 0, end) - 1
+    return _undecodable(f"JSON error: {reason} at line {line} column {column}")

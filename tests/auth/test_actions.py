@@ -1,0 +1,66 @@
+"""1. `*` opens every action, `*.get` every reading one but those of keys, a family's wildcard its members.
+2. A wildcard opens nothing that is not one of its members; a name that is no action opens nothing.
+3. Actions that concern the whole instance are known as such, unknown ones too.
+4. Where the shared contract is at hand: names, order, reach and members are its.
+"""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svcd.auth.actions import ACTIONS, ALL, ANY, MIXED, expanded, needs_every_index
+
+CONTRACT = Path(__file__).parents[3] / "shared" / "contract" / "permissions.json"
+REACH = {"global": ALL, "filtered": ANY, "path": ANY, "mixed": MIXED}
+
+
+@pytest.fixture(scope="module")
+def contract() -> Any:
+    if not CONTRACT.exists():
+        pytest.skip("the shared contract is not beside this repository")
+    return json.loads(CONTRACT.read_text())
+
+
+def test_the_star_opens_every_action() -> None:
+    assert expanded(["*"]) == set(ACTIONS) - {"*.get"}
+
+
+def test_every_read_opens_no_key_and_no_write() -> None:
+    reads = expanded(["*.get"])
+    assert {"search", "version", "export", "fields.post", "documents.get", "tasks.get"} <= reads
+    assert not [action for action in reads if action.startswith("keys.")]
+    assert {action for action in reads if not action.endswith(".get")} == {"search", "version", "export", "fields.post"}
+
+
+@pytest.mark.parametrize("wildcard", [action for action in ACTIONS if action.endswith(".*")])
+def test_a_family_opens_its_members_and_not_its_name(wildcard: str) -> None:
+    members = expanded([wildcard])
+    assert members and all(member.startswith(wildcard[:-1]) and "*" not in member for member in members)
+
+
+def test_families_of_like_names_are_apart() -> None:
+    assert expanded(["chats.*"]) == {"chats.get", "chats.delete"}
+
+
+@pytest.mark.parametrize("name", ["keys.*", "network.*", "experimental.*", "fields.*", "*.delete", "", "Search"])
+def test_what_is_no_action_opens_nothing(name: str) -> None:
+    assert expanded([name]) == frozenset()
+    assert needs_every_index(name)
+
+
+def test_lists_are_joined() -> None:
+    assert expanded(["search", "stats.*", "search"]) == {"search", "stats.get"}
+
+
+def test_names_order_and_reach_are_those_of_the_contract(contract: Any) -> None:
+    rows = sorted(contract["actions"].items(), key=lambda row: row[1]["order"])
+    assert [(name, REACH[row["scope"]]) for name, row in rows] == list(ACTIONS.items())
+
+
+def test_members_are_those_of_the_contract(contract: Any) -> None:
+    for wildcard, members in contract["wildcards"].items():
+        if wildcard != "*":
+            assert expanded([wildcard]) == set(members), wildcard
