@@ -41,7 +41,7 @@ def stats(ctx: Context) -> Answer:
             by_index[row.uid] = index_stats(ctx, row)
         except ApiError:  # deleted since it was listed
             continue
-    size_format, last_update = ctx.query["sizeFormat"], ctx.instance.last_update()
+    size_format, last_update = ctx.query["sizeFormat"], max((row.updated_at for row in rows), default=None)
     return Answer(200, {
         "databaseSize": shapes.size(ctx.instance.database_size(), size_format),
         "usedDatabaseSize": shapes.size(ctx.instance.used_database_size(), size_format),

@@ -140,18 +140,19 @@ def _is_everything(value: Any) -> bool:
 
 def _list_page(ctx: Context, list_rows: Callable[..., Any], view: Callable[[Any], Any]) -> Answer:
     values = ctx.query
-    found = list_rows(_task_filter(values), limit=values["limit"], from_uid=values["from"], reverse=values["reverse"])
+    found = list_rows(_task_filter(values), limit=values["limit"], from_uid=values["from"], reverse=values["reverse"],
+                      is_allowed=ctx.permission.restriction)
     results = [view(row) for row in found.results]
     return Answer(200, shapes.uid_page(results, found.total, values["limit"], found.from_uid, found.next_uid))
 
 
 def list_tasks(ctx: Context) -> Answer:
-    """One page of tasks, newest first unless reversed."""
+    """One page of the tasks that the key may see, newest first unless reversed; the total counts the others too."""
     return _list_page(ctx, ctx.queue.list_tasks, shapes.task_view)
 
 
 def list_batches(ctx: Context) -> Answer:
-    """One page of batches, newest first unless reversed."""
+    """One page of the batches that the key may see, newest first unless reversed; the total counts the others too."""
     return _list_page(ctx, ctx.queue.list_batches, shapes.batch_view)
 
 
@@ -179,7 +180,7 @@ def get_task(ctx: Context) -> Answer:
 def get_batch(ctx: Context) -> Answer:
     """One batch. Raises batch_not_found."""
     uid = ctx.path["batch_id"]
-    batch = ctx.queue.batch(uid)
+    batch = ctx.queue.batch(uid, ctx.permission.restriction)
     if batch is None:
         raise ApiError("batch_not_found", f"Batch `{uid}` not found.")
     return Answer(200, shapes.batch_view(batch))
@@ -229,7 +230,10 @@ def _original_filter(values: Mapping[str, Any]) -> str:
 
 
 def _change(ctx: Context, kind: str, counter: str, verb: str) -> Answer:
-    """Enqueue a cancelation or deletion of the tasks that match now. Raises missing_task_filters."""
+    """Enqueue a cancelation or deletion of the tasks that match now and that the key may see.
+
+    Raises missing_task_filters.
+    """
     if all(value is None for value in ctx.query.values()):
         raise ApiError(
             "missing_task_filters",
@@ -237,7 +241,7 @@ def _change(ctx: Context, kind: str, counter: str, verb: str) -> Answer:
             "`uids`, `indexUids`, `statuses`, `types`, `canceledBy`, `beforeEnqueuedAt`, `afterEnqueuedAt`, "
             "`beforeStartedAt`, `afterStartedAt`, `beforeFinishedAt`, `afterFinishedAt`.",
         )
-    uids = ctx.queue.matching(_task_filter(ctx.query))
+    uids = ctx.queue.matching(_task_filter(ctx.query), ctx.permission.restriction)
     details = {"matchedTasks": len(uids), counter: None, "originalFilter": _original_filter(ctx.query)}
     return Answer(200, shapes.task_summary(ctx.queue.enqueue(kind, None, details=details, content={"uids": uids})))
 

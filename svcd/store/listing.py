@@ -59,6 +59,11 @@ def task_condition(wanted: TaskFilter, running: Mapping[int, int], *, dates: boo
     return _joined(parts)
 
 
+def of_indexes(index_uids: Sequence[str]) -> Condition:
+    """The WHERE clause over the tasks of some indexes, those without index left out."""
+    return _among("index_uid", index_uids)
+
+
 def batch_condition(wanted: TaskFilter, running: Mapping[int, int]) -> Condition:
     """The WHERE clause over the batches: one of its tasks matches, and its own dates do."""
     of_tasks, values = task_condition(wanted, running, dates=False)

@@ -23,6 +23,7 @@ from svcd.store.connections import ReadPool, write_transaction
 from svcd.store.records import ENQUEUED, PROCESSING, Batch, Page, Task, TaskFilter
 
 T = TypeVar("T")
+IsAllowed = Callable[[str], bool]
 
 # What a task database may have; from 40 percent of it on, new tasks are refused (tasks.md 8).
 DATABASE_BYTES = 20 << 30
@@ -41,6 +42,14 @@ _COUNTS = f"""
     UNION ALL SELECT NULL, NULL, index_uid, count(*) FROM tasks WHERE index_uid IS NOT NULL GROUP BY index_uid
     UNION ALL SELECT NULL, NULL, side.value, count(DISTINCT uid) FROM tasks, json_each(details, '$.swaps') AS pair,
            json_each(pair.value, '$.indexes') AS side WHERE kind = 'indexSwap' GROUP BY side.value"""
+# So many tasks are quickly asked for their batches; of more, a page of batches is quicker asked for its tasks.
+_FEW_TASKS = 10_000
+# Every index that tasks name, with one look into the index of the table for each: not at a million rows.
+_INDEXES = """
+    WITH RECURSIVE named(uid) AS (SELECT min(index_uid) FROM tasks
+        UNION ALL SELECT (SELECT min(index_uid) FROM tasks WHERE index_uid > named.uid) FROM named
+        WHERE named.uid IS NOT NULL)
+    SELECT uid FROM named WHERE uid IS NOT NULL"""
 _BATCH_COLUMNS = "uid, started_at, strategy, details, stats, finished_at, earliest_enqueued_at, latest_enqueued_at"
 
 
@@ -111,15 +120,20 @@ class Queue:
         with self._reading() as connection:
             return next(self._tasks(connection, "uid = ?", [uid], _WHOLE if with_content else _SHOWN), None)
 
-    def batch(self, uid: int) -> Batch | None:
-        """One batch, running or finished, or None."""
+    # In lists, `is_allowed` says which indexes the caller may see: tasks and batches of no index are then left out.
+    # None sees all. Totals count what matches, whoever asks (tasks.md 7).
+
+    def batch(self, uid: int, is_allowed: IsAllowed | None = None) -> Batch | None:
+        """One batch, running or finished, of which a task may be seen, or None."""
         running = self._running.get(uid)
         if running:
-            return running.batch
+            return running.batch if _may_see(running, is_allowed) else None
         with self._reading() as connection:
-            return next(_batches(connection, "uid = ?", [uid]), None)
+            condition = _joined(("uid = ?", [uid]), self._visible_batches(connection, is_allowed))
+            return next(_batches(connection, *condition), None)
 
-    def list_tasks(self, wanted: TaskFilter, limit: int, from_uid: int | None, reverse: bool) -> Page[Task]:
+    def list_tasks(self, wanted: TaskFilter, limit: int, from_uid: int | None, reverse: bool,
+                   is_allowed: IsAllowed | None = None) -> Page[Task]:
         """A page of the tasks that match, newest first unless `reverse`.
 
         Of indexes named in the filter, swaps count in the total but are not among the results.
@@ -129,25 +143,45 @@ class Queue:
             total = _count(connection, "tasks", condition)
             if wanted.index_uids is not None:
                 condition = f"index_uid IS NOT NULL AND {condition[0]}", condition[1]
+            condition = _joined(condition, self._visible_tasks(connection, is_allowed))
             rows = list(self._tasks(connection, *_paged(condition, limit, from_uid, reverse)))
         return _page(rows, total, limit)
 
-    def list_batches(self, wanted: TaskFilter, limit: int, from_uid: int | None, reverse: bool) -> Page[Batch]:
+    def list_batches(self, wanted: TaskFilter, limit: int, from_uid: int | None, reverse: bool,
+                     is_allowed: IsAllowed | None = None) -> Page[Batch]:
         """A page of the batches of which a task matches, newest first unless `reverse`."""
         condition = listing.batch_condition(wanted, self._running_tasks())
         with self._reading() as connection:
-            stored = list(_batches(connection, *_paged(condition, limit, from_uid, reverse)))
+            visible = _joined(condition, self._visible_batches(connection, is_allowed))
+            stored = list(_batches(connection, *_paged(visible, limit, from_uid, reverse)))
             total = _count(connection, "batches", condition)
-            running = [batch for batch in self._running_batches(wanted) if not any(b.uid == batch.uid for b in stored)]
-        inside = [b for b in running if from_uid is None or (b.uid >= from_uid if reverse else b.uid <= from_uid)]
+            running = [one for one in self._matching_batches(wanted)
+                       if not any(batch.uid == one.batch.uid for batch in stored)]
+        seen = [one.batch for one in running if _may_see(one, is_allowed)]
+        inside = [b for b in seen if from_uid is None or (b.uid >= from_uid if reverse else b.uid <= from_uid)]
         merged = sorted(stored + inside, key=lambda batch: batch.uid, reverse=not reverse)
         return _page(merged[:limit + 1], total + len(running), limit)
 
-    def matching(self, wanted: TaskFilter) -> list[int]:
+    def matching(self, wanted: TaskFilter, is_allowed: IsAllowed | None = None) -> list[int]:
         """The uids of all tasks that match, ascending."""
-        condition, values = listing.task_condition(wanted, self._running_tasks())
+        condition = listing.task_condition(wanted, self._running_tasks())
         with self._reading() as connection:
-            return [row[0] for row in connection.execute(f"SELECT uid FROM tasks WHERE {condition} ORDER BY uid", values)]
+            sql, values = _joined(condition, self._visible_tasks(connection, is_allowed))
+            return [row[0] for row in connection.execute(f"SELECT uid FROM tasks WHERE {sql} ORDER BY uid", values)]
+
+    def _visible_tasks(self, connection: sqlite3.Connection, is_allowed: IsAllowed | None) -> listing.Condition:
+        if is_allowed is None:
+            return "1", []
+        return listing.of_indexes([uid for (uid,) in connection.execute(_INDEXES) if is_allowed(uid)])
+
+    def _visible_batches(self, connection: sqlite3.Connection, is_allowed: IsAllowed | None) -> listing.Condition:
+        if is_allowed is None:
+            return "1", []
+        sql, values = self._visible_tasks(connection, is_allowed)
+        some = f"SELECT count(*) FROM (SELECT 1 FROM tasks WHERE {sql} LIMIT {_FEW_TASKS + 1})"
+        if connection.execute(some, values).fetchone()[0] <= _FEW_TASKS:
+            return f"uid IN (SELECT batch_uid FROM tasks WHERE {sql})", values
+        return f"EXISTS (SELECT 1 FROM tasks WHERE batch_uid = batches.uid AND {sql})", values
 
     def tasks_of(self, uids: Iterable[int]) -> list[Task]:
         """The tasks of some uids that exist, ascending."""
@@ -269,12 +303,12 @@ class Queue:
     def _running_tasks(self) -> dict[int, int]:
         return {uid: running.batch.started_at for running in self.running() for uid in running.tasks}
 
-    def _running_batches(self, wanted: TaskFilter) -> list[Batch]:
+    def _matching_batches(self, wanted: TaskFilter) -> list[RunningBatch]:
         condition, values = listing.task_condition(replace(wanted, batch_uids=None), self._running_tasks(), dates=False)
         with self._reading() as connection:
             matching = {row[0] for row in connection.execute(
                 f"SELECT uid FROM tasks WHERE status = '{ENQUEUED}' AND {condition}", values)}
-        return [running.batch for running in self.running() if matching & set(running.tasks)
+        return [running for running in self.running() if matching & set(running.tasks)
                 and (wanted.batch_uids is None or running.batch.uid in wanted.batch_uids)
                 and _batch_dates_match(running.batch, wanted)]
 
@@ -360,6 +394,16 @@ class Queue:
             self._writer.execute("VACUUM")
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return before, self.bytes()[0]
+
+
+def _may_see(running: RunningBatch, is_allowed: IsAllowed | None) -> bool:
+    if is_allowed is None:
+        return True
+    return any(task.index_uid is not None and is_allowed(task.index_uid) for task in list(running.tasks.values()))
+
+
+def _joined(left: listing.Condition, right: listing.Condition) -> listing.Condition:
+    return f"{left[0]} AND {right[0]}", [*left[1], *right[1]]
 
 
 def _text(value: object) -> str | None:
