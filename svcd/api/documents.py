@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from svcd import jsontext
 from svcd.api import features, shapes
 from svcd.api.context import Answer, Context, Text
-from svcd.engine.filters.shapes import check_shape
 from svcd.api.filters import local_filter, of_query_string
 from svcd.api.payloads import CONTENT_TYPES, payload_format, receive
 from svcd.api.routes import Fields, Route, Stream
 from svcd.api.sequences import read_sequence
 from svcd.bitsets import from_docids, to_docids
 from svcd.engine.documents import select
+from svcd.engine.filters.shapes import check_shape
 from svcd.engine.primary_keys import checked_identifier
 from svcd.engine.sorting import SortError, SortRule, check_sortable, parse_rule, split_rules
 from svcd.errors import ApiError
