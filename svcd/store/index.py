@@ -1,7 +1,7 @@
 """One index as a search sees it: documents and fields, in one read transaction.
 
 Knows the tables of an index file; refuses to know what a query is or how hits are ranked. With the relations
-of words and the values of fields an engine.reader.Reader by shape.
+of words, the values of fields and the places of documents an engine.reader.Reader by shape.
 """
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from svcd.store.cache import Cache
+from svcd.store.points import Points
 from svcd.store.relations import DocIds, marks, parts
+from svcd.store.shapes import Shapes
 from svcd.store.values import Values
 
 
-class IndexReader(Values):
+class IndexReader(Values, Points, Shapes):
     """The committed state of one index when the transaction of `connection` began."""
 
     def __init__(self, connection: sqlite3.Connection, uuid: str, cache: Cache,

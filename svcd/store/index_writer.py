@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from svcd.bitsets import from_docids
+from svcd.sphere import Point
 from svcd.store import dense, schema, words
 from svcd.store.cache import Cache
 from svcd.store.connections import BUSY_MS, open_reader, open_writer
 from svcd.store.index import IndexReader
+from svcd.store.point_writer import PointWriter
+from svcd.store.shapes import Shape, ShapeWriter
 from svcd.store.value_rows import Held
 from svcd.store.value_writer import ValueWriter
 
@@ -42,12 +45,23 @@ class StoredDocument:
     json: str
 
 
+class Place(NamedTuple):
+    """Where a document is: latitude and longitude, a geometry with the box around it; None for what it has not."""
+
+    point: Point | None = None
+    shape: Shape | None = None
+
+
+NOWHERE = Place()
+
+
 @dataclass
 class Change:
     """One document's new state. json None removes it; positions None leaves its words as they are.
 
     names, names_before: the top-level fields after and before, for the field distribution.
     values, values_before: of the fields whose values the index keeps.
+    place: where it is.
     """
 
     docid: int
@@ -59,6 +73,7 @@ class Change:
     bytes_before: int = 0
     values: Values = field(default_factory=dict)
     values_before: Values = field(default_factory=dict)
+    place: Place = field(default_factory=lambda: NOWHERE)
 
 
 @dataclass
@@ -82,6 +97,7 @@ class IndexWriter:
         self._path = path
         self._hash_bytes = hash_bytes
         self._values = ValueWriter(self._connection)
+        self._points, self._shapes = PointWriter(self._connection), ShapeWriter(self._connection)
         self._load()
 
     def close(self) -> None:
@@ -96,6 +112,7 @@ class IndexWriter:
         self._document_bytes = int(self.meta("document_bytes") or 0)
         self._distribution: dict[str, int] = {}
         self._values.forget()
+        self._points.forget()
 
     def _begin_log(self) -> None:
         self._written: set[int] | None = set()  # docids; None: too many to be told
@@ -295,6 +312,7 @@ class IndexWriter:
         kept = [change for change in ordered if change.json is not None]
         self._write_words([change for change in ordered if change.positions is not None])
         self._write_values([change for change in ordered if change.values != change.values_before])
+        self.write_places({change.docid: change.place for change in ordered})
         self._connection.executemany("DELETE FROM documents WHERE docid = ?", removed)
         self._connection.executemany("INSERT OR REPLACE INTO documents(docid, document_id, json) VALUES (?, ?, ?)",
                                      [(change.docid, change.document_id, change.json) for change in kept])
@@ -315,6 +333,7 @@ class IndexWriter:
         """Remove every document; fields keep their numbers."""
         self._written = None
         self._values.clear()
+        self.clear_places()
         for statement in (*_CLEAR_WORDS, "DELETE FROM documents", "DELETE FROM forward", "DELETE FROM word_counts",
                           "DELETE FROM dense", "UPDATE fields SET documents = 0"):
             self._connection.execute(statement)
@@ -347,6 +366,18 @@ class IndexWriter:
         for docid, fresh, _ in numbered:
             self._values.change(docid, {}, fresh)
         self._values.keep_rows((docid, values) for docid, _, values in numbered)
+
+    # Places
+
+    def write_places(self, places: Mapping[int, Place]) -> None:
+        """Keep where documents are, by docid."""
+        self._points.change({docid: place.point for docid, place in places.items()}, int(self.meta("generation") or 0) + 1)
+        self._shapes.change({docid: place.shape for docid, place in places.items()})
+
+    def clear_places(self) -> None:
+        """Forget where all documents are."""
+        self._points.clear()
+        self._shapes.clear()
 
     # Words
 

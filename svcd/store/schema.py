@@ -95,6 +95,7 @@ def _create_index(database: Any) -> None:
     database["changes"].create({"generation": int, "docids": bytes, "gone": str}, pk="generation")
     database["dense"].create({"key": str, "generation": int, "bits": bytes}, pk="key")
     _create_values(database)
+    _create_geography(database)
     columns = ", ".join(f"c{n}" for n in range(COLUMNS))
     # All that is printable belongs to a term; quotes are doubled once for the list, once for the option.
     characters = "".join(chr(c) for c in range(0x21, 0x7F) if not chr(c).isalnum()).replace("'", "''''").replace('"', '""')
@@ -111,6 +112,20 @@ def _create_values(database: Any) -> None:
                      "block INTEGER NOT NULL, docids BLOB NOT NULL, spelling TEXT, "
                      "PRIMARY KEY (fid, kind, value, block)) WITHOUT ROWID")
     database["facet_rows"].create({"docid": int, "held": str}, pk="docid", not_null={"held"})
+
+
+def _create_geography(database: Any) -> None:
+    box = dict.fromkeys(("x0", "y0", "z0", "x1", "y1", "z1"), float)
+    database["points"].create({"docid": int, "latitude": float, "longitude": float}, pk="docid",
+                              not_null={"latitude", "longitude"})
+    # Sets and lists stand last: what is asked most often lies before them. See point_writer.
+    database["point_blocks"].create(
+        {"start": int, "size": int, "points": int, **box, "docids": bytes, "directions": bytes}, pk="start")
+    database["point_regions"].create(
+        {"start": int, "size": int, "points": int, **box, "generation": int, "docids": bytes}, pk="start")
+    sides = {"south": float, "west": float, "north": float, "east": float}
+    database["shapes"].create({"docid": int, "size": int, **sides, "geometry": bytes}, pk="docid")
+    database["shapes"].create_index(["size", "south", "west", "north", "east"])
 
 
 def _tell_others(database: Any) -> None:
