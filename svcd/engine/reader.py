@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from typing import Any, Callable, Hashable, Iterator, Mapping, Protocol, Sequence, TypeVar
 
+from svcd.sphere import Point
+
 T = TypeVar("T")
 
 DocIds = int
+Sides = tuple[float, float, float, float]
 Value = float | str
 
 # Stands before each word and behind the last one in `joined_words`. No lemma contains it, for
@@ -178,6 +181,30 @@ class Reader(Protocol):
         self, field: str, ascending: bool, candidates: DocIds
     ) -> Iterator[tuple[Value | None, DocIds]]:
         """The candidates by their value of the field, best first (relevance.md 3.13), None last."""
+
+    # Places: the points of documents (relevance.md 8.1) while `_geo` is filterable or sortable, their geometries (8.5)
+    # while `_geojson` is filterable
+
+    def located_docids(self) -> DocIds:
+        """Documents that have a point."""
+
+    def points(self, docids: Sequence[int]) -> Iterator[tuple[int, Point]]:
+        """(docid, point) of those of some documents that have one, in no order."""
+
+    def nearest(self, point: Point, candidates: DocIds) -> Iterator[tuple[int, Point]]:
+        """(docid, point) of the candidates that have one, nearest first, equally near ones by docid; as asked for."""
+
+    def docids_within(self, point: Point, metres: float) -> DocIds:
+        """Documents whose point is at most so far away."""
+
+    def shapes_meeting(self, sides: Sides) -> Iterator[tuple[int, Sides]]:
+        """(docid, the box around its geometry) of the documents whose box meets a box, in no order.
+
+        Boxes are south, west, north and east in degrees, sides included; none goes over the antimeridian.
+        """
+
+    def shape(self, docid: int) -> bytes:
+        """The geometry of a document that has one, as it was kept."""
 
     # documents
 

@@ -16,15 +16,17 @@ from svcd.engine import documents as walking
 from svcd.engine.analysis import analyzer_of
 from svcd.engine.attributes import locales_test
 from svcd.engine.field_values import FieldValues, field_values, kept_fields
-from svcd.engine.geo_fields import validate_geo
 from svcd.engine.searchable import Searchable
 from svcd.engine.settings import resolved
 from svcd.errors import ApiError
-from svcd.store.index_writer import Change, IndexWriter, StoredDocument
+from svcd.store.index_writer import Change, IndexWriter, Place, StoredDocument
+from svcd.tasks.places import Places
 
 Document = dict[str, Any]
 
 MOST_FIELDS = 65_535
+_PORTION = 500  # documents that are read together
+_MOST_PLACES = 10_000  # that are written together: so many meet each block of a million points once or more
 _VECTORS = "_vectors"
 
 
@@ -63,7 +65,7 @@ class DocumentWriter:
         self._is_searchable = Searchable.of(settings).__contains__
         self._locales_of = locales_test(settings["localizedAttributes"])
         self._is_kept = kept_fields(settings)
-        self._checks_geo = "_geo" in settings["sortableAttributes"] or "_geo" in settings["filterableAttributes"]
+        self._places = Places.of(settings)
 
     def positions(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """The words of a document's searchable attributes, by position."""
@@ -180,12 +182,11 @@ class DocumentWriter:
         text = self._text(held.document)
         if before and before.json == text:
             return None
-        if self._checks_geo:
-            _check_geo(document_id, held.document)
+        place = self._place(document_id, held.document)
         positions = self.positions(held.document)
         self._number_nested(held.document)
         return Change(held.docid, document_id, text, positions, _counted(held.document), held.names_before, bytes_before,
-                      self.values(held.document), held.values_before)
+                      self.values(held.document), held.values_before, place)
 
     def _text(self, document: Document) -> str:
         """The stored form: members by field number."""
@@ -202,13 +203,24 @@ class DocumentWriter:
         if len(self._writer.field_numbers) > MOST_FIELDS:
             raise IndexingFailure(_too_many_fields())
 
-    def check_geo(self) -> None:
-        """Check the coordinates of every document that the index holds. Raises IndexingFailure."""
+    def _place(self, document_id: str, document: Document) -> Place:
+        try:
+            return self._places.place(document_id, document)
+        except ApiError as error:
+            raise IndexingFailure(error) from error
+
+    def place_all(self) -> None:
+        """Find out anew where every document is that the index holds. Raises IndexingFailure."""
+        self._writer.clear_places()
+        places: dict[int, Place] = {}
         last = -1
-        while self._checks_geo and (part := self._writer.all_stored(last, 500)):
-            for each in part:
-                _check_geo(each.document_id, jsontext.loads(each.json))
+        while self._places.are_kept and (part := self._writer.all_stored(last, _PORTION)):
+            places.update((each.docid, self._place(each.document_id, jsontext.loads(each.json))) for each in part)
             last = part[-1].docid
+            if len(places) > _MOST_PLACES:
+                self._writer.write_places(places)
+                places.clear()
+        self._writer.write_places(places)
 
 
 def _free_docids(taken: int) -> Iterator[int]:
@@ -227,10 +239,3 @@ def _counted(document: Document) -> list[str]:
 
 def _too_many_fields() -> ApiError:
     return ApiError("max_fields_limit_exceeded", "A document cannot contain more than 65,535 fields.")
-
-
-def _check_geo(document_id: str, document: Document) -> None:
-    try:
-        validate_geo(document_id, document)
-    except ApiError as error:
-        raise IndexingFailure(error) from error

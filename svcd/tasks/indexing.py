@@ -24,6 +24,7 @@ from svcd.store.index_writer import IndexWriter
 from svcd.tasks import batching
 from svcd.tasks.budget import Budget
 from svcd.tasks.documents import DocumentWriter, IndexingFailure
+from svcd.tasks.places import Places
 
 # Documents of one look-up in the store, and of one report of progress.
 _CHUNK = 500
@@ -268,7 +269,8 @@ def _settings(writer: IndexWriter, works: Sequence[Work], budget: Budget,
     progress("apply the settings", 0, 1)
     redo = settings_table.redo_of(before, after)
     if Redo.FACETS in redo:
-        DocumentWriter(writer, 0).check_geo()
+        if Places.of(before) != Places.of(after):
+            DocumentWriter(writer, 0).place_all()
         _exchange_values(writer, before, after, progress)
     if Redo.WORDS in redo:
         _reindex(writer, progress)

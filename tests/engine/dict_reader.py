@@ -14,8 +14,13 @@ from svcd import bitsets
 from svcd.engine import attributes, documents
 from svcd.engine.analysis import analyzer_of
 from svcd.engine.field_values import FieldValues, field_values, kept_fields
+from svcd.engine.filterable import Filterable
+from svcd.engine.geo.geojson import read_geojson
+from svcd.engine.geo.shape import Shape
+from svcd.engine.geo_fields import validate_geo
 from svcd.engine.searchable import Searchable
-from svcd.engine.reader import WORD_MARK, DocIds, Value
+from svcd.engine.reader import WORD_MARK, DocIds, Sides, Value
+from svcd.sphere import Point, direction, distance
 
 DEFAULTS: dict[str, Any] = {
     "displayedAttributes": ["*"],
@@ -229,6 +234,42 @@ class DictReader:
 
     def spelling(self, field: str, value: str, docid: int) -> str:
         return self._field(docid, field).values[value] or ""
+
+    def located_docids(self) -> DocIds:
+        return self._where(lambda docid: self._point(docid) is not None)
+
+    def _point(self, docid: int) -> Point | None:
+        is_kept = "_geo" in self.settings["sortableAttributes"] or Filterable.of(self.settings).names("_geo")
+        return validate_geo("", self._documents[docid]) if is_kept else None
+
+    def points(self, docids: Sequence[int]) -> Iterator[tuple[int, Point]]:
+        return ((docid, point) for docid in docids if (point := self._point(docid)) is not None)
+
+    def nearest(self, point: Point, candidates: DocIds) -> Iterator[tuple[int, Point]]:
+        origin = direction(point)
+        chords = {docid: math.dist(origin, direction(place))
+                  for docid, place in self.points(bitsets.to_docids(candidates))}
+        yield from self.points(sorted(chords, key=lambda docid: (chords[docid], docid)))
+
+    def docids_within(self, point: Point, metres: float) -> DocIds:
+        places = self.points(bitsets.to_docids(self.all_docids()))
+        return bitsets.from_docids([docid for docid, place in places if distance(point, place) <= metres])
+
+    def _shape(self, docid: int) -> Shape | None:
+        is_kept = Filterable.of(self.settings).names("_geojson")
+        return read_geojson(self._documents[docid].get("_geojson")) if is_kept else None
+
+    def shapes_meeting(self, sides: Sides) -> Iterator[tuple[int, Sides]]:
+        south, west, north, east = sides
+        for docid in range(len(self._documents)):
+            own = (shape := self._shape(docid)) and shape.sides()
+            if own and own[0] <= north and own[1] <= east and own[2] >= south and own[3] >= west:
+                yield docid, own
+
+    def shape(self, docid: int) -> bytes:
+        shape = self._shape(docid)
+        assert shape is not None
+        return shape.packed()
 
     def sort_buckets(
         self, field: str, ascending: bool, candidates: DocIds
