@@ -20,6 +20,7 @@ from svcd.api.sequences import read_sequence
 from svcd.bitsets import from_docids, to_docids
 from svcd.engine.documents import select
 from svcd.engine.filters.shapes import check_shape
+from svcd.engine.geo.order import geo_buckets
 from svcd.engine.primary_keys import checked_identifier
 from svcd.engine.sorting import SortError, SortRule, check_sortable, parse_rule, split_rules
 from svcd.errors import ApiError
@@ -102,8 +103,6 @@ def _sort_rules(expressions: Sequence[str], sortable: Sequence[str]) -> list[Sor
         check_sortable(rules, sortable)
     except SortError as error:
         raise ApiError("invalid_document_sort", str(error)) from None
-    if any(rule.point for rule in rules):
-        raise ApiError("invalid_document_sort", f"Invalid value at `.sort`: {_NOT_YET.format('_geoPoint')}")
     return rules
 
 
@@ -112,8 +111,14 @@ def _sorted(reader: IndexReader, docids: DocIds, rules: Sequence[SortRule]) -> I
     if not rules:
         yield from to_docids(docids)
         return
-    for _, bucket in reader.sort_buckets(rules[0].field, rules[0].is_ascending, docids):
+    for bucket in _buckets(reader, docids, rules[0]):
         yield from _sorted(reader, bucket, rules[1:])
+
+
+def _buckets(reader: IndexReader, docids: DocIds, rule: SortRule) -> Iterator[DocIds]:
+    if rule.point:
+        return (bucket.docids for bucket in geo_buckets(reader, rule.point, rule.is_ascending, docids))
+    return (bucket for _, bucket in reader.sort_buckets(rule.field, rule.is_ascending, docids))
 
 
 def _view(fields: Sequence[str] | None, has_vectors: bool) -> Callable[[str], str]:

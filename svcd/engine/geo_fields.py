@@ -25,7 +25,7 @@ def validate_geo(document_id: str, document: Mapping[str, Any]) -> tuple[float, 
         _fail(f"The `_geo` field in the document with the id: `{dumps(document_id)}` is not an object. "
               f"{expected} but instead got `{dumps(geo)}`.")
     _check_members(document_id, geo)
-    latitude, longitude = _degrees(geo["lat"]), _degrees(geo["lng"])
+    latitude, longitude = degrees(geo["lat"]), degrees(geo["lng"])
     if latitude is None or longitude is None:
         _fail_values(document_id, geo, latitude, longitude)
     return latitude, longitude
@@ -43,7 +43,7 @@ def _check_members(document_id: str, geo: Mapping[str, Any]) -> None:
         _fail(f"The `_geo` field {where} contains the following unexpected fields: `{dumps(others)}`.")
 
 
-def _degrees(value: Any) -> float | None:
+def degrees(value: Any) -> float | None:
     """The number that a JSON value stands for, a text that spells one included; None for any other."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None

@@ -9,6 +9,7 @@ from typing import Any, Sequence
 
 from svcd.engine import attributes
 from svcd.engine.formatting import FormatOptions, Formatter
+from svcd.engine.geo.order import sorted_from, with_distance
 from svcd.engine.keyword import Found
 from svcd.engine.lexicon import lexicon_of
 from svcd.engine.ranking import scores
@@ -31,6 +32,8 @@ def shown(
     if _is_reshaped(reader, query):
         texts, formatted = _formatted(reader, query, found, texts)
         members.append(formatted)
+    if origin := sorted_from(query.sort):
+        texts = [with_distance(text, origin) for text in texts]
     if query.show_ranking_score or query.show_ranking_score_details:
         members.append(_scores(reader, query, hits))
     return [_joined(*parts) for parts in zip(texts, *members)] if members else texts

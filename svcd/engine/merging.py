@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from svcd.engine.ranking import scores
 from svcd.engine.ranking.buckets import Hit
-from svcd.engine.ranking.scores import Detail, Sorted
+from svcd.engine.ranking.scores import Detail, GeoSorted, Sorted
 from svcd.engine.reader import Value
 
 _EPSILON = 2.0 ** -52
 
-# A weighted score, or the value of a field.
-Compared = float | Sorted
+# A weighted score, the value of a field or a distance.
+Compared = float | Sorted | GeoSorted
 
 
 class Standing(NamedTuple):
@@ -55,9 +55,9 @@ def standings(weight: float) -> Callable[[tuple[Detail, ...]], Standing]:
 
 
 def _compared(details: Sequence[Detail], weight: float) -> tuple[Compared, ...]:
-    """Neighbouring ranks come to one score; values of fields stand as they are."""
+    """Neighbouring ranks come to one score; values of fields and distances stand as they are."""
     compared: list[Compared] = []
-    for is_sorted, run in groupby(details, lambda detail: isinstance(detail, Sorted)):
+    for is_sorted, run in groupby(details, lambda detail: isinstance(detail, (Sorted, GeoSorted))):
         compared += run if is_sorted else [scores.score(run) * weight]  # type: ignore[arg-type]
     return tuple(compared)
 
@@ -85,9 +85,9 @@ def compare(left: Standing, right: Standing) -> float:
 
 
 def _is_comparable(left: Compared, right: Compared) -> bool:
-    if isinstance(left, Sorted) and isinstance(right, Sorted):
-        return left.ascending == right.ascending
-    return type(left) is type(right)
+    if type(left) is not type(right):
+        return False
+    return isinstance(left, float) or left.ascending == right.ascending  # type: ignore[union-attr]
 
 
 def _by_score(left: float, right: float) -> float:
@@ -105,8 +105,15 @@ def _by_value(left: Sorted, right: Sorted) -> float:
     return -1 if is_smaller == left.ascending else 1
 
 
+def _by_distance(left: GeoSorted, right: GeoSorted) -> float:
+    """The larger distance is better whatever the direction: so does the reference engine; none is worst."""
+    if left.metres is None or right.metres is None:
+        return (left.metres is None) - (right.metres is None)
+    return _by_score(left.metres, right.metres)
+
+
 def _kind(value: Value | None) -> int:
     return 2 if value is None else int(isinstance(value, str))
 
 
-_SCALES: dict[type, Callable[[Any, Any], float]] = {float: _by_score, Sorted: _by_value}
+_SCALES: dict[type, Callable[[Any, Any], float]] = {float: _by_score, Sorted: _by_value, GeoSorted: _by_distance}

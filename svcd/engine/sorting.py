@@ -68,16 +68,16 @@ def _point(member: str, coordinates: str) -> tuple[float, float]:
         raise _bad_point(member)
     latitude, longitude = (float(text) for text in texts)
     if not -90 <= latitude <= 90:
-        raise SortError(f"Bad latitude `{_shown(latitude)}`. Latitude must be contained between -90 and 90 degrees.")
+        raise SortError(f"Bad latitude `{plain_number(latitude)}`. Latitude must be contained between -90 and 90 degrees.")
     if not -180 <= longitude <= 180:
-        normal = _shown((longitude + 180) % 360 - 180)
-        raise SortError(f"Bad longitude `{_shown(longitude)}`. Longitude must be contained between -180 and 180 "
+        normal = plain_number((longitude + 180) % 360 - 180)
+        raise SortError(f"Bad longitude `{plain_number(longitude)}`. Longitude must be contained between -180 and 180 "
                         f"degrees. Hint: try using `{normal}` instead.")
     return latitude, longitude
 
 
-def _shown(number: float) -> str:
-    """A float as the reference shows it in messages: without `.0`."""
+def plain_number(number: float) -> str:
+    """A float as the reference shows it in texts: without `.0`."""
     return f"{number:.0f}" if number.is_integer() else repr(number)
 
 

@@ -194,6 +194,19 @@ def test_a_wrong_fetch_is_refused(films, body, code, message) -> None:
     assert message is None or got.fault[2] == message
 
 
+def test_documents_sort_by_distance(client, work) -> None:
+    places = {1: (0, 2), 2: None, 3: (0, 1), 4: (0, 1)}
+    client.json("PATCH", "/indexes/films/settings", {"sortableAttributes": ["_geo", "id"]})
+    client.json("POST", "/indexes/films/documents?primaryKey=id", [
+        {"id": number, "_geo": place and dict(zip(("lat", "lng"), place))} for number, place in places.items()])
+    work()
+    got = client.get("/indexes/films/documents?sort=_geoPoint(0,%200):asc,id:desc")
+    assert ids(got) == [4, 3, 1, 2]
+    assert got.value["results"][0] == {"id": 4, "_geo": {"lat": 0, "lng": 1}}
+    got = client.json("POST", "/indexes/films/documents/fetch", {"sort": ["_geoPoint(0,0):desc"], "limit": 2})
+    assert ids(got) == [1, 3]
+
+
 def test_without_sortable_attributes_nothing_sorts(client, work) -> None:
     client.json("POST", "/indexes/films/documents", [{"id": 1}])
     work()

@@ -149,7 +149,7 @@ def test_parameters_are_checked_together(client, query, code, beginning) -> None
 
 
 NOT_YET = {
-    "sort": ["_geoPoint(1, 2):asc"], "hybrid": {"embedder": "a"},
+    "hybrid": {"embedder": "a"},
     "retrieveVectors": True, "showPerformanceDetails": True,
 }
 

@@ -6,6 +6,7 @@
 4. One query merged alone is that query. No list goes beyond maxTotalHits, but the total does.
 5. With `distinct` no two hits of any index share a value; it comes before the setting, and rejected hits are not counted.
 6. Each hit is formatted and scored as its own query wants it.
+7. Of two distances the larger one is better in both directions; what is nowhere comes last.
 """
 from __future__ import annotations
 
@@ -127,3 +128,15 @@ def test_each_hit_is_shown_as_its_own_query_wants_it() -> None:
     first, second = (json.loads(hit) for hit in answer.hits)
     assert list(first) == ["id", "title", "_federation", "_rankingScore"]
     assert list(second) == ["title", "_federation", "_formatted"] and second["_formatted"] == {"title": "<em>sun</em>"}
+
+
+@pytest.mark.parametrize("direction", ["asc", "desc"])
+def test_the_larger_distance_is_better(direction: str) -> None:
+    def index(*longitudes: float | None) -> DictReader:
+        return DictReader([{"id": longitude, **({} if longitude is None else {"_geo": {"lat": 0, "lng": longitude}})}
+                           for longitude in longitudes], {"sortableAttributes": ["_geo"]})
+
+    queries = [{"indexUid": uid, "sort": [f"_geoPoint(0, 0):{direction}"]} for uid in "ab"]
+    answer = merged({"a": index(5, None), "b": index(7, 6)}, *queries)
+    near, far = (6, 7) if direction == "asc" else (7, 6)
+    assert [json.loads(hit)["id"] for hit in answer.hits] == [near, far, 5, None]

@@ -11,8 +11,9 @@ from svcd.engine.ranking.attribute import AttributeRank, WordPosition
 from svcd.engine.ranking.exactness import ExactAttribute, ExactWords
 from svcd.engine.ranking.proximity import Proximity
 from svcd.engine.ranking.rule import Rule, Shared
-from svcd.engine.ranking.sort import Sort
+from svcd.engine.ranking.sort import GeoSort, Sort
 from svcd.engine.ranking.words import Typo, Words
+from svcd.engine.sorting import parse_rule
 
 _WORDS = "words"
 _SORT = "sort"
@@ -39,8 +40,8 @@ def chain(
 ) -> list[Rule]:
     """The rules of one search.
 
-    sort: `field:asc` and `field:desc` of the request. has_terms: without terms (placeholder
-    search) only the rules that sort by fields are left.
+    sort: of the request, as parse_rule takes them. has_terms: without terms (placeholder
+    search) only the rules that sort are left.
     """
     built = _Chain(shared, sort, has_terms)
     for entry in ranking_rules:
@@ -87,7 +88,11 @@ class _Chain:
         if _SORT not in self._met:
             self._met.add(_SORT)
             for entry in self._sort:
-                self._add_sort(entry)
+                rule = parse_rule(entry)
+                if rule.point:
+                    self.rules.append(GeoSort(self._shared, rule.point, rule.is_ascending))
+                else:
+                    self._add_sort(entry)
 
     def _add_sort(self, entry: str) -> None:
         field, _, direction = entry.rpartition(":")

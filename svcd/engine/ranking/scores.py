@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
+from svcd.engine.sorting import plain_number
+from svcd.sphere import Point
+
 WORDS, TYPO, PROXIMITY = "words", "typo", "proximity"
 ATTRIBUTE_RANK, WORD_POSITION = "attributeRank", "wordPosition"
 EXACT_ATTRIBUTE, EXACT_WORDS = "exactAttribute", "exactWords"
@@ -37,11 +40,23 @@ class Sorted(NamedTuple):
     value: float | str | None
 
 
+class GeoSorted(NamedTuple):
+    """The documents are about so far from the point they are sorted from; None for both without a place.
+
+    place, metres: of the first of them.
+    """
+
+    point: Point
+    ascending: bool
+    place: Point | None
+    metres: float | None
+
+
 class Skipped(NamedTuple):
     """The time was over before the rule could look at the documents."""
 
 
-Detail = Ranked | Sorted | Skipped
+Detail = Ranked | Sorted | GeoSorted | Skipped
 
 
 def score(details: Iterable[Detail]) -> float:
@@ -69,6 +84,8 @@ def shown(
     for detail in details:
         if isinstance(detail, Sorted):
             view.update(_sorted(detail, order, is_hidden))
+        elif isinstance(detail, GeoSorted):
+            view.update(_geo_sorted(detail, order))
         elif isinstance(detail, Skipped):
             view["skipped"] = {"order": order}
         elif not _merged_into_earlier(detail, view, by_rule, is_separated):
@@ -84,6 +101,13 @@ def _sorted(detail: Sorted, order: int, is_hidden: Callable[[str], bool]) -> dic
         return {f"<hidden-rule-{order}>": {"order": order, "value": "<hidden>"}}
     direction = "asc" if detail.ascending else "desc"
     return {f"{detail.field}:{direction}": {"order": order, "value": detail.value}}
+
+
+def _geo_sorted(detail: GeoSorted, order: int) -> dict[str, Any]:
+    direction = "asc" if detail.ascending else "desc"
+    place = detail.place and dict(zip(("lat", "lng"), detail.place))
+    name = f"_geoPoint({', '.join(map(plain_number, detail.point))}):{direction}"
+    return {name: {"order": order, "value": place, "distance": detail.metres}}
 
 
 def _merged_into_earlier(
