@@ -215,6 +215,16 @@ def test_a_geo_condition_is_met_by_who_knows_where_documents_are(monkeypatch) ->
     assert docids("NOT _geoRadius(1,2,3)", settings=settings) == [1, 3, 4, 5]
 
 
+def test_geo_conditions_find_points_and_geometries() -> None:
+    documents = [{"id": 0, "_geo": {"lat": 1, "lng": 1}}, {"id": 1, "_geojson": {"type": "Point", "coordinates": [1, 1]}},
+                 {"id": 2, "_geo": {"lat": "1", "lng": 179}}, {"id": 3}]
+    settings = {"filterableAttributes": ["_geo", "_geojson"]}
+    for asked, found in (("_geoRadius(1, 1, 10)", [0, 1]), ("_geoBoundingBox([2, 2], [0, 0])", [0, 1]),
+                         ("_geoBoundingBox([2, -178], [0, 178])", [2]), ("_geoPolygon([0,0],[0,2],[2,2],[2,0])", [1]),
+                         ("NOT _geoRadius(1, 1, 10)", [2, 3]), ("_geo.lat = 1", [0, 2])):
+        assert docids(asked, documents, settings) == found
+
+
 # Vectors and shards
 
 EMBEDDERS = {"embedders": {"rest": {"source": "rest", "indexingFragments": {"basic": {}, "breed": {}}}, "manual": {}}}

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from svcd.engine.filterable import Filterable
 from svcd.engine.filters.checks import check_geo
-from svcd.engine.filters.errors import FilterError, fail
+from svcd.engine.filters.errors import fail
 from svcd.engine.filters.numbers import number_of, shown_number
 from svcd.engine.filters.tree import BoundingBox, Geo, Polygon, Radius, Token
+from svcd.engine.geo import conditions
 from svcd.engine.reader import DocIds, Reader
 
 DEFAULT_RESOLUTION = 125
@@ -113,16 +114,14 @@ def _first_number(condition: Geo) -> Token:
 def geo_docids(reader: Reader, filterable: Filterable, condition: Geo) -> DocIds:
     """The documents that meet a geo condition. Raises FilterError."""
     check_geo(filterable, condition, _first_number(condition))
-    name, in_numbers = _READ[type(condition)]
-    numbers = in_numbers(condition)
-    find = WHERE.get(type(numbers))
-    if find is None:
-        raise FilterError(f"This version of svcd does not have `{name}` yet.", _first_number(condition))
-    return find(reader, numbers)
+    numbers = _READ[type(condition)](condition)
+    return WHERE[type(numbers)](reader, numbers)
 
 
-_READ: dict[type, tuple[str, Callable[[Any], Any]]] = {
-    Radius: ("_geoRadius", circle), BoundingBox: ("_geoBoundingBox", rectangle), Polygon: ("_geoPolygon", outline),
+_READ: dict[type, Callable[[Any], Any]] = {Radius: circle, BoundingBox: rectangle, Polygon: outline}
+# The documents there: (reader, the shape) -> DocIds.
+WHERE: dict[type, Callable[[Reader, Any], DocIds]] = {
+    Circle: lambda reader, found: conditions.radius(reader, found.centre, found.metres, found.resolution),
+    Rectangle: lambda reader, found: conditions.bounding_box(reader, found.top_right, found.bottom_left),
+    Outline: lambda reader, found: conditions.polygon(reader, found.points),
 }
-# Circle, Rectangle or Outline -> the documents there: (reader, the shape) -> DocIds.
-WHERE: dict[type, Callable[[Reader, Any], DocIds]] = {}
