@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from svcd import logs
-from svcd.api import documents, features, indexes, instance, metrics, openapi, search, settings, tasks, webhooks
+from svcd.api import documents, features, indexes, instance, metrics, openapi, search, settings, task_streams, tasks
+from svcd.api import waiting, webhooks
 from svcd.api.admission import SearchQueue
 from svcd.api.bodies import json_value, read_body
 from svcd.api.context import JSON, Answer, Context, Text
 from svcd.api.routes import Fields, Match, Route, Stream, Table, Value
+from svcd.api.streaming import Places
 from svcd.api.traffic import Report, Traffic
 from svcd.auth.keys import ALL, Keys, Permission
 from svcd.errors import ApiError
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *settings.ROUTES, *tasks.ROUTES,
-    *metrics.ROUTES, *webhooks.ROUTES,
+    *task_streams.ROUTES, *metrics.ROUTES, *webhooks.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 
@@ -57,8 +59,12 @@ class App:
     """The interface over one instance; `answer` is given to the HTTP server."""
 
     def __init__(self, instance: Instance, runner: Any, keys: Keys, searches: SearchQueue,
-                 traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple) -> None:
-        """traffic: where requests are counted; reports: asks other processes of the same instance for theirs."""
+                 traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
+                 streams: int = 1, waiting_writes: int = 1) -> None:
+        """traffic: where requests are counted; reports: asks other processes of the same instance for theirs.
+
+        streams, waiting_writes: how many there may be at once.
+        """
         self._instance = instance
         self._runner = runner
         self._keys = keys
@@ -66,6 +72,8 @@ class App:
         self._table = Table(ROUTES)
         self._traffic = traffic or Traffic()
         self._reports = reports
+        self._streams = Places(streams)
+        self._waiting_writes = Places(waiting_writes)
 
     def answer(self, request: Request) -> Response:
         """The response to a request; never raises."""
@@ -100,16 +108,22 @@ class App:
         if matched is None:
             return self._no_route(request)
         route, raw_path = matched
-        permission = self._permission(route, raw_path.get("index_uid"), request)
+
+        def permitted() -> Permission:
+            return self._permission(route, raw_path.get("index_uid"), request)
+
+        permission = permitted()
+        query, wait_s = waiting.taken_out(route, request.query)
         ctx = Context(
             instance=self._instance, runner=self._runner, searches=self._searches, request=request,
-            permission=permission, query=_query(route, request), body=_body(route, request), traffic=self._traffic,
-            reports=self._reports,
+            permission=permission, query=_query(route, query), body=_body(route, request), traffic=self._traffic,
+            reports=self._reports, streams=self._streams, renewed=permitted,
         )
         if route.feature:
             features.require(self._instance.features(), *route.feature)
         ctx.path = {name: _PATH_CHECKS.get(name, str)(text) for name, text in raw_path.items()}
-        return _encoded(route.run(ctx))
+        answer = route.run(ctx)
+        return _encoded(waiting.awaited(ctx, answer, wait_s, self._waiting_writes) if wait_s else answer)
 
     def _permission(self, route: Route, index_uid: str | None, request: Request) -> Permission:
         if route.action is None:
@@ -152,9 +166,9 @@ def _system_error(error: Exception) -> ApiError:
     return ApiError(code, str(error)) if code else ApiError("internal", f"Internal error: {type(error).__name__}")
 
 
-def _query(route: Route, request: Request) -> Mapping[str, Any]:
+def _query(route: Route, query: str) -> Mapping[str, Any]:
     """A route without parameters takes any query string, as the reference engine does."""
-    return decode_query(request.query, route.query) if route.query else {}
+    return decode_query(query, route.query) if route.query else {}
 
 
 def _body(route: Route, request: Request) -> Any:

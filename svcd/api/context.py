@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from svcd.api.streaming import Places
 from svcd.api.traffic import Report, Traffic
 from svcd.auth.keys import ALL, Permission
 
@@ -46,7 +47,8 @@ class Context:
     query: every declared parameter, decoded, defaults filled in.
     body: decoded as the route declares; absent members are absent. None for Stream and no body.
     searches: the places that a search must have before it runs. traffic: what was answered so far.
-    reports: asks the other processes for theirs.
+    reports: asks the other processes for theirs. streams: the places of answers that do not end by themselves.
+    renewed: asks for the permission again, which may have changed. Raises as the first check.
     """
 
     instance: Instance
@@ -59,6 +61,8 @@ class Context:
     permission: Permission = ALL
     traffic: Traffic = field(default_factory=Traffic)
     reports: Callable[[], Sequence[Report]] = tuple
+    streams: Places = field(default_factory=lambda: Places(1))
+    renewed: Callable[[], Permission] = lambda: ALL
 
     @property
     def queue(self) -> Queue:

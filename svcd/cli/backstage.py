@@ -40,7 +40,8 @@ def application(config: Config, instance: Instance, runner: Runner,
         serving.parallel_searches(config), config.experimental_search_queue_size,
         config.experimental_drop_search_after, head_start_s=serving.HEAD_START_S, processes=config.search_workers + 1,
     )
-    return App(instance, runner, Keys(config.master_key), searches, reports=reports)
+    return App(instance, runner, Keys(config.master_key), searches, reports=reports, streams=serving.MOST_STREAMS,
+               waiting_writes=serving.MOST_WAITING_WRITES)
 
 
 def notifier(config: Config, instance: Instance) -> Notifier:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,10 +71,12 @@ class Client:
         raw = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
         return Got(answer.status, raw.decode(), {name.lower(): value for name, value in answer.headers})
 
-    def answer(self, method: str, url: str, content: bytes = b"", headers: dict[str, str] | None = None) -> Response:
-        """What the App gives to the HTTP server."""
+    def answer(self, method: str, url: str, content: bytes = b"", headers: dict[str, str] | None = None,
+               sock: socket.socket | None = None) -> Response:
+        """What the App gives to the HTTP server. sock: the client's connection."""
         path, _, query = url.partition("?")
-        return self.app.answer(Request(method, path, query, Headers(headers or {}), Body(_Wire(content)), "127.0.0.1"))
+        body = Body(_Wire(content))
+        return self.app.answer(Request(method, path, query, Headers(headers or {}), body, "127.0.0.1", sock))
 
     def get(self, url: str, **headers: str) -> Got:
         return self.send("GET", url, headers=headers)
@@ -94,7 +97,8 @@ def connect(instance: Instance) -> Callable[..., Client]:
     """connect(master_key) -> a client of an App over the same folder."""
     def connected(master_key: str | None = None) -> Client:
         searches = SearchQueue(2)
-        return Client(App(instance, None, Keys(master_key), searches), instance, searches)
+        app = App(instance, None, Keys(master_key), searches, streams=2, waiting_writes=2)
+        return Client(app, instance, searches)
 
     return connected
 

@@ -45,9 +45,10 @@ def test_a_budget_never_vanishes() -> None:
 def test_threads_hold_running_and_waiting_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "cores", lambda: 2)
     given = {"experimental_nb_searches_per_core": "3", "experimental_search_queue_size": "10"}
-    assert serving.threads(load(given, {})) == 2 * 3 + 10 + serving.OTHER_THREADS
+    others = serving.OTHER_THREADS + serving.MOST_STREAMS + serving.MOST_WAITING_WRITES
+    assert serving.threads(load(given, {})) == 2 * 3 + 10 + others
     huge = load({"experimental_search_queue_size": "1000000"}, {})
-    assert serving.threads(huge) == 2 * 4 + serving.MOST_WAITING_THREADS + serving.OTHER_THREADS
+    assert serving.threads(huge) == 2 * 4 + serving.MOST_WAITING_THREADS + others
 
 
 @pytest.mark.parametrize("number", daemon.STOP_SIGNALS)
