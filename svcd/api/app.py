@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from svcd import logs
-from svcd.api import documents, features, indexes, instance, metrics, openapi, search, settings, task_streams, tasks
-from svcd.api import waiting, webhooks
+from svcd.api import documents, features, indexes, instance, log_streams, metrics, openapi, search, settings
+from svcd.api import task_streams, tasks, waiting, webhooks
 from svcd.api.admission import SearchQueue
 from svcd.api.bodies import json_value, read_body
 from svcd.api.context import JSON, Answer, Context, Text
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *settings.ROUTES, *tasks.ROUTES,
-    *task_streams.ROUTES, *metrics.ROUTES, *webhooks.ROUTES,
+    *task_streams.ROUTES, *log_streams.ROUTES, *metrics.ROUTES, *webhooks.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 
@@ -60,8 +60,10 @@ class App:
 
     def __init__(self, instance: Instance, runner: Any, keys: Keys, searches: SearchQueue,
                  traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
+                 tell: Callable[[Mapping[str, Any]], None] = lambda order: None,
                  streams: int = 1, waiting_writes: int = 1) -> None:
         """traffic: where requests are counted; reports: asks other processes of the same instance for theirs.
+        tell: gives them orders (svcd.cli.search_worker).
 
         streams, waiting_writes: how many there may be at once.
         """
@@ -72,6 +74,7 @@ class App:
         self._table = Table(ROUTES)
         self._traffic = traffic or Traffic()
         self._reports = reports
+        self._tell = tell
         self._streams = Places(streams)
         self._waiting_writes = Places(waiting_writes)
 
@@ -117,7 +120,7 @@ class App:
         ctx = Context(
             instance=self._instance, runner=self._runner, searches=self._searches, request=request,
             permission=permission, query=_query(route, query), body=_body(route, request), traffic=self._traffic,
-            reports=self._reports, streams=self._streams, renewed=permitted,
+            reports=self._reports, tell=self._tell, streams=self._streams, renewed=permitted,
         )
         if route.feature:
             features.require(self._instance.features(), *route.feature)

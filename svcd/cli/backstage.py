@@ -5,8 +5,9 @@ it brings in nearly everything (engine, routes, tasks), and a start need not wai
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
+from typing import Any
 
 from svcd import logs, times
 from svcd.api.admission import SearchQueue
@@ -33,15 +34,16 @@ SMALLEST_SHARE = 1 / 16
 
 
 def application(config: Config, instance: Instance, runner: Runner,
-                reports: Callable[[], Sequence[Report]] = tuple) -> App:
-    """What answers requests. reports: asks the search workers what they have answered."""
+                reports: Callable[[], Sequence[Report]] = tuple,
+                tell: Callable[[Mapping[str, Any]], None] = lambda order: None) -> App:
+    """What answers requests. reports: asks the search workers what they have answered; tell: gives them orders."""
     instance.use_engine(resolved, stored_form)
     searches = SearchQueue(
         serving.parallel_searches(config), config.experimental_search_queue_size,
         config.experimental_drop_search_after, head_start_s=serving.HEAD_START_S, processes=config.search_workers + 1,
     )
-    return App(instance, runner, Keys(config.master_key), searches, reports=reports, streams=serving.MOST_STREAMS,
-               waiting_writes=serving.MOST_WAITING_WRITES)
+    return App(instance, runner, Keys(config.master_key), searches, reports=reports, tell=tell,
+               streams=serving.MOST_STREAMS, waiting_writes=serving.MOST_WAITING_WRITES)
 
 
 def notifier(config: Config, instance: Instance) -> Notifier:

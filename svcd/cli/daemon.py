@@ -36,6 +36,7 @@ QUIET_S = 0.05
 FORCED_FEATURES = {  # option: the feature that it starts
     "experimental_enable_metrics": "metrics",
     "experimental_contains_filter": "containsFilter",
+    "experimental_enable_logs_route": "logsRoute",
 }
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -118,8 +119,8 @@ class Opening:
 
             self._notifier = backstage.notifier(self._config, self._instance)
             self._runner = backstage.runner(self._config, self._instance, self._notifier.wake)
-            reports = self._workers.reports if self._workers else tuple
-            app = backstage.application(self._config, self._instance, self._runner, reports)
+            others = {"reports": self._workers.reports, "tell": self._workers.tell} if self._workers else {}
+            app = backstage.application(self._config, self._instance, self._runner, **others)
             machine.give_back_large_blocks()
             self._notifier.start()
             self._runner.start()

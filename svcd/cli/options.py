@@ -277,6 +277,8 @@ OPTIONS: tuple[Option, ...] = (
            about="Start with the feature `metrics` on: GET /metrics answers with figures for Prometheus."),
     Option("--experimental-contains-filter", SWITCH, "Features", default="false",
            about="Start with the feature `containsFilter` on: filters may use CONTAINS."),
+    Option("--experimental-enable-logs-route", SWITCH, "Features", default="false",
+           about="Start with the feature `logsRoute` on: /logs/stream follows the log, /logs/stderr changes it."),
 
     Option("--experimental-search-queue-size", COUNT, "Search", default="1000",
            about="Searches that may wait. One more drops a waiting one, which is answered 503."),

@@ -14,6 +14,7 @@ class Orders:
     """What a worker has to know. Sockets and memory are descriptors, which it has inherited.
 
     number: its own; listeners: sockets that listen; board, tray, trays: see svcd.http.sharing.
+    log_targets: what is printed of the log in place of its level; "" when nobody changed it.
     """
 
     number: int
@@ -31,6 +32,7 @@ class Orders:
     drop_after_s: float
     log_level: str
     logs_mode: str
+    log_targets: str = ""
 
     @property
     def descriptors(self) -> list[int]:

@@ -3,6 +3,7 @@
     -> {orders}                     once: Orders, secrets included, which a command line would show
     -> {"ask": n, "features": {}}   they are these from now on
     -> {"ask": n, "removed": uuid}  an index is gone
+    -> {"ask": n, "log": "info"}    print this of the log (svcd.logs.targets)
     -> {"ask": n, "report": true}   what was answered here
     -> {"ask": n, "stop": seconds}  end in good order, within this time
     <- {"ask": n, ...}              after each
@@ -38,6 +39,7 @@ from svcd.engine.field_values import stored_form
 from svcd.http.server import Server
 from svcd.http.sharing import Board, Share
 from svcd.lifeline import die_with
+from svcd.logs import targets
 from svcd.store.library import Library
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ class SearchWorker:
         self._answers: dict[str, Callable[[Any], Mapping[str, Any] | None]] = {
             "features": self._library.use_features,
             "removed": self._library.forget,
+            "log": _direct_log,
             "report": self._report,
             "stop": self.stop,
         }
@@ -97,6 +100,8 @@ def main(parent: int) -> None:
     die_with(parent)
     orders = Orders(**json.loads(sys.stdin.buffer.readline()))
     logs.configure(orders.log_level, orders.logs_mode)
+    if orders.log_targets:
+        _direct_log(orders.log_targets)
     worker = SearchWorker(orders)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())  # to all of the daemon's processes, or to this one
     threading.Thread(target=_obey, args=(worker,), name="svcd-orders", daemon=True).start()
@@ -105,6 +110,10 @@ def main(parent: int) -> None:
     gc.freeze()  # what is here now, stays: the collector need not look at it again
     worker.serve()
     os._exit(0)  # "svcd-orders" holds the input, for which an ordinary end would wait
+
+
+def _direct_log(text: str) -> None:
+    logs.direct(targets.parse(text))
 
 
 def _share(orders: Orders) -> Share:

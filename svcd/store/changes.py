@@ -81,6 +81,7 @@ class Listeners:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._of_all: list[Bell] = []
+        self._of_the_end: list[Bell] = []
         self._of_ends: dict[int, list[Bell]] = {}
         self.is_over = False  # svcd stops: nobody shall wait any longer
 
@@ -100,18 +101,18 @@ class Listeners:
                     del self._of_ends[uid]
             bell.close()
 
-    def add(self) -> Bell:
-        """A bell that rings at every change, until remove()."""
+    def add(self, has_changes: bool = True) -> Bell:
+        """A bell that rings at every change, until remove(). Without changes: when svcd stops."""
         bell = Bell()
         with self._lock:
-            self._of_all.append(bell)
+            (self._of_all if has_changes else self._of_the_end).append(bell)
             self._ring_when_over(bell)
         return bell
 
     def remove(self, bell: Bell) -> None:
         """It is heard no longer."""
         with self._lock:
-            self._of_all.remove(bell)
+            (self._of_all if bell in self._of_all else self._of_the_end).remove(bell)
         bell.close()
 
     def _ring_when_over(self, bell: Bell) -> None:
@@ -133,5 +134,6 @@ class Listeners:
         """Nothing more will be told: let everybody go."""
         self.is_over = True
         with self._lock:
-            for bell in [*self._of_all, *(bell for bells in self._of_ends.values() for bell in bells)]:
-                bell.ring()
+            for bells in (self._of_all, self._of_the_end, *self._of_ends.values()):
+                for bell in bells:
+                    bell.ring()
