@@ -27,6 +27,7 @@ from svcd.http.message import Refused, Request, Response
 from svcd.jsontext import dumps
 
 if TYPE_CHECKING:
+    from svcd.api.usage import Usage  # loaded by who counts
     from svcd.store.instance import Instance
 
 _DECLARED = (
@@ -61,11 +62,11 @@ class App:
     def __init__(self, instance: Instance, runner: Any, keys: Keys, searches: SearchQueue,
                  traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
                  tell: Callable[[Mapping[str, Any]], None] = lambda order: None,
-                 streams: int = 1, waiting_writes: int = 1) -> None:
+                 streams: int = 1, waiting_writes: int = 1, usage: Usage | None = None) -> None:
         """traffic: where requests are counted; reports: asks other processes of the same instance for theirs.
         tell: gives them orders (svcd.cli.search_worker).
 
-        streams, waiting_writes: how many there may be at once.
+        streams, waiting_writes: how many there may be at once. usage: where they are counted for a usage report.
         """
         self._instance = instance
         self._runner = runner
@@ -77,6 +78,7 @@ class App:
         self._tell = tell
         self._streams = Places(streams)
         self._waiting_writes = Places(waiting_writes)
+        self._usage = usage
 
     def answer(self, request: Request) -> Response:
         """The response to a request; never raises."""
@@ -89,6 +91,8 @@ class App:
         self._traffic.count(method, path, response.status)
         if timing is not None:
             self._traffic.note(timing, time.perf_counter() - started)
+        if self._usage is not None:
+            self._usage.answered(request, response.status, time.perf_counter() - started)
         return response
 
     def _names(self, request: Request, matched: Match | None) -> tuple[str, str]:
@@ -125,6 +129,8 @@ class App:
         if route.feature:
             features.require(self._instance.features(), *route.feature)
         ctx.path = {name: _PATH_CHECKS.get(name, str)(text) for name, text in raw_path.items()}
+        if self._usage is not None:
+            self._usage.note(route, ctx)
         answer = route.run(ctx)
         return _encoded(waiting.awaited(ctx, answer, wait_s, self._waiting_writes) if wait_s else answer)
 

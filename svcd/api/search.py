@@ -13,6 +13,7 @@ from typing import Any
 
 from svcd.api import features
 from svcd.api.context import Answer, Context, Text
+from svcd.api.cutoff import timer
 from svcd.api.filters import allowed_filter, of_query_string, without_joins
 from svcd.api.routes import Fields, Route
 from svcd.engine.sorting import SortError, parse_rule, split_rules
@@ -242,12 +243,6 @@ def _renamed(body: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any
     return {field: body[name] for name, field in names.items() if body.get(name) is not None}
 
 
-def _timer(milliseconds: int) -> Callable[[], bool]:
-    """The question whether so many milliseconds have passed since now."""
-    end = time.monotonic() + milliseconds / 1000
-    return lambda: time.monotonic() >= end
-
-
 def _metadata(text: str | None, index_uid: str, primary_key: str | None) -> dict[str, str]:
     members = {"query": text, "queryUid": uuid7(), "indexUid": index_uid, "primaryKey": primary_key}
     return {name: value for name, value in members.items() if value is not None}
@@ -277,7 +272,7 @@ def _search(ctx: Context, body: Mapping[str, Any]) -> Answer:
     with ctx.searches.place(), ctx.instance.read(uid) as reader:
         condition = without_joins(condition, uid, reader, ctx.instance.read)
         query_of_index = IndexedQuery(uid, SearchQuery(**_renamed(body, _QUERY_FIELDS), filter=condition))
-        found = search({uid: reader}, [query_of_index], federation, _timer)
+        found = search({uid: reader}, [query_of_index], federation, timer)
         primary_key = reader.primary_key
     rest: dict[str, Any] = {
         "query": body.get("q") or "",

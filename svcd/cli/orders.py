@@ -15,6 +15,7 @@ class Orders:
 
     number: its own; listeners: sockets that listen; board, tray, trays: see svcd.http.sharing.
     log_targets: what is printed of the log in place of its level; "" when nobody changed it.
+    counts_usage: for the usage report.
     """
 
     number: int
@@ -33,6 +34,7 @@ class Orders:
     log_level: str
     logs_mode: str
     log_targets: str = ""
+    counts_usage: bool = False
 
     @property
     def descriptors(self) -> list[int]:

@@ -5,6 +5,7 @@
     -> {"ask": n, "removed": uuid}  an index is gone
     -> {"ask": n, "log": "info"}    print this of the log (svcd.logs.targets)
     -> {"ask": n, "report": true}   what was answered here
+    -> {"ask": n, "usage": true}    what was counted here for the usage report, from the last time on
     -> {"ask": n, "stop": seconds}  end in good order, within this time
     <- {"ask": n, ...}              after each
 
@@ -43,6 +44,7 @@ from svcd.logs import targets
 from svcd.store.library import Library
 
 if TYPE_CHECKING:
+    from svcd.api.usage import Usage
     from svcd.store.instance import Instance
 
 
@@ -57,8 +59,10 @@ class SearchWorker:
             processes=len(orders.trays),
         )
         self._traffic = Traffic()
+        self._usage = _usage() if orders.counts_usage else None
         # What a search never asks for, the queue and the runner, is not there.
-        app = App(cast("Instance", self._library), None, Keys(orders.master_key), self._searches, self._traffic)
+        app = App(cast("Instance", self._library), None, Keys(orders.master_key), self._searches, self._traffic,
+                  usage=self._usage)
         self._server = Server(
             app.answer, [socket.socket(fileno=listener) for listener in orders.listeners], threads=orders.threads,
             payload_limit=orders.payload_limit, on_request=serving.log_request, on_error=serving.log_bug,
@@ -69,6 +73,7 @@ class SearchWorker:
             "removed": self._library.forget,
             "log": _direct_log,
             "report": self._report,
+            "usage": lambda _: {"usage": self._usage.take()} if self._usage else None,
             "stop": self.stop,
         }
 
@@ -110,6 +115,12 @@ def main(parent: int) -> None:
     gc.freeze()  # what is here now, stays: the collector need not look at it again
     worker.serve()
     os._exit(0)  # "svcd-orders" holds the input, for which an ordinary end would wait
+
+
+def _usage() -> Usage:
+    from svcd.api.usage import Usage  # few daemons report
+
+    return Usage()
 
 
 def _direct_log(text: str) -> None:

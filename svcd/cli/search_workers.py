@@ -28,6 +28,7 @@ from svcd.http.sharing import MAIN, Board, Share, Tray, new_board, new_tray
 
 if TYPE_CHECKING:
     from svcd.http.server import Server
+    from svcd.remote.usage_figures import State
     from svcd.store.instance import Instance
 
 _MODULE = "svcd.cli.search_worker"
@@ -173,6 +174,11 @@ class SearchWorkers:
         said = [worker.ask({"report": True}) for worker in self._workers]
         return [Report.of_json(one) for one in said if one is not None]
 
+    def usages(self) -> list[State]:
+        """What each worker that lives has counted for the usage report since it was asked last."""
+        said = [worker.ask({"usage": True}) for worker in self._workers]
+        return [one["usage"] for one in said if one is not None]
+
     # What changes
 
     def _tell_features(self) -> None:
@@ -235,4 +241,5 @@ class SearchWorkers:
             parallel_searches=serving.parallel_searches(config), queue_size=config.experimental_search_queue_size,
             drop_after_s=config.experimental_drop_search_after, log_level=config.log_level,
             logs_mode=config.experimental_logs_mode, log_targets=self._log_targets,
+            counts_usage=serving.reports_usage(config),
         )

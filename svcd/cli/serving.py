@@ -40,6 +40,11 @@ def threads(config: Config) -> int:
     return parallel_searches(config) + waiting + MOST_STREAMS + MOST_WAITING_WRITES + OTHER_THREADS
 
 
+def reports_usage(config: Config) -> bool:
+    """The owner has said where to, and not that there shall be none."""
+    return bool(config.analytics_url) and not config.no_analytics
+
+
 def allow_many_files() -> None:
     """Take what the system allows: each connection and each open index is a file, and 1024 is a usual limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

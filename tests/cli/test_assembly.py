@@ -102,7 +102,7 @@ def test_the_limit_of_open_files_is_raised(
 def test_what_cannot_be_made_behind_the_door_ends_the_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str,
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **_named: object) -> None:
         raise OSError("no more threads")
 
     monkeypatch.setattr(backstage, part, fail)
