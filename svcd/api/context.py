@@ -47,7 +47,8 @@ class Context:
     query: every declared parameter, decoded, defaults filled in.
     body: decoded as the route declares; absent members are absent. None for Stream and no body.
     searches: the places that a search must have before it runs. traffic: what was answered so far.
-    reports: asks the other processes for theirs; tell: has them do something, too. streams: the places of answers that do not end by themselves.
+    reports: asks the other processes for theirs; tell: has them do something, too.
+    streams: the places of answers that do not end by themselves.
     renewed: asks for the permission again, which may have changed. Raises as the first check.
     """
 

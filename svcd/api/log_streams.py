@@ -128,11 +128,12 @@ def _profiled(has_memory: bool) -> _Write:
     """The form that tells when an event ended and what it took, in nanoseconds; and the memory of the process then."""
 
     def write(event: logs.Event) -> str:
-        took = next((round(event.fields[name] * unit) for name, unit in _NANOSECONDS.items() if name in event.fields), 0)
+        fields = event.fields
+        took = next((round(fields[name] * unit) for name, unit in _NANOSECONDS.items() if name in fields), 0)
         line: dict[str, Any] = {"name": event.name, "part": event.part, "end": event.moment, "took": took}
         if has_memory:
             line["resident"] = resident_bytes()
-        return json.dumps({**line, "fields": event.fields}, default=str)
+        return json.dumps({**line, "fields": fields}, default=str)
 
     return write
 

@@ -202,7 +202,7 @@ def _search_workers(config: Config, instance: Instance) -> SearchWorkers | None:
 
 
 def _usage_words(config: Config) -> str:
-    """Whether an anonymous usage report leaves the machine, and where to; no more of the address, which may be secret."""
+    """Whether a usage report leaves the machine, and to which host; the rest of the address may be secret."""
     if config.no_analytics:
         return "none, for --no-analytics is given"
     if not config.analytics_url:

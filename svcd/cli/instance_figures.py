@@ -48,7 +48,8 @@ class InstanceFigures:
         """Figure -> value at this moment, of all those that no request is asked for."""
         features = self._instance.features()
         return {
-            **{name: self._option(name.removeprefix(_PREFIX), features) for name in FIGURES if name.startswith(_PREFIX)},
+            **{name: self._option(name.removeprefix(_PREFIX), features) for name in FIGURES
+               if name.startswith(_PREFIX)},
             **_system(self._config.db_path),
             "stats.database_size": self._instance.database_size(),
             "stats.indexes_number": self._instance.list_indexes(0, 0)[1],

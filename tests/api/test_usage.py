@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
-from svcd.api import cutoff, usage
+from svcd.api import cutoff, usage, usage_notes, usage_of_searches, usage_of_settings
 from svcd.api.app import ROUTES
 from svcd.api.routes import Route, Table
 from svcd.api.usage import Usage, sum_of
@@ -273,7 +273,7 @@ def _bodies(row: Route) -> list[Any]:
 def test_a_bug_in_counting_costs_no_answer(counted, monkeypatch) -> None:
     failures = []
     monkeypatch.setattr("svcd.logs.failure", lambda event, bug, **_: failures.append(event))
-    monkeypatch.setitem(usage._SEARCH_MEMBERS, "q", lambda state, value: 1 / 0)
+    monkeypatch.setitem(usage_of_searches._SEARCH_MEMBERS, "q", lambda state, value: 1 / 0)
     assert counted.json("POST", SEARCH, {"q": "x"}).fault[1] == "index_not_found"
     assert failures == ["usage was not counted"]
 
@@ -283,7 +283,7 @@ def test_every_noted_route_is_one_or_will_be(client) -> None:
     to_come = {("POST", "/multi-search"), ("POST", "/indexes/{index_uid}/facet-search"), ("PATCH", "/network"),
                ("POST", "/indexes/{index_uid}/similar"), ("GET", "/indexes/{index_uid}/similar"), ("POST", "/export"),
                ("POST", "/webhooks"), ("PATCH", "/webhooks/{uuid}")}
-    assert set(usage._NOTES) - known <= to_come
+    assert set(usage_notes.NOTES) - known <= to_come
 
 
 def test_no_request_is_lost_between_threads(counted) -> None:
@@ -334,7 +334,8 @@ def test_counting_costs_next_to_nothing(counted) -> None:
 
 def test_every_figure_of_requests_has_a_note() -> None:
     """A row of FIGURES that nothing ever sets would be an empty promise."""
-    source = Path(usage.__file__).read_text()
+    modules = (usage, usage_notes, usage_of_searches, usage_of_settings)
+    source = "".join(Path(module.__file__).read_text() for module in modules)
     of_the_moment = {name for name, row in FIGURES.items() if row.group == "instance"} | {"experimental_network"}
     made = {f"filtered_by_{bound}_{event}_at" for bound in ("before", "after") for event in ("enqueued", "started", "finished")}
     made |= {f"ranking_rules.{rule}_position" for rule in ("words", "typo", "proximity", "attribute", "sort", "exactness")}

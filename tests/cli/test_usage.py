@@ -8,7 +8,9 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -21,11 +23,13 @@ from svcd.api.usage import Usage
 from svcd.cli import backstage, daemon, serving
 from svcd.cli.config import Config, load
 from svcd.cli.instance_figures import InstanceFigures, _distribution, _largest_disk
-from svcd.http.message import Body, Headers, NoBody, Request
+from svcd.cli.search_workers import SearchWorkers
+from svcd.http.message import Body, Headers, NoBody, Request, Response
+from svcd.http.server import Server
 from svcd.remote.usage_figures import FIGURES
 from svcd.remote.usage_report import EVERY_S, LARGEST_BYTES
 from svcd.store.instance import Instance
-from tests.cli.test_daemon import Daemon
+from tests.cli.test_daemon import ROOT, Daemon
 
 HOUR = int(EVERY_S * times.SECOND)
 SECRET = "qzxsecretqzx"
@@ -212,3 +216,27 @@ def test_the_largest_disk_is_told(tmp_path: Path) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(f"/dev/sda1 {tmp_path} ext4 rw 0 0\nproc /proc proc rw 0 0\n/dev/sdb1 /nowhere ext4 rw 0 0\n")
     assert _largest_disk(tmp_path, mounts) == _largest_disk(tmp_path, tmp_path / "absent") > 0
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="search workers need Linux")
+def test_search_workers_are_asked_too(
+    tmp_path: Path, instance: Instance, sink: Sink, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    config = settings(tmp_path, analytics_url=sink.url, search_workers="1", log_level="ERROR")
+    workers = SearchWorkers(config, instance)
+    server = Server(lambda _: Response(404), ("127.0.0.1", 0), share=workers.share)
+    serving_thread = threading.Thread(target=server.serve)
+    serving_thread.start()
+    workers.start(server)
+    try:
+        deadline = time.monotonic() + 20
+        while not (states := workers.usages()):
+            assert time.monotonic() < deadline
+        assert [set(state) for state in states] == [set(FIGURES)]
+        workers.tell({"log": "off"})
+        assert workers.usages()
+    finally:
+        workers.stop(1.0)  # the server, too, which needs their sockets to its end
+        serving_thread.join(20)
+        workers.end()
