@@ -28,8 +28,9 @@ from svcd.tasks.runner import Runner
 
 if TYPE_CHECKING:
     from svcd.api.usage import Usage
+    from svcd.remote.client import Client
     from svcd.remote.usage_figures import State
-    from svcd.remote.usage_report import UsageReport
+    from svcd.remote.usage_report import Send, UsageReport
 
 # An indexing process without a batch, and what a budgeted byte takes in Python's objects.
 PROCESS_BYTES = 40 << 20
@@ -67,13 +68,28 @@ def usage_report(config: Config, instance: Instance, own: Usage, others: Callabl
     from svcd.api.usage import sum_of
     from svcd.cli.instance_figures import InstanceFigures
     from svcd.remote import usage_figures
-    from svcd.remote.usage_report import UsageReport, post
+    from svcd.remote.usage_report import UsageReport
 
     figures = InstanceFigures(config, instance)
     return UsageReport(
         config.analytics_url, instance.uid,
-        lambda: usage_figures.groups(sum_of([own.take(), *others()]) | figures.now()), post, now,
+        lambda: usage_figures.groups(sum_of([own.take(), *others()]) | figures.now()), _sender(config), now,
     )
+
+
+def _sender(config: Config) -> Send:
+    """What sends a batch of the usage report; what it needs is loaded with the first one."""
+    clients: list[Client] = []
+
+    def send(address: str, content: bytes) -> None:
+        from svcd.remote.client import Client
+        from svcd.remote.guard import Guard
+
+        if not clients:
+            clients.append(Client(Guard(config.experimental_allowed_ip_networks)))
+        clients[0].post(address, {"Content-Type": "application/json"}, [content], len(content))
+
+    return send
 
 
 def notifier(config: Config, instance: Instance) -> Notifier:

@@ -18,18 +18,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from svcd import __version__, logs, times
+from svcd import logs, times
+from svcd.remote.faults import Undelivered
 
 LARGEST_BYTES = 500_000
 EVERY_S = 3600.0
-TIMEOUT_S = 30.0
 STOP_S = 0.5  # longer than figures take to be asked for
 
-Send = Callable[[str, bytes], None]  # address, JSON; raises Unsent
-
-
-class Unsent(Exception):
-    """A batch did not arrive. str(): why, without the address, which may hold a secret."""
+Send = Callable[[str, bytes], None]  # address, JSON; raises Undelivered
 
 
 class UsageReport:
@@ -107,7 +103,7 @@ class UsageReport:
                 events = self._first()
             try:
                 self._send(self._address, self._batch(events, self._now()))
-            except Unsent as failure:
+            except Undelivered as failure:
                 logs.debug("the usage report was not sent", why=failure)
                 self._keep_newest()
                 return
@@ -135,21 +131,3 @@ class UsageReport:
         head = json.dumps({"instanceUid": self._instance_uid, "sentAt": times.rfc3339(moment)},
                           separators=(",", ":")).encode()
         return head[:-1] + b',"batch":[' + b",".join(events) + b"]}"
-
-
-def post(address: str, content: bytes) -> None:
-    """Send by urllib, to this address alone: no redirect is followed, no proxy asked. Raises Unsent."""
-    from http.client import HTTPException  # half of what a start takes, for the few that report
-    from urllib.error import URLError
-    from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
-
-    class NoRedirect(HTTPRedirectHandler):
-        def redirect_request(self, *_: Any) -> None:
-            return None
-
-    request = Request(address, content, {"Content-Type": "application/json", "User-Agent": f"svcd/{__version__}"})
-    try:
-        with build_opener(ProxyHandler({}), NoRedirect()).open(request, timeout=TIMEOUT_S):
-            pass
-    except (URLError, HTTPException, OSError, ValueError) as failure:
-        raise Unsent(type(failure).__name__) from failure

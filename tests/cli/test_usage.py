@@ -86,7 +86,8 @@ def settings(tmp_path: Path, **given: Any) -> Config:
 
 
 def test_a_sink_gets_every_figure_once_an_hour(tmp_path: Path, instance: Instance, sink: Sink) -> None:
-    config = settings(tmp_path, analytics_url=sink.url, master_key=f"{SECRET}-and-more")
+    config = settings(tmp_path, analytics_url=sink.url, master_key=f"{SECRET}-and-more",
+                      experimental_allowed_ip_networks="127.0.0.0/8")
     assert serving.reports_usage(config)
     moment = [1_700_000_000_000_000_000]
     own, other = backstage.usage(), Usage()
@@ -110,6 +111,15 @@ def test_a_sink_gets_every_figure_once_an_hour(tmp_path: Path, instance: Instanc
         assert figures["requests.total_received"] == 2 and figures["requests.total_succeeded"] == 2
         assert figures["context.app.version"] == INTERFACE_VERSION
     runner.stop()
+
+
+def test_the_guard_of_addresses_is_asked(tmp_path: Path, instance: Instance, sink: Sink) -> None:
+    moment = [1_700_000_000_000_000_000]
+    report = backstage.usage_report(settings(tmp_path, analytics_url=sink.url), instance, backstage.usage(), tuple,
+                                    lambda: moment[0])
+    moment[0] += HOUR
+    report.step()
+    assert sink.bodies == [] and report._waiting
 
 
 @pytest.mark.parametrize("given", [{}, {"no_analytics": True}, {"no_analytics": True, "analytics_url": "http://127.0.0.1:1/"}])

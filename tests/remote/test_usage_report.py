@@ -1,21 +1,19 @@
 """1. A report goes out once an hour, to the sink, and not before; nothing goes out at a stop.
 2. No batch is larger than 500 kB; a full one is sent at once.
 3. What could not be sent goes with the next; when the bundle is full, the oldest goes.
-4. The sender follows no redirect, asks no proxy, and says nothing of the address.
-5. A figure that cannot be asked for costs one report.
+4. A figure that cannot be asked for costs one report.
 """
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 
 from svcd import times
-from svcd.remote.usage_report import EVERY_S, LARGEST_BYTES, Unsent, UsageReport, post
+from svcd.remote.faults import Undelivered
+from svcd.remote.usage_report import EVERY_S, LARGEST_BYTES, UsageReport
 
 UID = "b5a0c5b4-0000-4000-8000-000000000000"
 HOUR = int(EVERY_S * times.SECOND)
@@ -32,19 +30,17 @@ class Clock:
 
 
 class Sink:
-    """Takes batches, over HTTP or called; `fails` of them do not arrive."""
+    """Takes batches; `fails` of them do not arrive."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
         self.batches: list[Any] = []
-        self.headers: list[Any] = []
         self.fails = 0
-        self.status = 200
 
     def take(self, _address: str, content: bytes) -> None:
         if self.fails:
             self.fails -= 1
-            raise Unsent("refused")
+            raise Undelivered("refused")
         self.sizes.append(len(content))
         self.batches.append(json.loads(content))
 
@@ -178,62 +174,3 @@ def test_the_thread_sends_a_full_bundle_at_once_and_nothing_at_the_stop(sink: Si
     assert arrived.wait(10)
     report.stop()
     assert len(sink.batches) == 1 and not report._thread.is_alive()
-
-
-@pytest.fixture
-def http_sink(sink: Sink) -> Iterator[str]:
-    """The address of a sink."""
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            content = self.rfile.read(int(self.headers["content-length"]))
-            if self.path == "/sink":
-                sink.headers.append(dict(self.headers))
-                sink.take("", content)
-            self.send_response(sink.status if self.path == "/sink" else 302)
-            self.send_header("Location", "/sink")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_a_local_sink_receives_it(http_sink: str, sink: Sink, clock: Clock) -> None:
-    report = UsageReport(f"{http_sink}/sink", UID, lambda: {"searches": {"q": 1}}, post, clock)
-    clock.moment += HOUR
-    report.step()
-    assert sink.events() == [("searches", {"q": 1})]
-    assert sink.headers[0]["Content-Type"] == "application/json" and sink.headers[0]["User-Agent"].startswith("svcd/")
-
-
-@pytest.mark.parametrize("status", [302, 400, 500])
-def test_a_refusal_is_not_an_arrival(http_sink: str, sink: Sink, status: int) -> None:
-    sink.status = status
-    with pytest.raises(Unsent):
-        post(f"{http_sink}/sink", b"{}")
-
-
-def test_no_redirect_is_followed(http_sink: str, sink: Sink) -> None:
-    with pytest.raises(Unsent):
-        post(f"{http_sink}/elsewhere", b"{}")
-    assert sink.batches == []
-
-
-def test_no_proxy_is_asked(http_sink: str, sink: Sink, monkeypatch: Any) -> None:
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-    post(f"{http_sink}/sink", b"{}")
-    assert sink.batches == [{}]
-
-
-def test_a_failure_says_nothing_of_the_address() -> None:
-    with pytest.raises(Unsent) as failed:
-        post("http://user:secret@127.0.0.1:1/token", b"{}")
-    assert "secret" not in str(failed.value) and "token" not in str(failed.value)
