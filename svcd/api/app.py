@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from svcd import logs
 from svcd.api import (
-    documents, facet_search, features, indexes, instance, keys, metrics, multi_search, openapi, search, settings, tasks,
-    webhooks,
+    documents, facet_search, features, indexes, instance, keys, log_streams, metrics, multi_search, openapi, search,
+    settings, task_streams, tasks, waiting, webhooks,
 )
 from svcd.api.admission import SearchQueue
 from svcd.api.bodies import json_value, read_body
 from svcd.api.context import JSON, Answer, Context, Text
 from svcd.api.routes import Fields, Match, Route, Stream, Table, Value
+from svcd.api.streaming import Places
 from svcd.api.traffic import Report, Traffic
 from svcd.auth.keys import Keys
 from svcd.auth.permission import ALL, Permission
@@ -29,11 +30,13 @@ from svcd.http.message import Refused, Request, Response
 from svcd.jsontext import dumps
 
 if TYPE_CHECKING:
+    from svcd.api.usage import Usage  # loaded by who counts
     from svcd.store.instance import Instance
 
 _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
-    *facet_search.ROUTES, *settings.ROUTES, *tasks.ROUTES, *metrics.ROUTES, *keys.ROUTES, *webhooks.ROUTES,
+    *facet_search.ROUTES, *settings.ROUTES, *tasks.ROUTES, *task_streams.ROUTES, *log_streams.ROUTES, *metrics.ROUTES,
+    *keys.ROUTES, *webhooks.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 
@@ -63,8 +66,14 @@ class App:
     """The interface over one instance; `answer` is given to the HTTP server."""
 
     def __init__(self, instance: Instance, runner: Any, keys: Keys, searches: SearchQueue,
-                 traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple) -> None:
-        """traffic: where requests are counted; reports: asks other processes of the same instance for theirs."""
+                 traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
+                 tell: Callable[[Mapping[str, Any]], None] = lambda order: None,
+                 streams: int = 1, waiting_writes: int = 1, usage: Usage | None = None) -> None:
+        """traffic: where requests are counted; reports: asks other processes of the same instance for theirs.
+        tell: gives them orders (svcd.cli.search_worker).
+
+        streams, waiting_writes: how many there may be at once. usage: where they are counted for a usage report.
+        """
         self._instance = instance
         self._runner = runner
         self._keys = keys
@@ -72,6 +81,10 @@ class App:
         self._table = Table(ROUTES)
         self._traffic = traffic or Traffic()
         self._reports = reports
+        self._tell = tell
+        self._streams = Places(streams)
+        self._waiting_writes = Places(waiting_writes)
+        self._usage = usage
 
     def answer(self, request: Request) -> Response:
         """The response to a request; never raises."""
@@ -84,6 +97,8 @@ class App:
         self._traffic.count(method, path, response.status)
         if timing is not None:
             self._traffic.note(timing, time.perf_counter() - started)
+        if self._usage is not None:
+            self._usage.answered(request, response.status, time.perf_counter() - started)
         return response
 
     def _names(self, request: Request, matched: Match | None) -> tuple[str, str]:
@@ -106,16 +121,24 @@ class App:
         if matched is None:
             return self._no_route(request)
         route, raw_path = matched
-        permission = self._permission(route, raw_path.get("index_uid"), request)
+
+        def permitted() -> Permission:
+            return self._permission(route, raw_path.get("index_uid"), request)
+
+        permission = permitted()
+        query, wait_s = waiting.taken_out(route, request.query)
         ctx = Context(
             instance=self._instance, runner=self._runner, searches=self._searches, request=request,
-            permission=permission, query=_query(route, request), body=_body(route, request), traffic=self._traffic,
-            reports=self._reports, keys=self._keys,
+            permission=permission, query=_query(route, query), body=_body(route, request), traffic=self._traffic,
+            reports=self._reports, keys=self._keys, tell=self._tell, streams=self._streams, renewed=permitted,
         )
         if route.feature:
             features.require(self._instance.features(), *route.feature)
         ctx.path = {name: _PATH_CHECKS.get(name, str)(text) for name, text in raw_path.items()}
-        return _encoded(route.run(ctx))
+        if self._usage is not None:
+            self._usage.note(route, ctx)
+        answer = route.run(ctx)
+        return _encoded(waiting.awaited(ctx, answer, wait_s, self._waiting_writes) if wait_s else answer)
 
     def _permission(self, route: Route, index_uid: str | None, request: Request) -> Permission:
         if route.action is None:
@@ -166,9 +189,9 @@ def _system_error(error: Exception) -> ApiError:
     return ApiError(code, str(error)) if code else ApiError("internal", f"Internal error: {type(error).__name__}")
 
 
-def _query(route: Route, request: Request) -> Mapping[str, Any]:
+def _query(route: Route, query: str) -> Mapping[str, Any]:
     """A route without parameters takes any query string, as the reference engine does."""
-    return decode_query(request.query, route.query) if route.query else {}
+    return decode_query(query, route.query) if route.query else {}
 
 
 def _body(route: Route, request: Request) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from svcd.api.streaming import Places
 from svcd.api.traffic import Report, Traffic
 from svcd.auth.keys import Keys
 from svcd.auth.permission import ALL, Permission
@@ -47,7 +48,9 @@ class Context:
     query: every declared parameter, decoded, defaults filled in.
     body: decoded as the route declares; absent members are absent. None for Stream and no body.
     searches: the places that a search must have before it runs. traffic: what was answered so far.
-    reports: asks the other processes for theirs. keys: tells the values of API keys.
+    reports: asks the other processes for theirs; tell: has them do something, too. keys: tells the values of API keys.
+    streams: the places of answers that do not end by themselves.
+    renewed: asks for the permission again, which may have changed. Raises as the first check.
     """
 
     instance: Instance
@@ -61,6 +64,9 @@ class Context:
     traffic: Traffic = field(default_factory=Traffic)
     reports: Callable[[], Sequence[Report]] = tuple
     keys: Keys = field(default_factory=lambda: Keys(None))
+    tell: Callable[[Mapping[str, Any]], None] = lambda order: None
+    streams: Places = field(default_factory=lambda: Places(1))
+    renewed: Callable[[], Permission] = lambda: ALL
 
     @property
     def queue(self) -> Queue:

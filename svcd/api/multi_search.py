@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from svcd.api import features
 from svcd.api.context import Answer, Context, Text
 from svcd.api.filters import has_joins
+from svcd.api.cutoff import timer
 from svcd.api.routes import Fields, Route
 from svcd.api.search import (
     FIELDS,
@@ -24,7 +25,6 @@ from svcd.api.search import (
     milliseconds_since,
     page_of,
     query_of,
-    timer,
     uuid7,
     wants_metadata,
     without_joins_of,

@@ -12,6 +12,7 @@ from svcd import INTERFACE_VERSION
 from svcd.api.context import JSON, Answer, Context, Text
 from svcd.api.routes import Body, Fields, Route, Schema, Stream, Value
 from svcd.api.shapes import SCHEMAS, Json, ref
+from svcd.api.waiting import WAIT, WAIT_NAME, answers_of, is_write
 from svcd.errors import ERRORS
 from svcd.fields import object_of
 from svcd.jsontext import dumps
@@ -59,7 +60,7 @@ def _refusals(route: Route) -> list[int]:
 
 def _responses(route: Route) -> Json:
     responses: Json = {}
-    for status, shape in route.answers.items():
+    for status, shape in answers_of(route).items():
         response: Json = {"description": _MEANINGS[status]}
         if status != 204:
             response["content"] = _content(route.answer_type, _schema(shape))
@@ -84,6 +85,7 @@ def _operation(route: Route) -> Json:
     operation: Json = {"operationId": operation_id(route), "summary": route.summary, "tags": [route.tag]}
     parameters = [_path_parameter(name) for name in route.parameters]
     parameters += [param.describe(name) for name, param in route.query.items()]
+    parameters += [WAIT.describe(WAIT_NAME)] if is_write(route) else []
     if parameters:
         operation["parameters"] = parameters
     if route.body:

@@ -43,6 +43,14 @@ def process_figures(proc: Path = _PROC) -> ProcessFigures | None:
     )
 
 
+def resident_bytes(proc: Path = _PROC) -> int | None:
+    """The resident memory of this process; None where the system does not tell it."""
+    try:
+        return int((proc / "self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return None
+
+
 def _most_files() -> float:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return float("inf") if soft == resource.RLIM_INFINITY else soft

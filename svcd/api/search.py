@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.api import features
 from svcd.api.context import Answer, Context, Text
+from svcd.api.cutoff import timer
 from svcd.api.filters import allowed_filter, narrowed, of_query_string, without_joins
 from svcd.api.routes import Fields, Route
 from svcd.auth.permission import INVALID_KEY
@@ -253,12 +254,6 @@ _PAGE_FIELDS = {"offset": "offset", "limit": "limit", "page": "page", "hitsPerPa
 def _renamed(body: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """The given parameters under the names of the engine; what is not given keeps the engine's default."""
     return {field: body[name] for name, field in names.items() if body.get(name) is not None}
-
-
-def timer(milliseconds: int) -> Callable[[], bool]:
-    """The question whether so many milliseconds have passed since now."""
-    end = time.monotonic() + milliseconds / 1000
-    return lambda: time.monotonic() >= end
 
 
 def wants_metadata(ctx: Context) -> bool:

@@ -120,15 +120,16 @@ _FILTERS: Mapping[str, _Filter] = {
 _LIST_FILTERS = _BY_BATCH_UIDS | _BY_UIDS | _FILTERS
 _CHANGE_FILTERS = _BY_UIDS | _BY_BATCH_UIDS | _FILTERS
 
+FILTER_PARAMS: Mapping[str, Param] = {name: row.param for name, row in _LIST_FILTERS.items()}
 _LIST_PARAMS: Mapping[str, Param] = {
     "limit": Param(_uid, "invalid_task_limit", default=20, schema=_UID_SCHEMA, about="Largest number of results."),
     "from": Param(_uid, "invalid_task_from", schema=_UID_SCHEMA, about="Uid of the first result."),
     "reverse": Param(query.boolean, "invalid_task_reverse", default=False, about="True lists the oldest first."),
-} | {name: row.param for name, row in _LIST_FILTERS.items()}
+} | FILTER_PARAMS
 _CHANGE_PARAMS = {name: row.param for name, row in _CHANGE_FILTERS.items()}
 
 
-def _task_filter(values: Mapping[str, Any]) -> TaskFilter:
+def task_filter(values: Mapping[str, Any]) -> TaskFilter:
     """The filter of a decoded query string: absent and `*` both stand for everything."""
     given = {row.field: values[name] for name, row in _LIST_FILTERS.items() if not _is_everything(values.get(name))}
     return TaskFilter(**given)
@@ -140,7 +141,7 @@ def _is_everything(value: Any) -> bool:
 
 def _list_page(ctx: Context, list_rows: Callable[..., Any], view: Callable[[Any], Any]) -> Answer:
     values = ctx.query
-    found = list_rows(_task_filter(values), limit=values["limit"], from_uid=values["from"], reverse=values["reverse"],
+    found = list_rows(task_filter(values), limit=values["limit"], from_uid=values["from"], reverse=values["reverse"],
                       is_allowed=ctx.permission.restriction)
     results = [view(row) for row in found.results]
     return Answer(200, shapes.uid_page(results, found.total, values["limit"], found.from_uid, found.next_uid))
@@ -241,7 +242,7 @@ def _change(ctx: Context, kind: str, counter: str, verb: str) -> Answer:
             "`uids`, `indexUids`, `statuses`, `types`, `canceledBy`, `beforeEnqueuedAt`, `afterEnqueuedAt`, "
             "`beforeStartedAt`, `afterStartedAt`, `beforeFinishedAt`, `afterFinishedAt`.",
         )
-    uids = ctx.queue.matching(_task_filter(ctx.query), ctx.permission.restriction)
+    uids = ctx.queue.matching(task_filter(ctx.query), ctx.permission.restriction)
     details = {"matchedTasks": len(uids), counter: None, "originalFilter": _original_filter(ctx.query)}
     return Answer(200, shapes.task_summary(ctx.queue.enqueue(kind, None, details=details, content={"uids": uids})))
 

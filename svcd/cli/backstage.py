@@ -5,8 +5,9 @@ it brings in nearly everything (engine, routes, tasks), and a start need not wai
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
+from typing import TYPE_CHECKING, Any
 
 from svcd import logs, times
 from svcd.api.admission import SearchQueue
@@ -26,6 +27,12 @@ from svcd.tasks.batching import Limits
 from svcd.tasks.budget import Budget
 from svcd.tasks.runner import Runner
 
+if TYPE_CHECKING:
+    from svcd.api.usage import Usage
+    from svcd.remote.client import Client
+    from svcd.remote.usage_figures import State
+    from svcd.remote.usage_report import Send, UsageReport
+
 # An indexing process without a batch, and what a budgeted byte takes in Python's objects.
 PROCESS_BYTES = 40 << 20
 BYTES_PER_BUDGETED = 2
@@ -34,15 +41,57 @@ SMALLEST_SHARE = 1 / 16
 
 
 def application(config: Config, instance: Instance, runner: Runner,
-                reports: Callable[[], Sequence[Report]] = tuple) -> App:
-    """What answers requests. reports: asks the search workers what they have answered."""
+                reports: Callable[[], Sequence[Report]] = tuple,
+                tell: Callable[[Mapping[str, Any]], None] = lambda order: None, usage: Usage | None = None) -> App:
+    """What answers requests. reports: asks the search workers what they have answered; tell: gives them orders.
+
+    usage: where requests are counted for the usage report.
+    """
     instance.use_engine(resolved, stored_form)
     searches = SearchQueue(
         serving.parallel_searches(config), config.experimental_search_queue_size,
         config.experimental_drop_search_after, head_start_s=serving.HEAD_START_S, processes=config.search_workers + 1,
     )
     instance.keys.add_to_empty(default_keys())
-    return App(instance, runner, Keys(config.master_key, instance.keys), searches, reports=reports)
+    return App(instance, runner, Keys(config.master_key, instance.keys), searches, reports=reports, tell=tell,
+               streams=serving.MOST_STREAMS, waiting_writes=serving.MOST_WAITING_WRITES, usage=usage)
+
+
+def usage() -> Usage:
+    """What counts requests for the usage report; needed where one is made alone."""
+    from svcd.api.usage import Usage  # few daemons report
+
+    return Usage()
+
+
+def usage_report(config: Config, instance: Instance, own: Usage, others: Callable[[], Sequence[State]] = tuple,
+                 now: Callable[[], int] = times.now) -> UsageReport:
+    """What sends the usage report, not started yet. others: takes what the search workers have counted."""
+    from svcd.api.usage import sum_of
+    from svcd.cli.instance_figures import InstanceFigures
+    from svcd.remote import usage_figures
+    from svcd.remote.usage_report import UsageReport
+
+    figures = InstanceFigures(config, instance)
+    return UsageReport(
+        config.analytics_url, instance.uid,
+        lambda: usage_figures.groups(sum_of([own.take(), *others()]) | figures.now()), _sender(config), now,
+    )
+
+
+def _sender(config: Config) -> Send:
+    """What sends a batch of the usage report; what it needs is loaded with the first one."""
+    clients: list[Client] = []
+
+    def send(address: str, content: bytes) -> None:
+        from svcd.remote.client import Client
+        from svcd.remote.guard import Guard
+
+        if not clients:
+            clients.append(Client(Guard(config.experimental_allowed_ip_networks)))
+        clients[0].post(address, {"Content-Type": "application/json"}, [content], len(content))
+
+    return send
 
 
 def notifier(config: Config, instance: Instance) -> Notifier:

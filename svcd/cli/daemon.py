@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from svcd import INTERFACE_VERSION, __version__, logs
 from svcd.api.door import Door
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from svcd.cli.search_workers import SearchWorkers
     from svcd.remote.notifier import Notifier
+    from svcd.remote.usage_report import UsageReport
     from svcd.tasks.runner import Runner
 
 # How long nobody must ask for anything but the health until the rest is loaded all the same.
@@ -36,6 +38,7 @@ QUIET_S = 0.05
 FORCED_FEATURES = {  # option: the feature that it starts
     "experimental_enable_metrics": "metrics",
     "experimental_contains_filter": "containsFilter",
+    "experimental_enable_logs_route": "logsRoute",
 }
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -86,6 +89,7 @@ class Opening:
         self._failure: Exception | None = None
         self._runner: Runner | None = None
         self._notifier: Notifier | None = None
+        self._report: UsageReport | None = None
         self._thread = threading.Thread(target=self._run, name="svcd-opening")
 
     def start(self) -> None:
@@ -101,6 +105,8 @@ class Opening:
         """Stop workers, runner and notifier. Raises what kept the parts from being made."""
         self._door.wanted.set()
         self._thread.join()
+        if self._report:
+            self._report.stop()
         if self._workers:
             self._workers.end()
         if self._runner:
@@ -118,14 +124,19 @@ class Opening:
 
             self._notifier = backstage.notifier(self._config, self._instance)
             self._runner = backstage.runner(self._config, self._instance, self._notifier.wake)
-            reports = self._workers.reports if self._workers else tuple
-            app = backstage.application(self._config, self._instance, self._runner, reports)
+            others = {"reports": self._workers.reports, "tell": self._workers.tell} if self._workers else {}
+            usage = backstage.usage() if serving.reports_usage(self._config) else None
+            app = backstage.application(self._config, self._instance, self._runner, **others, usage=usage)
             machine.give_back_large_blocks()
             self._notifier.start()
             self._runner.start()
             self._door.open(app.answer)
             if self._workers:
                 self._workers.start(self._server)
+            if usage:
+                self._report = backstage.usage_report(
+                    self._config, self._instance, usage, self._workers.usages if self._workers else tuple)
+                self._report.start()
             backstage.report_word_lists()
             serving.warm_up()
             gc.freeze()  # what is here now, stays: the collector need not look at it again
@@ -147,6 +158,7 @@ def run(config: Config) -> int:
                 door.answer, config.http_addr, threads=serving.threads(config),
                 payload_limit=config.http_payload_size_limit, ssl_context=context,
                 on_request=serving.log_request, on_error=serving.log_bug, share=workers.share if workers else None,
+                on_stopping=instance.queue.listeners.close,
             )
             opening = Opening(config, instance, door, server, workers)
             signals.call(opening.stop)
@@ -189,6 +201,16 @@ def _search_workers(config: Config, instance: Instance) -> SearchWorkers | None:
     return SearchWorkers(config, instance)
 
 
+def _usage_words(config: Config) -> str:
+    """Whether a usage report leaves the machine, and to which host; the rest of the address may be secret."""
+    if config.no_analytics:
+        return "none, for --no-analytics is given"
+    if not config.analytics_url:
+        return "none, for --analytics-url is not given"
+    address = urlsplit(config.analytics_url)
+    return f"hourly to {address.scheme}://{address.hostname}; --no-analytics turns it off"
+
+
 def _announce(config: Config, port: int) -> None:
     scheme = "https" if config.ssl_cert_path else "http"
     for name, value, source in config.shown():
@@ -199,5 +221,6 @@ def _announce(config: Config, port: int) -> None:
         "env": config.env,
         "key": "a master key protects it" if config.master_key else "none: anybody may do everything",
         "log": f"{config.log_level}, {config.experimental_logs_mode}",
+        "usage report": _usage_words(config),
         "pid": os.getpid(),
     })

@@ -222,8 +222,10 @@ OPTIONS: tuple[Option, ...] = (
            about="TOML file with options. The default file may be absent; a file named here must exist."),
     Option("--env", _choice(*ENVS), "General", default="development",
            about="In production the start is refused without a master key."),
+    Option("--analytics-url", URL, "General", example="https://stats.example.com/svcd",
+           about="Address to which an anonymous usage report is sent, hourly. Without it, none is made."),
     Option("--no-analytics", SWITCH, "General", default="false",
-           about="Never send the anonymous usage report."),
+           about="Never send the anonymous usage report, also where --analytics-url is given."),
 
     Option("--http-addr", ADDRESS, "Network", default="localhost:7700",
            about="Address to listen on. Port 0 takes a free port, which the start banner names."),
@@ -277,6 +279,8 @@ OPTIONS: tuple[Option, ...] = (
            about="Start with the feature `metrics` on: GET /metrics answers with figures for Prometheus."),
     Option("--experimental-contains-filter", SWITCH, "Features", default="false",
            about="Start with the feature `containsFilter` on: filters may use CONTAINS."),
+    Option("--experimental-enable-logs-route", SWITCH, "Features", default="false",
+           about="Start with the feature `logsRoute` on: /logs/stream follows the log, /logs/stderr changes it."),
 
     Option("--experimental-search-queue-size", COUNT, "Search", default="1000",
            about="Searches that may wait. One more drops a waiting one, which is answered 503."),

@@ -14,6 +14,8 @@ class Orders:
     """What a worker has to know. Sockets and memory are descriptors, which it has inherited.
 
     number: its own; listeners: sockets that listen; board, tray, trays: see svcd.http.sharing.
+    log_targets: what is printed of the log in place of its level; "" when nobody changed it.
+    counts_usage: for the usage report.
     """
 
     number: int
@@ -31,6 +33,8 @@ class Orders:
     drop_after_s: float
     log_level: str
     logs_mode: str
+    log_targets: str = ""
+    counts_usage: bool = False
 
     @property
     def descriptors(self) -> list[int]:

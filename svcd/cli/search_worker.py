@@ -3,7 +3,9 @@
     -> {orders}                     once: Orders, secrets included, which a command line would show
     -> {"ask": n, "features": {}}   they are these from now on
     -> {"ask": n, "removed": uuid}  an index is gone
+    -> {"ask": n, "log": "info"}    print this of the log (svcd.logs.targets)
     -> {"ask": n, "report": true}   what was answered here
+    -> {"ask": n, "usage": true}    what was counted here for the usage report, from the last time on
     -> {"ask": n, "stop": seconds}  end in good order, within this time
     <- {"ask": n, ...}              after each
 
@@ -38,9 +40,11 @@ from svcd.engine.field_values import stored_form
 from svcd.http.server import Server
 from svcd.http.sharing import Board, Share
 from svcd.lifeline import die_with
+from svcd.logs import targets
 from svcd.store.library import Library
 
 if TYPE_CHECKING:
+    from svcd.api.usage import Usage
     from svcd.store.instance import Instance
 
 
@@ -55,9 +59,10 @@ class SearchWorker:
             processes=len(orders.trays),
         )
         self._traffic = Traffic()
+        self._usage = _usage() if orders.counts_usage else None
         # What a search never asks for, the queue and the runner, is not there.
         keys = Keys(orders.master_key, self._library.keys)  # those of the files, which are always the present ones
-        app = App(cast("Instance", self._library), None, keys, self._searches, self._traffic)
+        app = App(cast("Instance", self._library), None, keys, self._searches, self._traffic, usage=self._usage)
         self._server = Server(
             app.answer, [socket.socket(fileno=listener) for listener in orders.listeners], threads=orders.threads,
             payload_limit=orders.payload_limit, on_request=serving.log_request, on_error=serving.log_bug,
@@ -66,7 +71,9 @@ class SearchWorker:
         self._answers: dict[str, Callable[[Any], Mapping[str, Any] | None]] = {
             "features": self._library.use_features,
             "removed": self._library.forget,
+            "log": _direct_log,
             "report": self._report,
+            "usage": lambda _: {"usage": self._usage.take()} if self._usage else None,
             "stop": self.stop,
         }
 
@@ -98,6 +105,8 @@ def main(parent: int) -> None:
     die_with(parent)
     orders = Orders(**json.loads(sys.stdin.buffer.readline()))
     logs.configure(orders.log_level, orders.logs_mode)
+    if orders.log_targets:
+        _direct_log(orders.log_targets)
     worker = SearchWorker(orders)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())  # to all of the daemon's processes, or to this one
     threading.Thread(target=_obey, args=(worker,), name="svcd-orders", daemon=True).start()
@@ -106,6 +115,16 @@ def main(parent: int) -> None:
     gc.freeze()  # what is here now, stays: the collector need not look at it again
     worker.serve()
     os._exit(0)  # "svcd-orders" holds the input, for which an ordinary end would wait
+
+
+def _usage() -> Usage:
+    from svcd.api.usage import Usage  # few daemons report
+
+    return Usage()
+
+
+def _direct_log(text: str) -> None:
+    logs.direct(targets.parse(text))
 
 
 def _share(orders: Orders) -> Share:

@@ -28,6 +28,7 @@ from svcd.http.sharing import MAIN, Board, Share, Tray, new_board, new_tray
 
 if TYPE_CHECKING:
     from svcd.http.server import Server
+    from svcd.remote.usage_figures import State
     from svcd.store.instance import Instance
 
 _MODULE = "svcd.cli.search_worker"
@@ -139,13 +140,14 @@ class SearchWorkers:
         self._overseer = threading.Thread(target=self._oversee, name="svcd-search-workers")
         self._stopping = threading.Event()
         self._grace_s = 0.0
+        self._log_targets = ""
         self._server: Server | None = None
 
     def start(self, server: Server) -> None:
         """Begin; returns at once. server: of the main process."""
         self._server = server
         self._instance.on_features = self._tell_features
-        self._instance.on_removal = lambda uuid: self._tell({"removed": uuid})
+        self._instance.on_removal = lambda uuid: self.tell({"removed": uuid})
         for thread in (*self._threads, self._overseer):
             thread.start()
 
@@ -172,13 +174,20 @@ class SearchWorkers:
         said = [worker.ask({"report": True}) for worker in self._workers]
         return [Report.of_json(one) for one in said if one is not None]
 
+    def usages(self) -> list[State]:
+        """What each worker that lives has counted for the usage report since it was asked last."""
+        said = [worker.ask({"usage": True}) for worker in self._workers]
+        return [one["usage"] for one in said if one is not None]
+
     # What changes
 
     def _tell_features(self) -> None:
         """A change of features counts for every search that comes after its answer."""
-        self._tell({"features": self._instance.features()})
+        self.tell({"features": self._instance.features()})
 
-    def _tell(self, order: Mapping[str, Any]) -> None:
+    def tell(self, order: Mapping[str, Any]) -> None:
+        """Have all of them do something (svcd.cli.search_worker)."""
+        self._log_targets = order.get("log", self._log_targets)  # for those that are started later, too
         for worker in self._workers:
             worker.ask(order)
 
@@ -231,5 +240,6 @@ class SearchWorkers:
             payload_limit=config.http_payload_size_limit, threads=serving.threads(config),
             parallel_searches=serving.parallel_searches(config), queue_size=config.experimental_search_queue_size,
             drop_after_s=config.experimental_drop_search_after, log_level=config.log_level,
-            logs_mode=config.experimental_logs_mode,
+            logs_mode=config.experimental_logs_mode, log_targets=self._log_targets,
+            counts_usage=serving.reports_usage(config),
         )

@@ -20,6 +20,10 @@ GRACE_S = 20.0
 # threads only when they are needed, but beyond this many waiting the memory of a small machine would be.
 OTHER_THREADS = 8
 MOST_WAITING_THREADS = 1000
+# Answers that go on until their client leaves, and writes that wait for their task: each holds a thread of its own,
+# 40 kB, so that they never take those of others.
+MOST_STREAMS = 64
+MOST_WAITING_WRITES = 128
 MOST_FILES = 65536
 # Longer than nearly every search takes, shorter than anybody notices.
 HEAD_START_S = 0.02
@@ -31,9 +35,14 @@ def parallel_searches(config: Config) -> int:
 
 
 def threads(config: Config) -> int:
-    """Threads that answer requests in one process: running searches, waiting ones, and all else."""
+    """Threads that answer requests in one process: running searches, waiting ones, all that waits, and all else."""
     waiting = min(config.experimental_search_queue_size, MOST_WAITING_THREADS)
-    return parallel_searches(config) + waiting + OTHER_THREADS
+    return parallel_searches(config) + waiting + MOST_STREAMS + MOST_WAITING_WRITES + OTHER_THREADS
+
+
+def reports_usage(config: Config) -> bool:
+    """The owner has said where to, and not that there shall be none."""
+    return bool(config.analytics_url) and not config.no_analytics
 
 
 def allow_many_files() -> None:

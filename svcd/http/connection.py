@@ -184,7 +184,7 @@ class Connection(BaseHTTPRequestHandler):
 
     def _request(self, head: Head, wire: FramedBody | None) -> Request:
         body = Body(wire or NoBody(), head.headers.get("content-encoding"), self.server.payload_limit)
-        return Request(head.method, head.path, head.query, head.headers, body, self.client)
+        return Request(head.method, head.path, head.query, head.headers, body, self.client, self.request)
 
     def _reply(self, request: Request, head: Head, wire: FramedBody | None) -> None:
         started = time.perf_counter()

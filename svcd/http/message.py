@@ -1,18 +1,20 @@
 """A request and a response as the rest of svcd sees them, and the errors of HTTP itself.
 
-Knows headers, bodies and their limits; refuses to know sockets, how a head is written on the wire,
-and what any path means.
+Knows headers, bodies and their limits; refuses to know how bytes come from a socket, how a head is written
+on the wire, and what any path means.
 """
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
+from socket import socket
 from typing import Protocol
 from urllib.parse import unquote
 
 from svcd.errors import ApiError
 from svcd.http import coding
+from svcd.http.transport import wait_beside
 
 # A piece of a body: large enough that the work per piece does not count, small enough to hold one per request.
 PIECE = 65536
@@ -59,6 +61,12 @@ class WireBody(Protocol):
     length: int | None  # announced length; None: not known before its end
 
     def __iter__(self) -> Iterator[bytes]: ...
+
+
+class Descriptor(Protocol):
+    """What can be waited for."""
+
+    def fileno(self) -> int: ...
 
 
 class NoBody:
@@ -170,9 +178,11 @@ class Request:
     path, query: as sent, percent-encoded; query without its `?`. client: the address it came from.
     """
 
-    __slots__ = ("method", "verb", "path", "query", "headers", "body", "client")
+    __slots__ = ("method", "verb", "path", "query", "headers", "body", "client", "_sock")
 
-    def __init__(self, verb: str, path: str, query: str, headers: Headers, body: Body, client: str) -> None:
+    def __init__(self, verb: str, path: str, query: str, headers: Headers, body: Body, client: str,
+                 sock: socket | None = None) -> None:
+        """sock: the connection, to learn that the client has left."""
         self.verb = verb
         self.method = "GET" if verb == "HEAD" else verb
         self.path = path
@@ -180,6 +190,11 @@ class Request:
         self.headers = headers
         self.body = body
         self.client = client
+        self._sock = sock
+
+    def wait(self, bell: Descriptor, seconds: float) -> bool:
+        """Wait until a descriptor is readable or the time is over; False when the client left before that."""
+        return wait_beside(self._sock, bell.fileno(), seconds)
 
     @property
     def segments(self) -> tuple[str, ...]:

@@ -101,18 +101,21 @@ class Server(HTTPServer):
         on_error: OnError | None = None,
         limits: Limits = Limits(),
         share: Share | None = None,
+        on_stopping: Callable[[], None] = lambda: None,
     ) -> None:
         """Listens at once; nobody is answered before `serve()`. Raises ListenError (svcd.http.listening).
 
         address: host and port, as listen() takes them, or sockets that listen. share: when other processes serve
         them, too; then without TLS, whose state cannot change hands. payload_limit: bytes of a body, as sent and
-        unpacked. on_error: told the traceback of what escaped `answer` (default: standard error).
+        unpacked. on_stopping: called when the end begins: answers that have no end of their own shall find it now.
+        on_error: told the traceback of what escaped `answer` (default: standard error).
         """
         self.answer = answer
         self.payload_limit = payload_limit
         self.ssl_context = ssl_context
         self.on_request = on_request or (lambda *_: None)
         self.on_error = on_error or sys.stderr.write
+        self.on_stopping = on_stopping
         self.limits = limits
         self.is_stopping = False  # answers end their connections
         self._is_over = False  # no more threads
@@ -299,6 +302,7 @@ class Server(HTTPServer):
         self._leave()
         for door in self._doors:
             self._close_door(door)
+        self.on_stopping()
         self._close_quiet()
         while self._connections and time.monotonic() < until:
             wait(self._bell, 0, 0.01)

@@ -72,6 +72,25 @@ class PlainTransport:
         self.sock.shutdown(socket.SHUT_WR)
 
 
+# That a client has closed; a broken connection is always reported. Elsewhere than on Linux, only that is.
+_LEFT = getattr(select, "POLLRDHUP", 0)
+
+
+def wait_beside(sock: socket.socket | None, bell: int, seconds: float) -> bool:
+    """Wait for a descriptor to be readable, or for the time to pass; False when the client left before that.
+
+    sock: the client's connection; None where there is none to watch.
+    """
+    poll = select.poll()
+    poll.register(bell, READABLE)
+    if sock is not None:
+        if sock.fileno() < 0:
+            return False
+        poll.register(sock, _LEFT)
+    ready = dict(poll.poll(max(0.0, seconds) * 1000))
+    return bell in ready or not ready
+
+
 def wait(sock: socket.socket, events: int, seconds: float) -> bool:
     """Wait for one of the events; False when the time is over."""
     poll = select.poll()  # not select(): descriptors above 1023 are nothing special

@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 
 from svcd import times
 from svcd.errors import ApiError
-from svcd.store import listing
+from svcd.store import changes, listing
+from svcd.store.changes import TO_ENQUEUED, TO_PROCESSING, Listeners, Position
 from svcd.store.connections import ReadPool, write_transaction
 from svcd.store.records import ENQUEUED, PROCESSING, Batch, Page, Task, TaskFilter
 
@@ -69,9 +70,13 @@ class Queue:
         self.payload_folder = payload_folder
         # Called, outside the lock, when a task came in.
         self.on_enqueued: Callable[[], None] = lambda: None
+        self.listeners = Listeners()
         self._path = path
         self._writer = writer
-        self._lock = lock  # guards _writer and _running
+        self._lock = lock  # guards _writer, _running and what follows
+        self._last_moment = 0
+        self._ended: list[int] = []  # tasks that end with the present transaction
+        self._given_back: dict[int, int] = {}  # tasks that are enqueued again -> since when
         self._readers = readers
         self._running: dict[int, RunningBatch] = {}
         self._next_batch = 1 + self._highest("SELECT max(coalesce((SELECT max(uid) FROM batches), -1), "
@@ -80,6 +85,12 @@ class Queue:
     def _highest(self, query: str) -> int:
         (highest,) = self._writer.execute(query).fetchone()
         return -1 if highest is None else highest
+
+    def moment(self) -> int:
+        """The present moment; each is later than all before, so that changes have an order. To be called with the lock,
+        inside finishing()."""
+        self._last_moment = max(times.now(), self._last_moment + 1)
+        return self._last_moment
 
     # Append
 
@@ -92,7 +103,7 @@ class Queue:
         """
         with self._lock:
             self._refuse_when_full(kind, content or {})
-            task = Task(self._highest("SELECT max(uid) FROM tasks") + 1, kind, index_uid, ENQUEUED, times.now(),
+            task = Task(self._highest("SELECT max(uid) FROM tasks") + 1, kind, index_uid, ENQUEUED, self.moment(),
                         details=details, content=content or {}, payload=payload.name if payload else None,
                         payload_bytes=payload_bytes, custom_metadata=custom_metadata)
             self._writer.execute(  # a statement of its own is a transaction of its own
@@ -101,6 +112,7 @@ class Queue:
                 (task.uid, kind, index_uid, ENQUEUED, task.enqueued_at, _text(details), _text(task.content),
                  task.payload, payload_bytes, custom_metadata))
         self.on_enqueued()
+        self.listeners.ring()
         return task
 
     def _refuse_when_full(self, kind: str, content: dict[str, Any]) -> None:
@@ -276,25 +288,33 @@ class Queue:
 
     # Running batches: in memory
 
-    def start(self, tasks: Sequence[Task], strategy: str) -> RunningBatch:
-        """Make a batch of enqueued tasks: from now on they are seen as processing."""
+    def start(self, tasks: Sequence[Task], strategy: str,
+              describe: Callable[[RunningBatch], None] = lambda running: None) -> RunningBatch:
+        """Make a batch of enqueued tasks: from now on they are seen as processing. describe: completes the batch, first."""
         with self._lock:
-            batch = Batch(self._next_batch, times.now(), strategy,
+            batch = Batch(self._next_batch, self.moment(), strategy,
                           earliest_enqueued_at=min(task.enqueued_at for task in tasks),
                           latest_enqueued_at=max(task.enqueued_at for task in tasks))
             self._next_batch += 1
             running = RunningBatch(batch, {task.uid: replace(
                 task, status=PROCESSING, batch_uid=batch.uid, started_at=batch.started_at) for task in tasks})
+            describe(running)
             self._running[batch.uid] = running
-            return running
+            for uid in self._given_back.keys() & running.tasks.keys():
+                del self._given_back[uid]
+        self.listeners.ring()
+        return running
 
     def give_back(self, running: RunningBatch, uids: Iterable[int] | None = None) -> None:
         """Tasks of a batch (all of them by default) are enqueued again; a batch without tasks was never there."""
         with self._lock:
+            moment = self.moment()
             for uid in list(running.tasks if uids is None else uids):
-                running.tasks.pop(uid, None)
+                if running.tasks.pop(uid, None):
+                    self._given_back[uid] = moment
             if not running.tasks:
                 self._running.pop(running.batch.uid, None)
+        self.listeners.ring()
 
     def running(self) -> list[RunningBatch]:
         """The batches that run now."""
@@ -320,13 +340,62 @@ class Queue:
                 return running.tasks[task.uid]
         return task
 
+    # What changed, for those who follow it
+
+    def changes_of_tasks(self, since: Position, most: int) -> list[tuple[Position, Task]]:
+        """The first changes of tasks behind a position, in their order, each with the task as it is now."""
+        until, running, given_back = self._present(since)
+        found = {Position(batch.batch.started_at, TO_PROCESSING, task.uid): task for batch in running
+                 for task in list(batch.tasks.values())}
+        found = {change: task for change, task in found.items() if since < change}
+        again = [Position(moment, TO_ENQUEUED, uid) for uid, moment in given_back.items()]
+        with self._reading() as connection:
+            stored = changes.of_tasks(connection, since, until, most)
+            order = sorted({*stored, *found, *(change for change in again if since < change)})[:most]
+            tasks = {task.uid: task for task in self._tasks(
+                connection, "uid IN (SELECT value FROM json_each(?))", [changes.uids_of(order)])}
+        return [(change, found.get(change) or tasks[change.uid]) for change in order
+                if change in found or change.uid in tasks]
+
+    def changes_of_batches(self, since: Position, most: int) -> list[tuple[Position, Batch]]:
+        """The first changes of batches behind a position, in their order, each with the batch as it is now."""
+        until, running, _ = self._present(since)
+        found = {Position(one.batch.started_at, TO_PROCESSING, one.batch.uid): one.batch for one in running}
+        found = {change: batch for change, batch in found.items() if since < change}
+        with self._reading() as connection:
+            order = sorted({*found, *changes.of_batches(connection, since, until)})[:most]
+            batches = {batch.uid: batch for batch in _batches(
+                connection, "uid IN (SELECT value FROM json_each(?))", [changes.uids_of(order)])}
+        return [(change, batches.get(change.uid) or found[change]) for change in order
+                if change in found or change.uid in batches]
+
+    def present(self) -> Position:
+        """The position behind all that has happened."""
+        with self._lock:
+            return Position(self.moment())
+
+    def _present(self, since: Position) -> tuple[int, list[RunningBatch], dict[int, int]]:
+        """A moment up to which everything is stored or stands here: the batches that run, what was given back.
+
+        All that happens later has a later moment, wherever it is found.
+        """
+        with self._lock:
+            running = [one for one in self._running.values() if one.batch.started_at >= since.moment]
+            return self.moment(), running, dict(self._given_back)
+
     # Finish and trim
 
     @contextmanager
     def finishing(self) -> Iterator[sqlite3.Connection]:
         """One transaction in which tasks end together with what they changed in the same file."""
-        with self._lock, write_transaction(self._writer) as connection:
-            yield connection
+        with self._lock:
+            self._ended = []
+            with write_transaction(self._writer) as connection:
+                yield connection
+            ended = self._ended
+            for uid in ended if self._given_back else ():
+                self._given_back.pop(uid, None)
+        self.listeners.ring(ended)
 
     def finish(self, connection: sqlite3.Connection, running: RunningBatch, finished: Sequence[Task]) -> None:
         """Inside finishing(): store a batch and the end of its tasks. forget() follows the commit."""
@@ -339,6 +408,8 @@ class Queue:
 
     def store(self, connection: sqlite3.Connection, tasks: Iterable[Task]) -> None:
         """Inside finishing(): write the state of tasks over their rows. A task that ended is left as it is."""
+        tasks = list(tasks)
+        self._ended += [task.uid for task in tasks]
         connection.executemany(
             "UPDATE tasks SET index_uid = ?, status = ?, batch_uid = ?, canceled_by = ?, details = ?, error = ?, "
             "started_at = ?, finished_at = ?, payload = NULL WHERE uid = ? AND status = 'enqueued'",

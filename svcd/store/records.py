@@ -72,6 +72,24 @@ class TaskFilter:
     before_finished_at: int | None = None
     after_finished_at: int | None = None
 
+    def is_met_by(self, task: Task) -> bool:
+        """True for a task of which the list would show the row, were it as this one."""
+        wanted = ((self.uids, task.uid), (self.batch_uids, task.batch_uid), (self.statuses, task.status),
+                  (self.kinds, task.kind), (self.index_uids, task.index_uid), (self.canceled_by, task.canceled_by))
+        if any(values is not None and value not in values for values, value in wanted):
+            return False
+        bounds = ((self.before_enqueued_at, self.after_enqueued_at, task.enqueued_at),
+                  (self.before_started_at, self.after_started_at, task.started_at),
+                  (self.before_finished_at, self.after_finished_at, task.finished_at))
+        return all(_lies_between(moment, before, after) for before, after, moment in bounds)
+
+
+def _lies_between(moment: int | None, before: int | None, after: int | None) -> bool:
+    """Both bounds are exclusive, None is none; a moment that is not there meets no bound."""
+    if moment is None:
+        return before is None and after is None
+    return (before is None or moment < before) and (after is None or moment > after)
+
 
 @dataclass(frozen=True)
 class Page(Generic[T]):

@@ -218,9 +218,7 @@ class Runner:
         strategy = plan.strategy
         if plan.shape in batching.JOINS and len(plan.tasks) == self._queue.count_enqueued():
             strategy = batching.ALL_TASKS
-        running = self._queue.start(plan.tasks, strategy)
-        running.batch.details = details.joined(running.tasks.values())
-        running.batch.stats = details.stats(list(running.tasks.values()))
+        running = self._queue.start(plan.tasks, strategy, _describe)
         if KINDS[first.kind].is_global:
             self._run_global(running)
             return True
@@ -359,6 +357,7 @@ class Runner:
         def progress(step: str, finished: int, total: int) -> None:
             job.progress(step, finished, total)
             job.running.batch.progress = job.progress.view
+            self._queue.listeners.ring()
         try:
             if job.is_canceled and not self._has_committed(job, target):
                 return None
@@ -420,7 +419,7 @@ class Runner:
     def _end(self, running: RunningBatch, ended: Sequence[Task], progress: Progress) -> None:
         """Complete a batch with its end; its tasks get the same moment."""
         batch = running.batch
-        batch.finished_at = times.now()
+        batch.finished_at = self._queue.moment()
         own = [task for task in ended if task.uid in running.tasks]
         for task in ended:
             task.finished_at = batch.finished_at
@@ -433,6 +432,12 @@ class Runner:
         self._queue.finish(connection, running, ended)
         batch = running.batch
         self._instance.outbox.append(connection, batch.uid, batch.finished_at or 0, map(task_line, ended))
+
+
+def _describe(running: RunningBatch) -> None:
+    """What a batch shows of its tasks from its first moment on."""
+    running.batch.details = details.joined(running.tasks.values())
+    running.batch.stats = details.stats(list(running.tasks.values()))
 
 
 def _refusal(job: _Job, row: IndexRow | None) -> dict[str, Any] | None:

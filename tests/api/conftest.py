@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,10 +72,12 @@ class Client:
         raw = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
         return Got(answer.status, raw.decode(), {name.lower(): value for name, value in answer.headers})
 
-    def answer(self, method: str, url: str, content: bytes = b"", headers: dict[str, str] | None = None) -> Response:
-        """What the App gives to the HTTP server."""
+    def answer(self, method: str, url: str, content: bytes = b"", headers: dict[str, str] | None = None,
+               sock: socket.socket | None = None) -> Response:
+        """What the App gives to the HTTP server. sock: the client's connection."""
         path, _, query = url.partition("?")
-        return self.app.answer(Request(method, path, query, Headers(headers or {}), Body(_Wire(content)), "127.0.0.1"))
+        body = Body(_Wire(content))
+        return self.app.answer(Request(method, path, query, Headers(headers or {}), body, "127.0.0.1", sock))
 
     def ask(self, bearer: str, method: str, url: str, value: Any = None) -> Got:
         """A request with a key, and with a JSON body unless the value is None."""
@@ -91,7 +94,7 @@ class Client:
 def client_of(instance: Instance, master_key: str | None, now: Callable[[], int], keys: KeySource) -> Client:
     """A client of an App. now: the clock of its keys, which are in `keys`."""
     searches = SearchQueue(2)
-    return Client(App(instance, None, Keys(master_key, keys, now), searches), instance, searches)
+    return Client(App(instance, None, Keys(master_key, keys, now), searches, streams=2, waiting_writes=2), instance, searches)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from svcd.cli.options import OPTIONS, Option
 OTHER: dict[str, str] = {  # as one writes it on the command line
     "config_file_path": "svcd.toml",
     "env": "production",
+    "analytics_url": "https://stats.example.com/svcd",
     "http_addr": "[::1]:7800",
     "http_payload_size_limit": "1 MiB",
     "experimental_allowed_ip_networks": "127.0.0.0/8,fd00::/8",
@@ -33,6 +34,7 @@ OTHER: dict[str, str] = {  # as one writes it on the command line
 WRONG: dict[str, str] = {
     "config_file_path": "",
     "env": "staging",
+    "analytics_url": "ftp://stats.example.com",
     "http_addr": "localhost:99999",
     "http_payload_size_limit": "10 parsecs",
     "experimental_allowed_ip_networks": "10.0.0.0/8,home",

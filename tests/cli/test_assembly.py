@@ -45,9 +45,10 @@ def test_a_budget_never_vanishes() -> None:
 def test_threads_hold_running_and_waiting_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "cores", lambda: 2)
     given = {"experimental_nb_searches_per_core": "3", "experimental_search_queue_size": "10"}
-    assert serving.threads(load(given, {})) == 2 * 3 + 10 + serving.OTHER_THREADS
+    others = serving.OTHER_THREADS + serving.MOST_STREAMS + serving.MOST_WAITING_WRITES
+    assert serving.threads(load(given, {})) == 2 * 3 + 10 + others
     huge = load({"experimental_search_queue_size": "1000000"}, {})
-    assert serving.threads(huge) == 2 * 4 + serving.MOST_WAITING_THREADS + serving.OTHER_THREADS
+    assert serving.threads(huge) == 2 * 4 + serving.MOST_WAITING_THREADS + others
 
 
 @pytest.mark.parametrize("number", daemon.STOP_SIGNALS)
@@ -101,7 +102,7 @@ def test_the_limit_of_open_files_is_raised(
 def test_what_cannot_be_made_behind_the_door_ends_the_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str,
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **_named: object) -> None:
         raise OSError("no more threads")
 
     monkeypatch.setattr(backstage, part, fail)

@@ -21,7 +21,7 @@ from svcd.cli.options import BY_NAME, OPTIONS, Option
 from tests.cli.samples import OTHER, USABLE, WRONG, other
 
 CONTRACT = Path(__file__).resolve().parents[3] / "shared" / "contract" / "options.json"
-OWN = {"search_workers"}  # options that the contract does not know
+OWN = {"analytics_url", "search_workers"}  # options that the contract does not know
 every_option = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 
 

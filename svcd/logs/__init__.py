@@ -1,9 +1,9 @@
-"""Log lines on stderr: one event a line, for people (HUMAN) or for machines (JSON).
+"""Log lines on stderr: one event a line, for people (HUMAN) or for machines (JSON); and for one who follows them.
 
 Knows levels, how a line is written, and that a line never holds a secret or breaks in two; refuses to
-know who logs what. Nothing here raises: a daemon outlives the reader of its log.
+know who logs what, but for the module's name. Nothing here raises: a daemon outlives the reader of its log.
 
-Threads: any thread may log. `_lock` guards the stream, so that lines never mix; the set-up is one
+Threads: any thread may log. `_lock` guards the stream, so that lines never mix, and who sets up; the set-up is one
 immutable object that is replaced as a whole.
 """
 from __future__ import annotations
@@ -14,13 +14,12 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TextIO
 
-OFF, ERROR, WARN, INFO, DEBUG, TRACE = range(6)
-LEVELS: dict[str, int] = {
-    "OFF": OFF, "ERROR": ERROR, "WARN": WARN, "INFO": INFO, "DEBUG": DEBUG, "TRACE": TRACE,
-}
+from svcd.logs import targets
+from svcd.logs.targets import DEBUG, ERROR, INFO, LEVELS, OFF, TRACE, WARN, Targets
+
 MODES = ("HUMAN", "JSON")
 _NAMES = tuple(LEVELS)
 
@@ -32,36 +31,83 @@ _CLIENT_FAULTS = frozenset((501, 505))
 _NEEDS_QUOTES = re.compile(r'[\s"=\\]')
 
 
-class _SetUp(NamedTuple):
-    """What is printed, how, and where. stream None: the stderr of the moment."""
+class Event(NamedTuple):
+    """What happened. moment: nanoseconds since 1970; part: of svcd, as targets name it; details: lines of a traceback."""
 
-    level: int = INFO
+    moment: int
+    level: int
+    part: str
+    name: str
+    fields: Mapping[str, Any]
+    details: str = ""
+
+
+Hear = Callable[[Event], None]
+
+
+class _SetUp(NamedTuple):
+    """What is printed, how, and where, and who hears what besides. stream None: the stderr of the moment.
+
+    most: the least grave level that anybody wants.
+    """
+
+    printed: Targets = targets.of_level(INFO)
     as_json: bool = False
     stream: TextIO | None = None
+    heard: Targets = targets.of_level(OFF)
+    hear: Hear | None = None
+    most: int = INFO
 
 
 _set_up = _SetUp()
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
 def _renew_lock() -> None:
     """A child made by fork must not inherit a lock that another thread holds."""
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_renew_lock)
 
 
+def _change(**parts: Any) -> None:
+    global _set_up
+    with _lock:
+        changed = _set_up._replace(**parts)
+        _set_up = changed._replace(most=max(changed.printed.most, changed.heard.most))
+
+
 def configure(level: str = "INFO", mode: str = "HUMAN", stream: TextIO | None = None) -> None:
     """Print events of this level and graver ones. level: a name of LEVELS; mode: one of MODES."""
-    global _set_up
-    _set_up = _SetUp(LEVELS[level.upper()], mode.upper() == "JSON", stream)
+    _change(printed=targets.of_level(LEVELS[level.upper()]), as_json=mode.upper() == "JSON", stream=stream)
+
+
+def direct(printed: Targets) -> None:
+    """Print what these want, from now on."""
+    _change(printed=printed)
+
+
+def follow(heard: Targets, hear: Hear) -> bool:
+    """Tell events that are wanted to another listener, too, which must be quick; False when somebody listens already."""
+    with _lock:
+        if _set_up.hear is not None:
+            return False
+        _change(heard=heard, hear=hear)
+        return True
+
+
+def unfollow(hear: Hear) -> None:
+    """Tell it no more."""
+    with _lock:
+        if _set_up.hear == hear:
+            _change(heard=targets.of_level(OFF), hear=None)
 
 
 def is_enabled(level: int) -> bool:
-    """True when an event of this level is printed. Ask before computing costly fields."""
-    return level <= _set_up.level
+    """True when somebody may want an event of this level. Ask before computing costly fields."""
+    return level <= _set_up.most
 
 
 def error(event: str, **fields: Any) -> None:
@@ -112,7 +158,7 @@ def request(method: str, path: str, status: int, seconds: float, size: int, clie
     level = ERROR if status >= 500 and status not in _CLIENT_FAULTS else INFO
     if not is_enabled(level):
         return
-    _log(level, "request", {
+    _log(level, "request", part="svcd.http", fields={
         "method": method, "path": without_key(path), "status": status,
         "ms": round(seconds * 1000, 2), "bytes": size, "client": client,
     })
@@ -123,7 +169,7 @@ def batch(uid: int, *, kind: str, index_uid: str | None, tasks: int, failed: int
     """The line of one batch that ended. kind: of its tasks; failed: how many of them did."""
     if not is_enabled(INFO):
         return
-    _log(INFO, "batch", {
+    _log(INFO, "batch", part="svcd.tasks", fields={
         "uid": uid, "kind": kind, "index": index_uid, "tasks": tasks, "failed": failed,
         "seconds": round(seconds, 3), **fields,
     })
@@ -131,10 +177,10 @@ def batch(uid: int, *, kind: str, index_uid: str | None, tasks: int, failed: int
 
 def announce(title: str, fields: Mapping[str, Any]) -> None:
     """What a start must show whatever the level, OFF excepted: a small table, or one line of JSON."""
-    if _set_up.level == OFF:
+    if _set_up.printed.most == OFF:
         return
     if _set_up.as_json:
-        _write(_as_json(INFO, title, fields, ""))
+        _write(as_json(Event(time.time_ns(), INFO, "svcd", title, fields)))
         return
     width = max(map(len, fields), default=0)
     rows = [f"  {name:<{width}}  {_printable(str(value))}" for name, value in fields.items()]
@@ -151,34 +197,38 @@ def _write(text: str) -> None:
         pass  # full disk, closed pipe, or no stderr at all: there is no other place to say so
 
 
-def _log(level: int, event: str, fields: Mapping[str, Any], details: str = "") -> None:
+def _log(level: int, event: str, fields: Mapping[str, Any], details: str = "", part: str = "") -> None:
+    """part: by default the module that called the function which calls this one."""
     set_up = _set_up
-    if level > set_up.level:
+    if level > set_up.most:
         return
-    if set_up.as_json:
-        _write(_as_json(level, event, fields, details))
-    else:
-        _write(_as_text(level, event, fields, details))
+    told = Event(time.time_ns(), level, part or sys._getframe(2).f_globals.get("__name__", ""), event, fields, details)
+    if set_up.printed.wants(level, told.part):
+        _write(as_json(told) if set_up.as_json else as_text(told))
+    if set_up.hear is not None and set_up.heard.wants(level, told.part):
+        set_up.hear(told)
 
 
-def _as_json(level: int, event: str, fields: Mapping[str, Any], details: str) -> str:
-    line = {"timestamp": _timestamp(), "level": _NAMES[level], "event": event, **fields}
-    if details:
-        line["details"] = details
+def as_json(event: Event) -> str:
+    """The event as one object, on one line."""
+    line = {"timestamp": timestamp(event.moment), "level": _NAMES[event.level], "event": event.name, **event.fields}
+    if event.details:
+        line["details"] = event.details
     return json.dumps(line, default=str)
 
 
-def _as_text(level: int, event: str, fields: Mapping[str, Any], details: str) -> str:
-    words = [f"{_timestamp()} {_NAMES[level]:>5} {_printable(event)}"]
-    words += [f"{name}={_quoted(value)}" for name, value in fields.items() if value is not None]
-    if details:
-        words += ["\n  " + "\n  ".join(map(_printable, details.splitlines()))]
+def as_text(event: Event) -> str:
+    """The event on one line for people, and its details, indented, on lines of their own."""
+    words = [f"{timestamp(event.moment)} {_NAMES[event.level]:>5} {_printable(event.name)}"]
+    words += [f"{name}={_quoted(value)}" for name, value in event.fields.items() if value is not None]
+    if event.details:
+        words += ["\n  " + "\n  ".join(map(_printable, event.details.splitlines()))]
     return " ".join(words)
 
 
-def _timestamp() -> str:
-    """Now, RFC 3339, UTC, to the microsecond."""
-    seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+def timestamp(moment: int) -> str:
+    """RFC 3339, UTC, to the microsecond."""
+    seconds, nanoseconds = divmod(moment, 1_000_000_000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{nanoseconds // 1000:06}Z"
 
 

@@ -1,0 +1,197 @@
+"""`/logs/stream` and `/logs/stderr`: follow the log over HTTP, and change what is printed.
+
+Knows the three forms in which a log is streamed: `human` and `json` as on the console, `profile` with what each event
+took. One client at a time follows. Refuses to know who logs what.
+
+Threads: those that log hand events over and go on; the stream's own writes them. A client that is slower than the log
+loses events, and is told how many.
+"""
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
+
+from svcd import logs
+from svcd.api.context import NDJSON, Answer, Context, Text
+from svcd.api.process_figures import resident_bytes
+from svcd.api.routes import Route, Value
+from svcd.api.streaming import HEADERS, Pieces
+from svcd.errors import ApiError
+from svcd.fields import Field, FieldError, boolean, object_of, one_of, parsed, string
+from svcd.logs import targets
+from svcd.logs.targets import Targets
+from svcd.store.changes import Listeners
+
+_TAG = "Logs"
+_PLAIN = "text/plain; charset=utf-8"
+_HUMAN, _JSON, _PROFILE = _MODES = ("human", "json", "profile")
+# Events that wait for a slow client.
+_MOST_WAITING = 10_000
+# Written together: no more than a client takes at once.
+_MOST_TOGETHER = 500
+_USUAL = targets.of_level(targets.INFO)
+_CHECK_S = 60.0  # how often the key is looked at while nothing is logged
+_NANOSECONDS = {"ms": 1_000_000, "seconds": 1_000_000_000}  # field that tells what an event took: its unit
+
+_Write = Callable[[logs.Event], str]
+
+
+class _Follower:
+    """One client that follows the log."""
+
+    def __init__(self, write: _Write, listeners: Listeners) -> None:
+        """listeners: those whose waiting ends when svcd does."""
+        self._write = write
+        self._listeners = listeners
+        self._bell = listeners.add(has_changes=False)
+        self._waiting: deque[logs.Event] = deque()
+        self._lost = 0
+        self._is_over = False
+
+    def hear(self, event: logs.Event) -> None:
+        """Called by whoever logs."""
+        if len(self._waiting) < _MOST_WAITING:
+            self._waiting.append(event)
+        else:
+            self._lost += 1
+        self._bell.ring()
+
+    def pieces(self, ctx: Context) -> Generator[bytes]:
+        """Lines, as they come, until the client leaves, its key ends, or somebody ends the stream."""
+        yield b""
+        while not (self._is_over or self._listeners.is_over) and _is_allowed(ctx):
+            self._bell.silence()
+            if lines := self._lines():
+                yield "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+            elif not ctx.request.wait(self._bell, _CHECK_S):
+                return
+
+    def _lines(self) -> list[str]:
+        lines = []
+        while self._waiting and len(lines) < _MOST_TOGETHER:
+            lines.append(self._write(self._waiting.popleft()))
+        if self._lost and not self._waiting:
+            lost, self._lost = self._lost, 0
+            lines.append(self._write(logs.Event(
+                time.time_ns(), logs.WARN, __name__, "the reader is slower than the log", {"lost": lost})))
+        return lines
+
+    def end(self) -> None:
+        """Let the stream end; may be called by any thread."""
+        self._is_over = True
+        self._bell.ring()
+
+    def close(self) -> None:
+        """The stream has ended."""
+        logs.unfollow(self.hear)
+        self._listeners.remove(self._bell)
+
+
+class _Present:
+    """The client that follows now, if any. The log is one for the whole process, and so is this."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._follower: _Follower | None = None
+
+    def begin(self, wanted: Targets, follower: _Follower) -> None:
+        """Raises bad_request when there is one already."""
+        with self._lock:
+            if not logs.follow(wanted, follower.hear):
+                follower.close()
+                raise ApiError("bad_request", "The `/logs/stream` route is currently in use by someone else.")
+            self._follower = follower
+
+    def end(self) -> None:
+        """End the stream of whoever follows."""
+        with self._lock:
+            if self._follower:
+                self._follower.end()
+
+
+_present = _Present()
+
+
+def _is_allowed(ctx: Context) -> bool:
+    try:
+        ctx.renewed()
+    except ApiError:
+        return False
+    return True
+
+
+def _profiled(has_memory: bool) -> _Write:
+    """The form that tells when an event ended and what it took, in nanoseconds; and the memory of the process then."""
+
+    def write(event: logs.Event) -> str:
+        fields = event.fields
+        took = next((round(fields[name] * unit) for name, unit in _NANOSECONDS.items() if name in fields), 0)
+        line: dict[str, Any] = {"name": event.name, "part": event.part, "end": event.moment, "took": took}
+        if has_memory:
+            line["resident"] = resident_bytes()
+        return json.dumps({**line, "fields": fields}, default=str)
+
+    return write
+
+
+def stream(ctx: Context) -> Answer:
+    """Follow the log. Raises bad_request when somebody else does."""
+    mode = ctx.body["mode"]
+    write = {_HUMAN: logs.as_text, _JSON: logs.as_json}.get(mode) or _profiled(ctx.body["profileMemory"])
+    follower = _Follower(write, ctx.queue.listeners)
+    _present.begin(ctx.body.get("target", _USUAL), follower)
+    body = Pieces(follower.pieces(ctx), follower.close)
+    return Answer(200, Text(body, _PLAIN if mode == _HUMAN else NDJSON), HEADERS)
+
+
+def cancel(_ctx: Context) -> Answer:
+    """End the stream of whoever follows the log."""
+    _present.end()
+    return Answer(204)
+
+
+def update_stderr(ctx: Context) -> Answer:
+    """Change what is printed on stderr, in all processes, until the next start."""
+    wanted = ctx.body.get("target", _USUAL)
+    logs.direct(wanted)
+    ctx.tell({"log": str(wanted)})
+    return Answer(204)
+
+
+def _targets(text: str) -> Targets:
+    if not text:
+        raise ValueError("Empty string is not a valid target. If you want to get no logs use `OFF`. Usage: `info`, "
+                         "`svc=info`, or you can write multiple filters in one target: "
+                         "`index_scheduler=info,milli=trace`")
+    return targets.parse(text)
+
+
+def _memory_only_profiled(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    if body["profileMemory"] and body["mode"] != _PROFILE:
+        raise FieldError(  # the recordings have this code, which speaks of something else
+            "Invalid value: `profile_memory` can only be used while profiling code and is not compatible with the "
+            f"{body['mode'].capitalize()} mode.", "invalid_settings_typo_tolerance")
+    return body
+
+
+_TARGET = Field(parsed(string, _targets),
+                about="A level, or a comma list such as `svcd.http=off,svcd.tasks=debug`; by default `info`.")
+_STREAM_BODY = Value(parsed(object_of({
+    "target": _TARGET,
+    "mode": Field(one_of(*_MODES), default=_HUMAN),
+    "profileMemory": Field(boolean, default=False, about="Add the memory of the process, in the mode `profile` alone."),
+}), _memory_only_profiled))
+_FEATURE = ("logsRoute", "Modifying logs through the `/logs/*` routes")
+
+ROUTES = (
+    Route("POST", "/logs/stream", stream, "metrics.get", {200: {"type": "string"}}, "Follow the log", _TAG,
+          body=_STREAM_BODY, answer_type="text/plain", feature=_FEATURE),
+    Route("DELETE", "/logs/stream", cancel, "metrics.get", {204: {}}, "End the stream of the log", _TAG,
+          feature=_FEATURE),
+    Route("POST", "/logs/stderr", update_stderr, "metrics.get", {204: {}}, "Change what is printed on stderr", _TAG,
+          body=Value(object_of({"target": _TARGET})), feature=_FEATURE),
+)

@@ -1,0 +1,99 @@
+"""What is told of tasks and batches to those who follow them, while a runner does the work.
+
+1. Whoever is woken finds the change; the batch is complete from the first moment on.
+2. Canceled tasks end for those who wait, as do those of a batch that the queue does by itself.
+3. Progress wakes those who follow.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from svcd.store.changes import TO_ENQUEUED, TO_FINISHED, TO_PROCESSING, Position
+from svcd.tasks.hindsight import batch_at, task_at
+
+
+class Seen:
+    """What somebody sees who looks at each ring of the bell."""
+
+    def __init__(self, house: Any) -> None:
+        self.queue = house.queue
+        self.tasks: list[tuple[int, int, str]] = []
+        self.batches: list[tuple[int, int, dict[str, Any]]] = []
+        self.rings = 0
+        self._since = [Position(0), Position(0)]
+        listeners = self.queue.listeners
+        ring = listeners.ring
+
+        def heard(ended: Any = ()) -> None:
+            ring(ended)
+            self.look()
+
+        listeners.ring = heard
+
+    def look(self) -> None:
+        self.rings += 1
+        for position, task in self.queue.changes_of_tasks(self._since[0], 100):
+            self.tasks.append((position.uid, position.step, task_at(task, position.step).status))
+            self._since[0] = position
+        for position, batch in self.queue.changes_of_batches(self._since[1], 100):
+            self.batches.append((position.uid, position.step, batch_at(batch, position.step).stats))
+            self._since[1] = position
+
+
+@pytest.fixture
+def seen(house: Any) -> Seen:
+    return Seen(house)
+
+
+def test_every_change_is_there_when_the_bell_rings(house, seen) -> None:
+    house.add([{"id": 1}])
+    house.run()
+    assert seen.tasks == [(0, TO_ENQUEUED, "enqueued"), (0, TO_PROCESSING, "processing"), (0, TO_FINISHED, "succeeded")]
+    begun, ended = seen.batches
+    assert begun == (0, TO_PROCESSING, {"totalNbTasks": 1, "status": {"processing": 1},
+                                        "types": {"documentAdditionOrUpdate": 1}, "indexUids": {"movies": 1}})
+    assert ended[:2] == (0, TO_FINISHED) and ended[2]["status"] == {"succeeded": 1}
+
+
+def test_progress_rings(house, seen) -> None:
+    house.add([{"id": 1}])
+    before = seen.rings
+    house.run()
+    assert seen.rings > before + 2  # beginning and end
+
+
+def test_a_canceled_task_has_ended_for_who_waits(house, seen) -> None:
+    house.add([{"id": 1}])
+    with house.queue.listeners.of_end(0) as bell:
+        house.do("taskCancelation", None, {"matchedTasks": 1, "canceledTasks": None, "originalFilter": "?uids=0"}, uids=[0])
+        assert not bell.is_rung
+        house.run()
+        assert bell.is_rung
+    assert (0, TO_FINISHED, "canceled") in seen.tasks and (0, TO_PROCESSING, "processing") not in seen.tasks
+
+
+@pytest.mark.parametrize("kind", ["indexCreation", "indexDeletion"])
+def test_every_kind_of_end_is_told(house, seen, kind: str) -> None:
+    task = house.do(kind, details={"primaryKey": None} if kind == "indexCreation" else {"deletedDocuments": None})
+    with house.queue.listeners.of_end(task.uid) as bell:
+        house.run()
+        assert bell.is_rung
+    assert seen.tasks[-1][:2] == (0, TO_FINISHED) and seen.batches[-1][:2] == (0, TO_FINISHED)
+
+
+def test_a_batch_that_fails_to_finish_is_enqueued_again(house, seen) -> None:
+    house.add([{"id": 1}])
+    finish, failures = house.queue.finish, [OSError("full")]
+
+    def failing(*args: Any) -> None:
+        if failures:
+            raise failures.pop()
+        finish(*args)
+
+    house.queue.finish = failing
+    house.run()
+    house.bugs.clear()
+    assert [step for _, step, _ in seen.tasks] == [TO_ENQUEUED, TO_PROCESSING, TO_ENQUEUED, TO_PROCESSING, TO_FINISHED]
+    assert [step for _, step, _ in seen.batches] == [TO_PROCESSING, TO_PROCESSING, TO_FINISHED]
