@@ -12,7 +12,7 @@ from typing import Any
 
 from svcd import __version__
 
-FORMAT = 3
+FORMAT = 1  # of the first release
 
 # FTS5 fixes the number of columns when a table is made. The last one is shared by all further fields,
 # whose own positions are then read from the forward rows: rare enough to cost nothing elsewhere.
@@ -128,15 +128,9 @@ def _create_geography(database: Any) -> None:
     database["shapes"].create_index(["size", "south", "west", "north", "east"])
 
 
-def _tell_others(database: Any) -> None:
-    """1 -> 2: webhooks, and what they are still to be told."""
-    _create_webhooks(database)
-    _create_outbox(database)
-
-
 # What makes the tables of a new file, and {format: what turns it into the next}; a format that is not named
 # changed nothing in this kind of file.
-INSTANCE: tuple[Create, Mapping[int, Create]] = (_create_instance, {1: _tell_others, 2: _create_keys})
+INSTANCE: tuple[Create, Mapping[int, Create]] = (_create_instance, {})
 INDEX: tuple[Create, Mapping[int, Create]] = (_create_index, {})
 
 

@@ -3,23 +3,17 @@
 1. What was added is read back whole, newest first; a uid is there once.
 2. Each change, and nothing else, makes another revision, seen by every reader at once.
 3. Default keys are made only where there is none.
-4. A data folder of format 1 gets its keys in place, and keeps all it had.
 """
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from svcd.store import schema
 from svcd.store.instance import Instance
 from svcd.store.keys import KeyRow
 from svcd.store.library import Library
-from svcd.store.records import TaskFilter
-
-FORMAT_1 = Path(__file__).with_name("format_1.sql")
 
 
 @pytest.fixture
@@ -84,66 +78,3 @@ def test_defaults_are_for_the_empty_alone(instance: Instance) -> None:
     assert [found.uid for found in instance.keys.read()[1]] == ["second", "first"]
     instance.keys.add_to_empty([row("third")])
     assert len(instance.keys.read()[1]) == 2
-
-
-def old_folder(path: Path) -> None:
-    """A folder as format 1 had it, with an index, a feature and two tasks."""
-    (path / "indexes").mkdir(parents=True)
-    connection = sqlite3.connect(path / "instance.sqlite")
-    connection.executescript(FORMAT_1.read_text())
-    connection.close()
-
-
-def test_an_old_folder_is_upgraded_in_place(tmp_path: Path) -> None:
-    old_folder(tmp_path / "data")
-    instance = Instance(tmp_path / "data")
-    assert [index.uid for index in instance.list_indexes()[0]] == ["films"]
-    assert instance.features() == {"metrics": True}
-    tasks = instance.queue.list_tasks(TaskFilter(), 20, None, False)
-    assert [(task.uid, task.status) for task in tasks.results] == [(1, "enqueued"), (0, "succeeded")]
-    assert instance.keys.read() == (0, []) and instance.keys.add(row("u1"))
-    instance.close()
-    again = Instance(tmp_path / "data")
-    assert again.keys.get("u1") == row("u1")
-    again.close()
-    with sqlite3.connect(tmp_path / "data" / "instance.sqlite") as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (schema.FORMAT,)
-    connection.close()
-
-
-def test_an_upgraded_file_has_the_tables_of_a_new_one(tmp_path: Path) -> None:
-    old_folder(tmp_path / "old")
-    shapes = []
-    for name in ("old", "new"):
-        Instance(tmp_path / name).close()
-        with sqlite3.connect(tmp_path / name / "instance.sqlite") as connection:
-            shapes.append({(kind, table, " ".join(sql.split())) for kind, table, sql in connection.execute(
-                "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL")})
-        connection.close()
-    assert shapes[0] == shapes[1]
-
-
-def test_an_upgrade_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old_folder(tmp_path / "data")
-    create, upgrades = schema.INSTANCE
-
-    def fail(database: object) -> None:
-        upgrades[2](database)
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr(schema, "INSTANCE", (create, {**upgrades, 2: fail}))
-    with pytest.raises(OSError, match="full"):
-        Instance(tmp_path / "data")
-    with sqlite3.connect(tmp_path / "data" / "instance.sqlite") as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
-        assert not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'keys'").fetchone()
-    connection.close()
-
-
-def test_a_format_that_changed_nothing_needs_no_step(tmp_path: Path) -> None:
-    connection = sqlite3.connect(tmp_path / "file.sqlite", isolation_level=None)
-    connection.execute("PRAGMA user_version = 1")
-    assert schema.prepare(connection, (lambda _: None, {}))
-    assert connection.execute("PRAGMA user_version").fetchone() == (schema.FORMAT,)
-    assert not schema.prepare(connection, (lambda _: None, {}))
-    connection.close()

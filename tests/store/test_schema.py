@@ -1,45 +1,73 @@
-"""What must hold when a folder is older than svcd: it is upgraded at the start, and then as good as a new one."""
+"""What must hold of the formats of files:
+
+1. A file of an older format is upgraded in place, step by step, and keeps all it had.
+2. An upgrade that fails leaves the old file.
+3. A format that changed nothing in a kind of file needs no step.
+4. A file of a newer format is refused, and left as it is.
+"""
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from svcd.store import schema
-from svcd.store.instance import Instance
-from svcd.store.webhooks import Webhook
+
+Steps = Mapping[int, Callable[[Any], None]]
 
 
-def _tables(path: Path) -> set[tuple[str, str]]:
-    with closing(sqlite3.connect(path)) as connection:
-        return set(connection.execute("SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"))
+@pytest.fixture
+def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.Connection]:
+    """A file of format 1 with a row in it, while svcd has come to format 3."""
+    connection = sqlite3.connect(tmp_path / "file.sqlite", isolation_level=None)
+    monkeypatch.setattr(schema, "FORMAT", 1)
+    assert schema.prepare(connection, kind({}))
+    connection.execute("INSERT INTO held VALUES (7)")
+    monkeypatch.setattr(schema, "FORMAT", 3)
+    yield connection
+    connection.close()
 
 
-def test_format_1_gets_webhooks_and_their_outbox(tmp_path: Path) -> None:
-    fresh = Instance(tmp_path / "data")
-    task = fresh.queue.enqueue("indexSwap", None, details={"swaps": []}, content={"swaps": []})
-    fresh.close()
-    path = tmp_path / "data" / "instance.sqlite"
-    whole = _tables(path)
-    with closing(sqlite3.connect(path)) as connection:  # as format 1 was
-        for table in ("notice_parts", "notices", "outbox", "webhooks", "keys", "revisions"):
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("PRAGMA user_version = 1")
-    assert _tables(path) < whole
-    upgraded = Instance(tmp_path / "data")
-    assert upgraded.queue.task(task.uid) is not None
-    upgraded.webhooks.create(Webhook("a", "http://a.test"))
-    upgraded.close()
-    assert _tables(path) == whole
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (schema.FORMAT,)
+def kind(steps: Steps) -> tuple[Callable[[Any], None], Steps]:
+    return lambda database: database["held"].create({"number": int}), steps
 
 
-def test_an_index_of_an_older_format_is_the_same_file(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "index.sqlite", isolation_level=None)) as connection:
-        schema.prepare(connection, schema.INDEX)
-        tables = connection.execute("SELECT sql FROM sqlite_master").fetchall()
-        connection.execute("PRAGMA user_version = 1")
-        assert schema.prepare(connection, schema.INDEX)
-        assert connection.execute("SELECT sql FROM sqlite_master").fetchall() == tables
-        assert not schema.prepare(connection, schema.INDEX)
+def tables(connection: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in connection.execute("SELECT name FROM sqlite_master ORDER BY name")]
+
+
+def version(connection: sqlite3.Connection) -> int:
+    return connection.execute("PRAGMA user_version").fetchone()[0]
+
+
+def test_an_older_file_is_upgraded_step_by_step(old: sqlite3.Connection) -> None:
+    steps = {1: lambda database: database["second"].create({"number": int}),
+             2: lambda database: database["second"].insert({"number": 2})}
+    assert schema.prepare(old, kind(steps)) and not schema.prepare(old, kind(steps))
+    assert version(old) == 3 and tables(old) == ["held", "second"]
+    assert old.execute("SELECT * FROM held").fetchall() == [(7,)]
+    assert old.execute("SELECT * FROM second").fetchall() == [(2,)]
+
+
+def test_an_upgrade_that_fails_leaves_the_old_file(old: sqlite3.Connection) -> None:
+    def fail(database: Any) -> None:
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="full"):
+        schema.prepare(old, kind({1: lambda database: database["second"].create({"number": int}), 2: fail}))
+    assert version(old) == 1 and tables(old) == ["held"]
+
+
+def test_a_format_that_changed_nothing_needs_no_step(old: sqlite3.Connection) -> None:
+    assert schema.prepare(old, kind({}))
+    assert version(old) == 3 and tables(old) == ["held"]
+
+
+def test_a_newer_file_is_refused(old: sqlite3.Connection) -> None:
+    old.execute("PRAGMA user_version = 4")
+    with pytest.raises(schema.NewerFormat, match="has format 4; this svcd .* reads up to format 3"):
+        schema.prepare(old, kind({}))
+    assert version(old) == 4
