@@ -21,6 +21,7 @@ from svcd.api.search import (
     PERSONALIZE,
     answer_text,
     check_available,
+    facet_members,
     metadata,
     milliseconds_since,
     page_of,
@@ -30,7 +31,8 @@ from svcd.api.search import (
     without_joins_of,
     without_vectors,
 )
-from svcd.engine.request import Federation, IndexedQuery
+from svcd.engine.merged_facets import merged_facets
+from svcd.engine.request import Facets, Federation, IndexedQuery
 from svcd.errors import ApiError
 from svcd.fields import (
     Field,
@@ -94,10 +96,6 @@ _BODY = Fields({
     "queries": Field(array_of(_QUERY), required=True),
     "federation": Field(nullable(_FEDERATION), about="Merge the results into one list."),
 })
-
-_NOT_YET = {"facetsByIndex": "invalid_multi_search_facets_by_index",  # member of `federation`: code of its refusal
-            "showPerformanceDetails": "invalid_search_show_performance_details"}
-
 
 def _inside(place: int, check: Callable[[], Any]) -> Any:
     """What `check` gives; the place of the query opens the message of what it refuses."""
@@ -201,10 +199,26 @@ def _check_remote(ctx: Context, query: Query) -> None:
 def _check_federation(federation: Mapping[str, Any]) -> None:
     if federation.get("personalize") is not None:
         raise features.not_enabled(features.PERSONALIZATION, "reranking search results")
-    asked = {**federation, "facetsByIndex": any((federation.get("facetsByIndex") or {}).values())}
-    for name, code in _NOT_YET.items():
-        if asked.get(name):
-            raise ApiError(code, f"Invalid value at `.federation.{name}`: this version of svcd does not have `{name}` yet.")
+    if federation.get("showPerformanceDetails"):
+        raise ApiError("invalid_search_show_performance_details",
+                       "Invalid value at `.federation.showPerformanceDetails`: this version of svcd does not have "
+                       "`showPerformanceDetails` yet.")
+
+
+def _federation_of(federation: Mapping[str, Any]) -> Federation:
+    asked = {uid: patterns for uid, patterns in (federation.get("facetsByIndex") or {}).items() if patterns}
+    return Federation(**page_of(federation), distinct=federation.get("distinct"), facets=asked,
+                      merges_facets=federation.get("mergeFacets") is not None)
+
+
+def _facet_members(facets: Mapping[str, Facets], merge: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The members of the answer that count values: for all indexes, or for each."""
+    if not facets:
+        return {}
+    if merge is not None:
+        return facet_members(merged_facets(facets.values(), merge.get("maxValuesPerFacet")))
+    by_index = {uid: {"distribution": own.distribution, "stats": own.stats} for uid, own in facets.items()}
+    return {"facetsByIndex": by_index}
 
 
 def _asked(ctx: Context, query: Query) -> IndexedQuery:
@@ -227,8 +241,8 @@ def _merged(ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any
     started = time.monotonic()
     _check_federation(federation)
     asked = _each(queries, lambda query: _asked(ctx, query))
-    distinct = federation.get("distinct")
-    _each(queries, lambda query: _check_separate(query, distinct is not None))
+    has_distinct = federation.get("distinct") is not None
+    _each(queries, lambda query: _check_separate(query, has_distinct))
     _each(queries, lambda query: _check_remote(ctx, query))
     _each(queries, lambda query: check_available(query, ctx.instance.features))
     asked = [_without_joins(ctx, place, each) for place, each in enumerate(asked)]
@@ -239,10 +253,11 @@ def _merged(ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any
             readers[uid] = stack.enter_context(ctx.instance.read(uid))
             return readers[uid]
 
-        found = federated(read, asked, Federation(**page_of(federation), distinct=distinct), timer)
+        found = federated(read, asked, _federation_of(federation), timer)
         primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
     rest: dict[str, Any] = {
-        "processingTimeMs": milliseconds_since(started), **found.pagination, "requestUid": uuid7(),
+        "processingTimeMs": milliseconds_since(started), **found.pagination,
+        **_facet_members(found.facets, federation.get("mergeFacets")), "requestUid": uuid7(),
     }
     if wants_metadata(ctx):
         rest["metadata"] = [metadata(query.get("q"), query["indexUid"], primary_keys[query["indexUid"]]) for query in queries]

@@ -309,7 +309,8 @@ def milliseconds_since(started: float) -> int:
     return int((time.monotonic() - started) * 1000)
 
 
-def _facet_members(facets: Facets | None) -> dict[str, Any]:
+def facet_members(facets: Facets | None) -> dict[str, Any]:
+    """The members of an answer that count values."""
     return {} if facets is None else {"facetDistribution": facets.distribution, "facetStats": facets.stats}
 
 
@@ -332,7 +333,7 @@ def answer_text(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], requ
         "query": body.get("q") or "",
         "processingTimeMs": milliseconds_since(started),
         **found.pagination,
-        **_facet_members(found.facets.get(index_uid)),
+        **facet_members(found.facets.get(index_uid)),
         "requestUid": request_uid,
     }
     if wants_metadata(ctx):

@@ -135,13 +135,16 @@ def _uid_page_of(name: str) -> Json:
     })
 
 
-def _answer(members: Mapping[str, Json], metadata: Json) -> Json:
-    """What a search answers: these members, those of its kind of paging, and facets if they are asked for."""
+def _answer(members: Mapping[str, Json], metadata: Json, more: Mapping[str, Json] | None = None) -> Json:
+    """What a search answers: these members, those of its kind of paging, and facets if they are asked for.
+
+    more: further members that may be absent.
+    """
     paging = ("hitsPerPage", "page", "totalPages", "totalHits", "limit", "offset", "estimatedTotalHits")
     return record({
-        **members, **dict.fromkeys(paging, COUNT), **_FACETS,
+        **members, **dict.fromkeys(paging, COUNT), **_FACETS, **(more or {}),
         "requestUid": {"type": "string", "format": "uuid"}, "metadata": metadata,
-    }, optional=[*paging, *_FACETS, "metadata"])
+    }, optional=[*paging, *_FACETS, *(more or {}), "metadata"])
 
 
 _HITS = array({"type": "object"})
@@ -233,7 +236,8 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
     "SearchAnswer": _answer({"hits": _HITS, "query": STRING, "processingTimeMs": COUNT}, ref("SearchMetadata")),
     "IndexedAnswer": _answer(
         {"indexUid": STRING, "hits": _HITS, "query": STRING, "processingTimeMs": COUNT}, ref("SearchMetadata")),
-    "MergedAnswer": _answer({"hits": _HITS, "processingTimeMs": COUNT}, array(ref("SearchMetadata"))),
+    "MergedAnswer": _answer({"hits": _HITS, "processingTimeMs": COUNT}, array(ref("SearchMetadata")), {
+        "facetsByIndex": mapping(record(dict(zip(("distribution", "stats"), _FACETS.values()))))}),
     "MultiSearchAnswer": {"oneOf": [record({"results": array(ref("IndexedAnswer"))}), ref("MergedAnswer")]},
     "FacetSearchAnswer": record({
         "facetHits": array(record({"value": STRING, "count": COUNT})), "facetQuery": _TEXT_OR_NULL,

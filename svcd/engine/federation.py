@@ -1,7 +1,8 @@
 """Many queries, one list: what each of them finds in its index, merged by how well it stands.
 
 Knows relevance.md 10.2 to 10.5: the order of the work, which hits of which query are seen, and how they are
-counted; refuses to know how one query finds its documents, how hits compare, and that there are other instances.
+counted; refuses to know how one query finds its documents, how hits compare, what facets show, and that there are
+other instances.
 """
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ from typing import Any, NamedTuple
 
 from svcd.engine.compatibility import Compatibility, Incompatible, Ordered
 from svcd.engine.distinct import Apart
+from svcd.engine.federated_facets import FederatedFacets
 from svcd.engine.hits import shown
 from svcd.engine.keyword import Found
 from svcd.engine.merging import MergedHit, merged, standings
-from svcd.engine.reader import Reader
+from svcd.engine.reader import DocIds, Reader
 from svcd.engine.request import Answer, Federation, IndexedQuery
 from svcd.engine.search import Timer, cutoff_ms, found_in, wanted_of
 from svcd.engine.sorting import SortError, parse_rule
@@ -60,19 +62,31 @@ def federated(
     by_index: dict[str, list[_Asked]] = {}
     for number, indexed in enumerate(queries):
         by_index.setdefault(indexed.index_uid, []).append(_Asked(number, indexed))
-    compatibility = Compatibility()
+    compatibility, facets = Compatibility(), FederatedFacets(federation)
     lists, total = [], 0
     for index_uid in sorted(by_index):
         asked = by_index[index_uid]
         with _inside(asked[0].number):
             reader = read(index_uid)
+            facets.open(index_uid, reader)
         results = _results(reader, asked, federation, compatibility, timer)
-        hits, counted = _of_index(results, federation)
+        counted = _counted(results)
+        with _inside(asked[0].number):
+            facets.count(index_uid, reader, counted)
+        hits, rejected = _of_index(results, federation)
+        _reject(rejected, facets)
         lists.append(hits)
-        total += counted
+        total += counted.bit_count() - len(rejected)
+    facets.check_others(by_index, read)
     first, end = federation.window()
     hits, rejected = _apart(merged(lists), federation.distinct if len(lists) > 1 else None)
-    return Answer(_shown(hits[first:end]), federation.pagination(total - len(rejected)))
+    _reject(rejected, facets)
+    return Answer(_shown(hits[first:end]), federation.pagination(total - len(rejected)), facets.counted)
+
+
+def _reject(hits: Iterable[MergedHit], facets: FederatedFacets) -> None:
+    for each in hits:
+        facets.reject(each.within.asked.indexed.index_uid, each.within.reader, each.hit.docid)
 
 
 @contextmanager
@@ -120,14 +134,18 @@ def _found(reader: Reader, indexed: IndexedQuery, federation: Federation, expire
     return found_in(indexed.index_uid, reader, query, wanted_of(reader, query, federation), expired)
 
 
-def _of_index(results: Sequence[_Results], federation: Federation) -> tuple[list[MergedHit], int]:
-    """The best hits of one index, each document once, and how many there are in all."""
+def _counted(results: Iterable[_Results]) -> DocIds:
+    """The documents that any of the queries found."""
     counted = 0
     for each in results:
         counted |= each.found.ranking.counted
+    return counted
+
+
+def _of_index(results: Iterable[_Results], federation: Federation) -> tuple[list[MergedHit], list[MergedHit]]:
+    """The best hits of one index, each document once, and those before them that `distinct` leaves out."""
     hits = _each_once(merged(each.hits() for each in results))
-    kept, rejected = _apart(hits, federation.distinct, federation.window()[1])
-    return kept, counted.bit_count() - len(rejected)
+    return _apart(hits, federation.distinct, federation.window()[1])
 
 
 def _each_once(hits: Iterable[MergedHit]) -> Iterator[MergedHit]:

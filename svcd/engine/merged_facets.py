@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from svcd.engine.request import Facets
 from svcd.errors import ApiError
-
-Distribution = Mapping[str, Mapping[str, int]]  # field -> text of a value -> how many documents have it
-Stats = Mapping[str, Mapping[str, float]]  # field -> {"min", "max"}
 
 ALPHA, COUNT = "alpha", "count"
 _WORDS = {ALPHA: "alphabetically", COUNT: "by count"}
@@ -34,20 +32,21 @@ class FacetOrders:
             )
 
 
-def merged_distribution(
-    distributions: Iterable[Distribution], orders: Mapping[str, str], most: int | None
-) -> dict[str, dict[str, int]]:
-    """Counts added up by the text of the value.
+def merged_facets(by_index: Iterable[Facets], most: int | None = None) -> Facets:
+    """Counts added up by the text of the value, and the smallest and the largest numbers of all.
 
-    orders: field -> ALPHA or COUNT. most: so many values of a field are shown, None for all.
+    most: so many values of a field are shown, None for all.
     """
+    counted = list(by_index)
+    orders = {field: order for facets in reversed(counted) for field, order in facets.orders.items()}
     totals: dict[str, dict[str, int]] = {}
-    for distribution in distributions:
-        for field, counts in distribution.items():
+    for facets in counted:
+        for field, counts in facets.distribution.items():
             total = totals.setdefault(field, {})
             for text, count in counts.items():
                 total[text] = total.get(text, 0) + count
-    return {field: _first(totals[field], orders[field], most) for field in sorted(totals)}
+    distribution = {field: _first(totals[field], orders[field], most) for field in sorted(totals)}
+    return Facets(distribution, _merged_stats(counted), orders)
 
 
 def _first(total: Mapping[str, int], order: str, most: int | None) -> dict[str, int]:
@@ -58,12 +57,11 @@ def _first(total: Mapping[str, int], order: str, most: int | None) -> dict[str, 
     return dict(listed[:most])
 
 
-def merged_stats(by_index: Iterable[Stats]) -> dict[str, dict[str, float]]:
-    """The smallest and the largest number of all."""
+def _merged_stats(counted: Iterable[Facets]) -> dict[str, dict[str, float]]:
     merged: dict[str, dict[str, float]] = {}
-    for stats in by_index:
-        for field, own in stats.items():
-            known = merged.setdefault(field, dict(own))
+    for facets in counted:
+        for field, own in facets.stats.items():
+            known = merged.setdefault(field, own)
             merged[field] = {"min": min(known["min"], own["min"]), "max": max(known["max"], own["max"])}
     return {field: merged[field] for field in sorted(merged)}
 

@@ -52,7 +52,7 @@ class Federation:
     """Which part of the merged list is wanted; `page` or `hits_per_page` make it pages.
 
     distinct: a field of which no two hits of the list share a value. facets: index uid -> patterns of the fields whose
-    values are counted.
+    values are counted. merges_facets: must those of all indexes be in one order?
     """
 
     offset: int = 0
@@ -61,6 +61,7 @@ class Federation:
     hits_per_page: int | None = None
     distinct: str | None = None
     facets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    merges_facets: bool = False
 
     @property
     def is_paged(self) -> bool:

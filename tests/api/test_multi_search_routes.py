@@ -93,6 +93,27 @@ def test_merged_hits_share_no_value_of_distinct(client) -> None:
     assert got["estimatedTotalHits"] == 2
 
 
+@pytest.mark.parametrize(("merge", "members"), [
+    (None, {"facetsByIndex": {"films": {"distribution": {"year": {"1": 1, "2": 1}}, "stats": {"year": {"min": 1.0, "max": 2.0}}},
+                              "songs": {"distribution": {"year": {"1": 1}}, "stats": {"year": {"min": 1.0, "max": 1.0}}}}}),
+    ({}, {"facetDistribution": {"year": {"1": 2, "2": 1}}, "facetStats": {"year": {"min": 1.0, "max": 2.0}}}),
+    ({"maxValuesPerFacet": 1}, {"facetDistribution": {"year": {"1": 2}}, "facetStats": {"year": {"min": 1.0, "max": 2.0}}}),
+])
+def test_facets_are_shown_by_index_or_as_one(client, check_shape, merge, members) -> None:
+    got = post(client, query("songs", q="sun"), query(q="sun"),
+               federation={"facetsByIndex": {"songs": ["year"], "films": ["year"]}, "mergeFacets": merge}).value
+    check_shape(got, "MultiSearchAnswer")
+    assert list(got)[-len(members) - 2:] == ["estimatedTotalHits", *members, "requestUid"]
+    assert {name: got[name] for name in members} == members
+
+
+@pytest.mark.parametrize("facets", [{"films": None}, {"films": []}, {}])
+@pytest.mark.parametrize("merge", [None, {}])
+def test_without_patterns_no_facets_are_shown(client, facets, merge) -> None:
+    got = post(client, query(), federation={"facetsByIndex": facets, "mergeFacets": merge}).value
+    assert not any("acet" in name for name in got)
+
+
 HUGE = 2**64 - 1
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import pytest
 
-from svcd.engine.merged_facets import ALPHA, COUNT, FacetOrders, merged_distribution, merged_stats, take_from
+from svcd.engine.merged_facets import ALPHA, COUNT, FacetOrders, merged_facets, take_from
+from svcd.engine.request import Facets
 from svcd.errors import ApiError
 
 LEFT = {"genre": {"Drama": 2, "drama": 1, "Noir": 3}, "a": {"10": 1}}
@@ -28,22 +29,25 @@ RIGHT = {"genre": {"Noir": 1, "Western": 3}, "Z": {}}
     ],
 )
 def test_counts_are_added_up_and_ordered(order: str, most: int | None, genres: list[tuple[str, int]]) -> None:
-    merged = merged_distribution([LEFT, RIGHT], {"genre": order, "a": ALPHA, "Z": ALPHA}, most)
+    left, right = Facets(LEFT, {}, {"genre": order, "a": ALPHA}), Facets(RIGHT, {}, {"genre": order, "Z": ALPHA})
+    merged = merged_facets([left, right], most).distribution
     assert list(merged) == ["Z", "a", "genre"]
     assert list(merged["genre"].items()) == genres
 
 
 def test_equal_counts_stand_by_text() -> None:
-    merged = merged_distribution([{"a": {"y": 1, "x": 2}}, {"a": {"z": 2, "w": 1}}], {"a": COUNT}, None)
-    assert list(merged["a"]) == ["x", "z", "w", "y"]
+    orders = {"a": COUNT}
+    merged = merged_facets([Facets({"a": {"y": 1, "x": 2}}, {}, orders), Facets({"a": {"z": 2, "w": 1}}, {}, orders)])
+    assert list(merged.distribution["a"]) == ["x", "z", "w", "y"]
 
 
 def test_nothing_merges_to_nothing() -> None:
-    assert (merged_distribution([], {}, None), merged_stats([])) == ({}, {})
+    assert merged_facets([]) == Facets()
 
 
 def test_statistics_span_all_indexes() -> None:
-    merged = merged_stats([{"b": {"min": 1.0, "max": 2.0}}, {"a": {"min": 0.0, "max": 0.0}}, {"b": {"min": -1.0, "max": 1.0}}])
+    stats = [{"b": {"min": 1.0, "max": 2.0}}, {"a": {"min": 0.0, "max": 0.0}}, {"b": {"min": -1.0, "max": 1.0}}]
+    merged = merged_facets(Facets({}, each) for each in stats).stats
     assert list(merged.items()) == [("a", {"min": 0.0, "max": 0.0}), ("b", {"min": -1.0, "max": 2.0})]
 
 
