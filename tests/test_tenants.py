@@ -60,13 +60,22 @@ class House:
         return signed({"searchRules": rules, "apiKeyUid": self.key["uid"]}, self.key["key"])
 
     def found(self, bearer: str, condition: Any = None) -> list[int]:
-        """The ids of the films that both forms of a search find."""
+        """The ids of the films that every form of a search finds."""
         status, answer = self.ask(bearer, "POST", "/indexes/films/search", {"filter": condition, "limit": 99})
         assert status == 200, answer
         text = "" if condition is None else condition if isinstance(condition, str) else json.dumps(condition)
         in_url = self.ask(bearer, "GET", f"/indexes/films/search?limit=99&filter={quote(text)}")[1]
         assert in_url["hits"] == answer["hits"]
-        return [hit["id"] for hit in answer["hits"]]
+        query = {"indexUid": "films", "filter": condition}
+        separate = self.ask(bearer, "POST", "/multi-search", {"queries": [{**query, "limit": 99}]})[1]
+        assert separate["results"][0]["hits"] == answer["hits"]
+        merged = self.ask(bearer, "POST", "/multi-search", {"queries": [query], "federation": {"limit": 99}})[1]
+        ids = [hit["id"] for hit in answer["hits"]]
+        assert [hit["id"] for hit in merged["hits"]] == ids
+        facet = {"facetName": "director", "filter": condition}
+        values = self.ask(bearer, "POST", "/indexes/films/facet-search", facet)[1]["facetHits"]
+        assert sum(value["count"] for value in values) == len(ids)
+        return ids
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +123,13 @@ def test_a_filter_looks_only_where_its_bearer_may_search(house: House) -> None:
                    house.token({"films": None, "directors": {"filter": "name = x"}})):
         status, answer = house.ask(bearer, "POST", "/indexes/films/search", {"filter": join})
         assert (status, answer["code"]) == (403, "invalid_api_key")
+
+
+def test_facets_are_counted_only_where_the_bearer_may_search(house: House) -> None:
+    body = {"queries": [{"indexUid": "films"}], "federation": {"facetsByIndex": {"films": ["director"]}}}
+    bearer = house.token(RULE)
+    status, answer = house.ask(bearer, "POST", "/multi-search", body)
+    assert (status, answer["facetsByIndex"]["films"]["distribution"]) == (200, {"director": {"d0": 2, "d1": 1}})
+    body["federation"]["facetsByIndex"]["directors"] = ["name"]
+    status, answer = house.ask(bearer, "POST", "/multi-search", body)
+    assert (status, answer["code"]) == (403, "invalid_api_key")

@@ -17,6 +17,7 @@ from svcd.api import (
     settings, task_streams, tasks, waiting, webhooks,
 )
 from svcd.api.admission import SearchQueue
+from svcd.api.answers import Answers
 from svcd.api.bodies import json_value, read_body
 from svcd.api.context import JSON, Answer, Context, Text
 from svcd.api.routes import Fields, Match, Route, Stream, Table, Value
@@ -85,6 +86,7 @@ class App:
         self._streams = Places(streams)
         self._waiting_writes = Places(waiting_writes)
         self._usage = usage
+        self._answers = Answers()
 
     def answer(self, request: Request) -> Response:
         """The response to a request; never raises."""
@@ -131,6 +133,7 @@ class App:
             instance=self._instance, runner=self._runner, searches=self._searches, request=request,
             permission=permission, query=_query(route, query), body=_body(route, request), traffic=self._traffic,
             reports=self._reports, keys=self._keys, tell=self._tell, streams=self._streams, renewed=permitted,
+            answers=self._answers,
         )
         if route.feature:
             features.require(self._instance.features(), *route.feature)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from svcd.api.answers import Answers
 from svcd.api.streaming import Places
 from svcd.api.traffic import Report, Traffic
 from svcd.auth.keys import Keys
@@ -51,6 +52,7 @@ class Context:
     reports: asks the other processes for theirs; tell: has them do something, too. keys: tells the values of API keys.
     streams: the places of answers that do not end by themselves.
     renewed: asks for the permission again, which may have changed. Raises as the first check.
+    answers: what searches found until now.
     """
 
     instance: Instance
@@ -67,6 +69,7 @@ class Context:
     tell: Callable[[Mapping[str, Any]], None] = lambda order: None
     streams: Places = field(default_factory=lambda: Places(1))
     renewed: Callable[[], Permission] = lambda: ALL
+    answers: Answers = field(default_factory=Answers)
 
     @property
     def queue(self) -> Queue:

@@ -13,21 +13,21 @@ _lock = threading.Lock()
 _ran_out = 0
 
 
-def timer(milliseconds: int) -> Callable[[], bool]:
-    """The question whether so many milliseconds have passed since now."""
-    end = time.monotonic() + milliseconds / 1000
-    is_counted = False
+class Timer:
+    """Called with milliseconds it gives the question whether they have passed since; for one search."""
 
-    def is_over() -> bool:
-        nonlocal is_counted
-        if time.monotonic() < end:
-            return False
-        if not is_counted:
-            is_counted = True
+    def __init__(self) -> None:
+        self.has_run_out = False
+
+    def __call__(self, milliseconds: int) -> Callable[[], bool]:
+        end = time.monotonic() + milliseconds / 1000
+        return lambda: time.monotonic() >= end and self._run_out()
+
+    def _run_out(self) -> bool:
+        if not self.has_run_out:
+            self.has_run_out = True
             _count()
         return True
-
-    return is_over
 
 
 def _count() -> None:

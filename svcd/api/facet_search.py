@@ -10,7 +10,7 @@ from typing import Any
 
 from svcd.api import search
 from svcd.api.context import Answer, Context
-from svcd.api.cutoff import timer
+from svcd.api.cutoff import Timer
 from svcd.api.routes import Fields, Route
 from svcd.fields import Field, boolean, nullable, string
 
@@ -41,7 +41,7 @@ def search_facets(ctx: Context) -> Answer:
     facet = FacetQuery(body["facetName"], body.get("facetQuery"), body.get("locales"))
     with ctx.searches.place(), ctx.instance.read(ctx.index_uid) as reader:
         query = search.without_joins_of(ctx, asked, reader).query
-        hits = facet_search(reader, facet, query, bool(body.get("exhaustiveFacetCount")), timer)
+        hits = facet_search(reader, facet, query, bool(body.get("exhaustiveFacetCount")), Timer())
     return Answer(200, {
         "facetHits": [hit._asdict() for hit in hits],
         "facetQuery": facet.text,

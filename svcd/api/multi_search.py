@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from svcd.api import features
 from svcd.api.context import Answer, Context, Text
 from svcd.api.filters import has_joins
-from svcd.api.cutoff import timer
+from svcd.api.cutoff import Timer
 from svcd.api.routes import Fields, Route
 from svcd.api.search import (
     FIELDS,
@@ -96,6 +96,7 @@ _BODY = Fields({
     "queries": Field(array_of(_QUERY), required=True),
     "federation": Field(nullable(_FEDERATION), about="Merge the results into one list."),
 })
+
 
 def _inside(place: int, check: Callable[[], Any]) -> Any:
     """What `check` gives; the place of the query opens the message of what it refuses."""
@@ -253,7 +254,7 @@ def _merged(ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any
             readers[uid] = stack.enter_context(ctx.instance.read(uid))
             return readers[uid]
 
-        found = federated(read, asked, _federation_of(federation), timer)
+        found = federated(read, asked, _federation_of(federation), Timer())
         primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
     rest: dict[str, Any] = {
         "processingTimeMs": milliseconds_since(started), **found.pagination,
@@ -269,6 +270,8 @@ def multi_search_with_post(ctx: Context) -> Answer:
     queries, federation = ctx.body["queries"], ctx.body.get("federation")
     with ctx.searches.place():
         _each(queries, lambda query: ctx.permission.require(query["indexUid"]))
+        for uid in (federation or {}).get("facetsByIndex") or ():  # even if only what is refused of it would be told
+            ctx.permission.require(uid)
         text = _separate(ctx, queries) if federation is None else _merged(ctx, queries, federation)
     return Answer(200, Text(text))
 

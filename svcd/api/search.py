@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.api import features
 from svcd.api.context import Answer, Context, Text
-from svcd.api.cutoff import timer
-from svcd.api.filters import allowed_filter, narrowed, of_query_string, without_joins
+from svcd.api.cutoff import Timer
+from svcd.api.filters import allowed_filter, has_joins, narrowed, of_query_string, without_joins
 from svcd.api.routes import Fields, Route
 from svcd.auth.permission import INVALID_KEY
 from svcd.engine.sorting import SortError, parse_rule, split_rules
@@ -320,26 +320,31 @@ def answer_text(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], requ
     body: what the query was made of. head: the text of members before the hits. Raises index_not_found and the refusals
     of the engine.
     """
+    started = time.monotonic()
+    rule = ctx.permission.search_filter(asked.index_uid)
+    with ctx.instance.read(asked.index_uid) as reader:
+        hits, rest = ctx.answers.get(reader.state, dumps([body, rule]), lambda: _found(ctx, asked, body, reader))
+        primary_key = reader.primary_key
+    # All of it is JSON already, so it is put in place as it is.
+    text = (f'{{{head}"hits":[{hits}],"query":{dumps(body.get("q") or "")},"processingTimeMs":{milliseconds_since(started)},'
+            f'{rest},"requestUid":"{request_uid}"')
+    if wants_metadata(ctx):
+        text += f',"metadata":{dumps(metadata(body.get("q"), asked.index_uid, primary_key))}'
+    return text + "}"
+
+
+def _found(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], reader: Reader) -> tuple[tuple[str, str], bool]:
+    """The hits and the members behind them, as JSON; and whether the next one may have them until the index changes."""
     # A fifth of the time to start, which a daemon that only indexes, or just started, need not pay.
     from svcd.engine.search import search
 
-    started, index_uid = time.monotonic(), asked.index_uid
+    index_uid, timer = asked.index_uid, Timer()
     # Without any pattern there are no facets (relevance.md 6.1).
     federation = Federation(**page_of(body), facets={index_uid: body["facets"]} if body.get("facets") else {})
-    with ctx.instance.read(index_uid) as reader:
-        found = search({index_uid: reader}, [without_joins_of(ctx, asked, reader)], federation, timer)
-        primary_key = reader.primary_key
-    rest: dict[str, Any] = {
-        "query": body.get("q") or "",
-        "processingTimeMs": milliseconds_since(started),
-        **found.pagination,
-        **facet_members(found.facets.get(index_uid)),
-        "requestUid": request_uid,
-    }
-    if wants_metadata(ctx):
-        rest["metadata"] = metadata(body.get("q"), index_uid, primary_key)
-    # Hits are JSON already, so they are put in place as they are.
-    return f'{{{head}"hits":[{",".join(map(without_vectors, found.hits))}],{dumps(rest)[1:]}'
+    found = search({index_uid: reader}, [without_joins_of(ctx, asked, reader)], federation, timer)
+    rest = dumps({**found.pagination, **facet_members(found.facets.get(index_uid))})
+    is_lasting = not timer.has_run_out and not has_joins(asked.query.filter)
+    return (",".join(map(without_vectors, found.hits)), rest[1:-1]), is_lasting
 
 
 def _search(ctx: Context, body: Mapping[str, Any]) -> Answer:

@@ -35,6 +35,10 @@ class Reader(Protocol):
     def primary_key(self) -> str | None:
         """The attribute that identifies documents, None while the index has none."""
 
+    @property
+    def state(self) -> Hashable:
+        """Equal for readers of the same state of the same index."""
+
     def all_docids(self) -> DocIds:
         """Every document of the index."""
 

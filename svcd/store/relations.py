@@ -41,6 +41,11 @@ class Relations:
         self._cache = cache
         self.generation = generation
 
+    @property
+    def state(self) -> Hashable:
+        """Equal for readers of the same state of the same index, whatever was written to others."""
+        return self._uuid, self.generation
+
     # What is kept between searches: (generation, value) under (uuid, ...)
 
     def _kept(self, key: Key, make: Callable[[], T], carry: Callable[[T, Delta], T | None] = lambda *_: None) -> T:

@@ -116,9 +116,9 @@ def test_requests_are_counted_by_their_answers(counted) -> None:
 
 
 def test_a_search_whose_time_ran_out_is_counted_once(counted) -> None:
-    is_over = cutoff.timer(0)
+    is_over = cutoff.Timer()(0)
     assert is_over() and is_over()
-    assert not cutoff.timer(60_000)()
+    assert not cutoff.Timer()(60_000)()
     assert told(counted)["requests.total_degraded"] == 1
     assert told(counted)["requests.total_degraded"] == 0
 

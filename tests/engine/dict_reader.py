@@ -105,6 +105,10 @@ class DictReader:
         for (left, right), distance in nearest.items():
             self._pairs[distance, left, right].add(docid)
 
+    @property
+    def state(self) -> int:
+        return id(self)
+
     def all_docids(self) -> DocIds:
         return bitsets.from_docids(range(len(self._documents)))
 
