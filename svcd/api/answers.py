@@ -10,10 +10,10 @@ from collections.abc import Callable, Hashable
 
 from svcd.store.cache import Cache
 
-LIMIT_BYTES = 4 << 20
+LIMIT_BYTES = 8 << 20
 _MOST_BYTES = 64 << 10  # of one answer
 
-Texts = tuple[str, ...]
+Parts = tuple[bytes, ...]  # of JSON: as text, one odd character would double what they take
 
 
 class Answers:
@@ -22,16 +22,16 @@ class Answers:
     def __init__(self, limit: int = LIMIT_BYTES) -> None:
         self._cache = Cache(limit)
 
-    def get(self, state: Hashable, asked: str, make: Callable[[], tuple[Texts, bool]]) -> Texts:
+    def get(self, state: Hashable, asked: str, make: Callable[[], tuple[Parts, bool]]) -> Parts:
         """The parts of an answer.
 
         state: of the index, another one after each write. asked: all that the answer depends on besides. make: finds
         it, and says whether it is whole.
         """
-        key = (state, asked)
-        texts: Texts | None = self._cache.peek(key)
-        if texts is None:
-            texts, is_whole = make()
-            if is_whole and sum(map(len, texts)) <= _MOST_BYTES:
-                self._cache.put(key, texts)
-        return texts
+        held = self._cache.peek((state, asked))
+        if held is not None:
+            return held[1:]
+        parts, is_whole = make()
+        if is_whole and sum(map(len, parts)) <= _MOST_BYTES:
+            self._cache.put((state, asked), (asked, *parts))  # the question counts as well
+        return parts

@@ -19,7 +19,7 @@ from svcd.api.routes import Fields, Route
 from svcd.api.search import (
     FIELDS,
     PERSONALIZE,
-    answer_text,
+    answer_body,
     check_available,
     facet_members,
     metadata,
@@ -114,12 +114,12 @@ def _each(queries: Sequence[Query], check: Callable[[Query], Any]) -> list[Any]:
 # one answer for each
 
 
-def _separate(ctx: Context, queries: Sequence[Query]) -> str:
+def _separate(ctx: Context, queries: Sequence[Query]) -> bytes:
     request_uid = uuid7()
-    return f'{{"results":[{",".join(_each(queries, lambda query: _result(ctx, query, request_uid)))}]}}'
+    return b'{"results":[%b]}' % b",".join(_each(queries, lambda query: _result(ctx, query, request_uid)))
 
 
-def _result(ctx: Context, query: Query, request_uid: str) -> str:
+def _result(ctx: Context, query: Query, request_uid: str) -> bytes:
     if query.get("federationOptions") is not None:
         raise ApiError(
             "invalid_multi_search_federation_options",
@@ -128,7 +128,7 @@ def _result(ctx: Context, query: Query, request_uid: str) -> str:
         )
     asked = query_of(ctx, query["indexUid"], query)
     check_available(query, ctx.instance.features)
-    return answer_text(ctx, asked, query, request_uid, f'"indexUid":{dumps(asked.index_uid)},')
+    return answer_body(ctx, asked, query, request_uid, f'"indexUid":{dumps(asked.index_uid)},')
 
 
 # one list
@@ -237,7 +237,7 @@ def _without_joins(ctx: Context, place: int, asked: IndexedQuery) -> IndexedQuer
 
 
 def _merged(ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]) -> str:
-    from svcd.engine.federation import federated  # as in answer_text
+    from svcd.engine.federation import federated  # as in answer_body
 
     started = time.monotonic()
     _check_federation(federation)
@@ -272,8 +272,9 @@ def multi_search_with_post(ctx: Context) -> Answer:
         _each(queries, lambda query: ctx.permission.require(query["indexUid"]))
         for uid in (federation or {}).get("facetsByIndex") or ():  # even if only what is refused of it would be told
             ctx.permission.require(uid)
-        text = _separate(ctx, queries) if federation is None else _merged(ctx, queries, federation)
-    return Answer(200, Text(text))
+        if federation is None:
+            return Answer(200, Text(_separate(ctx, queries)))
+        return Answer(200, Text(_merged(ctx, queries, federation)))
 
 
 ROUTES = (

@@ -314,7 +314,7 @@ def facet_members(facets: Facets | None) -> dict[str, Any]:
     return {} if facets is None else {"facetDistribution": facets.distribution, "facetStats": facets.stats}
 
 
-def answer_text(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], request_uid: str, head: str = "") -> str:
+def answer_body(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], request_uid: str, head: str = "") -> bytes:
     """The answer to one query on one index, as JSON.
 
     body: what the query was made of. head: the text of members before the hits. Raises index_not_found and the refusals
@@ -326,14 +326,15 @@ def answer_text(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], requ
         hits, rest = ctx.answers.get(reader.state, dumps([body, rule]), lambda: _found(ctx, asked, body, reader))
         primary_key = reader.primary_key
     # All of it is JSON already, so it is put in place as it is.
-    text = (f'{{{head}"hits":[{hits}],"query":{dumps(body.get("q") or "")},"processingTimeMs":{milliseconds_since(started)},'
-            f'{rest},"requestUid":"{request_uid}"')
+    before = f'{{{head}"hits":['
+    between = f'],"query":{dumps(body.get("q") or "")},"processingTimeMs":{milliseconds_since(started)},'
+    behind = f',"requestUid":"{request_uid}"'
     if wants_metadata(ctx):
-        text += f',"metadata":{dumps(metadata(body.get("q"), asked.index_uid, primary_key))}'
-    return text + "}"
+        behind += f',"metadata":{dumps(metadata(body.get("q"), asked.index_uid, primary_key))}'
+    return b"".join((before.encode(), hits, between.encode(), rest, behind.encode(), b"}"))
 
 
-def _found(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], reader: Reader) -> tuple[tuple[str, str], bool]:
+def _found(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], reader: Reader) -> tuple[tuple[bytes, bytes], bool]:
     """The hits and the members behind them, as JSON; and whether the next one may have them until the index changes."""
     # A fifth of the time to start, which a daemon that only indexes, or just started, need not pay.
     from svcd.engine.search import search
@@ -344,7 +345,7 @@ def _found(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], reader: R
     found = search({index_uid: reader}, [without_joins_of(ctx, asked, reader)], federation, timer)
     rest = dumps({**found.pagination, **facet_members(found.facets.get(index_uid))})
     is_lasting = not timer.has_run_out and not has_joins(asked.query.filter)
-    return (",".join(map(without_vectors, found.hits)), rest[1:-1]), is_lasting
+    return (",".join(map(without_vectors, found.hits)).encode(), rest[1:-1].encode()), is_lasting
 
 
 def _search(ctx: Context, body: Mapping[str, Any]) -> Answer:
@@ -352,7 +353,7 @@ def _search(ctx: Context, body: Mapping[str, Any]) -> Answer:
     asked = query_of(ctx, ctx.index_uid, body)
     check_available(body, ctx.instance.features)
     with ctx.searches.place():
-        return Answer(200, Text(answer_text(ctx, asked, body, uuid7())))
+        return Answer(200, Text(answer_body(ctx, asked, body, uuid7())))
 
 
 def search_with_post(ctx: Context) -> Answer:

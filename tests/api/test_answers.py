@@ -93,11 +93,11 @@ def test_state_and_question_tell_answers_apart() -> None:
     answers, made = Answers(), []
 
     def make(text: str, is_whole: bool = True) -> Any:
-        return lambda: (made.append(text), ((text,), is_whole))[1]
+        return lambda: (made.append(text), ((text.encode(),), is_whole))[1]
 
     for state, asked in (("a", "x"), ("a", "y"), ("b", "x")):
         for _ in range(2):
-            assert answers.get(state, asked, make(state + asked)) == (state + asked,)
+            assert answers.get(state, asked, make(state + asked)) == ((state + asked).encode(),)
     assert made == ["ax", "ay", "bx"]
     for _ in range(2):
         answers.get("a", "partial", make("p", False))
@@ -108,5 +108,5 @@ def test_a_large_answer_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers_module, "_MOST_BYTES", 3)
     answers, made = Answers(), []
     for text in ("abc", "abc", "abcd", "abcd"):
-        answers.get("state", text, lambda text=text: (made.append(text), ((text,), True))[1])
+        answers.get("state", text, lambda text=text: (made.append(text), ((text.encode(),), True))[1])
     assert made == ["abc", "abcd", "abcd"]
