@@ -18,12 +18,13 @@ from svcd.store.relations import Key
 from svcd.store.schema import SHARED_COLUMN
 
 # Sets below this many documents, or this share of all, are read from FTS5 in a few milliseconds.
-LEAST = 8_192
+LEAST = 4_096
 SHARE = 16
 # Made again before so many generations or written documents make them too old to be carried.
 MOST_GENERATIONS = 50
 MOST_WRITTEN = 500
 _PREFIX_LENGTHS = (1, 2)
+_LONGER = 3
 _CACHE_BYTES = 4 << 20
 _TERMS_AT_ONCE = 1_000  # about a millisecond
 
@@ -74,15 +75,19 @@ def _keys(reader: IndexReader, least: int, should_stop: Callable[[], bool]) -> I
 def _common(reader: IndexReader, least: int, should_stop: Callable[[], bool]) -> list[tuple[str, bool]]:
     counts: dict[str, int] = {}
     common: list[tuple[str, bool]] = []
+    starts: set[str] = set()  # of common terms: typed letter by letter each of them is asked for
     for number, (term, documents) in enumerate(reader.term_counts()):
         if number % _TERMS_AT_ONCE == 0 and should_stop():
             break
         if documents >= least:
             common.append((term, False))
+            plain = term.partition("~")[0]  # an escape is not to be cut
+            starts.update(plain[:length] for length in range(_LONGER, len(plain) + 1))
         for length in _PREFIX_LENGTHS:
             if len(term) >= length and "~" not in term[:length]:
                 counts[term[:length]] = counts.get(term[:length], 0) + documents
-    return common + [(start, True) for start, documents in counts.items() if documents >= least]
+    starts.update(start for start, documents in counts.items() if documents >= least)
+    return common + [(start, True) for start in sorted(starts)]
 
 
 def reader_of(connection: sqlite3.Connection) -> IndexReader:
