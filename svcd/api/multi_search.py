@@ -15,6 +15,7 @@ from svcd.api import features
 from svcd.api.context import Answer, Context, Text
 from svcd.api.filters import has_joins
 from svcd.api.cutoff import Timer
+from svcd.api.joins import hydrated
 from svcd.api.routes import Fields, Route
 from svcd.api.search import (
     FIELDS,
@@ -255,6 +256,7 @@ def _merged(ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any
             return readers[uid]
 
         found = federated(read, asked, _federation_of(federation), Timer())
+        hits = hydrated(ctx, [without_vectors(hit) for hit in found.hits], readers)
         primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
     rest: dict[str, Any] = {
         "processingTimeMs": milliseconds_since(started), **found.pagination,
@@ -262,7 +264,7 @@ def _merged(ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any
     }
     if wants_metadata(ctx):
         rest["metadata"] = [metadata(query.get("q"), query["indexUid"], primary_keys[query["indexUid"]]) for query in queries]
-    return f'{{"hits":[{",".join(map(without_vectors, found.hits))}],{dumps(rest)[1:]}'
+    return f'{{"hits":[{",".join(hits)}],{dumps(rest)[1:]}'
 
 
 def multi_search_with_post(ctx: Context) -> Answer:

@@ -17,6 +17,7 @@ from svcd.api import features
 from svcd.api.context import Answer, Context, Text
 from svcd.api.cutoff import Timer
 from svcd.api.filters import allowed_filter, has_joins, narrowed, of_query_string, without_joins
+from svcd.api.joins import has_foreign_keys, hydrated
 from svcd.api.routes import Fields, Route
 from svcd.auth.permission import INVALID_KEY
 from svcd.engine.sorting import SortError, parse_rule, split_rules
@@ -344,8 +345,9 @@ def _found(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], reader: R
     federation = Federation(**page_of(body), facets={index_uid: body["facets"]} if body.get("facets") else {})
     found = search({index_uid: reader}, [without_joins_of(ctx, asked, reader)], federation, timer)
     rest = dumps({**found.pagination, **facet_members(found.facets.get(index_uid))})
-    is_lasting = not timer.has_run_out and not has_joins(asked.query.filter)
-    return (",".join(map(without_vectors, found.hits)).encode(), rest[1:-1].encode()), is_lasting
+    hits = hydrated(ctx, [without_vectors(hit) for hit in found.hits], {index_uid: reader}, index_uid)
+    is_lasting = not (timer.has_run_out or has_joins(asked.query.filter) or has_foreign_keys(reader))
+    return (",".join(hits).encode(), rest[1:-1].encode()), is_lasting
 
 
 def _search(ctx: Context, body: Mapping[str, Any]) -> Answer:
