@@ -30,12 +30,15 @@ def hydrated(ctx: Context, hits: Sequence[str], readers: Mapping[str, Reader], i
     keys = {uid: _shown_keys(ctx, reader) for uid, reader in readers.items() if has_foreign_keys(reader)}
     if not any(keys.values()):
         return hits
-    from svcd.engine import joins
+    from svcd.engine import joins, steps
 
     def keys_of(hit: joins.Hit) -> joins.Keys:
         return keys.get(hit["_federation"]["indexUid"] if index_uid is None else index_uid, {})
 
-    return joins.hydrated(hits, keys_of, ctx.instance.read)
+    steps.begin("hydrate documents")
+    shown = joins.hydrated(hits, keys_of, ctx.instance.read)
+    steps.end()
+    return shown
 
 
 def _shown_keys(ctx: Context, reader: Reader) -> Mapping[str, str]:

@@ -150,7 +150,7 @@ def test_parameters_are_checked_together(client, query, code, beginning) -> None
 
 NOT_YET = {
     "hybrid": {"embedder": "a"},
-    "retrieveVectors": True, "showPerformanceDetails": True,
+    "retrieveVectors": True,
 }
 
 
