@@ -2,7 +2,7 @@
 
 1. The filter of the rule holds, whatever the request asks for besides.
 2. The rule of the index decides, else that of the longest pattern.
-3. A filter looks into another index only for who may search all of that.
+3. A filter looks into another index, and hits show its documents, only for who may search all of that.
 """
 from __future__ import annotations
 
@@ -123,6 +123,17 @@ def test_a_filter_looks_only_where_its_bearer_may_search(house: House) -> None:
                    house.token({"films": None, "directors": {"filter": "name = x"}})):
         status, answer = house.ask(bearer, "POST", "/indexes/films/search", {"filter": join})
         assert (status, answer["code"]) == (403, "invalid_api_key")
+        assert directors(house, bearer) == ["d0", "d1"]
+
+
+def directors(house: House, bearer: str) -> list[Any]:
+    """What the first two films show of their directors."""
+    return [hit["director"] for hit in house.ask(bearer, "POST", "/indexes/films/search", {"limit": 2})[1]["hits"]]
+
+
+def test_documents_of_another_index_are_shown_to_who_may_search_all_of_it(house: House) -> None:
+    for bearer in (MASTER_KEY, house.key["key"], house.token(["*"]), house.token(["films", "directors"])):
+        assert directors(house, bearer) == [{"id": "d0", "name": "x"}, {"id": "d1", "name": "y"}]
 
 
 def test_facets_are_counted_only_where_the_bearer_may_search(house: House) -> None:

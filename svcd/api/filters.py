@@ -57,9 +57,12 @@ def without_joins(condition: Condition | None, index_uid: str, reader: Reader, o
     """
     if condition is None or not has_joins(condition):
         return condition
+    from svcd.engine import steps
     from svcd.engine.filters.foreign import resolved
 
-    return resolved(condition, index_uid, reader.settings, open_index)
+    with steps.within("execute local search"):
+        steps.begin("evaluate filter")
+        return resolved(condition, index_uid, reader.settings, open_index)
 
 
 def has_joins(condition: Condition | None) -> bool:

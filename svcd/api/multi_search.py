@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from svcd.api import features
+from svcd.api import features, performance
 from svcd.api.context import Answer, Context, Text
 from svcd.api.filters import has_joins
 from svcd.api.cutoff import Timer
+from svcd.api.joins import hydrated
 from svcd.api.routes import Fields, Route
 from svcd.api.search import (
     FIELDS,
@@ -31,6 +32,7 @@ from svcd.api.search import (
     without_joins_of,
     without_vectors,
 )
+from svcd.engine import steps
 from svcd.engine.merged_facets import merged_facets
 from svcd.engine.request import Facets, Federation, IndexedQuery
 from svcd.errors import ApiError
@@ -128,7 +130,8 @@ def _result(ctx: Context, query: Query, request_uid: str) -> bytes:
         )
     asked = query_of(ctx, query["indexUid"], query)
     check_available(query, ctx.instance.features)
-    return answer_body(ctx, asked, query, request_uid, f'"indexUid":{dumps(asked.index_uid)},')
+    with performance.measured(query.get("showPerformanceDetails")):
+        return answer_body(ctx, asked, query, request_uid, f'"indexUid":{dumps(asked.index_uid)},')
 
 
 # one list
@@ -200,10 +203,6 @@ def _check_remote(ctx: Context, query: Query) -> None:
 def _check_federation(federation: Mapping[str, Any]) -> None:
     if federation.get("personalize") is not None:
         raise features.not_enabled(features.PERSONALIZATION, "reranking search results")
-    if federation.get("showPerformanceDetails"):
-        raise ApiError("invalid_search_show_performance_details",
-                       "Invalid value at `.federation.showPerformanceDetails`: this version of svcd does not have "
-                       "`showPerformanceDetails` yet.")
 
 
 def _federation_of(federation: Mapping[str, Any]) -> Federation:
@@ -217,6 +216,7 @@ def _facet_members(facets: Mapping[str, Facets], merge: Mapping[str, Any] | None
     if not facets:
         return {}
     if merge is not None:
+        steps.begin("merge facets")
         return facet_members(merged_facets(facets.values(), merge.get("maxValuesPerFacet")))
     by_index = {uid: {"distribution": own.distribution, "stats": own.stats} for uid, own in facets.items()}
     return {"facetsByIndex": by_index}
@@ -237,6 +237,15 @@ def _without_joins(ctx: Context, place: int, asked: IndexedQuery) -> IndexedQuer
 
 
 def _merged(ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]) -> str:
+    hits, rest = _found(ctx, queries, federation)
+    if (details := performance.details()) is not None:
+        rest[performance.NAME] = details
+    return f'{{"hits":[{",".join(hits)}],{dumps(rest)[1:]}'
+
+
+@steps.within("search")
+def _found(ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]) -> tuple[Sequence[str], dict[str, Any]]:
+    """The JSON texts of the hits, and the members of the answer behind them."""
     from svcd.engine.federation import federated  # as in answer_body
 
     started = time.monotonic()
@@ -255,6 +264,7 @@ def _merged(ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any
             return readers[uid]
 
         found = federated(read, asked, _federation_of(federation), Timer())
+        hits = hydrated(ctx, [without_vectors(hit) for hit in found.hits], readers)
         primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
     rest: dict[str, Any] = {
         "processingTimeMs": milliseconds_since(started), **found.pagination,
@@ -262,13 +272,16 @@ def _merged(ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any
     }
     if wants_metadata(ctx):
         rest["metadata"] = [metadata(query.get("q"), query["indexUid"], primary_keys[query["indexUid"]]) for query in queries]
-    return f'{{"hits":[{",".join(map(without_vectors, found.hits))}],{dumps(rest)[1:]}'
+    return hits, rest
 
 
 def multi_search_with_post(ctx: Context) -> Answer:
     """Run all queries; one place in the queue is enough for them."""
     queries, federation = ctx.body["queries"], ctx.body.get("federation")
-    with ctx.searches.place():
+    is_measured = federation.get("showPerformanceDetails") if federation is not None else any(
+        query.get("showPerformanceDetails") for query in queries)
+    with performance.measured(is_measured), performance.place_in(ctx.searches):
+        steps.end()
         _each(queries, lambda query: ctx.permission.require(query["indexUid"]))
         for uid in (federation or {}).get("facetsByIndex") or ():  # even if only what is refused of it would be told
             ctx.permission.require(uid)

@@ -13,12 +13,14 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from svcd.api import features
+from svcd.api import features, performance
 from svcd.api.context import Answer, Context, Text
 from svcd.api.cutoff import Timer
 from svcd.api.filters import allowed_filter, has_joins, narrowed, of_query_string, without_joins
+from svcd.api.joins import has_foreign_keys, hydrated
 from svcd.api.routes import Fields, Route
 from svcd.auth.permission import INVALID_KEY
+from svcd.engine import steps
 from svcd.engine.sorting import SortError, parse_rule, split_rules
 from svcd.engine.request import Facets, Federation, IndexedQuery, SearchQuery
 from svcd.errors import ApiError
@@ -155,8 +157,7 @@ _PARAMS: Mapping[str, Param] = {  # in the order in which messages list them
     "showPerformanceDetails": _flag("invalid_search_show_performance_details"),
 }
 
-_NOT_YET = ("hybrid", "vector", "retrieveVectors", "media", "useNetwork",
-            "showPerformanceDetails")
+_NOT_YET = ("hybrid", "vector", "retrieveVectors", "media", "useNetwork")
 _GATED = {  # parameter: (feature that it needs, the words that open the refusal)
     "media": ("multimodal", "passing `media` in a search query"),
     "useNetwork": ("network", "passing `useNetwork` in a search query"),
@@ -322,7 +323,7 @@ def answer_body(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], requ
     """
     started = time.monotonic()
     rule = ctx.permission.search_filter(asked.index_uid)
-    with ctx.instance.read(asked.index_uid) as reader:
+    with steps.within("search"), ctx.instance.read(asked.index_uid) as reader:
         hits, rest = ctx.answers.get(reader.state, dumps([body, rule]), lambda: _found(ctx, asked, body, reader))
         primary_key = reader.primary_key
     # All of it is JSON already, so it is put in place as it is.
@@ -331,6 +332,8 @@ def answer_body(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], requ
     behind = f',"requestUid":"{request_uid}"'
     if wants_metadata(ctx):
         behind += f',"metadata":{dumps(metadata(body.get("q"), asked.index_uid, primary_key))}'
+    if (details := performance.details()) is not None:
+        behind += f',"{performance.NAME}":{dumps(details)}'
     return b"".join((before.encode(), hits, between.encode(), rest, behind.encode(), b"}"))
 
 
@@ -344,15 +347,17 @@ def _found(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], reader: R
     federation = Federation(**page_of(body), facets={index_uid: body["facets"]} if body.get("facets") else {})
     found = search({index_uid: reader}, [without_joins_of(ctx, asked, reader)], federation, timer)
     rest = dumps({**found.pagination, **facet_members(found.facets.get(index_uid))})
-    is_lasting = not timer.has_run_out and not has_joins(asked.query.filter)
-    return (",".join(map(without_vectors, found.hits)).encode(), rest[1:-1].encode()), is_lasting
+    hits = hydrated(ctx, [without_vectors(hit) for hit in found.hits], {index_uid: reader}, index_uid)
+    is_lasting = not (timer.has_run_out or has_joins(asked.query.filter) or has_foreign_keys(reader)
+                      or body.get("showPerformanceDetails"))
+    return (",".join(hits).encode(), rest[1:-1].encode()), is_lasting
 
 
 def _search(ctx: Context, body: Mapping[str, Any]) -> Answer:
     """Run one query on the index of the path."""
     asked = query_of(ctx, ctx.index_uid, body)
     check_available(body, ctx.instance.features)
-    with ctx.searches.place():
+    with performance.measured(body.get("showPerformanceDetails")), performance.place_in(ctx.searches):
         return Answer(200, Text(answer_body(ctx, asked, body, uuid7())))
 
 

@@ -143,8 +143,8 @@ def _answer(members: Mapping[str, Json], metadata: Json, more: Mapping[str, Json
     paging = ("hitsPerPage", "page", "totalPages", "totalHits", "limit", "offset", "estimatedTotalHits")
     return record({
         **members, **dict.fromkeys(paging, COUNT), **_FACETS, **(more or {}),
-        "requestUid": {"type": "string", "format": "uuid"}, "metadata": metadata,
-    }, optional=[*paging, *_FACETS, *(more or {}), "metadata"])
+        "requestUid": {"type": "string", "format": "uuid"}, "metadata": metadata, "performanceDetails": mapping(STRING),
+    }, optional=[*paging, *_FACETS, *(more or {}), "metadata", "performanceDetails"])
 
 
 _HITS = array({"type": "object"})

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from svcd.engine import steps
 from svcd.engine.compatibility import Compatibility, Incompatible, Ordered
 from svcd.engine.distinct import Apart
 from svcd.engine.federated_facets import FederatedFacets
@@ -23,6 +24,9 @@ from svcd.engine.search import Timer, cutoff_ms, found_in, wanted_of
 from svcd.engine.sorting import SortError, parse_rule
 from svcd.errors import ApiError
 from svcd.jsontext import dumps, loads
+
+
+_LOCAL = "execute local search"  # as opposed to that of other instances
 
 
 class _Asked(NamedTuple):
@@ -59,9 +63,11 @@ def federated(
     read: index uid -> its reader, asked for once for each index. Raises what it raises, what an index refuses of a
     query, and invalid_multi_search_query_ranking_rules; the place of the query in the request opens the message.
     """
+    steps.begin("partition queries")
     by_index: dict[str, list[_Asked]] = {}
     for number, indexed in enumerate(queries):
         by_index.setdefault(indexed.index_uid, []).append(_Asked(number, indexed))
+    steps.end()
     compatibility, facets = Compatibility(), FederatedFacets(federation)
     lists, total = [], 0
     for index_uid in sorted(by_index):
@@ -71,13 +77,16 @@ def federated(
             facets.open(index_uid, reader)
         results = _results(reader, asked, federation, compatibility, timer)
         counted = _counted(results)
-        with _inside(asked[0].number):
+        with _inside(asked[0].number), steps.within(_LOCAL):
             facets.count(index_uid, reader, counted)
+        steps.begin("merge results")
         hits, rejected = _of_index(results, federation)
         _reject(rejected, facets)
+        steps.end()
         lists.append(hits)
         total += counted.bit_count() - len(rejected)
     facets.check_others(by_index, read)
+    steps.begin("merge results")
     first, end = federation.window()
     hits, rejected = _apart(merged(lists), federation.distinct if len(lists) > 1 else None)
     _reject(rejected, facets)
@@ -101,6 +110,7 @@ def _inside(number: int) -> Iterator[None]:
 # one index
 
 
+@steps.within(_LOCAL)
 def _results(
     reader: Reader, asked: Sequence[_Asked], federation: Federation, compatibility: Compatibility, timer: Timer
 ) -> list[_Results]:
@@ -180,6 +190,7 @@ def _document(merged_hit: MergedHit) -> Mapping[str, Any]:
     return loads(text)
 
 
+@steps.within(_LOCAL)
 def _shown(hits: Sequence[MergedHit]) -> list[str]:
     """The JSON texts of the hits, each as its own query wants it."""
     places: dict[int, list[int]] = {}  # number of a query: the places of its hits

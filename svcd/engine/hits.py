@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Sequence
 
-from svcd.engine import attributes
+from svcd.engine import attributes, steps
 from svcd.engine.formatting import FormatOptions, Formatter
 from svcd.engine.geo.order import sorted_from, with_distance
 from svcd.engine.keyword import Found
@@ -27,6 +27,7 @@ def shown(
 
     beside: for each hit the members that follow those of its document, as text; () for none at all.
     """
+    steps.begin("format")
     texts = reader.documents([hit.docid for hit in hits])
     members = [beside] if beside else []
     if _is_reshaped(reader, query):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
-from svcd.engine import attributes
+from svcd.engine import attributes, steps
 from svcd.engine.derivations import Terms
 from svcd.engine.distinct import distinct_field
 from svcd.engine.filters.matching import matching
@@ -55,12 +55,17 @@ def find(
     """
     restricted = restricted_fields(reader, query.attributes_to_search_on)
     field = distinct_field(reader, query.distinct)
+    if query.filter is not None:
+        steps.begin("evaluate filter")
     docids = matching(reader, query.filter, "invalid_search_filter", is_rewritten=True)
+    steps.end()
     _check_sort(reader.settings, query.sort or ())
+    steps.begin("tokenize query")
     lexicon = lexicon_of(reader.settings)
     terms = Terms(Postings(reader, restricted), lexicon.typo_rules, lexicon.synonyms)
     locales, has_prefix = locales_of(reader, query, restricted), reader.settings.get("prefixSearch") != "disabled"
     parsed = parse_text(query.q or "", lexicon.analyzer, locales, has_prefix)
+    steps.begin("evaluate query")
     shared = Shared(terms, MatchingStrategy(query.matching_strategy))
     if candidates is not None:
         docids &= candidates
@@ -69,7 +74,9 @@ def find(
     if parsed.parts:
         docids = universe(built.graph, terms, shared.strategy, docids)
     rules = chain(shared, reader.settings["rankingRules"], query.sort or (), bool(parsed.parts))
+    steps.begin("keyword ranking" if parsed.parts else "placeholder ranking")
     ranking = rank(rules, built.graph, docids, wanted, expired, None if field is None else Distinct(reader, field))
+    steps.end()
     return Found(ranking, terms, built.located)
 
 

@@ -59,10 +59,16 @@ def _values(document: Mapping[str, Any], path: str) -> Iterator[Any]:
             yield from _values(member, path[dot + 1:])
 
 
+def identifier(value: Any) -> str | None:
+    """A JSON value as the identifier of a document; None when it can be none."""
+    return str(value) if type(value) is int or isinstance(value, str) and _IDENTIFIER.fullmatch(value) else None
+
+
 def checked_identifier(value: Any) -> str:
     """A JSON value as the identifier of a document. Raises invalid_document_id."""
-    if type(value) is int or isinstance(value, str) and _IDENTIFIER.fullmatch(value):
-        return str(value)
+    found = identifier(value)
+    if found is not None:
+        return found
     rule = (
         "A document identifier can be of type integer or string, only composed of alphanumeric characters "
         f"(a-z A-Z 0-9), hyphens (-) and underscores (_), and can not be more than {_MOST_BYTES} bytes."

@@ -214,3 +214,6 @@ class Reader(Protocol):
 
     def documents(self, docids: Sequence[int]) -> Sequence[str]:
         """The documents as compact JSON texts, members in field-number order; in the order asked."""
+
+    def identified_documents(self, document_ids: Sequence[str]) -> Mapping[str, str]:
+        """Identifier -> the JSON text of the document, of those identifiers that some document has."""

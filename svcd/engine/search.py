@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Callable, Mapping, Sequence
 
+from svcd.engine import steps
 from svcd.engine.distinct import Apart
 from svcd.engine.facets.distribution import facets_of, subtract
 from svcd.engine.hits import shown, shows_matches
@@ -25,6 +26,7 @@ DEFAULT_CUTOFF_MS = 1500
 Timer = Callable[[int], Callable[[], bool]]
 
 
+@steps.within("execute local search")
 def search(
     readers: Mapping[str, Reader], queries: Sequence[IndexedQuery], federation: Federation, timer: Timer
 ) -> Answer:

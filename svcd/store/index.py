@@ -79,6 +79,14 @@ class IndexReader(Values, Points, Shapes):
         row = self._connection.execute("SELECT docid FROM documents WHERE document_id = ?", (document_id,)).fetchone()
         return row[0] if row else None
 
+    def identified_documents(self, document_ids: Sequence[str]) -> dict[str, str]:
+        """Identifier -> the JSON text of the document, of those identifiers that some document has."""
+        found: dict[str, str] = {}
+        for part in parts(document_ids):
+            found.update(self._connection.execute(
+                f"SELECT document_id, json FROM documents WHERE document_id IN ({marks(part)})", part))
+        return found
+
     def docids_page(self, offset: int, limit: int) -> list[int]:
         """A page of docids, ascending."""
         if limit <= 0 or offset >= self.number_of_documents:

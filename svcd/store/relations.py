@@ -371,10 +371,10 @@ def _joined(several: Sequence[str]) -> str:
     return "\0".join(("", *several, "")) if several else ""
 
 
-def parts(docids: Sequence[int]) -> Iterator[Sequence[int]]:
+def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
     """A list in portions that one statement takes as parameters."""
-    for start in range(0, len(docids), _PARAMETERS):
-        yield docids[start:start + _PARAMETERS]
+    for start in range(0, len(values), _PARAMETERS):
+        yield values[start:start + _PARAMETERS]
 
 
 def marks(part: Iterable[object]) -> str:

@@ -143,9 +143,8 @@ def test_pages_may_lie_anywhere(client, federation) -> None:
      "invalid_multi_search_max_values_per_facet",
      "Invalid value type at `.federation.mergeFacets.maxValuesPerFacet`: expected a positive integer, but found a "
      'string: `"a"`'),
-    ({"queries": [], "federation": {"showPerformanceDetails": True}}, "invalid_search_show_performance_details",
-     "Invalid value at `.federation.showPerformanceDetails`: this version of svcd does not have "
-     "`showPerformanceDetails` yet."),
+    ({"queries": [], "federation": {"showPerformanceDetails": "true"}}, "invalid_search_show_performance_details",
+     "Invalid value type at `.federation.showPerformanceDetails`: expected a boolean, but found a string: `\"true\"`"),
     ({"queries": [], "federation": {"personalize": {"userContext": "me"}}}, "feature_not_enabled",
      "reranking search results requires enabling the `personalization` experimental feature. "
      "See https://github.com/orgs/svc/discussions/866"),

@@ -150,7 +150,7 @@ def test_parameters_are_checked_together(client, query, code, beginning) -> None
 
 NOT_YET = {
     "hybrid": {"embedder": "a"},
-    "retrieveVectors": True, "showPerformanceDetails": True,
+    "retrieveVectors": True,
 }
 
 
@@ -210,7 +210,7 @@ class Engine:
 
     @contextmanager
     def read(self, _index_uid: str) -> Iterator[Any]:
-        yield SimpleNamespace(primary_key=self.primary_key, state=None)
+        yield SimpleNamespace(primary_key=self.primary_key, state=None, settings={})
 
     def search(self, _readers: Any, queries: Any, federation: Federation, timer: Any) -> Answer:
         self.asked.append((queries[0].query, federation))

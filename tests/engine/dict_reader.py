@@ -290,6 +290,10 @@ class DictReader:
     def documents(self, docids: Sequence[int]) -> list[str]:
         return [self._text(docid) for docid in docids]
 
+    def identified_documents(self, document_ids: Sequence[str]) -> dict[str, str]:
+        docids = {str(document.get(self.primary_key)): docid for docid, document in enumerate(self._documents)}
+        return {wanted: self._text(docids[wanted]) for wanted in document_ids if wanted in docids}
+
     def _text(self, docid: int) -> str:
         document = self._documents[docid]
         ordered = {name: document[name] for name in self._names if name in document}

@@ -133,6 +133,8 @@ def test_any_history_answers_as_its_documents_say(history: list[list[tuple[int, 
             check_relations(reader, held)
             assert reader.field_distribution() == {
                 field: count for field in FIELDS if (count := sum(field in document for document in held.values()))}
+            wanted = [f"d{docid}" for docid in (*held, 10_000)]
+            assert reader.identified_documents(wanted) == {f"d{docid}": reader.document(docid) for docid in held}
             assert reader.raw_document_size() == sum(len(reader.document(docid)) for docid in held)
         for table in ("terms", "places"):
             writer._connection.execute(f"INSERT INTO {table}({table}) VALUES ('integrity-check')")

@@ -10,6 +10,7 @@ from decimal import Decimal
 from itertools import islice
 from sys import maxsize
 
+from svcd.engine import steps
 from svcd.engine.facets.counting import Counting, Entry
 from svcd.engine.facets.field_counting import FieldCounting
 from svcd.engine.facets.fields import check_facets, order_of, selected_fields
@@ -26,6 +27,7 @@ _SORTED_AS_TEXTS = 3000
 
 def facets_of(reader: Reader, patterns: Sequence[str], counted: DocIds) -> Facets:
     """What the counted documents have under the fields that patterns select. Raises invalid_search_facets."""
+    steps.begin("facet distribution")
     check_facets(reader.settings, patterns)
     facets = Facets()
     for name in selected_fields(reader.settings, reader.fields(), patterns):

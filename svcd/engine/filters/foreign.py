@@ -11,6 +11,7 @@ from typing import Any
 from svcd.bitsets import to_docids
 from svcd.engine.filters.matching import matching
 from svcd.engine.filters.tree import And, Condition, Foreign, In, Not, Or, in_order, parts_of
+from svcd.engine.joins import foreign_keys
 from svcd.engine.primary_keys import document_identifier
 from svcd.engine.reader import Reader
 from svcd.errors import ApiError
@@ -38,7 +39,7 @@ def resolved(condition: Condition, index_uid: str, settings: Mapping[str, Any], 
     index_uid, settings: of the index that is filtered. Raises invalid_search_filter, and invalid_document_filter for
     what the other index refuses, each message beginning with its index.
     """
-    keys = {key["fieldName"]: key["foreignIndexUid"] for key in settings.get("foreignKeys") or ()}
+    keys = foreign_keys(settings)
 
     def refused(sentence: str) -> ApiError:
         return ApiError("invalid_search_filter", f"Index `{index_uid}`: {sentence}")

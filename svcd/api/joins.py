@@ -1,0 +1,54 @@
+"""Documents of other indexes in the hits of a search: when, and for whom.
+
+Knows the feature and who may look into an index; refuses to know which values of a hit are foreign keys.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from svcd.api.context import Context
+
+if TYPE_CHECKING:
+    from svcd.engine.reader import Reader
+
+_FEATURE = "foreignKeys"
+
+
+def has_foreign_keys(reader: Reader) -> bool:
+    """May hits of an index show what other indexes hold, and so change when those do?"""
+    return bool(reader.settings.get("foreignKeys"))
+
+
+def hydrated(ctx: Context, hits: Sequence[str], readers: Mapping[str, Reader], index_uid: str | None = None) -> Sequence[str]:
+    """The hits with foreign documents in the place of their identifiers.
+
+    readers: by index uid, of all indexes that were searched. index_uid: the one of all hits; None when each tells its
+    own, as merged ones do. Where the bearer may not search all of the other index, the identifiers stay: what a key or a
+    token hides there must not be seen from here. Raises index_not_found for another index that does not exist.
+    """
+    keys = {uid: _shown_keys(ctx, reader) for uid, reader in readers.items() if has_foreign_keys(reader)}
+    if not any(keys.values()):
+        return hits
+    from svcd.engine import joins, steps
+
+    def keys_of(hit: joins.Hit) -> joins.Keys:
+        return keys.get(hit["_federation"]["indexUid"] if index_uid is None else index_uid, {})
+
+    steps.begin("hydrate documents")
+    shown = joins.hydrated(hits, keys_of, ctx.instance.read)
+    steps.end()
+    return shown
+
+
+def _shown_keys(ctx: Context, reader: Reader) -> Mapping[str, str]:
+    """The foreign keys of an index that are replaced for the bearer, while the feature is on."""
+    if not ctx.instance.is_enabled(_FEATURE):
+        return {}
+    from svcd.engine.joins import foreign_keys
+
+    return {field: uid for field, uid in foreign_keys(reader.settings).items() if _may_search_all_of(ctx, uid)}
+
+
+def _may_search_all_of(ctx: Context, index_uid: str) -> bool:
+    return ctx.permission.allows(index_uid) and ctx.permission.search_filter(index_uid) is None
