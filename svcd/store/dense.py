@@ -17,7 +17,7 @@ from svcd.store.index import IndexReader
 from svcd.store.relations import Key
 from svcd.store.schema import SHARED_COLUMN
 
-# Sets below this many documents, or this share of all, are read from FTS5 in a few milliseconds.
+# Sets below this many documents, or this share of all, are quickly read from FTS5.
 LEAST = 4_096
 SHARE = 16
 # Made again before so many generations or written documents make them too old to be carried.
