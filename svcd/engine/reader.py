@@ -172,6 +172,9 @@ class Reader(Protocol):
     def values(self, field: str, kind: type[Value]) -> Sequence[Value]:
         """All values of a kind, ascending."""
 
+    def few_values(self, field: str, kind: type[Value]) -> Sequence[Value] | None:
+        """All values of a kind, ascending, perhaps with some that no document has any more; None when they are many."""
+
     def value_counts(self, field: str, kind: type[Value]) -> Sequence[int]:
         """For each of `values`, how many documents have it."""
 

@@ -60,19 +60,29 @@ def count(chunk: bytes) -> int:
     return len(chunk) >> 1 if len(chunk) < BLOCK_BYTES else int.from_bytes(chunk, "little").bit_count()
 
 
-def joined(chunks: Sequence[tuple[int, bytes]]) -> DocIds:
-    """The set of (block, chunk) in any order; of one block there may be several, and lists of it one behind the other."""
-    if len(chunks) == 1:
+def joined(chunks: Sequence[tuple[int, bytes]], lists: Sequence[tuple[int, bytes]] = ()) -> DocIds:
+    """The set of (block, chunk) in any order; of one block there may be several.
+
+    lists: further ones that are lists, however long: several set one behind the other.
+    """
+    if len(chunks) == 1 and not lists:
         ((block, chunk),) = chunks
         bits = int.from_bytes(chunk, "little") if len(chunk) == BLOCK_BYTES else from_docids(_listed(chunk))
         return bits << block * BLOCK
-    whole = bytearray((max((block for block, _ in chunks), default=-1) + 1) * BLOCK_BYTES)
+    whole = bytearray((max((block for block, _ in (*chunks, *lists)), default=-1) + 1) * BLOCK_BYTES)
     for block, chunk in chunks:
-        start = block * BLOCK_BYTES
         if len(chunk) == BLOCK_BYTES:
-            held = int.from_bytes(whole[start:start + BLOCK_BYTES], "little") | int.from_bytes(chunk, "little")
-            whole[start:start + BLOCK_BYTES] = held.to_bytes(BLOCK_BYTES, "little")
+            place = slice(block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES)
+            held = int.from_bytes(whole[place], "little") | int.from_bytes(chunk, "little")
+            whole[place] = held.to_bytes(BLOCK_BYTES, "little")
         else:
-            for place in _listed(chunk):
-                whole[start + (place >> 3)] |= 1 << (place & 7)
+            _set(whole, block, chunk)
+    for block, chunk in lists:
+        _set(whole, block, chunk)
     return int.from_bytes(whole, "little")
+
+
+def _set(whole: bytearray, block: int, chunk: bytes) -> None:
+    start = block * BLOCK_BYTES
+    for place in _listed(chunk):
+        whole[start + (place >> 3)] |= 1 << (place & 7)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from svcd.bitsets import from_docids
 from svcd.store import words
@@ -32,6 +33,7 @@ class Delta:
         self._rows = rows
         self.gone = gone
         self.facet_rows = facet_rows
+        self.values: dict[int, Any] = {}  # what a reader of values made of facet_rows, by field
 
     def carried(self, known: DocIds, fresh: DocIds) -> DocIds:
         """A set known before, with the written documents as they are now."""

@@ -29,6 +29,17 @@ _FIRST_PAGE, _LARGEST_PAGE = 64, 4096  # rows
 _OF_KIND = "FROM facets WHERE fid = ? AND kind = ?"
 
 
+class _Written:
+    """What some documents have under a field. by_key: key of a number or text -> the docids that have it."""
+
+    def __init__(self, rows: Sequence[tuple[int, Row]]) -> None:
+        self.rows = rows
+        self.by_key: dict[Key, list[int]] = {}
+        for docid, row in rows:
+            for value in row.values:
+                self.by_key.setdefault(key(value), []).append(docid)
+
+
 class Values(Relations):
     """The values in the read transaction of `connection`. stored_form: of a text, as the engine has it."""
 
@@ -61,13 +72,15 @@ class Values(Relations):
         return self._flagged(field, HAS[kind], lambda row: any(isinstance(value, kind) for value in row.values))
 
     def _flagged(self, field: str, flag: int, is_in: Callable[[Row], bool]) -> DocIds:
-        return self._valued(field, ("flag", flag), lambda fid: self._chunks(fid, FLAG, flag), is_in)
+        return self._valued(field, ("flag", flag), lambda fid: chunks.joined(self._chunks(fid, FLAG, flag)), is_in)
 
     def value_docids(self, field: str, value: Value) -> DocIds:
         """Documents with this value."""
         found = key(value)
-        return self._valued(field, ("value", found), lambda fid: self._chunks(fid, KINDS[type(value)], found),
-                            lambda row: any(key(each) == found for each in row.values))
+        fid = self._fid(field)
+        return self._set(("facet", fid, "value", found),
+                         lambda: chunks.joined(self._chunks(fid, KINDS[type(value)], found)),
+                         lambda delta: from_docids(self._written(delta, fid).by_key.get(found, ())))
 
     def values_docids(self, field: str, values: Sequence[Value]) -> DocIds:
         """Documents with any of many values; read each time."""
@@ -80,8 +93,8 @@ class Values(Relations):
 
     def containing_docids(self, field: str, part: str) -> DocIds:
         """Documents with a text that contains another one, in normal form: all texts of the field are looked at."""
-        return self._valued(field, ("containing", part), lambda fid: self._connection.execute(
-            f"SELECT block, docids {_OF_KIND} AND instr(value, ?)", (fid, KINDS[str], part)).fetchall(),
+        return self._valued(field, ("containing", part), lambda fid: chunks.joined(self._connection.execute(
+            f"SELECT block, docids {_OF_KIND} AND instr(value, ?)", (fid, KINDS[str], part)).fetchall()),
             lambda row: any(isinstance(value, str) and part in value for value in row.values))
 
     def range_docids(self, field: str, low: Value | None, high: Value | None, has_low: bool = True,
@@ -90,39 +103,39 @@ class Values(Relations):
         kind = type(high if low is None else low)
         bounds = (None if low is None else key(low), None if high is None else key(high), has_low, has_high)
         return self._valued(field, ("range", KINDS[kind], *bounds),  # type: ignore[index]
-                            lambda fid: self._range_chunks(fid, KINDS[kind], *bounds),  # type: ignore[index]
+                            lambda fid: self._read_range(fid, KINDS[kind], *bounds),  # type: ignore[index]
                             lambda row: any(isinstance(value, kind) and _is_within(key(value), *bounds)
                                             for value in row.values))
 
-    def _valued(self, field: str, what: tuple[object, ...], read: Callable[[int], Sequence[tuple[int, bytes]]],
+    def _valued(self, field: str, what: tuple[object, ...], read: Callable[[int], DocIds],
                 is_in: Callable[[Row], bool]) -> DocIds:
         """A set that is kept. is_in: is a document in it that has such a row?"""
         fid = self._fid(field)
 
-        return self._set(("facet", fid, *what), lambda: chunks.joined(read(fid)), lambda delta: from_docids(
-            [docid for docid, row in self._written_rows(delta, fid) if is_in(row)]))
+        return self._set(("facet", fid, *what), lambda: read(fid), lambda delta: from_docids(
+            [docid for docid, row in self._written(delta, fid).rows if is_in(row)]))
 
-    def _written_rows(self, delta: Delta, fid: int) -> Iterator[tuple[int, Row]]:
-        """What the documents of a delta have under a field now."""
-        for docid, text in delta.facet_rows.items():
-            row = rows_of(text, self._stored_form).get(fid)
-            if row is not None:
-                yield docid, row
+    def _written(self, delta: Delta, fid: int) -> _Written:
+        """What the documents of a delta have under a field now; read once for all sets that are carried over it."""
+        written = delta.values.get(fid)
+        if written is None:
+            rows = ((docid, rows_of(text, self._stored_form).get(fid)) for docid, text in delta.facet_rows.items())
+            written = delta.values[fid] = _Written([(docid, row) for docid, row in rows if row is not None])
+        return written
 
     def _chunks(self, fid: int, kind: int, found: Key) -> list[tuple[int, bytes]]:
         return self._connection.execute(f"SELECT block, docids {_OF_KIND} AND value = ?", (fid, kind, found)).fetchall()
 
-    def _range_chunks(self, fid: int, kind: int, low: Key | None, high: Key | None, has_low: bool,
-                      has_high: bool) -> list[tuple[int, bytes]]:
+    def _read_range(self, fid: int, kind: int, low: Key | None, high: Key | None, has_low: bool, has_high: bool) -> DocIds:
         """Lists of one block come joined by SQLite: of a million numbers, each is a row of one document."""
         bounds = [(f" AND value >{'=' * has_low} ?", low), (f" AND value <{'=' * has_high} ?", high)]
         given = [(condition, bound) for condition, bound in bounds if bound is not None]
         where = _OF_KIND + "".join(condition for condition, _ in given)
         bound = (fid, kind, *(bound for _, bound in given))
         lists = self._connection.execute(f"SELECT block, CAST(group_concat(docids, '') AS BLOB) {where} "
-                                         f"AND length(docids) < {chunks.BLOCK_BYTES} GROUP BY block", bound)
+                                         f"AND length(docids) < {chunks.BLOCK_BYTES} GROUP BY block", bound).fetchall()
         bits = self._connection.execute(f"SELECT block, docids {where} AND length(docids) = {chunks.BLOCK_BYTES}", bound)
-        return [*lists, *bits]
+        return chunks.joined(bits.fetchall(), lists)
 
     # Values in order
 
@@ -148,15 +161,15 @@ class Values(Relations):
 
     def ordered_values(self, field: str, kind: type[Value], ascending: bool = True) -> Iterator[tuple[Value, DocIds]]:
         """The values of a kind with their documents (perhaps none), in order; read as they are asked for."""
-        few = self._few_values(field, kind)
+        few = self.few_values(field, kind)
         if few is None:
             yield from self._read_ordered(self._fid(field), KINDS[kind], ascending)
         else:
             for value in few if ascending else reversed(few):
                 yield value, self.value_docids(field, value)
 
-    def _few_values(self, field: str, kind: type[Value]) -> Sequence[Value] | None:
-        """All values of a kind, ascending, when they are few."""
+    def few_values(self, field: str, kind: type[Value]) -> Sequence[Value] | None:
+        """All values of a kind, perhaps some that went among them, ascending, when they are few; else None."""
         fid = self._fid(field)
 
         def read() -> tuple[Sequence[Value] | None]:
@@ -166,8 +179,7 @@ class Values(Relations):
 
         def carried(known: tuple[Sequence[Value] | None], delta: Delta) -> tuple[Sequence[Value] | None] | None:
             """Those that are gone may stay: their sets are empty."""
-            held = [row for _, row in self._written_rows(delta, fid)]
-            fresh = {key(value): value for row in held for value in row.values if isinstance(value, kind)}
+            fresh = {each: value for each in self._written(delta, fid).by_key if isinstance(value := value_of(each), kind)}
             if known[0] is None:
                 return known
             fresh |= {key(value): value for value in known[0]}
@@ -230,7 +242,7 @@ class Values(Relations):
 
     def _is_few(self, field: str, documents: int) -> bool:
         """Is it quicker to look into so many documents than to go through the values?"""
-        several = [self._few_values(field, kind) for kind in KINDS]
+        several = [self.few_values(field, kind) for kind in KINDS]
         values = sum(_FEW_DOCUMENTS if few is None else len(few) for few in several)
         return documents <= min(values // 2, _FEW_DOCUMENTS)
 

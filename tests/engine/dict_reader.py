@@ -230,6 +230,10 @@ class DictReader:
                for value in self._field(docid, field).values if isinstance(value, kind)}
         return [met[key] for key in sorted(met)]
 
+    def few_values(self, field: str, kind: type[Value]) -> list[Value] | None:
+        values = self.values(field, kind)
+        return values if len(values) <= 1024 else None
+
     def value_counts(self, field: str, kind: type[Value]) -> list[int]:
         return [docids.bit_count() for _, docids in self.ordered_values(field, kind)]
 

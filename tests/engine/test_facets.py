@@ -269,6 +269,7 @@ def _force(patch: pytest.MonkeyPatch, few: int, kept_bytes: int, candidates: int
     patch.setattr(values, "FEW_VALUES", few)
     patch.setattr(values, "MOST_BYTES", kept_bytes)
     patch.setattr(field_counting, "FEW_CANDIDATES", candidates)
+    patch.setattr(field_counting, "SURELY_FEW", 0)
     patch.setattr(field_counting, "DOCUMENT_COST", cost)
     patch.setattr(walked, "DOCUMENT_COST", cost)
     patch.setattr(walked, "FEW_CANDIDATES", candidates)

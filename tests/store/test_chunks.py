@@ -47,7 +47,6 @@ def test_chunks_are_joined(several: list[tuple[int, set[int], int]]) -> None:
         expected |= from_docids(sorted(places)) << block * chunks.BLOCK
         if more:
             rows.append((block, chunk))
-        elif len(lists[block] + chunk) < chunks.BLOCK_BYTES:
+        else:
             lists[block] += chunk
-    rows += [(block, chunk) for block, chunk in lists.items() if chunk]
-    assert chunks.joined(rows) == expected
+    assert chunks.joined(rows, [(block, chunk) for block, chunk in lists.items() if chunk]) == expected

@@ -264,3 +264,10 @@ def test_numbers_have_keys_that_ascend_with_them() -> None:
     ordered = sorted(NUMBERS, key=key)
     assert sorted(NUMBERS, key=value_rows.key) == ordered
     assert repr([value_rows.value_of(value_rows.key(value)) for value in ordered]) == repr(ordered)
+
+
+@pytest.mark.parametrize("number", [1, 4095, 4096, 4097, 8192])
+def test_lists_that_are_read_as_one_are_no_bits(writer: IndexWriter, path: Path, number: int) -> None:
+    documents: Documents = {docid: {"f": held([float(docid)])} for docid in range(number)}
+    play(writer, [list(documents.items())])
+    assert reader_of(path).range_docids("f", 0.0, None) == (1 << number) - 1

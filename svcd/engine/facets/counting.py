@@ -15,6 +15,8 @@ from svcd.engine.reader import DocIds, Value
 DOCUMENT_COST = 2
 # So few candidates are looked into rather than that a large field is walked.
 FEW_CANDIDATES = 250
+# So few are looked into before anything is asked of the field.
+SURELY_FEW = 20
 # To try a value costs so much more for each so many documents of the index, and so much less if its set is kept.
 DOCUMENTS_PER_COST = 60_000
 KEPT_COST = 0.3

@@ -4,7 +4,7 @@ Knows what each way costs; refuses to know how it goes, and what is done with th
 """
 from __future__ import annotations
 
-from svcd.engine.facets.counting import DOCUMENT_COST, FEW_CANDIDATES, Counting, cost_of_values
+from svcd.engine.facets.counting import DOCUMENT_COST, FEW_CANDIDATES, SURELY_FEW, Counting, cost_of_values
 from svcd.engine.facets.gathered import NOTHING, Gathered, looked_into, tried
 from svcd.engine.facets.values import few_values
 from svcd.engine.facets.walked import Walked
@@ -23,6 +23,8 @@ class FieldCounting:
 
     def of(self, kind: type[Value]) -> Counting:
         """The values of a kind, found in the quickest way."""
+        if self._size <= SURELY_FEW:
+            return self.in_documents(kind)
         values, sets = few_values(self._reader, self._field, kind)
         if values is None:
             if self._size <= FEW_CANDIDATES:

@@ -10,7 +10,6 @@ import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from svcd.engine.facets.sorted_texts import SortedTexts, pack
@@ -64,12 +63,17 @@ def few_values(reader: Reader, field: str, kind: type[Value]) -> FewValues:
 
 def _few_values(
     reader: Reader, field: str, kind: type[Value]
-) -> tuple[list[Value] | None, list[DocIds] | None]:  # plain, so that a cache can tell its size
-    first = list(islice(reader.ordered_values(field, kind), FEW_VALUES + 1))
-    if len(first) > FEW_VALUES:
+) -> tuple[Sequence[Value] | None, list[DocIds] | None]:  # plain, so that a cache can tell its size
+    values = reader.few_values(field, kind)
+    if values is None or len(values) > FEW_VALUES:
         return None, None
-    values, sets = [value for value, _ in first], [docids for _, docids in first]
-    return values, sets if sum(map(sys.getsizeof, sets)) <= MOST_BYTES else None
+    sets, size = [], 0
+    for value in values:
+        sets.append(reader.value_docids(field, value))
+        size += sys.getsizeof(sets[-1])
+        if size > MOST_BYTES:
+            return values, None
+    return values, sets
 
 
 def ranks(reader: Reader, field: str, kind: type[Value]) -> Ranks:
