@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from svcd import logs
 from svcd.api import (
-    documents, facet_search, features, indexes, instance, keys, log_streams, metrics, multi_search, openapi, search,
-    settings, task_streams, tasks, waiting, webhooks,
+    documents, facet_search, features, indexes, instance, keys, log_streams, metrics, multi_search, not_yet,
+    openapi, search, settings, task_streams, tasks, waiting, webhooks,
 )
 from svcd.api.admission import SearchQueue
 from svcd.api.answers import Answers
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
     *facet_search.ROUTES, *settings.ROUTES, *tasks.ROUTES, *task_streams.ROUTES, *log_streams.ROUTES, *metrics.ROUTES,
-    *keys.ROUTES, *webhooks.ROUTES,
+    *keys.ROUTES, *webhooks.ROUTES, *not_yet.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 
@@ -144,9 +144,9 @@ class App:
         return _encoded(waiting.awaited(ctx, answer, wait_s, self._waiting_writes) if wait_s else answer)
 
     def _permission(self, route: Route, index_uid: str | None, request: Request) -> Permission:
-        if route.action is None:
-            return ALL
-        permission = self._keys.check(route.action, index_uid, request.headers.get("authorization"))
+        permission = ALL
+        for action in route.actions:  # of one key, which has its indexes for all of them
+            permission = self._keys.check(action, index_uid, request.headers.get("authorization"))
         if permission.has_filters and not route.joins_rules:
             raise ApiError("invalid_api_key", _FILTERED_TOKEN)
         return permission

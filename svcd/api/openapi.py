@@ -53,7 +53,7 @@ def _request_body(body: Body) -> Json:
 def _refusals(route: Route) -> list[int]:
     """The statuses that the way to the handler may answer with."""
     statuses = [400] if route.query or route.body or route.feature or route.parameters else []
-    statuses += [401, 403] if route.action else []
+    statuses += [401, 403] if route.actions else []
     statuses += [404] if route.parameters else []
     return statuses + ([415] if route.body else [])
 
@@ -91,7 +91,7 @@ def _operation(route: Route) -> Json:
     if route.body:
         operation["requestBody"] = _request_body(route.body)
     operation["responses"] = _responses(route)
-    operation["security"] = [{_SECURITY_SCHEME: [route.action]}] if route.action else []
+    operation["security"] = [{_SECURITY_SCHEME: list(route.actions)}] if route.actions else []
     if route.feature:
         operation["description"] = f"Needs the experimental feature `{route.feature[0]}`."
     return operation

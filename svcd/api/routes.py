@@ -54,7 +54,7 @@ class Route:
 
     path: segments separated by `/`, parameters as `{index_uid}`.
     run: the handler, in the module of what it is about.
-    action: the permission it needs; None for the public routes.
+    action: the permission it needs; several when it needs all of them, None for the public routes.
     answers: {status: shape}; errors are not listed, they have one shape.
     joins_rules: it joins the filters of tenant tokens (Permission.search_filter) to what it searches; a token that
         has any is refused by routes that do not.
@@ -65,7 +65,7 @@ class Route:
     method: str
     path: str
     run: Callable[[Context], Answer]
-    action: str | None
+    action: str | tuple[str, ...] | None
     answers: Mapping[int, Schema]
     summary: str
     tag: str
@@ -74,6 +74,11 @@ class Route:
     body: Body | None = None
     answer_type: str = JSON
     joins_rules: bool = False
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """All permissions it needs; () for the public routes."""
+        return (self.action,) if isinstance(self.action, str) else self.action or ()
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -1,0 +1,200 @@
+"""Routes that clients call and that this version of svcd can't do: each says what it lacks.
+
+Key, query string, body, feature and path are checked as everywhere, so that a client learns first what is wrong
+with its request. Knows the parameters of these routes; refuses to know how the rest of them would work.
+Source: openapi.json, messages.json, the recordings network/*, similar/errors__*, documents/render_documents__*.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from svcd.api.context import Answer, Context
+from svcd.api.filters import allowed_filter, has_joins, of_query_string
+from svcd.api.routes import Fields, Route
+from svcd.engine.primary_keys import checked_identifier
+from svcd.errors import ApiError
+from svcd.fields import (
+    Field, Param, any_object, anything, array_of, boolean, index_uid, map_of, nullable, number, object_of, one_of,
+    parsed, positive_integer, query, string,
+)
+
+_NETWORK = ("network", "Using the /network route")
+_CONTROL = ("network", "Using the /network/control route")
+_RENDER = ("renderRoute", "calling the /render-template route")
+
+
+def _lacks(what: str, code: str = "bad_request") -> Callable[[Context], Answer]:
+    """A handler that refuses. what: opens with a small letter."""
+
+    def refuse(_ctx: Context) -> Answer:
+        raise ApiError(code, f"This version of svcd does not have {what} yet.")
+
+    return refuse
+
+
+# Networks
+
+_REMOTE = object_of({
+    "url": Field(nullable(string), "invalid_network_url"),
+    "searchApiKey": Field(nullable(string), "invalid_network_search_api_key"),
+    "writeApiKey": Field(nullable(string), "invalid_network_write_api_key"),
+})
+_NAMES = nullable(array_of(string))
+_SHARD = object_of({name: Field(_NAMES, "invalid_network_shards")
+                    for name in ("remotes", "addRemotes", "removeRemotes")})
+_REMOTES = Field(nullable(map_of(nullable(_REMOTE))), "invalid_network_remotes")
+_SHARDS = Field(nullable(map_of(nullable(_SHARD))), "invalid_network_shards")
+_NETWORK_BODY = Fields({  # in the order in which messages list them
+    "remotes": _REMOTES,
+    "shards": _SHARDS,
+    "previousShards": _SHARDS,
+    "self": Field(nullable(string), "invalid_network_self"),
+    "leader": Field(nullable(string), "invalid_network_leader"),
+    "previousRemotes": _REMOTES,
+})
+_CONTROL_BODY = Fields({"origin": Field(any_object, required=True), "message": Field(any_object, required=True)})
+
+
+# Templates
+
+_TEMPLATE_KINDS = ("documentTemplate", "chatDocumentTemplate", "indexingFragment", "searchFragment",
+                   "inlineDocumentTemplate", "inlineFragment")
+_INPUT_KINDS = ("indexDocument", "inlineDocument", "inlineSearch")
+_RENDER_BODY = Fields({
+    "template": Field(object_of({
+        "kind": Field(one_of(*_TEMPLATE_KINDS), "invalid_render_template", required=True,
+                      missing_code="invalid_render_template"),
+        "indexUid": Field(nullable(index_uid), "invalid_render_template"),
+        "embedder": Field(nullable(string), "invalid_render_template"),
+        "fragment": Field(nullable(string), "invalid_render_template"),
+        "inline": Field(anything, "invalid_render_template"),
+        "documentTemplateMaxBytes": Field(nullable(positive_integer), "invalid_render_template"),
+    }), "invalid_render_template", required=True, missing_code="bad_request"),
+    "input": Field(nullable(object_of({
+        "kind": Field(one_of(*_INPUT_KINDS), "invalid_render_input", required=True,
+                      missing_code="invalid_render_input"),
+        "indexUid": Field(nullable(index_uid), "invalid_render_input"),
+        "id": Field(nullable(string), "invalid_render_input"),
+        "inline": Field(anything, "invalid_render_input"),
+    })), "invalid_render_input"),
+})
+
+
+# Export
+
+_EXPORT_BODY = Fields({
+    "url": Field(string, "invalid_export_url", required=True, about="The instance that gets the documents."),
+    "apiKey": Field(nullable(string), "invalid_export_api_key"),
+    "payloadSize": Field(nullable(string), "invalid_export_payload_size"),
+    "indexes": Field(nullable(map_of(object_of({
+        "filter": Field(anything, "invalid_export_index_filter"),
+        "overrideSettings": Field(boolean, "invalid_export_index_override_settings"),
+    }))), "invalid_export_indexes_patterns"),
+})
+
+
+# Similar documents
+
+_FILTER_CODE = "invalid_similar_filter"
+
+
+def _similar(ctx: Context, wanted: Mapping[str, Any]) -> Answer:
+    """Refuse, in the order of the reference engine, what is wrong; then the rest.
+
+    Raises index_not_found, invalid_similar_filter, invalid_similar_embedder.
+    """
+    from svcd.engine.filters.matching import matching  # see svcd.api.filters
+
+    with ctx.instance.read(ctx.index_uid) as reader:
+        condition = allowed_filter(wanted.get("filter"), _FILTER_CODE, ctx.instance.features)
+        name = wanted["embedder"]
+        if name not in reader.settings["embedders"]:
+            raise ApiError("invalid_similar_embedder", f"Cannot find embedder with name `{name}`.")
+        if not has_joins(condition):
+            matching(reader, condition, _FILTER_CODE)
+    raise ApiError("invalid_similar_embedder",
+                   f"Embedder `{name}` embeds nothing: this version of svcd does not have similar documents yet.")
+
+
+def similar(ctx: Context) -> Answer:
+    """`POST /indexes/{index_uid}/similar`."""
+    return _similar(ctx, ctx.body)
+
+
+def similar_by_query_string(ctx: Context) -> Answer:
+    """`GET /indexes/{index_uid}/similar`."""
+    return _similar(ctx, {**ctx.query, "filter": of_query_string(ctx.query["filter"])})
+
+
+def _document_id(value: Any) -> str:
+    try:
+        return checked_identifier(value)
+    except ApiError as error:
+        raise ValueError(error.message) from None
+
+
+def _unit_score(value: float) -> float:
+    if not 0 <= value <= 1:
+        raise ValueError("the value of `rankingScoreThreshold` is invalid, expected a float between `0.0` and `1.0`.")
+    return value
+
+
+_FLAGS = {
+    "retrieveVectors": "invalid_similar_retrieve_vectors",
+    "showRankingScore": "invalid_similar_show_ranking_score",
+    "showRankingScoreDetails": "invalid_similar_show_ranking_score_details",
+    "showPerformanceDetails": "invalid_similar_show_performance_details",
+}
+_SCORE_CODE = "invalid_similar_ranking_score_threshold"
+
+
+def _flag_fields(*names: str) -> dict[str, Field]:
+    return {name: Field(boolean, _FLAGS[name], default=False) for name in names}
+
+
+def _flag_params(*names: str) -> dict[str, Param]:
+    return {name: Param(query.boolean, _FLAGS[name], default=False) for name in names}
+
+
+_SHOW = ("showRankingScore", "showRankingScoreDetails", "showPerformanceDetails")
+_SIMILAR_BODY = Fields({  # in the order in which messages list them
+    "id": Field(parsed(anything, _document_id), "invalid_similar_id", required=True),
+    "offset": Field(positive_integer, "invalid_similar_offset", default=0),
+    "limit": Field(positive_integer, "invalid_similar_limit", default=20),
+    "filter": Field(anything, _FILTER_CODE),
+    "embedder": Field(string, "invalid_similar_embedder", required=True),
+    "attributesToRetrieve": Field(nullable(array_of(string)), "invalid_similar_attributes_to_retrieve"),
+    **_flag_fields("retrieveVectors", *_SHOW),
+    "rankingScoreThreshold": Field(nullable(parsed(number, _unit_score)), _SCORE_CODE),
+})
+_SIMILAR_PARAMS = {  # in the order in which messages list them
+    "id": Param(_document_id, "invalid_similar_id", required=True),
+    "embedder": Param(query.text, "invalid_similar_embedder", required=True),
+    "offset": Param(query.positive_integer, "invalid_similar_offset", default=0),
+    "limit": Param(query.positive_integer, "invalid_similar_limit", default=20),
+    "attributesToRetrieve": Param.list_of(query.text, "invalid_similar_attributes_to_retrieve"),
+    **_flag_params("retrieveVectors"),
+    "filter": Param(query.text, _FILTER_CODE),
+    **_flag_params(*_SHOW),
+    "rankingScoreThreshold": Param(lambda text: _unit_score(query.number(text)), _SCORE_CODE,
+                                   schema={"type": "number"}),
+}
+
+_EXPERIMENTAL = "Experimental features"
+ROUTES = (
+    Route("GET", "/network", _lacks("networks of instances"), "network.get", {}, "Get the network", _EXPERIMENTAL,
+          feature=_NETWORK),
+    Route("PATCH", "/network", _lacks("networks of instances"), "network.update", {}, "Change the network",
+          _EXPERIMENTAL, feature=_NETWORK, body=_NETWORK_BODY),
+    Route("POST", "/network/control", _lacks("networks of instances"), "network.update", {},
+          "Receive a change of the network", _EXPERIMENTAL, feature=_CONTROL, body=_CONTROL_BODY),
+    Route("POST", "/render-template", _lacks("the rendering of templates", "invalid_render_template"),
+          ("settings.get", "documents.get"), {}, "Render a template", "Template", feature=_RENDER, body=_RENDER_BODY),
+    Route("POST", "/export", _lacks("exports to another instance"), "export", {}, "Export to another instance",
+          "Export", body=_EXPORT_BODY),
+    Route("GET", "/indexes/{index_uid}/similar", similar_by_query_string, "search", {},
+          "Get similar documents by a query string", "Similar documents", query=_SIMILAR_PARAMS),
+    Route("POST", "/indexes/{index_uid}/similar", similar, "search", {}, "Get similar documents", "Similar documents",
+          body=_SIMILAR_BODY),
+)

@@ -1,0 +1,71 @@
+"""What this version can't do, it says: after the checks that every route has.
+
+1. A feature that is off is named first; with the feature on, the refusal says what svcd lacks.
+2. A wrong body or query string is told as if the rest worked.
+3. Similar documents: index, filter and embedder are looked at before the refusal.
+"""
+from __future__ import annotations
+
+import pytest
+
+LACKS = "This version of svcd does not have"
+GATED = [
+    ("GET", "/network", None, "network", "bad_request"),
+    ("PATCH", "/network", {"self": "me", "remotes": {"you": {"url": "http://you"}, "gone": None}}, "network",
+     "bad_request"),
+    ("POST", "/network/control", {"origin": {}, "message": {}}, "network", "bad_request"),
+    ("POST", "/render-template", {"template": {"kind": "inlineFragment", "inline": {}}}, "renderRoute",
+     "invalid_render_template"),
+]
+
+
+@pytest.mark.parametrize("method, path, body, feature, code", GATED)
+def test_the_feature_is_asked_first(client, method: str, path: str, body: object, feature: str, code: str) -> None:
+    def ask() -> tuple[int, str, str]:
+        return (client.get(path) if body is None else client.json(method, path, body)).fault
+
+    status, refused, message = ask()
+    assert (status, refused) == (400, "feature_not_enabled") and path in message
+    client.json("PATCH", "/experimental-features", {feature: True})
+    status, refused, message = ask()
+    assert (status, refused) == (400, code) and message.startswith(LACKS)
+
+
+def test_exports_are_refused_in_words(client) -> None:
+    wanted = {"url": "http://other", "indexes": {"*": {"filter": "a = 1"}}}
+    status, code, message = client.json("POST", "/export", wanted).fault
+    assert (status, code) == (400, "bad_request") and message.startswith(LACKS)
+
+
+@pytest.mark.parametrize("method, path, body, code, message", [
+    ("PATCH", "/network", {"selfie": 1}, "bad_request",
+     "Unknown field `selfie`: expected one of `remotes`, `shards`, `previousShards`, `self`, `leader`, "
+     "`previousRemotes`"),
+    ("PATCH", "/network", {"remotes": {"new": {"url": 7700}}}, "invalid_network_url",
+     "Invalid value type at `.remotes.new.url`: expected a string, but found a positive integer: `7700`"),
+    ("POST", "/render-template", {}, "bad_request", "Missing field `template`"),
+    ("POST", "/render-template", {"template": {}}, "invalid_render_template",
+     "Missing field `kind` inside `.template`"),
+    ("POST", "/export", {}, "bad_request", "Missing field `url`"),
+    ("POST", "/export", {"url": 1}, "invalid_export_url",
+     "Invalid value type at `.url`: expected a string, but found a positive integer: `1`"),
+    ("POST", "/indexes/a/similar", {"id": 1}, "bad_request", "Missing field `embedder`"),
+    ("POST", "/indexes/a/similar", {"rankingScoreThreshold": 42}, "invalid_similar_ranking_score_threshold",
+     "Invalid value at `.rankingScoreThreshold`: the value of `rankingScoreThreshold` is invalid, expected a float "
+     "between `0.0` and `1.0`."),
+])
+def test_wrong_bodies_are_told(client, method: str, path: str, body: object, code: str, message: str) -> None:
+    assert client.json(method, path, body).fault == (400, code, message)
+
+
+def test_similar_documents_look_at_the_index_first(client) -> None:
+    wanted = {"id": 1, "embedder": "manual"}
+    by_body = client.json("POST", "/indexes/films/similar", wanted)
+    by_query_string = client.get("/indexes/films/similar?id=1&embedder=manual")
+    assert by_body.fault == by_query_string.fault == (404, "index_not_found", "Index `films` not found.")
+
+
+def test_a_bad_identifier_is_told(client) -> None:
+    status, code, message = client.json("POST", "/indexes/a/similar", {"id": ["doggo"], "embedder": "a"}).fault
+    assert (status, code) == (400, "invalid_similar_id")
+    assert message.startswith("Invalid value at `.id`: Document identifier `[\"doggo\"]` is invalid.")
