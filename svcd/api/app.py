@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from svcd import logs
 from svcd.api import (
-    documents, facet_search, features, indexes, instance, keys, log_streams, metrics, multi_search, not_yet,
+    archives, documents, facet_search, features, indexes, instance, keys, log_streams, metrics, multi_search, not_yet,
     openapi, search, settings, task_streams, tasks, waiting, webhooks,
 )
 from svcd.api.admission import SearchQueue
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
     *facet_search.ROUTES, *settings.ROUTES, *tasks.ROUTES, *task_streams.ROUTES, *log_streams.ROUTES, *metrics.ROUTES,
-    *keys.ROUTES, *webhooks.ROUTES, *not_yet.ROUTES,
+    *keys.ROUTES, *webhooks.ROUTES, *archives.ROUTES, *not_yet.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 

@@ -23,6 +23,7 @@ from svcd.engine.field_values import stored_form
 from svcd.remote.notifier import Notifier, Sender
 from svcd.store.instance import Instance
 from svcd.store.records import FAILED, Batch, Task
+from svcd.tasks.archiving import Folders
 from svcd.tasks.batching import Limits
 from svcd.tasks.budget import Budget
 from svcd.tasks.runner import Runner
@@ -116,7 +117,7 @@ def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = la
     return Runner(
         instance, workers=workers, limits=limits, budget=_budget(config.max_indexing_memory, workers),
         on_batch=lambda batch, tasks: _batch_ended(batch, tasks, on_batch),
-        on_bug=lambda traceback: logs.failure("bug", traceback),
+        on_bug=lambda traceback: logs.failure("bug", traceback), folders=Folders(config.dump_dir, config.snapshot_dir),
     )
 
 

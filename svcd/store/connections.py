@@ -10,7 +10,7 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 PAGE_SIZE = 8192
@@ -39,6 +39,14 @@ def open_reader(path: Path) -> sqlite3.Connection:
     connection.execute(f"PRAGMA cache_size = -{READER_CACHE_KIB}")
     connection.execute(f"PRAGMA mmap_size = {MAP_BYTES}")
     return connection
+
+
+def copy_file(path: Path, target: Path) -> None:
+    """Write one committed state of a file to another, which is overwritten; who writes the file may go on."""
+    target.unlink(missing_ok=True)
+    with closing(open_reader(path)) as reader, closing(sqlite3.connect(target, isolation_level=None)) as copy:
+        copy.execute("PRAGMA synchronous = OFF")  # a copy that a crash cuts short is of no use to anybody
+        reader.backup(copy)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from svcd.store.cache import Cache
@@ -73,6 +73,15 @@ class IndexReader(Values, Points, Shapes):
             found.update(self._connection.execute(
                 f"SELECT docid, json FROM documents WHERE docid IN ({marks(part)})", part))
         return [found[docid] for docid in docids]
+
+    def texts(self) -> Iterator[str]:
+        """The JSON texts of all documents by docid, read as they are taken."""
+        return (text for (text,) in self._connection.execute("SELECT json FROM documents ORDER BY docid"))
+
+    def bytes_of_lines(self) -> int:
+        """The bytes of all texts() in UTF-8, each with a newline."""
+        (size,) = self._connection.execute("SELECT total(length(CAST(json AS BLOB)) + 1) FROM documents").fetchone()
+        return int(size)
 
     def docid_of(self, document_id: str) -> int | None:
         """The docid of a document's identifier, or None."""

@@ -281,10 +281,7 @@ class Queue:
 
     def _tasks(self, connection: sqlite3.Connection, condition: str, values: Sequence[Any],
                columns: str = _SHOWN) -> Iterator[Task]:
-        for row in connection.execute(f"SELECT {columns} FROM tasks WHERE {condition}", values):
-            task = Task(*(json.loads(value) if place in _JSON_PLACES and value else value
-                          for place, value in enumerate(row)))
-            yield self._as_running(task)
+        yield from map(self._as_running, _tasks(connection, condition, values, columns))
 
     # Running batches: in memory
 
@@ -465,6 +462,22 @@ class Queue:
             self._writer.execute("VACUUM")
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return before, self.bytes()[0]
+
+
+def stored_tasks(connection: sqlite3.Connection) -> Iterator[Task]:
+    """All tasks of an instance's file with their content, oldest first, as they are stored: what runs is enqueued."""
+    return _tasks(connection, "1 ORDER BY uid", (), _WHOLE)
+
+
+def stored_batches(connection: sqlite3.Connection) -> Iterator[Batch]:
+    """All batches of an instance's file that ended, oldest first."""
+    return _batches(connection, "1 ORDER BY uid", ())
+
+
+def _tasks(connection: sqlite3.Connection, condition: str, values: Sequence[Any], columns: str) -> Iterator[Task]:
+    for row in connection.execute(f"SELECT {columns} FROM tasks WHERE {condition}", values):
+        yield Task(*(json.loads(value) if place in _JSON_PLACES and value else value
+                     for place, value in enumerate(row)))
 
 
 def _may_see(running: RunningBatch, is_allowed: IsAllowed | None) -> bool:

@@ -110,7 +110,12 @@ def make_dense_sets(path: Path, should_stop: Callable[[], bool]) -> None:
 
 def answer(request: Mapping[str, Any], progress: Progress,
            should_stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
-    """Do what the runner asks for: a batch, or with {"settle": true} settle(), {"denseSets": true} make_dense_sets()."""
+    """Do what the runner asks for: a batch, or with {"settle": true} settle(), {"denseSets": true} make_dense_sets(),
+    {"archive": kind} a dump or a snapshot."""
+    if "archive" in request:
+        from svcd.tasks import archive  # few processes ever write one
+
+        return archive.answer(request, progress)
     path = Path(request["path"])
     if request.get("settle"):
         settle(path)

@@ -26,11 +26,15 @@ ALONE = "alone"
 
 @dataclass(frozen=True)
 class Kind:
-    """rank: kinds of a lower rank are taken first. failed: counters that a task without success shows."""
+    """rank: kinds of a lower rank are taken first. failed: counters that a task without success shows.
+
+    is_archive: it shows all indexes in one state, so none is written while it runs.
+    """
 
     rank: int = 9
     taken: str = WITH_ITS_INDEX
     is_global: bool = False
+    is_archive: bool = False
     failed: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -45,8 +49,8 @@ KINDS: dict[str, Kind] = {
     "indexSwap": Kind(is_global=True),
     "taskCancelation": Kind(rank=1, taken=NEWEST_ALONE, is_global=True, failed={"canceledTasks": 0}),
     "taskDeletion": Kind(rank=4, taken=ALL_TOGETHER, is_global=True, failed={"deletedTasks": 0}),
-    "dumpCreation": Kind(rank=8, taken=OLDEST_ALONE, is_global=True),
-    "snapshotCreation": Kind(rank=7, taken=ALL_TOGETHER, is_global=True),
+    "dumpCreation": Kind(rank=8, taken=OLDEST_ALONE, is_archive=True),
+    "snapshotCreation": Kind(rank=7, taken=ALL_TOGETHER, is_archive=True),
     "export": Kind(rank=6, taken=OLDEST_ALONE, is_global=True),
     "upgradeDatabase": Kind(rank=2, taken=ALL_TOGETHER, is_global=True),
     "indexCompaction": Kind(rank=5, taken=OLDEST_ALONE),

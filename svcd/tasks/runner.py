@@ -2,7 +2,9 @@
 
 Threads: one dispatcher ("svcd-runner") chooses what runs next and does by itself what touches the
 queue alone (cancelations, deletions, swaps); `workers` others ("svcd-indexing-N") each own an indexing
-process and do the batches of one index at a time. `_changed` guards `_busy`, `_jobs` and `_stopping`.
+process and do the batches of one index at a time, or write a dump or snapshot: that waits until no index is
+written, and none is until it is there, so that it shows all of them in one state. `_changed` guards `_busy`,
+`_jobs` and `_stopping`.
 
 A batch ends in one transaction of the queue's file: tasks, batch, the row of its index, and the notice
 that webhooks get of it. Its effect was committed before, in the file of the index, together with its
@@ -25,7 +27,7 @@ from svcd.errors import error_object
 from svcd.store.instance import IndexRow, Instance
 from svcd.store.queue import RunningBatch
 from svcd.store.records import FAILED, SUCCEEDED, Batch, Task
-from svcd.tasks import batching, details, global_tasks
+from svcd.tasks import archiving, batching, details, global_tasks
 from svcd.tasks.batching import IndexState, Limits, Plan
 from svcd.tasks.budget import Budget
 from svcd.tasks.kinds import INDEX_DELETION, KINDS, NEWEST_ALONE, failed_details
@@ -34,14 +36,17 @@ from svcd.tasks.views import task_line
 from svcd.tasks.writer_process import WriterCrashed, WriterDied, WriterProcess
 
 _BY_RANK = sorted((kind for kind, row in KINDS.items() if row.rank < 9), key=lambda kind: KINDS[kind].rank)
+_ARCHIVES = {kind for kind, row in KINDS.items() if row.is_archive}
 _REST = [kind for kind, row in KINDS.items() if row.rank == 9]
+
+_NO_INDEX = ""  # in the place of an index: an archive
 
 OnBatch = Callable[[Batch, Sequence[Task]], None]
 
 
 @dataclass
 class _Job:
-    """A batch of one index on its way through a worker."""
+    """A batch of one index, or of none, on its way through a worker."""
 
     plan: Plan
     running: RunningBatch
@@ -59,17 +64,18 @@ class Runner:
     """Runs the tasks of an instance. on_batch is told of each batch that ended; on_bug of tracebacks.
 
     retry_s: seconds until a batch that could not be finished is tried again. quiet_s: seconds without a task before
-    what can wait is done.
+    what can wait is done. folders: where dumps and snapshots go.
     """
 
     def __init__(self, instance: Instance, *, workers: int = 1, limits: Limits = Limits(), budget: Budget = Budget(),
                  on_batch: OnBatch = lambda batch, tasks: None, on_bug: Callable[[str], None] = print,
                  make_writer: Callable[[int], WriterProcess] = WriterProcess, retry_s: float = 1.0,
-                 quiet_s: float = 2.0) -> None:
+                 quiet_s: float = 2.0, folders: archiving.Folders = archiving.Folders()) -> None:
         self._instance = instance
         self._queue = instance.queue
         self._limits = limits
         self._budget = budget
+        self._folders = folders
         self._retry_s = retry_s
         self._quiet_s = quiet_s
         self._on_batch = on_batch
@@ -165,7 +171,8 @@ class Runner:
         for kind in _BY_RANK:
             if kind in kinds and (plan := self._special(kind)):
                 return self._begin(plan)
-        plan = self._next_of_indexes() if kinds & set(_REST) else None
+        # What an archive waits for must not be joined by more of it.
+        plan = self._next_of_indexes() if kinds & set(_REST) and not kinds & _ARCHIVES else None
         return self._begin(plan) if plan else False
 
     def _recover(self) -> bool:
@@ -181,13 +188,20 @@ class Runner:
 
     def _special(self, kind: str) -> Plan | None:
         tasks = self._queue.enqueued([kind], newest_first=KINDS[kind].taken == NEWEST_ALONE)
-        if not KINDS[kind].is_global:  # a compaction waits for the index it compacts
+        if kind in _ARCHIVES:
+            tasks = (task for task in tasks if self._is_idle())
+        elif not KINDS[kind].is_global:  # a compaction waits for the index it compacts
             tasks = (task for task in tasks if self._has_room(task.index_uid))
         return batching.special_plan(kind, tasks)
 
     def _has_room(self, index_uid: str | None) -> bool:
         with self._changed:
-            return index_uid not in self._busy and len(self._busy) < len(self._writers)
+            return (index_uid not in self._busy and _NO_INDEX not in self._busy
+                    and len(self._busy) < len(self._writers))
+
+    def _is_idle(self) -> bool:
+        with self._changed:
+            return not self._busy
 
     def _next_of_indexes(self) -> Plan | None:
         """The batch of the oldest task whose index does nothing; nothing overtakes a swap of its index."""
@@ -203,7 +217,7 @@ class Runner:
     def _plan(self, task: Task, uids: Sequence[str], swaps: Sequence[Task]) -> Plan | None:
         if task.kind == "indexSwap":
             with self._changed:
-                is_free = not any(index_uid in self._busy for index_uid in uids)
+                is_free = not any(index_uid in self._busy for index_uid in (*uids, _NO_INDEX))
             return batching.special_plan(task.kind, iter([task])) if is_free else None
         if not self._has_room(task.index_uid):
             return None
@@ -222,7 +236,7 @@ class Runner:
         if KINDS[first.kind].is_global:
             self._run_global(running)
             return True
-        job = _Job(plan, running, first.index_uid or "")
+        job = _Job(plan, running, first.index_uid or _NO_INDEX)
         with self._changed:
             self._busy[job.index_uid] = job
             self._jobs.append(job)
@@ -288,6 +302,8 @@ class Runner:
             self._changed.notify_all()
 
     def _run_job(self, job: _Job, writer: WriterProcess) -> None:
+        if job.index_uid == _NO_INDEX:
+            return self._archive(job, writer)
         row = self._instance.index(job.index_uid)
         refusal = _refusal(job, row)
         if refusal:
@@ -306,8 +322,7 @@ class Runner:
             answer = self._answer(job, target, writer, request)
         except WriterCrashed as crash:
             self._on_bug(str(crash))
-            message = f"An unexpected crash occurred when processing the task: {str(crash).strip().splitlines()[-1]}"
-            error = error_object("internal", message)
+            error = error_object("internal", _crash_message(crash))
             self._finish(job, row, [_failed(task, error) for task in job.running.tasks.values()], None)
             self._remove_unborn(job, target)
             return
@@ -337,6 +352,37 @@ class Runner:
         except WriterCrashed as crash:
             self._on_bug(str(crash))
 
+    def _archive(self, job: _Job, writer: WriterProcess) -> None:
+        """Have a dump or a snapshot written. A canceled one, or one that svcd's end cuts short, leaves no file."""
+        archive = archiving.archive_of(job.running, self._instance, self._folders)
+        try:
+            error = None if job.is_canceled else self._archive_error(job, writer, archive)
+            if job.is_canceled or self._stopping and error:  # a cancelation that comes later waits for the end
+                self._queue.give_back(job.running)
+                return
+            error = error or _refusal_to(archive.publish)
+        finally:
+            archive.discard()
+        outcome = {"details": dict(archive.details), "error": error}
+        self._finish(job, None, [_ended(task, outcome) for task in job.running.tasks.values()], None)
+
+    def _archive_error(self, job: _Job, writer: WriterProcess, archive: archiving.Archive) -> Any:
+        """Why an archive was not written, or None."""
+        try:
+            return writer.run(dict(archive.request), self._shown(job))["error"]
+        except (WriterDied, WriterCrashed) as death:
+            if not job.is_canceled and not self._stopping:
+                self._on_bug(str(death))
+            return error_object("internal", _crash_message(death))
+
+    def _shown(self, job: _Job) -> Callable[[str, int, int], None]:
+        """What takes the progress of a batch and shows it."""
+        def progress(step: str, finished: int, total: int) -> None:
+            job.progress(step, finished, total)
+            job.running.batch.progress = job.progress.view
+            self._queue.listeners.ring()
+        return progress
+
     def _remove_unborn(self, job: _Job, target: IndexRow) -> None:
         """The file of an index that never came into being."""
         if job.is_new:
@@ -354,10 +400,7 @@ class Runner:
     def _answer(self, job: _Job, target: IndexRow, writer: WriterProcess,
                 request: dict[str, Any]) -> dict[str, Any] | None:
         """What the indexing process says; None when the batch was stopped before its commit."""
-        def progress(step: str, finished: int, total: int) -> None:
-            job.progress(step, finished, total)
-            job.running.batch.progress = job.progress.view
-            self._queue.listeners.ring()
+        progress = self._shown(job)
         try:
             if job.is_canceled and not self._has_committed(job, target):
                 return None
@@ -432,6 +475,18 @@ class Runner:
         self._queue.finish(connection, running, ended)
         batch = running.batch
         self._instance.outbox.append(connection, batch.uid, batch.finished_at or 0, map(task_line, ended))
+
+
+def _crash_message(crash: Exception) -> str:
+    return f"An unexpected crash occurred when processing the task: {str(crash).strip().splitlines()[-1]}"
+
+
+def _refusal_to(publish: Callable[[], None]) -> dict[str, Any] | None:
+    try:
+        publish()
+    except OSError as error:
+        return dict(error_object("io_error", f"The file could not get its name: {error}"))
+    return None
 
 
 def _describe(running: RunningBatch) -> None:

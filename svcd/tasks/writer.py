@@ -5,6 +5,9 @@
     <- {"outcomes", "primaryKey", "stats"}       once, after the commit
     -> {"path", "denseSets": true}               behind a batch; ends early when a further line comes
     <- {}
+    -> {"archive": "dump" or "snapshot", ...}    see svcd.tasks.archiving
+    <- {"step", "finished", "total"}             any number of times
+    <- {"error"}
     -> {"path", "settle": true}                  after a kill: nothing unseen may come back
     <- {}
     <- {"crash": traceback}                      instead, after a bug
