@@ -50,9 +50,10 @@ def stats(ctx: Context) -> Answer:
     })
 
 
-def _flags(ctx: Context) -> dict[str, bool]:
+def _flags(ctx: Context) -> dict[str, bool | None]:
+    """Each flag; null for one that a dump left open, as the reference engine shows it."""
     stored = ctx.instance.features()
-    return {flag: bool(stored.get(flag)) for flag in FEATURES}
+    return {flag: stored.get(flag, False) for flag in FEATURES}
 
 
 def get_features(ctx: Context) -> Answer:

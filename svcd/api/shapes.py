@@ -232,7 +232,7 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
     }),
     "WebhookFailurePage": page_of("WebhookFailure"),
     "Version": record({"commitSha": STRING, "commitDate": STRING, "pkgVersion": STRING}),
-    "Features": record(dict.fromkeys(FEATURES, BOOLEAN)),
+    "Features": record(dict.fromkeys(FEATURES, BOOLEAN) | {"legacySearch": nullable(BOOLEAN)}),
     "SearchAnswer": _answer({"hits": _HITS, "query": STRING, "processingTimeMs": COUNT}, ref("SearchMetadata")),
     "IndexedAnswer": _answer(
         {"indexUid": STRING, "hits": _HITS, "query": STRING, "processingTimeMs": COUNT}, ref("SearchMetadata")),

@@ -128,6 +128,11 @@ def report_word_lists() -> None:
                   get="pip install 'svcd[languages]'")
 
 
+def import_budget(config: Config) -> Budget:
+    """What the one indexing process of an import may hold."""
+    return _budget(config.max_indexing_memory, 1)
+
+
 def _budget(memory: int | None, workers: int) -> Budget:
     """What one of the indexing processes may hold, so that all stay within `memory` bytes; None is no bound."""
     full = Budget()

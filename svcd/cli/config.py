@@ -199,6 +199,13 @@ def _required_certificates_need_authorities(config: Config) -> None:
         )
 
 
+def _companions_need_a_dump(config: Config) -> None:
+    for name in ("ignore_missing_dump", "ignore_dump_if_db_exists"):
+        if getattr(config, name) and config.import_dump is None:
+            raise ConfigError(f"{config.where(name)}: has no effect without a dump; "
+                              f"name one with {BY_NAME['import_dump'].flag}")
+
+
 def _workers_need_linux_and_no_tls(config: Config) -> None:
     if not config.search_workers:
         return
@@ -238,6 +245,7 @@ CHECKS: tuple[Callable[[Config], None], ...] = (
     _production_needs_a_key,
     _tls_needs_certificate_and_key,
     _required_certificates_need_authorities,
+    _companions_need_a_dump,
     _workers_need_linux_and_no_tls,
     _named_folders_can_be_written,
 )

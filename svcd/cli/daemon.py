@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from svcd import INTERFACE_VERSION, __version__, logs
 from svcd.api.door import Door
-from svcd.cli import machine, serving
+from svcd.cli import first_start, machine, serving
 from svcd.cli.addresses import Address
 from svcd.cli.config import Config
 from svcd.http.server import Server
@@ -148,6 +148,7 @@ class Opening:
 def run(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. Raises what keeps the parts from starting."""
     serving.allow_many_files()
+    first_start.import_dump(config)
     with StopSignals() as signals:
         context = _tls_context(config)
         instance = Instance(config.db_path)

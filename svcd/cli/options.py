@@ -245,6 +245,12 @@ OPTIONS: tuple[Option, ...] = (
            about="Folder for dumps. Refused at the start when it could not be written to."),
     Option("--snapshot-dir", PATH, "Folders", default="snapshots/",
            about="Folder for snapshots. Refused at the start when it could not be written to."),
+    Option("--import-dump", PATH, "Folders", example="dumps/20260101-120000000.dump",
+           about="Dump that a new database begins with. Refused at the start when there is a database already."),
+    Option("--ignore-missing-dump", SWITCH, "Folders", default="false",
+           about="Start with an empty database when the dump of --import-dump is not there."),
+    Option("--ignore-dump-if-db-exists", SWITCH, "Folders", default="false",
+           about="Start the database that is there already instead of importing the dump of --import-dump."),
     Option("--upgrade-db", SWITCH, "Folders", default="false",
            about="Accepted for scripts that pass it: svcd upgrades an older database at the start anyway."),
 

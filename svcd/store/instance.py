@@ -142,7 +142,7 @@ class Instance(Library):
             self.use_features({**self._features, feature: True})
         self.on_features()
 
-    def update_features(self, changes: Mapping[str, bool]) -> dict[str, bool]:
+    def update_features(self, changes: Mapping[str, bool]) -> dict[str, bool | None]:
         """Switch features, durably; all of them as they are then."""
         with self._lock:
             with write_transaction(self._writer) as connection:
@@ -153,8 +153,9 @@ class Instance(Library):
         self.on_features()
         return features
 
-    def _stored_features(self) -> dict[str, bool]:
-        return {name: bool(enabled) for name, enabled in self._writer.execute("SELECT name, enabled FROM features")}
+    def _stored_features(self) -> dict[str, bool | None]:
+        return {name: None if enabled is None else bool(enabled)
+                for name, enabled in self._writer.execute("SELECT name, enabled FROM features")}
 
     def database_size(self) -> int:
         """Bytes that the folder's files hold, logs and uploads included."""

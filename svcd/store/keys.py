@@ -79,7 +79,7 @@ class KeyWriter(KeyReader):
         with self._lock, write_transaction(self._writer) as connection:
             if _rows(connection, "WHERE uid = ?", [row.uid]):
                 return False
-            _insert(connection, row)
+            insert_key(connection, row)
             return True
 
     def add_to_empty(self, rows: Iterable[KeyRow]) -> None:
@@ -87,7 +87,7 @@ class KeyWriter(KeyReader):
         with self._lock, write_transaction(self._writer) as connection:
             if not _rows(connection, "LIMIT 1"):
                 for row in rows:
-                    _insert(connection, row)
+                    insert_key(connection, row)
 
     def update(self, uid: str, words: Mapping[str, str | None], updated_at: int) -> KeyRow | None:
         """Change what people call a key; the row as it is then, None when there is no such key.
@@ -123,7 +123,8 @@ def _count_change(connection: sqlite3.Connection) -> None:
                        "ON CONFLICT(subject) DO UPDATE SET number = number + 1")
 
 
-def _insert(connection: sqlite3.Connection, row: KeyRow) -> None:
+def insert_key(connection: sqlite3.Connection, row: KeyRow) -> None:
+    """Store a key in a table that has none of its uid."""
     expires_at = None if row.expires_at is None else str(row.expires_at)
     connection.execute(f"INSERT INTO keys({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                        (row.uid, json.dumps(list(row.actions)), json.dumps(list(row.indexes)), row.created_at,

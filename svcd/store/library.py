@@ -47,7 +47,7 @@ class Library:
     features: those that were ever switched; who writes them (Instance), or hears of it (use_features), keeps them.
     """
 
-    def __init__(self, path: Path, features: Mapping[str, bool] | None = None) -> None:
+    def __init__(self, path: Path, features: Mapping[str, bool | None] | None = None) -> None:
         self.path = path
         self._resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
         self._stored_form: Callable[[str], str] = str
@@ -139,15 +139,15 @@ class Library:
 
     # Features
 
-    def features(self) -> dict[str, bool]:
-        """The features that were ever switched, by name."""
+    def features(self) -> dict[str, bool | None]:
+        """The features that were ever switched, by name; None for one that a dump left open: it is off."""
         return dict(self._features)
 
     def is_enabled(self, feature: str) -> bool:
         """True when a feature is on."""
-        return self._features.get(feature, False)
+        return bool(self._features.get(feature))
 
-    def use_features(self, features: Mapping[str, bool]) -> None:
+    def use_features(self, features: Mapping[str, bool | None]) -> None:
         """All features as they are from now on."""
         # One object replaces another: who reads without a lock sees all of a change, or nothing of it.
         self._features = dict(features)

@@ -16,7 +16,7 @@ from svcd.times import rfc3339
 
 Json = dict[str, Any]
 
-_METHODS = {"replace": "ReplaceDocuments", "update": "UpdateDocuments"}
+METHODS = {"replace": "ReplaceDocuments", "update": "UpdateDocuments"}
 
 
 def key_line(row: KeyRow) -> Json:
@@ -58,7 +58,7 @@ def task_line(task: Task) -> Json:
 def _import(task: Task) -> Json:
     content = task.content
     return {"documentImport": {
-        "primary_key": content.get("primaryKey"), "method": _METHODS[content["method"]],
+        "primary_key": content.get("primaryKey"), "method": METHODS[content["method"]],
         "documents_count": (task.details or {}).get("receivedDocuments") or 0,
         "allow_index_creation": content.get("mayCreateIndex", True)}}
 
@@ -117,11 +117,13 @@ _NAMES: Mapping[str, str] = {  # kind: what its details are called; the three de
     "indexCreation": "IndexInfo", "indexUpdate": "IndexInfo", "indexDeletion": "ClearAll", "indexSwap": "IndexSwap",
     "taskCancelation": "TaskCancelation", "taskDeletion": "TaskDeletion", "dumpCreation": "Dump",
 }
-_MEMBERS = {
+MEMBERS = {
     "primaryKey": "primary_key", "receivedDocuments": "received_documents", "indexedDocuments": "indexed_documents",
     "deletedDocuments": "deleted_documents", "editedDocuments": "edited_documents", "providedIds": "provided_ids",
     "originalFilter": "original_filter", "matchedTasks": "matched_tasks", "canceledTasks": "canceled_tasks",
-    "deletedTasks": "deleted_tasks", "dumpUid": "dump_uid", "preCompactionSize": "pre_compaction_size",
+    "deletedTasks": "deleted_tasks", "dumpUid": "dump_uid",
+    "newIndexUid": "new_index_uid", "oldIndexUid": "old_index_uid", "apiKey": "api_key", "payloadSize": "payload_size",
+    "movedDocuments": "moved_documents", "preCompactionSize": "pre_compaction_size",
     "postCompactionSize": "post_compaction_size",
 }
 
@@ -131,7 +133,7 @@ def _details(task: Task) -> Json | None:
         return None
     if task.kind == "settingsUpdate":
         return {"SettingsUpdate": {"settings": task.details}}
-    members = {_MEMBERS.get(name, name): value for name, value in task.details.items()}
+    members = {MEMBERS.get(name, name): value for name, value in task.details.items()}
     if task.kind == "indexCompaction":
         return {"IndexCompaction": {"index_uid": task.index_uid, "pre_compaction_size": None,
                                     "post_compaction_size": None} | members}

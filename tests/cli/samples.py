@@ -14,6 +14,7 @@ OTHER: dict[str, str] = {  # as one writes it on the command line
     "db_path": "films.ms",
     "dump_dir": "films-dumps",
     "snapshot_dir": "films-snapshots",
+    "import_dump": "films.dump",
     "task_webhook_url": "https://hooks.example.com/tasks",
     "task_webhook_authorization_header": "Bearer some-secret",
     "ssl_cert_path": "cert.pem",
@@ -42,6 +43,7 @@ WRONG: dict[str, str] = {
     "db_path": "",
     "dump_dir": "",
     "snapshot_dir": "",
+    "import_dump": "",
     "task_webhook_url": "ftp://hooks.example.com",
     "task_webhook_authorization_header": "two\nlines",
     "ssl_cert_path": "",
@@ -73,5 +75,7 @@ def companions(option: Option) -> dict[str, str]:
     """What must be given beside an option for it to be allowed."""
     if option.name == "env":
         return {"master_key": OTHER["master_key"]}
+    if option.name in ("ignore_missing_dump", "ignore_dump_if_db_exists"):
+        return {"import_dump": OTHER["import_dump"]}
     tls = ("ssl_cert_path", "ssl_key_path", "ssl_auth_path") if option.group == "TLS" else ()
     return {name: OTHER[name] for name in tls if name != option.name}

@@ -1,0 +1,228 @@
+"""What must hold of the import of a dump:
+
+1. A dump and its import change no answer: documents, settings, tasks, batches, keys, webhooks, features, uids.
+2. What waited runs after it, in order, and new uids follow the largest one.
+3. Dates of creation are kept, those of the last change are of the import.
+4. A file that is no dump of version 6, or not whole, is refused in words, and leaves nothing.
+5. Nothing is written outside the new folder, whatever the names of entries are.
+"""
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svcd import times
+from svcd.store.records import Task, TaskFilter
+from svcd.store.keys import KeyRow
+from svcd.store.webhooks import Webhook
+from svcd.tasks import dump_lines, dump_reading
+from svcd.tasks.archiving import Folders
+from svcd.tasks.importing import DumpRefused, import_dump
+from svcd.tasks.views import task_view
+from tests.tasks.conftest import House, LocalWriter
+
+KEY = KeyRow("11111111-1111-4111-8111-111111111111", ["search"], ["mov*"], 5, 6, "n", None, 4_102_444_800_000_000_000)
+MOMENT = "2026-01-01T00:00:00Z"
+LEAST = {
+    "metadata.json": {"dumpVersion": "V6", "dbVersion": "1.13.0", "dumpDate": MOMENT},
+    "keys.jsonl": "", "tasks/queue.jsonl": "", "indexes/films/documents.jsonl": '{"id":1}\n',
+    "indexes/films/metadata.json": {"uid": "films", "primaryKey": "id", "createdAt": MOMENT, "updatedAt": MOMENT},
+    "indexes/films/settings.json": {"stopWords": ["the"], "rankingRules": None},
+}
+
+
+def packed(path: Path, entries: Mapping[str, Any]) -> Path:
+    """A dump of these entries: texts as they are, other values as JSON; None leaves one out."""
+    with tarfile.open(path, "w:gz") as tar:
+        for name, value in entries.items():
+            if value is not None:
+                content = (value if isinstance(value, str) else json.dumps(value)).encode()
+                entry = tarfile.TarInfo(name)
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
+    return path
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Any:
+    """imported(dump) -> the house in the folder that a dump became."""
+    houses: list[House] = []
+
+    def imported(path: Path) -> House:
+        import_dump(path, tmp_path / "new", make_writer=LocalWriter)
+        houses.append(House(tmp_path / "new"))
+        return houses[0]
+
+    yield imported
+    for house in houses:
+        house.instance.close()
+        assert not house.bugs
+
+
+def shown(house: House) -> dict[str, Any]:
+    """What clients see of an instance, but for the dump itself and the moment of the last change."""
+    rows, _ = house.instance.list_indexes()
+    tasks = house.queue.list_tasks(TaskFilter(), 99, None, True).results
+    batches = house.queue.list_batches(TaskFilter(), 99, None, True).results
+    answer: dict[str, Any] = {
+        "indexes": [(row.uid, row.created_at, row.primary_key, row.stats["documents"], row.stats["fields"])
+                    for row in rows],
+        "tasks": [task_view(task) for task in tasks if task.kind != "dumpCreation"],
+        "batches": [(one.uid, one.details, one.strategy, one.started_at, one.finished_at, one.earliest_enqueued_at,
+                     one.latest_enqueued_at, one.stats) for one in batches if "dumpUid" not in one.details],
+        "keys": house.instance.keys.read()[1], "webhooks": list(house.instance.webhooks.listed()),
+        "features": {name for name in house.instance.features() if house.instance.is_enabled(name)},
+        "uid": house.instance.uid,
+    }
+    for row in rows:
+        with house.instance.read(row.uid) as reader:
+            answer[row.uid] = reader.settings, list(reader.texts()), reader.word_docids("kept")
+    return answer
+
+
+def test_a_dump_and_its_import_change_no_answer(tmp_path: Path, imported: Any) -> None:
+    house = House(tmp_path / "data", folders=Folders(tmp_path / "dumps"))
+    house.instance.keys.add(KEY)
+    house.instance.webhooks.create(Webhook("1" * 36, "http://here/", {"a": "b"}))
+    house.instance.update_features({"metrics": True})
+    house.change({"filterableAttributes": ["n"], "typoTolerance": {"enabled": False}})
+    house.add([{"id": 1, "n": 2.0, "title": "kept"}, {"id": "b"}])
+    house.add([{"id": 3}], "other", key="id")
+    house.do("indexCreation", "empty", {"primaryKey": None}, primaryKey=None)
+    house.run()
+    house.delete([3], "other")
+    house.do("documentDeletion", details={"providedIds": 0, "deletedDocuments": None, "originalFilter": '"n = 9"'},
+             filter="n = 9")
+    house.do("indexSwap", None, {"swaps": [{"indexes": ["movies", "other"], "rename": False}]},
+             swaps=[{"indexes": ["movies", "other"], "rename": False}])
+    house.add([{"no": "key"}], "empty")
+    house.do("indexCompaction", "other", {})
+    house.clear("nowhere")
+    house.run()
+    gone = house.add([{"id": 7}])
+    house.do("taskCancelation", None, {"matchedTasks": 1, "canceledTasks": None, "originalFilter": "?uids=9"},
+             uids=[gone.uid])
+    house.run()
+    house.do("dumpCreation", None, {"dumpUid": None}, keys=[dump_lines.key_line(KEY)],
+             instanceUid=house.instance.uid)
+    before_import = times.now()
+    house.runner.step()
+    before = shown(house)
+    house.instance.close()
+    ((dump),) = (tmp_path / "dumps").iterdir()
+    again = imported(dump)
+    assert shown(again) == before
+    assert all(row.updated_at > before_import for row in again.instance.list_indexes()[0])
+
+
+def test_what_waited_runs_after_the_import(tmp_path: Path, imported: Any) -> None:
+    house = House(tmp_path / "data", folders=Folders(tmp_path / "dumps"))
+    house.add([{"id": 1}])
+    house.run()
+    house.do("dumpCreation", None, {"dumpUid": None}, keys=[], instanceUid=house.instance.uid)
+    house.add([{"id": 1, "a": 1}, {"id": 2}])
+    house.add([{"id": 1, "b": 1}], method="update")
+    house.delete([2])
+    house.runner.step()
+    house.instance.close()
+    ((dump),) = (tmp_path / "dumps").iterdir()
+    again = imported(dump)
+    assert again.documents() == {0: {"id": 1}}
+    again.run()
+    assert again.documents() == {0: {"id": 1, "a": 1, "b": 1}}
+    assert [task.status for task in again.queue.tasks_of(range(9))] == ["succeeded"] * 5
+    assert again.clear().uid == 5
+
+
+def test_the_least_that_a_dump_may_have(tmp_path: Path, imported: Any) -> None:
+    entries = {f"./{name}": value for name, value in LEAST.items()}
+    house = imported(packed(tmp_path / "x.dump", {**entries, "./indexes/films/._documents.jsonl": "\0", "._x": "\0"}))
+    assert house.documents("films") == {0: {"id": 1}}
+    assert house.instance.features() == {"legacySearch": None} and not house.instance.is_enabled("legacySearch")
+    row = house.instance.require_index("films")
+    assert times.rfc3339(row.created_at) == MOMENT
+
+
+def test_hidden_indexes_are_left_out(tmp_path: Path, imported: Any) -> None:
+    hidden = {name.replace("films", ".svc_dsr"): value for name, value in LEAST.items() if "films" in name}
+    house = imported(packed(tmp_path / "x.dump", {**LEAST, **hidden}))
+    assert [row.uid for row in house.instance.list_indexes()[0]] == ["films"]
+
+
+@pytest.mark.parametrize("changes, words", [
+    ({"metadata.json": {"dumpVersion": "V5"}}, "version V5, expected V6"),
+    ({"metadata.json": None}, "version None, expected V6"),
+    ({"metadata.json": "{"}, "metadata.json of the dump is not JSON"),
+    ({"keys.jsonl": '{"uid":"a"}\n'}, "keys.jsonl of the dump, line 1: 'actions' is missing"),
+    ({"keys.jsonl": json.dumps({**dump_lines.key_line(KEY), "actions": ["fly"]}) + "\n"},
+     "the action `fly` is unknown"),
+    ({"tasks/queue.jsonl": "\n\n"}, "tasks/queue.jsonl of the dump, line 1"),
+    ({"indexes/films/settings.json": {"stopWrods": []}}, "Unknown field `stopWrods`"),
+    ({"indexes/films/settings.json": {"stopWords": 1}},
+     "indexes/films of the dump: Invalid value type at `.stopWords`"),
+    ({"indexes/films/settings.json": None}, "no entry `indexes/films/settings.json`"),
+    ({"indexes/films/documents.jsonl": '{"no":1}\n'}, "doesn't have a `id` attribute"),
+    ({"/etc/x": "a"}, "the entry `/etc/x`"),
+    ({"a/../../x": "a"}, "the entry `a/../../x`"),
+])
+def test_what_is_no_dump_is_refused(tmp_path: Path, changes: Mapping[str, Any], words: str) -> None:
+    refuse(tmp_path, packed(tmp_path / "x.dump", {**LEAST, **changes}), words)
+
+
+def refuse(folder: Path, path: Path, words: str) -> None:
+    with pytest.raises(DumpRefused) as refused:
+        import_dump(path, folder / "new", make_writer=LocalWriter)
+    assert words in str(refused.value)
+    assert [each.name for each in folder.iterdir()] == [path.name]
+
+
+def test_documents_that_lack_are_told(tmp_path: Path) -> None:
+    task = Task(0, "documentAdditionOrUpdate", "films", "enqueued", 0, details={"receivedDocuments": 1},
+                content={"method": "replace"})
+    line = json.dumps(dump_lines.task_line(task)) + "\n"
+    refuse(tmp_path, packed(tmp_path / "x.dump", {**LEAST, "tasks/queue.jsonl": line}), "Corrupted dump.")
+
+
+def test_links_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.dump"
+    with tarfile.open(path, "w:gz") as tar:
+        entry = tarfile.TarInfo("metadata.json")
+        entry.type, entry.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(entry)
+    refuse(tmp_path, path, "the entry `metadata.json`")
+
+
+@pytest.mark.parametrize("cut", [lambda content: b"", lambda content: b"no archive at all",
+                                 lambda content: content[:len(content) // 2]])
+def test_half_a_file_is_refused(tmp_path: Path, cut: Callable[[bytes], bytes]) -> None:
+    path = packed(tmp_path / "x.dump", LEAST)
+    path.write_bytes(cut(path.read_bytes()))
+    refuse(tmp_path, path, "dump")
+
+
+@pytest.mark.parametrize("line, kind, details", [
+    ({"type": {"upgradeDatabase": {"from": [1, 12, 0]}},
+      "details": {"UpgradeDatabase": {"from": [1, 12, 0], "to": [1, 13, 0]}}}, "upgradeDatabase",
+     {"upgradeFrom": "v1.12.0", "upgradeTo": "v1.13.0"}),
+    ({"type": {"export": {"url": "u"}}, "details": {"Export": {"url": "u", "api_key": None, "payload_size": None,
+                                                               "indexes": {}}}}, "export", {"url": "u", "indexes": {}}),
+    ({"type": {"indexUpdate": {"primary_key": "id"}}, "details": {"IndexInfo": {
+        "primary_key": "id", "new_index_uid": None, "old_index_uid": None}}}, "indexUpdate", {"primaryKey": "id"}),
+    ({"type": "documentClear", "details": {"ClearAll": {"deleted_documents": None}}}, "documentDeletion",
+     {"deletedDocuments": None}),
+])
+def test_kinds_of_the_reference_are_read(line: Mapping[str, Any], kind: str, details: Any) -> None:
+    task = dump_reading.task_of({"uid": 1, "indexUid": None, "status": "succeeded", "enqueuedAt": MOMENT, **line})
+    assert (task.kind, task.details) == (kind, details)
+
+
+def test_tasks_that_svcd_cant_run_are_canceled() -> None:
+    task = dump_reading.task_of({"uid": 1, "indexUid": ".svc_dsr", "status": "enqueued", "enqueuedAt": MOMENT,
+                                 "type": "dsrClear"})
+    assert task.status == "canceled"
