@@ -149,7 +149,8 @@ def _write_dump(request: Mapping[str, Any], path: Path, progress: Progress) -> N
     with closing(Library(folder)) as library, _written(path) as archive:
         archive.add_json("metadata.json", {"dumpVersion": VERSION, "dbVersion": INTERFACE_VERSION,
                                            "dumpDate": rfc3339(request["batch"]["started_at"])})
-        archive.add_text("instance_uid.uuid", request["instanceUid"])
+        if request["instanceUid"] is not None:  # not even that is known of the dumps that waited in an old dump
+            archive.add_text("instance_uid.uuid", request["instanceUid"])
         progress("dump the api keys", 0, 1)
         archive.add_lines("keys.jsonl", request["keys"])
         _add_queue(archive, folder, request, progress)

@@ -1,4 +1,4 @@
-"""A dump of version 6, of svcd or of the reference engine, made into the data folder of a new instance.
+"""A dump, of svcd or of any version of the reference engine, made into the data folder of a new instance.
 
 The folder is made beside the one it becomes, and gets its name when it is whole: an import that fails or is cut
 short leaves nothing behind but what the next one takes away. Indexes are built by an indexing process, within the
@@ -26,7 +26,7 @@ from svcd.store import restoring
 from svcd.store.instance import IndexRow, Instance
 from svcd.store.records import ENQUEUED, Task
 from svcd.store.webhooks import Webhook
-from svcd.tasks import batching, dump_reading
+from svcd.tasks import batching, dump_reading, old_dumps
 from svcd.tasks.archive import VERSION
 from svcd.tasks.budget import Budget
 from svcd.tasks.writer_process import WriterCrashed, WriterDied, WriterProcess
@@ -106,8 +106,13 @@ class _Import:
 
     def run(self) -> None:
         version = self._json("metadata.json", {}).get("dumpVersion")
-        if version != VERSION:
-            raise DumpRefused(f"the dump has version {version}, expected {VERSION}")
+        if version in old_dumps.VERSIONS:
+            try:
+                old_dumps.modernise(self._dump, version)
+            except (KeyError, StopIteration, TypeError, ValueError) as error:
+                raise DumpRefused(f"the dump is none of its version {version}: {_words(error)}") from None
+        elif version != VERSION:
+            raise DumpRefused(f"the dump has version {version}, expected V1 to {VERSION}")
         self._data.mkdir()
         uid = self._dump / "instance_uid.uuid"
         if uid.exists():

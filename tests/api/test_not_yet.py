@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import pytest
 
+from svcd.engine.field_values import stored_form
+from svcd.engine.settings import resolved
+from svcd.store.index_writer import IndexWriter
+from svcd.store.instance import IndexRow
+
 LACKS = "This version of svcd does not have"
 GATED = [
     ("GET", "/network", None, "network", "bad_request"),
@@ -63,6 +68,26 @@ def test_similar_documents_look_at_the_index_first(client) -> None:
     by_body = client.json("POST", "/indexes/films/similar", wanted)
     by_query_string = client.get("/indexes/films/similar?id=1&embedder=manual")
     assert by_body.fault == by_query_string.fault == (404, "index_not_found", "Index `films` not found.")
+
+
+def test_similar_documents_look_at_filter_and_embedder(client) -> None:
+    row = IndexRow("films", "u", 1, 1)
+    with client.instance.queue.finishing() as connection:
+        client.instance.create_index(connection, row)
+    client.instance.use_engine(resolved, stored_form)
+    writer = IndexWriter(client.instance.index_path(row.uuid))
+    with writer.transaction():
+        writer.settings = {"embedders": {"manual": {"source": "userProvided", "dimensions": 3}}}
+    writer.close()
+
+    def told(**wanted: object) -> tuple[int, str, str]:
+        return client.json("POST", "/indexes/films/similar", {"id": 1, "embedder": "manual", **wanted}).fault
+
+    assert told(embedder="auto", filter="n = 1") == (
+        400, "invalid_similar_embedder", "Cannot find embedder with name `auto`.")
+    assert told(embedder="auto", filter="n &")[1] == told(filter="n = 1")[1] == "invalid_similar_filter"
+    status, code, message = told()
+    assert (status, code) == (400, "invalid_similar_embedder") and "does not have similar documents yet" in message
 
 
 def test_a_bad_identifier_is_told(client) -> None:

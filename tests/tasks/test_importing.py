@@ -3,7 +3,7 @@
 1. A dump and its import change no answer: documents, settings, tasks, batches, keys, webhooks, features, uids.
 2. What waited runs after it, in order, and new uids follow the largest one.
 3. Dates of creation are kept, those of the last change are of the import.
-4. A file that is no dump of version 6, or not whole, is refused in words, and leaves nothing.
+4. A file that is no dump, or not whole, is refused in words, and leaves nothing.
 5. Nothing is written outside the new folder, whatever the names of entries are.
 """
 from __future__ import annotations
@@ -156,8 +156,9 @@ def test_hidden_indexes_are_left_out(tmp_path: Path, imported: Any) -> None:
 
 
 @pytest.mark.parametrize("changes, words", [
-    ({"metadata.json": {"dumpVersion": "V5"}}, "version V5, expected V6"),
-    ({"metadata.json": None}, "version None, expected V6"),
+    ({"metadata.json": {"dumpVersion": "V7"}}, "version V7, expected V1 to V6"),
+    ({"metadata.json": None}, "version None, expected V1 to V6"),
+    ({"metadata.json": {"dumpVersion": "V1"}}, "none of its version V1: 'indexes' is missing"),
     ({"metadata.json": "{"}, "metadata.json of the dump is not JSON"),
     ({"keys.jsonl": '{"uid":"a"}\n'}, "keys.jsonl of the dump, line 1: 'actions' is missing"),
     ({"keys.jsonl": json.dumps({**dump_lines.key_line(KEY), "actions": ["fly"]}) + "\n"},

@@ -1,0 +1,356 @@
+"""Dumps of the versions 1 to 5, turned into one of version 6 inside the folder where they were unpacked.
+
+Knows what older versions of the reference engine wrote; refuses to know how version 6 is read. Lists of tasks are
+read line by line. A dump that is none of its version raises KeyError, TypeError or ValueError. Source: dumps.md 5.
+"""
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import uuid as uuids
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from svcd.engine.setting_checks import ranking_rules
+from svcd.errors import ERRORS, error_object
+from svcd.fields import FieldError
+from svcd.times import SECOND, parse_rfc3339, rfc3339
+
+Json = dict[str, Any]
+
+_NEW = "modern"  # the folder in which version 6 grows
+_ENQUEUED, _SUCCEEDED, _FAILED = "enqueued", "succeeded", "failed"
+_RENAMED_CODES = {
+    "invalid_min_word_length_for_typo": "invalid_settings_typo_tolerance",
+    "primary_key_inference_failed": "index_primary_key_no_candidate_found",
+    "invalid_filter": "invalid_settings_filterable_attributes",
+    "invalid_sort": "invalid_settings_sortable_attributes",
+    "invalid_geo_field": "invalid_document_geo_field",
+    "invalid_ranking_rule": "invalid_settings_ranking_rules",
+    "missing_parameter": "bad_request",
+    "immutable_field": "bad_request",
+}
+_ABORTED = "This task was aborted in an earlier version."
+_DIRECTION = re.compile(r"^(asc|desc)\((.*)\)$")
+
+
+def modernise(folder: Path, version: str) -> None:
+    """Make the folder one of version 6. version: `V1` to `V5`."""
+    new = folder / _NEW
+    (new / "indexes").mkdir(parents=True)
+    (new / "tasks" / "update_files").mkdir(parents=True)
+    (new / "keys.jsonl").touch()
+    _READERS[version](folder, new)
+    for entry in folder.iterdir():
+        if entry.name != _NEW:
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    for entry in new.iterdir():
+        entry.replace(folder / entry.name)
+
+
+# What all share
+
+def _lines(path: Path) -> Iterator[Any]:
+    if path.exists():
+        with path.open("rb") as lines:
+            yield from (json.loads(line) for line in lines if line.strip())
+
+
+def _lines_backwards(path: Path) -> Iterator[Any]:
+    """The lines of a file from the last one on, one in memory at a time."""
+    with path.open("rb") as lines:
+        places = [0]
+        for line in lines:
+            places.append(places[-1] + len(line))
+        for place in reversed(places[:-1]):
+            lines.seek(place)
+            line = lines.readline()
+            if line.strip():
+                yield json.loads(line)
+
+
+def _write(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, ensure_ascii=False))
+
+
+def _write_lines(path: Path, values: Iterable[Any]) -> None:
+    with path.open("w") as lines:
+        lines.writelines(json.dumps(value, ensure_ascii=False) + "\n" for value in values)
+
+
+def _write_index(new: Path, uid: str, old: Path, primary_key: str | None, settings: Any, created_at: str | None,
+                 updated_at: str | None) -> None:
+    """An index with the documents of `old`. Without a finished task nobody knows when it was made."""
+    folder = new / "indexes" / uid
+    folder.mkdir()
+    some = updated_at or created_at or rfc3339(0)
+    _write(folder / "metadata.json", {
+        "uid": uid, "primaryKey": primary_key, "createdAt": created_at or some, "updatedAt": some})
+    _write(folder / "settings.json", _settings(settings))
+    documents = old / "documents.jsonl"
+    if documents.exists():
+        documents.replace(folder / "documents.jsonl")
+    else:
+        (folder / "documents.jsonl").touch()
+
+
+def _settings(settings: Json) -> Json:
+    """`asc(x)` of versions 1 and 2 is `x:asc`, rules that nobody can read any more are dropped; the attributes of
+    filters were a map in version 0.21."""
+    settings = dict(settings)
+    if isinstance(settings.get("filterableAttributes"), dict):
+        settings["filterableAttributes"] = list(settings["filterableAttributes"])
+    if settings.get("rankingRules") is not None:
+        rules = [_DIRECTION.sub(r"\2:\1", rule) for rule in settings["rankingRules"]]
+        settings["rankingRules"] = [rule for rule in rules if _is_rule(rule)]
+    return settings
+
+
+def _is_rule(rule: Any) -> bool:
+    try:
+        ranking_rules.decode([rule], "")
+    except FieldError:
+        return False
+    return True
+
+
+def _error(error: Any) -> Json | None:
+    """The error of a task as it is told today. Old forms: {message, code, ...} and {msg, code}."""
+    if error is None:
+        return None
+    error = error if isinstance(error, dict) else {"message": str(error)}
+    code = error.get("code") or error.get("errorCode") or ""
+    code = _RENAMED_CODES.get(code, code)
+    return dict(error_object(code if code in ERRORS else "unretrievable_error_code",
+                             error.get("message") or error.get("msg") or ""))
+
+
+def _task(uid: int, index_uid: str | None, status: str, kind: Any, details: Json | None, enqueued_at: str,
+          started_at: str | None = None, finished_at: str | None = None, error: Any = None) -> Json:
+    line = {"uid": uid, "batchUid": None, "indexUid": index_uid, "status": status, "type": kind, "details": details,
+            "error": _error(error), "enqueuedAt": enqueued_at, "startedAt": started_at, "finishedAt": finished_at}
+    return {name: value for name, value in line.items() if value is not None or name in ("batchUid", "indexUid")}
+
+
+def _counted(count: int | None, status: str) -> int | None:
+    """A counter that an enqueued task does not know yet, and of which a failed one has nothing."""
+    return 0 if status == _FAILED else None if status == _ENQUEUED else count
+
+
+def _import(status: str, primary_key: str | None, method: str, received: int, indexed: int | None,
+            may_create: bool = True) -> tuple[Any, Json]:
+    counts = {"received_documents": received, "indexed_documents": _counted(indexed, status)}
+    return ({"documentImport": {"primary_key": primary_key, "method": method, "documents_count": received,
+                                "allow_index_creation": may_create}}, {"DocumentAdditionOrUpdate": counts})
+
+
+def _deletion(status: str, ids: Iterable[Any] | None, deleted: int | None) -> tuple[Any, Json]:
+    """ids: None deletes all."""
+    if ids is None:
+        return "documentClear", {"ClearAll": {"deleted_documents": _counted(deleted, status)}}
+    listed = [str(each) for each in ids]
+    return ({"documentDeletion": {"documents_ids": listed}},
+            {"DocumentDeletion": {"provided_ids": len(listed), "deleted_documents": _counted(deleted, status)}})
+
+
+def _change(settings: Any, is_deletion: bool = False, may_create: bool = True) -> tuple[Any, Json]:
+    settings = _settings(settings)
+    return ({"settings": {"settings": settings, "is_deletion": is_deletion, "allow_index_creation": may_create}},
+            {"SettingsUpdate": {"settings": settings}})
+
+
+# Versions 4 and 5
+
+def _read_v4_v5(folder: Path, new: Path) -> None:
+    uid_file = folder / "instance-uid"
+    if uid_file.exists():
+        uid_file.replace(new / "instance_uid.uuid")
+    _write_lines(new / "keys.jsonl", (_key(line) for line in _lines(folder / "keys")))
+    dates: dict[str, tuple[str, str]] = {}
+    updates = folder / "updates"
+    if (updates / "data.jsonl").exists():  # newest first
+        tasks = (_v5_task(line, updates, new, dates) for line in _lines_backwards(updates / "data.jsonl"))
+        _write_lines(new / "tasks" / "queue.jsonl", tasks)
+    for line in _lines(folder / "index_uuids" / "data.jsonl"):
+        old = folder / "indexes" / line["index_meta"]["uuid"]
+        meta = json.loads((old / "meta.json").read_bytes())
+        _write_index(new, line["uid"], old, meta.get("primary_key"), meta["settings"],
+                     *dates.get(line["uid"], (None, None)))
+
+
+def _key(line: Json) -> Json:
+    """Version 4 had no uids, only parts of the values of keys."""
+    line = dict(line)
+    line.pop("id", None)
+    actions = [action for action in line["actions"] if action != "dumps.get"]
+    return {"name": None, "description": None, "uid": str(uuids.uuid4()), **line, "actions": actions}
+
+
+def _v5_task(line: Json, updates: Path, new: Path, dates: dict[str, tuple[str, str]]) -> Json:
+    """One task. dates: index -> when its first finished task came in, when its last one ended."""
+    content, events = line["content"], line["events"]
+    name, value = (content, {}) if isinstance(content, str) else next(iter(content.items()))
+    index_uid = line.get("index_uid") or (value.get("index_uid") if isinstance(value, dict) else None)
+    moments = {event: told for each in events for event, told in each.items()}
+    end = moments.get("Succeeded") or moments.get("Succeded") or moments.get("Failed")
+    status = _FAILED if "Failed" in moments else _SUCCEEDED if end else _ENQUEUED
+    result = end.get("result") if end and status == _SUCCEEDED else None
+    kind, details = _v5_content(name, value, status, next(iter(result.values())) if isinstance(result, dict) else {})
+    finished_at = end["timestamp"] if end else None
+    if index_uid is not None and finished_at:
+        dates[index_uid] = dates[index_uid][0] if index_uid in dates else moments["Created"], finished_at
+    if name == "DocumentAddition" and status == _ENQUEUED:
+        _move_documents(updates / "updates_files" / value["content_uuid"], new, line["id"])
+    return _task(line["id"], index_uid, status, kind, details, moments["Created"],
+                 moments.get("Processing") if end else None, finished_at, end.get("error") if end else None)
+
+
+def _v5_content(name: str, value: Any, status: str, result: Json) -> tuple[Any, Json | None]:
+    if name == "DocumentAddition":
+        return _import(status, value["primary_key"], value["merge_strategy"], value["documents_count"],
+                       result.get("indexed_documents"), value["allow_index_creation"])
+    if name == "DocumentDeletion":
+        deletion = value.get("deletion", value) if isinstance(value, dict) else value
+        return _deletion(status, None if deletion == "Clear" else deletion["Ids"], result.get("deleted_documents"))
+    if name == "SettingsUpdate":
+        return _change(value["settings"], value["is_deletion"], value["allow_index_creation"])
+    if name == "IndexDeletion":
+        return "indexDeletion", {"ClearAll": {"deleted_documents": _counted(result.get("deleted_documents"), status)}}
+    if name == "Dump":
+        return {"dumpCreation": {"keys": [], "instance_uid": None}}, {"Dump": {"dump_uid": value["uid"]}}
+    kind = {"IndexCreation": "indexCreation", "IndexUpdate": "indexUpdate"}[name]
+    return {kind: {"primary_key": value["primary_key"]}}, {"IndexInfo": {"primary_key": value["primary_key"]}}
+
+
+def _move_documents(documents: Path, new: Path, uid: int) -> None:
+    if documents.exists():
+        documents.replace(new / "tasks" / "update_files" / f"{uid}.jsonl")
+
+
+# Versions 2 and 3
+
+def _read_v2_v3(folder: Path, new: Path) -> None:
+    uids = {line["uuid"]: line["uid"] for line in _lines(folder / "index_uuids" / "data.jsonl")}
+    dates: dict[str, tuple[str, str]] = {}
+    updates = folder / "updates"
+    _write_lines(new / "tasks" / "queue.jsonl", (
+        _v3_task(number, uids.get(line["uuid"]), line["update"], updates, new, dates)
+        for number, line in enumerate(_lines(updates / "data.jsonl"))))
+    for uuid, uid in uids.items():
+        old = next(path for name in (uuid, f"index-{uuid}") if (path := folder / "indexes" / name).exists())
+        meta = json.loads((old / "meta.json").read_bytes())
+        _write_index(new, uid, old, meta.get("primary_key"), meta["settings"], *dates.get(uid, (None, None)))
+
+
+_V3_STATUSES = {"enqueued": _ENQUEUED, "processing": _ENQUEUED, "processed": _SUCCEEDED, "failed": _FAILED,
+                "aborted": _FAILED}
+
+
+def _v3_task(uid: int, index_uid: str | None, update: Json, updates: Path, new: Path,
+             dates: dict[str, tuple[str, str]]) -> Json:
+    status = _V3_STATUSES[update["status"]]
+    success = update.get("success")
+    result = next(iter(success.values())) if isinstance(success, dict) else {}
+    name, value = _v3_meta(update["meta"])
+    if name == "DocumentAddition":
+        kind, details = _import(status, value.get("primary_key"), value["method"], 0, result.get("nb_documents"))
+        if status == _ENQUEUED:
+            received = _take_documents(updates, value.get("content_uuid") or update.get("content"), new, uid)
+            kind, details = _import(status, value.get("primary_key"), value["method"], received, None)
+    elif name == "Settings":
+        kind, details = _change(value)
+    else:
+        kind, details = _deletion(status, value, result.get("deleted"))
+    finished_at = update.get("processedAt") or update.get("failedAt") or update.get("abortedAt")
+    if index_uid is not None and finished_at:
+        dates[index_uid] = dates.get(index_uid, (finished_at,))[0], finished_at
+    error = update.get("error") if update["status"] != "aborted" else {"message": _ABORTED}
+    return _task(uid, index_uid, status, kind, details, update["enqueuedAt"],
+                 update.get("startedProcessingAt") if status != _ENQUEUED else None, finished_at, error)
+
+
+def _v3_meta(meta: Any) -> tuple[str, Any]:
+    """What an update does, in the names of version 3."""
+    if isinstance(meta, str):  # "ClearDocuments"
+        return "DeleteDocuments", None
+    if "type" not in meta:
+        return next(iter(meta.items()))
+    rest = {name: value for name, value in meta.items() if name != "type"}
+    return {"DocumentsAddition": ("DocumentAddition", rest), "Settings": ("Settings", rest),
+            "ClearDocuments": ("DeleteDocuments", None),
+            "DeleteDocuments": ("DeleteDocuments", rest.get("ids"))}[meta["type"]]
+
+
+def _take_documents(updates: Path, uuid: str | None, new: Path, uid: int) -> int:
+    """The documents of an update that waits: a file of lines (version 3), or of one list (2); how many there are."""
+    target = new / "tasks" / "update_files" / f"{uid}.jsonl"
+    listed, lines = updates / "update_files" / f"update_{uuid}", updates / "updates_files" / str(uuid)
+    if listed.exists():
+        documents = json.loads(listed.read_bytes())
+        _write_lines(target, documents)
+        return len(documents)
+    if lines.exists():
+        lines.replace(target)
+        with target.open("rb") as file:
+            return sum(1 for _ in file)
+    return 0
+
+
+# Version 1
+
+def _read_v1(folder: Path, new: Path) -> None:
+    indexes = json.loads((folder / "metadata.json").read_bytes())["indexes"]
+    lines = (line for index in indexes for line in _v1_tasks(index["uid"], folder / index["uid"] / "updates.jsonl"))
+    _write_lines(new / "tasks" / "queue.jsonl", ({**line, "uid": uid} for uid, line in enumerate(lines)))
+    for index in indexes:
+        old = folder / index["uid"]
+        _write_index(new, index["uid"], old, index.get("primaryKey"),
+                     _v1_settings(json.loads((old / "settings.json").read_bytes())), index["createdAt"],
+                     index["updatedAt"])
+
+
+def _v1_settings(settings: Json) -> Json:
+    settings = dict(settings)
+    if "attributesForFaceting" in settings:
+        faceted = settings.pop("attributesForFaceting")
+        settings |= {"filterableAttributes": faceted, "sortableAttributes": faceted}
+    return settings
+
+
+def _v1_tasks(index_uid: str, path: Path) -> Iterator[Json]:
+    """The updates that ended; those that waited are dropped."""
+    for update in _lines(path):
+        if update["status"] == "enqueued":
+            continue
+        status = _SUCCEEDED if update["status"] == "processed" else _FAILED
+        about = update["type"]
+        kind, details = _V1_TYPES[about["name"]](status, about)
+        started_at = parse_rfc3339(update["processedAt"]) - round(update["duration"] * SECOND)
+        yield _task(0, index_uid, status, kind, details, update["enqueuedAt"], rfc3339(started_at),
+                    update["processedAt"], update.get("error"))
+
+
+def _v1_change(_status: str, about: Json) -> tuple[Any, Json]:
+    """Members are `Nothing`, `Clear` or {"Update": value}, in snake_case."""
+    given = {re.sub("_(.)", lambda letter: letter[1].upper(), name):
+             value["Update"] if isinstance(value, dict) else None
+             for name, value in (about.get("settings") or {}).items() if value != "Nothing"}
+    given.pop("primaryKey", None)
+    return _change(_v1_settings(given))
+
+
+_V1_TYPES: Mapping[str, Callable[[str, Json], tuple[Any, Json]]] = {
+    "ClearAll": lambda status, about: _deletion(status, None, None),
+    "Customs": lambda status, about: _change({}),
+    "DocumentsAddition": lambda status, about: _import(status, None, "ReplaceDocuments", 0, about.get("number")),
+    "DocumentsPartial": lambda status, about: _import(status, None, "UpdateDocuments", 0, about.get("number")),
+    "DocumentsDeletion": lambda status, about: _deletion(status, (), about.get("number")),
+    "Settings": _v1_change,
+}
+
+_READERS: Mapping[str, Callable[[Path, Path], None]] = {
+    "V1": _read_v1, "V2": _read_v2_v3, "V3": _read_v2_v3, "V4": _read_v4_v5, "V5": _read_v4_v5,
+}
+VERSIONS = frozenset(_READERS)

@@ -1,0 +1,177 @@
+"""Dumps of the versions 1 to 5 begin an instance as those of version 6 do.
+
+1. Indexes have their documents, settings and primary key; what meant the same under another name means it still.
+2. Tasks are told in the words of today, with the moments, counters and errors that they had.
+3. What waited runs, but in version 1, where it is dropped.
+4. Keys are kept; those without a uid get one.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svcd.tasks.views import task_view
+from svcd.times import rfc3339
+from tests.tasks.conftest import House
+from tests.tasks.test_importing import imported, packed
+
+__all__ = ["imported"]
+
+FIRST, SECOND, THIRD = (f"2021-09-08T08:00:0{second}Z" for second in (1, 2, 4))
+META = {"settings": {"stopWords": ["the"], "rankingRules": ["words", "wordsPosition", "n:desc"]}, "primary_key": "id"}
+DOCUMENTS = '{"id":1,"n":2.50}\n'
+NO_CONTENT = "00000000-0000-0000-0000-000000000000"
+
+
+def lines(values: Sequence[Any]) -> str:
+    return "".join(json.dumps(value) + "\n" for value in values)
+
+
+def views(house: House) -> list[dict[str, Any]]:
+    return [task_view(task) for task in house.queue.tasks_of(range(99))]
+
+
+def check_index(house: House, created_at: str, rules: Sequence[str] = ("words", "n:desc")) -> None:
+    with house.instance.read("films") as reader:
+        assert list(reader.texts()) == ['{"id":1,"n":2.5}']
+        assert (reader.settings["stopWords"], reader.settings["rankingRules"]) == (["the"], list(rules))
+    row = house.instance.require_index("films")
+    assert row.primary_key == "id"
+    assert rfc3339(row.created_at) == created_at
+
+
+def v5_addition(uuid: str, index: Mapping[str, Any]) -> dict[str, Any]:
+    return {"DocumentAddition": {**index, "content_uuid": uuid, "merge_strategy": "UpdateDocuments",
+                                 "primary_key": None, "documents_count": 1, "allow_index_creation": False}}
+
+
+def test_version_5(tmp_path: Path, imported: Any) -> None:
+    films = {"index_uid": "films"}
+    done = [{"Created": FIRST}, {"Batched": {"timestamp": FIRST, "batch_id": 0}}, {"Processing": SECOND}]
+    error = {"message": "no", "code": "invalid_filter", "type": "invalid_request", "link": "old"}
+    house = imported(packed(tmp_path / "x.dump", {
+        "metadata.json": {"dumpVersion": "V5"}, "instance-uid": "12345678-1234-4234-8234-123456789012",
+        "keys": lines([{"uid": "11111111-1111-4111-8111-111111111111", "actions": ["search"], "indexes": ["films"],
+                        "expires_at": None, "created_at": FIRST, "updated_at": FIRST, "name": "k"}]),
+        "index_uuids/data.jsonl": lines([{"uid": "films", "index_meta": {"uuid": "u1", "creation_task_id": 0}}]),
+        "indexes/u1/meta.json": META, "indexes/u1/documents.jsonl": DOCUMENTS,
+        "updates/updates_files/c1": '{"id":1,"a":1}\n',
+        "updates/data.jsonl": lines([
+            {"id": 4, "content": {"Dump": {"uid": "d"}}, "events": done},
+            {"id": 3, "content": v5_addition("c1", films), "events": done},
+            {"id": 2, "content": {"SettingsUpdate": {**films, "settings": {"sortableAttributes": ["n"]},
+                                                     "is_deletion": False, "allow_index_creation": True}},
+             "events": [*done, {"Failed": {"error": error, "timestamp": THIRD}}]},
+            {"id": 1, "content": {"DocumentDeletion": {**films, "deletion": {"Ids": ["9"]}}},
+             "events": [*done, {"Succeeded": {"result": {"DocumentDeletion": {"deleted_documents": 0}},
+                                              "timestamp": THIRD}}]},
+            {"id": 0, "content": v5_addition(NO_CONTENT, films),
+             "events": [*done, {"Succeeded": {"result": {"DocumentAddition": {"indexed_documents": 1}},
+                                              "timestamp": THIRD}}]}])}))
+    check_index(house, FIRST)
+    assert house.instance.uid == "12345678-1234-4234-8234-123456789012"
+    assert [row.name for row in house.instance.keys.read()[1]] == ["k"]
+    shown = views(house)
+    assert [row["status"] for row in shown] == ["succeeded", "succeeded", "failed", "enqueued", "enqueued"]
+    assert shown[0] | {"details": {"receivedDocuments": 1, "indexedDocuments": 1}, "duration": "PT2S",
+                       "enqueuedAt": FIRST, "startedAt": SECOND, "finishedAt": THIRD} == shown[0]
+    assert shown[1]["details"] == {"providedIds": 1, "deletedDocuments": 0, "originalFilter": None}
+    told = shown[2]["error"]
+    assert (told["code"], told["message"]) == ("invalid_settings_filterable_attributes", "no")
+    assert shown[3]["startedAt"] is None and shown[3]["details"]["indexedDocuments"] is None
+    house.runner._folders = type(house.runner._folders)(tmp_path / "dumps")
+    house.run()
+    assert {row["status"] for row in views(house)[3:]} == {"succeeded"}
+    assert house.documents("films") == {0: {"id": 1, "n": 2.5, "a": 1}}
+
+
+def test_version_4(tmp_path: Path, imported: Any) -> None:
+    done = [{"Created": FIRST}, {"Processing": SECOND}]
+    house = imported(packed(tmp_path / "x.dump", {
+        "metadata.json": {"dumpVersion": "V4"},
+        "keys": lines([{"id": [1] * 8, "actions": ["search", "dumps.get"], "indexes": ["*"], "expires_at": None,
+                        "created_at": FIRST, "updated_at": FIRST, "description": "d"}]),
+        "index_uuids/data.jsonl": lines([{"uid": "films", "index_meta": {"uuid": "u1", "creation_task_id": 0}}]),
+        "indexes/u1/meta.json": META, "indexes/u1/documents.jsonl": DOCUMENTS,
+        "updates/data.jsonl": lines([
+            {"id": 1, "index_uid": "gone", "content": "IndexDeletion", "events": [
+                *done, {"Succeded": {"result": {"ClearAll": {"deleted_documents": 4}}, "timestamp": THIRD}}]},
+            {"id": 0, "index_uid": "films", "content": {"DocumentDeletion": "Clear"}, "events": [
+                *done, {"Succeded": {"result": {"ClearAll": {"deleted_documents": 3}}, "timestamp": THIRD}}]}])}))
+    check_index(house, FIRST)
+    ((key),) = house.instance.keys.read()[1]
+    assert (key.actions, key.description, len(key.uid)) == (["search"], "d", 36)
+    assert [(row["type"], row["indexUid"], row["details"]) for row in views(house)] == [
+        ("documentDeletion", "films", {"deletedDocuments": 3}), ("indexDeletion", "gone", {"deletedDocuments": 4})]
+
+
+META_V2 = {"settings": {**META["settings"], "filterableAttributes": {"n": "string"},
+                        "rankingRules": ["words", "wordsPosition", "desc(n)"]}, "primary_key": "id"}
+
+
+@pytest.mark.parametrize("version, folder, waiting, content, meta", [
+    ("V3", "u1", "updates/updates_files/c1", '{"id":2}\n',
+     lambda what: {"DocumentAddition": {"primary_key": None, "method": "ReplaceDocuments", "content_uuid": what}}),
+    ("V2", "index-u1", "updates/update_files/update_c1", '[{"id":2}]',
+     lambda what: {"type": "DocumentsAddition", "method": "ReplaceDocuments", "format": "Json", "primary_key": None}),
+])
+def test_versions_2_and_3(tmp_path: Path, imported: Any, version: str, folder: str, waiting: str, content: str,
+                          meta: Any) -> None:
+    settings = {"stopWords": ["the"]}
+    house = imported(packed(tmp_path / "x.dump", {
+        "metadata.json": {"dumpVersion": version}, waiting: content,
+        "index_uuids/data.jsonl": lines([{"uuid": "u1", "uid": "films"}]),
+        f"indexes/{folder}/meta.json": META_V2, f"indexes/{folder}/documents.jsonl": DOCUMENTS,
+        "updates/data.jsonl": lines([{"uuid": "u1", "update": {"updateId": number, "enqueuedAt": FIRST, **update}}
+                                     for number, update in enumerate([
+            {"status": "processed", "success": {"DocumentsAddition": {"nb_documents": 7}}, "meta": meta(NO_CONTENT),
+             "startedProcessingAt": SECOND, "processedAt": THIRD},
+            {"status": "failed", "error": {"msg": "no", "code": "missing_parameter"}, "failedAt": THIRD,
+             "startedProcessingAt": SECOND,
+             "meta": {"Settings": settings} if version == "V3" else {"type": "Settings", **settings}},
+            {"status": "aborted", "abortedAt": THIRD,
+             "meta": {"DeleteDocuments": ["1"]} if version == "V3" else {"type": "DeleteDocuments", "ids": ["1"]}},
+            {"status": "processing", "meta": meta("c1"), "content": "c1", "startedProcessingAt": SECOND},
+            {"status": "enqueued", "meta": "ClearDocuments" if version == "V3" else {"type": "ClearDocuments"}},
+        ])])}))
+    check_index(house, THIRD)
+    with house.instance.read("films") as reader:
+        assert reader.settings["filterableAttributes"] == ["n"]
+    shown = views(house)
+    assert [(row["uid"], row["status"]) for row in shown] == [
+        (0, "succeeded"), (1, "failed"), (2, "failed"), (3, "enqueued"), (4, "enqueued")]
+    assert shown[0]["details"] == {"receivedDocuments": 0, "indexedDocuments": 7} and shown[0]["duration"] == "PT2S"
+    assert shown[1]["details"] == settings and shown[1]["error"]["code"] == "bad_request"
+    assert shown[2]["error"]["code"] == "unretrievable_error_code" and "aborted" in shown[2]["error"]["message"]
+    assert shown[2]["details"] == {"providedIds": 1, "deletedDocuments": 0, "originalFilter": None}
+    assert shown[3]["details"] == {"receivedDocuments": 1, "indexedDocuments": None}
+    house.runner.step()
+    assert views(house)[4]["details"]["deletedDocuments"] is not None and house.documents("films") == {}
+
+
+def test_version_1(tmp_path: Path, imported: Any) -> None:
+    nothing = {"ranking_rules": "Nothing", "synonyms": "Clear", "attributes_for_faceting": {"Update": ["n"]}}
+    house = imported(packed(tmp_path / "x.dump", {
+        "metadata.json": {"dumpVersion": "V1", "dbVersion": "0.20.0", "indexes": [
+            {"name": "Films", "uid": "films", "createdAt": FIRST, "updatedAt": SECOND, "primaryKey": "id"}]},
+        "films/settings.json": {"rankingRules": ["words", "wordsPosition", "desc(n)"], "stopWords": ["the"],
+                                "attributesForFaceting": ["n"], "distinctAttribute": None},
+        "films/documents.jsonl": DOCUMENTS,
+        "films/updates.jsonl": lines([
+            {"status": "processed", "updateId": 0, "type": {"name": "DocumentsAddition", "number": 7}, "duration": 1.5,
+             "enqueuedAt": FIRST, "processedAt": THIRD},
+            {"status": "processed", "updateId": 1, "type": {"name": "Settings", "settings": nothing}, "duration": 0,
+             "enqueuedAt": FIRST, "processedAt": THIRD},
+            {"status": "enqueued", "updateId": 2, "type": {"name": "ClearAll"}, "enqueuedAt": THIRD}])}))
+    check_index(house, FIRST)
+    with house.instance.read("films") as reader:
+        assert reader.settings["filterableAttributes"] == reader.settings["sortableAttributes"] == ["n"]
+    shown = views(house)
+    assert [(row["uid"], row["status"], row["duration"]) for row in shown] == [
+        (0, "succeeded", "PT1.500S"), (1, "succeeded", "PT0S")]
+    assert shown[0]["details"] == {"receivedDocuments": 0, "indexedDocuments": 7}
+    assert shown[1]["details"] == {"synonyms": None, "filterableAttributes": ["n"], "sortableAttributes": ["n"]}
