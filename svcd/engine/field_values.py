@@ -76,7 +76,7 @@ def kept_fields(settings: Mapping[str, Any]) -> Callable[[str], bool]:
     exact = {custom[0] for rule in settings["rankingRules"] if (custom := custom_rule(rule))}
     exact.add(settings.get("distinctAttribute"))
     # Coordinates are no ordinary values: no pattern means them.
-    known: dict[str, bool] = {GEO: filterable.names(GEO) or GEO in sortable}
+    known: dict[str, bool] = dict.fromkeys((GEO, *COORDINATES), filterable.names(GEO) or GEO in sortable)
     if not filterable.listed and not sortable and exact == {None}:
         return lambda name: False
 

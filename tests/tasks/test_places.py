@@ -3,6 +3,7 @@
 1. Points are kept while `_geo` is filterable by name or sortable, geometries while `_geojson` is filterable by name.
 2. They follow every write: additions, replacements, updates, deletions, a clear; settings bring and remove them.
 3. A wrong one fails the batch, or the change of settings, and nothing of it is kept; nobody looks at those not kept.
+4. So it is with latitudes and longitudes as values, whatever patterns the settings had before and have now.
 """
 from __future__ import annotations
 
@@ -33,6 +34,11 @@ def at(latitude: Any, longitude: Any) -> dict[str, Any]:
 
 
 LINE = {"_geojson": {"type": "LineString", "coordinates": [[1, 2], [3, 4]]}}
+
+
+def coordinates(house: House) -> list[list[Any]]:
+    with house.instance.read("movies") as reader:
+        return [list(reader.values(name, float)) for name in ("_geo.lat", "_geo.lng")]
 
 
 @pytest.mark.parametrize(
@@ -108,3 +114,23 @@ def test_a_wrong_place_fails_the_settings_that_ask_for_it(house: House, name: st
     assert house.task(added).status == "succeeded"
     assert house.task(changed).error["code"] == code
     assert (located(house), shaped(house)) == ({}, [])
+
+
+@pytest.mark.parametrize("pattern", ["*", {"attributePatterns": ["*"]}, {"attributePatterns": ["_geo*"]}], ids=str)
+def test_coordinates_come_and_go_beside_a_pattern(house: House, pattern: Any) -> None:
+    house.change({"filterableAttributes": [pattern]})
+    house.add([{"id": 1, **at(1, 2)}])
+    house.run()
+    assert coordinates(house) == [[], []]
+    house.change({"filterableAttributes": [pattern, "_geo"]})
+    house.run()
+    assert coordinates(house) == [[1.0], [2.0]]
+    house.change({"filterableAttributes": [pattern]})
+    house.run()
+    assert coordinates(house) == [[], []]
+    house.change({"sortableAttributes": ["_geo"]})
+    house.run()
+    assert coordinates(house) == [[1.0], [2.0]]
+    house.delete([1])
+    house.run()
+    assert coordinates(house) == [[], []]
