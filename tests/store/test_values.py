@@ -6,12 +6,14 @@
 4. What a savepoint undid was never there.
 5. Numbers ascend by value, -0.0 before 0.0; texts by their bytes.
 6. Values of a field may come and go without the others being touched.
+7. Written documents are looked at once, however many sets are carried over the write.
 """
 from __future__ import annotations
 
 import math
 import sqlite3
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -271,3 +273,20 @@ def test_lists_that_are_read_as_one_are_no_bits(writer: IndexWriter, path: Path,
     documents: Documents = {docid: {"f": held([float(docid)])} for docid in range(number)}
     play(writer, [list(documents.items())])
     assert reader_of(path).range_docids("f", 0.0, None) == (1 << number) - 1
+
+
+def test_written_documents_are_looked_at_once_for_all_sets(tmp_path: Path) -> None:
+    path, cache, asked = tmp_path / "index.sqlite", Cache(1 << 20), list[str]()
+    writer = IndexWriter(path)
+    history = [[(docid, {"f": held([f"v{docid + step}"])}) for docid in range(50)] for step in range(2)]
+    documents: Documents = {}
+    with closing(open_reader(path)) as connection:
+        for batch in history:
+            play(writer, [batch], documents)
+            asked.clear()
+            reader = IndexReader(connection, "u", cache, dict, lambda text: asked.append(text) or text)
+            for number in range(51):
+                expected = [docid for docid, shown in documents.items() if f"v{number}" in shown["f"].values]
+                assert to_docids(reader.value_docids("f", f"v{number}")) == expected
+    writer.close()
+    assert len(asked) == len(documents)
