@@ -18,6 +18,8 @@ Rows = Mapping[int, Mapping[int, Sequence[str]]]  # docid -> slot -> terms by po
 Occurrence = tuple[int, int, int]  # docid, slot, position
 
 _NO_DISTANCE = 9
+# Of a word in its row and among occurrences, of a document and of each of its fields, of a character of their values.
+_WORD_BYTES, _ROW_BYTES, _CHARACTER_BYTES = 200, 600, 4
 
 
 class Delta:
@@ -34,6 +36,14 @@ class Delta:
         self.gone = gone
         self.facet_rows = facet_rows
         self.values: dict[int, Any] = {}  # what a reader of values made of facet_rows, by field
+
+    def __sizeof__(self) -> int:
+        """About what it holds once all of it was asked for: caches are limited by it."""
+        texts = self.facet_rows.values()
+        words_held = sum(len(row) for rows in self._rows.values() for row in rows.values())
+        fields = sum(text.count(":[") for text in texts)
+        return (super().__sizeof__() + _WORD_BYTES * words_held + _ROW_BYTES * (len(self._rows) + fields)
+                + _CHARACTER_BYTES * sum(map(len, texts)))
 
     def carried(self, known: DocIds, fresh: DocIds) -> DocIds:
         """A set known before, with the written documents as they are now."""

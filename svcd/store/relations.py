@@ -9,7 +9,7 @@ import json
 import sqlite3
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from svcd.bitsets import from_bytes_equal, from_docids, packed, to_docids, unpacked
 from svcd.store import words
@@ -29,7 +29,18 @@ _WORTH_KEEPING = 200
 _PHRASES = 100
 # Beyond so many written documents reading the index again is quicker than looking at each of them.
 MOST_WRITTEN = 1000
+# Searches that began before the newest write go on beside those that began after it.
+_STATES = 2
 _AFTER_ANY_WORD = "\U0010ffff"
+
+
+class _Span(NamedTuple):
+    """What was written up to a generation. lost: from there on, and from before, it can't be told."""
+
+    until: int
+    since: int
+    delta: Delta | None = None
+    lost: int = -1
 
 
 class Relations:
@@ -105,13 +116,20 @@ class Relations:
         return self._connection.execute("SELECT term, doc FROM vocabulary WHERE term <> ?", (words.HOLE,))
 
     def _delta_since(self, generation: int) -> Delta | None:
-        """The documents written since a generation; None when they are too many, or not known."""
-        key = (self._uuid, "delta", generation, self.generation)
-        held: tuple[Delta | None] | None = self._cache.peek(key)
-        if held is None:
-            held = (self._read_delta(generation),)
+        """The documents written since a generation, or earlier too; None when they are too many, or not known.
+
+        It tells what written documents are now, so that the one that reaches farthest back does for all: one is held
+        for this state of the index, and one for that before or after it, as each may take the room of thousands of sets.
+        """
+        key = (self._uuid, "delta", self.generation % _STATES)
+        held: _Span | None = self._cache.peek(key)
+        if held is None or held.until != self.generation:
+            held = _Span(self.generation, self.generation)
+        if generation < held.since and generation > held.lost:
+            delta = self._read_delta(generation)
+            held = held._replace(lost=generation) if delta is None else held._replace(since=generation, delta=delta)
             self._cache.put(key, held)
-        return held[0]
+        return None if generation <= held.lost else held.delta
 
     def _read_delta(self, generation: int) -> Delta | None:
         changes = self._connection.execute("SELECT docids, gone FROM changes WHERE generation > ? AND generation <= ?",

@@ -6,12 +6,17 @@
 4. FTS5's own integrity check agrees with what was written.
 5. What is not committed is not seen; what a savepoint undid was never there.
 6. A reader sees one state from its first read to its last.
+7. What is kept of written documents to carry other things over counts in the cache with what it takes.
 """
 from __future__ import annotations
 
+import json
+import random
 import sqlite3
+import sys
 import tempfile
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +25,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd import bitsets
+from svcd.bitsets import from_docids
 from svcd.store import dense, schema
 from svcd.store.cache import Cache
+from svcd.store.delta import Delta
 from svcd.store.index import IndexReader
 from svcd.store.index_writer import IndexWriter
+from svcd.store.value_rows import key
 from tests.store.conftest import change, reading
 
 VOCABULARY = ["a", "ab", "abc", "b", "ba", "c", "", "", "|", "X"]
@@ -184,6 +192,39 @@ def test_making_sets_gives_way(writer: IndexWriter, monkeypatch: pytest.MonkeyPa
     assert writer.needs_dense_sets()
     writer.make_dense_sets(lambda: False)
     assert not writer.needs_dense_sets()
+
+
+def test_what_was_written_is_held_once_and_counts_with_all_that_it_takes(writer: IndexWriter, tmp_path: Path) -> None:
+    """After each write other sets are asked: some were last asked a write ago, some long before."""
+    cache = Cache(1 << 24)
+    for step in range(30):
+        with writer.transaction():
+            writer.write([change(docid, {"f": [f"word{step}", f"word{docid}"]}) for docid in range(20)])
+        with reading(tmp_path / "index.sqlite", cache) as reader:
+            for number in range(step % 7, 20, 1 + step % 5):
+                held = from_docids([number] if number != step else range(20))
+                assert reader.word_docids(f"word{number}") == held
+    held = [span.delta for span, _ in cache._entries.values() if getattr(span, "delta", None)]
+    assert 1 <= len(held) <= 2
+    assert cache._held > sum(map(sys.getsizeof, held))
+
+
+def test_a_delta_knows_about_how_much_it_holds(writer: IndexWriter, tmp_path: Path) -> None:
+    with reading(tmp_path / "index.sqlite") as reader:
+        check_size_of_delta(reader)
+
+
+def check_size_of_delta(reader: IndexReader) -> None:
+    dice = random.Random(1)
+    letters = [f"{dice.randrange(10**6):x}" for _ in range(20_000)]
+    tracemalloc.start()
+    rows = {docid: {0: [str(docid), *dice.choices(letters, k=dice.randrange(200))]} for docid in range(300)}
+    texts = {docid: json.dumps({"0": [docid, *dice.choices(letters, k=20)]}) for docid in rows}
+    delta = Delta((1 << 300) - 1, rows, None, texts)
+    assert delta.word("7") == 1 << 7 and reader._written(delta, 0).by_key[key(7.0)] == [7]
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held / 3 < sys.getsizeof(delta) < held * 3
 
 
 def test_a_reader_that_began_earlier_keeps_its_state(writer: IndexWriter, tmp_path: Path) -> None:
