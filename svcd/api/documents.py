@@ -18,7 +18,7 @@ from svcd.api.payloads import CONTENT_TYPES, payload_format, receive
 from svcd.api.routes import Fields, Route, Stream
 from svcd.api.sequences import read_sequence
 from svcd.bitsets import from_docids, to_docids
-from svcd.engine.documents import select
+from svcd.engine.documents import Selection, select
 from svcd.engine.filters.shapes import check_shape
 from svcd.engine.geo.order import geo_buckets
 from svcd.engine.primary_keys import checked_identifier
@@ -108,11 +108,15 @@ def _sort_rules(expressions: Sequence[str], sortable: Sequence[str]) -> list[Sor
 
 def _sorted(reader: IndexReader, docids: DocIds, rules: Sequence[SortRule]) -> Iterator[int]:
     """The documents in the order of the first rule, equal ones in that of the next, at last by docid; as asked for."""
-    if not rules:
-        yield from to_docids(docids)
-        return
-    for bucket in _buckets(reader, docids, rules[0]):
-        yield from _sorted(reader, bucket, rules[1:])
+    opened = [iter([docids])]  # by rule: the buckets that are still to come
+    while opened:
+        bucket = next(opened[-1], None)
+        if bucket is None:
+            opened.pop()
+        elif len(opened) > len(rules) or not bucket & bucket - 1:
+            yield from to_docids(bucket)
+        else:
+            opened.append(_buckets(reader, bucket, rules[len(opened) - 1]))
 
 
 def _buckets(reader: IndexReader, docids: DocIds, rule: SortRule) -> Iterator[DocIds]:
@@ -123,7 +127,7 @@ def _buckets(reader: IndexReader, docids: DocIds, rule: SortRule) -> Iterator[Do
 
 def _view(fields: Sequence[str] | None, has_vectors: bool) -> Callable[[str], str]:
     """How a stored document is shown: the fields asked for, without `_vectors` unless they are."""
-    names = None if fields is None or "*" in fields else frozenset(fields)
+    names = None if fields is None or "*" in fields else Selection(fields)
 
     def view(text: str) -> str:
         if names is None and not has_vectors and f'"{_VECTORS}"' not in text:

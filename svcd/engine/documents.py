@@ -5,7 +5,8 @@ where words are stored.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from svcd.engine.analysis import Analyzer
@@ -83,14 +84,36 @@ def bucketed_position(position: int) -> int:
     return min(1 << (position - 1).bit_length(), LAST_POSITION)
 
 
-def select(document: Mapping[str, Value], attributes: Collection[str]) -> dict[str, Value]:
-    """The parts of a document under some attributes (dotted names), in its order."""
+class Selection:
+    """The attributes (dotted names) of which documents show no others; made once for many documents."""
+
+    def __init__(self, attributes: Iterable[str]) -> None:
+        self._names = frozenset(attributes)
+        self._ordered = sorted(self._names)
+        self._beneath: dict[str, Selection | None] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def beneath(self, name: str) -> Selection | None:
+        """Those beneath a member, as its value knows them; None when there are none."""
+        if name not in self._beneath:
+            start = bisect_left(self._ordered, f"{name}.")
+            end = bisect_left(self._ordered, f"{name}/", start)  # "/" is the character behind "."
+            part = [entry[len(name) + 1:] for entry in self._ordered[start:end]]
+            self._beneath[name] = Selection(part) if part else None
+        return self._beneath[name]
+
+
+def select(document: Mapping[str, Value], attributes: Iterable[str] | Selection) -> dict[str, Value]:
+    """The parts of a document under some attributes, in its order."""
     chosen: dict[str, Value] = {}
+    selection = attributes if isinstance(attributes, Selection) else Selection(attributes)
     for name, value in document.items():
-        if name in attributes:
+        if name in selection:
             chosen[name] = value
             continue
-        beneath = {entry[len(name) + 1 :] for entry in attributes if entry.startswith(name + ".")}
+        beneath = selection.beneath(name)
         if beneath and isinstance(value, dict):
             chosen[name] = select(value, beneath)
         elif beneath and isinstance(value, list):
@@ -145,7 +168,7 @@ def _row_of_many(row: Row, values: Sequence[Value], row_of: Callable[..., Row], 
     return row
 
 
-def _select_elements(elements: Sequence[Value], attributes: Collection[str]) -> list[Value]:
+def _select_elements(elements: Sequence[Value], attributes: Selection) -> list[Value]:
     """What is left of the objects of an array; its scalars have no attributes and are left out."""
     chosen: list[Value] = []
     for element in elements:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from svcd.engine.analysis import Analyzer, Token
 from svcd.engine.attributes import WILDCARD, is_everything, is_related
 from svcd.engine.cropping import window
-from svcd.engine.documents import Value, select, text_of
+from svcd.engine.documents import Selection, Value, select, text_of
 from svcd.engine.matching import Match, MatchingWords
 
 Document = Mapping[str, Value]
@@ -77,7 +77,8 @@ class Formatter:
         self._shows_all = is_everything(displayed)
         self._retrieves_all = self._shows_all and is_everything(options.attributes_to_retrieve)
         self._styles = _styles(self._displayed, options)
-        self._formatted_names = set(self._styles) | set(self._retrieved)
+        self._displayed_parts, self._retrieved_parts = Selection(self._displayed), Selection(self._retrieved)
+        self._formatted_parts = Selection({*self._styles, *self._retrieved})
         self._texts = _Texts(options, analyzer, locales_of, words)
         self._style_of: dict[str, _Style] = {}
 
@@ -90,10 +91,10 @@ class Formatter:
 
     def retrieve(self, document: Document) -> dict[str, Value]:
         """The document reduced to what is displayed and to be retrieved."""
-        return dict(document) if self._retrieves_all else select(document, set(self._retrieved))
+        return dict(document) if self._retrieves_all else select(document, self._retrieved_parts)
 
     def _formatted(self, document: Document) -> dict[str, Value]:
-        shown = document if self._retrieves_all else select(document, self._formatted_names)
+        shown = document if self._retrieves_all else select(document, self._formatted_parts)
         return {name: self._mapped(name, value) for name, value in shown.items()}
 
     def _mapped(self, path: str, value: Value) -> Value:
@@ -111,7 +112,7 @@ class Formatter:
         return style
 
     def _matches_position(self, document: Document) -> dict[str, list[dict[str, Any]]]:
-        shown = document if self._shows_all else select(document, set(self._displayed))
+        shown = document if self._shows_all else select(document, self._displayed_parts)
         found: dict[str, list[dict[str, Any]]] = {}
         for path, indices, text in _texts_of(shown):
             matches = self._texts.positions(path, text, indices)
