@@ -311,7 +311,7 @@ class IndexWriter:
         removed = [(change.docid,) for change in ordered if change.json is None]
         kept = [change for change in ordered if change.json is not None]
         self._write_words([change for change in ordered if change.positions is not None])
-        self._write_values([change for change in ordered if change.values != change.values_before])
+        self._write_values([change for change in ordered if _has_other_values(change)])
         self.write_places({change.docid: change.place for change in ordered})
         self._connection.executemany("DELETE FROM documents WHERE docid = ?", removed)
         self._connection.executemany("INSERT OR REPLACE INTO documents(docid, document_id, json) VALUES (?, ?, ?)",
@@ -484,3 +484,8 @@ def _column_values(rows: Mapping[int, str]) -> list[str | None]:
     values: list[str | None] = [columns.get(slot) for slot in range(schema.SHARED_COLUMN)]
     shared = [columns[slot] for slot in sorted(columns) if slot >= schema.SHARED_COLUMN]
     return [*values, _BETWEEN_SHARED.join(shared) or None]
+
+
+def _has_other_values(change: Change) -> bool:
+    """May a document have other values than before? 0.0 and -0.0 are two, though they are equal."""
+    return change.values != change.values_before or any(0.0 in held.values for held in change.values.values())

@@ -290,3 +290,15 @@ def test_written_documents_are_looked_at_once_for_all_sets(tmp_path: Path) -> No
                 assert to_docids(reader.value_docids("f", f"v{number}")) == expected
     writer.close()
     assert len(asked) == len(documents)
+
+
+@pytest.mark.parametrize("zeros", [(-0.0, 0.0), (0.0, -0.0)])
+def test_a_zero_that_changes_its_sign_is_another_value(tmp_path: Path, zeros: tuple[float, float]) -> None:
+    writer = IndexWriter(tmp_path / "index.sqlite")
+    play(writer, [[(0, {"f": held([zero])})] for zero in zeros])
+    writer.close()
+    with closing(open_reader(tmp_path / "index.sqlite")) as connection:
+        reader = IndexReader(connection, "u", Cache(1 << 20), dict)
+        assert [reader.value_docids("f", zero) for zero in zeros] == [0, 1]
+        assert [math.copysign(1, zero) for _, found in reader.field_values("f", [0]) for zero in found] == [
+            math.copysign(1, zeros[1])]
