@@ -495,6 +495,9 @@ def test_an_operator_is_a_word_like_any_other(daemon: Daemon, words: str, found:
 
 
 def test_memory_is_flat_after_all_this(daemon: Daemon) -> None:
-    """Daemon and indexing process together; the film index is tiny, so this is what either needs to live."""
+    """Daemon and indexing process together; the film index is tiny, so this is what either needs to live.
+
+    Of it 8 MB are what searches found (api.answers), which the many odd ones here have filled.
+    """
     daemon.drain()
-    assert daemon.anonymous_mb() < 100
+    assert daemon.anonymous_mb() < 112
