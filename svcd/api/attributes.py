@@ -13,11 +13,11 @@ from svcd.api import shapes
 from svcd.api.context import Answer, Context
 from svcd.api.routes import Fields
 from svcd.engine.attributes import WILDCARD, is_beneath, is_everything, is_reserved, locales_test, matches
+from svcd.engine.facets.fields import order_of
+from svcd.engine.filterable import Filterable
 from svcd.fields import Field, array_of, boolean, nullable, object_of, positive_integer, string
 
 _SORT_RULE = re.compile(r"(?P<attribute>.+):(?P<order>asc|desc)", re.S)
-# What a plain name in filterableAttributes stands for.
-_ALL_FEATURES = {"facetSearch": True, "filter": {"equality": True, "comparison": True}}
 
 
 def _covers(name: str, attribute: str) -> bool:
@@ -40,32 +40,14 @@ def _ranking_rule(rules: Iterable[str], attribute: str) -> dict[str, Any]:
     return {"enabled": True, "order": orders} if orders else _enabled(False)
 
 
-def _filter_features(rules: Iterable[Any], attribute: str) -> Mapping[str, Any]:
-    """The features of the first rule that covers the attribute; {} when none does."""
-    for rule in rules:
-        if isinstance(rule, str):
-            if _covers(rule, attribute):
-                return _ALL_FEATURES
-        elif any(matches(attribute, pattern) for pattern in rule["attributePatterns"]):
-            return rule.get("features") or {"facetSearch": False, "filter": {"equality": True, "comparison": False}}
-    return {}
-
-
-def _facet_order(faceting: Mapping[str, Any], attribute: str) -> str:
-    orders = faceting.get("sortFacetValuesBy") or {}
-    return orders.get(attribute) or orders.get("*") or "alpha"
-
-
 def _filterable(settings: Mapping[str, Any], attribute: str) -> dict[str, Any]:
-    features = _filter_features(settings.get("filterableAttributes") or (), attribute)
-    operators = features.get("filter") or {}
-    equality, comparison = bool(operators.get("equality")), bool(operators.get("comparison"))
+    rule = Filterable.of(settings).rule(attribute)
     return {
-        "enabled": equality or comparison,
-        "sortBy": _facet_order(settings.get("faceting") or {}, attribute),
-        "facetSearch": bool(features.get("facetSearch")),
-        "equality": equality,
-        "comparison": comparison,
+        "enabled": rule is not None and rule.is_filterable,
+        "sortBy": order_of(settings, attribute),
+        "facetSearch": rule is not None and rule.facet_search,
+        "equality": rule is not None and rule.equality,
+        "comparison": rule is not None and rule.comparison,
     }
 
 

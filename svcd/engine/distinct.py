@@ -9,7 +9,7 @@ from typing import Any
 
 from svcd.engine.attributes import is_beneath, listed
 from svcd.engine.field_values import normal_form
-from svcd.engine.filterable import Filterable, rule_of
+from svcd.engine.filterable import Filterable
 from svcd.engine.reader import Reader
 from svcd.errors import ApiError
 
@@ -45,17 +45,10 @@ def _why_not(filterable: Filterable, field: str, settings: Mapping[str, Any]) ->
             f"Hint: enable filtering in rule #{rule.number} by adding appropriate filter features.\n"
             f"Hint: prepend another rule matching {field} with filter features before rule #{rule.number}"
         )
-    patterns = list(dict.fromkeys(_patterns(filterable)))
+    patterns = filterable.patterns()
     if not patterns:
         return _NONE_FILTERABLE
     return f"Available filterable attributes patterns are: `{listed(patterns, settings['displayedAttributes'])}`."
-
-
-def _patterns(filterable: Filterable) -> Iterator[str]:
-    """The names and patterns of all rules that allow filtering."""
-    for number, entry in enumerate(filterable.listed):
-        if rule_of(number, entry).is_filterable:
-            yield from [entry] if isinstance(entry, str) else entry["attributePatterns"]
 
 
 class Apart:

@@ -5,10 +5,13 @@ filters, facets and values.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from svcd.engine.attributes import WILDCARD, is_beneath, matches
+
+_ALLOWS_FILTERS = attrgetter("is_filterable")
 
 
 class FilterableRule(NamedTuple):
@@ -57,10 +60,10 @@ class Filterable:
         """Is this literally one of the plain names? Coordinates are filterable by nothing else."""
         return name in self.listed
 
-    def patterns(self) -> set[str]:
-        """Names and patterns of the rules that allow to filter."""
-        return {pattern for number, entry in enumerate(self.listed) if rule_of(number, entry).is_filterable
-                for pattern in ([entry] if isinstance(entry, str) else entry["attributePatterns"])}
+    def patterns(self, is_wanted: Callable[[FilterableRule], bool] = _ALLOWS_FILTERS) -> list[str]:
+        """The distinct names and patterns of the rules wanted, by default those that allow to filter; in byte order."""
+        return sorted({pattern for number, entry in enumerate(self.listed) if is_wanted(rule_of(number, entry))
+                       for pattern in patterns_of(entry)})
 
 
 def is_matched(name: str, entry: str | Mapping[str, Any]) -> bool:
@@ -68,6 +71,11 @@ def is_matched(name: str, entry: str | Mapping[str, Any]) -> bool:
     if isinstance(entry, str):
         return entry == WILDCARD or is_beneath(name, entry)
     return any(matches(name, pattern) for pattern in entry["attributePatterns"])
+
+
+def patterns_of(entry: str | Mapping[str, Any]) -> Sequence[str]:
+    """The names or patterns of an entry of the setting."""
+    return [entry] if isinstance(entry, str) else entry["attributePatterns"]
 
 
 def rule_of(number: int, entry: str | Mapping[str, Any]) -> FilterableRule:

@@ -4,11 +4,11 @@ Knows the patterns of requests and the rules of `filterableAttributes`; refuses 
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from svcd.engine.attributes import WILDCARD, is_beneath, is_everything, is_related, listed, matches
-from svcd.engine.filterable import Filterable, FilterableRule, is_matched, rule_of
+from svcd.engine.filterable import Filterable, FilterableRule, is_matched, patterns_of, rule_of
 from svcd.errors import ApiError
 
 
@@ -23,12 +23,11 @@ def check_facets(settings: Mapping[str, Any], patterns: Iterable[str]) -> None:
 
     Raises invalid_search_facets; the message names neither index nor parameter, as the caller knows them.
     """
-    rules = Filterable.of(settings).listed
+    filterable = Filterable.of(settings)
     for pattern in patterns:
-        met = _rule_met(rules, pattern)
+        met = _rule_met(filterable.listed, pattern)
         if met is None:
-            known = _patterns(rules, lambda rule: rule.is_filterable)
-            raise _refused(f"Pattern `{pattern}` is not filterable. {_available(known)}")
+            raise _refused(f"Pattern `{pattern}` is not filterable. {_available(filterable.patterns())}")
         if not met.is_filterable:
             raise _refused(
                 f"Attribute `{pattern}` matched rule #{met.number} in filterableAttributes, but this rule does not"
@@ -66,7 +65,7 @@ def check_searchable(settings: Mapping[str, Any], field: str) -> None:
                    f" enable facetSearch.\nHint: enable facetSearch in rule #{rule.number} by adding"
                    f' `"facetSearch": true` to the rule.\nHint: prepend another rule matching {field} with facetSearch:'
                    f" true before rule #{rule.number}")
-    known = _patterns(Filterable.of(settings).listed, lambda rule: rule.facet_search)
+    known = Filterable.of(settings).patterns(lambda rule: rule.facet_search)
     raise _not_searchable(
         field, f"{_available_for_search(known, settings['displayedAttributes'])} To make it facet-searchable add it to"
                " the `filterableAttributes` index settings.")
@@ -84,17 +83,7 @@ def _rule_met(rules: Sequence[str | Mapping[str, Any]], pattern: str) -> Filtera
 def _intersects(pattern: str, entry: str | Mapping[str, Any]) -> bool:
     """May there be an attribute of which both speak, or one of which the other is a part?"""
     return any(matches(pattern, other) or matches(other, pattern) or is_related(pattern, other)
-               for other in _patterns_of(entry))
-
-
-def _patterns_of(entry: str | Mapping[str, Any]) -> Sequence[str]:
-    return [entry] if isinstance(entry, str) else entry["attributePatterns"]
-
-
-def _patterns(rules: Sequence[str | Mapping[str, Any]], is_wanted: Callable[[FilterableRule], bool]) -> list[str]:
-    """The distinct patterns of the rules wanted, in byte order."""
-    return sorted({pattern for number, entry in enumerate(rules) if is_wanted(rule_of(number, entry))
-                   for pattern in _patterns_of(entry)})
+               for other in patterns_of(entry))
 
 
 def _available(patterns: Sequence[str]) -> str:

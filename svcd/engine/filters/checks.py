@@ -63,7 +63,7 @@ def check_geo(filterable: Filterable, condition: Condition, place: Token) -> Non
 
 def not_filterable(filterable: Filterable, attribute: str, place: Token) -> FilterError:
     """The refusal of an attribute, with what there is to filter by."""
-    patterns = sorted(filterable.patterns())
+    patterns = filterable.patterns()
     available = _SOME.format(patterns=", ".join(f"`{pattern}`" for pattern in patterns)) if patterns else _NONE
     return FilterError(_NOT_FILTERABLE.format(attribute=attribute, available=available), place)
 
