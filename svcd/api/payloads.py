@@ -15,6 +15,7 @@ from typing import IO, NoReturn
 from svcd.api.jsonstream import NotDocuments, json_documents, ndjson_documents
 from svcd.errors import ApiError
 from svcd.jsontext import JsonError
+from svcd.store.durable import sync_folder
 
 JSON, NDJSON, CSV = "application/json", "application/x-ndjson", "text/csv"
 CONTENT_TYPES = (JSON, NDJSON, CSV)
@@ -65,7 +66,7 @@ def receive(chunks: Iterator[bytes], content_type: str, folder: Path, *, csv_del
             file.flush()
             os.fsync(file.fileno())
             size = file.tell()
-        _sync_folder(folder)
+        sync_folder(folder)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
@@ -116,12 +117,3 @@ def _malformed_json(content_type: str, reason: str) -> NoReturn:
     name = _NAMES[content_type]
     message = f"The `{name}` payload provided is malformed. `Couldn't serialize document value: {reason}`."
     raise ApiError("malformed_payload", message) from None
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name itself durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -6,13 +6,13 @@ Refuses to know what is in the files (svcd.tasks.archive). Source: dumps.md 1, 4
 """
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from svcd import times
+from svcd.store.durable import sync_folder
 from svcd.store.instance import Instance
 from svcd.store.queue import RunningBatch
 
@@ -38,11 +38,7 @@ class Archive:
     def publish(self) -> None:
         """Give the written file its name, durably; an older one of this name goes. Raises OSError."""
         self.partial.replace(self.path)
-        descriptor = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(self.path.parent)
 
     def discard(self) -> None:
         """Remove what has no name of its own, if anything."""

@@ -23,6 +23,7 @@ from svcd.engine import settings as settings_table
 from svcd.errors import ApiError
 from svcd.fields import checked_index_uid, decode_body
 from svcd.store import restoring
+from svcd.store.durable import sync_folder
 from svcd.store.instance import IndexRow, Instance
 from svcd.store.records import ENQUEUED, Task
 from svcd.store.webhooks import Webhook
@@ -54,18 +55,10 @@ def import_dump(path: Path, folder: Path, budget: Budget = Budget(),
         _unpack(path, work / "dump")
         _Import(work / "dump", work / "data", budget, writer).run()
         (work / "data").replace(folder)
-        _sync(folder.absolute().parent)
+        sync_folder(folder.absolute().parent)
     finally:
         writer.close()
         shutil.rmtree(work, ignore_errors=True)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _unpack(path: Path, folder: Path) -> None:
