@@ -9,18 +9,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.api.working import instance, work  # noqa: F401  # fixtures
+
 from svcd.api.documents import ROUTES
-from svcd.engine.field_values import stored_form
-from svcd.engine.settings import resolved
-from svcd.store.instance import Instance
-from svcd.tasks import indexing
-from svcd.tasks.runner import Runner
 
 DOCUMENTS = [
     {"id": 3, "name": "Éric", "at": {"x": 1, "y": [2]}, "n": 2},
@@ -32,37 +27,6 @@ RULE = (
     "A document identifier can be of type integer or string, only composed of alphanumeric characters (a-z A-Z 0-9), "
     "hyphens (-) and underscores (_), and can not be more than 511 bytes."
 )
-
-
-class LocalWriter:
-    """Writes batches in this process."""
-
-    def run(self, request: dict[str, Any], progress: Callable[..., None]) -> dict[str, Any]:
-        return indexing.run(Path(request["path"]), request["indexUid"], request["shape"],
-                            [indexing.Work(**task) for task in request["tasks"]],
-                            indexing.Budget(**request["budget"]), progress)
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Iterator[Instance]:
-    opened = Instance(tmp_path / "data.svcd", resolved, stored_form)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def work(instance: Instance) -> Callable[[], None]:
-    """work() runs all enqueued tasks."""
-    runner = Runner(instance, make_writer=lambda _: LocalWriter())
-
-    def run() -> None:
-        while runner.step():
-            pass
-
-    return run
 
 
 @pytest.fixture
