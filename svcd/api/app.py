@@ -20,7 +20,7 @@ from svcd.api.admission import SearchQueue
 from svcd.api.answers import Answers
 from svcd.api.bodies import json_value, read_body
 from svcd.api.context import JSON, Answer, Context, Text
-from svcd.api.routes import Fields, Match, Route, Stream, Table, Value
+from svcd.api.routes import Match, Route, Stream, Table, Value
 from svcd.api.streaming import Places
 from svcd.api.traffic import Report, Traffic
 from svcd.auth.keys import Keys

@@ -5,8 +5,6 @@ Knows the parameters, most of them those of a search; refuses to know how values
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from svcd.api import search
 from svcd.api.context import Answer, Context

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.api import features, performance
 from svcd.api.context import Answer, Context, Text
-from svcd.api.filters import has_joins
 from svcd.api.cutoff import Timer
+from svcd.api.filters import has_joins
 from svcd.api.joins import hydrated
 from svcd.api.routes import Fields, Route
 from svcd.api.search import (

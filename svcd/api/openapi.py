@@ -10,7 +10,7 @@ from typing import Any
 
 from svcd import INTERFACE_VERSION
 from svcd.api.context import JSON, Answer, Context, Text
-from svcd.api.routes import Body, Fields, Route, Schema, Stream, Value
+from svcd.api.routes import Body, Fields, Route, Schema, Value
 from svcd.api.shapes import SCHEMAS, Json, ref
 from svcd.api.waiting import WAIT, WAIT_NAME, answers_of, is_write
 from svcd.errors import ERRORS

@@ -6,7 +6,6 @@ holds in memory (field numbers, the set of docids) is read again when a savepoin
 from __future__ import annotations
 
 import json
-import sqlite3
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

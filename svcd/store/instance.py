@@ -21,7 +21,7 @@ import time
 import uuid as uuids
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from svcd import __version__
 from svcd.store import schema

@@ -13,7 +13,7 @@ from svcd.engine.postings import Postings
 from svcd.engine.querygraph import Graph, MatchingStrategy, Stop, from_paths
 from svcd.engine.ranking.cheapest import CheapestPaths, Way, Ways
 from svcd.engine.ranking.few import Chosen, Few, Group, Met
-from svcd.engine.ranking.graph import Condition, Path, PathSearch, Plan, Step, plan
+from svcd.engine.ranking.graph import Condition, Path, PathSearch, Step, plan
 from svcd.engine.ranking.scores import Detail, Ranked
 from svcd.engine.reader import DocIds
 from svcd.engine.terms import Subset
