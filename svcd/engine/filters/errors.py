@@ -4,14 +4,12 @@ Knows how a place is shown; refuses to know the codes of routes and what the sen
 """
 from __future__ import annotations
 
-import re
 import unicodedata
 from typing import NoReturn
 
 from svcd.engine.filters.tree import Token
 
 _SHORT = {"\0": "\\0", "\t": "\\t", "\n": "\\n", "\r": "\\r", "'": "\\'", '"': '\\"', "\\": "\\\\"}
-_SHORT_PATTERN = re.compile("[" + re.escape("".join(_SHORT)) + "]")
 # Grapheme_Extend beyond the categories Mn and Me.
 _EXTENDERS = frozenset(
     "\u09be\u09d7\u0b3e\u0b57\u0bbe\u0bd7\u0cc2\u0cd5\u0cd6\u0d3e\u0d57\u0dcf\u0ddf\u1b35\u200c\u302e\u302f\uff9e\uff9f"
@@ -74,10 +72,9 @@ def quoted(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    escaped = _SHORT_PATTERN.sub(lambda match: _SHORT[match[0]], text)
-    if escaped.isprintable():
-        return escaped
-    return "".join(character if character.isprintable() else _code(character) for character in escaped)
+    escaped = {ord(character): _SHORT.get(character) or _code(character) for character in set(text)
+               if character in _SHORT or not character.isprintable()}
+    return text.translate(escaped) if escaped else text
 
 
 def _code(character: str) -> str:

@@ -4,7 +4,7 @@ Knows the words of the refusals; refuses to know which features are on.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from svcd.engine.filters.errors import shown_place
@@ -19,29 +19,26 @@ class Gate(NamedTuple):
     shown_place: str
 
 
-def _contains(condition: Any) -> Token | None:
-    return condition.keyword if isinstance(condition, Comparison) else None
+def _contains(condition: Comparison) -> Token | None:
+    return condition.keyword
 
 
-def _foreign(condition: Any) -> Token | None:
-    return condition.field if isinstance(condition, Foreign) else None
+def _shard(condition: Comparison | In) -> Token | None:
+    return condition.field if condition.field.text == SHARD else None
 
 
-def _shard(condition: Any) -> Token | None:
-    is_one = isinstance(condition, (Comparison, In)) and condition.field.text == SHARD
-    return condition.field if is_one else None
-
-
-def _vectors(condition: Any) -> Token | None:
-    return condition.name if isinstance(condition, VectorExists) else None
-
-
-_GATES: tuple[tuple[str, str, Callable[[Any], Token | None]], ...] = (  # in the order in which they are checked
-    ("containsFilter", "Using `CONTAINS` in a filter", _contains),
-    ("foreignKeys", "using a foreign filter", _foreign),
-    ("network", "using a shard filter", _shard),
-    ("multimodal", "using a vector filter", _vectors),
-)
+_ACTIONS = {  # by flag, in the order in which they are checked
+    "containsFilter": "Using `CONTAINS` in a filter",
+    "foreignKeys": "using a foreign filter",
+    "network": "using a shard filter",
+    "multimodal": "using a vector filter",
+}
+_NEEDS: dict[type[Condition], Sequence[tuple[str, Callable[[Any], Token | None]]]] = {
+    Comparison: (("containsFilter", _contains), ("network", _shard)),
+    In: (("network", _shard),),
+    Foreign: (("foreignKeys", lambda condition: condition.field),),
+    VectorExists: (("multimodal", lambda condition: condition.name),),
+}
 
 
 def gates(condition: Condition) -> Iterator[Gate]:
@@ -51,9 +48,10 @@ def gates(condition: Condition) -> Iterator[Gate]:
     while waiting:
         condition, since = waiting.pop()
         since = condition.start if isinstance(condition, Foreign) else since
-        for flag, _, place_in in _GATES:
+        for flag, place_in in _NEEDS.get(type(condition), ()):
             place = place_in(condition)
             if place is not None and flag not in found:
                 found[flag] = shown_place(place, since)
-        waiting += [(part, since) for part in reversed(parts_of(condition))]
-    yield from (Gate(flag, action, found[flag]) for flag, action, _ in _GATES if flag in found)
+        if below := parts_of(condition):
+            waiting += [(part, since) for part in reversed(below)]
+    yield from (Gate(flag, action, found[flag]) for flag, action in _ACTIONS.items() if flag in found)

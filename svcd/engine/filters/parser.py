@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from svcd.engine.field_values import WHITE_SPACE
-from svcd.engine.filters import words
+from svcd.engine.filters import skimming, words
 from svcd.engine.filters.errors import FilterError, NoValue, fail, piece, quoted, rest, unclosed
 from svcd.engine.filters.geo_forms import geo_form
 from svcd.engine.filters.tree import (
@@ -77,10 +77,7 @@ def parse(source: str) -> Condition | None:
     """The tree of a filter; None when it is blank. Raises FilterError."""
     if not source.strip(WHITE_SPACE):
         return None
-    condition, at = _Parser(source).any_of(0, 0)
-    if at < len(source):
-        fail(_LEFT_OVER.format(text=quoted(source[at:])), rest(source, at))
-    return condition
+    return _Parser(source).whole()
 
 
 class _Parser:
@@ -89,44 +86,66 @@ class _Parser:
     def __init__(self, source: str) -> None:
         self.source = source
 
+    def whole(self) -> Condition:
+        """The filter from its beginning to its end."""
+        self._skim(0, 0, self._end)
+        condition, at = self._any_of(0, 0)
+        self._end(at)
+        return condition
+
+    def _end(self, at: int) -> int:
+        if at < len(self.source):
+            fail(_LEFT_OVER.format(text=quoted(self.source[at:])), rest(self.source, at))
+        return at
+
+    def _skim(self, at: int, depth: int, end: Callable[[int], int]) -> None:
+        """Meet a mistake behind many sound conditions before a tree is made of these.
+
+        end: reads what must follow on the conditions.
+        """
+        behind = skimming.behind_sound_conditions(self.source, at) if depth + skimming.DEPTH <= MOST_DEPTH else None
+        if behind is not None:
+            end(self._any_of(behind, depth)[1])
+
     # AND, OR, NOT
 
-    def any_of(self, at: int, depth: int) -> tuple[Condition, int]:
+    def _any_of(self, at: int, depth: int) -> tuple[Condition, int]:
         """One or more conjunctions with OR between them, each of one or more parts with AND between them."""
         self._check_depth(at, depth + 2)  # of what stands alone: the conjunction and the disjunction begin here too
-        conjunctions: list[list[Condition]] = [[]]
+        alternatives: list[Condition] = []
+        parts: list[Condition] = []  # of the conjunction that is being read
         may_be_simple = depth + _SIMPLE_DEPTH <= MOST_DEPTH
         while True:
-            at, joint = self._simple_run(at, conjunctions) if may_be_simple else (at, "")
+            at, joint = self._simple_run(at, alternatives, parts) if may_be_simple else (at, "")
             if joint is None:
                 break
             part, at, joint = self._part(at, depth)
-            conjunctions[-1].append(part)
+            parts.append(part)
             if joint == "OR":
-                conjunctions.append([])
+                _close(alternatives, parts)
             elif joint is None:
                 break
-        alternatives = [parts[0] if len(parts) == 1 else And(parts) for parts in conjunctions]
+        _close(alternatives, parts)
         return (alternatives[0] if len(alternatives) == 1 else Or(alternatives)), at
 
-    def _simple_run(self, at: int, conjunctions: list[list[Condition]]) -> tuple[int, str | None]:
+    def _simple_run(self, at: int, alternatives: list[Condition], parts: list[Condition]) -> tuple[int, str | None]:
         """Read comparisons that hold no surprise, as many as stand here.
 
         Gives the place behind them, and "" when something must follow, else None.
         """
-        source = self.source
+        source, joint = self.source, ""
         for found in iter(_SIMPLE(source, at).match, None):
             name, operator, word, double, single, joint = found.groups()
             if name in words.UNQUOTED or word in words.UNQUOTED:
-                break
-            field = Token(name, source, *found.span(1))
-            conjunctions[-1].append(Comparison(field, operator, (word or double or single or "",)))
-            at = found.end()
+                return at, ""
+            start, at = found.start(1), found.end()
+            field = Token(name, source, start, start + len(name))
+            parts.append(Comparison(field, operator, (word or double or single or "",)))
             if joint == "OR":
-                conjunctions.append([])
+                _close(alternatives, parts)
             elif joint is None:
-                return at, None
-        return at, ""
+                break
+        return at, None if joint is None else ""
 
     def _part(self, at: int, depth: int) -> tuple[Condition, int, str | None]:
         part, at = self._negation(at, depth + 2)
@@ -160,11 +179,15 @@ class _Parser:
         return geo_form(self.source, at) or self._of_value(at, depth)
 
     def _in_parentheses(self, start: int, at: int, depth: int) -> tuple[Condition, int]:
-        condition, at = self.any_of(at, depth + 1)
-        closing = _CLOSING(self.source, at)
-        if closing is None:
-            raise unclosed(self.source, start, ")")
-        return condition, closing.end()
+        def end(at: int) -> int:
+            closing = _CLOSING(self.source, at)
+            if closing is None:
+                raise unclosed(self.source, start, ")")
+            return closing.end()
+
+        self._skim(at, depth + 1, end)
+        condition, at = self._any_of(at, depth + 1)
+        return condition, end(at)
 
     def _of_value(self, start: int, depth: int) -> tuple[Condition, int]:
         """A form that begins with a value, mostly the name of a field."""
@@ -261,6 +284,9 @@ class _Parser:
 
     def _odd_list(self, at: int) -> tuple[Sequence[str], int]:
         """A list with escapes, odd white space or mistakes, one value at a time."""
+        behind = skimming.behind_sound_values(self.source, at)
+        if behind is not None:
+            self._odd_list(behind)  # to meet a mistake there first
         values: list[str] = []
         try:
             element, at = value(self.source, at)
@@ -295,7 +321,7 @@ class _Parser:
             field, at = value(self.source, at)
         except NoValue as error:
             raise self._no_join(error.place.start if error.place else at) from None
-        part, at = self.any_of(self._needed(",", at), depth + 1)
+        part, at = self._any_of(self._needed(",", at), depth + 1)
         return Foreign(field, part, start), self._needed(")", at)
 
     def _needed(self, character: str, at: int) -> int:
@@ -306,3 +332,9 @@ class _Parser:
     def _no_join(self, at: int) -> FilterError:
         place = rest(self.source, at)
         return FilterError(_FOREIGN.format(text=quoted(place.text)), place)
+
+
+def _close(alternatives: list[Condition], parts: list[Condition]) -> None:
+    """Make one alternative of the parts of a conjunction, and leave the list empty for those of the next."""
+    alternatives.append(parts[0] if len(parts) == 1 else And([*parts]))
+    parts.clear()

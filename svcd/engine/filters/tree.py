@@ -127,11 +127,15 @@ class Foreign(Condition):
     start: int = 0
 
 
+_ALONE: tuple[Condition, ...] = ()
+
+
 def parts_of(condition: Condition) -> Sequence[Condition]:
     """The conditions right beneath one."""
-    if isinstance(condition, (And, Or)):
-        return condition.parts
-    return (condition.part,) if isinstance(condition, (Not, Foreign)) else ()
+    kind = type(condition)
+    if kind in (And, Or):
+        return condition.parts  # type: ignore[attr-defined]
+    return (condition.part,) if kind in (Not, Foreign) else _ALONE  # type: ignore[attr-defined]
 
 
 def in_order(condition: Condition) -> Iterator[Condition]:

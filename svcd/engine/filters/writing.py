@@ -30,48 +30,46 @@ from svcd.jsontext import dumps
 
 def written(condition: Condition) -> str:
     """The canonical text of a filter; read again it is the same tree."""
-    return _Writing(condition).text
+    return "".join(_Writing(condition).pieces)
 
 
 def rewritten(condition: Condition, token: Token) -> Token:
     """A token of a tree as it stands in the canonical text."""
-    writing = _Writing(condition)
-    start, end = writing.places[id(token)]
-    return Token(token.text, writing.text, start, end)
+    writing = _Writing(condition, token)
+    start = sum(map(len, writing.pieces[:writing.before])) + writing.inside
+    length = len(writing.pieces[writing.before]) - 2 * writing.inside
+    return Token(token.text, "".join(writing.pieces), start, start + length)
 
 
 class _Writing:
-    """The canonical text, and the characters [start, end) of each token in it, by the token's identity."""
+    """The canonical text in pieces, and where the sought token is.
 
-    def __init__(self, condition: Condition) -> None:
-        self._pieces: list[str] = []
-        self._length = 0
-        self.places: dict[int, tuple[int, int]] = {}
+    before: how many pieces stand before that of the token. inside: how many of its characters, at either end, are
+    not the token itself.
+    """
+
+    def __init__(self, condition: Condition, sought: Token | None = None) -> None:
+        self.pieces: list[str] = []
+        self.before = self.inside = 0
+        self._sought = sought
         self._condition(condition)
-        self.text = "".join(self._pieces)
 
     def _put(self, *texts: str) -> None:
-        self._pieces += texts
-        self._length += sum(map(len, texts))
+        self.pieces += texts
 
-    def _token(self, token: Token, before: str = "", behind: str = "", text: str | None = None) -> None:
-        text = dumps(token.text) if text is None else text
-        self.places[id(token)] = (self._length + len(before), self._length + len(text) - len(behind))
-        self._put(text)
+    def _token(self, token: Token, text: str, inside: int = 0) -> None:
+        if token is self._sought:
+            self.before, self.inside = len(self.pieces), inside
+        self.pieces.append(text)
 
     def _quoted(self, token: Token) -> None:
-        self._token(token, '"', '"')
+        self._token(token, dumps(token.text), inside=1)
 
     def _plain(self, token: Token) -> None:
-        self._token(token, text=token.text)
+        self._token(token, token.text)
 
     def _condition(self, condition: Condition) -> None:
         _WRITERS[type(condition)](self, condition)
-
-    def _in_parentheses(self, condition: Condition) -> None:
-        self._put("(")
-        self._condition(condition)
-        self._put(")")
 
     def _listed(self, parts: Sequence[Any], write: Callable[[Any], None], between: str = ", ") -> None:
         for number, part in enumerate(parts):
@@ -79,28 +77,33 @@ class _Writing:
                 self._put(between)
             write(part)
 
+    def _joined(self, parts: Sequence[Condition], joint: str) -> None:
+        self._put("(")
+        self._listed(parts, self._condition, f") {joint} (")
+        self._put(")")
+
     def _and(self, condition: And) -> None:
-        self._listed(condition.parts, self._in_parentheses, " AND ")
+        self._joined(condition.parts, "AND")
 
     def _or(self, condition: Or) -> None:
-        self._listed(condition.parts, self._in_parentheses, " OR ")
+        self._joined(condition.parts, "OR")
 
     def _not(self, condition: Not) -> None:
-        self._put("NOT ")
-        self._in_parentheses(condition.part)
+        self._put("NOT (")
+        self._condition(condition.part)
+        self._put(")")
 
     def _comparison(self, condition: Comparison) -> None:
         values = list(map(dumps, condition.values))
         self._quoted(condition.field)
         if condition.operator == BETWEEN:
             self._put(f" {values[0]} {BETWEEN} {values[1]}")
-            return
-        self._put(" ")
-        if condition.keyword is None:
-            self._put(condition.operator)
+        elif condition.keyword is None:
+            self._put(" ".join(["", condition.operator, *values]))
         else:
+            self._put(" ")
             self._plain(condition.keyword)
-        self._put(*(f" {value}" for value in values))
+            self._put(f" {values[0]}")
 
     def _in(self, condition: In) -> None:
         self._quoted(condition.field)
@@ -128,7 +131,7 @@ class _Writing:
         self._put("]")
 
     def _vectors(self, condition: VectorExists) -> None:
-        self._token(condition.name, text=VECTORS)
+        self._token(condition.name, VECTORS)
         if condition.embedder is not None:
             self._put(".")
             self._quoted(condition.embedder)
