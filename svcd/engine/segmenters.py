@@ -3,7 +3,7 @@
 Knows the walk over a word list for each language (relevance contract 1.6). Has no word list itself:
 svcd.engine.wordlists finds those that are installed, `offer` plugs in another, and one is loaded when the
 first such text is met. Without a list Chinese is cut into single characters, Thai, Khmer and German are not
-cut at all.
+cut at all; of German one comes with svcd.
 
 Threads: any may ask for a segmenter; `_lock` keeps two from loading the same list at once.
 """

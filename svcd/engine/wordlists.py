@@ -1,7 +1,7 @@
 """The lists of words by which text without spaces is cut: where they lie, and how they are kept in memory.
 
-Knows which packages bring them (the extra `languages`) and the form of their files. Refuses to know how
-text is cut. The packages are looked for but never imported: of theirs only the list is wanted, and a list is
+Knows which packages bring them (the extra `languages`, and this one) and the form of their files. Refuses to know
+how text is cut. The packages are looked for but never imported: of theirs only the list is wanted, and a list is
 read when the first such text is met.
 """
 from __future__ import annotations
@@ -94,6 +94,19 @@ def _plain(path: Path) -> Iterator[bytes]:
                 yield word + _TAB + b"1"
 
 
+def _parts_of_compounds(path: Path) -> Iterator[bytes]:
+    """Words with the endings they also have: `land/es` is Land and Landes, at the beginning of a compound or within.
+
+    One that is written with a capital is looked for at the beginning alone: within other words it is mostly chance,
+    as `ring` in `bringen`.
+    """
+    for entry in path.read_text(encoding="utf-8").split():
+        word, *endings = entry.split("/")
+        for ending in ("", *endings):
+            for form in {word + ending, word.capitalize() + ending}:
+                yield form.encode() + _TAB + b"1"
+
+
 class _Source(NamedTuple):
     """Who brings a list: `package` is the name to import, `read` gives its lines as WordList takes them."""
 
@@ -104,9 +117,11 @@ class _Source(NamedTuple):
 
 
 # The small package is the one that has the Thai list as the reference has it. No package has the lists of
-# the reference for Khmer (that of ICU) and German (parts of compounds) as a file.
+# the reference for Khmer (that of ICU) and German (parts of compounds) as a file; the German one here is our own, made
+# of the commonest parts, and of words that only look like compounds of them.
 _SOURCES = {
     "cmn": _Source("Chinese", "jieba", "dict.txt", _counted),
+    "deu": _Source("German", "svcd.engine", "data/german-parts.txt", _parts_of_compounds),
     "tha": _Source("Thai", "newmm_tokenizer", "words_th.txt", _plain),
 }
 

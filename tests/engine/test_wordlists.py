@@ -3,6 +3,7 @@
 1. A list answers as a dictionary does: how often a word is met, and whether longer ones begin with it.
 2. A line that comes twice counts once.
 3. Lists are read from the packages that bring them, which are not imported; none is needed.
+4. The list of parts of German compounds, which comes with svcd, cuts common ones, and leaves alone what is none.
 """
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svcd.engine import wordlists
+from svcd.engine.segmenters import LongestWords
 from svcd.engine.wordlists import WordList
 
 # More words than lie between two that bisection finds, of few letters, so that many begin others.
@@ -61,10 +63,40 @@ def test_lists_are_read_from_packages_that_are_not_imported(tmp_path: Path, monk
 def test_no_list_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     assert wordlists.missing() == ["Chinese", "Thai"]
-    assert [wordlists.load(language) for language in ("cmn", "tha", "khm", "deu")] == [None] * 4
+    assert [wordlists.load(language) for language in ("cmn", "tha", "khm")] == [None] * 3
 
 
 def test_a_package_without_its_list_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package(tmp_path, "jieba", "other.txt", "")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     assert "Chinese" in wordlists.missing()
+
+
+def german(text: str) -> str:
+    words = wordlists.load("deu")
+    assert words
+    return " ".join("|".join(LongestWords(words, gather=True)(word)) for word in text.split())
+
+
+@pytest.mark.parametrize("compounds", [
+    "Wissens|organisation Inter|kulturalität Krankenversicherungs|beitrag Bundes|länder Donau|dampf|schifffahrts|gesellschafts|kapitän",
+    "Kinder|wagen Geburtstags|geschenk Sonnen|brille Winter|reifen Garten|möbel Wohnzimmer|tisch Handy|hülle Tier|heim",
+    "staats|gebiet arbeits|plätze straßenbahn|fahrer",
+])
+def test_german_compounds_are_cut_into_their_parts(compounds: str) -> None:
+    assert german(compounds.replace("|", "")) == compounds
+
+
+@pytest.mark.parametrize("text", [
+    "kulturalität organisation Kultur Traum Winter hinter Information Zeitung Antwort Schwein Wissenschaft Landschaft Umwelt",
+    "bringen springen gehen arbeiten bunter weiter normal Plattform Quartier international interessant versprechen Computer",
+])
+def test_what_only_looks_like_a_compound_is_left_alone(text: str) -> None:
+    assert german(text) == text
+
+
+def test_a_part_with_a_capital_is_one_at_the_beginning_alone(tmp_path: Path) -> None:
+    file = tmp_path / "parts.txt"
+    file.write_text("land/es Ring/e\n", encoding="utf-8")
+    lines = [line.decode().partition("\t")[0] for line in wordlists._parts_of_compounds(file)]
+    assert sorted(lines) == ["Land", "Landes", "Ring", "Ringe", "land", "landes"]
