@@ -121,6 +121,21 @@ def select(document: Mapping[str, Value], attributes: Iterable[str] | Selection)
     return chosen
 
 
+def shown(document: Mapping[str, Value], selection: Selection) -> dict[str, Value]:
+    """The parts of a document that a hit shows under some attributes, in its order.
+
+    Unlike `select`, which document routes and `_formatted` follow, it goes by names alone: a value that could not have
+    the members asked for stays as it is, and so does an element of an array that has none of them.
+    """
+    chosen: dict[str, Value] = {}
+    for name, value in document.items():
+        if name in selection:
+            chosen[name] = value
+        elif beneath := selection.beneath(name):
+            chosen[name] = _shown_value(value, beneath)
+    return chosen
+
+
 def text_of(value: Value) -> str | None:
     """The text a scalar is indexed and searched as; None for null, arrays and objects."""
     if isinstance(value, str):
@@ -177,6 +192,14 @@ def _select_elements(elements: Sequence[Value], attributes: Selection) -> list[V
         elif isinstance(element, dict) and (part := select(element, attributes)):
             chosen.append(part)
     return chosen
+
+
+def _shown_value(value: Value, selection: Selection) -> Value:
+    if isinstance(value, dict):
+        return shown(value, selection)
+    if isinstance(value, list):
+        return [_shown_value(element, selection) for element in value]
+    return value
 
 
 def _trim(row: Row) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from svcd.engine.analysis import Analyzer, Token
 from svcd.engine.attributes import WILDCARD, is_everything, is_related
 from svcd.engine.cropping import window
-from svcd.engine.documents import Selection, Value, select, text_of
+from svcd.engine.documents import Selection, Value, select, shown, text_of
 from svcd.engine.matching import Match, MatchingWords
 
 Document = Mapping[str, Value]
@@ -91,11 +91,11 @@ class Formatter:
 
     def retrieve(self, document: Document) -> dict[str, Value]:
         """The document reduced to what is displayed and to be retrieved."""
-        return dict(document) if self._retrieves_all else select(document, self._retrieved_parts)
+        return dict(document) if self._retrieves_all else shown(document, self._retrieved_parts)
 
     def _formatted(self, document: Document) -> dict[str, Value]:
-        shown = document if self._retrieves_all else select(document, self._formatted_parts)
-        return {name: self._mapped(name, value) for name, value in shown.items()}
+        parts = document if self._retrieves_all else select(document, self._formatted_parts)
+        return {name: self._mapped(name, value) for name, value in parts.items()}
 
     def _mapped(self, path: str, value: Value) -> Value:
         if isinstance(value, dict):
@@ -112,9 +112,9 @@ class Formatter:
         return style
 
     def _matches_position(self, document: Document) -> dict[str, list[dict[str, Any]]]:
-        shown = document if self._shows_all else select(document, self._displayed_parts)
+        parts = document if self._shows_all else shown(document, self._displayed_parts)
         found: dict[str, list[dict[str, Any]]] = {}
-        for path, indices, text in _texts_of(shown):
+        for path, indices, text in _texts_of(parts):
             matches = self._texts.positions(path, text, indices)
             if matches:  # those of a later element take the place of the earlier ones
                 found[path] = matches
@@ -140,9 +140,9 @@ class _Texts:
             return text
         tokens, matches = self._matches(path, text)
         start, end = window(tokens, matches, style.crop_length) if style.crop_length else (0, len(text))
-        shown = self._highlighted(text, matches, start, end) if style.is_highlighted else text[start:end]
+        part = self._highlighted(text, matches, start, end) if style.is_highlighted else text[start:end]
         marker = self._options.crop_marker
-        return f"{marker if start > 0 else ''}{shown}{marker if end < len(text) else ''}"
+        return f"{marker if start > 0 else ''}{part}{marker if end < len(text) else ''}"
 
     def positions(self, path: str, text: str, indices: Sequence[int]) -> list[dict[str, Any]]:
         """The matches as `_matchesPosition` shows them: offsets and lengths in UTF-8 bytes."""
@@ -160,14 +160,14 @@ class _Texts:
 
     def _highlighted(self, text: str, matches: Sequence[Match], start: int, end: int) -> str:
         """text[start:end] with the matches in tags, those across a border clipped."""
-        shown = []
+        parts = []
         for match in matches:
             if match.end > start and match.start < end:
                 first, last = max(match.start, start), min(match.end, end)
-                shown += [text[start:first], self._options.highlight_pre_tag]
-                shown += [text[first:last], self._options.highlight_post_tag]
+                parts += [text[start:first], self._options.highlight_pre_tag]
+                parts += [text[first:last], self._options.highlight_post_tag]
                 start = last
-        return "".join([*shown, text[start:end]])
+        return "".join([*parts, text[start:end]])
 
 
 def _named(fields: Sequence[str], entries: Sequence[str] | None) -> list[str]:

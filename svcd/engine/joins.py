@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svcd.engine.attributes import is_beneath, is_everything, is_related
-from svcd.engine.documents import select
+from svcd.engine.documents import Selection, shown
 from svcd.engine.primary_keys import identifier
 from svcd.jsontext import dumps, loads
 
@@ -40,16 +40,16 @@ def hydrated(hits: Sequence[str], keys_of: Callable[[Hit], Keys], open_index: Op
     keys_of: the foreign keys for a hit. Each other index is opened and asked once for all hits, and not at all unless
     one names a document of it. Raises what opening raises.
     """
-    shown = [loads(hit) for hit in hits]
+    read = [loads(hit) for hit in hits]
     named: dict[str, list[_Reference]] = {}  # index uid -> where its documents belong
-    for hit in shown:
+    for hit in read:
         for reference in _references(hit, keys_of(hit)):
             named.setdefault(reference.index_uid, []).append(reference)
     for index_uid, references in named.items():
         documents = _documents(index_uid, {each.document_id for each in references}, open_index)
         for each in references:
             each.container[each.place] = documents.get(each.document_id, _NOTHING)
-    return [dumps(hit) for hit in shown] if named else list(hits)
+    return [dumps(hit) for hit in read] if named else list(hits)
 
 
 class _Reference(NamedTuple):
@@ -103,4 +103,5 @@ def _documents(index_uid: str, document_ids: set[str], open_index: Opener) -> di
         document.pop(_VECTORS, None)
     if is_everything(displayed):
         return documents
-    return {document_id: select(document, set(displayed)) for document_id, document in documents.items()}
+    selection = Selection(displayed)
+    return {document_id: shown(document, selection) for document_id, document in documents.items()}

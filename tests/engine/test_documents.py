@@ -6,6 +6,7 @@
 4. Blank and longer words than 250 bytes are not kept; nothing is kept behind position 65,535.
 5. The short ways to a row give what its tokens give.
 6. A selection keeps the order of the document and what lies beneath the names.
+7. A hit goes by names alone: values without members, and elements without any of those asked for, stay.
 """
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from svcd.engine.analysis import Analyzer
 from svcd.engine.attributes import is_beneath, is_reserved, locales_test, matches
-from svcd.engine.documents import bucketed_position, names, positions, select, walk
+from svcd.engine.documents import Selection, bucketed_position, names, positions, select, shown, walk
 from svcd.engine.wordrows import row_of_tokens, rows_of
 from tests.engine.shared_material import needs_oracle, oracle
 from tests.engine.test_analysis import ALPHABET, BEYOND, texts
@@ -128,6 +129,17 @@ def test_a_selection_keeps_order_and_what_lies_beneath() -> None:
     assert select(document, ["l.x"]) == {"l": [{"x": 1}, [{"x": 4}]]}
     assert select(document, ["l"]) == {"l": document["l"]}
     assert select(document, ["nope", "z.q", "a.nope"]) == {"a": {}}
+
+
+@pytest.mark.parametrize(("asked", "parts"), [
+    (["a.b", "z"], {"z": 1, "a": {"b": {"c": 1}}}),
+    (["l.x"], {"l": [{"x": 1}, 3, [{"x": 4}, None], {}]}),
+    (["z.q", "a.nope", "a.b.c"], {"z": 1, "a": {"b": {"c": 1}}}),
+    (["a.nope"], {"a": {}}), (["l"], {"l": [{"x": 1, "y": 2}, 3, [{"x": 4}, None], {"y": 5}]}), (["nope", "zz"], {}),
+])
+def test_values_without_members_stay_in_hits(asked: list[str], parts: dict[str, Any]) -> None:
+    document = {"z": 1, "a": {"b": {"c": 1}, "d": 2}, "l": [{"x": 1, "y": 2}, 3, [{"x": 4}, None], {"y": 5}]}
+    assert list(shown(document, Selection(asked)).items()) == list(parts.items())
 
 
 @pytest.mark.parametrize(
