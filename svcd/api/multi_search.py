@@ -206,9 +206,8 @@ def _check_federation(federation: Mapping[str, Any]) -> None:
 
 
 def _federation_of(federation: Mapping[str, Any]) -> Federation:
-    asked = {uid: patterns for uid, patterns in (federation.get("facetsByIndex") or {}).items() if patterns}
-    return Federation(**page_of(federation), distinct=federation.get("distinct"), facets=asked,
-                      merges_facets=federation.get("mergeFacets") is not None)
+    return Federation(**page_of(federation), distinct=federation.get("distinct"),
+                      facets=federation.get("facetsByIndex") or {}, merges_facets=federation.get("mergeFacets") is not None)
 
 
 def _facet_members(facets: Mapping[str, Facets], merge: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -30,16 +30,15 @@ class FederatedFacets:
 
     def open(self, index_uid: str, reader: Reader) -> None:
         """Raises invalid_multi_search_facet_order when facets that are to be merged are ordered otherwise here."""
-        if self._orders is not None:
-            with _inside(index_uid):
-                for pattern in self._asked.get(index_uid, ()):
-                    self._orders.add(index_uid, pattern, order_of(reader.settings, pattern))
+        with _inside(index_uid):
+            self._check_order(index_uid, reader)
 
     def count(self, index_uid: str, reader: Reader, docids: DocIds) -> None:
         """Count the values of the documents that the queries of an index found. Raises invalid_search_facets."""
-        if index_uid in self._asked:
+        patterns = self._asked.get(index_uid)
+        if patterns is not None:
             with _inside(index_uid):
-                self.counted[index_uid] = facets_of(reader, self._asked[index_uid], docids)
+                self.counted[index_uid] = facets_of(reader, patterns, docids)
 
     def reject(self, index_uid: str, reader: Reader, docid: int) -> None:
         """A document that was counted is not among the hits after all."""
@@ -47,11 +46,17 @@ class FederatedFacets:
             subtract(self.counted[index_uid], reader, docid)
 
     def check_others(self, opened: Mapping[str, Any], read: Callable[[str], Reader]) -> None:
-        """Refuse facets of indexes that no query has opened if they would be refused there."""
-        for index_uid, patterns in self._asked.items():
-            if index_uid not in opened:
-                with _inside(index_uid, f"\n - Note: index `{index_uid}` is not used in queries"):
-                    check_facets(read(index_uid).settings, patterns)
+        """Refuse facets of indexes that no query has opened if they would be refused there; the index must exist."""
+        for index_uid in sorted(self._asked.keys() - opened.keys()):
+            with _inside(index_uid, f"\n - Note: index `{index_uid}` is not used in queries"):
+                reader = read(index_uid)
+                self._check_order(index_uid, reader)
+                check_facets(reader.settings, self._asked[index_uid] or ())
+
+    def _check_order(self, index_uid: str, reader: Reader) -> None:
+        if self._orders is not None:
+            for pattern in self._asked.get(index_uid) or ():
+                self._orders.add(index_uid, pattern, order_of(reader.settings, pattern))
 
 
 @contextmanager

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple
 
+from svcd.bitsets import from_docids
 from svcd.engine import steps
 from svcd.engine.compatibility import Compatibility, Incompatible, Ordered
 from svcd.engine.distinct import Apart
@@ -20,7 +23,7 @@ from svcd.engine.keyword import Found
 from svcd.engine.merging import MergedHit, merged, standings
 from svcd.engine.reader import DocIds, Reader
 from svcd.engine.request import Answer, Federation, IndexedQuery
-from svcd.engine.search import Timer, cutoff_ms, found_in, wanted_of
+from svcd.engine.search import Timer, cutoff_ms, found_in, required_hits, wanted_of
 from svcd.engine.sorting import SortError, parse_rule
 from svcd.errors import ApiError
 from svcd.jsontext import dumps, loads
@@ -76,15 +79,11 @@ def federated(
             reader = read(index_uid)
             facets.open(index_uid, reader)
         results = _results(reader, asked, federation, compatibility, timer)
-        counted = _counted(results)
+        hits, counted = _of_index(reader, results, federation)
         with _inside(asked[0].number), steps.within(_LOCAL):
             facets.count(index_uid, reader, counted)
-        steps.begin("merge results")
-        hits, rejected = _of_index(results, federation)
-        _reject(rejected, facets)
-        steps.end()
         lists.append(hits)
-        total += counted.bit_count() - len(rejected)
+        total += counted.bit_count()
     facets.check_others(by_index, read)
     steps.begin("merge results")
     first, end = federation.window()
@@ -130,7 +129,7 @@ def _check_order(reader: Reader, asked: _Asked, compatibility: Compatibility) ->
     rules, is_all = reader.settings["rankingRules"], query.matching_strategy == "all"
     try:
         sort = None if query.sort is None else list(map(parse_rule, query.sort))
-        compatibility.add(Ordered(asked.number, index_uid, rules, sort, is_all, bool((query.q or "").strip())))
+        compatibility.add(Ordered(asked.number, index_uid, rules, sort, is_all, bool(query.q)))
     except SortError as error:
         raise ApiError("invalid_search_sort", str(error)) from None
     except Incompatible as error:
@@ -144,18 +143,14 @@ def _found(reader: Reader, indexed: IndexedQuery, federation: Federation, expire
     return found_in(indexed.index_uid, reader, query, wanted_of(reader, query, federation), expired)
 
 
-def _counted(results: Iterable[_Results]) -> DocIds:
-    """The documents that any of the queries found."""
-    counted = 0
-    for each in results:
-        counted |= each.found.ranking.counted
-    return counted
-
-
-def _of_index(results: Iterable[_Results], federation: Federation) -> tuple[list[MergedHit], list[MergedHit]]:
-    """The best hits of one index, each document once, and those before them that `distinct` leaves out."""
+@steps.within(_LOCAL)
+def _of_index(reader: Reader, results: Sequence[_Results], federation: Federation) -> tuple[list[MergedHit], DocIds]:
+    """The best hits of one index, each document once; and the documents that any of its queries found, but for those
+    among the best that `distinct` leaves out."""
     hits = _each_once(merged(each.hits() for each in results))
-    return _apart(hits, federation.distinct, federation.window()[1])
+    kept, rejected = _apart(hits, federation.distinct, required_hits(reader, federation))
+    counted = reduce(or_, (each.found.ranking.counted for each in results))
+    return kept, counted & ~from_docids([each.hit.docid for each in rejected])
 
 
 def _each_once(hits: Iterable[MergedHit]) -> Iterator[MergedHit]:

@@ -52,7 +52,7 @@ class Federation:
     """Which part of the merged list is wanted; `page` or `hits_per_page` make it pages.
 
     distinct: a field of which no two hits of the list share a value. facets: index uid -> patterns of the fields whose
-    values are counted. merges_facets: must those of all indexes be in one order?
+    values are counted; None for an index that is only named. merges_facets: must those of all indexes be in one order?
     """
 
     offset: int = 0
@@ -60,7 +60,7 @@ class Federation:
     page: int | None = None
     hits_per_page: int | None = None
     distinct: str | None = None
-    facets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    facets: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
     merges_facets: bool = False
 
     @property

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Callable, Mapping, Sequence
 
+from svcd.bitsets import from_docids
 from svcd.engine import steps
 from svcd.engine.distinct import Apart
-from svcd.engine.facets.distribution import facets_of, subtract
+from svcd.engine.facets.distribution import facets_of
 from svcd.engine.hits import shown, shows_matches
 from svcd.engine.keyword import Found, find
 from svcd.engine.ranking.buckets import Hit, Wanted
-from svcd.engine.reader import Reader
+from svcd.engine.reader import DocIds, Reader
 from svcd.engine.request import Answer, Facets, Federation, IndexedQuery, SearchQuery
 from svcd.errors import ApiError
 from svcd.jsontext import loads
@@ -46,8 +47,8 @@ def search(
         hits, rejected = _apart(reader, query.distinct, hits)
     first, end = federation.window()
     page = shown(reader, query, found, hits[first:end])
-    pagination = federation.pagination(found.ranking.counted.bit_count() - len(rejected))
-    return Answer(page, pagination, _facets(indexed.index_uid, reader, federation, found, rejected))
+    counted = found.ranking.counted & ~from_docids([hit.docid for hit in rejected])
+    return Answer(page, federation.pagination(counted.bit_count()), _facets(indexed.index_uid, reader, federation, counted))
 
 
 def found_in(
@@ -66,26 +67,24 @@ def cutoff_ms(reader: Reader) -> int:
     return DEFAULT_CUTOFF_MS if cutoff is None else cutoff
 
 
+def required_hits(reader: Reader, federation: Federation) -> int:
+    """How many hits of an index the wanted page needs, as far as there may be so many."""
+    return min(federation.window()[1], reader.settings["pagination"]["maxTotalHits"])
+
+
 def wanted_of(reader: Reader, query: SearchQuery, federation: Federation, order_alone: bool = False) -> Wanted:
     """How much of the ranking of one query the wanted page needs."""
-    most = reader.settings["pagination"]["maxTotalHits"]
-    required = min(federation.window()[1], most)
+    most, required = reader.settings["pagination"]["maxTotalHits"], required_hits(reader, federation)
     threshold = query.ranking_score_threshold
     # The exact total of pages needs the score of every document, but never beyond `maxTotalHits`.
     to_the_end = federation.is_paged and threshold is not None and required < most
     return Wanted(required, threshold, to_the_end, order_alone, federation.is_paged)
 
 
-def _facets(
-    index_uid: str, reader: Reader, federation: Federation, found: Found, rejected: Sequence[Hit]
-) -> dict[str, Facets]:
-    """What the counted documents have under the fields asked for, but for those that are rejected."""
-    if index_uid not in federation.facets:
-        return {}
-    facets = facets_of(reader, federation.facets[index_uid], found.ranking.counted)
-    for hit in rejected:
-        subtract(facets, reader, hit.docid)
-    return {index_uid: facets}
+def _facets(index_uid: str, reader: Reader, federation: Federation, counted: DocIds) -> dict[str, Facets]:
+    """What the counted documents have under the fields asked for."""
+    patterns = federation.facets.get(index_uid)
+    return {} if patterns is None else {index_uid: facets_of(reader, patterns, counted)}
 
 
 def _apart(reader: Reader, field: str, hits: Sequence[Hit]) -> tuple[list[Hit], list[Hit]]:

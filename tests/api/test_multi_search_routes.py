@@ -107,11 +107,26 @@ def test_facets_are_shown_by_index_or_as_one(client, check_shape, merge, members
     assert {name: got[name] for name in members} == members
 
 
-@pytest.mark.parametrize("facets", [{"films": None}, {"films": []}, {}])
+@pytest.mark.parametrize("facets", [{"films": None}, {}])
 @pytest.mark.parametrize("merge", [None, {}])
-def test_without_patterns_no_facets_are_shown(client, facets, merge) -> None:
+def test_without_a_list_no_facets_are_shown(client, facets, merge) -> None:
     got = post(client, query(), federation={"facetsByIndex": facets, "mergeFacets": merge}).value
     assert not any("acet" in name for name in got)
+
+
+@pytest.mark.parametrize(("merge", "members"), [
+    (None, {"facetsByIndex": {"films": {"distribution": {}, "stats": {}}}}), ({}, {"facetDistribution": {}, "facetStats": {}})])
+def test_an_empty_list_shows_that_nothing_is_counted(client, check_shape, merge, members) -> None:
+    got = post(client, query(), federation={"facetsByIndex": {"films": []}, "mergeFacets": merge}).value
+    check_shape(got, "MultiSearchAnswer")
+    assert {name: value for name, value in got.items() if "acet" in name} == members
+
+
+@pytest.mark.parametrize("patterns", [None, []])
+def test_an_index_that_is_named_for_facets_must_exist(client, patterns) -> None:
+    assert post(client, query(), federation={"facetsByIndex": {"nowhere": patterns}}).fault == (
+        400, "index_not_found", "Inside `.federation.facetsByIndex.nowhere`: Index `nowhere` not found.\n"
+                                " - Note: index `nowhere` is not used in queries")
 
 
 HUGE = 2**64 - 1

@@ -1,9 +1,11 @@
 """Facets of a federated search. What must hold:
 
 1. Each index counts what its queries found together, under the patterns asked for; other indexes count nothing.
-2. A hit that `distinct` rejects is not counted, in whichever list it is rejected.
+2. A hit that `distinct` rejects is not counted, in whichever list it is rejected; one that its own index rejects counts
+   for nothing: neither for order and limit of the values, nor for the range of numbers.
 3. What is refused names the index, after the first query of it; of an index without query it says so.
-4. Facets that are to be merged must be ordered alike, which is checked before an index is searched.
+4. Facets that are to be merged must be ordered alike, which is checked before an index is searched, and of indexes
+   without query too.
 """
 from __future__ import annotations
 
@@ -64,6 +66,18 @@ def test_rejected_hits_are_not_counted() -> None:
     assert [both.facets[uid].distribution for uid in ("a", "b")] == [{"color": {"7": 1, "blue": 1, "Red": 1}}, {"color": {}}]
 
 
+def test_hits_that_their_index_rejects_count_for_nothing() -> None:
+    numbers = [{"id": 1, "title": "sun", "by": "x", "n": 1}, {"id": 2, "title": "night", "by": "x", "n": [2, 9]},
+               {"id": 3, "title": "night", "by": "y", "n": [3, 4]}, {"id": 4, "title": "night", "by": "z", "n": 4}]
+    reader = DictReader(numbers, {"searchableAttributes": ["title"], "filterableAttributes": ["by", "n"],
+                                  "faceting": {"maxValuesPerFacet": 2, "sortFacetValuesBy": {"n": "count"}}})
+    asked = [IndexedQuery("a", SearchQuery(q=q)) for q in ("sun", "night")]
+    answer = federated({"a": reader}.__getitem__, asked, Federation(facets={"a": ["n"]}, distinct="by"), never)
+    assert answer.pagination["estimatedTotalHits"] == len(answer.hits) == 3
+    assert answer.facets["a"].distribution == {"n": {"4": 2, "3": 1}}
+    assert answer.facets["a"].stats == {"n": {"min": 1.0, "max": 4.0}}
+
+
 def test_a_page_of_hits_is_not_what_is_counted() -> None:
     assert counted(("a", "sun"), ("a", "night"), limit=0).facets == counted(("a", "sun"), ("a", "night")).facets
 
@@ -95,3 +109,10 @@ def test_orders_are_compared_only_to_be_merged() -> None:
     assert (status, code) == (400, "invalid_multi_search_facet_order")
     assert message.startswith("Inside `.queries[0]`: Inside `.federation.facetsByIndex.count`: Inconsistent order for values "
                               "in facet `color`: index `a` orders alphabetically, but index `count` orders by count.\n")
+
+
+def test_orders_of_indexes_without_query_are_compared() -> None:
+    status, code, message = refusal(("a", "sun"), patterns={"a": ["color"], "count": ["color"]}, merges_facets=True)
+    assert (status, code) == (400, "invalid_multi_search_facet_order")
+    assert message.startswith("Inside `.federation.facetsByIndex.count`: Inconsistent order for values in facet `color`: ")
+    assert message.endswith("\n - Note: index `count` is not used in queries")

@@ -92,6 +92,25 @@ def test_no_hit_lies_beyond_max_total_hits() -> None:
     assert (len(answer.hits), answer.pagination["estimatedTotalHits"]) == (2, 6)
 
 
+def test_queries_share_the_hits_that_an_index_may_give() -> None:
+    reader = titled("sun", "sun", "dark", "dark", pagination={"maxTotalHits": 3})
+    queries = [{"indexUid": UID, "q": q} for q in ("sun", "dark")]
+    answer = merged({UID: reader}, *queries)
+    assert (sources(answer), answer.pagination["estimatedTotalHits"]) == ([(UID, 1, 0), (UID, 2, 0), (UID, 3, 1)], 4)
+    both = merged({UID: reader, "other": titled("sun")}, *queries, {"indexUid": "other", "q": "sun"})
+    assert len(both.hits) == 4
+
+
+def test_a_blank_query_has_rules_of_relevance() -> None:
+    sorts = {"sortableAttributes": ["id"], "rankingRules": ["sort", "words"]}
+    indexes = {UID: titled("sun", **sorts), "other": titled("sun", sortableAttributes=["id"])}
+    queries = [{"indexUid": UID, "q": "", "sort": ["id:asc"]}, {"indexUid": "other", "q": "", "sort": ["id:asc"]}]
+    assert len(merged(indexes, *queries).hits) == 2
+    queries[1]["q"] = " "
+    with pytest.raises(ApiError, match="cannot compare a relevancy rule with a sort rule"):
+        merged(indexes, *queries)
+
+
 def test_a_document_is_shown_by_the_query_that_places_it_best() -> None:
     reader = titled("dark sun")
     queries = [{"indexUid": UID, "q": "dark sun"}, {"indexUid": UID, "q": "sun", "federationOptions": {"weight": 3}}]
