@@ -34,11 +34,10 @@ def search_facets(ctx: Context) -> Answer:
     from svcd.engine.facet_search import FacetQuery, facet_search
 
     started, body = time.monotonic(), ctx.body
-    asked = search.query_of(ctx, ctx.index_uid, body)
-    search.check_available(body, ctx.instance.features)
     facet = FacetQuery(body["facetName"], body.get("facetQuery"), body.get("locales"))
     with ctx.searches.place(), ctx.instance.read(ctx.index_uid) as reader:
-        query = search.without_joins_of(ctx, asked, reader).query
+        search.check_available(body, ctx.instance.features)
+        query = search.without_joins_of(ctx, search.query_of(ctx, ctx.index_uid, body), reader).query
         hits = facet_search(reader, facet, query, bool(body.get("exhaustiveFacetCount")), Timer())
     return Answer(200, {
         "facetHits": [hit._asdict() for hit in hits],

@@ -108,7 +108,7 @@ def _inside(place: int, check: Callable[[], Any]) -> Any:
         raise error.inside(f"Inside `.queries[{place}]`") from None
 
 
-def _each(queries: Sequence[Query], check: Callable[[Query], Any]) -> list[Any]:
+def _each(queries: Sequence[Any], check: Callable[[Any], Any]) -> list[Any]:
     """What a check gives for each query, in their order."""
     return [_inside(place, lambda: check(query)) for place, query in enumerate(queries)]
 
@@ -118,17 +118,18 @@ def _each(queries: Sequence[Query], check: Callable[[Query], Any]) -> list[Any]:
 
 def _separate(ctx: Context, queries: Sequence[Query]) -> bytes:
     request_uid = uuid7()
-    return b'{"results":[%b]}' % b",".join(_each(queries, lambda query: _result(ctx, query, request_uid)))
+    asked = _each(queries, lambda query: query_of(ctx, query["indexUid"], query))  # all filters are read before any search
+    results = _each(list(zip(queries, asked)), lambda pair: _result(ctx, *pair, request_uid))
+    return b'{"results":[%b]}' % b",".join(results)
 
 
-def _result(ctx: Context, query: Query, request_uid: str) -> bytes:
+def _result(ctx: Context, query: Query, asked: IndexedQuery, request_uid: str) -> bytes:
     if query.get("federationOptions") is not None:
         raise ApiError(
             "invalid_multi_search_federation_options",
             "Using `federationOptions` is not allowed in a non-federated search.\n"
             " - Hint: remove `federationOptions` from the query or add `federation` to the request.",
         )
-    asked = query_of(ctx, query["indexUid"], query)
     check_available(query, ctx.instance.features)
     with performance.measured(query.get("showPerformanceDetails")):
         return answer_body(ctx, asked, query, request_uid, f'"indexUid":{dumps(asked.index_uid)},')

@@ -184,8 +184,8 @@ def from_query_string(values: Mapping[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _check_forms(body: Mapping[str, Any]) -> None:
-    """Raise invalid_search_sort for what no version could understand."""
+def _check_sort(body: Mapping[str, Any]) -> None:
+    """Raise invalid_search_sort for what no version could understand; it is told of no index, but one must be there."""
     try:
         for rule in body.get("sort") or ():
             parse_rule(rule)
@@ -204,7 +204,6 @@ def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bo
     if body.get("hybrid") is None and (body.get("vector") is not None or body.get("media") is not None):
         message = "Invalid request: missing `hybrid` parameter when `vector` or `media` are present."
         raise ApiError("missing_search_hybrid", message)
-    _check_forms(body)
     for name in _NOT_YET:
         if not body.get(name):  # null, false and empty ask for nothing
             continue
@@ -342,6 +341,7 @@ def _found(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], reader: R
     # A fifth of the time to start, which a daemon that only indexes, or just started, need not pay.
     from svcd.engine.search import search
 
+    _check_sort(body)
     index_uid, timer = asked.index_uid, Timer()
     # Without any pattern there are no facets (relevance.md 6.1).
     federation = Federation(**page_of(body), facets={index_uid: body["facets"]} if body.get("facets") else {})

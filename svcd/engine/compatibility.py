@@ -121,13 +121,15 @@ class _Canonical:
     """Rules without those that change nothing.
 
     rules: entries of the setting that are left. sort: the expressions in place of `sort`. changes: in words.
+    A rule that is met again is called as where it was met first; `words` is told to be removed where it had been
+    prepended, but stays: so does the reference engine.
     """
 
     query: Ordered
     rules: list[str] = field(default_factory=list)
     sort: list[SortRule] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
-    _places: dict[str, str] = field(default_factory=dict)  # rule, or sorted field: where it was met
+    _met: dict[str, tuple[str, str]] = field(default_factory=dict)  # rule, or sorted field: (its name, where it was met)
     _is_prepended: bool = False
 
     def add(self, number: int, entry: str) -> None:
@@ -147,46 +149,47 @@ class _Canonical:
             self._add_once(entry, entry, place)
 
     def _add_once(self, entry: str, key: str, place: str) -> None:
-        if key in self._places:
-            self._remove_duplicate(entry, key, place)
-        else:
-            self._places[key] = place
+        if not self._is_duplicate(key, place):
+            self._met[key] = entry, place
             self.rules.append(entry)
 
-    def _remove_duplicate(self, name: str, key: str, place: str) -> None:
-        self.changes.append(
-            f"Removed duplicate rule `{name}` at position {place} as it already appears at position {self._places[key]}")
+    def _is_duplicate(self, key: str, place: str) -> bool:
+        """Was it met before? Then that is told."""
+        if key not in self._met:
+            return False
+        name, first = self._met[key]
+        self.changes.append(f"Removed duplicate rule `{name}` at position {place} as it already appears at position {first}")
+        return True
 
     def _add_words(self, place: str) -> None:
-        reason = "`query.matchingWords` is set to `all`" if self.query.keeps_all_words else "it was previously prepended"
-        if self.query.keeps_all_words or self._is_prepended:
+        is_all = self.query.keeps_all_words
+        if is_all or (self._is_prepended and _WORDS not in self._met):
+            reason = "`query.matchingWords` is set to `all`" if is_all else "it was previously prepended"
             self.changes.append(f"Removed rule `{_WORDS}` at position {place} because {reason}")
-        else:
+        if not is_all:
             self._add_once(_WORDS, _WORDS, place)
 
     def _prepend_words(self, entry: str, place: str) -> None:
-        if _WORDS not in self._places and not self.query.keeps_all_words and not self._is_prepended:
+        if _WORDS not in self._met and not self.query.keeps_all_words and not self._is_prepended:
             self._is_prepended = True
             self.rules.append(_WORDS)
             self.changes.append(f"Prepended rule `{_WORDS}` before first relevancy rule `{entry}` at position {place}")
 
     def _add_sort(self, number: int, place: str) -> None:
-        if _SORT in self._places:
-            self._remove_duplicate(_SORT, _SORT, place)
-        elif self.query.sort is None:
+        if self._is_duplicate(_SORT, place):
+            return
+        if self.query.sort is None:
             self.changes.append(f"Removed rule `{_SORT}` at position {place} because `query.sort` is empty")
         else:
-            self._places[_SORT] = place
-            self.rules.append(_SORT)
+            self._add_once(_SORT, _SORT, place)
             for among, rule in enumerate(self.query.sort):
                 self._add_expression(rule, f"#{among} in `query.sort` (as `sort` is {place})")
 
     def _add_expression(self, rule: SortRule, place: str) -> None:
         key = _key(rule.field)
-        if key in self._places:
-            self._remove_duplicate(_sort_name(rule), key, place)
-        else:
-            self._places[key] = place
+        if not self._is_duplicate(key, place):
+            field_name = "_geo(..)" if rule.point else rule.field
+            self._met[key] = f"{field_name}:{'asc' if rule.is_ascending else 'desc'}", place
             self.sort.append(rule)
 
 

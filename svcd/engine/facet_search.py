@@ -5,10 +5,11 @@ documents and values are found.
 """
 from __future__ import annotations
 
+from svcd.engine.facets.fields import check_enabled
 from svcd.engine.facets.search import FacetHit, FacetQuery, search_values
 from svcd.engine.keyword import find
 from svcd.engine.ranking.buckets import Wanted
-from svcd.engine.reader import DocIds, Reader
+from svcd.engine.reader import Reader
 from svcd.engine.request import Federation, SearchQuery
 from svcd.engine.search import Timer, cutoff_ms, wanted_of
 
@@ -23,12 +24,10 @@ def facet_search(
     is_exhaustive: apply `distinct` to all documents, not only to those of the first page. Raises facet_search_disabled,
     invalid_facet_search_facet_name and the codes of search parameters.
     """
-    expired = timer(cutoff_ms(reader))
-
-    def counted() -> DocIds:
-        return find(reader, query, _wanted(reader, query, is_exhaustive), expired).ranking.counted
-
-    return search_values(reader, facet, counted)
+    check_enabled(reader.settings)
+    # The search refuses what it can't do before the name of the field is looked at.
+    found = find(reader, query, _wanted(reader, query, is_exhaustive), timer(cutoff_ms(reader)))
+    return search_values(reader, facet, found.ranking.counted)
 
 
 def _wanted(reader: Reader, query: SearchQuery, is_exhaustive: bool) -> Wanted:

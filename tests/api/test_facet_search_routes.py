@@ -1,5 +1,6 @@
 """1. Every parameter is checked under its own code; members of other searches are let through.
-2. The order of refusals: shape, index, feature of the index, name of the attribute, what the search refuses.
+2. The order of refusals: shape, index, form of the filter, feature of the index, what the search refuses, name of the
+   attribute.
 3. The answer names the query as it was sent.
 4. A search shows facets between the paging and its uid, and only if it asks for some; no index opens the refusal.
 """
@@ -71,16 +72,18 @@ def test_members_of_other_searches_are_let_through(client, check_shape) -> None:
 
 def test_refusals_come_in_their_order(client, settings) -> None:
     settings["facetSearch"] = False
-    members: dict[str, Any] = {"facetName": "title", "attributesToSearchOn": ["genre"]}
+    members: dict[str, Any] = {"facetName": "title", "attributesToSearchOn": ["genre"], "filter": "year = "}
     assert post(client, "songs", **members, facetQuery=1).fault[1] == "invalid_facet_search_query"
     assert post(client, "songs", **members).fault[:2] == (404, "index_not_found")
+    assert post(client, **members).fault[1] == "invalid_search_filter"
+    del members["filter"]
     assert post(client, **members).fault[1] == "facet_search_disabled"
     settings["facetSearch"] = True
-    assert post(client, **members).fault[1] == "invalid_facet_search_facet_name"
-    members["facetName"] = "genre"
     assert post(client, **members).fault[1:] == (
         "invalid_search_attributes_to_search_on",
         "Attribute `genre` is not searchable. Available searchable attributes are: `title`.")
+    del members["attributesToSearchOn"]
+    assert post(client, **members).fault[1] == "invalid_facet_search_facet_name"
 
 
 @pytest.mark.parametrize("text", [None, "", "DRAMO"])

@@ -5,6 +5,7 @@
 5. What needs other instances is refused: without the feature, and with it, for no remote is registered.
 6. All queries have one place in the queue.
 7. Metadata is shown to `true` and `1`, in any case.
+8. All filters are read before any index is; a sort expression is read when its index is there, and names none.
 """
 from __future__ import annotations
 
@@ -307,3 +308,24 @@ def test_metadata_is_shown_when_asked_for(client, check_shape, value, is_shown) 
         assert list(separate["results"][0]["metadata"]) == ["query", "queryUid", "indexUid", "primaryKey"]
         assert [list(each) for each in merged["metadata"]] == [["queryUid", "indexUid", "primaryKey"],
                                                                ["query", "queryUid", "indexUid", "primaryKey"]]
+
+
+NO_DIRECTION = "Invalid syntax for the sort parameter: expected expression ending by `:asc` or `:desc`, found `title`."
+
+
+@pytest.mark.parametrize("federation", [None, {}])
+def test_filters_are_read_first_and_sort_expressions_last(client, federation) -> None:
+    queries = [query("nowhere", sort=["title"]), query(filter="year = ")]
+    status, code, message = post(client, *queries, federation=federation).fault
+    assert (status, code) == (400, "invalid_search_filter") and message.startswith("Inside `.queries[1]`: Was expecting")
+    assert post(client, *queries[:1], federation=federation).fault[1] == "index_not_found"
+    assert post(client, query(), query(sort=["title"]), federation=federation).fault == (
+        400, "invalid_search_sort", f"Inside `.queries[1]`: {NO_DIRECTION}")
+
+
+def test_a_single_search_reads_sort_expressions_last(client) -> None:
+    def searched(index_uid: str) -> Any:
+        return client.json("POST", f"/indexes/{index_uid}/search", {"sort": ["title"]}).fault
+
+    assert searched("nowhere")[:2] == (404, "index_not_found")
+    assert searched("films") == (400, "invalid_search_sort", NO_DIRECTION)

@@ -100,8 +100,6 @@ def test_a_bad_element_is_named_by_its_place(client, name) -> None:
      "Invalid syntax for the filter parameter: `expected String, [String], found: 1`."),
     ({"filter": [["a = 1", ["b = 1"]]]}, "invalid_search_filter",
      'Invalid syntax for the filter parameter: `expected String, found: ["b = 1"]`.'),
-    ({"sort": ["title"]}, "invalid_search_sort",
-     "Invalid syntax for the sort parameter: expected expression ending by `:asc` or `:desc`, found `title`."),
     ({"vector": [1.0]}, "missing_search_hybrid",
      "Invalid request: missing `hybrid` parameter when `vector` or `media` are present."),
     ({"marin": 1}, "bad_request",

@@ -94,7 +94,8 @@ def test_what_is_left_out_is_told() -> None:
         "    2. Removed rule `words` at position #1 in ranking rules because it was previously prepended",
         "    3. Removed duplicate rule `typo` at position #2 in ranking rules as it already appears at position #0 in "
         "ranking rules",
-        "    4. Removed rule `words` at position #3 in ranking rules because it was previously prepended",
+        "    4. Removed duplicate rule `words` at position #3 in ranking rules as it already appears at position #1 in "
+        "ranking rules",
     ]
     assert notes(ordered(0, ["typo", "words"], keeps_all_words=True)) == [
         "    1. Removed rule `words` at position #1 in ranking rules because `query.matchingWords` is set to `all`"]
@@ -104,15 +105,30 @@ def test_what_is_left_out_is_told() -> None:
         "   2. Removed rule `sort` at position #2 in ranking rules because `query.sort` is empty",
     ]
     assert notes(ordered(0, ["words", "a:asc", "sort", "b:desc", "sort"], "a:desc", "b:asc", "b:asc")) == [
-        "    1. Removed duplicate rule `on field `a`` at position #0 in `query.sort` (as `sort` is #2 in ranking rules) as "
+        "    1. Removed duplicate rule `a:asc` at position #0 in `query.sort` (as `sort` is #2 in ranking rules) as "
         "it already appears at position #1 in ranking rules",
-        "    2. Removed duplicate rule `on field `b`` at position #2 in `query.sort` (as `sort` is #2 in ranking rules) as "
+        "    2. Removed duplicate rule `b:asc` at position #2 in `query.sort` (as `sort` is #2 in ranking rules) as "
         "it already appears at position #1 in `query.sort` (as `sort` is #2 in ranking rules)",
-        "    3. Removed duplicate rule `b:desc` at position #3 in ranking rules as it already appears at position #1 in "
+        "    3. Removed duplicate rule `b:asc` at position #3 in ranking rules as it already appears at position #1 in "
         "`query.sort` (as `sort` is #2 in ranking rules)",
         "    4. Removed duplicate rule `sort` at position #4 in ranking rules as it already appears at position #2 in "
         "ranking rules",
     ]
+
+
+def test_a_rule_that_is_met_again_is_called_as_where_it_was_met_first() -> None:
+    assert [line.partition(" at position")[0] for line in notes(ordered(
+        0, ["words", "sort"], "_geoPoint(1,2):desc", "_geoPoint(3,4):asc", "_geoPoint(5,6):asc"))] == [
+        "    1. Removed duplicate rule `_geo(..):desc`", "    2. Removed duplicate rule `_geo(..):desc`"]
+
+
+def test_words_stay_where_they_stood_though_they_are_said_to_be_removed() -> None:
+    message = refusal(ordered(0, ["typo", "a:asc", "words", "sort"], "b:asc"), ordered(1, ["words", "b:asc", "c:asc"]))
+    assert message is not None
+    assert "\n  1. `queries[0]`, `i.rankingRules[3]`: relevancy rule(s) words\n" in message
+    message = refusal(ordered(0, ["typo", "words", "exactness"]), ordered(1, ["a:asc"]))
+    assert message is not None
+    assert "  1. `queries[0]`, `i.rankingRules[0..=3]`: relevancy rule(s) words, typo, words, exactness\n" in message
 
 
 def test_a_placeholder_has_no_relevancy() -> None:

@@ -1,7 +1,8 @@
 """What must hold of facet search (relevance.md 6.4):
 
-1. Switched off, it refuses everything; then the attribute must be matched first by a rule with facetSearch.
-2. An unknown field and one without texts have no hits, and no document is looked for.
+1. Switched off, it refuses everything; then comes what the search refuses; then the attribute must be matched first by a
+   rule with facetSearch.
+2. An unknown field and one without texts have no hits.
 3. Texts are compared by a form without case, marks and letter variants; numbers take no part.
 4. With a query: what begins with it, up to 0, 1 or 2 typos by its length in bytes, the first letter like any other; no
    typos where they are switched off, or off for the attribute, and the value alone for a word that may have none.
@@ -44,16 +45,16 @@ def hits(
     reader: DictReader, text: str | None = None, counted: int | None = None, **asked: Any
 ) -> list[tuple[str, int]]:
     docids = reader.all_docids() if counted is None else counted
-    return [tuple(hit) for hit in search_values(reader, FacetQuery("v", text, **asked), lambda: docids)]
+    return [tuple(hit) for hit in search_values(reader, FacetQuery("v", text, **asked), docids)]
 
 
 def values(*args: Any, **asked: Any) -> list[str]:
     return [value for value, _ in hits(*args, **asked)]
 
 
-def refused(reader: DictReader, field: str = "v") -> tuple[str, str]:
+def refused(reader: DictReader, field: str = "v", **asked: Any) -> tuple[str, str]:
     with pytest.raises(ApiError) as error:
-        search_values(reader, FacetQuery(field), reader.all_docids)
+        facet_search(reader, FacetQuery(field), SearchQuery(**asked), False, never)
     return error.value.code, error.value.message
 
 
@@ -66,7 +67,15 @@ def rule(pattern: str, is_searched: bool) -> dict[str, Any]:
 
 def test_switched_off_it_refuses_first_of_all() -> None:
     reader = holding("a", facetSearch=False)
-    assert refused(reader, "unknown") == ("facet_search_disabled", "The facet search is disabled for this index")
+    assert refused(reader, "unknown", attributes_to_search_on=["zz"]) == (
+        "facet_search_disabled", "The facet search is disabled for this index")
+
+
+@pytest.mark.parametrize("held", [("a",), (1,), ()])
+def test_what_the_search_refuses_comes_before_the_attribute(held: tuple[Any, ...]) -> None:
+    reader = holding(*held, searchableAttributes=["title"])
+    for field in ("unknown", "v"):
+        assert refused(reader, field, attributes_to_search_on=["zz"])[0] == "invalid_search_attributes_to_search_on"
 
 
 def test_the_first_rule_of_an_attribute_must_allow_it() -> None:
@@ -99,7 +108,7 @@ def test_a_rule_may_allow_nothing_else() -> None:
 
 @pytest.mark.parametrize("held", [(), (1, 2)])
 def test_a_field_without_texts_has_no_hits(held: tuple[Any, ...]) -> None:
-    assert search_values(holding(*held), FacetQuery("v", "1"), lambda: pytest.fail("looked for documents")) == []
+    assert hits(holding(*held), "1") == []
 
 
 # 3, 4

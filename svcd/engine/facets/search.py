@@ -5,7 +5,7 @@ Knows relevance.md 6.4; refuses to know how the documents are found that are cou
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from svcd.engine.facets.counting import DOCUMENT_COST, Entry, lowest
 from svcd.engine.facets.field_counting import FieldCounting
-from svcd.engine.facets.fields import check_enabled, check_searchable, order_of
+from svcd.engine.facets.fields import check_searchable, order_of
 from svcd.engine.facets.forms import field_locales, forms_of, query_locales, search_form
 from svcd.engine.facets.near import near
 from svcd.engine.facets.values import ranks
@@ -40,17 +40,15 @@ class FacetHit(NamedTuple):
     count: int
 
 
-def search_values(reader: Reader, query: FacetQuery, counted: Callable[[], DocIds]) -> list[FacetHit]:
-    """The texts of a field that a query finds, with their counts.
+def search_values(reader: Reader, query: FacetQuery, counted: DocIds) -> list[FacetHit]:
+    """The texts of a field that a query finds, with their counts among some documents.
 
-    counted: finds the documents; not asked when the field has no text. Raises facet_search_disabled,
-    invalid_facet_search_facet_name, and what `counted` raises.
+    Raises invalid_facet_search_facet_name.
     """
-    check_enabled(reader.settings)
     check_searchable(reader.settings, query.field)
     if not reader.kind_docids(query.field, str):
         return []
-    search, most = _Search(reader, query, counted()), reader.settings["faceting"]["maxValuesPerFacet"]
+    search, most = _Search(reader, query, counted), reader.settings["faceting"]["maxValuesPerFacet"]
     if not most:
         return []
     if order_of(reader.settings, query.field) == "alpha":
