@@ -144,3 +144,4 @@ def test_facets_are_counted_only_where_the_bearer_may_search(house: House) -> No
     body["federation"]["facetsByIndex"]["directors"] = ["name"]
     status, answer = house.ask(bearer, "POST", "/multi-search", body)
     assert (status, answer["code"]) == (403, "invalid_api_key")
+    assert answer["message"] == "Inside `.federation.facetsByIndex.directors`: The provided API key is invalid."

@@ -49,6 +49,7 @@ from svcd.fields import (
     positive_integer,
     string,
 )
+from svcd.fields.uids import parse_index_uid
 from svcd.jsontext import dumps
 
 if TYPE_CHECKING:
@@ -78,6 +79,14 @@ _QUERY = object_of({
     "showPerformanceDetails": Field(nullable(boolean), "invalid_search_show_performance_details"),
     "federationOptions": Field(nullable(_FEDERATION_OPTIONS), "invalid_multi_search_federation_options"),
 })
+
+
+def _by_index_uid(by_index: Mapping[str, Any]) -> Mapping[str, Any]:
+    for uid in by_index:
+        parse_index_uid(uid)
+    return by_index
+
+
 _MERGE_FACETS = object_of({
     "maxValuesPerFacet": Field(nullable(positive_integer), "invalid_multi_search_max_values_per_facet"),
 })
@@ -86,7 +95,7 @@ _FEDERATION = object_of({
     "offset": Field(positive_integer, "invalid_search_offset", default=0),
     "page": Field(nullable(positive_integer), "invalid_search_page"),
     "hitsPerPage": Field(nullable(positive_integer), "invalid_search_hits_per_page"),
-    "facetsByIndex": Field(map_of(nullable(array_of(string))), "invalid_multi_search_facets_by_index",
+    "facetsByIndex": Field(parsed(map_of(nullable(array_of(string))), _by_index_uid), "invalid_multi_search_facets_by_index",
                            about="Index uid -> patterns of the facets to count."),
     "mergeFacets": Field(nullable(_MERGE_FACETS), "invalid_multi_search_merge_facets"),
     "distinct": Field(nullable(string), "invalid_search_distinct",
@@ -211,6 +220,16 @@ def _federation_of(federation: Mapping[str, Any]) -> Federation:
                       facets=federation.get("facetsByIndex") or {}, merges_facets=federation.get("mergeFacets") is not None)
 
 
+def _check_facets_permitted(ctx: Context, by_index: Mapping[str, Any]) -> None:
+    """Refuse facets of an index that the key may not search. Without a query of it nothing would be counted, but it would
+    be told whether it is there, and what may be filtered in it."""
+    for uid in sorted(by_index):
+        try:
+            ctx.permission.require(uid)
+        except ApiError as error:
+            raise error.inside(f"Inside `.federation.facetsByIndex.{uid}`") from None
+
+
 def _facet_members(facets: Mapping[str, Facets], merge: Mapping[str, Any] | None) -> dict[str, Any]:
     """The members of the answer that count values: for all indexes, or for each."""
     if not facets:
@@ -283,8 +302,7 @@ def multi_search_with_post(ctx: Context) -> Answer:
     with performance.measured(is_measured), performance.place_in(ctx.searches):
         steps.end()
         _each(queries, lambda query: ctx.permission.require(query["indexUid"]))
-        for uid in (federation or {}).get("facetsByIndex") or ():  # even if only what is refused of it would be told
-            ctx.permission.require(uid)
+        _check_facets_permitted(ctx, (federation or {}).get("facetsByIndex") or {})
         if federation is None:
             return Answer(200, Text(_separate(ctx, queries)))
         return Answer(200, Text(_merged(ctx, queries, federation)))

@@ -153,6 +153,9 @@ def test_pages_may_lie_anywhere(client, federation) -> None:
      "Invalid value type at `.queries[0].federationOptions`: expected an object, but found a positive integer: `1`"),
     ({"queries": [], "federation": {"facetsByIndex": {"a": "b"}}}, "invalid_multi_search_facets_by_index",
      'Invalid value type at `.federation.facetsByIndex.a`: expected an array, but found a string: `"b"`'),
+    ({"queries": [], "federation": {"facetsByIndex": {"a": [], "b c": []}}}, "invalid_multi_search_facets_by_index",
+     "Invalid value at `.federation.facetsByIndex`: `b c` is not a valid index uid. Index uid can be an integer or a string "
+     "containing only alphanumeric characters, hyphens (-) and underscores (_), and can not be more than 512 bytes."),
     ({"queries": [], "federation": {"mergeFacets": {"a": 1}}}, "invalid_multi_search_merge_facets",
      "Unknown field `a` inside `.federation.mergeFacets`: expected one of `maxValuesPerFacet`"),
     ({"queries": [], "federation": {"mergeFacets": {"maxValuesPerFacet": "a"}}},
