@@ -195,7 +195,7 @@ def _options(query: Query) -> Mapping[str, Any]:
 
 
 def _check_network(query: Query) -> None:
-    if query.get("useNetwork") is not None and _options(query).get("remote") is not None:
+    if query.get("useNetwork") and _options(query).get("remote") is not None:
         raise ApiError("invalid_multi_search_federation_options", _NETWORK_TWICE)
 
 

@@ -205,10 +205,10 @@ def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bo
         message = "Invalid request: missing `hybrid` parameter when `vector` or `media` are present."
         raise ApiError("missing_search_hybrid", message)
     for name in _NOT_YET:
+        if name in _GATED and body.get(name) is not None:  # naming it is enough, be it to say no
+            features.require(flags(), *_GATED[name])
         if not body.get(name):  # null, false and empty ask for nothing
             continue
-        if name in _GATED:
-            features.require(flags(), *_GATED[name])
         raise ApiError(FIELDS[name].code or "bad_request",
                        f"Invalid value at `.{name}`: this version of svcd does not have `{name}` yet.")
 

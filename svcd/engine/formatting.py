@@ -85,7 +85,7 @@ class Formatter:
     def hit(self, document: Document) -> Formatted:
         """The parts of one hit. The document is not changed; parts of it may be shared."""
         self._texts.forget()
-        formatted = self._formatted(document) if self._styles else None
+        formatted = (self._formatted(document) or None) if self._styles else None
         positions = self._matches_position(document) if self._options.show_matches_position else None
         return Formatted(self.retrieve(document), formatted, positions)
 

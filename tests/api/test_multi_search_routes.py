@@ -276,6 +276,8 @@ def test_other_instances_need_their_feature(client) -> None:
         f"Inside `.queries[0]`: Performing a remote federated search {needs}")
     assert post(client, position, federation={}).fault[2] == (
         f"Inside `.queries[0]`: Using `federationOptions.queryPosition` {needs}")
+    assert post(client, query(useNetwork=False, federationOptions={"remote": "r"}), federation={}).fault[2] == (
+        f"Inside `.queries[0]`: Performing a remote federated search {needs}")
     client.instance.force_feature("network")
     assert post(client, position, remote, federation={}).fault == (
         400, "invalid_multi_search_remote",

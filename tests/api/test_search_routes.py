@@ -161,7 +161,7 @@ def test_what_is_not_there_yet_is_refused_in_words(client, name, value) -> None:
 
 @pytest.mark.parametrize("body", [
     {"filter": None}, {"filter": ""}, {"filter": []}, {"filter": [[], " "]}, {"sort": []}, {"facets": []}, {"retrieveVectors": False},
-    {"useNetwork": False}, {"showPerformanceDetails": False},
+    {"showPerformanceDetails": False},
 ])
 def test_asking_for_nothing_is_allowed(client, body) -> None:
     assert post(client, **body).value["code"] == "index_not_found"
@@ -171,6 +171,7 @@ def test_asking_for_nothing_is_allowed(client, body) -> None:
     ({"personalize": {"userContext": "me"}},
      "reranking search results requires enabling the `personalization` experimental feature."),
     ({"useNetwork": True}, "passing `useNetwork` in a search query requires enabling the `network` experimental feature."),
+    ({"useNetwork": False}, "passing `useNetwork` in a search query requires enabling the `network` experimental feature."),
     ({"media": {"a": 1}, "hybrid": {"embedder": "a"}}, None),
 ])
 def test_experimental_parameters_name_their_feature(client, body, words) -> None:

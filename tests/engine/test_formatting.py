@@ -1,6 +1,6 @@
 """Highlighting, cropping, match positions, retrieved attributes (relevance contract 7). What must hold:
 
-1. `_formatted` exists only when a known, displayed attribute is highlighted or cropped.
+1. `_formatted` exists only when a known, displayed attribute is highlighted or cropped, and never empty.
 2. Options reach what lies beneath an attribute and what it lies beneath.
 3. Numbers become strings, other values stay as they are.
 4. A prefix marks only the characters that gave it; a phrase skips separators and never meets a hole.
@@ -60,6 +60,9 @@ def word(*words: str, at: tuple[int, int] = (0, 0), length: int = 0) -> LocatedT
 def test_nothing_is_formatted_when_nothing_is_asked() -> None:
     assert formatted({"t": "sun"}) == ({"t": "sun"}, None, None)
     assert formatted({"t": "sun"}, attributes_to_highlight=["u"], attributes_to_crop=["v"]).formatted is None
+    others = Formatter(FormatOptions(attributes_to_highlight=["t"], attributes_to_retrieve=["t"]), fields=["t", "u"],
+                       displayed=None, analyzer=Analyzer(), locales_of=lambda name: None, words=SUN)
+    assert [others.hit(document).formatted for document in ({"u": "sun"}, {"t": "sun"})] == [None, {"t": "<em>sun</em>"}]
 
 
 def test_hidden_attributes_are_neither_shown_nor_formatted() -> None:
