@@ -5,16 +5,21 @@ which attributes an index allows, but for the sentence about it.
 """
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from svcd.engine.attributes import is_beneath, listed
+from svcd.engine.filters.numbers import shown_number
 
-_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+# What is not finite is a number too, and then out of its range.
+_FLOAT = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf(?:inity)?|nan))", re.ASCII)
+_POINT_NAME = "_geoPoint"
 _POINT = re.compile(r"_geoPoint\((.*)\)", re.S)
 _GEO_FILTERS = ("_geoRadius", "_geoBoundingBox")
-_RESERVED = frozenset({"_geo", "_geoDistance", "_geoPoint", *_GEO_FILTERS})
+# Alone, and but for the point with anything in parentheses behind it.
+_RESERVED = ("_geo", "_geoDistance", *_GEO_FILTERS)
 _RESERVED_REASON = "is a reserved keyword and thus can't be used as a sort expression."
 _USE_POINT = "Use the _geoPoint(latitude, longitude) built-in rule to sort on _geo field coordinates."
 _GEO_FIELD = "_geo"
@@ -39,12 +44,13 @@ def split_rules(text: str) -> list[str]:
     rules: list[str] = []
     is_point_open = False
     for piece in (piece.strip() for piece in text.strip('"').split(",")):
-        if is_point_open:
+        is_point = piece.startswith("_geoPoint(")
+        if is_point_open and not is_point:
             rules[-1] += f",{piece}"
             is_point_open = not piece.endswith(("):asc", "):desc"))
         else:
             rules.append(piece)
-            is_point_open = piece.startswith("_geoPoint(")
+            is_point_open = is_point
     return rules
 
 
@@ -68,17 +74,16 @@ def _point(member: str, coordinates: str) -> tuple[float, float]:
         raise _bad_point(member)
     latitude, longitude = (float(text) for text in texts)
     if not -90 <= latitude <= 90:
-        raise SortError(f"Bad latitude `{plain_number(latitude)}`. Latitude must be contained between -90 and 90 degrees.")
+        raise SortError(f"Bad latitude `{_shown(latitude)}`. Latitude must be contained between -90 and 90 degrees.")
     if not -180 <= longitude <= 180:
-        normal = plain_number((longitude + 180) % 360 - 180)
-        raise SortError(f"Bad longitude `{plain_number(longitude)}`. Longitude must be contained between -180 and 180 "
+        normal = _shown((longitude + 180) % 360 - 180)
+        raise SortError(f"Bad longitude `{_shown(longitude)}`. Longitude must be contained between -180 and 180 "
                         f"degrees. Hint: try using `{normal}` instead.")
     return latitude, longitude
 
 
-def plain_number(number: float) -> str:
-    """A float as the reference shows it in texts: without `.0`."""
-    return f"{number:.0f}" if number.is_integer() else repr(number)
+def _shown(number: float) -> str:
+    return shown_number(number) if math.isfinite(number) else "NaN" if math.isnan(number) else repr(number)
 
 
 def _bad_point(member: str) -> SortError:
@@ -87,12 +92,12 @@ def _bad_point(member: str) -> SortError:
 
 
 def _check_name(member: str) -> None:
-    geo_filter = next((name for name in _GEO_FILTERS if member == name or member.startswith(f"{name}(")), None)
-    if geo_filter or member == _GEO_FIELD:
-        raise SortError(f"`{geo_filter or member}` {_RESERVED_REASON} {_USE_POINT}")
-    if member.startswith("_geoPoint"):
+    if member == _POINT_NAME:
         raise _bad_point(member)
-    if member in _RESERVED:
+    name = next((name for name in _RESERVED if member == name or member.startswith(f"{name}(")), None)
+    if name in _GEO_FILTERS or member == _GEO_FIELD:
+        raise SortError(f"`{name}` {_RESERVED_REASON} {_USE_POINT}")
+    if name is not None:
         raise SortError(f"`{member}` {_RESERVED_REASON}")
 
 

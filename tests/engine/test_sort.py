@@ -39,6 +39,7 @@ def test_the_order_of_documents(is_ascending: bool, buckets: list[tuple[Any, lis
         ("_geoPoint(1, 2):asc,b:desc", ["_geoPoint(1,2):asc", "b:desc"]),
         ('"a:asc"', ["a:asc"]),
         ("", [""]),
+        ("_geoPoint(1, _geoPoint(2, 3):asc, a:asc", ["_geoPoint(1", "_geoPoint(2,3):asc", "a:asc"]),
     ],
 )
 def test_query_strings_are_split_between_rules(text: str, rules: list[str]) -> None:
@@ -51,6 +52,10 @@ def test_query_strings_are_split_between_rules(text: str, rules: list[str]) -> N
         ("a:asc", SortRule("a", True)),
         ("a:b:desc", SortRule("a:b", False)),
         ("_geoPoint(48.5, -2):desc", SortRule("_geo", False, (48.5, -2.0))),
+        ("_geoPoint(+1e1,.5):asc", SortRule("_geo", True, (10.0, 0.5))),
+        ("_geoPoints:asc", SortRule("_geoPoints", True)),
+        ("_geoPoint(1,2:asc", SortRule("_geoPoint(1,2", True)),
+        ("_geoRadiusX:asc", SortRule("_geoRadiusX", True)),
     ],
 )
 def test_expressions(text: str, rule: SortRule) -> None:
@@ -71,10 +76,16 @@ POINT = "expected expression formated like `_geoPoint(latitude, longitude)` and 
         ("_geoRadius(1,2,3):asc", f"`_geoRadius` {RESERVED} {USE_POINT}"),
         ("_geoBoundingBox:asc", f"`_geoBoundingBox` {RESERVED} {USE_POINT}"),
         ("_geoDistance:asc", f"`_geoDistance` {RESERVED}"),
+        ("_geoDistance(1, 2):asc", f"`_geoDistance(1, 2)` {RESERVED}"),
+        ("_geo(1, 2):asc", f"`_geo(1, 2)` {RESERVED}"),
         ("_geoPoint:asc", f"Invalid syntax for the geo parameter: {POINT}, found `_geoPoint`."),
         ("_geoPoint(1):asc", f"Invalid syntax for the geo parameter: {POINT}, found `_geoPoint(1)`."),
         ("_geoPoint(1,x):asc", f"Invalid syntax for the geo parameter: {POINT}, found `_geoPoint(1,x)`."),
         ("_geoPoint(91,0):asc", "Bad latitude `91`. Latitude must be contained between -90 and 90 degrees."),
+        ("_geoPoint(nan,0):asc", "Bad latitude `NaN`. Latitude must be contained between -90 and 90 degrees."),
+        ("_geoPoint(-INF,0):asc", "Bad latitude `-inf`. Latitude must be contained between -90 and 90 degrees."),
+        ("_geoPoint(0,infinity):asc", "Bad longitude `inf`. Longitude must be contained between -180 and 180 degrees. "
+                                      "Hint: try using `NaN` instead."),
         ("_geoPoint(0,190.5):asc", "Bad longitude `190.5`. Longitude must be contained between -180 and 180 degrees. "
                                    "Hint: try using `-169.5` instead."),
     ],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
-from svcd.engine.sorting import plain_number
+from svcd.engine.filters.numbers import shown_number
 from svcd.sphere import Point
 
 WORDS, TYPO, PROXIMITY = "words", "typo", "proximity"
@@ -106,7 +106,7 @@ def _sorted(detail: Sorted, order: int, is_hidden: Callable[[str], bool]) -> dic
 def _geo_sorted(detail: GeoSorted, order: int) -> dict[str, Any]:
     direction = "asc" if detail.ascending else "desc"
     place = detail.place and dict(zip(("lat", "lng"), detail.place))
-    name = f"_geoPoint({', '.join(map(plain_number, detail.point))}):{direction}"
+    name = f"_geoPoint({', '.join(map(shown_number, detail.point))}):{direction}"
     return {name: {"order": order, "value": place, "distance": detail.metres}}
 
 
