@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from svcd import jsontext
 from svcd.api import features, shapes
 from svcd.api.context import Answer, Context, Text
-from svcd.api.filters import local_filter, of_query_string
+from svcd.api.filters import allowed_filter, local_filter, of_query_string, without_joins
+from svcd.api.joins import read_joined
 from svcd.api.payloads import CONTENT_TYPES, payload_format, receive
 from svcd.api.routes import Fields, Route, Stream
 from svcd.api.sequences import read_sequence
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _TAG = "Documents"
 _VECTORS = "_vectors"
 _MOST_IDS = 2_000_000  # of one deletion; the indexing process holds them all
-_FILTER_CODE = "invalid_document_filter"
+_FILTER_CODE, _SORT_CODE = "invalid_document_filter", "invalid_document_sort"
 _NOT_YET = "this version of svcd does not have `{}` yet."
 
 DocIds = int
@@ -45,15 +46,18 @@ DocIds = int
 def fetch(ctx: Context, wanted: Mapping[str, Any]) -> Answer:
     """One page of the documents that `ids` names, or of all, by docid or in the order of `sort`.
 
-    wanted: the members of the body of `/documents/fetch`. Raises index_not_found, invalid_document_ids,
-    invalid_document_sort, invalid_document_filter.
+    wanted: the members of the body of `/documents/fetch`. Raises, in this order, invalid_document_ids,
+    invalid_document_sort for what is no order, index_not_found, invalid_document_filter with the refusals of joins,
+    invalid_document_sort.
     """
     offset, limit = wanted["offset"], wanted["limit"]
+    _refuse_network(ctx, wanted)
+    ids = None if wanted.get("ids") is None else _identifiers(wanted["ids"])
+    rules = _sort_rules(wanted.get("sort") or ())
     with ctx.instance.read(ctx.index_uid) as reader:
-        _refuse_network(ctx, wanted)
-        condition = local_filter(wanted.get("filter"), _FILTER_CODE, ctx.instance.features)
-        rules = _sort_rules(wanted.get("sort") or (), reader.settings["sortableAttributes"])
-        docids, total = _page(reader, _meant(reader, wanted.get("ids"), condition), rules, offset, limit)
+        meant = _meant(reader, ids, _condition(ctx, reader, wanted.get("filter")))
+        _check_sortable(rules, reader.settings["sortableAttributes"])
+        docids, total = _page(reader, meant, rules, offset, limit)
         texts = reader.documents(docids)
     view = _view(wanted.get("fields"), bool(wanted["retrieveVectors"]))
     results = ",".join(map(view, texts))
@@ -70,7 +74,13 @@ def _page(reader: IndexReader, meant: DocIds | None, rules: Sequence[SortRule],
     return list(page), docids.bit_count()
 
 
-def _meant(reader: IndexReader, ids: Sequence[Any] | None, condition: Condition | None) -> DocIds | None:
+def _condition(ctx: Context, reader: IndexReader, wanted: Any) -> Condition | None:
+    """What a filter asks of the documents of this index, of others too."""
+    condition = allowed_filter(wanted, _FILTER_CODE, ctx.instance.features)
+    return without_joins(condition, ctx.index_uid, reader, lambda other: read_joined(ctx, other))
+
+
+def _meant(reader: IndexReader, ids: Sequence[str] | None, condition: Condition | None) -> DocIds | None:
     """The documents that have one of the identifiers and meet the filter; None when neither is given."""
     named = None if ids is None else _named(reader, ids)
     if condition is None:
@@ -81,13 +91,14 @@ def _meant(reader: IndexReader, ids: Sequence[Any] | None, condition: Condition 
     return docids if named is None else docids & named
 
 
-def _named(reader: IndexReader, ids: Sequence[Any]) -> DocIds:
-    """The documents of some identifiers; unknown ones are left out. Raises invalid_document_ids."""
-    docids = {reader.docid_of(document_id) for document_id in _identifiers(ids)}
+def _named(reader: IndexReader, ids: Sequence[str]) -> DocIds:
+    """The documents of some identifiers; unknown ones are left out."""
+    docids = {reader.docid_of(document_id) for document_id in ids}
     return from_docids([docid for docid in docids if docid is not None])
 
 
 def _identifiers(ids: Sequence[Any]) -> list[str]:
+    """The texts of identifiers. Raises invalid_document_ids."""
     checked = []
     for at, value in enumerate(ids):
         try:
@@ -97,13 +108,19 @@ def _identifiers(ids: Sequence[Any]) -> list[str]:
     return checked
 
 
-def _sort_rules(expressions: Sequence[str], sortable: Sequence[str]) -> list[SortRule]:
+def _sort_rules(expressions: Sequence[str]) -> list[SortRule]:
+    """The expressions as they are understood. Raises invalid_document_sort."""
     try:
-        rules = [parse_rule(expression) for expression in expressions]
+        return [parse_rule(expression) for expression in expressions]
+    except SortError as error:
+        raise ApiError(_SORT_CODE, str(error)) from None
+
+
+def _check_sortable(rules: Sequence[SortRule], sortable: Sequence[str]) -> None:
+    try:
         check_sortable(rules, sortable)
     except SortError as error:
-        raise ApiError("invalid_document_sort", str(error)) from None
-    return rules
+        raise ApiError(_SORT_CODE, str(error)) from None
 
 
 def _sorted(reader: IndexReader, docids: DocIds, rules: Sequence[SortRule]) -> Iterator[int]:
@@ -151,7 +168,7 @@ def _refuse_network(ctx: Context, wanted: Mapping[str, Any]) -> None:
 
 def get_documents(ctx: Context) -> Answer:
     """One page of the documents, by the query string."""
-    sort, condition = ctx.query["sort"], of_query_string(ctx.query["filter"])
+    sort, condition = ctx.query["sort"], of_query_string(ctx.query["filter"], _FILTER_CODE)
     return fetch(ctx, {**ctx.query, "sort": None if sort is None else split_rules(sort), "filter": condition})
 
 
@@ -163,8 +180,8 @@ def documents_by_query_post(ctx: Context) -> Answer:
 def get(ctx: Context) -> Answer:
     """One document. Raises index_not_found, document_not_found."""
     document_id = ctx.path["document_id"]
+    _refuse_network(ctx, ctx.query)
     with ctx.instance.read(ctx.index_uid) as reader:
-        _refuse_network(ctx, ctx.query)
         docid = reader.docid_of(document_id)
         if docid is None:
             raise ApiError("document_not_found", f"Document `{document_id}` not found.")
@@ -272,7 +289,7 @@ def edit_documents_by_function(ctx: Context) -> Answer:
         Program(function)
     except FunctionError as error:
         raise ApiError("bad_request", str(error)) from None
-    if wanted is not None and local_filter(wanted, _FILTER_CODE, ctx.instance.features) is None:
+    if wanted is not None and local_filter(wanted, _FILTER_CODE, ctx.instance.features, ctx.index_uid) is None:
         raise ApiError(_FILTER_CODE, "Sending an empty filter is forbidden.")
     if context is not None and not isinstance(context, dict):
         raise ApiError("invalid_document_edition_context", "The context must be an object")

@@ -4,7 +4,8 @@ Knows the refusals of features and of routes without joins; refuses to know the 
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from svcd.api import features
@@ -27,26 +28,56 @@ def allowed_filter(value: Any, code: str, flags: Flags) -> Condition | None:
     flags: gives the features; asked only when one is needed. Raises `code`, feature_not_enabled.
     """
     # The grammar takes a while to load, which a daemon that only indexes need not pay.
-    from svcd.engine.filters.gates import gates
     from svcd.engine.filters.matching import read_filter
 
     condition = read_filter(value, code)
+    _check_features(condition, flags)
+    return condition
+
+
+def local_filter(value: Any, code: str, flags: Flags, index_uid: str | None = None) -> Condition | None:
+    """allowed_filter() for routes that look into one index alone: joins are refused with `code`.
+
+    index_uid: the index with which refusals open, None where they name none.
+    """
+    from svcd.engine.filters.matching import read_filter
+    from svcd.engine.filters.shapes import check_shape
+
+    with _naming(index_uid):
+        if value is not None:
+            check_shape(value, code)
+    with _naming(None if isinstance(value, list) else index_uid):  # nor does the reference engine for a text in a list
+        condition = read_filter(value, code)
+    with _naming(index_uid):
+        _check_features(condition, flags)
+        _refuse_joins(condition, code)
+    return condition
+
+
+def _check_features(condition: Condition | None, flags: Flags) -> None:
+    from svcd.engine.filters.gates import gates
+
     for gate in gates(condition) if condition is not None else ():
         if not flags().get(gate.flag):
             refusal = features.not_enabled(features.FEATURES[gate.flag], gate.action)
             raise ApiError(refusal.code, f"{refusal.message}\n{gate.shown_place}")
-    return condition
 
 
-def local_filter(value: Any, code: str, flags: Flags) -> Condition | None:
-    """allowed_filter() for routes that look into one index alone: joins are refused with `code`."""
+def _refuse_joins(condition: Condition | None, code: str) -> None:
     from svcd.engine.filters.gates import gates
 
-    condition = allowed_filter(value, code, flags)
     for gate in gates(condition) if condition is not None else ():
         if gate.flag == "foreignKeys":
             raise ApiError(code, f"{_NO_JOIN}\n{gate.shown_place}")
-    return condition
+
+
+@contextmanager
+def _naming(index_uid: str | None) -> Iterator[None]:
+    """Let refusals open with the index that is asked, None for none."""
+    try:
+        yield
+    except ApiError as error:
+        raise error if index_uid is None else error.inside(f"Index `{index_uid}`") from None
 
 
 def without_joins(condition: Condition | None, index_uid: str, reader: Reader, open_index: Opener) -> Condition | None:
@@ -74,14 +105,22 @@ def has_joins(condition: Condition | None) -> bool:
     return is_joined(condition)
 
 
-def of_query_string(text: str | None) -> Any:
-    """The filter of a query string: JSON where it is some, else the text as it stands."""
+def of_query_string(text: str | None, code: str) -> Any:
+    """The filter of a query string: JSON where it is some, else the text as it stands; None when there is none.
+
+    Raises `code` for the JSON `null`, which is no filter in a body alone.
+    """
     if text is None:
         return None
     try:
-        return loads(text)
+        value = loads(text)
     except ValueError:
         return text
+    if value is None:
+        from svcd.engine.filters.shapes import check_shape
+
+        check_shape(value, code)
+    return value
 
 
 def narrowed(given: Any, rule: Any, code: str) -> Any:

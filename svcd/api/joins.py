@@ -1,18 +1,29 @@
-"""Documents of other indexes in the hits of a search: when, and for whom.
+"""What an answer takes from other indexes than its own, documents or the filter on them: when, and for whom.
 
 Knows the feature and who may look into an index; refuses to know which values of a hit are foreign keys.
 """
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 from svcd.api.context import Context
+from svcd.auth.permission import INVALID_KEY
+from svcd.errors import ApiError
 
 if TYPE_CHECKING:
     from svcd.engine.reader import Reader
 
 _FEATURE = "foreignKeys"
+
+
+def read_joined(ctx: Context, index_uid: str) -> AbstractContextManager[Any]:
+    """An index into which a filter looks from another one. Raises index_not_found, and invalid_api_key unless the
+    bearer may search all of it: what a token hides there must not be found out by asking from here."""
+    if ctx.permission.search_filter(index_uid) is not None:
+        raise ApiError("invalid_api_key", INVALID_KEY)
+    return ctx.instance.read(index_uid)
 
 
 def has_foreign_keys(reader: Reader) -> bool:

@@ -124,7 +124,7 @@ def similar(ctx: Context) -> Answer:
 
 def similar_by_query_string(ctx: Context) -> Answer:
     """`GET /indexes/{index_uid}/similar`."""
-    return _similar(ctx, {**ctx.query, "filter": of_query_string(ctx.query["filter"])})
+    return _similar(ctx, {**ctx.query, "filter": of_query_string(ctx.query["filter"], _FILTER_CODE)})
 
 
 def _document_id(value: Any) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +16,8 @@ from svcd.api import features, performance
 from svcd.api.context import Answer, Context, Text
 from svcd.api.cutoff import Timer
 from svcd.api.filters import allowed_filter, has_joins, narrowed, of_query_string, without_joins
-from svcd.api.joins import has_foreign_keys, hydrated
+from svcd.api.joins import has_foreign_keys, hydrated, read_joined
 from svcd.api.routes import Fields, Route
-from svcd.auth.permission import INVALID_KEY
 from svcd.engine import steps
 from svcd.engine.sorting import SortError, parse_rule, split_rules
 from svcd.engine.request import Facets, Federation, IndexedQuery, SearchQuery
@@ -180,7 +178,7 @@ def from_query_string(values: Mapping[str, Any]) -> dict[str, Any]:
     body["hybrid"] = None if embedder is None else {"embedder": embedder, "semanticRatio": 0.5 if ratio is None else ratio}
     body["personalize"] = None if context is None else {"userContext": context}
     body["sort"] = None if body["sort"] is None else split_rules(body["sort"])
-    body["filter"] = of_query_string(body["filter"])
+    body["filter"] = of_query_string(body["filter"], "invalid_search_filter")
     return body
 
 
@@ -211,14 +209,6 @@ def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bo
             continue
         raise ApiError(FIELDS[name].code or "bad_request",
                        f"Invalid value at `.{name}`: this version of svcd does not have `{name}` yet.")
-
-
-def read_joined(ctx: Context, index_uid: str) -> AbstractContextManager[Any]:
-    """An index into which a filter looks from another one. Raises index_not_found, and invalid_api_key unless the
-    bearer may search all of it: what a token hides there must not be found out by asking from here."""
-    if ctx.permission.search_filter(index_uid) is not None:
-        raise ApiError("invalid_api_key", INVALID_KEY)
-    return ctx.instance.read(index_uid)
 
 
 def uuid7() -> str:

@@ -3,7 +3,7 @@
 1. Pages are stored texts in docid order; offset, limit, ids and sort choose, total counts what is paged.
 2. `fields` picks parts, nested ones too; `_vectors` is shown only when asked for.
 3. Each write enqueues one task with its details and content; an upload that is refused enqueues none.
-4. Wrong parameters and bodies are refused with the code of the parameter.
+4. Wrong parameters and bodies are refused with the code of the parameter; of several faults the first one is told.
 5. What this version does not have is refused in words.
 """
 from __future__ import annotations
@@ -310,8 +310,11 @@ def test_deleting_by_filter_is_checked_and_refused(client, body, code, message) 
         ({"function": "const A = 1;\nA = 2"}, "bad_request", "Cannot assign to constant A (line 2, position 1)"),
         ({"function": "", "context": [1]}, "invalid_document_edition_context", "The context must be an object"),
         ({"function": "", "filter": []}, "invalid_document_filter", "Sending an empty filter is forbidden."),
-        ({"function": "", "filter": {}}, "invalid_document_filter", "Invalid syntax for the filter parameter"),
-        ({"function": "", "filter": "a ="}, "invalid_document_filter", ""),
+        ({"function": "", "filter": {}}, "invalid_document_filter", "Index `films`: Invalid syntax for the filter parameter"),
+        ({"function": "", "filter": "a ="}, "invalid_document_filter", "Index `films`: Was expecting a value"),
+        ({"function": "", "filter": ["a ="]}, "invalid_document_filter", "Was expecting a value"),
+        ({"function": "", "filter": "_foreign(a, b = 1)"}, "feature_not_enabled", "Index `films`: using a foreign filter"),
+        ({"function": "", "filter": ["_shard = a"]}, "feature_not_enabled", "Index `films`: using a shard filter"),
     ],
 )
 def test_editions_are_checked(client, instance, body, code, message) -> None:
@@ -345,3 +348,19 @@ def test_answers_have_their_declared_shapes(films, check_shape) -> None:
     check_shape(json.loads(films.json("POST", "/indexes/films/documents/fetch", {}).text),
                 shapes["POST", "/documents/fetch"][200])
     check_shape(films.send("DELETE", "/indexes/films/documents").value, shapes["DELETE", "/documents"][202])
+
+
+@pytest.mark.parametrize(
+    ("index_uid", "body", "code"),
+    [
+        ("none", {"ids": ["a b"], "sort": ["a"], "filter": "a ="}, "invalid_document_ids"),
+        ("none", {"sort": ["a"], "filter": "a ="}, "invalid_document_sort"),
+        ("none", {"sort": ["a:asc"], "filter": "a ="}, "index_not_found"),
+        ("films", {"sort": ["a:asc"], "filter": "a ="}, "invalid_document_filter"),
+        ("films", {"sort": ["a:asc"], "filter": "a = 1"}, "invalid_document_filter"),
+        ("films", {"sort": ["a:asc"]}, "invalid_document_sort"),
+    ],
+)
+def test_of_several_faults_of_a_list_the_first_is_told(films, index_uid, body, code) -> None:
+    """Identifiers, then what is no order, the index, the filter, at last what the index can't be sorted by."""
+    assert films.json("POST", f"/indexes/{index_uid}/documents/fetch", body).fault[1] == code

@@ -6,7 +6,8 @@
 4. What needs a feature is refused without it, in the order of the features.
 5. A deletion by filter removes what meets it when its turn comes, and what earlier tasks of its batch wrote.
 6. A deletion that its index refuses fails alone.
-7. Joins look into other indexes in searches alone.
+7. Joins look into other indexes in searches and in lists of documents; deletions and editions refuse them.
+8. A query string can't ask for `null`.
 """
 from __future__ import annotations
 
@@ -167,8 +168,34 @@ def test_a_search_looks_into_the_index_that_is_joined(owners) -> None:
         assert [hit["id"] for hit in owners.json("POST", "/indexes/owners/search", {"filter": asked}).value["hits"]] == ids
 
 
-@pytest.mark.parametrize("url", ["documents/fetch", "documents/delete"])
-def test_other_routes_have_no_joins(owners, url) -> None:
-    got = owners.json("POST", f"/indexes/owners/{url}", {"filter": "car = 1 OR _foreign(car, color = blue)"})
-    message = "Filter condition `_foreign` is not supported for this endpoint.\n21:24 _foreign(car, color = blue)"
+def test_a_list_of_documents_looks_into_the_index_that_is_joined(owners) -> None:
+    asked = "car = 1 OR _foreign(car, color = blue)"
+    for got in (owners.json("POST", "/indexes/owners/documents/fetch", {"filter": asked}),
+                owners.get(f"/indexes/owners/documents?filter={quote(asked)}")):
+        assert [document["id"] for document in got.value["results"]] == [1, 2]
+
+
+def test_a_join_of_a_list_is_refused_as_in_a_search(owners) -> None:
+    for asked, code, message in (
+            ("_foreign(id, n = 1)", "invalid_search_filter", "Index `owners`: Field `id` is not a foreign key"),
+            ("_foreign(car, x = 1)", "invalid_document_filter", f"Index `cars`: {NOT_FILTERABLE}\n15:16 _foreign(car, x = 1)")):
+        for url in ("search", "documents/fetch"):
+            assert owners.json("POST", f"/indexes/owners/{url}", {"filter": asked}).fault == (400, code, message)
+
+
+@pytest.mark.parametrize(("url", "opening"), [("delete", ""), ("edit", "Index `owners`: ")])
+def test_deletions_and_editions_have_no_joins(owners, url, opening) -> None:
+    owners.json("PATCH", "/experimental-features", {"editDocumentsByFunction": True})
+    body = {"filter": "car = 1 OR _foreign(car, color = blue)", **({"function": "1"} if url == "edit" else {})}
+    got = owners.json("POST", f"/indexes/owners/documents/{url}", body)
+    message = f"{opening}Filter condition `_foreign` is not supported for this endpoint.\n21:24 _foreign(car, color = blue)"
     assert got.fault == (400, "invalid_document_filter", message)
+
+
+# Query strings
+
+
+@pytest.mark.parametrize(("url", "code"), [("search", "invalid_search_filter"), ("documents", "invalid_document_filter")])
+def test_a_query_string_can_not_ask_for_null(cars, url, code) -> None:
+    message = "Invalid syntax for the filter parameter: `expected String, Array, found: null`."
+    assert cars.get(f"/indexes/cars/{url}?filter=null").fault == (400, code, message)
