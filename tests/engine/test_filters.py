@@ -185,12 +185,25 @@ GEO = {"filterableAttributes": ["_geo"]}
      ("_geoBoundingBox([1,2],[3,4])", "The top latitude `1` is below the bottom latitude `3`.\n29:30"),
      ("_geoBoundingBox([3,2],[1,200])", f"Bad longitude `200`. {LONGITUDE.format('-160')}\n29:32"),
      ("_geoPolygon([1,2],[3,4],[5,6])",
-      "Attribute `_geojson` is not filterable. Available filterable attribute patterns are: `_geo`.\n14:15")],
+      "Attribute `_geojson` is not filterable. Available filterable attribute patterns are: `_geo`.\n14:15"),
+     ("_geoPolygon([91,2],[3,4],[5,6])",
+      "Attribute `_geojson` is not filterable. Available filterable attribute patterns are: `_geo`.\n14:16")],
 )
 def test_numbers_that_make_no_sense_on_the_globe(asked: str, message: str) -> None:
     condition = read_filter(asked, CODE)
     assert condition is not None
     assert refusal(asked, GEO, is_rewritten=True) == f"{message} {written(condition)}"
+
+
+@pytest.mark.parametrize("asked", ["_geoRadius(91,2,1e999)", "_geoBoundingBox([91,2],[-91,2])"])
+def test_numbers_of_points_are_looked_at_before_the_settings(asked) -> None:
+    assert refusal(asked, {"filterableAttributes": []}).startswith("Bad latitude `91`.")
+
+
+def test_points_of_a_polygon_are_looked_at_one_by_one() -> None:
+    settings = {"filterableAttributes": ["_geojson"]}
+    assert refusal("_geoPolygon([1,2],[91,4],[1e999,6])", settings).startswith("Bad latitude `91`.")
+    assert refusal("_geoPolygon([1,2],[1e999,4],[91,6])", settings).startswith("Non finite floats are not supported")
 
 
 def test_only_a_plain_name_makes_points_filterable() -> None:

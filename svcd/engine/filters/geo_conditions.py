@@ -5,7 +5,7 @@ the reader and the condition in numbers.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from svcd.engine.filterable import Filterable
@@ -72,15 +72,14 @@ def rectangle(condition: BoundingBox) -> Rectangle:
 
 
 def outline(condition: Polygon) -> Outline:
-    """The numbers of a `_geoPolygon`. Raises FilterError."""
-    return Outline(tuple(_points(condition.points)))
+    """The numbers of a `_geoPolygon`, one point after the other. Raises FilterError."""
+    return Outline(tuple(point for pair in condition.points for point in _points([pair])))
 
 
-def _points(pairs: Iterable[tuple[Token, Token]]) -> list[Point]:
+def _points(pairs: Sequence[tuple[Token, Token]]) -> list[Point]:
     """All must be finite before any is looked at for its range."""
-    tokens = list(pairs)
-    points = [Point(*map(_number, pair)) for pair in tokens]
-    for point, (latitude, longitude) in zip(points, tokens):
+    points = [Point(*map(_number, pair)) for pair in pairs]
+    for point, (latitude, longitude) in zip(points, pairs):
         if not -90 <= point.latitude <= 90:
             fail(_LATITUDE.format(number=shown_number(point.latitude)), latitude)
         if not -180 <= point.longitude <= 180:
@@ -112,13 +111,19 @@ def _first_number(condition: Geo) -> Token:
 
 
 def geo_docids(reader: Reader, filterable: Filterable, condition: Geo) -> DocIds:
-    """The documents that meet a geo condition. Raises FilterError."""
-    check_geo(filterable, condition, _first_number(condition))
-    numbers = _READ[type(condition)](condition)
+    """The documents that meet a geo condition. Raises FilterError.
+
+    Whether it may be asked comes before the numbers of a polygon, and behind those of the others.
+    """
+    place = _first_number(condition)
+    if isinstance(condition, Polygon):
+        check_geo(filterable, condition, place)
+        return WHERE[Outline](reader, outline(condition))
+    numbers = circle(condition) if isinstance(condition, Radius) else rectangle(condition)
+    check_geo(filterable, condition, place)
     return WHERE[type(numbers)](reader, numbers)
 
 
-_READ: dict[type, Callable[[Any], Any]] = {Radius: circle, BoundingBox: rectangle, Polygon: outline}
 # The documents there: (reader, the shape) -> DocIds.
 WHERE: dict[type, Callable[[Reader, Any], DocIds]] = {
     Circle: lambda reader, found: conditions.radius(reader, found.centre, found.metres, found.resolution),
