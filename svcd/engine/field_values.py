@@ -119,8 +119,8 @@ def _add(values: dict[Value, str | None], scalar: Any) -> None:
         values[spelled] = spelled
     elif isinstance(scalar, (int, float)):
         values[float(scalar)] = None
-    elif normal := stored_form(scalar):
-        values[normal] = scalar
+    elif scalar:  # of white space alone it is a text, the first of all
+        values[stored_form(scalar)] = scalar
 
 
 def _coordinates(document: Mapping[str, Any], is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:

@@ -111,6 +111,11 @@ def test_a_field_without_texts_has_no_hits(held: tuple[Any, ...]) -> None:
     assert hits(holding(*held), "1") == []
 
 
+def test_white_space_alone_is_a_text_like_any_other() -> None:
+    reader = holding("a", " ", "\t", "")
+    assert hits(reader) == hits(reader, "") == [(" ", 2), ("a", 1)] and values(reader, "a") == ["a"]
+
+
 # 3, 4
 
 

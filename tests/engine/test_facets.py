@@ -116,6 +116,10 @@ def test_texts_are_counted_by_their_normal_form_and_shown_as_first_spelled() -> 
     assert shown(reader, 0b1110) == [("e", 1), ("é", 2)]
 
 
+def test_white_space_alone_is_counted_as_it_is_spelled() -> None:
+    assert shown(holding("  ", "\t", "", "a", 1)) == [("1", 1), ("  ", 2), ("a", 1)]
+
+
 @pytest.mark.parametrize(("number", "text"), [
     (1.0, "1"), (-3.0, "-3"), (0.5, "0.5"), (1e20, "100000000000000000000"), (1e-07, "0.0000001"), (-0.0, "-0"),
     (1.5e300, "15" + "0" * 299), (123456789.125, "123456789.125"),

@@ -1,6 +1,7 @@
 """What must hold of the values of a document:
 
 1. Texts are compared in their normal form: trimmed, decomposed by character, in lower case; stored up to 468 bytes.
+   One of white space alone is a value, the empty one is none.
 2. Elements of arrays count for the array, members of objects under their own names.
 3. Null and empty are said of members, never of elements.
 4. Values are kept of filterable, sortable and distinct attributes, and of those that are ranked by; of no others.
@@ -42,7 +43,8 @@ def test_long_texts_are_cut_between_characters_where_they_are_stored() -> None:
         ({"a": ["", [], {}, None]}, {"a": FieldValues()}),
         ({"a": []}, {"a": FieldValues(is_empty=True)}),
         ({"a": {}}, {"a": FieldValues(is_empty=True)}),
-        ({"a": " "}, {"a": FieldValues()}),
+        ({"a": [" ", "\t", ""]}, {"a": FieldValues({"": "\t"})}),
+        ({"a": " "}, {"a": FieldValues({"": " "})}),
         ({"a": 0, "b": False}, {"a": FieldValues({0.0: None}), "b": FieldValues({"false": "false"})}),
         ({"_geo": {"lat": "1.5", "lng": 2}}, {"_geo.lat": FieldValues({1.5: None}), "_geo.lng": FieldValues({2.0: None})}),
         ({"_vectors": {"a": 1}, "_geojson": {"a": 1}}, {}),

@@ -167,6 +167,15 @@ def test_and_stops_when_nothing_is_left() -> None:
         assert refusal(asked, settings).startswith("Bad latitude `100`.")
 
 
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [("a = ''", [0, 1]), ("a = '\u3000'", [0, 1]), ("a != ' '", [2, 3]), ("a IN ['', b]", [0, 1, 2]), ("a IS EMPTY", [3]),
+     ("a <= ''", [0, 1]), ("a > ''", [2]), ("a '' TO a", [0, 1]), ("a CONTAINS ''", [0, 1, 2]), ("a < b", [0, 1])],
+)
+def test_white_space_alone_is_a_text_before_all_others(asked: Any, found: list[int]) -> None:
+    assert docids(asked, [{"a": " "}, {"a": ["\u3000"]}, {"a": "b"}, {"a": ""}], {"filterableAttributes": ["a"]}) == found
+
+
 # Geo
 
 LATITUDE = "Latitude must be contained between -90 and 90 degrees."

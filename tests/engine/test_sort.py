@@ -31,6 +31,12 @@ def test_the_order_of_documents(is_ascending: bool, buckets: list[tuple[Any, lis
     assert [(value, to_docids(docids)) for value, docids in found] == buckets
 
 
+def test_white_space_alone_is_the_first_text() -> None:
+    reader = DictReader([{"a": "a"}, {"a": "\t"}, {"a": ""}, {"a": 1}, {"a": " "}], {"sortableAttributes": ["a"]})
+    found = reader.sort_buckets("a", True, reader.all_docids())
+    assert [(value, to_docids(docids)) for value, docids in found] == [(1.0, [3]), ("", [1, 4]), ("a", [0]), (None, [2])]
+
+
 @pytest.mark.parametrize(
     ("text", "rules"),
     [

@@ -163,8 +163,8 @@ def equal_docids(reader: Reader, field: str, texts: Sequence[str]) -> DocIds:
 
 def _meant(text: str) -> Iterable[Value]:
     """The values that a text of a filter equals."""
-    normal, number = normal_form(text), number_of(text)
-    return ([normal] if normal else []) + ([] if number is None else [number])
+    number = number_of(text)
+    return [normal_form(text), *([] if number is None else [number])]
 
 
 def _above(reader: Reader, field: str, text: str, has_low: bool) -> DocIds:
