@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from svcd.engine.attributes import WILDCARD, is_beneath, matches
+from svcd.engine.attributes import is_beneath, matches
 
 _ALLOWS_FILTERS = attrgetter("is_filterable")
 
@@ -67,9 +67,9 @@ class Filterable:
 
 
 def is_matched(name: str, entry: str | Mapping[str, Any]) -> bool:
-    """Does a rule speak of an attribute? A plain name covers what lies beneath it, a pattern does not."""
+    """Does a rule speak of an attribute? A plain name, as which `*` counts too, covers what lies beneath it; a pattern does not."""
     if isinstance(entry, str):
-        return entry == WILDCARD or is_beneath(name, entry)
+        return is_beneath(name, entry)
     return any(matches(name, pattern) for pattern in entry["attributePatterns"])
 
 

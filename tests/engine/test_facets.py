@@ -63,13 +63,15 @@ def refused(filterable: list[Any], *patterns: str) -> str:
 def test_a_pattern_that_meets_no_rule_is_refused() -> None:
     assert refused([], "a") == (
         "Pattern `a` is not filterable. This index does not have configured filterable attributes.")
+    assert refused(["*", "a*"], "a") == (
+        "Pattern `a` is not filterable. Available filterable attributes patterns are: `*, a*`.")
     listed = ["title", rule("x*", "genre"), rule("no", allowed=NONE)]
     assert refused(listed, "title", "a", "b") == (
         "Pattern `a` is not filterable. Available filterable attributes patterns are: `genre, title, x*`.")
 
 
 def test_a_rule_that_forbids_is_told() -> None:
-    assert refused(["title", rule("a*", allowed=NONE), "*"], "ab") == (
+    assert refused(["title", rule("a*", allowed=NONE), rule("*")], "ab") == (
         "Attribute `ab` matched rule #1 in filterableAttributes, but this rule does not enable filtering.\n"
         "Hint: enable filtering in rule #1 by modifying the features.filter object\n"
         "Hint: prepend another rule matching `ab` with appropriate filter features before rule #1")
@@ -87,7 +89,8 @@ def test_a_pattern_may_match_a_rule_or_be_about_a_part_of_it(pattern: str) -> No
     (["dog.name"], ["dog*"], ["dog.name", "dog.name.first"]),
     ([rule("dog")], ["*"], ["dog"]),
     ([rule("dog.name", allowed=NONE), "dog"], ["dog"], ["dog", "dog.name.first"]),
-    (["*"], ["z", "a"], ["a", "z"]),
+    (["*"], ["z", "*"], []),
+    ([rule("*")], ["z", "a"], ["a", "z"]),
     (["unknown"], ["unknown"], []),
 ])
 def test_the_fields_that_patterns_select(filterable: list[Any], patterns: list[str], selected: list[str]) -> None:

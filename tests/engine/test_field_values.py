@@ -76,4 +76,5 @@ def test_the_first_matching_rule_decides() -> None:
     assert rules.rule("a.b.c") == FilterableRule(1) and "a.x" in rules
     assert rules.rule("x") == FilterableRule(2, False, True, True)
     assert rules.rule("ab") is None and "ab" not in rules
+    assert "a" not in Filterable(["*", "a*"]) and "a" in Filterable([{"attributePatterns": ["*"]}])
     assert rules.names("a") and not rules.names("a.b")

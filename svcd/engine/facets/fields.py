@@ -82,8 +82,8 @@ def _rule_met(rules: Sequence[str | Mapping[str, Any]], pattern: str) -> Filtera
 
 def _intersects(pattern: str, entry: str | Mapping[str, Any]) -> bool:
     """May there be an attribute of which both speak, or one of which the other is a part?"""
-    return any(matches(pattern, other) or matches(other, pattern) or is_related(pattern, other)
-               for other in patterns_of(entry))
+    return is_matched(pattern, entry) or any(matches(other, pattern) or is_related(pattern, other)
+                                             for other in patterns_of(entry))
 
 
 def _available(patterns: Sequence[str]) -> str:
