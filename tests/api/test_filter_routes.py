@@ -71,6 +71,19 @@ def test_errors_of_evaluation_by_route(cars) -> None:
         assert got.fault == (400, "invalid_document_filter", f"{NOT_FILTERABLE}\n1:2 x=1")
 
 
+def test_an_operator_that_is_not_allowed_has_the_code_of_searches(cars, work) -> None:
+    rule = {"attributePatterns": ["color"], "features": {"filter": {"equality": False, "comparison": True}}}
+    cars.json("PUT", "/indexes/cars/settings/filterable-attributes", [rule])
+    work()
+    opening = "Filter operator `=` is not allowed for the attribute `color`.\n"
+    code, message = cars.json("POST", "/indexes/cars/documents/fetch", {"filter": "color = red"}).fault[1:]
+    assert code == "invalid_search_filter" and message.startswith(opening)
+    uid = cars.json("POST", "/indexes/cars/documents/delete", {"filter": "color = red"}).value["taskUid"]
+    work()
+    error = cars.get(f"/tasks/{uid}").value["error"]
+    assert error["code"] == "invalid_search_filter" and error["message"].startswith(f"Index `cars`: {opening}")
+
+
 def test_errors_of_reading_are_those_of_the_text(cars) -> None:
     for url, code in (("search", "invalid_search_filter"), ("documents/fetch", "invalid_document_filter"),
                       ("documents/delete", "invalid_document_filter")):

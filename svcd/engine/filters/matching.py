@@ -15,6 +15,8 @@ from svcd.engine.filters.writing import rewritten
 from svcd.engine.reader import DocIds, Reader
 from svcd.errors import ApiError
 
+_OPERATOR_CODE = "invalid_search_filter"
+
 
 def read_filter(value: Any, code: str) -> Condition | None:
     """The tree of a filter as a request has it; None when it asks for nothing. Raises `code`."""
@@ -43,8 +45,10 @@ def _joined(join: Any, parts: Any) -> Condition | None:
 
 def matching(reader: Reader, condition: Condition | None, code: str, *, is_rewritten: bool = False,
              since: int = 0) -> DocIds:
-    """The documents that meet a filter; all of them without one. Raises `code`.
+    """The documents that meet a filter; all of them without one.
 
+    Raises `code`; for an operator that a field or `_shard` does not allow, and for an unknown shard, the code of
+    searches on every route (relevance.md 5.6); these alone have no place in the text.
     is_rewritten: errors show the filter in canonical form, as those of searches do; else from `since` on.
     """
     if condition is None:
@@ -52,11 +56,9 @@ def matching(reader: Reader, condition: Condition | None, code: str, *, is_rewri
     try:
         return evaluate(reader, condition)
     except FilterError as error:
+        if error.place is None:
+            raise ApiError(_OPERATOR_CODE, error.sentence) from None
+        if is_rewritten:
+            raise ApiError(code, f"{error.sentence}\n{shown_place(rewritten(condition, error.place))}") from None
         error.since = since
-        raise ApiError(code, _rewritten_message(condition, error) if is_rewritten else error.message) from None
-
-
-def _rewritten_message(condition: Condition, error: FilterError) -> str:
-    if error.place is None:
-        return error.sentence
-    return f"{error.sentence}\n{shown_place(rewritten(condition, error.place))}"
+        raise ApiError(code, error.message) from None
