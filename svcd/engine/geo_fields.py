@@ -38,9 +38,19 @@ def _check_members(document_id: str, geo: Mapping[str, Any]) -> None:
     for name, meaning in (("lat", "latitude"), ("lng", "longitude")):
         if name not in geo:
             _fail(f"Could not find {meaning} {where}. Was expecting a `_geo.{name}` field.")
-    others = {name: value for name, value in geo.items() if name not in ("lat", "lng")}
+    others = _others(geo)
     if others:
         _fail(f"The `_geo` field {where} contains the following unexpected fields: `{dumps(others)}`.")
+
+
+def _others(geo: Mapping[str, Any]) -> dict[str, Any]:
+    """The members beside the coordinates. The last of all takes the place of one that is taken out, as in the
+    reference engine."""
+    names = list(geo)
+    for name in ("lat", "lng"):
+        names[names.index(name)] = names[-1]
+        names.pop()
+    return {name: geo[name] for name in names}
 
 
 def degrees(value: Any) -> float | None:

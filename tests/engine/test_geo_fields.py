@@ -46,6 +46,8 @@ def test_right_coordinates(document: dict[str, Any], place: tuple[float, float] 
         ({"lat": " 1", "lng": 35}, f'Could not parse latitude {WHERE}. Was expecting a finite number but instead got `" 1"`.'),
         ({"lat": 1, "lng": 2, "doggo": "are the best"},
          f'The `_geo` field {WHERE} contains the following unexpected fields: `{{"doggo":"are the best"}}`.'),
+        ({"lat": 1, "lng": 2, "x": 3, "y": 4}, f'The `_geo` field {WHERE} contains the following unexpected fields: `{{"y":4,"x":3}}`.'),
+        ({"x": 1, "lat": 1, "y": 2, "lng": 2}, f'The `_geo` field {WHERE} contains the following unexpected fields: `{{"x":1,"y":2}}`.'),
         ({"lat": None, "lng": 2, "x": 1}, f'The `_geo` field {WHERE} contains the following unexpected fields: `{{"x":1}}`.'),
     ],
 )
