@@ -49,11 +49,31 @@ class FieldValues:
 
     values: each value, with the text as the document spells it (the last one of several); None for numbers.
     is_null, is_empty: is null, or "" or [] or {}, the value of a member of that name?
+    has_both_zeros: does the zero in `values` stand for 0.0 and for -0.0, which are two values?
     """
 
     values: dict[Value, str | None] = field(default_factory=dict)
     is_null: bool = False
     is_empty: bool = False
+    has_both_zeros: bool = False
+
+    def each(self) -> list[Value]:
+        """All values."""
+        zeros = [-value for value in self.values if value == 0.0] if self.has_both_zeros else []  # type: ignore[operator]
+        return [*self.values, *zeros]
+
+    def add(self, scalar: str | int | float | bool) -> None:
+        """Take a value in as a document has it; the text without any character is none."""
+        if isinstance(scalar, bool):
+            spelled = "true" if scalar else "false"
+            self.values[spelled] = spelled
+        elif isinstance(scalar, str):
+            if scalar:  # of white space alone it is a text, the first of all
+                self.values[stored_form(scalar)] = scalar
+        else:
+            number = float(scalar)
+            self.has_both_zeros |= number == 0 and any(repr(value) == repr(-number) for value in self.values)
+            self.values[number] = None
 
 
 def field_values(document: Mapping[str, Any], is_kept: Callable[[str], bool]) -> dict[str, FieldValues]:
@@ -99,7 +119,7 @@ def _member(name: str, value: Any, is_kept: Callable[[str], bool], found: dict[s
     if isinstance(value, (dict, list)):
         _beneath(name, value, is_kept, found)
     elif value is not None and is_kept(name):
-        _add(found[name].values, value)
+        found[name].add(value)
 
 
 def _beneath(name: str, value: Any, is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:
@@ -110,17 +130,7 @@ def _beneath(name: str, value: Any, is_kept: Callable[[str], bool], found: dict[
         for element in value:
             _beneath(name, element, is_kept, found)
     elif value is not None and is_kept(name):
-        _add(found.setdefault(name, FieldValues()).values, value)
-
-
-def _add(values: dict[Value, str | None], scalar: Any) -> None:
-    if isinstance(scalar, bool):
-        spelled = "true" if scalar else "false"
-        values[spelled] = spelled
-    elif isinstance(scalar, (int, float)):
-        values[float(scalar)] = None
-    elif scalar:  # of white space alone it is a text, the first of all
-        values[stored_form(scalar)] = scalar
+        found.setdefault(name, FieldValues()).add(value)
 
 
 def _coordinates(document: Mapping[str, Any], is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:

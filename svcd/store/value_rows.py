@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 Value = float | str  # a number, or a text in its normal form
@@ -30,11 +30,17 @@ _EXACT_INTEGERS = 1e15
 
 
 class Held(Protocol):
-    """What a document has under a field. values: each one with its spelling, None for a number."""
+    """What a document has under a field. values: each one with its spelling, None for a number.
+
+    has_both_zeros: does the zero among them stand for 0.0 and for -0.0? each(): all values, these two apart.
+    """
 
     values: dict[Value, str | None]
     is_null: bool
     is_empty: bool
+    has_both_zeros: bool
+
+    def each(self) -> Sequence[Value]: ...
 
 
 def key(value: Value) -> Key:
@@ -59,8 +65,9 @@ def entries(fid: int, held: Held) -> list[tuple[tuple[int, int, Key], str | None
     """((fid, kind, key), spelling or None if it is spelled like the value) of all that a document has under a field."""
     found: list[tuple[tuple[int, int, Key], str | None]] = [((fid, FLAG, PRESENT), None)]
     flags = set()
-    for value, spelling in held.values.items():
+    for value in held.each():
         if isinstance(value, str):
+            spelling = held.values[value]
             flags.add(HAS_TEXT)
             found.append(((fid, TEXT, value), None if spelling == value else spelling))
         else:
@@ -84,7 +91,7 @@ def row_text(values: Mapping[int, Held]) -> str | None:
 def _listed(held: Held) -> list[float | int | str | None]:
     """null and "" stand for the flags: neither is a value."""
     flags: list[float | int | str | None] = [None] * held.is_null + [""] * held.is_empty
-    return flags + [_shortest(value) if spelling is None else spelling for value, spelling in held.values.items()]
+    return flags + [_shortest(value) if held.values[value] is None else held.values[value] for value in held.each()]
 
 
 def _shortest(number: Value) -> float | int | str:
@@ -97,7 +104,7 @@ class Row:
 
     def __init__(self, listed: Iterable[float | int | str | None], stored_form: Callable[[str], str]) -> None:
         self.values: dict[Value, str | None] = {}
-        self.is_null = self.is_empty = False
+        self.is_null = self.is_empty = self.has_both_zeros = False
         for each in listed:
             if isinstance(each, str) and each:
                 self.values[stored_form(each)] = each
@@ -106,7 +113,15 @@ class Row:
             elif each == "":
                 self.is_empty = True
             else:
-                self.values[float(each)] = None
+                number = float(each)
+                self.has_both_zeros |= number == 0 and number in self.values
+                self.values[number] = None
+
+    def each(self) -> Sequence[Value]:
+        """All values."""
+        if not self.has_both_zeros:
+            return list(self.values)
+        return [*self.values, *(-value for value in self.values if value == 0.0)]  # type: ignore[operator]
 
 
 def rows_of(text: str, stored_form: Callable[[str], str]) -> dict[int, Row]:

@@ -36,7 +36,7 @@ class _Written:
         self.rows = rows
         self.by_key: dict[Key, list[int]] = {}
         for docid, row in rows:
-            for value in row.values:
+            for value in row.each():
                 self.by_key.setdefault(key(value), []).append(docid)
 
 
@@ -105,7 +105,7 @@ class Values(Relations):
         return self._valued(field, ("range", KINDS[kind], *bounds),  # type: ignore[index]
                             lambda fid: self._read_range(fid, KINDS[kind], *bounds),  # type: ignore[index]
                             lambda row: any(isinstance(value, kind) and _is_within(key(value), *bounds)
-                                            for value in row.values))
+                                            for value in row.each()))
 
     def _valued(self, field: str, what: tuple[object, ...], read: Callable[[int], DocIds],
                 is_in: Callable[[Row], bool]) -> DocIds:
@@ -209,7 +209,7 @@ class Values(Relations):
         texts = dict(self._facet_rows(docids))
         for docid in docids:
             listed = json.loads(texts[docid]).get(name) if docid in texts else None
-            yield docid, list(Row(listed, self._stored_form).values) if listed else ()
+            yield docid, Row(listed, self._stored_form).each() if listed else ()
 
     def spelling(self, field: str, value: str, docid: int) -> str:
         """A text as a document that has it spells it."""

@@ -200,7 +200,7 @@ class DictReader:
         return self._where(lambda docid: self._field(docid, field).is_empty)
 
     def value_docids(self, field: str, value: Value) -> DocIds:
-        return self._where(lambda docid: any(_is_same(value, each) for each in self._field(docid, field).values))
+        return self._where(lambda docid: any(_is_same(value, each) for each in self._field(docid, field).each()))
 
     def containing_docids(self, field: str, part: str) -> DocIds:
         return _union(docids for value, docids in self.ordered_values(field, str) if part in str(value))
@@ -227,7 +227,7 @@ class DictReader:
 
     def values(self, field: str, kind: type[Value]) -> list[Value]:
         met = {_key(value): value for docid in range(len(self._documents))
-               for value in self._field(docid, field).values if isinstance(value, kind)}
+               for value in self._field(docid, field).each() if isinstance(value, kind)}
         return [met[key] for key in sorted(met)]
 
     def few_values(self, field: str, kind: type[Value]) -> list[Value] | None:
@@ -238,7 +238,7 @@ class DictReader:
         return [docids.bit_count() for _, docids in self.ordered_values(field, kind)]
 
     def field_values(self, field: str, docids: Sequence[int]) -> Iterator[tuple[int, Sequence[Value]]]:
-        return ((docid, list(self._field(docid, field).values)) for docid in docids)
+        return ((docid, self._field(docid, field).each()) for docid in docids)
 
     def spelling(self, field: str, value: str, docid: int) -> str:
         return self._field(docid, field).values[value] or ""

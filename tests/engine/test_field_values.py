@@ -45,6 +45,7 @@ def test_long_texts_are_cut_between_characters_where_they_are_stored() -> None:
         ({"a": {}}, {"a": FieldValues(is_empty=True)}),
         ({"a": [" ", "\t", ""]}, {"a": FieldValues({"": "\t"})}),
         ({"a": " "}, {"a": FieldValues({"": " "})}),
+        ({"a": [0, 1, -0.0, 0]}, {"a": FieldValues({0.0: None, 1.0: None}, has_both_zeros=True)}),
         ({"a": 0, "b": False}, {"a": FieldValues({0.0: None}), "b": FieldValues({"false": "false"})}),
         ({"_geo": {"lat": "1.5", "lng": 2}}, {"_geo.lat": FieldValues({1.5: None}), "_geo.lng": FieldValues({2.0: None})}),
         ({"_vectors": {"a": 1}, "_geojson": {"a": 1}}, {}),

@@ -115,8 +115,8 @@ def _with_both_zeros(
     """-0.0 and 0.0 are two values, though they are equal and so one key."""
     place = bisect_left(ascending, 0.0, key=lambda each: each[0])
     if place < len(ascending) and ascending[place][0] == 0.0:
-        is_negative, docids = reader.value_docids(field, -0.0), ascending[place][1]
-        zeros = ((-0.0, [docid for docid in docids if is_negative >> docid & 1]),
-                 (0.0, [docid for docid in docids if not is_negative >> docid & 1]))
+        docids = list(dict.fromkeys(ascending[place][1]))  # one that has both is named twice
+        having = [(zero, reader.value_docids(field, zero)) for zero in (-0.0, 0.0)]
+        zeros = [(zero, [docid for docid in docids if those >> docid & 1]) for zero, those in having]
         ascending[place : place + 1] = [(zero, docids) for zero, docids in zeros if docids]
     return ascending
