@@ -9,7 +9,7 @@
 7. AND stops when nothing is left, OR looks at everything.
 8. Errors of searches show the canonical text, those of other routes the text of the user.
 9. Geo conditions are checked number by number; vectors by the names of embedders and fragments.
-10. A join becomes the identifiers of the other index, 100 at most.
+10. A join becomes the identifiers of the other index; all joins of one index have 100 at most together.
 """
 from __future__ import annotations
 
@@ -317,8 +317,10 @@ def test_a_join_asks_for_the_documents_of_another_index(asked: str, found: list[
     [("_foreign(title, id = a1)", "invalid_search_filter", "Index `books`: Field `title` is not a foreign key"),
      ("_foreign(author, id = a1 AND _foreign(author, id = a2))", "invalid_search_filter",
       "Index `books`: Nested foreign filters are not supported"),
+     ("_foreign(author, name = x) AND _foreign(title, id = a1)", "invalid_search_filter",
+      "Index `books`: Field `title` is not a foreign key"),
      ("_foreign(author, year > 1900)", "invalid_search_filter",
-      "Index `books`: Foreign filter is retrieving too many documents, "
+      "Index `authors`: Foreign filter is retrieving too many documents, "
       "foreign filters can't retrieve more than 100 documents per index"),
      ("title = 1 AND _foreign(author, name = x)", "invalid_document_filter",
       "Index `authors`: Attribute `name` is not filterable. Available filterable attribute patterns are: `id`, `year`.\n"
@@ -328,6 +330,13 @@ def test_what_a_join_may_not_ask_for(asked: str, code: str, message: str) -> Non
     with pytest.raises(ApiError) as caught:
         joined(asked)
     assert (caught.value.code, caught.value.message) == (code, message)
+
+
+def test_joins_of_one_index_may_ask_for_so_many_documents_together() -> None:
+    assert joined("_foreign(author, year < 1960) OR _foreign(author, year >= 1960 AND year < 2000)") == [0, 1]
+    assert joined("_foreign(author, year < 1995) OR _foreign(author, year < 1996)") == [0, 1]
+    with pytest.raises(ApiError, match="^Index `authors`: Foreign filter is retrieving too many documents"):
+        joined("_foreign(author, year < 1960) OR _foreign(author, year >= 1960 AND year < 2001)")
 
 
 # Searches

@@ -4,16 +4,16 @@ Knows foreign keys and the limits of joins; refuses to know how another index is
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from svcd.bitsets import to_docids
 from svcd.engine.filters.matching import matching
-from svcd.engine.filters.tree import And, Condition, Foreign, In, Not, Or, in_order, parts_of
+from svcd.engine.filters.tree import And, Condition, Foreign, In, Not, Or, in_order
 from svcd.engine.joins import foreign_keys
 from svcd.engine.primary_keys import document_identifier
-from svcd.engine.reader import Reader
+from svcd.engine.reader import DocIds, Reader
 from svcd.errors import ApiError
 from svcd.jsontext import loads
 
@@ -36,43 +36,62 @@ def is_joined(condition: Condition | None) -> bool:
 def resolved(condition: Condition, index_uid: str, settings: Mapping[str, Any], open_index: Opener) -> Condition:
     """The filter without joins.
 
-    index_uid, settings: of the index that is filtered. Raises invalid_search_filter, and invalid_document_filter for
-    what the other index refuses, each message beginning with its index.
+    index_uid, settings: of the index that is filtered. All joins are checked before another index is opened, each of
+    which is opened once. Raises invalid_search_filter, and invalid_document_filter for what another index
+    refuses; each message begins with the index that it speaks of.
     """
-    keys = foreign_keys(settings)
-
-    def refused(sentence: str) -> ApiError:
-        return ApiError("invalid_search_filter", f"Index `{index_uid}`: {sentence}")
+    joins = _joins(condition, index_uid, foreign_keys(settings))
+    ids: dict[int, Sequence[str]] = {}
+    for uid in dict.fromkeys(uid for _, uid in joins):
+        ids |= _identifiers(uid, [join for join, other in joins if other == uid], open_index)
 
     def joined(part: Condition) -> Condition:
         if isinstance(part, Not):
             return Not(joined(part.part))
         if isinstance(part, (And, Or)):
             return type(part)([joined(each) for each in part.parts])
-        return of_foreign(part) if isinstance(part, Foreign) else part
-
-    def of_foreign(part: Foreign) -> Condition:
-        if any(is_joined(inner) for inner in parts_of(part)):
-            raise refused(_NESTED)
-        if part.field.text not in keys:
-            raise refused(_NO_KEY.format(field=part.field.text))
-        ids = _identifiers(keys[part.field.text], part, open_index)
-        if len(ids) > MOST_DOCUMENTS:
-            raise refused(_TOO_MANY)
-        return In(part.field, ids)
+        return In(part.field, ids[id(part)]) if isinstance(part, Foreign) else part
 
     return joined(condition)
 
 
-def _identifiers(index_uid: str, join: Foreign, open_index: Opener) -> list[str]:
-    """The documents of an index that a join asks for, one more than is allowed at most."""
+def _joins(condition: Condition, index_uid: str, keys: Mapping[str, str]) -> list[tuple[Foreign, str]]:
+    """The joins of a filter, from left to right, and the index that each looks into."""
+    found = []
+    for join in in_order(condition):
+        if not isinstance(join, Foreign):
+            continue
+        if join.field.text not in keys:
+            raise _refused(index_uid, _NO_KEY.format(field=join.field.text))
+        if is_joined(join.part):
+            raise _refused(index_uid, _NESTED)
+        found.append((join, keys[join.field.text]))
+    return found
+
+
+def _identifiers(index_uid: str, joins: Sequence[Foreign], open_index: Opener) -> dict[int, Sequence[str]]:
+    """By the identity of a join, the documents of one index that it asks for."""
     with open_index(index_uid) as reader:
-        try:
-            docids = matching(reader, join.part, "invalid_document_filter", since=join.start)
-        except ApiError as error:
-            raise ApiError(error.code, f"Index `{index_uid}`: {error.message}") from None
-        key = reader.primary_key
-        if key is None:
-            return []
-        texts = reader.documents(to_docids(docids, MOST_DOCUMENTS + 1))
-        return [document_identifier(loads(text), key) for text in texts]
+        found = [(join, _matching(reader, index_uid, join)) for join in joins]
+        together = 0
+        for _, docids in found:
+            together |= docids
+        if together.bit_count() > MOST_DOCUMENTS:
+            raise _refused(index_uid, _TOO_MANY)
+        return {id(join): _keys_of(reader, docids) for join, docids in found}
+
+
+def _matching(reader: Reader, index_uid: str, join: Foreign) -> DocIds:
+    try:
+        return matching(reader, join.part, "invalid_document_filter", since=join.start)
+    except ApiError as error:
+        raise ApiError(error.code, f"Index `{index_uid}`: {error.message}") from None
+
+
+def _keys_of(reader: Reader, docids: DocIds) -> list[str]:
+    key = reader.primary_key
+    return [] if key is None else [document_identifier(loads(text), key) for text in reader.documents(to_docids(docids))]
+
+
+def _refused(index_uid: str, sentence: str) -> ApiError:
+    return ApiError("invalid_search_filter", f"Index `{index_uid}`: {sentence}")
