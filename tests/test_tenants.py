@@ -52,8 +52,8 @@ class House:
             time.sleep(0.002)
         assert task["status"] == "succeeded", task
 
-    def new_key(self, indexes: list[str]) -> dict[str, Any]:
-        body = {"actions": ["search"], "indexes": indexes, "expiresAt": None}
+    def new_key(self, indexes: list[str], action: str = "search") -> dict[str, Any]:
+        body = {"actions": [action], "indexes": indexes, "expiresAt": None}
         return self.ask(MASTER_KEY, "POST", "/keys", body)[1]
 
     def token(self, rules: Any) -> str:
@@ -124,6 +124,14 @@ def test_a_filter_looks_only_where_its_bearer_may_search(house: House) -> None:
         status, answer = house.ask(bearer, "POST", "/indexes/films/search", {"filter": join})
         assert (status, answer["code"]) == (403, "invalid_api_key")
         assert directors(house, bearer) == ["d0", "d1"]
+
+
+def test_a_list_of_documents_looks_only_where_its_bearer_may_read(house: House) -> None:
+    asked = ("POST", "/indexes/films/documents/fetch", {"filter": "_foreign(director, name = x)"})
+    status, answer = house.ask(house.new_key(["*"], "documents.get")["key"], *asked)
+    assert status == 200 and [document["id"] for document in answer["results"]] == [0, 2, 4, 6, 8]
+    status, answer = house.ask(house.new_key(["films"], "documents.get")["key"], *asked)
+    assert (status, answer["code"]) == (403, "invalid_api_key")
 
 
 def directors(house: House, bearer: str) -> list[Any]:
