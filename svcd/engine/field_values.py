@@ -59,8 +59,9 @@ class FieldValues:
 
     def each(self) -> list[Value]:
         """All values."""
-        zeros = [-value for value in self.values if value == 0.0] if self.has_both_zeros else []  # type: ignore[operator]
-        return [*self.values, *zeros]
+        if not self.has_both_zeros:
+            return list(self.values)
+        return [*self.values, *(-value for value in self.values if value == 0.0)]  # type: ignore[operator]
 
     def add(self, scalar: str | int | float | bool) -> None:
         """Take a value in as a document has it; the text without any character is none."""

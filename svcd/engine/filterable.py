@@ -67,7 +67,8 @@ class Filterable:
 
 
 def is_matched(name: str, entry: str | Mapping[str, Any]) -> bool:
-    """Does a rule speak of an attribute? A plain name, as which `*` counts too, covers what lies beneath it; a pattern does not."""
+    """Does a rule speak of an attribute? A plain name, as which `*` counts too, covers what lies beneath it, a
+    pattern does not."""
     if isinstance(entry, str):
         return is_beneath(name, entry)
     return any(matches(name, pattern) for pattern in entry["attributePatterns"])

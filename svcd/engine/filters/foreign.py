@@ -90,7 +90,8 @@ def _matching(reader: Reader, index_uid: str, join: Foreign) -> DocIds:
 
 def _keys_of(reader: Reader, docids: DocIds) -> list[str]:
     key = reader.primary_key
-    return [] if key is None else [document_identifier(loads(text), key) for text in reader.documents(to_docids(docids))]
+    texts = () if key is None else reader.documents(to_docids(docids))
+    return [document_identifier(loads(text), key) for text in texts]  # type: ignore[arg-type]
 
 
 def _refused(index_uid: str, sentence: str) -> ApiError:
