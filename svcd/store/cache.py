@@ -43,10 +43,13 @@ class Cache:
             return held[0]
 
     def put(self, key: Hashable, value: Any) -> None:
-        """Hold a value in the place of what the key had."""
+        """Hold a value in the place of what the key had; one that takes all the room is not worth the others."""
         size = _bytes_of(value) + _ENTRY_BYTES
         with self._lock:
-            self._held += size - self._entries.pop(key, (None, 0))[1]
+            self._held -= self._entries.pop(key, (None, 0))[1]
+            if size > self._limit:
+                return
+            self._held += size
             self._entries[key] = value, size
             while self._held > self._limit:
                 self._held -= self._entries.popitem(last=False)[1][1]

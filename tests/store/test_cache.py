@@ -1,0 +1,30 @@
+"""What must hold of the cache:
+
+1. The least recently used entries go once what is held exceeds the limit.
+2. What takes more than the limit by itself is not held, pushes nothing out, and takes the place of what its key had.
+"""
+from __future__ import annotations
+
+from svcd.store.cache import Cache
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    cache = Cache(3000)
+    for key in "abc":
+        cache.put(key, bytes(500))
+    assert cache.peek("a") is not None
+    cache.put("d", bytes(500))
+    cache.put("e", bytes(500))
+    assert [key for key in "abcde" if cache.peek(key) is not None] == ["a", "c", "d", "e"]
+
+
+def test_what_takes_all_the_room_pushes_nothing_out() -> None:
+    cache = Cache(3000)
+    cache.put("a", bytes(500))
+    cache.put("b", bytes(500))
+    cache.put("b", bytes(5000))
+    assert cache.peek("a") is not None
+    assert cache.peek("b") is None
+    assert len(cache.get("c", lambda: bytes(5000))) == 5000
+    cache.put("b", bytes(1500))
+    assert cache.peek("a") is not None and cache.peek("b") is not None
