@@ -8,6 +8,7 @@ INTERFACE_VERSION = "1.52.0"
 # one row do not know each other. A test reads this list.
 LAYERS = [
     "errors times jsontext bitsets bell sphere logs lifeline",
+    "columns",
     "fields",
     "http engine store auth",
     "remote",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 _BITS = [tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256)]
 _FEW = 4
+_TRUTH = bytes(digit == ord("1") for digit in range(256))
 _NOT_ZERO = re.compile(rb"[^\0]")
 
 
@@ -44,6 +45,11 @@ def _few(bits: int) -> list[int]:
         found.append(top)
         bits ^= 1 << top
     return found[::-1]
+
+
+def selector(bits: int) -> bytes:
+    """For each docid up to the largest one: is it in the set? As itertools.compress takes it."""
+    return f"{bits:b}"[::-1].encode().translate(_TRUTH)
 
 
 def from_bytes_equal(values: bytes, value: int) -> int:

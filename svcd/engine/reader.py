@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Hashable, Iterator, Mapping, Protocol, Sequence, TypeVar
 
+from svcd.columns import Column
 from svcd.sphere import Point
 
 T = TypeVar("T")
@@ -165,9 +166,12 @@ class Reader(Protocol):
         """Documents with any value of a kind, `float` or `str`."""
 
     def ordered_values(
-        self, field: str, kind: type[Value], ascending: bool = True
+        self, field: str, kind: type[Value], ascending: bool = True, among: DocIds | None = None
     ) -> Iterator[tuple[Value, DocIds]]:
-        """The values of a kind with their documents (perhaps none), in order; read as they are asked for."""
+        """The values of a kind with their documents (perhaps none), in order; read as they are asked for.
+
+        among: the only documents that count.
+        """
 
     def values(self, field: str, kind: type[Value]) -> Sequence[Value]:
         """All values of a kind, ascending."""
@@ -177,6 +181,12 @@ class Reader(Protocol):
 
     def value_counts(self, field: str, kind: type[Value]) -> Sequence[int]:
         """For each of `values`, how many documents have it."""
+
+    def column(self, field: str, kind: type[Value], documents: int | None = None) -> Column | None:
+        """The values of a kind by document; for fields with many of them, as all rows are read for it.
+
+        documents: None while it is quicker to look into so many documents, which will be done then.
+        """
 
     def field_values(self, field: str, docids: Sequence[int]) -> Iterator[tuple[int, Sequence[Value]]]:
         """(docid, its values, each once) of documents, in the order asked; for few: it looks into each of them."""

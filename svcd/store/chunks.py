@@ -7,9 +7,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 
-from svcd.bitsets import from_docids
+from svcd.bitsets import from_docids, to_docids
 
-BLOCK = 1 << 16
+BLOCK_BITS = 16
+BLOCK = 1 << BLOCK_BITS
 BLOCK_BYTES = BLOCK >> 3
 # From so many on the bits are smaller than the list; so a chunk of BLOCK_BYTES is bits, a shorter one a list.
 _MOST_LISTED = BLOCK_BYTES // 2 - 1
@@ -58,6 +59,44 @@ def _listed(chunk: bytes) -> array[int]:
 def count(chunk: bytes) -> int:
     """How many documents a chunk holds."""
     return len(chunk) >> 1 if len(chunk) < BLOCK_BYTES else int.from_bytes(chunk, "little").bit_count()
+
+
+def docids(block: int, chunk: bytes) -> Sequence[int]:
+    """The documents of a chunk, ascending."""
+    start = block << BLOCK_BITS
+    places = _places(chunk) if len(chunk) == BLOCK_BYTES else chunk
+    return [start | place for place in _listed(places)]
+
+
+class Among:
+    """A set of documents that many others are to be cut with, most of them small: as bytes, block by block."""
+
+    def __init__(self, docids: DocIds) -> None:
+        raw = docids.to_bytes((docids.bit_length() + 7) >> 3, "little")
+        parts = {start // BLOCK_BYTES: raw[start:start + BLOCK_BYTES] for start in range(0, len(raw), BLOCK_BYTES)}
+        self._blocks = {block: part.ljust(BLOCK_BYTES, b"\0") for block, part in parts.items() if any(part)}
+
+    def cut(self, chunks: Iterable[tuple[int, bytes]]) -> DocIds:
+        """Those of (block, chunk) that are in the set."""
+        found: list[int] = []
+        for block, chunk in chunks:
+            held = self._blocks.get(block)
+            if held is None:
+                continue
+            if len(chunk) == 2:  # nearly all of those that are many
+                place = chunk[1] << 8 | chunk[0]
+                if held[place >> 3] >> (place & 7) & 1:
+                    found.append(block << BLOCK_BITS | place)
+            else:
+                found += [block << BLOCK_BITS | place for place in _common(held, chunk)]
+        return from_docids(found)
+
+
+def _common(bits: bytes, chunk: bytes) -> Iterable[int]:
+    """The places that both have."""
+    if len(chunk) < BLOCK_BYTES:
+        return [place for place in _listed(chunk) if bits[place >> 3] >> (place & 7) & 1]
+    return to_docids(int.from_bytes(bits, "little") & int.from_bytes(chunk, "little"))
 
 
 def joined(chunks: Sequence[tuple[int, bytes]], lists: Sequence[tuple[int, bytes]] = ()) -> DocIds:

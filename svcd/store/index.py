@@ -14,10 +14,10 @@ from svcd.store.cache import Cache
 from svcd.store.points import Points
 from svcd.store.relations import DocIds, marks, parts
 from svcd.store.shapes import Shapes
-from svcd.store.values import Values
+from svcd.store.value_orders import ValueOrders
 
 
-class IndexReader(Values, Points, Shapes):
+class IndexReader(ValueOrders, Points, Shapes):
     """The committed state of one index when the transaction of `connection` began."""
 
     def __init__(self, connection: sqlite3.Connection, uuid: str, cache: Cache,

@@ -9,7 +9,7 @@ import json
 import sqlite3
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from svcd.bitsets import from_bytes_equal, from_docids, packed, to_docids, unpacked
 from svcd.store import words
@@ -71,6 +71,11 @@ class Relations:
         if not held or held[0] < self.generation:  # a reader that began earlier must not take the place of a later one
             self._cache.put(scoped, (self.generation, value))
         return value
+
+    def _held(self, key: Key) -> Any:
+        """The value of a key, if it is kept and of this generation."""
+        held = self._cache.peek((self._uuid, *key))
+        return held[1] if held and held[0] == self.generation else None
 
     def remembered(self, key: Key, make: Callable[[], T]) -> T:
         """What somebody else made of this state of the index, and would make again: kept as long as it stands."""

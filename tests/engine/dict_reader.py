@@ -20,6 +20,7 @@ from svcd.engine.geo.shape import Shape
 from svcd.engine.geo_fields import validate_geo
 from svcd.engine.searchable import Searchable
 from svcd.engine.reader import WORD_MARK, DocIds, Sides, Value
+from svcd.columns import Column
 from svcd.sphere import Point, direction, distance
 
 DEFAULTS: dict[str, Any] = {
@@ -53,6 +54,8 @@ DEFAULTS: dict[str, Any] = {
 
 class DictReader:
     """An index in memory: documents get the docids 0, 1, 2... in their order."""
+
+    least_for_columns = 1000  # documents that would have to be looked into
 
     def __init__(
         self,
@@ -220,10 +223,12 @@ class DictReader:
     def kind_docids(self, field: str, kind: type[Value]) -> DocIds:
         return _union(docids for _, docids in self.ordered_values(field, kind))
 
-    def ordered_values(self, field: str, kind: type[Value], ascending: bool = True) -> Iterator[tuple[Value, DocIds]]:
+    def ordered_values(
+        self, field: str, kind: type[Value], ascending: bool = True, among: DocIds | None = None
+    ) -> Iterator[tuple[Value, DocIds]]:
         values = self.values(field, kind)
         for value in values if ascending else values[::-1]:
-            yield value, self.value_docids(field, value)
+            yield value, self.value_docids(field, value) & (self.all_docids() if among is None else among)
 
     def values(self, field: str, kind: type[Value]) -> list[Value]:
         met = {_key(value): value for docid in range(len(self._documents))
@@ -236,6 +241,12 @@ class DictReader:
 
     def value_counts(self, field: str, kind: type[Value]) -> list[int]:
         return [docids.bit_count() for _, docids in self.ordered_values(field, kind)]
+
+    def column(self, field: str, kind: type[Value], documents: int | None = None) -> Column | None:
+        sets = [bitsets.to_docids(docids) for _, docids in self.ordered_values(field, kind)]
+        if documents is not None and documents < self.least_for_columns:
+            return None
+        return Column([docid for docids in sets for docid in docids], list(map(len, sets)))
 
     def field_values(self, field: str, docids: Sequence[int]) -> Iterator[tuple[int, Sequence[Value]]]:
         return ((docid, self._field(docid, field).each()) for docid in docids)

@@ -7,6 +7,7 @@
 5. Numbers ascend by value, -0.0 before 0.0; texts by their bytes.
 6. Values of a field may come and go without the others being touched.
 7. Written documents are looked at once, however many sets are carried over the write.
+8. A column has the ranks of what every document has; it is made once searches have spent what it costs.
 """
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from hypothesis import strategies as st
 
 from svcd.bitsets import from_docids, to_docids
 from svcd.engine.field_values import FieldValues, stored_form
-from svcd.store import chunks, value_rows, values as values_module
+from svcd.store import chunks, value_orders, value_rows
 from svcd.store.cache import Cache
 from svcd.store.connections import open_reader
 from svcd.store.index import IndexReader
@@ -123,11 +124,22 @@ def check(reader: IndexReader, documents: Documents) -> None:
             expected = documents[docid].get(field, FieldValues()).each()
             assert sorted(map(repr, values)) == sorted(map(repr, expected))
         for ascending in (True, False):
-            assert shown(reader.sort_buckets(field, ascending, everything)) == shown(naive_sorted(documents, field, ascending))
+            for candidates in (everything, from_docids(sorted(documents)[1::2])):
+                expected_order = [(value, docids & candidates) for value, docids in naive_sorted(documents, field, ascending)]
+                assert shown(reader.sort_buckets(field, ascending, candidates)) == shown(
+                    [each for each in expected_order if each[1]])
     for docid, document in documents.items():
         for field, held in document.items():
             for value, spelling in held.values.items():
                 assert spelling is None or reader.spelling(field, value, docid) == spelling
+
+
+def check_column(reader: IndexReader, documents: Documents, field: str, kind: type, sets: list[list[int]]) -> None:
+    column = reader.column(field, kind)
+    assert column is not None and column.size == len(sets)
+    assert list(column.samples) == [docids[0] for docids in sets]
+    for docid in to_docids(union(map(from_docids, sets))):
+        assert list(column.ranks_of(docid)) == [rank for rank, docids in enumerate(sets) if docid in docids]
 
 
 def check_kind(reader: IndexReader, documents: Documents, field: str, kind: type) -> None:
@@ -138,7 +150,11 @@ def check_kind(reader: IndexReader, documents: Documents, field: str, kind: type
     for ascending in (True, False):
         ordered = [each for each in reader.ordered_values(field, kind, ascending) if each[1]]
         assert shown(ordered) == shown(list(zip(values, sets))[::1 if ascending else -1])
+        among = from_docids(sorted(documents)[::2])
+        cut = [each for each in reader.ordered_values(field, kind, ascending, among) if each[1]]
+        assert shown(cut) == shown([(value, docids & among) for value, docids in ordered if docids & among])
     assert reader.kind_docids(field, kind) == union(sets)
+    check_column(reader, documents, field, kind, [to_docids(docids) for docids in sets])
     bounds = NUMBERS if kind is float else [stored_form(text) for text in TEXTS]
     for value in bounds:
         assert reader.value_docids(field, value) == having(documents, field, value)
@@ -157,12 +173,20 @@ def union(sets: Any) -> int:
     return found
 
 
-@pytest.fixture(params=["kept sets", "read sets"])
+LIMITS = {
+    "kept sets": {},
+    "read sets": {"_FEW_VALUES": 1, "_FEW_DOCUMENTS": 0, "_FIRST_PAGE": 2},
+    "impatient": {"_FEW_VALUES": 0, "_FEW_DOCUMENTS": 0, "_THIN": 1, "_LEAST_PATIENCE": 0,
+                  "_VALUES_PER_DOCUMENT": 0},
+    "by column": {"_FEW_VALUES": 0, "_FEW_DOCUMENTS": 0, "_LEAST_PATIENCE": 0, "_VALUES_PER_DOCUMENT": 0,
+                  "_ENTRIES_PER_DOCUMENT": 1000, "_FEW_TO_WALK": 0, "_THIN": 0},
+}
+
+
+@pytest.fixture(params=LIMITS)
 def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "read sets":
-        monkeypatch.setattr(values_module, "_FEW_VALUES", 1)
-        monkeypatch.setattr(values_module, "_FEW_DOCUMENTS", 0)
-        monkeypatch.setattr(values_module, "_FIRST_PAGE", 2)
+    for name, value in LIMITS[request.param].items():
+        monkeypatch.setattr(value_orders, name, value)
 
 
 @pytest.mark.usefixtures("limits")
@@ -301,3 +325,18 @@ def test_a_zero_that_changes_its_sign_is_another_value(tmp_path: Path, zeros: tu
         assert [reader.value_docids("f", zero) for zero in zeros] == [0, 1]
         assert [math.copysign(1, zero) for _, found in reader.field_values("f", [0]) for zero in found] == [
             math.copysign(1, zeros[1])]
+
+
+def test_a_column_is_made_when_as_much_was_spent_without_it(tmp_path: Path) -> None:
+    writer = IndexWriter(tmp_path / "index.sqlite")
+    play(writer, [[(docid, {"f": held([float(docid % 50)])}) for docid in range(240)]])
+    cache = Cache(1 << 20)
+    assert reader_of(tmp_path / "index.sqlite", cache).column("f", float, 15) is None
+    assert reader_of(tmp_path / "index.sqlite", cache).column("f", float, 15) is not None
+    assert reader_of(tmp_path / "index.sqlite", cache).column("f", float, 0) is not None
+    play(writer, [[(7, {"f": held([0.5])})]])
+    reader = reader_of(tmp_path / "index.sqlite", cache)
+    assert reader.column("f", float, 15) is None
+    column = reader.column("f", float)
+    assert column is not None and column.size == 51
+    writer.close()
