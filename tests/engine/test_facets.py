@@ -10,6 +10,7 @@
 8. `facetStats` spans the numbers of the counted documents, and leaves fields out that have none.
 9. However values are found (in documents, by kept sets, by walking), the answer is the same.
 10. What `distinct` rejects is taken out of the counts.
+11. What all documents of an index have is found once, until it is written to.
 """
 from __future__ import annotations
 
@@ -132,10 +133,9 @@ def test_numbers_are_shown_in_digits(number: float, text: str) -> None:
 
 
 def test_few_documents_sort_numbers_as_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = holding(10, 9, -1, "b", "A")
-    assert shown(reader) == [("-1", 1), ("10", 1), ("9", 1), ("A", 1), ("b", 1)]
+    assert shown(holding(10, 9, -1, "b", "A")) == [("-1", 1), ("10", 1), ("9", 1), ("A", 1), ("b", 1)]
     monkeypatch.setattr(distribution, "_SORTED_AS_TEXTS", 4)
-    assert shown(reader) == [("-1", 1), ("9", 1), ("10", 1), ("A", 1), ("b", 1)]
+    assert shown(holding(10, 9, -1, "b", "A")) == [("-1", 1), ("9", 1), ("10", 1), ("A", 1), ("b", 1)]
 
 
 def test_count_prefers_the_larger_of_equal_values() -> None:
@@ -269,6 +269,7 @@ FORCED = {
     "not kept": (values.FEW_VALUES, 0, 0, 1000),
     "walked": (3, 0, 0, 1000),
     "walked, given up soon": (3, 0, 0, 1),
+    "by column": (3, 0, 0, 1),
 }
 
 
@@ -293,6 +294,7 @@ def test_however_values_are_found_the_answer_is_the_same(
 ) -> None:
     held, mask = case
     reader = holding(*held, order=order, most=most)
+    reader.least_for_columns = 0 if way == "by column" else 1000
     counted = reader.all_docids() & mask if mask % 3 else reader.all_docids()
     expected = plain(reader, counted, order, most, counted.bit_count() <= threshold)
     with pytest.MonkeyPatch.context() as patch:
@@ -344,3 +346,18 @@ def test_the_cases_of_the_contract() -> None:
         found = facets_of(reader, ["v"], reader.all_docids())
         assert [list(each) for each in found.distribution.get("v", {}).items()] == case["facetDistribution"]
         assert found.stats.get("v") == case["facetStats"]
+
+
+@pytest.mark.parametrize("order", ["alpha", "count"])
+def test_what_all_documents_have_is_found_once(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = holding("a", "b", "a", 3, order=order)
+    first = facets_of(reader, ["v"], reader.all_docids())
+    monkeypatch.setattr(distribution, "FieldCounting", None)
+    again = facets_of(reader, ["v"], reader.all_docids())
+    assert (again.distribution, again.stats) == (first.distribution, first.stats)
+
+
+def test_what_is_taken_out_of_an_answer_stays_in_the_next_one() -> None:
+    reader = holding("a", "b")
+    subtract(facets_of(reader, ["v"], reader.all_docids()), reader, 0)
+    assert shown(reader) == [("a", 1), ("b", 1)]

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from svcd.engine.facets.values import Ranks
 from svcd.engine.reader import DocIds, Value
 
 # What follows is in values that are walked over, some 7 us each with 36,000 documents.
@@ -23,9 +22,12 @@ KEPT_COST = 0.3
 
 
 class Entry(NamedTuple):
-    """A value that so many candidates have. place: among the entries, where all of them are known."""
+    """A value that so many candidates have; None where its Counting is to be asked for it.
 
-    value: Value
+    place: by which a Counting that knows all values at once tells them apart.
+    """
+
+    value: Value | None
     count: int
     place: int = -1
 
@@ -42,11 +44,20 @@ class Counting(Protocol):
         most: so many will hardly be exceeded.
         """
 
+    def value(self, entry: Entry) -> Value:
+        """The value of an entry."""
+
     def first(self, entry: Entry) -> int:
         """The smallest docid among the candidates that have the value."""
 
-    def is_alone(self, entry: Entry, ranks: Ranks, width: int) -> bool:
-        """Does no other candidate have a value of the same group? Groups hold `width` consecutive values."""
+    def is_alone(self, entry: Entry, width: int) -> bool:
+        """Does no other candidate have a value of the same group?
+
+        Groups hold `width` consecutive values of all that the field has.
+        """
+
+    def values_of_field(self) -> int:
+        """How many values the field has, in all documents of the index."""
 
     def extremes(self) -> tuple[Value, Value] | None:
         """The smallest and the largest value."""

@@ -5,7 +5,7 @@ count and how answers of several indexes are merged.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import islice
 from sys import maxsize
@@ -15,11 +15,13 @@ from svcd.engine.facets.counting import Counting, Entry
 from svcd.engine.facets.field_counting import FieldCounting
 from svcd.engine.facets.fields import check_facets, order_of, selected_fields
 from svcd.engine.facets.orders import by_count
-from svcd.engine.facets.values import ranks
 from svcd.engine.field_values import stored_form
 from svcd.engine.merged_facets import take_from
 from svcd.engine.reader import DocIds, Reader, Value
 from svcd.engine.request import Facets
+
+# text -> count; the smallest and the largest number.
+_Found = tuple[dict[str, int], tuple[Value, Value] | None]
 
 # Up to so many counted documents `alpha` sorts numbers as texts (relevance.md 0.2).
 _SORTED_AS_TEXTS = 3000
@@ -29,16 +31,27 @@ def facets_of(reader: Reader, patterns: Sequence[str], counted: DocIds) -> Facet
     """What the counted documents have under the fields that patterns select. Raises invalid_search_facets."""
     steps.begin("facet distribution")
     check_facets(reader.settings, patterns)
-    facets = Facets()
-    for name in selected_fields(reader.settings, reader.fields(), patterns):
-        facets.orders[name] = order_of(reader.settings, name)
-        counting = FieldCounting(reader, name, counted)
-        numbers, texts = counting.of(float), counting.of(str)
-        facets.distribution[name] = _Field(reader, name, facets.orders[name]).shown(numbers, texts, counted.bit_count())
-        extremes = numbers.extremes()
+    names = selected_fields(reader.settings, reader.fields(), patterns)
+    facets = Facets(orders={name: order_of(reader.settings, name) for name in names})
+    for name, (shown, extremes) in zip(names, _found(reader, facets.orders, counted)):
+        facets.distribution[name] = dict(shown)
         if extremes is not None:
             facets.stats[name] = {"min": extremes[0], "max": extremes[1]}
     return facets
+
+
+def _found(reader: Reader, orders: Mapping[str, str], counted: DocIds) -> Sequence[_Found]:
+    """What the counted documents have under some fields.
+
+    What all documents have, as the first page of many a site shows it, is remembered: for all fields together, so that
+    it is put away behind what was read to find it, and does not go before that.
+    """
+    def find() -> tuple[_Found, ...]:
+        return tuple(_Field(reader, name, order).found(counted) for name, order in orders.items())
+
+    if counted != reader.all_docids():
+        return find()
+    return reader.remembered(("facets", *orders.items(), reader.settings["faceting"]["maxValuesPerFacet"]), find)
 
 
 def subtract(facets: Facets, reader: Reader, docid: int) -> None:
@@ -66,12 +79,18 @@ class _Field:
         self._is_by_count = order == "count"
         self._most = reader.settings["faceting"]["maxValuesPerFacet"]
 
-    def shown(self, numbers: Counting, texts: Counting, counted: int) -> dict[str, int]:
+    def found(self, counted: DocIds) -> _Found:
+        """What the counted documents have."""
+        counting = FieldCounting(self._reader, self._name, counted)
+        numbers, texts = counting.of(float), counting.of(str)
+        return self._shown(numbers, texts, counted.bit_count()), numbers.extremes()
+
+    def _shown(self, numbers: Counting, texts: Counting, counted: int) -> dict[str, int]:
         """text -> count, numbers first; a text that looks like a number has its place, and its own count."""
         if not self._is_by_count and counted <= _SORTED_AS_TEXTS:
             return self._cut_first(numbers, texts)
         shown: dict[str, int] = {}
-        for entries in (self._numbers(self._ordered(numbers, float)), self._texts(texts, self._ordered(texts, str))):
+        for entries in (self._numbers(numbers, self._ordered(numbers)), self._texts(texts, self._ordered(texts))):
             for text, count in entries:
                 shown[text] = count
                 # Numbers that fill it let all texts in, as does a limit of 0 (relevance.md 6.2: quirk).
@@ -81,19 +100,19 @@ class _Field:
 
     def _cut_first(self, numbers: Counting, texts: Counting) -> dict[str, int]:
         """The first numbers, sorted as texts, and as many texts as are missing to the limit."""
-        shown = dict(sorted(self._numbers(numbers.ascending()))[: self._most])
+        shown = dict(sorted(self._numbers(numbers, numbers.ascending()))[: self._most])
         room = self._most - len(shown)
         shown.update(self._texts(texts, islice(texts.ascending(room), room)))
         return shown
 
-    def _ordered(self, counting: Counting, kind: type[Value]) -> Iterator[Entry]:
+    def _ordered(self, counting: Counting) -> Iterator[Entry]:
         if not self._is_by_count:
             return counting.ascending(self._most or None)
-        return by_count(counting, lambda: ranks(self._reader, self._name, kind), self._most or maxsize)
+        return by_count(counting, self._most or maxsize)
 
-    def _numbers(self, entries: Iterable[Entry]) -> Iterator[tuple[str, int]]:
-        return ((number_text(entry.value), entry.count) for entry in entries)  # type: ignore[arg-type]
+    def _numbers(self, numbers: Counting, entries: Iterable[Entry]) -> Iterator[tuple[str, int]]:
+        return ((number_text(numbers.value(entry)), entry.count) for entry in entries)  # type: ignore[arg-type]
 
     def _texts(self, texts: Counting, entries: Iterable[Entry]) -> Iterator[tuple[str, int]]:
         spelling, name = self._reader.spelling, self._name
-        return ((spelling(name, entry.value, texts.first(entry)), entry.count) for entry in entries)  # type: ignore
+        return ((spelling(name, str(texts.value(entry)), texts.first(entry)), entry.count) for entry in entries)

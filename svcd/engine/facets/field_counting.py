@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from svcd.engine.facets.counting import DOCUMENT_COST, FEW_CANDIDATES, SURELY_FEW, Counting, cost_of_values
 from svcd.engine.facets.gathered import NOTHING, Gathered, looked_into, tried
-from svcd.engine.facets.values import few_values
+from svcd.engine.facets.values import few_values, standings
 from svcd.engine.facets.walked import Walked
 from svcd.engine.reader import DocIds, Reader, Value
 
@@ -35,7 +35,9 @@ class FieldCounting:
         documents = self._reader.all_docids().bit_length()
         if self._size * DOCUMENT_COST <= cost_of_values(values, sets is not None, documents):
             return self.in_documents(kind)
-        return self._walked(kind, has_way_out=False) if sets is None else tried(values, sets, self._candidates)
+        if sets is None:
+            return self._walked(kind, has_way_out=False)
+        return tried(values, sets, self._candidates, lambda: standings(self._reader, self._field, kind))
 
     def _walked(self, kind: type[Value], has_way_out: bool) -> Walked:
         look_into = (lambda: self.in_documents(kind)) if has_way_out else None

@@ -12,7 +12,7 @@ from itertools import chain, groupby
 
 from svcd.bitsets import to_docids
 from svcd.engine.facets.counting import Entry, lowest
-from svcd.engine.facets.values import Ranks
+from svcd.engine.facets.values import Standings, standings
 from svcd.engine.reader import DocIds, Reader, Value
 
 Docids = DocIds | list[int]  # a set, or ascending
@@ -21,13 +21,16 @@ Docids = DocIds | list[int]  # a set, or ascending
 class Gathered:
     """A Counting that knows all values.
 
-    values: ascending. counts: of each. docids: gives the candidates of each; asked when they must be known.
+    values: ascending. counts: of each. docids: gives the candidates of each, standings: the places of all values of the
+    field; asked when they must be known.
     """
 
-    def __init__(self, values: Sequence[Value], counts: Sequence[int], docids: Callable[[], Sequence[Docids]]) -> None:
+    def __init__(self, values: Sequence[Value], counts: Sequence[int], docids: Callable[[], Sequence[Docids]],
+                 standings: Callable[[], Standings]) -> None:
         self._values = values
         self._counts = counts
         self._docids = cache(docids)
+        self._standings = cache(standings)
         self._ranks: dict[int, int] = {}  # by place
 
     def _entry(self, place: int) -> Entry:
@@ -41,31 +44,44 @@ class Gathered:
         ordered = sorted(descending, key=self._counts.__getitem__, reverse=True)
         return (map(self._entry, together) for _, together in groupby(ordered, key=self._counts.__getitem__))
 
+    def value(self, entry: Entry) -> Value:
+        return self._values[entry.place]
+
     def first(self, entry: Entry) -> int:
-        docids = self._docids()[entry.place]
+        return self._first(entry.place)
+
+    def _first(self, place: int) -> int:
+        docids = self._docids()[place]
         return lowest(docids) if isinstance(docids, int) else docids[0]
 
-    def is_alone(self, entry: Entry, ranks: Ranks, width: int) -> bool:
-        docids, group = self._docids(), self._rank(entry.place, ranks) // width
+    def is_alone(self, entry: Entry, width: int) -> bool:
+        docids, group = self._docids(), self._rank(entry.place) // width
         for step in (1, -1):
             place = entry.place + step
-            while 0 <= place < len(docids) and self._rank(place, ranks) // width == group:
+            while 0 <= place < len(docids) and self._rank(place) // width == group:
                 if not _is_within(docids[place], docids[entry.place]):
                     return False
                 place += step
         return True
 
-    def _rank(self, place: int, ranks: Ranks) -> int:
+    def _rank(self, place: int) -> int:
         rank = self._ranks.get(place)
         if rank is None:
-            rank = self._ranks[place] = ranks.rank(self._values[place])
+            rank = self._ranks[place] = self._standings().of(self._values[place], self._first(place))
         return rank
+
+    def values_of_field(self) -> int:
+        return len(self._standings())
 
     def extremes(self) -> tuple[Value, Value] | None:
         return (self._values[0], self._values[-1]) if self._values else None
 
 
-NOTHING = Gathered([], [], lambda: [])
+def _no_standings() -> Standings:
+    raise AssertionError("there is no value whose place could be asked for")
+
+
+NOTHING = Gathered([], [], lambda: [], _no_standings)
 
 
 def _is_within(inner: Docids, outer: Docids) -> bool:
@@ -74,7 +90,8 @@ def _is_within(inner: Docids, outer: Docids) -> bool:
     return set(inner) <= set(outer)  # type: ignore[arg-type]
 
 
-def tried(values: Sequence[Value], sets: Sequence[DocIds], candidates: DocIds) -> Gathered:
+def tried(values: Sequence[Value], sets: Sequence[DocIds], candidates: DocIds,
+          standings: Callable[[], Standings]) -> Gathered:
     """What candidates have of some values. sets: the documents of each value."""
     found: list[tuple[Value, DocIds]] = []
     for value, docids in zip(values, sets):
@@ -82,7 +99,7 @@ def tried(values: Sequence[Value], sets: Sequence[DocIds], candidates: DocIds) -
         if docids:
             found.append((value, docids))
     return Gathered([value for value, _ in found], [docids.bit_count() for _, docids in found],
-                    lambda: [docids for _, docids in found])
+                    lambda: [docids for _, docids in found], standings)
 
 
 def looked_into(reader: Reader, field: str, candidates: DocIds) -> dict[type[Value], Gathered]:
@@ -90,12 +107,13 @@ def looked_into(reader: Reader, field: str, candidates: DocIds) -> dict[type[Val
     rows = [(docid, values) for docid, values in reader.field_values(field, to_docids(candidates)) if values]
     counts = Counter(chain.from_iterable(values for _, values in rows))
     texts = sorted(value for value in counts if isinstance(value, str))
-    found = {str: Gathered(texts, [counts[value] for value in texts], lambda: _docids_of(texts, rows)), float: NOTHING}
+    found = {str: Gathered(texts, [counts[value] for value in texts], lambda: _docids_of(texts, rows),
+                           lambda: standings(reader, field, str)), float: NOTHING}
     if len(texts) < len(counts):
         numbers = sorted(value for value in counts if isinstance(value, float))
         listed = _with_both_zeros(reader, field, list(zip(numbers, _docids_of(numbers, rows))))
         found[float] = Gathered([number for number, _ in listed], [len(docids) for _, docids in listed],
-                                lambda: [docids for _, docids in listed])
+                                lambda: [docids for _, docids in listed], lambda: standings(reader, field, float))
     return found
 
 

@@ -4,11 +4,10 @@ Knows `alpha` and `count` with their ties; refuses to know limits and how counts
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
 from svcd.engine.facets.counting import Counting, Entry
-from svcd.engine.facets.values import Ranks
 
 # A tree stands over the values of a field: groups of four, groups of four groups and so on, as long as there are
 # twenty on the level beneath.
@@ -16,10 +15,10 @@ GROUP = 4
 LEAST = 20
 
 
-def by_count(counting: Counting, ranks: Callable[[], Ranks], most: int) -> Iterator[Entry]:
+def by_count(counting: Counting, most: int) -> Iterator[Entry]:
     """By count, the highest first; of equal ones the largest value first, but for what the tree makes of it.
 
-    ranks: all values of the field, asked for if there are ties. most: see Counting.by_count.
+    most: see Counting.by_count.
 
     The reference opens the tree from above: always what counts most, of equals what is on the lowest level, there the
     largest value. A value is met when the groups around it are open, and a group that counts no more than the value
@@ -28,18 +27,18 @@ def by_count(counting: Counting, ranks: Callable[[], Ranks], most: int) -> Itera
     level says so.
     """
     for together in counting.by_count(most):
-        yield from _met(counting, ranks, iter(together))
+        yield from _met(counting, iter(together))
 
 
-def _met(counting: Counting, ranks: Callable[[], Ranks], together: Iterator[Entry]) -> Iterator[Entry]:
+def _met(counting: Counting, together: Iterator[Entry]) -> Iterator[Entry]:
     """Entries of equal count, which come descending, in the order in which they are met; asks no more than needed."""
     first = list(islice(together, 2))
     waiting: Iterable[Entry] = chain(first, together)
     if len(first) > 1:
-        for width in _group_widths(len(ranks())):
+        for width in _group_widths(counting.values_of_field()):
             equal: list[Entry] = []
             for entry in waiting:
-                if counting.is_alone(entry, ranks(), width):
+                if counting.is_alone(entry, width):
                     equal.append(entry)
                 else:
                     yield entry

@@ -11,14 +11,14 @@ from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple
 
-from svcd.engine.facets.counting import DOCUMENT_COST, Entry, lowest
+from svcd.engine.facets.counting import DOCUMENT_COST, Counting, Entry, lowest
 from svcd.engine.facets.field_counting import FieldCounting
 from svcd.engine.facets.fields import check_searchable, order_of
 from svcd.engine.facets.forms import field_locales, forms_of, query_locales, search_form
 from svcd.engine.facets.near import near
 from svcd.engine.facets.values import ranks
 from svcd.engine.lexicon import lexicon_of
-from svcd.engine.reader import DocIds, Reader, Value
+from svcd.engine.reader import DocIds, Reader
 
 # Characters of a query that are read. No value has so many: what an index keeps of one has 468 bytes.
 LONGEST_QUERY = 4096
@@ -87,7 +87,8 @@ class _Search:
         if not self._documents:
             return iter(())
         if self._term is None:
-            return ((str(entry.value), entry.count) for entry in self._counting.of(str).ascending(most))
+            counting = self._counting.of(str)
+            return _found(counting, counting.ascending(most))
         return self._counted(self._matching(self._term))
 
     def commonest(self, most: int) -> list[tuple[str, int]]:
@@ -97,11 +98,12 @@ class _Search:
             least = min(heapq.nlargest(most, (count for _, count in found)), default=0)
             return [(value, count) for value, count in found if count >= least]
         entries: list[Entry] = []
-        for together in self._counting.of(str).by_count(most):
+        counting = self._counting.of(str)
+        for together in counting.by_count(most):
             entries += together
             if len(entries) >= most:
                 break
-        return sorted(((str(entry.value), entry.count) for entry in entries), key=self._order)
+        return sorted(_found(counting, entries), key=self._order)
 
     def _order(self, found: tuple[str, int]) -> tuple[str, str]:
         """By the search form of a value, then by the value; by the value alone where there is no query."""
@@ -134,7 +136,8 @@ class _Search:
             count_of, patience = (lambda value: counts[every.rank(value)]), len(counts)
         for asked, value in enumerate(values):
             if asked == patience:
-                found = {entry.value: entry.count for entry in self._counting.in_documents(str).ascending()}
+                counting = self._counting.in_documents(str)
+                found = dict(_found(counting, counting.ascending()))
                 count_of = partial(_count_in, found)
             count = count_of(value)
             if count:
@@ -144,5 +147,9 @@ class _Search:
         return (self._reader.value_docids(self._field, value) & self._documents).bit_count()
 
 
-def _count_in(found: Mapping[Value, int], value: str) -> int:
+def _found(counting: Counting, entries: Iterable[Entry]) -> Iterator[tuple[str, int]]:
+    return ((str(counting.value(entry)), entry.count) for entry in entries)
+
+
+def _count_in(found: Mapping[str, int], value: str) -> int:
     return found.get(value, 0)

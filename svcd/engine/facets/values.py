@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+from svcd.columns import Column
 from svcd.engine.facets.sorted_texts import SortedTexts, pack
 from svcd.engine.reader import DocIds, Reader, Value
 
@@ -87,18 +88,67 @@ def _values(reader: Reader, field: str, kind: type[Value]) -> Sequence[Any]:
     return reader.values(field, kind)
 
 
-class Frequencies(NamedTuple):
-    """ranks: those of all values, that of the commonest one first. counts: by rank."""
+class Standings(Protocol):
+    """Where values stand among all of their kind, told by a document that has them."""
 
-    ranks: Sequence[int]
-    counts: Sequence[int]
-
-
-def frequencies(reader: Reader, field: str, kind: type[Value]) -> Frequencies:
-    """In how many documents of the index each value of a field stands."""
-    return Frequencies(*reader.remembered(("frequencies", field, kind), lambda: _frequencies(reader, field, kind)))
+    def __len__(self) -> int: ...
+    def of(self, value: Value, docid: int) -> int: ...  # its rank; the document has the value
 
 
-def _frequencies(reader: Reader, field: str, kind: type[Value]) -> tuple[array[int], array[int]]:
-    counts = array("I", reader.value_counts(field, kind))
-    return array("I", sorted(range(len(counts)), key=counts.__getitem__, reverse=True)), counts
+class _ByValue:
+    def __init__(self, every: Ranks) -> None:
+        self._every = every
+
+    def __len__(self) -> int:
+        return len(self._every)
+
+    def of(self, value: Value, docid: int) -> int:
+        return self._every.rank(value)
+
+
+class _ByDocument:
+    def __init__(self, reader: Reader, field: str, kind: type[Value]) -> None:
+        self._reader = reader
+        self._field = field
+        self._kind = kind
+        self._column = column_of(reader, field, kind)
+
+    def __len__(self) -> int:
+        return self._column.size
+
+    def of(self, value: Value, docid: int) -> int:
+        own = self._column.ranks_of(docid)
+        if len(own) == 1:
+            return own[0]
+        return own[list(map(_order, _held(self._reader, self._field, self._kind, docid))).index(_order(value))]
+
+
+def standings(reader: Reader, field: str, kind: type[Value]) -> Standings:
+    """The places of a field's values."""
+    if few_values(reader, field, kind).values is None:
+        return _ByDocument(reader, field, kind)
+    return _ByValue(ranks(reader, field, kind))
+
+
+def column_of(reader: Reader, field: str, kind: type[Value]) -> Column:
+    """The column of a field, whatever it costs."""
+    column = reader.column(field, kind)
+    assert column is not None
+    return column
+
+
+def value_of_rank(reader: Reader, field: str, kind: type[Value], column: Column, rank: int) -> Value:
+    """The value of a rank, as a document tells it."""
+    docid = column.samples[rank]
+    return _held(reader, field, kind, docid)[column.ranks_of(docid).index(rank)]
+
+
+def _held(reader: Reader, field: str, kind: type[Value], docid: int) -> list[Any]:
+    """The values of a kind that a document has, ascending."""
+    ((_, values),) = reader.field_values(field, [docid])
+    return sorted((value for value in values if isinstance(value, kind)), key=_order)
+
+
+def _order(value: Any) -> Any:
+    """By this values of one kind ascend, and equal ones are one: -0.0 stands before 0.0."""
+    return value if isinstance(value, str) else (value, math.copysign(1, value))

@@ -5,16 +5,16 @@ and limits.
 """
 from __future__ import annotations
 
-import heapq
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
 
 from svcd.bitsets import to_docids
+from svcd.columns import Column
 from svcd.engine.facets.counting import DOCUMENT_COST, FEW_CANDIDATES, Entry, lowest
 from svcd.engine.facets.gathered import Gathered
-from svcd.engine.facets.values import Ranks, frequencies, ranks
+from svcd.engine.facets.ranked import Ranked
+from svcd.engine.facets.values import Ranks, column_of, ranks
 from svcd.engine.reader import DocIds, Reader, Value
 
 # So many values are walked before it is foretold how long the walk will be.
@@ -38,18 +38,19 @@ class Walked:
         self._field = field
         self._kind = kind
         self._look_into = look_into
-        self._gathered: Gathered | None = None
+        self._known: Gathered | Ranked | None = None
         everything = reader.kind_docids(field, kind)
         self._candidates = candidates & everything
-        self._is_whole = self._candidates == everything
+        self._size = size
         self._patience = size * DOCUMENT_COST  # values, in the time that it takes to look into all candidates
 
-    def _all(self) -> Gathered:
-        """All values, found in the candidates. They are not walked for any more."""
-        if self._gathered is None:
+    def _all(self) -> Gathered | Ranked:
+        """All values, found in the candidates or in the column. They are not walked for any more."""
+        if self._known is None:
             assert self._look_into is not None
-            self._gathered = self._look_into()
-        return self._gathered
+            column = self._reader.column(self._field, self._kind, self._size)
+            self._known = self._look_into() if column is None else self._ranked(column)
+        return self._known
 
     def _is_too_long(self, walk: float) -> bool:
         return self._look_into is not None and walk > self._patience
@@ -60,11 +61,11 @@ class Walked:
         if not self._candidates:
             return
         met = 0
-        for walked, (value, docids) in enumerate(self._reader.ordered_values(self._field, self._kind)):
+        values = self._reader.ordered_values(self._field, self._kind, among=self._candidates)
+        for walked, (value, docids) in enumerate(values):
             if self._is_too_long(self._foretold(walked, met, most)):
                 yield from islice(self._all().ascending(), met, None)
                 return
-            docids &= self._candidates
             if docids:
                 met += 1
                 yield Entry(value, docids.bit_count())
@@ -79,85 +80,56 @@ class Walked:
 
     def by_count(self, most: int) -> Iterator[Iterable[Entry]]:
         if not self._candidates:
-            return
-        if self._is_whole:
-            yield from self._by_frequency()
-            return
-        found = self._commonest(most)
-        if found is None:
-            yield from self._all().by_count(most)
-            return
-        yield from _together(found)
-        if len(found) >= most:  # else there are no others
-            least = min(map(_COUNT, found))
-            yield from _together([entry for entry in self.ascending() if entry.count < least])
+            return iter(())
+        if self._look_into is None:
+            return _together(list(self.ascending()))
+        if not isinstance(self._known, Ranked):
+            self._known = self._ranked(column_of(self._reader, self._field, self._kind))
+        return self._known.by_count(most)
 
-    def _by_frequency(self) -> Iterator[Iterable[Entry]]:
-        """Where every document with a value is a candidate, values are as common as they are in the index."""
-        every, (by_frequency, counts) = self._ranks(), frequencies(self._reader, self._field, self._kind)
-        start = 0
-        while start < len(by_frequency):
-            count = counts[by_frequency[start]]
-            end = _end(by_frequency, counts, count)
-            yield (Entry(every[by_frequency[place]], count) for place in range(end - 1, start - 1, -1))
-            start = end
-
-    def _commonest(self, most: int) -> list[Entry] | None:
-        """The `most` with the highest counts and all of equal count, ascending; None when that takes too long.
-
-        A value has no more candidates than documents, so that a walk from the commonest value of the index on can end
-        at the first one with too few documents.
-        """
-        every, (by_frequency, counts) = self._ranks(), frequencies(self._reader, self._field, self._kind)
-        best: list[int] = []  # the highest counts so far, the smallest one first
-        found: list[tuple[int, Entry]] = []
-        # Before that `least` may be far from what it becomes: the commonest values of the index need not be those here.
-        next_look = max(FIRST_VALUES, self._patience // 8)
-        for place, rank in enumerate(by_frequency):
-            least = best[0] if len(best) == most else 1
-            if counts[rank] < least:
-                break
-            if place == next_look:
-                if self._is_too_long(place if len(best) < most else _end(by_frequency, counts, least)):
-                    return None
-                next_look *= 2
-            value = every[rank]
-            count = (self._reader.value_docids(self._field, value) & self._candidates).bit_count()
-            if count >= least:
-                found.append((rank, Entry(value, count)))
-                (heapq.heappush if len(best) < most else heapq.heappushpop)(best, count)
-        return [entry for _, entry in sorted(found) if entry.count >= best[0]]
-
-    def _ranks(self) -> Ranks:
-        return ranks(self._reader, self._field, self._kind)
+    def _ranked(self, column: Column) -> Ranked:
+        return Ranked(self._reader, self._field, self._kind, column, self._candidates)
 
     # of one value
 
-    def first(self, entry: Entry) -> int:
-        if self._gathered is not None and entry.place >= 0:
-            return self._gathered.first(entry)
-        return lowest(self._reader.value_docids(self._field, entry.value) & self._candidates)
+    def value(self, entry: Entry) -> Value:
+        if entry.value is not None:
+            return entry.value
+        assert self._known is not None
+        return self._known.value(entry)
 
-    def is_alone(self, entry: Entry, ranks: Ranks, width: int) -> bool:
-        if self._gathered is not None and entry.place >= 0:
-            return self._gathered.is_alone(entry, ranks, width)
-        start = ranks.rank(entry.value) // width * width
-        last = min(start + width, len(ranks)) - 1
-        group = self._reader.range_docids(self._field, ranks[start], ranks[last]) & self._candidates
+    def first(self, entry: Entry) -> int:
+        if self._known is not None and entry.place >= 0:
+            return self._known.first(entry)
+        return lowest(self._reader.value_docids(self._field, self.value(entry)) & self._candidates)
+
+    def is_alone(self, entry: Entry, width: int) -> bool:
+        if self._known is not None and entry.place >= 0:
+            return self._known.is_alone(entry, width)
+        every = self._every()
+        start = every.rank(self.value(entry)) // width * width
+        last = min(start + width, len(every)) - 1
+        group = self._reader.range_docids(self._field, every[start], every[last]) & self._candidates
         return group.bit_count() == entry.count
+
+    def values_of_field(self) -> int:
+        return len(self._every()) if self._known is None else self._known.values_of_field()
+
+    def _every(self) -> Ranks:
+        return ranks(self._reader, self._field, self._kind)
 
     def extremes(self) -> tuple[Value, Value] | None:
         if not self._candidates:
             return None
-        if self._gathered is not None:
-            return self._gathered.extremes()
+        if self._known is not None:
+            return self._known.extremes()
         return self._best(is_ascending=True), self._best(is_ascending=False)
 
     def _best(self, is_ascending: bool) -> Value:
         """The first value from one end that a candidate has."""
-        walk = self._reader.ordered_values(self._field, self._kind, is_ascending)
+        walk = self._reader.ordered_values(self._field, self._kind, is_ascending, self._candidates)
         for value, docids in islice(walk, FIRST_VALUES):
-            if docids & self._candidates:
+            if docids:
                 return value
         return self._best_of_samples(is_ascending)
 
@@ -180,11 +152,6 @@ def _spread(docids: DocIds) -> list[int]:
     mask = (1 << width) - 1
     return [start + docid for start in range(0, docids.bit_length(), width)
             for docid in to_docids(docids >> start & mask, SAMPLES)]
-
-
-def _end(by_frequency: Sequence[int], counts: Sequence[int], least: int) -> int:
-    """How many values stand in at least so many documents of the index."""
-    return bisect_right(by_frequency, -least, key=lambda rank: -counts[rank])
 
 
 def _together(ascending: Sequence[Entry]) -> Iterator[Iterable[Entry]]:
