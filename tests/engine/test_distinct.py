@@ -92,15 +92,20 @@ def test_buckets_are_walked_by_the_definition(listed: list, q: str, count: int, 
 
 
 @settings(max_examples=60, deadline=None)
-@given(FILMS, st.integers(1, 2), st.sampled_from([0, 1, 100]), st.one_of(st.none(), st.integers(1, 5)))
-def test_a_walk_in_batches_is_a_walk_one_by_one(listed: list, batch: int, cost: int, limit: int | None) -> None:
+@given(FILMS, st.integers(1, 2), st.sampled_from([0, 1, 100]), st.one_of(st.none(), st.integers(1, 5)),
+       st.sampled_from([0, 5, 1000]))
+def test_a_walk_in_batches_is_a_walk_one_by_one(
+    listed: list, batch: int, cost: int, limit: int | None, least_for_columns: int
+) -> None:
     reader = films(*listed)
+    reader.least_for_columns = least_for_columns
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(distinct, "_SMALLEST_BATCH", batch)
         patch.setattr(distinct, "_FIRST_BATCH", batch)
         patch.setattr(distinct, "_LARGEST_BATCH", batch * 2)
         patch.setattr(distinct, "_VALUE_COST", cost)
         patch.setattr(distinct, "_BLOCK", 1 << batch)
+        patch.setattr(distinct, "_FEW_VALUES", 0)
         kept, values = Distinct(reader, "color").first(reader.all_docids(), limit)
         others = Distinct(reader, "color").sharing(values, reader.all_docids() & ~kept)
     expected = walked(reader, range(len(listed)))[0][:limit]

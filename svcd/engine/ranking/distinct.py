@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Hashable, NamedTuple
 
 from svcd.bitsets import from_docids, to_docids
+from svcd.columns import Column
 from svcd.engine.reader import DocIds, Reader, Value
 
 # So many documents are looked into at once: more as long as most of them are kept, as each adds a value then, fewer
@@ -18,15 +19,26 @@ _SMALLEST_BATCH, _FIRST_BATCH, _LARGEST_BATCH = 8, 32, 4096
 # To ask who has a value costs as much as to look into so many documents (36,000 films: 10 and 4 microseconds), and into
 # one more for each so many documents of the index.
 _VALUE_COST, _DOCUMENTS_PER_COST = 3, 100_000
+# Ranks of a column that are read in the time that it takes to look into one document.
+_RANKS_PER_DOCUMENT = 100
+# Of a field with no more values their sets are kept, and are the better way.
+_FEW_VALUES = 1024
 # Docids are walked in blocks of so many: a step through a set of a million takes longer than what is done at each.
 _BLOCK = 1 << 15
+
+
+class Taken(NamedTuple):
+    """Values that are shown: those of some documents. values: all of them, None where nobody has read them."""
+
+    docids: DocIds
+    values: Sequence[Value] | None
 
 
 class Kept(NamedTuple):
     """The documents that stay, and the values that they have."""
 
     docids: DocIds
-    values: Sequence[Value]
+    values: Taken
 
 
 class Distinct:
@@ -35,15 +47,26 @@ class Distinct:
     def __init__(self, reader: Reader, field: str) -> None:
         self._reader = reader
         self._field = field
-        self._valued: DocIds | None = None
+        self._kinds: dict[type[Value], DocIds] = {}
 
-    def sharing(self, values: Sequence[Value], among: DocIds) -> DocIds:
+    def sharing(self, taken: Taken, among: DocIds) -> DocIds:
         """Those of some documents that have one of these values."""
-        if len(values) * _value_cost(among) <= among.bit_count():
+        documents = among.bit_count()
+        known = taken.docids.bit_count() if taken.values is None else len(taken.values)
+        asking = known * _value_cost(among)
+        if asking * _RANKS_PER_DOCUMENT > documents:
+            columns = self._columns(among, min(documents, asking))
+            if columns is not None:
+                return self._sharing_by(columns, taken.docids, among)
+        values = self._values_in(taken.docids) if taken.values is None else taken.values
+        if asking <= documents:
             return self.having(values) & among
         keys = set(map(_key, values))
         read = self.values_of(to_docids(among))
         return from_docids([docid for docid, own in read if not keys.isdisjoint(map(_key, own))])
+
+    def _values_in(self, docids: DocIds) -> Sequence[Value]:
+        return [value for _, own in self.values_of(to_docids(docids)) for value in own]
 
     def values_of(self, docids: Sequence[int]) -> Iterator[tuple[int, Sequence[Value]]]:
         """(docid, its values) of some documents, ascending."""
@@ -63,11 +86,17 @@ class Distinct:
         """
         without = 0
         if limit is None and docids.bit_count() > _FIRST_BATCH:
-            without, docids = docids & ~self._with_values(), docids & self._with_values()
+            with_values = self._with(float) | self._with(str)
+            without, docids = docids & ~with_values, docids & with_values
+            columns = self._columns(docids, docids.bit_count())
+            if columns is not None:
+                kept = self._first_by(columns, docids)
+                return Kept(without | kept, Taken(kept, None))
         walk = _Walk(self, docids, limit)
         for base in range(0, docids.bit_length(), _BLOCK):
             walk.over(base)
-        return Kept(without | from_docids(walk.kept), walk.values)
+        kept = from_docids(walk.kept)
+        return Kept(without | kept, Taken(kept, walk.values))
 
     def groups(self, docids: DocIds) -> DocIds:
         """Those that a walk to the end keeps. Pages of a whole index ask for it each time, so that it is remembered."""
@@ -76,10 +105,47 @@ class Distinct:
             return self.first(docids).docids
         return remembered(("distinct", self._field), lambda: self.first(docids).docids)
 
-    def _with_values(self) -> DocIds:
-        if self._valued is None:
-            self._valued = self._reader.kind_docids(self._field, float) | self._reader.kind_docids(self._field, str)
-        return self._valued
+    def _with(self, kind: type[Value]) -> DocIds:
+        """The documents of the index with a value of a kind."""
+        known = self._kinds.get(kind)
+        if known is None:
+            known = self._kinds[kind] = self._reader.kind_docids(self._field, kind)
+        return known
+
+    # By columns: where there are many documents, and many values
+
+    def _columns(self, docids: DocIds, effort: int) -> list[tuple[DocIds, Column]] | None:
+        """The columns of some documents, with those of the index that have a value in each; None for another way.
+
+        effort: documents that would be looked into on that. No document may stand in two columns.
+        """
+        if self._with(float) & self._with(str):
+            return None
+        columns: list[tuple[DocIds, Column]] = []
+        for kind in (float, str):
+            if not docids & self._with(kind):
+                continue
+            few = self._reader.few_values(self._field, kind)
+            column = self._reader.column(self._field, kind, effort) if few is None or len(few) > _FEW_VALUES else None
+            if column is None:
+                return None
+            columns.append((self._with(kind), column))
+        return columns
+
+    def _first_by(self, columns: Iterable[tuple[DocIds, Column]], docids: DocIds) -> DocIds:
+        kept = 0
+        for with_kind, column in columns:
+            kept |= column.first_of_each(docids & with_kind, bytearray(column.size))
+        return kept
+
+    def _sharing_by(self, columns: Iterable[tuple[DocIds, Column]], taken: DocIds, among: DocIds) -> DocIds:
+        sharing = 0
+        for with_kind, column in columns:
+            values = bytearray(column.size)
+            for _, rank in column.pairs(taken & with_kind):
+                values[rank] = 1
+            sharing |= column.sharing(values, among & with_kind)
+        return sharing
 
 
 class _Walk:
