@@ -16,6 +16,7 @@ from svcd.store.value_rows import MIXED, Held, Key, entries, row_text
 
 # Some 10 MB of them, and few enough rows are touched twice.
 _MOST_GATHERED = 150_000
+_ROWS_AT_ONCE = 2000
 _NOTHING_ADDED = "\0"  # no document came in that spells the value
 
 Values = Mapping[int, Held]  # by field number
@@ -74,19 +75,23 @@ class ValueWriter:
                                      [row for row in texts if row[1] is not None])
 
     def flush(self) -> None:
-        """Write what was gathered."""
+        """Write what was gathered: some rows at a time, in their order, and each forgotten when it is read."""
         gathered = self._edits
         self.forget()
+        rows = sorted(gathered)
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            self._write([(row, gathered.pop(row)) for row in rows[start:start + _ROWS_AT_ONCE]])
+
+    def _write(self, edits: Iterable[tuple[_Row, _Edits]]) -> None:
         gone: list[_Row] = []
         kept: list[tuple[int, int, Key, int, bytes, str | None]] = []
-        for row in sorted(gathered):
+        for row, edit in edits:
             chunk, spelling = self._connection.execute(
                 "SELECT docids, spelling FROM facets WHERE fid = ? AND kind = ? AND value = ? AND block = ?", row,
             ).fetchone() or (None, _NOTHING_ADDED)
-            edits = gathered.pop(row)
-            chunk = chunks.changed(chunk, edits.places)
+            chunk = chunks.changed(chunk, edit.places)
             if chunk:
-                kept.append((*row, chunk, _agreed(spelling, edits.spelling)))
+                kept.append((*row, chunk, _agreed(spelling, edit.spelling)))
             else:
                 gone.append(row)
         self._connection.executemany("DELETE FROM facets WHERE fid = ? AND kind = ? AND value = ? AND block = ?", gone)

@@ -26,6 +26,7 @@ Document = dict[str, Any]
 
 MOST_FIELDS = 65_535
 _PORTION = 500  # documents that are read together
+_WRITTEN_AT_ONCE = 250  # documents whose words and values are in memory together
 _MOST_PLACES = 10_000  # that are written together: so many meet each block of a million points once or more
 _VECTORS = "_vectors"
 
@@ -162,10 +163,13 @@ class DocumentWriter:
             self._pending_bytes += len(stored.json)
 
     def flush(self) -> None:
-        """Write the portion."""
+        """Write the portion, some documents at a time: words and values take many times what their texts do."""
         pending, self._pending, self._pending_bytes = self._pending, {}, 0
-        changes = [self._change(document_id, each) for document_id, each in pending.items()]
-        self._writer.write([change for change in changes if change is not None])
+        left = [(change, held.document) for document_id, held in pending.items()
+                if (change := self._change(document_id, held)) is not None]
+        left.sort(key=lambda each: -each[0].docid)
+        while left:  # what is written goes
+            self._writer.write([self._with_words(*left.pop()) for _ in range(min(_WRITTEN_AT_ONCE, len(left)))])
 
     def finish(self) -> None:
         """Write the last portion; docids of deleted documents are free from here on."""
@@ -173,6 +177,7 @@ class DocumentWriter:
         self._tombstones.clear()
 
     def _change(self, document_id: str, held: _Pending) -> Change | None:
+        """What becomes of a document, but for its words and values; None for nothing."""
         before = held.before
         bytes_before = len(before.json.encode()) if before else 0
         if held.document is None:
@@ -183,10 +188,15 @@ class DocumentWriter:
         if before and before.json == text:
             return None
         place = self._place(document_id, held.document)
-        positions = self.positions(held.document)
         self._number_nested(held.document)
-        return Change(held.docid, document_id, text, positions, _counted(held.document), held.names_before, bytes_before,
-                      self.values(held.document), held.values_before, place)
+        return Change(held.docid, document_id, text, None, _counted(held.document), held.names_before, bytes_before,
+                      {}, held.values_before, place)
+
+    def _with_words(self, change: Change, document: Document | None) -> Change:
+        """A change with the words and values of the document that it leaves, None where it leaves none."""
+        if document is not None:
+            change.positions, change.values = self.positions(document), self.values(document)
+        return change
 
     def _text(self, document: Document) -> str:
         """The stored form: members by field number."""
