@@ -27,8 +27,8 @@ _FEW_DOCUMENTS = 1000
 _ENTRIES_PER_DOCUMENT = 12
 # Sets with at most one document in so many are cut with those of values without making whole sets of these.
 _THIN = 8
-# Of a sort: values that are passed in the time that it takes to look into one document, and entries of a column that are
-# read while one is passed; so many are passed in any case.
+# Of a sort: values that are passed in the time that it takes to look into one document, and entries of a column that
+# are read while one is passed; so many are passed in any case.
 _VALUES_PER_DOCUMENT, _ENTRIES_PER_VALUE, _LEAST_PATIENCE = 2, 6, 1000
 # So many documents, times themselves and for each value of the field, are sooner sorted than values are walked over.
 _FEW_TO_WALK = 500
@@ -61,7 +61,7 @@ class ValueOrders(Values):
         return values, counts
 
     def column(self, field: str, kind: type[Value], documents: int | None = None) -> Column | None:
-        """The ranks of the values of a kind, by document. Made from all rows of the field, then kept until the next write.
+        """The ranks of the values of a kind, by document; made from all rows of the field, kept until the next write.
 
         documents: who asks could look into so many instead, and gets None until that has taken as long, in all
         searches since the last write, as to make the column.
@@ -72,9 +72,9 @@ class ValueOrders(Values):
         if held is None and documents is not None:
             effort = self._kept(("column", "effort", fid, kind), lambda: [0])
             effort[0] += documents
-            # Documents that have no value of this kind cost nothing to leave out.
             if effort[0] * _ENTRIES_PER_DOCUMENT < self.kind_docids(field, kind).bit_count():
                 return None
+            effort[0] = 0  # where there is no room to keep it, it is to be earned again
         (column,) = held or self._kept(key, lambda: (self._read_column(fid, KINDS[kind]),))
         return column
 

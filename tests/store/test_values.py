@@ -125,9 +125,9 @@ def check(reader: IndexReader, documents: Documents) -> None:
             assert sorted(map(repr, values)) == sorted(map(repr, expected))
         for ascending in (True, False):
             for candidates in (everything, from_docids(sorted(documents)[1::2])):
-                expected_order = [(value, docids & candidates) for value, docids in naive_sorted(documents, field, ascending)]
+                ordered = [(value, docids & candidates) for value, docids in naive_sorted(documents, field, ascending)]
                 assert shown(reader.sort_buckets(field, ascending, candidates)) == shown(
-                    [each for each in expected_order if each[1]])
+                    [each for each in ordered if each[1]])
     for docid, document in documents.items():
         for field, held in document.items():
             for value, spelling in held.values.items():
