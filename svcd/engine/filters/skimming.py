@@ -13,7 +13,7 @@ from svcd.engine.filters import words
 
 # Parentheses within parentheses that the pattern looks into; it grows with each.
 _NESTING = 3
-_NOTS = 4  # in a row
+_NOTS = 2  # in a row
 # As many levels as what is passed over can have at most: or, and, not and what stands alone count one each.
 DEPTH = (_NESTING + 1) * (4 + _NOTS)
 
