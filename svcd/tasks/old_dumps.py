@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from svcd.engine.setting_checks import ranking_rules
+from svcd.engine.settings import SETTINGS
 from svcd.errors import ERRORS, error_object
 from svcd.fields import FieldError
-from svcd.times import SECOND, parse_rfc3339, rfc3339
+from svcd.times import SECOND, now, parse_rfc3339, rfc3339
 
 Json = dict[str, Any]
 
@@ -31,9 +32,20 @@ _RENAMED_CODES = {
     "invalid_ranking_rule": "invalid_settings_ranking_rules",
     "missing_parameter": "bad_request",
     "immutable_field": "bad_request",
+    # Versions 1 to 3 have the names that the reference engine's own source had, version 3 in CamelCase.
+    "create_index": "index_creation_failed",
+    "missing_primary_key": "index_primary_key_no_candidate_found",
+    "primary_key_already_present": "index_primary_key_already_exists",
+    "filter": "invalid_settings_filterable_attributes",
+    "sort": "invalid_settings_sortable_attributes",
+    "invalid_store": "invalid_store_file",
+    "invalid_token": "invalid_api_key",
+    "retrieve_document": "unretrievable_document",
+    "dump_already_in_progress": "dump_already_processing",
 }
 _ABORTED = "This task was aborted in an earlier version."
 _DIRECTION = re.compile(r"^(asc|desc)\((.*)\)$")
+_WORD = re.compile("(?<=[a-z])(?=[A-Z])")
 
 
 def modernise(folder: Path, version: str) -> None:
@@ -82,10 +94,10 @@ def _write_lines(path: Path, values: Iterable[Any]) -> None:
 
 def _write_index(new: Path, uid: str, old: Path, primary_key: str | None, settings: Any, created_at: str | None,
                  updated_at: str | None) -> None:
-    """An index with the documents of `old`. Without a finished task nobody knows when it was made."""
+    """An index with the documents of `old`. Without a finished task nobody knows when it was made: it is new."""
     folder = new / "indexes" / uid
     folder.mkdir()
-    some = updated_at or created_at or rfc3339(0)
+    some = updated_at or created_at or rfc3339(now())
     _write(folder / "metadata.json", {
         "uid": uid, "primaryKey": primary_key, "createdAt": created_at or some, "updatedAt": some})
     _write(folder / "settings.json", _settings(settings))
@@ -121,7 +133,7 @@ def _error(error: Any) -> Json | None:
     if error is None:
         return None
     error = error if isinstance(error, dict) else {"message": str(error)}
-    code = error.get("code") or error.get("errorCode") or ""
+    code = _WORD.sub("_", error.get("code") or error.get("errorCode") or "").lower()
     code = _RENAMED_CODES.get(code, code)
     return dict(error_object(code if code in ERRORS else "unretrievable_error_code",
                              error.get("message") or error.get("msg") or ""))
@@ -265,8 +277,11 @@ def _v3_task(uid: int, index_uid: str | None, update: Json, updates: Path, new: 
         kind, details = _deletion(status, value, result.get("deleted"))
     finished_at = update.get("processedAt") or update.get("failedAt") or update.get("abortedAt")
     if index_uid is not None and finished_at:
-        dates[index_uid] = dates.get(index_uid, (finished_at,))[0], finished_at
-    error = update.get("error") if update["status"] != "aborted" else {"message": _ABORTED}
+        known = (*dates.get(index_uid, ()), finished_at)
+        dates[index_uid] = min(known, key=parse_rfc3339), max(known, key=parse_rfc3339)
+    # Version 3 has the members of an error beside those of the update.
+    error = update.get("error") or ({name: update.get(name) for name in ("msg", "code")} if "msg" in update else None)
+    error = {"message": _ABORTED} if update["status"] == "aborted" else error
     return _task(uid, index_uid, status, kind, details, update["enqueuedAt"],
                  update.get("startedProcessingAt") if status != _ENQUEUED else None, finished_at, error)
 
@@ -320,16 +335,17 @@ def _v1_settings(settings: Json) -> Json:
 
 
 def _v1_tasks(index_uid: str, path: Path) -> Iterator[Json]:
-    """The updates that ended; those that waited are dropped."""
+    """The updates that ended; those that waited are dropped, and those of the type `Customs`, which nobody knows."""
     for update in _lines(path):
-        if update["status"] == "enqueued":
+        about = update["type"]
+        if update["status"] == "enqueued" or about["name"] == "Customs":
             continue
         status = _SUCCEEDED if update["status"] == "processed" else _FAILED
-        about = update["type"]
+        error = {"message": update.get("error"), "code": update.get("errorCode")} if status == _FAILED else None
         kind, details = _V1_TYPES[about["name"]](status, about)
         started_at = parse_rfc3339(update["processedAt"]) - round(update["duration"] * SECOND)
         yield _task(0, index_uid, status, kind, details, update["enqueuedAt"], rfc3339(started_at),
-                    update["processedAt"], update.get("error"))
+                    update["processedAt"], error)
 
 
 def _v1_change(_status: str, about: Json) -> tuple[Any, Json]:
@@ -337,13 +353,22 @@ def _v1_change(_status: str, about: Json) -> tuple[Any, Json]:
     given = {re.sub("_(.)", lambda letter: letter[1].upper(), name):
              value["Update"] if isinstance(value, dict) else None
              for name, value in (about.get("settings") or {}).items() if value != "Nothing"}
-    given.pop("primaryKey", None)
-    return _change(_v1_settings(given))
+    if given.get("rankingRules"):
+        given["rankingRules"] = [_v1_rule(rule) for rule in given["rankingRules"]]
+    change = _v1_settings(given)
+    return _change({setting.name: change[setting.name] for setting in SETTINGS if setting.name in change})
+
+
+def _v1_rule(rule: str | Json) -> str:
+    """`Typo` or {"Desc": "price"}: what the settings of the index call `typo` and `desc(price)`."""
+    if isinstance(rule, str):
+        return rule[:1].lower() + rule[1:]
+    ((direction, attribute),) = rule.items()
+    return f"{direction.lower()}({attribute})"
 
 
 _V1_TYPES: Mapping[str, Callable[[str, Json], tuple[Any, Json]]] = {
     "ClearAll": lambda status, about: _deletion(status, None, None),
-    "Customs": lambda status, about: _change({}),
     "DocumentsAddition": lambda status, about: _import(status, None, "ReplaceDocuments", 0, about.get("number")),
     "DocumentsPartial": lambda status, about: _import(status, None, "UpdateDocuments", 0, about.get("number")),
     "DocumentsDeletion": lambda status, about: _deletion(status, (), about.get("number")),

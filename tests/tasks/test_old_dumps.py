@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from svcd import times
 from svcd.tasks.views import task_view
 from svcd.times import rfc3339
 from tests.tasks.conftest import House
@@ -166,7 +167,9 @@ def test_version_1(tmp_path: Path, imported: Any) -> None:
              "enqueuedAt": FIRST, "processedAt": THIRD},
             {"status": "processed", "updateId": 1, "type": {"name": "Settings", "settings": nothing}, "duration": 0,
              "enqueuedAt": FIRST, "processedAt": THIRD},
-            {"status": "enqueued", "updateId": 2, "type": {"name": "ClearAll"}, "enqueuedAt": THIRD}])}))
+            {"status": "processed", "updateId": 2, "type": {"name": "Customs"}, "duration": 0,
+             "enqueuedAt": FIRST, "processedAt": THIRD},
+            {"status": "enqueued", "updateId": 3, "type": {"name": "ClearAll"}, "enqueuedAt": THIRD}])}))
     check_index(house, FIRST)
     with house.instance.read("films") as reader:
         assert reader.settings["filterableAttributes"] == reader.settings["sortableAttributes"] == ["n"]
@@ -175,3 +178,50 @@ def test_version_1(tmp_path: Path, imported: Any) -> None:
         (0, "succeeded", "PT1.500S"), (1, "succeeded", "PT0S")]
     assert shown[0]["details"] == {"receivedDocuments": 0, "indexedDocuments": 7}
     assert shown[1]["details"] == {"synonyms": None, "filterableAttributes": ["n"], "sortableAttributes": ["n"]}
+
+
+def version_1(tmp_path: Path, updates: Sequence[Mapping[str, Any]]) -> Path:
+    ended = {"duration": 0, "enqueuedAt": FIRST, "processedAt": THIRD}
+    return packed(tmp_path / "x.dump", {
+        "metadata.json": {"dumpVersion": "V1", "dbVersion": "0.20.0", "indexes": [
+            {"name": "Films", "uid": "films", "createdAt": FIRST, "updatedAt": SECOND, "primaryKey": "id"}]},
+        "films/settings.json": {}, "films/documents.jsonl": DOCUMENTS,
+        "films/updates.jsonl": lines([{**update, "updateId": uid, **ended} for uid, update in enumerate(updates)])})
+
+
+def test_ranking_rules_in_a_change_of_version_1_are_variants(tmp_path: Path, imported: Any) -> None:
+    rules = ["Typo", "Words", {"Desc": "fame"}, "WordsPosition", "Exactness", {"Asc": "n"}]
+    settings = {"stop_words": {"Update": ["the"]}, "ranking_rules": {"Update": rules}}
+    change = {"status": "processed", "type": {"name": "Settings", "settings": settings}}
+    (shown,) = views(imported(version_1(tmp_path, [change])))
+    assert list(shown["details"].items()) == [
+        ("rankingRules", ["typo", "words", "fame:desc", "exactness", "n:asc"]), ("stopWords", ["the"])]
+
+
+def test_a_failure_of_version_1_has_its_error(tmp_path: Path, imported: Any) -> None:
+    failed = {"status": "failed", "type": {"name": "DocumentsAddition", "number": 1}}
+    house = imported(version_1(tmp_path, [
+        {**failed, "error": "no", "errorCode": "missing_primary_key", "errorType": "x"}, failed]))
+    assert [(row["error"]["message"], row["error"]["code"]) for row in views(house)] == [
+        ("no", "index_primary_key_no_candidate_found"), ("", "unretrievable_error_code")]
+
+
+def test_an_error_of_version_3_stands_among_the_members_of_its_update(tmp_path: Path, imported: Any) -> None:
+    """Its code is the name that it had in the source of the reference engine."""
+    update = {"status": "failed", "meta": "ClearDocuments", "enqueuedAt": FIRST, "startedProcessingAt": SECOND}
+    house = imported(packed(tmp_path / "x.dump", {
+        "metadata.json": {"dumpVersion": "V3"}, "index_uuids/data.jsonl": lines([{"uuid": "u1", "uid": "films"}]),
+        "indexes/u1/meta.json": META, "indexes/u1/documents.jsonl": DOCUMENTS, "updates/data.jsonl": lines([
+            {"uuid": "u1", "update": {**update, "updateId": 1, "failedAt": THIRD, "msg": "gone", "code": "IndexNotFound"}},
+            {"uuid": "u1", "update": {**update, "updateId": 0, "failedAt": SECOND, "msg": "no", "code": "Filter"}}])}))
+    assert [(row["error"]["message"], row["error"]["code"]) for row in views(house)] == [
+        ("gone", "index_not_found"), ("no", "invalid_settings_filterable_attributes")]
+    check_index(house, SECOND)
+
+
+def test_an_index_without_a_task_is_as_old_as_its_import(tmp_path: Path, imported: Any) -> None:
+    house = imported(packed(tmp_path / "x.dump", {
+        "metadata.json": {"dumpVersion": "V3"}, "index_uuids/data.jsonl": lines([{"uuid": "u1", "uid": "films"}]),
+        "indexes/u1/meta.json": META, "indexes/u1/documents.jsonl": DOCUMENTS, "updates/data.jsonl": ""}))
+    row = house.instance.require_index("films")
+    assert 0 <= row.updated_at - row.created_at < 60 * times.SECOND
