@@ -218,13 +218,12 @@ def json_body(request: Request) -> Any:
 
 
 def _check_json(content_type: str | None) -> None:
-    essence = (content_type or "").split(";")[0].strip()
     accepted = f"Accepted values for the Content-Type header are: `{JSON}`"
-    if not essence:
+    if content_type is None:
         raise ApiError("missing_content_type", f"A Content-Type header is missing. {accepted}")
-    subtype = essence.lower().partition("/")[2]
+    subtype = content_type.split(";")[0].strip().lower().partition("/")[2]
     if subtype != "json" and not subtype.endswith("+json"):
-        raise ApiError("invalid_content_type", f"The Content-Type `{essence}` is invalid. {accepted}")
+        raise ApiError("invalid_content_type", f"The Content-Type `{content_type}` is invalid. {accepted}")
 
 
 def _encoded(answer: Answer) -> Response:

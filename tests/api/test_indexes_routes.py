@@ -41,7 +41,10 @@ def test_the_body_of_a_creation_is_checked(client, body, refusal) -> None:
     (b"{}", {}, (415, "missing_content_type",
                  "A Content-Type header is missing. Accepted values for the Content-Type header are: `application/json`")),
     (b"{}", {"content-type": "text/plain; charset=utf-8"}, (415, "invalid_content_type",
-     "The Content-Type `text/plain` is invalid. Accepted values for the Content-Type header are: `application/json`")),
+     "The Content-Type `text/plain; charset=utf-8` is invalid. Accepted values for the Content-Type header are: "
+     "`application/json`")),
+    (b"{}", {"content-type": ""}, (415, "invalid_content_type",
+     "The Content-Type `` is invalid. Accepted values for the Content-Type header are: `application/json`")),
     (b"", {"content-type": "application/json"}, (400, "missing_payload", "A json payload is missing.")),
     (b"{", {"content-type": "application/json"}, (400, "malformed_payload",
      "The json payload provided is malformed. `EOF while parsing an object at line 1 column 1`.")),
