@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from svcd.remote.client import Client
     from svcd.remote.usage_figures import State
     from svcd.remote.usage_report import Send, UsageReport
+    from svcd.tasks.schedule import SnapshotSchedule
 
 # An indexing process without a batch, and what a budgeted byte takes in Python's objects.
 PROCESS_BYTES = 40 << 20
@@ -119,6 +120,13 @@ def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = la
         on_batch=lambda batch, tasks: _batch_ended(batch, tasks, on_batch),
         on_bug=lambda traceback: logs.failure("bug", traceback), folders=Folders(config.dump_dir, config.snapshot_dir),
     )
+
+
+def snapshots(config: Config, instance: Instance) -> SnapshotSchedule:
+    """What asks for a snapshot every so many seconds, not started yet; needed where they are wanted."""
+    from svcd.tasks.schedule import SnapshotSchedule  # few daemons have a schedule
+
+    return SnapshotSchedule(instance.queue, config.schedule_snapshot, on_refusal=logs.warn)
 
 
 def report_word_lists() -> None:

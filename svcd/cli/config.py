@@ -199,11 +199,18 @@ def _required_certificates_need_authorities(config: Config) -> None:
         )
 
 
-def _companions_need_a_dump(config: Config) -> None:
-    for name in ("ignore_missing_dump", "ignore_dump_if_db_exists"):
-        if getattr(config, name) and config.import_dump is None:
-            raise ConfigError(f"{config.where(name)}: has no effect without a dump; "
-                              f"name one with {BY_NAME['import_dump'].flag}")
+def _companions_need_an_archive(config: Config) -> None:
+    for noun in ("dump", "snapshot"):
+        for name in (f"ignore_missing_{noun}", f"ignore_{noun}_if_db_exists"):
+            if getattr(config, name) and getattr(config, f"import_{noun}") is None:
+                raise ConfigError(f"{config.where(name)}: has no effect without a {noun}; "
+                                  f"name one with {BY_NAME[f'import_{noun}'].flag}")
+
+
+def _one_archive_is_imported(config: Config) -> None:
+    if config.import_dump is not None and config.import_snapshot is not None:
+        raise ConfigError(f"{config.where('import_snapshot')}: a database begins with a dump or with a snapshot; "
+                          f"leave out {BY_NAME['import_dump'].flag}, or this")
 
 
 def _workers_need_linux_and_no_tls(config: Config) -> None:
@@ -245,7 +252,8 @@ CHECKS: tuple[Callable[[Config], None], ...] = (
     _production_needs_a_key,
     _tls_needs_certificate_and_key,
     _required_certificates_need_authorities,
-    _companions_need_a_dump,
+    _companions_need_an_archive,
+    _one_archive_is_imported,
     _workers_need_linux_and_no_tls,
     _named_folders_can_be_written,
 )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from svcd.remote.notifier import Notifier
     from svcd.remote.usage_report import UsageReport
     from svcd.tasks.runner import Runner
+    from svcd.tasks.schedule import SnapshotSchedule
 
 # How long nobody must ask for anything but the health until the rest is loaded all the same.
 QUIET_S = 0.05
@@ -90,6 +91,7 @@ class Opening:
         self._runner: Runner | None = None
         self._notifier: Notifier | None = None
         self._report: UsageReport | None = None
+        self._snapshots: SnapshotSchedule | None = None
         self._thread = threading.Thread(target=self._run, name="svcd-opening")
 
     def start(self) -> None:
@@ -109,6 +111,8 @@ class Opening:
             self._report.stop()
         if self._workers:
             self._workers.end()
+        if self._snapshots:
+            self._snapshots.stop()
         if self._runner:
             self._runner.stop()
         if self._notifier:
@@ -133,6 +137,9 @@ class Opening:
             self._door.open(app.answer)
             if self._workers:
                 self._workers.start(self._server)
+            if self._config.schedule_snapshot:
+                self._snapshots = backstage.snapshots(self._config, self._instance)
+                self._snapshots.start()
             if usage:
                 self._report = backstage.usage_report(
                     self._config, self._instance, usage, self._workers.usages if self._workers else tuple)
@@ -148,7 +155,7 @@ class Opening:
 def run(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. Raises what keeps the parts from starting."""
     serving.allow_many_files()
-    first_start.import_dump(config)
+    first_start.begin(config)
     with StopSignals() as signals:
         context = _tls_context(config)
         instance = Instance(config.db_path)

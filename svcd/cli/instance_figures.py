@@ -15,13 +15,13 @@ from typing import Any
 from svcd import INTERFACE_VERSION
 from svcd.cli import machine
 from svcd.cli.config import DEFAULT, FILE, Config
-from svcd.cli.options import BY_NAME, COUNT, LIMIT, OPTIONS, POSITIVE, PROCESSES, SIZE
+from svcd.cli.options import BY_NAME, COUNT, INTERVAL, LIMIT, OPTIONS, POSITIVE, PROCESSES, SIZE
 from svcd.remote.usage_figures import FIGURES
 from svcd.store.instance import Instance
 
 _DAY_S = 86_400
 _PREFIX = "infos."
-_NUMBERS = (SIZE, COUNT, POSITIVE, PROCESSES, LIMIT)
+_NUMBERS = (SIZE, COUNT, POSITIVE, PROCESSES, LIMIT, INTERVAL)
 _CHOICES = ("env", "log_level", "experimental_logs_mode")
 _OTHER_NAMES = {"task_queue_webhook": "task_webhook_url", "experimental_dumpless_upgrade": "upgrade_db"}
 _FEATURES = {  # figure: the feature that an option of this name has become, or can start

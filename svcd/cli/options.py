@@ -22,6 +22,7 @@ from svcd.cli.sizes import parse_size, print_size
 
 MASTER_KEY_BYTES = 16
 LARGEST_COUNT = 2**63 - 1
+DAY_S = 86_400
 MOST_PROCESSES = 128  # more than cores of most machines; a slip of the finger shall not start a million
 # Half of the indexing memory, but a batch beyond this is only slower to stop and to show progress.
 LARGEST_BATCH_BYTES = parse_size("10 GiB")
@@ -34,6 +35,7 @@ class Kind:
 
     metavar: its name in the help; None for a flag that takes no value.
     parse: text -> value; raises ValueError with words that follow the text: `is not a size; ...`.
+    alone: the text that the flag without a value stands for; None where it needs one.
     toml: the types a TOML file may give it in, each read through its text; expected: the same in words.
     written: value -> text; parse reads it back.
     """
@@ -43,6 +45,7 @@ class Kind:
     toml: tuple[type, ...] = (str,)
     expected: str = "a string in quotes"
     written: Callable[[Any], str] = str
+    alone: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,17 @@ def _limit(text: str) -> int | None:
         raise ValueError(f"{wrong}, nor `unlimited`") from None
 
 
+def _interval(text: str) -> int | None:
+    """Seconds; a day when it is only said that there is one, None when there is none."""
+    folded = text.strip().lower()
+    if folded in ("", "false"):
+        return None
+    try:
+        return DAY_S if folded == "true" else _count(1)(text)
+    except ValueError as wrong:
+        raise ValueError(f"{wrong}, nor `true` or `false`") from None
+
+
 def _choice(*names: str) -> Kind:
     """One of the names, in any letter case."""
     by_folded = {name.lower(): name for name in names}
@@ -188,6 +202,8 @@ POSITIVE = Kind("N", _count(1), (int,), "an integer")
 PROCESSES = Kind("N", _count(0, MOST_PROCESSES), (int,), "an integer")
 LIMIT = Kind("N", _limit, (int, str), 'an integer or "unlimited"',
              written=lambda limit: "unlimited" if limit is None else str(limit))
+INTERVAL = Kind("[SECONDS]", _interval, (int, bool), "an integer, or true or false",
+                written=lambda seconds: "false" if seconds is None else str(seconds), alone="true")
 NETWORKS = Kind("CIDR,...", parse_networks, expected='a string such as "10.0.0.0/8, fd00::/8"',
                 written=lambda networks: ",".join(map(str, networks)))
 KEY = Kind("KEY", _master_key)
@@ -251,6 +267,14 @@ OPTIONS: tuple[Option, ...] = (
            about="Start with an empty database when the dump of --import-dump is not there."),
     Option("--ignore-dump-if-db-exists", SWITCH, "Folders", default="false",
            about="Start the database that is there already instead of importing the dump of --import-dump."),
+    Option("--schedule-snapshot", INTERVAL, "Folders", default_words="never", example="86400",
+           about="Make a snapshot every so many seconds, once a day when the flag stands alone."),
+    Option("--import-snapshot", PATH, "Folders", example="snapshots/data.ms.snapshot",
+           about="Snapshot that a new database begins with. Refused at the start when there is a database already."),
+    Option("--ignore-missing-snapshot", SWITCH, "Folders", default="false",
+           about="Start with an empty database when the snapshot of --import-snapshot is not there."),
+    Option("--ignore-snapshot-if-db-exists", SWITCH, "Folders", default="false",
+           about="Start the database that is there already instead of importing the snapshot of --import-snapshot."),
     Option("--upgrade-db", SWITCH, "Folders", default="false",
            about="Accepted for scripts that pass it: svcd upgrades an older database at the start anyway."),
 

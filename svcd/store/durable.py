@@ -12,3 +12,9 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_tree(folder: Path) -> None:
+    """Make a folder durable with all that is in it."""
+    for place in (folder, *folder.rglob("*")):
+        sync_folder(place)

@@ -57,8 +57,8 @@ class Instance(Library):
         (path / "payloads").mkdir(exist_ok=True)
         self._lock_file = _lock(path / "LOCK")
         self._lock = threading.RLock()  # guards _writer; shared with the queue and the keys
-        self._writer = open_writer(path / "instance.sqlite")
         try:
+            self._writer = open_writer(path / "instance.sqlite")
             schema.prepare(self._writer, schema.INSTANCE)
         except BaseException:
             self._lock_file.close()

@@ -1,21 +1,19 @@
 """A dump, of svcd or of any version of the reference engine, made into the data folder of a new instance.
 
-The folder is made beside the one it becomes, and gets its name when it is whole: an import that fails or is cut
-short leaves nothing behind but what the next one takes away. Indexes are built by an indexing process, within the
-memory that indexing may use. Refuses to know when a dump is imported (svcd.cli.first_start). Source: dumps.md 1 to 3.
+Indexes are built by an indexing process, within the memory that indexing may use. Refuses to know archives and how
+the folder gets its name (svcd.tasks.unpacking), and when a dump is imported (svcd.cli.first_start).
+Source: dumps.md 2 and 3.
 """
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import shutil
-import tarfile
 import uuid as uuids
-import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, TypeVar
 
 from svcd import logs, times
@@ -23,72 +21,29 @@ from svcd.engine import settings as settings_table
 from svcd.errors import ApiError
 from svcd.fields import checked_index_uid, decode_body
 from svcd.store import restoring
-from svcd.store.durable import sync_folder
 from svcd.store.instance import IndexRow, Instance
 from svcd.store.records import ENQUEUED, Task
 from svcd.store.webhooks import Webhook
 from svcd.tasks import batching, dump_reading, old_dumps
 from svcd.tasks.archive import VERSION
 from svcd.tasks.budget import Budget
+from svcd.tasks.unpacking import ArchiveRefused, growing, unpack
 from svcd.tasks.writer_process import WriterCrashed, WriterDied, WriterProcess
 
 T = TypeVar("T")
 
 # The steps of an import are older than every task: the first one that waits has its turn after it.
 _CREATION, _SETTINGS, _DOCUMENTS = -3, -2, -1
-_PIECE = 1 << 16
 _NO_DOCUMENTS = "Corrupted dump."  # the words of the reference engine for documents that lack
-
-
-class DumpRefused(RuntimeError):
-    """The file is no dump that svcd reads; says what is wrong and where."""
 
 
 def import_dump(path: Path, folder: Path, budget: Budget = Budget(),
                 make_writer: Callable[[], Any] = WriterProcess) -> None:
-    """Make the data folder, which is absent or empty, from a dump. Raises DumpRefused, OSError."""
-    work = folder.absolute().with_name(f".{folder.absolute().name}.import")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    writer = make_writer()
-    try:
-        _unpack(path, work / "dump")
-        _Import(work / "dump", work / "data", budget, writer).run()
-        (work / "data").replace(folder)
-        sync_folder(folder.absolute().parent)
-    finally:
-        writer.close()
-        shutil.rmtree(work, ignore_errors=True)
-
-
-def _unpack(path: Path, folder: Path) -> None:
-    folder.mkdir()
-    try:
-        with gzip.open(path) as content:
-            with tarfile.open(fileobj=content, mode="r|") as tar:
-                for entry in tar:
-                    _unpack_entry(tar, entry, folder)
-            while content.read(_PIECE):  # up to the check sum of all of it
-                pass
-    except (EOFError, gzip.BadGzipFile, tarfile.TarError, zlib.error) as error:
-        raise DumpRefused(f"{path} is not a whole dump: {error}") from None
-
-
-def _unpack_entry(tar: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path) -> None:
-    name = PurePosixPath(entry.name)
-    if name.name.startswith("._"):  # what another system keeps beside its files
-        return
-    if name.is_absolute() or ".." in name.parts or not (entry.isdir() or entry.isfile()):
-        raise DumpRefused(f"the dump has the entry `{entry.name}`, expected files and folders inside of it alone")
-    target = folder / name
-    if entry.isdir():
-        target.mkdir(parents=True, exist_ok=True)
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    content = tar.extractfile(entry)
-    assert content is not None
-    with target.open("wb") as file:
-        shutil.copyfileobj(content, file)
+    """Make the data folder, which is absent or empty, from a dump. Raises ArchiveRefused, OSError."""
+    with growing(folder) as data, closing(make_writer()) as writer:
+        dump = data.with_name("dump")
+        unpack(path, dump, "dump")
+        _Import(dump, data, budget, writer).run()
 
 
 class _Import:
@@ -103,9 +58,9 @@ class _Import:
             try:
                 old_dumps.modernise(self._dump, version)
             except (KeyError, StopIteration, TypeError, ValueError) as error:
-                raise DumpRefused(f"the dump is none of its version {version}: {_words(error)}") from None
+                raise ArchiveRefused(f"the dump is none of its version {version}: {_words(error)}") from None
         elif version != VERSION:
-            raise DumpRefused(f"the dump has version {version}, expected V1 to {VERSION}")
+            raise ArchiveRefused(f"the dump has version {version}, expected V1 to {VERSION}")
         self._data.mkdir()
         uid = self._dump / "instance_uid.uuid"
         if uid.exists():
@@ -144,7 +99,7 @@ class _Import:
             change = decode_body(_completed(self._json(str(place / "settings.json"))), settings_table.FIELDS)
             settings_table.validate(change)
         except (ApiError, KeyError, TypeError, ValueError) as error:
-            raise DumpRefused(f"{place} of the dump: {_words(error)}") from None
+            raise ArchiveRefused(f"{place} of the dump: {_words(error)}") from None
         documents = folder / "documents.jsonl"
         steps = [(_CREATION, "indexCreation", "indexCreation", {"primaryKey": row.primary_key}, None)]
         if change:
@@ -163,7 +118,7 @@ class _Import:
 
     def _done(self, place: Path, path: Path, index_uid: str, uid: int, shape: str, kind: str,
               content: Mapping[str, Any], payload: Path | None) -> dict[str, Any]:
-        """The answer of the indexing process to one step. Raises DumpRefused when it fails."""
+        """The answer of the indexing process to one step. Raises ArchiveRefused when it fails."""
         task = {"uid": uid, "kind": kind, "content": content, "payload": str(payload) if payload else None,
                 "payload_bytes": payload.stat().st_size if payload else 0}
         request = {"path": str(path), "indexUid": index_uid, "shape": shape, "budget": asdict(self._budget),
@@ -171,10 +126,10 @@ class _Import:
         try:
             answer = self._writer.run(request, _silently)
         except (WriterDied, WriterCrashed) as error:
-            raise DumpRefused(f"{place} of the dump could not be indexed: {error}") from None
+            raise ArchiveRefused(f"{place} of the dump could not be indexed: {error}") from None
         (outcome,) = answer["outcomes"]
         if outcome["error"]:
-            raise DumpRefused(f"{place} of the dump: {outcome['error']['message']}")
+            raise ArchiveRefused(f"{place} of the dump: {outcome['error']['message']}")
         return answer
 
     def _with_payload(self, instance: Instance, task: Task) -> Task:
@@ -184,7 +139,7 @@ class _Import:
         documents = self._dump / "tasks" / "update_files" / f"{task.uid}.jsonl"
         if not documents.exists():
             if (task.details or {}).get("receivedDocuments"):
-                raise DumpRefused(f"{_NO_DOCUMENTS} Task {task.uid} waits, and its documents are not there.")
+                raise ArchiveRefused(f"{_NO_DOCUMENTS} Task {task.uid} waits, and its documents are not there.")
             documents.parent.mkdir(parents=True, exist_ok=True)
             documents.touch()
         payload = instance.queue.payload_folder / str(uuids.uuid4())
@@ -196,15 +151,15 @@ class _Import:
     # Entries
 
     def _json(self, name: str, absent: Any = None) -> Any:
-        """The value of an entry. Raises DumpRefused when it is none, or is needed and not there."""
+        """The value of an entry. Raises ArchiveRefused when it is none, or is needed and not there."""
         try:
             return json.loads((self._dump / name).read_bytes())
         except FileNotFoundError:
             if absent is None:
-                raise DumpRefused(f"the dump has no entry `{name}`") from None
+                raise ArchiveRefused(f"the dump has no entry `{name}`") from None
             return absent
         except ValueError as error:
-            raise DumpRefused(f"{name} of the dump is not JSON: {error}") from None
+            raise ArchiveRefused(f"{name} of the dump is not JSON: {error}") from None
 
     def _lines(self, name: str, read: Callable[[Any], T]) -> Iterator[T]:
         path = self._dump / name
@@ -215,7 +170,7 @@ class _Import:
                 try:
                     yield read(json.loads(line))
                 except (KeyError, TypeError, ValueError) as error:
-                    raise DumpRefused(f"{name} of the dump, line {number}: {_words(error)}") from None
+                    raise ArchiveRefused(f"{name} of the dump, line {number}: {_words(error)}") from None
 
 
 def _completed(settings: Any) -> Any:

@@ -15,6 +15,8 @@ OTHER: dict[str, str] = {  # as one writes it on the command line
     "dump_dir": "films-dumps",
     "snapshot_dir": "films-snapshots",
     "import_dump": "films.dump",
+    "schedule_snapshot": "3600",
+    "import_snapshot": "films.snapshot",
     "task_webhook_url": "https://hooks.example.com/tasks",
     "task_webhook_authorization_header": "Bearer some-secret",
     "ssl_cert_path": "cert.pem",
@@ -44,6 +46,8 @@ WRONG: dict[str, str] = {
     "dump_dir": "",
     "snapshot_dir": "",
     "import_dump": "",
+    "schedule_snapshot": "0",
+    "import_snapshot": "",
     "task_webhook_url": "ftp://hooks.example.com",
     "task_webhook_authorization_header": "two\nlines",
     "ssl_cert_path": "",
@@ -75,7 +79,8 @@ def companions(option: Option) -> dict[str, str]:
     """What must be given beside an option for it to be allowed."""
     if option.name == "env":
         return {"master_key": OTHER["master_key"]}
-    if option.name in ("ignore_missing_dump", "ignore_dump_if_db_exists"):
-        return {"import_dump": OTHER["import_dump"]}
+    for noun in ("dump", "snapshot"):
+        if option.name in (f"ignore_missing_{noun}", f"ignore_{noun}_if_db_exists"):
+            return {f"import_{noun}": OTHER[f"import_{noun}"]}
     tls = ("ssl_cert_path", "ssl_key_path", "ssl_auth_path") if option.group == "TLS" else ()
     return {name: OTHER[name] for name in tls if name != option.name}

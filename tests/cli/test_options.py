@@ -128,3 +128,16 @@ def test_a_master_key_that_no_request_could_send_is_refused(text: str) -> None:
     with pytest.raises(ValueError) as refused:
         BY_NAME["master_key"].kind.parse(text)
     assert text not in str(refused.value)
+
+
+@pytest.mark.parametrize("text, seconds", [("true", 86_400), ("FALSE", None), ("", None), ("5", 5)])
+def test_an_interval_is_said_or_numbered(text: str, seconds: int | None) -> None:
+    assert BY_NAME["schedule_snapshot"].kind.parse(text) == seconds
+
+
+@pytest.mark.parametrize("arguments, given", [
+    (["--schedule-snapshot"], "true"), (["--schedule-snapshot", "5"], "5"), (["--schedule-snapshot=5"], "5"),
+    (["--schedule-snapshot", "--upgrade-db"], "true"), ([], None),
+])
+def test_an_interval_may_be_a_flag_alone(arguments: list[str], given: str | None) -> None:
+    assert COMMAND.make_context("svcd", arguments).params["schedule_snapshot"] == given

@@ -54,9 +54,13 @@ def test_the_sample_config_shows_the_defaults(tmp_path: Path, monkeypatch: pytes
     assert all(mine[1] == default[1] for mine, default in shown if mine[0] != "config_file_path")
 
 
-def test_the_examples_of_the_sample_config_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("left_out", ["import_dump", "import_snapshot"])
+def test_the_examples_of_the_sample_config_are_right(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_out: str) -> None:
+    """A database begins with a dump or with a snapshot: the one or the other is left out."""
     monkeypatch.chdir(tmp_path)
-    Path("config.toml").write_text(_uncommented({option.name for option in OPTIONS}))
+    companions = {f"ignore_missing_{left_out[7:]}", f"ignore_{left_out[7:]}_if_db_exists"}
+    Path("config.toml").write_text(_uncommented({option.name for option in OPTIONS} - {left_out} - companions))
     assert load({}, {}).ssl_auth_path == Path("/etc/svcd/clients.pem")
 
 

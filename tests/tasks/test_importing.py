@@ -23,7 +23,8 @@ from svcd.store.keys import KeyRow
 from svcd.store.webhooks import Webhook
 from svcd.tasks import dump_lines, dump_reading
 from svcd.tasks.archiving import Folders
-from svcd.tasks.importing import DumpRefused, import_dump
+from svcd.tasks.importing import import_dump
+from svcd.tasks.unpacking import ArchiveRefused
 from svcd.tasks.views import task_view
 from tests.tasks.conftest import House, LocalWriter
 
@@ -177,7 +178,7 @@ def test_what_is_no_dump_is_refused(tmp_path: Path, changes: Mapping[str, Any], 
 
 
 def refuse(folder: Path, path: Path, words: str) -> None:
-    with pytest.raises(DumpRefused) as refused:
+    with pytest.raises(ArchiveRefused) as refused:
         import_dump(path, folder / "new", make_writer=LocalWriter)
     assert words in str(refused.value)
     assert [each.name for each in folder.iterdir()] == [path.name]
