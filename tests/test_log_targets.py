@@ -14,6 +14,10 @@ from svcd import logs
 from svcd.logs.targets import DEBUG, ERROR, INFO, OFF, TRACE, WARN, parse
 
 
+TOO_MANY = "invalid filter directive: too many '=' in filter directive, expected 0 or 1"
+NO_LEVEL = 'error parsing level filter: expected one of "off", "error", "warn", "info", "debug", "trace", or a number 0-5'
+
+
 def most(text: str, part: str) -> int:
     wanted = parse(text)
     return max((level for level in range(1, 6) if wanted.wants(level, part)), default=OFF)
@@ -26,7 +30,7 @@ def most(text: str, part: str) -> int:
     ("info,svcd.http=off", "svcd.http", OFF), ("info,svcd.http=off", "svcd.tasks", INFO), ("svc=info", "svcd.http", INFO),
     ("index_scheduler=debug", "svcd.tasks", DEBUG), ("actix_web=off,info", "svcd.http", OFF),
     ("milli::search=trace", "svcd.engine.search", TRACE), ("warn,info", "svcd", INFO), (" info , svcd = off ", "x", INFO),
-    (",", "svcd", OFF),
+    (",", "svcd", OFF), ("svcd=", "svcd.http", ERROR), ("=", "svcd", ERROR),
 ])
 def test_the_longest_beginning_counts(text: str, part: str, level: int) -> None:
     assert most(text, part) == level
@@ -35,14 +39,12 @@ def test_the_longest_beginning_counts(text: str, part: str, level: int) -> None:
 
 
 @pytest.mark.parametrize(("text", "reason"), [
-    ("==", "too many '=' in filter directive, expected 0 or 1"), ("a=b=c", "too many '='"), ("info,a==", "too many '='"),
-    ("svcd=loud", "`loud` is no level, expected one of `off`, `error`, `warn`"), ("svcd=6", "`6` is no level"),
-    ("svcd=", "`` is no level"),
+    ("==", TOO_MANY), ("a=b=c", TOO_MANY), ("info,a==", TOO_MANY), ("svcd=loud", NO_LEVEL), ("svcd=6", NO_LEVEL),
 ])
 def test_what_cannot_be_understood_is_refused(text: str, reason: str) -> None:
-    with pytest.raises(ValueError, match="^invalid filter directive: ") as refused:
+    with pytest.raises(ValueError) as refused:
         parse(text)
-    assert reason in str(refused.value)
+    assert str(refused.value) == reason
 
 
 @pytest.fixture

@@ -52,10 +52,10 @@ def _rule(directive: str) -> tuple[str, int]:
     if not levels:
         level = _level(name)
         return ("", level) if level is not None else (_known(name), TRACE)
-    level = _level(levels[0])
+    level = _level(levels[0]) if levels[0] else ERROR  # `svcd=`, as the reference engine has it
     if level is None:
-        raise ValueError(f"invalid filter directive: `{levels[0]}` is no level, expected one of "
-                         "`off`, `error`, `warn`, `info`, `debug`, `trace`, or a number from 0 to 5")
+        raise ValueError('error parsing level filter: expected one of "off", "error", "warn", "info", "debug", "trace", '
+                         "or a number 0-5")
     return _known(name), level
 
 
