@@ -102,8 +102,12 @@ def index_plan(tasks: Iterable[Task], index: IndexState, limits: Limits) -> Plan
     if first is None:
         return None
     kind = kinds.batching_class(first.kind, first.content)
-    if kind in (ALONE, INDEX_DELETION):
+    if kind == ALONE:
         return Plan([first], kind, _ONLY.format(id=first.uid, kind=first.kind))
+    if kind == INDEX_DELETION:
+        return Plan([first], kind, _INDEX_DELETED.format(id=first.uid))
+    if index.primary_key is not None and _key_of(first) not in (None, index.primary_key):  # it fails, and others need not wait
+        return Plan([first], _FIRST[kind], _other_index_key(first, index))
     draft = _Draft(index, limits, [first], _FIRST[kind], first.payload_bytes, _key_of(first),
                    kind != ADD or _key_of(first) is not None, may_create(first))
     for task in upcoming:
@@ -160,10 +164,14 @@ def _key_reason(draft: _Draft, task: Task) -> str | None:
     if key is None or key == draft.index.primary_key:
         return None
     if draft.index.primary_key is not None:
-        return _OTHER_INDEX_KEY.format(id=task.uid, task=key, index=draft.index.primary_key)
+        return _other_index_key(task, draft.index)
     if draft.key is not None:
         return None if draft.key == key else _OTHER_BATCH_KEY.format(id=task.uid, task=key, batch=draft.key)
     return None if draft.key_is_settled else _KEY_AND_GUESS.format(id=task.uid, task=key)
+
+
+def _other_index_key(task: Task, index: IndexState) -> str:
+    return _OTHER_INDEX_KEY.format(id=task.uid, task=_key_of(task), index=index.primary_key)
 
 
 def _limit_reason(draft: _Draft, task: Task) -> str | None:

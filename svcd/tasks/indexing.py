@@ -246,7 +246,10 @@ def _chunks(payload: str | None) -> Iterator[list[bytes]]:
 
 def _clear(writer: IndexWriter, works: Sequence[Work], budget: Budget,
            progress: Progress) -> Iterator[Outcome]:
-    """Remove all documents; earlier document tasks succeed without effect, settings are applied."""
+    """Remove all documents, which the first deletion of all counts; other tasks of documents succeed without effect.
+
+    Settings are applied.
+    """
     before = writer.number_of_documents
     writer.clear()
     progress("indexing", 1, 1)
@@ -255,8 +258,9 @@ def _clear(writer: IndexWriter, works: Sequence[Work], budget: Budget,
         yield from _settings(writer, settings, budget, progress)
     for work in works:
         if work.kind == "documentDeletion":
-            yield Outcome(work.uid, {"deletedDocuments": before})
-            before = 0
+            is_of_all = bool(work.content.get("all"))
+            yield Outcome(work.uid, {"deletedDocuments": before if is_of_all else 0})
+            before = 0 if is_of_all else before
         elif work.kind == "documentAdditionOrUpdate":
             yield Outcome(work.uid, {"indexedDocuments": 0})
 

@@ -69,11 +69,25 @@ def keyed(*keys: str | None) -> list[Task]:
 
 @pytest.mark.parametrize("keys, index, together", [
     ((None, None), EXISTS, 2), (("id", "id"), EXISTS, 2), (("id", "sku"), EXISTS, 1), (("id", None), EXISTS, 2),
-    ((None, "id"), EXISTS, 1), (("sku", "id"), IndexState(True, "id"), 2), (("id", "sku"), IndexState(True, "id"), 1),
+    ((None, "id"), EXISTS, 1), (("sku", "id"), IndexState(True, "id"), 1), (("id", "sku"), IndexState(True, "id"), 1),
 ])
 def test_primary_keys_part_batches(keys: tuple[str | None, ...], index: IndexState, together: int) -> None:
     plan = index_plan(keyed(*keys), index, Limits())
     assert plan and len(plan.tasks) == together
+
+
+def test_a_first_task_with_another_key_than_the_index_stays_alone() -> None:
+    """It fails, and the others need not be in a batch with it."""
+    plan = index_plan(keyed("sku", None), IndexState(True, "id"), Limits())
+    assert plan and (len(plan.tasks), plan.shape) == (1, batching.DOCUMENTS)
+    assert plan.strategy == ("stopped batching before task with id 0 because its primary key `sku` is different from the "
+                             "primary key of the index `id`")
+
+
+def test_an_index_deletion_ends_a_batch_also_as_its_only_task() -> None:
+    for names, uid in (("drop add", 0), ("add drop add", 1)):
+        plan = index_plan(tasks(*names.split()), EXISTS, Limits())
+        assert plan and plan.strategy == f"stopped after task with id {uid} because it deletes the index"
 
 
 def test_a_key_behind_deletions_alone_joins() -> None:

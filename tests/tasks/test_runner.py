@@ -156,6 +156,16 @@ def test_clearing_forgets_what_came_before(house: House) -> None:
     assert house.documents() == {}
 
 
+def test_the_first_deletion_of_all_counts_what_there_was(house: House) -> None:
+    """Deletions of some beside it find nothing left, whether they came earlier or later."""
+    house.add([{"id": 1}, {"id": 2}])
+    house.run()
+    deletions = [house.delete([1]), house.clear(), house.delete([2]), house.clear()]
+    house.run()
+    assert [house.task(task).details["deletedDocuments"] for task in deletions] == [0, 2, 0, 0]
+    assert len({house.task(task).batch_uid for task in deletions}) == 1
+
+
 def test_settings_are_merged_and_words_redone(house: House) -> None:
     house.add([{"id": 1, "title": "seen", "note": "hidden"}])
     house.change({"stopWords": ["the"]})
