@@ -15,6 +15,7 @@ from svcd.store.instance import Instance
 from svcd.store.queue import Queue, RunningBatch
 from svcd.store.records import CANCELED, ENQUEUED, FAILED, FINISHED, SUCCEEDED, Task, TaskFilter
 from svcd.tasks.kinds import failed_details
+from svcd.tasks.progress import Progress
 
 MOST_TASKS = 1_000_000
 CLEANED_AT_ONCE = 100_000
@@ -27,12 +28,12 @@ def indexes_of(task: Task) -> Sequence[str]:
     return [task.index_uid] if task.index_uid is not None else []
 
 
-def run(instance: Instance, connection: sqlite3.Connection, running: RunningBatch) -> list[Task]:
+def run(instance: Instance, connection: sqlite3.Connection, running: RunningBatch, progress: Progress) -> list[Task]:
     """Do a batch of global tasks; the tasks that ended by it, those it canceled included."""
     ended: list[Task] = []
     for task in running.tasks.values():
         try:
-            shown, others = _ACTIONS[task.kind](instance, connection, task)
+            shown, others = _ACTIONS[task.kind](instance, connection, task, progress)
         except ApiError as error:
             ended.append(replace(task, status=FAILED, error=dict(error.as_json()),
                                  details=failed_details(task.kind, task.details)))
@@ -41,19 +42,26 @@ def run(instance: Instance, connection: sqlite3.Connection, running: RunningBatc
     return ended
 
 
-def _cancel(instance: Instance, connection: sqlite3.Connection, task: Task) -> tuple[dict[str, Any], list[Task]]:
+def _cancel(instance: Instance, connection: sqlite3.Connection, task: Task,
+            progress: Progress) -> tuple[dict[str, Any], list[Task]]:
+    progress("retrieving tasks", 0, 1)
     others = [each for each in instance.queue.tasks_of(task.content["uids"])
               if each.status == ENQUEUED and each.uid != task.uid]
+    progress("updating tasks", 0, len(others))
     canceled = [replace(each, status=CANCELED, canceled_by=task.uid, batch_uid=task.batch_uid,
                         details=failed_details(each.kind, each.details)) for each in others]
     return {"canceledTasks": len(canceled)}, canceled
 
 
-def _delete(instance: Instance, connection: sqlite3.Connection, task: Task) -> tuple[dict[str, Any], list[Task]]:
+def _delete(instance: Instance, connection: sqlite3.Connection, task: Task,
+            progress: Progress) -> tuple[dict[str, Any], list[Task]]:
+    progress("deleting tasks", 0, len(task.content["uids"]))
     return {"deletedTasks": instance.queue.delete(connection, task.content["uids"])}, []
 
 
-def _swap(instance: Instance, connection: sqlite3.Connection, task: Task) -> tuple[dict[str, Any], list[Task]]:
+def _swap(instance: Instance, connection: sqlite3.Connection, task: Task,
+          progress: Progress) -> tuple[dict[str, Any], list[Task]]:
+    progress("ensuring correctness of the swap", 0, 1)
     names: dict[str, str] = {}
     taken: list[tuple[str, str]] = []
     missing: list[str] = []
@@ -64,7 +72,9 @@ def _swap(instance: Instance, connection: sqlite3.Connection, task: Task) -> tup
             taken.append((left, right))
         missing += [each for each in ([left] if is_rename else [left, right]) if not instance.index(each)]
     _refuse(sorted(missing), taken)
+    progress("swapping the indexes", 0, 1)
     instance.rename_indexes(connection, names)
+    progress("update the tasks", 0, 1)
     instance.queue.rename_indexes(connection, names, task.uid)
     return {}, []
 
@@ -87,7 +97,7 @@ def _quoted(index_uids: Sequence[str]) -> str:
     return ", ".join(f"`{index_uid}`" for index_uid in index_uids)
 
 
-_Action = Callable[[Instance, sqlite3.Connection, Task], tuple[dict[str, Any], list[Task]]]
+_Action = Callable[[Instance, sqlite3.Connection, Task, Progress], tuple[dict[str, Any], list[Task]]]
 _ACTIONS: dict[str, _Action] = {"taskCancelation": _cancel, "taskDeletion": _delete, "indexSwap": _swap}
 
 

@@ -77,7 +77,7 @@ def run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: B
         if applied and any(work.uid <= applied["last"] for work in works):
             return _answer(writer, applied["outcomes"])
         if works[0].kind == "indexCompaction":
-            return _answer(writer, [_compact(writer, path, works[0]).as_json()])
+            return _answer(writer, [_compact(writer, path, works[0], progress).as_json()])
         outcomes = _apply(writer, index_uid, shape, works, budget, progress)
         answer = _answer(writer, outcomes)
         writer.checkpoint()
@@ -157,6 +157,8 @@ def _documents(writer: IndexWriter, works: Sequence[Work], budget: Budget,
     total = sum(work.payload_bytes for work in works)
     before = 0
     for work in works:
+        step = "delete documents" if work.kind == "documentDeletion" else "indexing"
+        progress(step, before, total)
         report = partial(_report, progress, before, total)
         try:
             with documents.task(is_large=work.is_large(budget.documents)):
@@ -165,6 +167,7 @@ def _documents(writer: IndexWriter, works: Sequence[Work], budget: Budget,
             outcome = Outcome(work.uid, error=dict(error.as_json()))
         before += work.payload_bytes
         yield outcome
+    progress("indexing", before, total)
     documents.finish()
 
 
@@ -351,7 +354,8 @@ def _edit(writer: IndexWriter, works: Sequence[Work], budget: Budget,
     yield Outcome(works[0].uid, editing.edit(writer, budget.documents, works[0].content, progress))
 
 
-def _compact(writer: IndexWriter, path: Path, work: Work) -> Outcome:
+def _compact(writer: IndexWriter, path: Path, work: Work, progress: Progress) -> Outcome:
+    progress("copy and compact the index", 0, 1)
     before = path.stat().st_size
     writer.compact()
     return Outcome(work.uid, {"preCompactionSize": _size_text(before),

@@ -252,7 +252,7 @@ class Runner:
             self._stop_batches_of(first.content["uids"])
         try:
             with self._queue.finishing() as connection:
-                ended = global_tasks.run(self._instance, connection, running)
+                ended = global_tasks.run(self._instance, connection, running, progress)
                 self._end(running, ended, progress)
                 self._store(connection, running, ended)
         except Exception as error:
@@ -445,6 +445,7 @@ class Runner:
                   "indexDeletion": {"deletedDocuments": held}}
         ended = [_ended(task, {"details": counts.get(task.kind, {}), "error": None})
                  for task in job.running.tasks.values()]
+        self._shown(job)("deleting the index", 0, 1)
         with self._queue.finishing() as connection:
             self._end(job.running, ended, job.progress)
             self._instance.delete_index(connection, job.index_uid)

@@ -54,6 +54,29 @@ def test_a_batch_shows_its_tasks_together(house: House) -> None:
     assert batch.strategy == "batched all enqueued tasks" and batch.progress is None
 
 
+def test_a_batch_names_the_steps_that_its_time_went_to(house: House) -> None:
+    house.add([{"id": 1}])
+    house.run()
+    assert steps_of_last(house) == {"indexing", "committing"}
+    for kind, index_uid, content, steps in [
+        ("documentDeletion", "movies", {"ids": ["1"]}, {"delete documents", "indexing", "committing"}),
+        ("indexCompaction", "movies", {}, {"copy and compact the index"}),
+        ("indexSwap", None, {"swaps": [{"indexes": ["movies", "films"], "rename": True}]},
+         {"ensuring correctness of the swap", "swapping the indexes", "update the tasks"}),
+        ("taskCancelation", None, {"uids": [0]}, {"retrieving tasks", "updating tasks"}),
+        ("taskDeletion", None, {"uids": [0]}, {"deleting tasks"}),
+        ("indexDeletion", "films", {}, {"deleting the index"}),
+    ]:
+        house.do(kind, index_uid, {}, **content)
+        house.run()
+        assert steps_of_last(house) == steps
+
+
+def steps_of_last(house: House) -> set[str]:
+    batch = house.queue.list_batches(TaskFilter(), 1, None, False).results[0]
+    return {path.removeprefix("processing tasks > ") for path in batch.stats["progressTrace"]} - {"processing tasks"}
+
+
 def test_an_impossible_task_fails_alone(house: House) -> None:
     good = house.add([{"id": 1, "title": "kept"}])
     bad = house.add([{"id": 2, "title": "lost"}, {"id": "not valid!"}])
