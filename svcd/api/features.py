@@ -41,7 +41,7 @@ FEATURES: dict[str, Feature] = {  # flag: feature, in the order of answers and m
     "disableDocumentsFetchQueue": _feature("disable documents fetch queue", 892),
     "legacySearch": _feature("legacy search", 893),
     "renderRoute": _feature("render_route", 888),
-    "tasksStreamingRoute": _feature("tasks streaming route", 894),
+    "tasksStreamingRoute": _feature("tasks_streaming_route", 889),
 }
 # Personalization is switched by a launch option, so it has no flag of its own.
 PERSONALIZATION = _feature("personalization", 866)

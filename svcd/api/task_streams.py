@@ -182,7 +182,7 @@ _EVENTS_SHAPE: Mapping[str, Any] = {"type": "string"}
 
 ROUTES = (
     Route("GET", "/tasks/stream", stream_tasks, "tasks.get", {200: _EVENTS_SHAPE}, "Follow the changes of tasks", _TAG,
-          query=FILTER_PARAMS, answer_type=EVENTS, feature=(_FEATURE, "Using the /tasks/stream route")),
+          query=FILTER_PARAMS, answer_type=EVENTS, feature=(_FEATURE, "calling the /tasks/stream route")),
     Route("GET", "/batches/stream", stream_batches, "tasks.get", {200: _EVENTS_SHAPE}, "Follow the changes of batches",
-          _TAG, query=FILTER_PARAMS, answer_type=EVENTS, feature=(_FEATURE, "Using the /batches/stream route")),
+          _TAG, query=FILTER_PARAMS, answer_type=EVENTS, feature=(_FEATURE, "calling the /batches/stream route")),
 )

@@ -89,7 +89,9 @@ def statuses(events: list[Any]) -> list[tuple[int, str]]:
 
 def test_it_needs_its_feature(client) -> None:
     for path in ("/tasks/stream", "/batches/stream"):
-        assert client.get(path).fault[:2] == (400, "feature_not_enabled")
+        assert client.get(path).fault == (
+            400, "feature_not_enabled", f"calling the {path} route requires enabling the `tasks_streaming_route` "
+            "experimental feature. See https://github.com/orgs/svc/discussions/889")
 
 
 def test_each_change_is_an_event_as_it_happens(client, follow, check_shape) -> None:
