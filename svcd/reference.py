@@ -134,7 +134,7 @@ def man_page() -> str:
 def _man_option(option: Option) -> str:
     value = "" if option.is_switch else rf" \fI{_roff(option.kind.metavar or '')}\fP"
     names = [f"Variable {option.variable}"]
-    names += [f"key {option.name}"] if option.is_in_file else ["not in the file"]
+    names += [f"key {option.name}"] if _is_settable(option) else ["not in the file"]
     names += [f"default: {option.shown_default}"] if option.shown_default and not option.is_switch else []
     return f".TP\n\\fB{_roff(option.flag)}\\fP{value}\n{_roff(option.about)}\n.br\n{_roff('; '.join(names))}."
 
@@ -143,6 +143,11 @@ def _roff(text: str) -> str:
     r"""The text as roff prints it: `-` is typed as \-, and no line is a request by accident."""
     escaped = text.replace("\\", r"\e").replace("-", r"\-")
     return r"\&" + escaped if escaped[:1] in (".", "'") else escaped
+
+
+def _is_settable(option: Option) -> bool:
+    """Whether the TOML file decides on it."""
+    return option.is_in_file and option.counts_in_file
 
 
 def _rows(group: str) -> list[Option]:
@@ -160,7 +165,7 @@ def sample_config() -> str:
     )
     parts = [head]
     for group in GROUPS:
-        settable = [option for option in _rows(group) if option.is_in_file and _sample(option)]
+        settable = [option for option in _rows(group) if _is_settable(option) and _sample(option)]
         parts += [f"# -- {group} --"] * bool(settable)
         parts += [f"{_comment(_words(option))}\n#{_toml_line(option)}" for option in settable]
     return "\n\n".join(parts) + "\n"

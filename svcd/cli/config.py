@@ -34,8 +34,8 @@ class Config:
     Types are those that the option's kind parses to: `config.http_addr` is an Address.
     """
 
-    def __init__(self, values: Mapping[str, Any], given: Mapping[str, Given]) -> None:
-        self.__dict__.update(values, _given=dict(given))
+    def __init__(self, values: Mapping[str, Any], given: Mapping[str, Given], idle: Mapping[str, Given]) -> None:
+        self.__dict__.update(values, _given=dict(given), _idle=dict(idle))
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{name}: a Config does not change")
@@ -50,6 +50,10 @@ class Config:
     def where(self, name: str) -> str:
         """The place where the option was given; its flag when it was not."""
         return self._given[name].where if name in self._given else BY_NAME[name].flag
+
+    def idle(self) -> Iterator[tuple[str, str]]:
+        """Name and place of what the file gives without effect."""
+        return ((name, one.where) for name, one in self._idle.items())
 
     def shown(self) -> Iterator[tuple[str, str, str]]:
         """Name, value as one would write it, and source of each option; secrets as ***."""
@@ -67,12 +71,14 @@ def load(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
     give is absent or None. environ: the environment variables.
     """
     given = {**_from_environment(environ), **_from_flags(flags)}
-    given = {**_from_file(given.get("config_file_path")), **given}
+    in_file = _from_file(given.get("config_file_path"))
+    idle = {name: one for name, one in in_file.items() if not BY_NAME[name].counts_in_file}
+    given = {**{name: one for name, one in in_file.items() if name not in idle}, **given}
     values = {name: _parsed(BY_NAME[name], one) for name, one in given.items()}
     for option in OPTIONS:
         if option.name not in values:
             values[option.name] = _default(option, values)
-    config = Config(values, given)
+    config = Config(values, given, idle)
     for check in CHECKS:
         check(config)
     return config
@@ -267,6 +273,8 @@ def warnings(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
     if config.task_webhook_authorization_header is not None and config.task_webhook_url is None:
         yield (f"{config.where('task_webhook_authorization_header')}: has no effect without "
                f"{BY_NAME['task_webhook_url'].flag}")
+    for name, where in config.idle():
+        yield f"{where}: has no effect in a file; give {BY_NAME[name].flag} or {BY_NAME[name].variable}"
     known = [option.variable for option in OPTIONS]
     for variable in sorted(environ):
         near = nearest(variable, known) if variable.startswith("SVC_") and variable not in known else None

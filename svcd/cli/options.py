@@ -56,6 +56,8 @@ class Option:
     derived: values so far -> value, when the default depends on the machine or on another option;
         `default_words` then says it in words.
     example: a value for the sample config where there is no default.
+    counts_in_file: False where the file may hold the key, without effect: each start reads the file, and what the
+        option is for is done once.
     """
 
     flag: str
@@ -68,6 +70,7 @@ class Option:
     example: str = ""
     is_secret: bool = False
     is_in_file: bool = True
+    counts_in_file: bool = True
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -261,19 +264,19 @@ OPTIONS: tuple[Option, ...] = (
            about="Folder for dumps. Refused at the start when it could not be written to."),
     Option("--snapshot-dir", PATH, "Folders", default="snapshots/",
            about="Folder for snapshots. Refused at the start when it could not be written to."),
-    Option("--import-dump", PATH, "Folders", example="dumps/20260101-120000000.dump",
+    Option("--import-dump", PATH, "Folders", counts_in_file=False,
            about="Dump that a new database begins with. Refused at the start when there is a database already."),
-    Option("--ignore-missing-dump", SWITCH, "Folders", default="false",
+    Option("--ignore-missing-dump", SWITCH, "Folders", default="false", counts_in_file=False,
            about="Start with an empty database when the dump of --import-dump is not there."),
-    Option("--ignore-dump-if-db-exists", SWITCH, "Folders", default="false",
+    Option("--ignore-dump-if-db-exists", SWITCH, "Folders", default="false", counts_in_file=False,
            about="Start the database that is there already instead of importing the dump of --import-dump."),
     Option("--schedule-snapshot", INTERVAL, "Folders", default_words="never", example="86400",
            about="Make a snapshot every so many seconds, once a day when the flag stands alone."),
-    Option("--import-snapshot", PATH, "Folders", example="snapshots/data.ms.snapshot",
+    Option("--import-snapshot", PATH, "Folders", counts_in_file=False,
            about="Snapshot that a new database begins with. Refused at the start when there is a database already."),
-    Option("--ignore-missing-snapshot", SWITCH, "Folders", default="false",
+    Option("--ignore-missing-snapshot", SWITCH, "Folders", default="false", counts_in_file=False,
            about="Start with an empty database when the snapshot of --import-snapshot is not there."),
-    Option("--ignore-snapshot-if-db-exists", SWITCH, "Folders", default="false",
+    Option("--ignore-snapshot-if-db-exists", SWITCH, "Folders", default="false", counts_in_file=False,
            about="Start the database that is there already instead of importing the snapshot of --import-snapshot."),
     Option("--upgrade-db", SWITCH, "Folders", default="false",
            about="Accepted for scripts that pass it: svcd upgrades an older database at the start anyway."),

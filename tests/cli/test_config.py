@@ -25,7 +25,8 @@ from tests.cli.samples import USABLE, WRONG, companions, other
 
 KEY = "a-master-key-of-some-length"
 in_file = pytest.mark.parametrize(
-    "option", [option for option in USABLE if option.is_in_file], ids=lambda option: option.name)
+    "option", [option for option in USABLE if option.is_in_file and option.counts_in_file],
+    ids=lambda option: option.name)
 
 
 @pytest.fixture(autouse=True)
@@ -110,6 +111,18 @@ def test_the_first_way_that_gives_a_value_decides(ways: set[str]) -> None:
     assert getattr(config, name) == int(values.get(winner, "1000"))
 
 
+@pytest.mark.parametrize("option", [option for option in OPTIONS if not option.counts_in_file],
+                         ids=lambda option: option.name)
+def test_what_is_done_once_has_no_effect_in_the_file_and_is_warned_of(option: Option) -> None:
+    file_with("config.toml", **{option.name: True if option.is_switch else "there.dump"})
+    config = load({"master_key": KEY}, {})
+    assert (config.source(option.name), getattr(config, option.name)) == (DEFAULT, False if option.is_switch else None)
+    assert list(warnings(config, {})) == [f"`{option.name}` in config.toml: has no effect in a file; "
+                                          f"give {option.flag} or {option.variable}"]
+    file_with("config.toml", **{option.name: 7})
+    assert refusal().startswith(f"`{option.name}` in config.toml: expected ")
+
+
 def test_a_wrong_value_that_loses_does_not_matter() -> None:
     assert load({"log_level": "WARN"}, {"SVC_LOG_LEVEL": "LOUD"}).log_level == "WARN"
 
@@ -170,7 +183,7 @@ def test_a_wrong_value_is_refused_where_it_was_given(name: str) -> None:
     option, text = BY_NAME[name], WRONG[name]
     assert refusal({name: text}).startswith(f"{option.flag}: ")
     assert refusal({}, {option.variable: text}).startswith(f"{option.variable}: ")
-    if option.is_in_file and str in option.kind.toml:
+    if option.is_in_file and option.counts_in_file and str in option.kind.toml:
         file_with("config.toml", **{name: text})
         assert refusal().startswith(f"`{name}` in config.toml: ")
 

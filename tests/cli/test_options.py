@@ -46,6 +46,7 @@ def test_each_row_agrees_with_the_contract(option: Option) -> None:
     row = _contract()[option.name]
     assert (option.flag, option.variable) == (row["flag"], row["env"])
     assert option.is_in_file == (row["toml"] is not None)
+    assert option.counts_in_file == row.get("toml_effective", True)
     assert option.is_switch == (row["type"] == "boolean flag")
     assert option.is_secret == row.get("secret", False)
     if isinstance(row["default"], (int, bool)):

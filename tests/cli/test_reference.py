@@ -35,8 +35,10 @@ def test_each_option_stands_everywhere(option: Option) -> None:
     page = reference.man_page().replace("\\-", "-")
     assert option.flag in page and option.variable in page
     assert option.flag in reference.options_table()
-    if option.name not in ("config_file_path", "ssl_ocsp_path"):
-        assert f"\n#{option.name} = " in reference.sample_config()
+    is_settable = option.is_in_file and option.counts_in_file
+    assert (f"; key {option.name}" in page) == is_settable
+    if option.name != "ssl_ocsp_path":
+        assert (f"\n#{option.name} = " in reference.sample_config()) == is_settable
 
 
 def _uncommented(keys: set[str]) -> str:
@@ -54,13 +56,9 @@ def test_the_sample_config_shows_the_defaults(tmp_path: Path, monkeypatch: pytes
     assert all(mine[1] == default[1] for mine, default in shown if mine[0] != "config_file_path")
 
 
-@pytest.mark.parametrize("left_out", ["import_dump", "import_snapshot"])
-def test_the_examples_of_the_sample_config_are_right(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_out: str) -> None:
-    """A database begins with a dump or with a snapshot: the one or the other is left out."""
+def test_the_examples_of_the_sample_config_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    companions = {f"ignore_missing_{left_out[7:]}", f"ignore_{left_out[7:]}_if_db_exists"}
-    Path("config.toml").write_text(_uncommented({option.name for option in OPTIONS} - {left_out} - companions))
+    Path("config.toml").write_text(_uncommented({option.name for option in OPTIONS}))
     assert load({}, {}).ssl_auth_path == Path("/etc/svcd/clients.pem")
 
 
