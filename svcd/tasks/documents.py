@@ -50,6 +50,23 @@ class _Pending:
     values_before: Mapping[str, FieldValues] = field(default_factory=dict)
 
 
+class _Named:
+    """Counts the documents that a task names, each once, with a bit for each docid instead of all identifiers."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._bits = bytearray()
+
+    def add(self, docid: int) -> None:
+        """Count a document unless it was named before."""
+        place, bit = docid >> 3, 1 << (docid & 7)
+        if place >= len(self._bits):
+            self._bits.extend(bytes(place + 1))  # at least twice as long, or docids in order would be slow
+        if not self._bits[place] & bit:
+            self._bits[place] |= bit
+            self.count += 1
+
+
 class DocumentWriter:
     """Writes the documents of one batch through an IndexWriter. limit: bytes of text gathered per portion."""
 
@@ -67,6 +84,12 @@ class DocumentWriter:
         self._locales_of = locales_test(settings["localizedAttributes"])
         self._is_kept = kept_fields(settings)
         self._places = Places.of(settings)
+        self._named = _Named()
+
+    @property
+    def named(self) -> int:
+        """How many documents the additions of the task have named so far: one for each identifier."""
+        return self._named.count
 
     def positions(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """The words of a document's searchable attributes, by position."""
@@ -83,6 +106,7 @@ class DocumentWriter:
         A large task is undone by the store; a small one by forgetting what it gathered, which costs no
         savepoint. Small tasks therefore have to fit into one portion.
         """
+        self._named = _Named()
         if is_large:
             self.flush()
             with self._writer.savepoint():
@@ -116,9 +140,11 @@ class DocumentWriter:
                 raise _too_many_fields()
             held = self._pending.get(document_id)
             if (held is None or held.document is None) and not may_create:
+                self._named.count += 1
                 continue
             if held is None:
                 held = self._pending[document_id] = _Pending(self._new_docid(document_id), None)
+            self._named.add(held.docid)
             self._writer.register(document)
             held.document = {**held.document, **document} if is_update and held.document else document
         if self._pending_bytes > self._limit:

@@ -177,7 +177,7 @@ def _report(progress: Progress, before: int, total: int, read: int) -> None:
 
 def _add(writer: IndexWriter, documents: DocumentWriter, work: Work, report: Callable[[int], None]) -> dict[str, Any]:
     key = _primary_key(writer, work.content.get("primaryKey"))
-    indexed = read = 0
+    read = 0
     for lines in _chunks(work.payload):
         parsed = [jsontext.loads(line) for line in lines]
         if key is None:
@@ -187,10 +187,9 @@ def _add(writer: IndexWriter, documents: DocumentWriter, work: Work, report: Cal
         documents.put([(document_identifier(document, key), document) for document in parsed], size,
                       is_update=work.content.get("method") == "update",
                       may_create=work.content.get("mayCreate", True))
-        indexed += len(parsed)
         read += size
         report(read)
-    return {"indexedDocuments": indexed}
+    return {"indexedDocuments": documents.named}
 
 
 def _delete(writer: IndexWriter, documents: DocumentWriter, work: Work,

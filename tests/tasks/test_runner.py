@@ -169,6 +169,22 @@ def test_documents_that_may_not_be_created_are_skipped(house: House) -> None:
     assert list(house.documents().values()) == [{"id": 1, "a": 1}]
 
 
+def test_a_document_that_comes_several_times_is_indexed_once(house: House) -> None:
+    house.add([{"id": 1}])
+    task = house.add([{"id": "1", "a": 1}, {"id": 2}, {"id": 1, "b": 2}, {"id": 300}], method="update")
+    again = house.add([{"id": 2}, {"id": 2}])
+    house.run()
+    assert [house.task(each).details["indexedDocuments"] for each in (task, again)] == [3, 1]
+    assert list(house.documents().values()) == [{"id": 1, "a": 1, "b": 2}, {"id": 2}, {"id": 300}]
+
+
+def test_a_task_counts_its_documents_whether_or_not_they_may_be_created(house: House) -> None:
+    house.add([{"id": 1}])
+    task = house.add([{"id": 1, "a": 1}, {"id": 2}], may_create=False)
+    house.run()
+    assert house.task(task).details["indexedDocuments"] == 2
+
+
 def test_clearing_forgets_what_came_before(house: House) -> None:
     house.add([{"id": 1}])
     house.run()
