@@ -156,6 +156,14 @@ def analyzer_of(settings: Mapping) -> Analyzer:
     return _shared(*(tuple(settings.get(name) or ()) for name in names))
 
 
+def whole_lemma(text: str) -> str:
+    """A text as one word: the lemmas of all its tokens joined, by the usual separators alone.
+
+    Neither custom separators nor the dictionary of an index count for words without typos: relevance.md 1.
+    """
+    return "".join([token.lemma for token in Analyzer().tokens(text)])
+
+
 # Some tens of indexes are searched at a time; one more costs a few milliseconds to build again.
 @lru_cache(maxsize=64)
 def _shared(*lists: tuple[str, ...]) -> Analyzer:

@@ -11,9 +11,8 @@ from collections.abc import Collection, Sequence
 
 from svcd.engine import tables
 from svcd.engine.scripts import ARABIC, CJ, HIRAGANA, KATAKANA, LATIN, MANDARIN, count_scripts
+from svcd.fields.locales import long_form
 
-# Two-letter codes of the languages that make a difference; three-letter codes stand for themselves.
-_CODES = {"ar": "ara", "de": "deu", "fa": "pes", "ja": "jpn", "sv": "swe", "ur": "urd", "zh": "zho"}
 _CHINESE = frozenset({"cmn", "zho"})
 _ARABIC_LETTERED = ("ara", "urd", "pes")
 
@@ -25,14 +24,9 @@ _FARTHEST = 90_000
 _STOPS = {point: " " for span in ((0x00, 0x40), (0x5B, 0x60), (0x7B, 0x7E)) for point in range(span[0], span[1] + 1)}
 
 
-def code_of(locale: str) -> str:
-    """The code by which a language is known here, whichever of its codes is given."""
-    return _CODES.get(locale, locale)
-
-
 def detect(text: str, script: str, locales: Sequence[str] | None) -> str | None:
     """The language (ISO 639-3) of a group of one script, or None. `locales`: the allowed ones; None or empty: all."""
-    allowed = [code_of(locale) for locale in locales or ()]
+    allowed = [long_form(locale) for locale in locales or ()]
     if len(allowed) == 1:
         return allowed[0]
     if script == LATIN:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, Mapping, Sequence
 
-from svcd.engine.analysis import WORD, Analyzer, analyzer_of
+from svcd.engine.analysis import WORD, Analyzer, analyzer_of, whole_lemma
 from svcd.engine.query import Phrase
 from svcd.engine.terms import TypoRules
 
@@ -47,11 +47,8 @@ def lexicon_of(settings: Mapping[str, Any]) -> Lexicon:
 
 def _typo_rules(settings: Mapping[str, Any]) -> TypoRules:
     typo_tolerance = settings.get("typoTolerance") or {}
-    # Neither custom separators nor the dictionary of the index count here: relevance.md 1.
-    analyzer = Analyzer(settings.get("stopWords") or ())
     words = typo_tolerance.get("disableOnWords") or ()
-    disabled = ("".join(token.lemma for token in analyzer.tokens(word)) for word in words)
-    return TypoRules(typo_tolerance, frozenset(disabled))
+    return TypoRules(typo_tolerance, frozenset(map(whole_lemma, words)))
 
 
 def _synonyms(

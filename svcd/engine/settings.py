@@ -15,8 +15,11 @@ from typing import Any
 
 from svcd.engine import embedder_settings
 from svcd.engine import setting_checks as checks
+from svcd.engine.analysis import whole_lemma
+from svcd.engine.normalisation import decompose
 from svcd.errors import ApiError
 from svcd.fields import Check, Field, boolean, nullable, one_of, positive_integer, string
+from svcd.fields.locales import long_form
 
 Stored = Mapping[str, Any]
 Change = Mapping[str, Any]  # {name: value, or None to reset}
@@ -36,6 +39,18 @@ class Redo(enum.Enum):
 
 def _replaced(_stored: Any, given: Any) -> Any:
     return given
+
+
+def _each_once(_stored: Any, given: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(given))
+
+
+def _decomposed(_stored: Any, given: Iterable[str]) -> list[str]:
+    return sorted(set(map(decompose, given)))
+
+
+def _in_long_form(_stored: Any, given: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{**rule, "locales": list(map(long_form, rule["locales"]))} for rule in given]
 
 
 def _same(value: Any) -> Any:
@@ -98,6 +113,8 @@ def _merge_typo_tolerance(stored: Any, given: Mapping[str, Any]) -> dict[str, An
     refusal = checks.typo_sizes_refusal(sizes["oneTypo"], sizes["twoTypos"])
     if refusal:
         raise ApiError("invalid_settings_typo_tolerance", refusal)
+    if "disableOnWords" in after:
+        after["disableOnWords"] = sorted(set(map(whole_lemma, after["disableOnWords"])))
     return after
 
 
@@ -175,9 +192,9 @@ _CHAT = {
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("displayedAttributes", PUT, checks.attributes, _ALL, "invalid_settings_displayed_attributes",
-            reset_as=_ALL, about="Attributes that hits show; `*` for all."),
+            merge=_each_once, reset_as=_ALL, about="Attributes that hits show; `*` for all."),
     Setting("searchableAttributes", PUT, checks.attributes, _ALL, "invalid_settings_searchable_attributes",
-            redo=(Redo.WORDS, Redo.VECTORS), stale_by=frozenset, reset_as=_ALL,
+            redo=(Redo.WORDS, Redo.VECTORS), stale_by=frozenset, merge=_each_once, reset_as=_ALL,
             about="Attributes in which words are found, most important first; `*` for all."),
     Setting("filterableAttributes", PUT, checks.filterable_attributes, [], "invalid_settings_filterable_attributes",
             redo=(Redo.FACETS,), about="Attributes that filters and facets may use, or rules on patterns of them."),
@@ -190,7 +207,7 @@ SETTINGS: tuple[Setting, ...] = (
             redo=(Redo.FACETS,), stale_by=_sorted_attributes, validate=_check_ranking_rules,
             about="What makes a hit better than another, most important first."),
     Setting("stopWords", PUT, checks.string_set, [], "invalid_settings_stop_words",
-            redo=(Redo.WORDS,), about="Words that queries and documents ignore."),
+            redo=(Redo.WORDS,), merge=_decomposed, about="Words that queries and documents ignore."),
     Setting("nonSeparatorTokens", PUT, checks.string_set, [], "invalid_settings_non_separator_tokens",
             redo=(Redo.WORDS,), about="Separators that are to be parts of words."),
     Setting("separatorTokens", PUT, checks.string_set, [], "invalid_settings_separator_tokens",
@@ -215,7 +232,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("searchCutoffMs", PUT, positive_integer, None, "invalid_settings_search_cutoff_ms",
             about="Milliseconds after which a search returns what it has; null for 1500."),
     Setting("localizedAttributes", PUT, checks.localized_attributes, None, "invalid_settings_localized_attributes",
-            redo=(Redo.WORDS,), about="Languages of attributes; null to have them detected."),
+            redo=(Redo.WORDS,), merge=_in_long_form, about="Languages of attributes; null to have them detected."),
     Setting("facetSearch", PUT, boolean, True, "invalid_settings_facet_search",
             redo=(Redo.FACETS,), about="May facet values be searched?"),
     Setting("prefixSearch", PUT, one_of("indexingTime", "disabled"), "indexingTime",

@@ -9,6 +9,8 @@
 7. Details show a change in the order of answers, secrets hidden.
 8. Settings of a feature that is off are left out of the answer.
 9. The rows say what the contract says.
+10. Lists of attributes are kept without repetitions, words as they are compared, languages by their long codes;
+    details show all of them as they were given.
 """
 from __future__ import annotations
 
@@ -152,6 +154,27 @@ def test_chat_merges_its_search_parameters_in_declared_order() -> None:
 ])
 def test_values_are_kept_in_one_form(name: str, given_value: Any, kept: Any) -> None:
     assert decode_value(given_value, settings.FIELDS[name].check) == kept
+
+
+@pytest.mark.parametrize("name, given_value, kept", [
+    ("displayedAttributes", ["b", "a", "b"], ["b", "a"]),
+    ("searchableAttributes", ["b", "a", "b"], ["b", "a"]),
+    ("stopWords", ["d\u00e9j\u00e0", "The", "\ufb01n", "fin"], ["The", "de\u0301ja\u0300", "fin"]),
+    ("localizedAttributes", [{"attributePatterns": ["*"], "locales": ["fr", "fra", "zh", "cmn", "fa"]}],
+     [{"attributePatterns": ["*"], "locales": ["fra", "fra", "zho", "cmn", "pes"]}]),
+])
+def test_values_are_stored_as_they_are_used_and_told_as_given(name: str, given_value: Any, kept: Any) -> None:
+    assert stored_after({name: given_value}) == {name: kept}
+    assert stored_after({name: kept}) == {name: kept}
+    change = change_of(**{name: given_value})
+    assert settings.changed_as_shown(change) == change and change[name] != kept
+
+
+def test_words_without_typos_are_stored_as_queries_are_compared_with_them() -> None:
+    stored = stored_after({"typoTolerance": {"disableOnWords": ["Zo\u00e9", "APPLE", "Apple", "ice-cream"]}})
+    assert stored == {"typoTolerance": {"disableOnWords": ["apple", "ice-cream", "zoe"]}}
+    assert stored_after({"typoTolerance": {"disableOnWords": ["A"]}}, {"typoTolerance": {"enabled": False}}) == {
+        "typoTolerance": {"disableOnWords": ["a"], "enabled": False}}
 
 
 @pytest.mark.parametrize("rule", [

@@ -13,6 +13,7 @@ from svcd.engine.facets.sorted_texts import Packed, SortedTexts, pack
 from svcd.engine.normalisation import lemma_of
 from svcd.engine.reader import Reader
 from svcd.engine.scripts import script_of_whole
+from svcd.fields.locales import long_form
 
 
 def search_form(text: str, locales: Sequence[str] | None) -> str:
@@ -33,8 +34,8 @@ def query_locales(settings: Mapping[str, Any], field: str, asked: Sequence[str] 
     of_field = field_locales(settings, field)
     if of_field is None or asked is None:
         return of_field
-    codes = {languages.code_of(locale) for locale in asked}
-    return [locale for locale in of_field if languages.code_of(locale) in codes]
+    codes = set(map(long_form, asked))
+    return [locale for locale in of_field if long_form(locale) in codes]
 
 
 class Forms(NamedTuple):
