@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -266,6 +267,11 @@ class IndexWriter:
         rows = [(first + n, name) for n, name in enumerate(fresh)]
         self._connection.executemany("INSERT INTO fields(fid, name) VALUES (?, ?)", rows)
         self.field_numbers.update((name, fid) for fid, name in rows)
+
+    def unregister(self, count: int) -> None:
+        """Keep the first so many names alone. Nothing may have been written yet under the others."""
+        self._connection.execute("DELETE FROM fields WHERE fid >= ?", (count,))
+        self.field_numbers = dict(islice(self.field_numbers.items(), count))
 
     def _slot(self, name: str) -> int:
         slot = self._slots.get(name)

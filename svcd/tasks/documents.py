@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from svcd import jsontext
@@ -77,7 +78,8 @@ class DocumentWriter:
         self._pending_bytes = 0
         # A deleted document keeps its docid until the batch ends: it may come back.
         self._tombstones: dict[str, int] = {}
-        self._free = _free_docids(writer.docids)
+        self._taken, self._given = writer.docids, 0
+        self._free = _free_docids(self._taken)
         settings = resolved(writer.settings)
         self._analyzer = analyzer_of(settings)
         self._is_searchable = Searchable.of(settings).__contains__
@@ -107,22 +109,33 @@ class DocumentWriter:
         savepoint. Small tasks therefore have to fit into one portion.
         """
         self._named = _Named()
-        if is_large:
+        if is_large or self._pending_bytes > self._limit // 2:
             self.flush()
-            with self._writer.savepoint():
+        tombstones, given = dict(self._tombstones), self._given
+        try:
+            with self._writer.savepoint() if is_large else self._remembered():
                 yield
-                self.flush()
-            return
-        if self._pending_bytes > self._limit // 2:
-            self.flush()
+                if is_large:
+                    self.flush()
+        except ApiError:
+            if is_large:  # what is not written yet is of this task alone
+                self._pending, self._pending_bytes = {}, 0
+            self._tombstones = tombstones
+            self._given, self._free = given, islice(_free_docids(self._taken), given, None)
+            raise
+
+    @contextmanager
+    def _remembered(self) -> Iterator[None]:
+        """The block writes nothing; an ApiError in it undoes what it gathered."""
         pending = {document_id: replace(each) for document_id, each in self._pending.items()}
-        tombstones, size = dict(self._tombstones), self._pending_bytes
-        key, self._limit, limit = self._writer.primary_key, 1 << 62, self._limit
+        key, names, size = self._writer.primary_key, len(self._writer.field_numbers), self._pending_bytes
+        self._limit, limit = 1 << 62, self._limit
         try:
             yield
         except ApiError:
-            self._pending, self._tombstones, self._pending_bytes = pending, tombstones, size
+            self._pending, self._pending_bytes = pending, size
             self._writer.primary_key = key
+            self._writer.unregister(names)
             raise
         finally:
             self._limit = limit
@@ -152,7 +165,10 @@ class DocumentWriter:
 
     def _new_docid(self, document_id: str) -> int:
         docid = self._tombstones.pop(document_id, None)
-        return next(self._free) if docid is None else docid
+        if docid is not None:
+            return docid
+        self._given += 1
+        return next(self._free)
 
     def delete(self, document_ids: Sequence[str]) -> int:
         """Remove documents by identifier; how many there were."""

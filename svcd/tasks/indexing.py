@@ -182,7 +182,6 @@ def _add(writer: IndexWriter, documents: DocumentWriter, work: Work, report: Cal
         parsed = [jsontext.loads(line) for line in lines]
         if key is None:
             key = writer.primary_key = infer_primary_key(parsed[0])
-            writer.register([key])
         size = sum(map(len, lines))
         documents.put([(document_identifier(document, key), document) for document in parsed], size,
                       is_update=work.content.get("method") == "update",
@@ -222,14 +221,20 @@ _DOCUMENT_ACTIONS = {"documentAdditionOrUpdate": _add, "documentDeletion": _dele
 
 
 def _primary_key(writer: IndexWriter, wanted: str | None) -> str | None:
+    """The key of the index, after this task; None when the first document has to tell it.
+
+    A key that was named comes before all other fields, one that was guessed where the document has it: recordings
+    search/metadata, against relevance.md 0.1.
+    """
     known = writer.primary_key
-    if known is None and wanted is not None:
-        writer.primary_key = wanted
-        writer.register([wanted])
-        return wanted
     if wanted not in (None, known):
-        raise _has_key(known)
-    return known
+        if known is not None:
+            raise _has_key(known)
+        writer.primary_key = wanted
+    key = known or wanted
+    if key is not None and "." not in key:
+        writer.register([key])
+    return key
 
 
 def _has_key(known: str | None) -> ApiError:

@@ -89,6 +89,42 @@ def test_an_impossible_task_fails_alone(house: House) -> None:
     assert not house.find("lost")
 
 
+def _order(house: House) -> list[str]:
+    return list(house.documents()[0])
+
+
+def test_a_key_that_is_guessed_stays_where_the_first_document_has_it(house: House) -> None:
+    house.add([{"title": "a", "id": 1, "year": 5}, {"year": 1, "id": 2, "title": "b"}])
+    house.run()
+    assert [list(document) for document in house.documents().values()] == [["title", "id", "year"]] * 2
+
+
+def test_a_key_that_is_named_comes_before_all_other_fields(house: House) -> None:
+    house.add([{"title": "a", "id": 1}], key="id")
+    house.run()
+    assert _order(house) == ["id", "title"]
+
+
+@pytest.mark.parametrize("kind", ["indexCreation", "indexUpdate"])
+def test_the_key_of_an_empty_index_comes_before_all_other_fields(house: House, kind: str) -> None:
+    house.do("indexCreation", details={"primaryKey": None})
+    house.run()
+    if kind == "indexCreation":
+        house.do("indexDeletion", details={"deletedDocuments": None})
+    house.do(kind, details={"primaryKey": "id"}, primaryKey="id")
+    house.add([{"title": "a", "id": 1}])
+    house.run()
+    assert _order(house) == ["id", "title"]
+
+
+def test_an_impossible_task_leaves_no_order_of_fields(house: House) -> None:
+    house.add([{"year": 1, "id": n, "title": "lost"} for n in range(600)] + [{"title": "no key"}])
+    house.add([{"title": "a", "id": 1, "year": 5}])
+    house.run()
+    assert list(house.documents().values()) == [{"title": "a", "id": 1, "year": 5}]
+    assert _order(house) == ["title", "id", "year"]
+
+
 def test_a_large_impossible_task_fails_alone(tmp_path: Any) -> None:
     from svcd.tasks.indexing import Budget
     house = House(tmp_path / "data", budget=Budget(documents=100))
@@ -98,6 +134,31 @@ def test_a_large_impossible_task_fails_alone(tmp_path: Any) -> None:
     house.run()
     assert house.task(bad).status == "failed"
     assert house.documents() == {0: {"id": 1}, 1: {"id": 99, "title": "kept"}}
+    house.instance.close()
+
+
+def test_what_a_large_impossible_task_gathered_last_is_undone_too(tmp_path: Any) -> None:
+    from svcd.tasks.indexing import Budget
+    house = House(tmp_path / "data", budget=Budget(documents=30_000))
+    house.add([{"id": n, "title": "lost"} for n in range(600)] + [{"title": "no key " * 4_000}])
+    house.add([{"id": 1000}])
+    house.run()
+    assert house.documents() == {0: {"id": 1000}}
+    house.instance.close()
+
+
+@pytest.mark.parametrize("most_bytes", [100, 1 << 20])
+def test_an_impossible_task_takes_no_docids(tmp_path: Any, most_bytes: int) -> None:
+    from svcd.tasks.indexing import Budget
+    house = House(tmp_path / "data", budget=Budget(documents=most_bytes))
+    house.add([{"id": n} for n in (7, 8)])
+    house.run()
+    house.delete([7])
+    house.add([{"id": n, "title": "lost"} for n in range(1000)] + [{"title": "no key"}])
+    house.add([{"id": 2000}])
+    house.add([{"id": 7}])
+    house.run()
+    assert house.documents() == {0: {"id": 7}, 1: {"id": 8}, 2: {"id": 2000}}
     house.instance.close()
 
 
