@@ -151,6 +151,7 @@ class DocumentWriter:
         for document_id, document in documents:
             if len(document) > MOST_FIELDS:
                 raise _too_many_fields()
+            self._writer.register(document)  # in the order of the payload, of skipped documents too
             held = self._pending.get(document_id)
             if (held is None or held.document is None) and not may_create:
                 self._named.count += 1
@@ -158,7 +159,6 @@ class DocumentWriter:
             if held is None:
                 held = self._pending[document_id] = _Pending(self._new_docid(document_id), None)
             self._named.add(held.docid)
-            self._writer.register(document)
             held.document = {**held.document, **document} if is_update and held.document else document
         if self._pending_bytes > self._limit:
             self.flush()

@@ -69,6 +69,16 @@ def batching_class(kind: str, content: Mapping[str, Any]) -> str:
     return _CLASSES.get(kind, ALONE)
 
 
+def changes_index(kind: str, content: Mapping[str, Any], details: Mapping[str, Any] | None) -> bool:
+    """Does a task that succeeded move `updatedAt` of its index? Those that found nothing to do don't: recordings index."""
+    if kind in ("indexCreation", "indexUpdate"):
+        return content.get("primaryKey") is not None
+    if kind == "indexCompaction":
+        return False
+    counters = KINDS[kind].failed.keys() - {"indexedDocuments"} if not content.get("all") else ()
+    return not counters or any((details or {}).get(counter) for counter in counters)
+
+
 def failed_details(kind: str, details: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The details of a task that failed or was canceled: counters that were unknown are 0."""
     if details is None:

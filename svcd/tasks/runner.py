@@ -30,7 +30,7 @@ from svcd.store.records import FAILED, SUCCEEDED, Batch, Task
 from svcd.tasks import archiving, batching, details, global_tasks
 from svcd.tasks.batching import IndexState, Limits, Plan
 from svcd.tasks.budget import Budget
-from svcd.tasks.kinds import INDEX_DELETION, KINDS, NEWEST_ALONE, failed_details
+from svcd.tasks.kinds import INDEX_DELETION, KINDS, NEWEST_ALONE, changes_index, failed_details
 from svcd.tasks.progress import Progress
 from svcd.tasks.views import task_line
 from svcd.tasks.writer_process import WriterCrashed, WriterDied, WriterProcess
@@ -431,10 +431,14 @@ class Runner:
         """Write down how a batch ended, and its index as it is now: None when it was not touched."""
         with self._queue.finishing() as connection:
             self._end(job.running, ended, job.progress)
+            is_changed = any(task.status == SUCCEEDED and changes_index(task.kind, task.content, task.details)
+                             for task in ended)
             if after and before is None:
-                self._instance.create_index(connection, replace(after, updated_at=times.now()))
+                updated_at = times.now() if is_changed else after.created_at
+                self._instance.create_index(connection, replace(after, updated_at=updated_at))
             elif after:
-                self._instance.update_index(connection, job.index_uid, updated_at=times.now(),
+                updated_at = times.now() if is_changed else after.updated_at
+                self._instance.update_index(connection, job.index_uid, updated_at=updated_at,
                                             primary_key=after.primary_key, stats=after.stats)
             self._store(connection, job.running, ended)
         self._ended(job, ended)

@@ -117,6 +117,14 @@ def test_the_key_of_an_empty_index_comes_before_all_other_fields(house: House, k
     assert _order(house) == ["id", "title"]
 
 
+def test_documents_that_are_skipped_number_their_fields(house: House) -> None:
+    house.add([{"id": 1}])
+    house.add([{"id": 2, "year": 5}], may_create=False)
+    house.add([{"title": "a", "year": 5, "id": 1}])
+    house.run()
+    assert _order(house) == ["id", "year", "title"]
+
+
 def test_an_impossible_task_leaves_no_order_of_fields(house: House) -> None:
     house.add([{"year": 1, "id": n, "title": "lost"} for n in range(600)] + [{"title": "no key"}])
     house.add([{"title": "a", "id": 1, "year": 5}])
@@ -201,6 +209,37 @@ def test_index_creation_update_and_deletion(house: House) -> None:
     assert house.task(gone).details == {"deletedDocuments": 1}
     assert house.instance.index("movies") is None
     assert not list((house.path / "indexes").iterdir())
+
+
+def _is_moved(house: House, *tasks: Task) -> bool:
+    """Whether these tasks, as one batch, move `updatedAt` of the index."""
+    before = house.instance.require_index("movies").updated_at
+    house.run()
+    return house.instance.require_index("movies").updated_at > before
+
+
+def test_an_index_is_updated_when_it_is_created_unless_a_task_writes(house: House) -> None:
+    house.do("indexCreation", details={"primaryKey": None})
+    house.do("indexCreation", "keyed", details={"primaryKey": "id"}, primaryKey="id")
+    house.add([{"no": 1}], "failed")
+    house.add([{"id": 1}], "added")
+    house.change({}, "set")
+    house.run()
+    rows = {row.uid: row.updated_at > row.created_at for row in house.instance.list_indexes()[0]}
+    assert rows == {"movies": False, "keyed": True, "failed": False, "added": True, "set": True}
+
+
+def test_tasks_that_find_nothing_to_do_leave_the_moment_of_the_last_update(house: House) -> None:
+    house.add([{"id": 1}])
+    house.run()
+    assert not _is_moved(house, house.delete([7]))
+    assert not _is_moved(house, house.do("indexUpdate", details={"primaryKey": None}, primaryKey=None))
+    assert not _is_moved(house, house.add([{"no": 1}]))
+    assert not _is_moved(house, house.do("indexCompaction", details={}))
+    assert _is_moved(house, house.delete([7]), house.delete([1]))
+    assert _is_moved(house, house.clear())
+    assert _is_moved(house, house.add([]))
+    assert _is_moved(house, house.change({}))
 
 
 def test_docids_are_the_smallest_free_ones(house: House) -> None:
