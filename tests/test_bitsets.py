@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from svcd import bitsets
 
-DOCIDS = st.lists(st.integers(0, 300_000), max_size=60)
+# Thin sets, and sets in which most docids are.
+DOCIDS = st.lists(st.integers(0, 300_000), max_size=60) | st.lists(st.integers(0, 90), max_size=60)
 
 
 @given(DOCIDS)
@@ -17,6 +18,12 @@ def test_docids_come_out_once_and_ascending(docids: list[int]) -> None:
 @given(DOCIDS, st.integers(0, 70))
 def test_a_limit_gives_the_smallest(docids: list[int], limit: int) -> None:
     assert bitsets.to_docids(bitsets.from_docids(docids), limit) == sorted(set(docids))[:limit]
+
+
+@given(DOCIDS)
+def test_a_list_in_words_is_the_same_set(docids: list[int]) -> None:
+    listed = ",".join(map(str, docids)) or None
+    assert bitsets.from_listed(listed) == sum(1 << docid for docid in set(docids))
 
 
 @given(DOCIDS)

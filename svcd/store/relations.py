@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from svcd.bitsets import from_bytes_equal, from_docids, packed, to_docids, unpacked
+from svcd.bitsets import from_bytes_equal, from_docids, from_listed, packed, to_docids, unpacked
 from svcd.store import words
 from svcd.store.cache import Cache
 from svcd.store.delta import Delta
@@ -164,8 +164,8 @@ class Relations:
     # Words
 
     def _matching(self, table: str, query: str) -> DocIds:
-        return from_docids([row[0] for row in self._connection.execute(
-            f"SELECT rowid FROM {table} WHERE {table} MATCH ?", (query,))])
+        row = self._connection.execute(f"SELECT group_concat(rowid) FROM {table} WHERE {table} MATCH ?", (query,)).fetchone()
+        return from_listed(row[0])
 
     def has_word(self, word: str) -> bool:
         """Does any document hold the word?"""
