@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from svcd.store.cache import Cache
+from svcd.store.pairs import Pairs
 from svcd.store.points import Points
 from svcd.store.relations import DocIds, marks, parts
 from svcd.store.shapes import Shapes
 from svcd.store.value_orders import ValueOrders
 
 
-class IndexReader(ValueOrders, Points, Shapes):
+class IndexReader(ValueOrders, Pairs, Points, Shapes):
     """The committed state of one index when the transaction of `connection` began."""
 
     def __init__(self, connection: sqlite3.Connection, uuid: str, cache: Cache,

@@ -1,4 +1,4 @@
-"""The relations of words in one index: which documents hold a word, where, next to which other, how many.
+"""The relations of words in one index: which documents hold a word, where, how many.
 
 Knows FTS5's queries and the forward rows; refuses to know documents and queries of users. Sets of documents
 are integers, bit d standing for docid d. What was read is kept, and carried over later writes: see delta.
@@ -23,8 +23,6 @@ Key = tuple[Hashable, ...]
 
 # SQLite takes 32,766 parameters; longer lists are asked for in parts.
 _PARAMETERS = 500
-# A look-up into so few documents is made for all of them, and its answer kept.
-_WORTH_KEEPING = 200
 # Words of one OR: one walk through the index for all of them.
 _PHRASES = 100
 # Beyond so many written documents reading the index again is quicker than looking at each of them.
@@ -76,6 +74,10 @@ class Relations:
         """The value of a key, if it is kept and of this generation."""
         held = self._cache.peek((self._uuid, *key))
         return held[1] if held and held[0] == self.generation else None
+
+    def _keep(self, key: Key, value: object) -> None:
+        """Another value for a key whose value _kept() gave."""
+        self._cache.put((self._uuid, *key), (self.generation, value))
 
     def remembered(self, key: Key, make: Callable[[], T]) -> T:
         """What somebody else made of this state of the index, and would make again: kept as long as it stands."""
@@ -145,7 +147,7 @@ class Relations:
         if changed.bit_count() > MOST_WRITTEN:
             return None
         rows = {docid: {slot: row.split(" ") for slot, row in words.forward_rows(forward).items()}
-                for docid, forward in self._forward_rows(to_docids(changed))}
+                for docid, forward in self.forward_rows(to_docids(changed))}
         is_known = all(gone is not None for _, gone in changes)
         terms = frozenset(term for _, gone in changes for term in json.loads(gone)) if is_known else None
         return Delta(changed, rows, terms, dict(self._facet_rows(to_docids(changed))))
@@ -183,7 +185,7 @@ class Relations:
         """Documents with a term, anywhere or in the column of a slot below the shared one."""
         column = "" if slot is None else f"{{c{slot}}} : "
         return self._ready(("word", spelled, is_prefix, slot),
-                           lambda: self._matching("terms", column + _phrase(spelled, is_prefix)),
+                           lambda: self._matching("terms", column + phrase(spelled, is_prefix)),
                            lambda delta: delta.word(spelled, is_prefix, slot))
 
     def words_docids(self, several: Sequence[str]) -> DocIds:
@@ -215,9 +217,9 @@ class Relations:
                          lambda delta: delta.word(spelled, is_prefix, slot))
 
     def _in_shared_column(self, spelled: str, is_prefix: bool, slot: int) -> DocIds:
-        column = self._matching("terms", f"{{c{SHARED_COLUMN}}} : {_phrase(spelled, is_prefix)}")
+        column = self._matching("terms", f"{{c{SHARED_COLUMN}}} : {phrase(spelled, is_prefix)}")
         found = []
-        for docid, forward in self._forward_rows(to_docids(column)):
+        for docid, forward in self.forward_rows(to_docids(column)):
             terms = words.forward_rows(forward).get(slot, "").split(" ")
             if any(map(lambda term: term.startswith(spelled), terms)) if is_prefix else spelled in terms:
                 found.append(docid)
@@ -231,7 +233,8 @@ class Relations:
         """The fields that hold a word with the prefix, by field number."""
         return [field for field in self.indexed_fields() if self.prefix_field_docids(prefix, field)]
 
-    def _forward_rows(self, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
+    def forward_rows(self, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
+        """(docid, forward row) of those of some documents that hold words."""
         for part in parts(docids):
             yield from self._connection.execute(
                 f"SELECT docid, words FROM forward WHERE docid IN ({marks(part)})", part)
@@ -239,7 +242,7 @@ class Relations:
     def rows(self, docids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[str]]]]:
         """(docid, field -> its words by position, "" for a hole) of some documents."""
         names = self._kept(("names of slots",), lambda: {slot: name for name, slot in self.slots().items()})
-        found = dict(self._forward_rows(docids))
+        found = dict(self.forward_rows(docids))
         for docid in docids:
             rows = words.forward_rows(found.get(docid, ""))
             yield docid, {names[slot]: words.positions(row) for slot, row in rows.items()}
@@ -302,70 +305,15 @@ class Relations:
 
     def _at(self, spelled: str, is_prefix: bool, bucket: int) -> DocIds:
         return self._ready(("place", spelled, is_prefix, bucket),
-                           lambda: self._matching("places", _phrase(words.place(bucket, spelled), is_prefix)),
+                           lambda: self._matching("places", phrase(words.place(bucket, spelled), is_prefix)),
                            lambda delta: delta.place(spelled, is_prefix, bucket))
 
     def _positions(self, spelled: str, is_prefix: bool) -> list[int]:
         return self._kept(("positions", spelled, is_prefix), lambda: [
-            bucket for bucket in words.BUCKETS if self._has_place(_phrase(words.place(bucket, spelled), is_prefix))])
+            bucket for bucket in words.BUCKETS if self._has_place(phrase(words.place(bucket, spelled), is_prefix))])
 
     def _has_place(self, query: str) -> bool:
         return self._connection.execute("SELECT 1 FROM places WHERE places MATCH ? LIMIT 1", (query,)).fetchone() is not None
-
-    # Pairs
-
-    def pair_docids(self, distance: int, left: str, right: str, candidates: DocIds | None = None) -> DocIds:
-        """Documents in which `distance` (1 to 3) is the smallest one from `left` to `right` behind it.
-
-        candidates: the documents for which the answer must be right; others may be in it.
-        """
-        together = self.word_docids(left) & self.word_docids(right)
-        if not together or (candidates is not None and not together & candidates):
-            return 0
-        return self._pair(distance, words.term(left), words.term(right), False, candidates)
-
-    def prefix_pair_docids(self, distance: int, left: str, prefix: str, candidates: DocIds | None = None) -> DocIds:
-        """The union of pair_docids(distance, left, word) over the words that start with the prefix."""
-        return self._pair(distance, words.term(left), words.term(prefix), True, candidates)
-
-    def _pair(self, distance: int, left: str, right: str, is_prefix: bool, candidates: DocIds | None) -> DocIds:
-        key: Key = ("pair", distance, left, right, is_prefix)
-
-        def written(delta: Delta) -> DocIds:
-            return delta.pair(distance, left, right, is_prefix)
-
-        if distance == 1:
-            return self._set(key, lambda: self._matching("terms", _phrase(f"{left} {right}", is_prefix)), written)
-        near = self._near(left, right, is_prefix, distance)
-        asked = near if candidates is None else near & candidates
-        if not asked:
-            return 0
-        if candidates is None or near.bit_count() <= max(_WORTH_KEEPING, 2 * asked.bit_count()):
-            return self._set(key, lambda: self._apart(left, right, is_prefix, distance, near), written)
-        return self._looked_up(key, asked, lambda docids: self._apart(left, right, is_prefix, distance, docids))
-
-    def _looked_up(self, key: Key, asked: DocIds, look: Callable[[DocIds], DocIds]) -> DocIds:
-        """A set of which only some documents are asked: those that were looked at once are not looked at again."""
-        known: list[DocIds] = self._kept(("looked up", *key), lambda: [0, 0])
-        seen, found = known
-        if fresh := asked & ~seen:
-            found |= look(fresh)
-            # Put as a whole: two threads may look at once, and each of both pairs is true.
-            self._cache.put((self._uuid, "looked up", *key), (self.generation, [seen | fresh, found]))
-        return found
-
-    def _near(self, left: str, right: str, is_prefix: bool, distance: int) -> DocIds:
-        """Documents with both at most so far apart, in any order."""
-        query = f"NEAR({words.quoted(left)} {_phrase(right, is_prefix)}, {distance - 1})"
-        return self._set(("near", distance, left, right, is_prefix), lambda: self._matching("terms", query),
-                         lambda delta: delta.both(left, right, is_prefix))
-
-    def _apart(self, left: str, right: str, is_prefix: bool, distance: int, near: DocIds) -> DocIds:
-        """Those of some documents in which `distance` is the smallest from left to right: looked up in their rows."""
-        found = words.adjacent(left, right, distance, is_prefix)
-        return from_docids([docid for docid, forward in self._forward_rows(to_docids(near))
-                            if any(not words.is_nearer(forward, left, term, distance)
-                                   for term in found.findall(forward))])
 
     # Counts
 
@@ -385,7 +333,7 @@ class Relations:
         return found
 
 
-def _phrase(spelled: str, is_prefix: bool) -> str:
+def phrase(spelled: str, is_prefix: bool) -> str:
     """Terms with spaces between, one behind the other, as FTS5 is asked for them; the last one may go on."""
     return words.quoted(spelled) + (" *" if is_prefix else "")
 

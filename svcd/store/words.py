@@ -7,8 +7,7 @@ contract's, and its phrases and NEAR need no correction. Knows the spelling of t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 HOLE = "|"
 # Seven holes are one hard separator, the commonest gap: kept as one character in the forward rows.
@@ -26,6 +25,9 @@ BUCKETS = (*range(16), 24, *(1 << n for n in range(5, 16)), _LAST_POSITION)
 _PLACES: list[str] = []
 _SLOT_END = "\t"
 _FIELD_END = "\n"
+_BEFORE_TERM = f" {GAP}{_SLOT_END}"
+# Terms and holes side by side in a forward row; it matches anywhere.
+_THREE = re.compile(rf"([^ {GAP}\n]*)(?: ([^ {GAP}\n]*)(?: ([^ {GAP}\n]*))?)?")
 
 
 def term(word: str) -> str:
@@ -110,20 +112,25 @@ def spelled_words(terms: Iterable[str]) -> list[str]:
     return found
 
 
-@lru_cache(maxsize=1024)
-def adjacent(left: str, right: str, distance: int, is_prefix: bool = False) -> re.Pattern[str]:
-    """A pattern that finds `right` exactly `distance` positions after `left` in a forward row.
+def distances(forward: str, left: str, right: str, is_prefix: bool = False) -> Collection[int]:
+    """The smallest distance (1 to 3) from a term to one behind it in a field of a forward row; none when they are far.
 
-    findall() gives the terms found; with is_prefix `right` is their beginning. A look-ahead, so that
-    occurrences may overlap.
+    is_prefix: `right` is the beginning of terms, each of which may have a smallest distance of its own.
     """
-    between = rf"[^ {GAP}\n]* " * (distance - 1)
-    end = rf"[^ {GAP}\n]*" if is_prefix else rf"(?![^ {GAP}\n])"
-    # The term itself stands first, for the search for a literal is seven times as fast as one for what bounds it.
-    spelled = re.escape(left)
-    return re.compile(rf"{spelled} (?<=[ {GAP}\t]{spelled} )(?={between}({re.escape(right)}{end}))")
+    nearest: dict[str, int] = {}
+    for following in _behind(forward, left):
+        for distance, spelled in enumerate(following, 1):
+            if spelled == right or (is_prefix and spelled.startswith(right)):
+                nearest[spelled] = min(distance, nearest.get(spelled, distance))
+    return nearest.values()
 
 
-def is_nearer(forward: str, left: str, right: str, distance: int) -> bool:
-    """Does `right` stand less than `distance` positions after `left` somewhere in a forward row?"""
-    return any(adjacent(left, right, shorter).search(forward) for shorter in range(1, distance))
+def _behind(forward: str, spelled: str) -> Iterator[tuple[str, ...]]:
+    """The three terms behind each place of a term in a forward row, "" for a hole or what is not there."""
+    begun = spelled + " "
+    at = forward.find(begun)
+    while at > 0:  # a field begins with its slot
+        end = at + len(begun)
+        if forward[at - 1] in _BEFORE_TERM:
+            yield _THREE.match(forward, end).groups("")  # type: ignore[union-attr]
+        at = forward.find(begun, end)

@@ -19,6 +19,7 @@ import time
 import tracemalloc
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -26,7 +27,7 @@ from hypothesis import strategies as st
 
 from svcd import bitsets
 from svcd.bitsets import from_docids
-from svcd.store import dense, schema
+from svcd.store import dense, pairs, schema
 from svcd.store.cache import Cache
 from svcd.store.delta import Delta
 from svcd.store.index import IndexReader
@@ -126,6 +127,31 @@ def check_prefix(reader: IndexReader, held: Documents, prefix: str) -> None:
     for distance in (1, 2, 3):
         assert docids(reader.prefix_pair_docids(distance, "c", prefix)) == set().union(
             *(docids(reader.pair_docids(distance, "c", w)) for w in found))
+
+
+@settings(max_examples=40, deadline=None)
+@given(HISTORY, st.sampled_from([0, 1 << 40]), st.sets(st.integers(0, 6)))
+def test_rows_tell_of_pairs_what_fts5_tells(history: list[list[tuple[int, Any]]], cost: int, asked: set[int]) -> None:
+    with tempfile.TemporaryDirectory() as folder, patch.object(pairs, "_ROW", cost):
+        path = Path(folder) / "index.sqlite"
+        writer, cache = IndexWriter(path), Cache(1 << 20)
+        held = play(writer, history)
+        for written in ({}, {3: {"f0": ["a", "", "b", "c", "a"]}}):
+            held = play(writer, [[*written.items()]] if written else [], held)
+            with reading(path, cache) as reader:
+                check_pairs(reader, held, asked)
+        writer.close()
+
+
+def check_pairs(reader: IndexReader, held: Documents, asked: set[int]) -> None:
+    for distance in (1, 2, 3):
+        for left, right in [("a", "b"), ("b", "a"), ("a", "a"), ("c", "ab")]:
+            found = docids(reader.pair_docids(distance, left, right, from_docids(sorted(asked))))
+            assert found & asked == {docid for docid, document in held.items() if docid in asked
+                                     and expected_pair(document, left, right) == distance}
+        found = docids(reader.prefix_pair_docids(distance, "c", "a", from_docids(sorted(asked))))
+        assert found & asked == asked & {docid for docid, document in held.items() for word in ("a", "ab", "abc")
+                                         if expected_pair(document, "c", word) == distance}
 
 
 @settings(max_examples=40, deadline=None)

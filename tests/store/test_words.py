@@ -3,11 +3,12 @@
 1. word(term(w)) is w, and a term is one token for FTS5's tokenizer.
 2. A prefix of a word is spelled as a prefix of its term.
 3. forward_rows(forward_text(r)) is r; positions(row_text(p)) is p.
-4. adjacent() finds a word exactly so many positions behind another, in one field.
+4. distances() finds how near a word stands behind another, in one field.
 """
 from __future__ import annotations
 
 import sqlite3
+from itertools import combinations
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,10 +59,13 @@ def test_positions_are_given_back(row: list[str]) -> None:
     assert words.positions(words.row_text(row)) == row
 
 
-@given(ROWS, ROWS, st.sampled_from(["a", "b", "x y", "|"]), st.sampled_from(["a", "c", "A"]), st.integers(1, 3))
-def test_adjacent_is_exact(first: list[str], second: list[str], left: str, right: str, distance: int) -> None:
+@given(ROWS, ROWS, st.sampled_from(["a", "b", "x y", "|"]), st.sampled_from(["a", "c", "A"]), st.booleans())
+def test_distances_are_exact(first: list[str], second: list[str], left: str, right: str, is_prefix: bool) -> None:
     forward = words.forward_text({0: words.row_text(first), 5: words.row_text(second)})
-    expected = any(row[n] == left and row[n + distance] == right
-                   for row in (first, second) for n in range(len(row) - distance))
-    found = words.adjacent(words.term(left), words.term(right), distance).search(forward)
-    assert bool(found) == expected
+    nearest: dict[str, int] = {}
+    for row in (first, second):
+        for n, m in combinations(range(len(row)), 2):
+            if row[n] == left and (row[m] == right or (is_prefix and row[m].startswith(right))):
+                nearest[row[m]] = min(m - n, nearest.get(row[m], m))
+    found = words.distances(forward, words.term(left), words.term(right), is_prefix)
+    assert sorted(found) == sorted(distance for distance in nearest.values() if distance <= 3)

@@ -108,6 +108,7 @@ class _Pair:
         self._postings = terms.postings
         self._left = left
         self._right = right
+        self._nearer = [0] * (NEAR + 1)  # by distance: documents that were found at less
 
     def docids(self, candidates: DocIds) -> DocIds:
         """The documents with any of the distances."""
@@ -117,7 +118,15 @@ class _Pair:
         return docids
 
     def near(self, distance: int, candidates: DocIds) -> DocIds:
-        """The candidates with this distance."""
+        """The candidates with this distance, but perhaps for those with a smaller one: no path takes them any more."""
+        if not self._postings.is_by_attribute:
+            candidates &= ~self._nearer[distance]
+        docids = self._at(distance, candidates)
+        for further in range(distance + 1, NEAR + 1):
+            self._nearer[further] |= docids
+        return docids
+
+    def _at(self, distance: int, candidates: DocIds) -> DocIds:
         lefts = _ends(self._terms, self._left, -1)
         rights = _ends(self._terms, self._right, 0)
         docids = 0
