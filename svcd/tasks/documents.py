@@ -30,6 +30,7 @@ _PORTION = 500  # documents that are read together
 _WRITTEN_AT_ONCE = 250  # documents whose words and values are in memory together
 _MOST_PLACES = 10_000  # that are written together: so many meet each block of a million points once or more
 _VECTORS = "_vectors"
+_HOLDERS = frozenset((dict, list))  # the types of values with others in them
 
 
 class IndexingFailure(Exception):
@@ -250,7 +251,7 @@ class DocumentWriter:
 
     def _number_nested(self, document: Document) -> None:
         """Nested names get their numbers behind the top-level ones; there is room for so many in an index."""
-        if any(isinstance(value, (dict, list)) for value in document.values()):
+        if any(map(_has_names, document.values())):
             self._writer.register(walking.names(document))
         if len(self._writer.field_numbers) > MOST_FIELDS:
             raise IndexingFailure(_too_many_fields())
@@ -282,6 +283,11 @@ def _free_docids(taken: int) -> Iterator[int]:
     while True:
         yield end
         end += 1
+
+
+def _has_names(value: Any) -> bool:
+    """May there be names beneath the value of a field? Not in an array of scalars, as most are."""
+    return isinstance(value, dict) or (isinstance(value, list) and not _HOLDERS.isdisjoint(map(type, value)))
 
 
 def _counted(document: Document) -> list[str]:
