@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 
-from svcd.store import words
+from svcd.store import beginnings, words
 from svcd.store.cache import Cache
 from svcd.store.connections import write_transaction
 from svcd.store.index import IndexReader
@@ -65,9 +65,10 @@ def _keys(reader: IndexReader, least: int, should_stop: Callable[[], bool]) -> I
     """The sets that may be large: of terms and beginnings that so many documents hold."""
     slots = [slot for slot in reader.slots().values() if slot < SHARED_COLUMN]
     for spelled, is_prefix in _common(reader, least, should_stop):
-        yield "word", spelled, is_prefix, None
-        for slot in slots:
-            yield "word", spelled, is_prefix, slot
+        if not (is_prefix and beginnings.is_kept(spelled)):
+            yield "word", spelled, is_prefix, None
+            for slot in slots:
+                yield "word", spelled, is_prefix, slot
         for bucket in words.BUCKETS:
             yield "place", spelled, is_prefix, bucket
 

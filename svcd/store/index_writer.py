@@ -10,13 +10,15 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from svcd.bitsets import from_docids
 from svcd.sphere import Point
-from svcd.store import dense, schema, words
+from svcd.store import beginnings, dense, schema, words
+from svcd.store.beginnings import BeginningWriter
 from svcd.store.cache import Cache
 from svcd.store.connections import BUSY_MS, open_reader, open_writer
 from svcd.store.index import IndexReader
@@ -82,9 +84,11 @@ class _Words:
 
     rows: dict[int, str] = field(default_factory=dict)     # slot -> terms by position
     counts: dict[int, int] = field(default_factory=dict)   # slot -> words, 0 above COUNTED_WORDS
+    letters: dict[int, set[str]] = field(default_factory=dict)  # slot -> what its words begin with
 
-    @property
+    @cached_property
     def forward(self) -> str:
+        """The forward row; once `rows` are complete."""
         return words.forward_text(self.rows)
 
 
@@ -97,6 +101,7 @@ class IndexWriter:
         self._path = path
         self._hash_bytes = hash_bytes
         self._values = ValueWriter(self._connection)
+        self._beginnings = BeginningWriter(self._connection)
         self._points, self._shapes = PointWriter(self._connection), ShapeWriter(self._connection)
         self._load()
 
@@ -112,6 +117,7 @@ class IndexWriter:
         self._document_bytes = int(self.meta("document_bytes") or 0)
         self._distribution: dict[str, int] = {}
         self._values.forget()
+        self._beginnings.forget()
         self._points.forget()
 
     def _begin_log(self) -> None:
@@ -178,6 +184,7 @@ class IndexWriter:
 
     def _save(self) -> None:
         self._values.flush()
+        self._beginnings.flush()
         self._meta_put("docids", self.docids.to_bytes((self.docids.bit_length() + 7) >> 3, "little"))
         self._meta_put("document_bytes", self._document_bytes)
         self._connection.executemany("UPDATE fields SET documents = documents + ? WHERE name = ?",
@@ -263,6 +270,8 @@ class IndexWriter:
     def register(self, names: Iterable[str]) -> None:
         """Give the next field numbers to names that have none yet, in order."""
         fresh = [name for name in dict.fromkeys(names) if name not in self.field_numbers]
+        if not fresh:
+            return
         first = len(self.field_numbers)
         rows = [(first + n, name) for n, name in enumerate(fresh)]
         self._connection.executemany("INSERT INTO fields(fid, name) VALUES (?, ?)", rows)
@@ -338,6 +347,7 @@ class IndexWriter:
         """Remove every document; fields keep their numbers."""
         self._written = None
         self._values.clear()
+        self._beginnings.clear()
         self.clear_places()
         for statement in (*_CLEAR_WORDS, "DELETE FROM documents", "DELETE FROM forward", "DELETE FROM word_counts",
                           "DELETE FROM dense", "UPDATE fields SET documents = 0"):
@@ -389,6 +399,7 @@ class IndexWriter:
     def clear_words(self) -> None:
         """Forget all words and which fields hold them; the documents stay, to be indexed again."""
         self._written = None
+        self._beginnings.clear()
         for statement in (*_CLEAR_WORDS, "DELETE FROM forward", "DELETE FROM word_counts",
                           "UPDATE fields SET slot = NULL"):
             self._connection.execute(statement)
@@ -407,6 +418,7 @@ class IndexWriter:
             slot = self._slot(name)
             count = len(held) - held.count("")
             ready.rows[slot] = words.row_text(held)
+            ready.letters[slot] = beginnings.letters(held)
             ready.counts[slot] = count if count <= schema.COUNTED_WORDS else 0
         return ready
 
@@ -436,6 +448,8 @@ class IndexWriter:
             self._connection.execute(_DELETE, ("delete", docid, *_column_values(old)))
             self._connection.execute(_DELETE_PLACES, ("delete", docid, words.places_text(old.values())))
             ready.counts = {**dict.fromkeys(old, 0), **ready.counts}
+        known = {slot: beginnings.letters(words.positions(row)) for slot, row in old.items()}
+        self._beginnings.change(docid, known, ready.letters)
         if ready.rows:
             self._connection.execute(_INSERT, (docid, *_column_values(ready.rows)))
             self._connection.execute(_INSERT_PLACES, (docid, words.places_text(ready.rows.values())))

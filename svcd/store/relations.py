@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from typing import Any, NamedTuple, TypeVar
 
 from svcd.bitsets import from_bytes_equal, from_docids, from_listed, packed, to_docids, unpacked
-from svcd.store import words
+from svcd.store import beginnings, words
 from svcd.store.cache import Cache
 from svcd.store.delta import Delta
 from svcd.store.schema import COUNT_BLOCK, COUNTED_WORDS, SHARED_COLUMN
@@ -183,10 +183,16 @@ class Relations:
 
     def _holding(self, spelled: str, is_prefix: bool, slot: int | None = None) -> DocIds:
         """Documents with a term, anywhere or in the column of a slot below the shared one."""
+        if is_prefix and beginnings.is_kept(spelled):
+            return self._beginning(spelled, slot)
         column = "" if slot is None else f"{{c{slot}}} : "
         return self._ready(("word", spelled, is_prefix, slot),
                            lambda: self._matching("terms", column + phrase(spelled, is_prefix)),
                            lambda delta: delta.word(spelled, is_prefix, slot))
+
+    def _beginning(self, letter: str, slot: int | None) -> DocIds:
+        return self._set(("beginning", letter, slot), lambda: beginnings.read(self._connection, letter, slot),
+                         lambda delta: delta.word(letter, True, slot))
 
     def words_docids(self, several: Sequence[str]) -> DocIds:
         """Documents that hold any of several words."""
@@ -211,7 +217,7 @@ class Relations:
         slot = self.slots().get(field)
         if slot is None:
             return 0
-        if slot < SHARED_COLUMN:
+        if slot < SHARED_COLUMN or (is_prefix and beginnings.is_kept(spelled)):
             return self._holding(spelled, is_prefix, slot)
         return self._set(("word", spelled, is_prefix, slot), lambda: self._in_shared_column(spelled, is_prefix, slot),
                          lambda delta: delta.word(spelled, is_prefix, slot))

@@ -94,6 +94,9 @@ def _create_index(database: Any) -> None:
     # docids: what a generation wrote, null for too many; gone: terms that went with it, null when not known.
     database["changes"].create({"generation": int, "docids": bytes, "gone": str}, pk="generation")
     database["dense"].create({"key": str, "generation": int, "bits": bytes}, pk="key")
+    # Sets of the documents that hold a word with a letter at its start: see beginnings.
+    database.execute("CREATE TABLE beginnings (letter TEXT NOT NULL, slot INTEGER NOT NULL, block INTEGER NOT NULL, "
+                     "docids BLOB NOT NULL, PRIMARY KEY (letter, slot, block)) WITHOUT ROWID")
     _create_values(database)
     _create_geography(database)
     columns = ", ".join(f"c{n}" for n in range(COLUMNS))
