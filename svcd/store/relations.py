@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,6 +26,16 @@ Key = tuple[Hashable, ...]
 _PARAMETERS = 500
 # Words of one OR: one walk through the index for all of them.
 _PHRASES = 100
+# What the engine asks of the words with a beginning, to see whether they are many.
+_FIRST_WORDS = 100
+# Words of so many documents are read one by one, for other searches too.
+_COMMON = 512
+_MOST_COMMON = 2
+# With so many words a first character has a list of its own.
+_MANY_WORDS = 50
+_MOST_RARE = 20_000
+# Fields whose sets are compared to find the others.
+_MOST_COMPARED = 8
 # Beyond so many written documents reading the index again is quicker than looking at each of them.
 MOST_WRITTEN = 1000
 # Searches that began before the newest write go on beside those that began after it.
@@ -39,6 +50,20 @@ class _Span(NamedTuple):
     since: int
     delta: Delta | None = None
     lost: int = -1
+
+
+class _Begun(NamedTuple):
+    """The first words with a beginning; few: all their terms with the number of documents, if hardly one is common."""
+
+    few: Mapping[str, int] | None
+    words: Sequence[str]
+
+    @classmethod
+    def of(cls, terms: Mapping[str, int]) -> _Begun:
+        """terms: up to _FIRST_WORDS of them."""
+        common = sum(documents >= _COMMON for documents in terms.values())
+        are_few = len(terms) < _FIRST_WORDS and common <= _MOST_COMMON
+        return cls(terms if are_few else None, words.spelled_words(terms))
 
 
 class Relations:
@@ -171,7 +196,11 @@ class Relations:
 
     def has_word(self, word: str) -> bool:
         """Does any document hold the word?"""
-        return bool(self.word_docids(word))
+        listed = self._listed(word)
+        if listed is None:
+            return bool(self.word_docids(word))
+        at = bisect_left(listed, word)
+        return listed[at:at + 1] == [word]
 
     def word_docids(self, word: str) -> DocIds:
         """Documents that hold the word in any field."""
@@ -185,10 +214,43 @@ class Relations:
         """Documents with a term, anywhere or in the column of a slot below the shared one."""
         if is_prefix and beginnings.is_kept(spelled):
             return self._beginning(spelled, slot)
-        column = "" if slot is None else f"{{c{slot}}} : "
-        return self._ready(("word", spelled, is_prefix, slot),
-                           lambda: self._matching("terms", column + phrase(spelled, is_prefix)),
+        return self._ready(("word", spelled, is_prefix, slot), lambda: self._read_holding(spelled, is_prefix, slot),
                            lambda delta: delta.word(spelled, is_prefix, slot))
+
+    def _read_holding(self, spelled: str, is_prefix: bool, slot: int | None) -> DocIds:
+        """From the index, with as few documents handed over as can be: that takes longer than to look at them."""
+        query, column = phrase(spelled, is_prefix), "" if slot is None else f"{{c{slot}}} : "
+        anywhere = self._held_set(("word", spelled, is_prefix, None)) if slot is not None else None
+        if anywhere and self._stands_mostly_in(slot, spelled, is_prefix, anywhere):
+            return anywhere & ~self._matching("terms", f"{query} NOT {column}{query}")
+        several = self._few_terms(spelled) if is_prefix else None
+        if several is None:
+            return self._matching("terms", column + query)
+        rare = [term for term, documents in several.items() if documents < _COMMON]
+        docids = self._matching("terms", f"{column}({' OR '.join(map(words.quoted, rare))})") if rare else 0
+        for term in several.keys() - rare:
+            docids |= self._holding(term, False, slot)
+        return docids
+
+    def _stands_mostly_in(self, slot: int | None, spelled: str, is_prefix: bool, anywhere: DocIds) -> bool:
+        """Do the other fields, as far as it is known, tell that most documents have the term in this one?"""
+        slots = self.slots().values()
+        elsewhere = [self._held_set(("word", spelled, is_prefix, other)) for other in slots if other != slot]
+        if None in elsewhere or len(elsewhere) > _MOST_COMPARED:
+            return False
+        apart = anywhere
+        for docids in elsewhere:
+            apart &= ~docids
+        return 2 * apart.bit_count() > anywhere.bit_count()
+
+    def _held_set(self, key: Key) -> DocIds | None:
+        held = self._held(key)
+        return None if held is None else unpacked(held)
+
+    def _few_terms(self, spelled: str) -> Mapping[str, int] | None:
+        """The terms that start so with the number of their documents; None if they are many, or were not asked for."""
+        held: _Begun | None = self._held(("begun", words.word(spelled)))
+        return held and held.few
 
     def _beginning(self, letter: str, slot: int | None) -> DocIds:
         return self._set(("beginning", letter, slot), lambda: beginnings.read(self._connection, letter, slot),
@@ -263,29 +325,56 @@ class Relations:
 
     def words_with_prefix(self, prefix: str, limit: int | None = None) -> Sequence[str]:
         """The first `limit` words that start with the prefix, itself included, in byte order; "" gives all."""
-        if limit is not None:
-            return self._kept(("words", prefix, limit), lambda: self._read_words(prefix, limit))
-        return self._kept(("words", prefix), lambda: self._read_words(prefix, -1),
-                          lambda known, delta: delta.carried_words(known, prefix))
+        if limit is None:
+            listed = self._listed(prefix) if len(prefix) > 1 else None
+            if listed is not None:
+                return listed[bisect_left(listed, prefix):bisect_left(listed, prefix + _AFTER_ANY_WORD)]
+            return self._kept(("words", prefix), lambda: words.spelled_words(self._read_terms(prefix, -1)),
+                              lambda known, delta: delta.carried_words(known, prefix))
+        if limit <= _FIRST_WORDS:
+            return self._kept(("begun", prefix), lambda: _Begun.of(self._read_terms(prefix, _FIRST_WORDS))).words[:limit]
+        return self._kept(("words", prefix, limit), lambda: words.spelled_words(self._read_terms(prefix, limit)))
 
-    def _read_words(self, prefix: str, limit: int) -> list[str]:
+    def _read_terms(self, prefix: str, limit: int) -> dict[str, int]:
+        """The first terms that start so, each with the number of its documents."""
         start = words.term(prefix)
-        rows = self._connection.execute("SELECT term FROM vocabulary WHERE term >= ? AND term < ? AND term <> ? LIMIT ?",
-                                        (start, start + _AFTER_ANY_WORD, words.HOLE, limit))
-        return words.spelled_words(row[0] for row in rows)
+        return dict(self._connection.execute(
+            "SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? AND term <> ? LIMIT ?",
+            (start, start + _AFTER_ANY_WORD, words.HOLE, limit)))
 
     def first_characters(self) -> Sequence[str]:
         """The distinct first characters of all words."""
-        return self._kept(("first characters",), lambda: sorted(set(self._read_first_characters())))
+        common, rare = self._kept(("first characters",), self._read_first_characters)
+        return sorted(common.union(spelled[0] for spelled in rare))
 
-    def _read_first_characters(self) -> Iterator[str]:
-        """One look-up per character: behind the first word of each, jump over all its others."""
-        after = ""
-        while row := self._connection.execute("SELECT term FROM vocabulary WHERE term >= ? LIMIT 1", (after,)).fetchone():
-            character = words.word(row[0])[0]
-            after = (row[0] if row[0] == words.HOLE else words.term(character)) + _AFTER_ANY_WORD
-            if row[0] != words.HOLE:
-                yield character
+    def _read_first_characters(self) -> tuple[frozenset[str], list[str]]:
+        """The first characters of many words, and the words with any other, in byte order."""
+        common: set[str] = set()
+        rare: list[str] = []
+        after, many = "", _MANY_WORDS
+        while terms := self._connection.execute("SELECT term FROM vocabulary WHERE term > ? LIMIT ?",
+                                                (after, many)).fetchall():
+            found = [words.word(term) for (term,) in terms if term != words.HOLE]
+            after = terms[-1][0]
+            if len(found) == many and found[0][0] == found[-1][0]:  # jump over all its others
+                common.add(found[0][0])
+                after = words.term(found[0][0]) + _AFTER_ANY_WORD
+            else:
+                rare += found
+            if len(rare) > _MOST_RARE:
+                common.update(word[0] for word in rare)
+                rare, many = [], 1
+        return frozenset(common), sorted(word for word in rare if word[0] not in common)
+
+    def _listed(self, start: str) -> Sequence[str] | None:
+        """All words with the same first character, and perhaps others, in byte order; None where they are not held.
+
+        Words are asked for by the hundred to find splits and other first letters, most of which do not exist.
+        """
+        characters: tuple[frozenset[str], list[str]] | None = self._held(("first characters",))
+        if characters and start[:1] not in characters[0]:
+            return characters[1]
+        return self._held(("words", start[:1]))
 
     def joined_words(self, character: str) -> str:
         """All words that start with a character, a NUL (which no word has) around each; "" when there is none."""

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import tracemalloc
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -27,7 +28,7 @@ from hypothesis import strategies as st
 
 from svcd import bitsets
 from svcd.bitsets import from_docids
-from svcd.store import dense, pairs, schema
+from svcd.store import dense, pairs, relations, schema
 from svcd.store.cache import Cache
 from svcd.store.delta import Delta
 from svcd.store.index import IndexReader
@@ -127,6 +128,46 @@ def check_prefix(reader: IndexReader, held: Documents, prefix: str) -> None:
     for distance in (1, 2, 3):
         assert docids(reader.prefix_pair_docids(distance, "c", prefix)) == set().union(
             *(docids(reader.pair_docids(distance, "c", w)) for w in found))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.dictionaries(st.sampled_from(["f0", "f1", "f2"]), ROW), min_size=1, max_size=12),
+       st.permutations([*product(["a", "ab", "abc"], [None, "f0", "f1", "f2"], [False, True])]))
+def test_what_is_known_already_shortens_the_way_alone(documents: list[Any], asked: list[Any]) -> None:
+    held: Documents = dict(enumerate(documents))
+    with tempfile.TemporaryDirectory() as folder, patch.object(relations, "_COMMON", 3):
+        path = Path(folder) / "index.sqlite"
+        writer = IndexWriter(path)
+        play(writer, [[*held.items()]])
+        writer.close()
+        with reading(path) as reader:
+            for prefix in ("ab", "abc"):
+                reader.words_with_prefix(prefix, 100)
+            for word, field, is_prefix in asked:
+                expected = {docid for docid, document in held.items() for name, row in document.items()
+                            if field in (None, name) and any(w == word or (is_prefix and w.startswith(word)) for w in row)}
+                assert docids(read_set(reader, word, field, is_prefix)) == expected
+
+
+@pytest.mark.parametrize(("many", "most_rare"), [(1, 9), (2, 9), (3, 1), (50, 9), (50, 2)])
+def test_words_are_found_in_lists_that_are_held(tmp_path: Path, many: int, most_rare: int) -> None:
+    vocabulary = ["a", "ab", "abc", "b", "ba", "X", "Xa", "|", "é", "éa", "z", "~"]
+    writer = IndexWriter(tmp_path / "index.sqlite")
+    play(writer, [[(1, {"f0": [*vocabulary, ""]})]])
+    writer.close()
+    with patch.object(relations, "_MANY_WORDS", many), patch.object(relations, "_MOST_RARE", most_rare):
+        with reading(tmp_path / "index.sqlite") as reader:
+            assert list(reader.first_characters()) == sorted({word[0] for word in vocabulary})
+            reader.words_with_prefix("a")
+            for word in ("a", "aa", "ab", "abcd", "b", "ba", "X", "Xa", "|", "é", "éb", "z", "~", "none", "ù"):
+                assert reader.has_word(word) == (word in vocabulary)
+                assert list(reader.words_with_prefix(word)) == sorted(w for w in vocabulary if w.startswith(word))
+
+
+def read_set(reader: IndexReader, word: str, field: str | None, is_prefix: bool) -> int:
+    if field is None:
+        return reader.prefix_docids(word) if is_prefix else reader.word_docids(word)
+    return reader.prefix_field_docids(word, field) if is_prefix else reader.word_field_docids(word, field)
 
 
 @settings(max_examples=40, deadline=None)
