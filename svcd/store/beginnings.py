@@ -92,6 +92,11 @@ class BeginningWriter:
         self._connection.execute("DELETE FROM beginnings")
 
 
+def has(connection: sqlite3.Connection, letter: str) -> bool:
+    """Does any word begin with a letter for which is_kept()?"""
+    return connection.execute("SELECT 1 FROM beginnings WHERE letter = ? LIMIT 1", (letter,)).fetchone() is not None
+
+
 def read(connection: sqlite3.Connection, letter: str, slot: int | None) -> DocIds:
     """The documents with a word that begins with a letter for which is_kept(), in the field of a slot or in any."""
     of_slot, values = ("", (letter,)) if slot is None else ("AND slot = ?", (letter, slot))

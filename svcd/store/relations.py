@@ -41,6 +41,9 @@ MOST_WRITTEN = 1000
 # Searches that began before the newest write go on beside those that began after it.
 _STATES = 2
 _AFTER_ANY_WORD = "\U0010ffff"
+# These begin many words in most languages, and what lies before, between and behind them hardly any.
+_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_BESIDE_LETTERS = (("", "0"), ("9" + _AFTER_ANY_WORD, "a"), ("z" + _AFTER_ANY_WORD, _AFTER_ANY_WORD))
 
 
 class _Span(NamedTuple):
@@ -220,17 +223,17 @@ class Relations:
     def _read_holding(self, spelled: str, is_prefix: bool, slot: int | None) -> DocIds:
         """From the index, with as few documents handed over as can be: that takes longer than to look at them."""
         query, column = phrase(spelled, is_prefix), "" if slot is None else f"{{c{slot}}} : "
+        several = self._few_terms(spelled) if is_prefix else None
+        if several is not None:
+            rare = [term for term, documents in several.items() if documents < _COMMON]
+            docids = self._matching("terms", f"{column}({' OR '.join(map(words.quoted, rare))})") if rare else 0
+            for term in several.keys() - rare:
+                docids |= self._holding(term, False, slot)
+            return docids
         anywhere = self._held_set(("word", spelled, is_prefix, None)) if slot is not None else None
         if anywhere and self._stands_mostly_in(slot, spelled, is_prefix, anywhere):
             return anywhere & ~self._matching("terms", f"{query} NOT {column}{query}")
-        several = self._few_terms(spelled) if is_prefix else None
-        if several is None:
-            return self._matching("terms", column + query)
-        rare = [term for term, documents in several.items() if documents < _COMMON]
-        docids = self._matching("terms", f"{column}({' OR '.join(map(words.quoted, rare))})") if rare else 0
-        for term in several.keys() - rare:
-            docids |= self._holding(term, False, slot)
-        return docids
+        return self._matching("terms", column + query)
 
     def _stands_mostly_in(self, slot: int | None, spelled: str, is_prefix: bool, anywhere: DocIds) -> bool:
         """Do the other fields, as far as it is known, tell that most documents have the term in this one?"""
@@ -349,22 +352,23 @@ class Relations:
 
     def _read_first_characters(self) -> tuple[frozenset[str], list[str]]:
         """The first characters of many words, and the words with any other, in byte order."""
-        common: set[str] = set()
+        common = {letter for letter in _LETTERS if beginnings.has(self._connection, letter)}
         rare: list[str] = []
-        after, many = "", _MANY_WORDS
-        while terms := self._connection.execute("SELECT term FROM vocabulary WHERE term > ? LIMIT ?",
-                                                (after, many)).fetchall():
+        for after, before in _BESIDE_LETTERS:
+            self._add_characters(after, before, common, rare)
+        return frozenset(common), sorted(word for word in rare if word[0] not in common)
+
+    def _add_characters(self, after: str, before: str, common: set[str], rare: list[str]) -> None:
+        while terms := self._connection.execute("SELECT term FROM vocabulary WHERE term > ? AND term < ? LIMIT ?",
+                                                (after, before, _MANY_WORDS)).fetchall():
             found = [words.word(term) for (term,) in terms if term != words.HOLE]
             after = terms[-1][0]
-            if len(found) == many and found[0][0] == found[-1][0]:  # jump over all its others
-                common.add(found[0][0])
-                after = words.term(found[0][0]) + _AFTER_ANY_WORD
+            are_many = len(found) == _MANY_WORDS and found[0][0] == found[-1][0]
+            if are_many or len(rare) > _MOST_RARE:  # jump over all others of the last one
+                common.update(word[0] for word in found)
+                after = words.term(found[-1][0]) + _AFTER_ANY_WORD if found else after
             else:
                 rare += found
-            if len(rare) > _MOST_RARE:
-                common.update(word[0] for word in rare)
-                rare, many = [], 1
-        return frozenset(common), sorted(word for word in rare if word[0] not in common)
 
     def _listed(self, start: str) -> Sequence[str] | None:
         """All words with the same first character, and perhaps others, in byte order; None where they are not held.
