@@ -30,7 +30,9 @@ _PHRASES = 100
 _FIRST_WORDS = 100
 # Words of so many documents are read one by one, for other searches too.
 _COMMON = 512
-_MOST_COMMON = 2
+_MOST_COMMON = 4
+# To look a term up among places takes as long as it takes to put together what so many documents hold there.
+_DOCUMENTS_A_TERM = 600
 # With so many words a first character has a list of its own.
 _MANY_WORDS = 50
 _MOST_RARE = 20_000
@@ -225,11 +227,8 @@ class Relations:
         query, column = phrase(spelled, is_prefix), "" if slot is None else f"{{c{slot}}} : "
         several = self._few_terms(spelled) if is_prefix else None
         if several is not None:
-            rare = [term for term, documents in several.items() if documents < _COMMON]
-            docids = self._matching("terms", f"{column}({' OR '.join(map(words.quoted, rare))})") if rare else 0
-            for term in several.keys() - rare:
-                docids |= self._holding(term, False, slot)
-            return docids
+            return _union(several, lambda term: self._holding(term, False, slot),
+                          lambda rare: self._matching("terms", f"{column}({_any_of(rare)})"))
         anywhere = self._held_set(("word", spelled, is_prefix, None)) if slot is not None else None
         if anywhere and self._stands_mostly_in(slot, spelled, is_prefix, anywhere):
             return anywhere & ~self._matching("terms", f"{query} NOT {column}{query}")
@@ -267,7 +266,7 @@ class Relations:
         return held
 
     def _holding_any(self, terms: tuple[str, ...]) -> DocIds:
-        return self._set(("any", terms), lambda: self._matching("terms", " OR ".join(map(words.quoted, terms))),
+        return self._set(("any", terms), lambda: self._matching("terms", _any_of(terms)),
                          lambda delta: delta.any_word(terms))
 
     def word_field_docids(self, word: str, field: str) -> DocIds:
@@ -404,8 +403,15 @@ class Relations:
 
     def _at(self, spelled: str, is_prefix: bool, bucket: int) -> DocIds:
         return self._ready(("place", spelled, is_prefix, bucket),
-                           lambda: self._matching("places", phrase(words.place(bucket, spelled), is_prefix)),
+                           lambda: self._read_at(spelled, is_prefix, bucket),
                            lambda delta: delta.place(spelled, is_prefix, bucket))
+
+    def _read_at(self, spelled: str, is_prefix: bool, bucket: int) -> DocIds:
+        several = self._few_terms(spelled) if is_prefix else None
+        if several is None or sum(several.values()) < _DOCUMENTS_A_TERM * len(several):
+            return self._matching("places", phrase(words.place(bucket, spelled), is_prefix))
+        return _union(several, lambda term: self._at(term, False, bucket),
+                      lambda rare: self._matching("places", _any_of([words.place(bucket, term) for term in rare])))
 
     def _positions(self, spelled: str, is_prefix: bool) -> list[int]:
         return self._kept(("positions", spelled, is_prefix), lambda: [
@@ -435,6 +441,19 @@ class Relations:
 def phrase(spelled: str, is_prefix: bool) -> str:
     """Terms with spaces between, one behind the other, as FTS5 is asked for them; the last one may go on."""
     return words.quoted(spelled) + (" *" if is_prefix else "")
+
+
+def _any_of(terms: Iterable[str]) -> str:
+    return " OR ".join(map(words.quoted, terms))
+
+
+def _union(terms: Mapping[str, int], of: Callable[[str], DocIds], of_any: Callable[[Sequence[str]], DocIds]) -> DocIds:
+    """The documents of terms of which their number is known: of the common ones each, of all others at once."""
+    rare = [term for term, documents in terms.items() if documents < _COMMON]
+    docids = of_any(rare) if rare else 0
+    for term in terms.keys() - rare:
+        docids |= of(term)
+    return docids
 
 
 def _joined(several: Sequence[str]) -> str:

@@ -135,7 +135,8 @@ def check_prefix(reader: IndexReader, held: Documents, prefix: str) -> None:
        st.permutations([*product(["a", "ab", "abc"], [None, "f0", "f1", "f2"], [False, True])]))
 def test_what_is_known_already_shortens_the_way_alone(documents: list[Any], asked: list[Any]) -> None:
     held: Documents = dict(enumerate(documents))
-    with tempfile.TemporaryDirectory() as folder, patch.object(relations, "_COMMON", 3):
+    with tempfile.TemporaryDirectory() as folder, patch.multiple(
+            relations, _COMMON=3, _DOCUMENTS_A_TERM=1):
         path = Path(folder) / "index.sqlite"
         writer = IndexWriter(path)
         play(writer, [[*held.items()]])
@@ -147,6 +148,11 @@ def test_what_is_known_already_shortens_the_way_alone(documents: list[Any], aske
                 expected = {docid for docid, document in held.items() for name, row in document.items()
                             if field in (None, name) and any(w == word or (is_prefix and w.startswith(word)) for w in row)}
                 assert docids(read_set(reader, word, field, is_prefix)) == expected
+            for word in ("ab", "abc"):
+                for position in range(3):
+                    assert docids(reader.prefix_position_docids(word, position)) == {
+                        docid for docid, document in held.items() for row in document.values()
+                        if position < len(row) and row[position].startswith(word)}
 
 
 @pytest.mark.parametrize(("many", "most_rare"), [(1, 9), (2, 9), (3, 1), (50, 9), (50, 2)])
