@@ -22,8 +22,8 @@ def test_a_limit_gives_the_smallest(docids: list[int], limit: int) -> None:
 
 @given(DOCIDS)
 def test_a_list_in_words_is_the_same_set(docids: list[int]) -> None:
-    listed = ",".join(map(str, docids)) or None
-    assert bitsets.from_listed(listed) == sum(1 << docid for docid in set(docids))
+    listed = bitsets.listed(",".join(map(str, docids)) or None)
+    assert bitsets.unpacked(listed) == sum(1 << docid for docid in set(docids))
 
 
 @given(DOCIDS)

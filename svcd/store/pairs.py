@@ -28,12 +28,14 @@ class Pairs(Relations):
 
         candidates: the documents for which the answer must be right; others may be missing.
         """
+        pair = words.term(left), words.term(right), False
+        if candidates is None and distance == 1:
+            return self._adjacent(*pair)
         lefts, rights = self.word_docids(left), self.word_docids(right)
         asked = lefts & rights if candidates is None else lefts & rights & candidates
         count = asked.bit_count()
         if not count:
             return 0
-        pair = words.term(left), words.term(right), False
         if count * _ROW <= _microseconds(lefts.bit_count(), rights.bit_count()):
             return self._read(distance, *pair, asked)
         if distance == 1:

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from svcd.bitsets import from_bytes_equal, from_docids, from_listed, packed, to_docids, unpacked
+from svcd.bitsets import Packed, from_bytes_equal, from_docids, listed, packed, to_docids, unpacked
 from svcd.store import beginnings, words
 from svcd.store.cache import Cache
 from svcd.store.delta import Delta
@@ -113,7 +113,7 @@ class Relations:
         """What somebody else made of this state of the index, and would make again: kept as long as it stands."""
         return self._kept(("made", *key), make)
 
-    def _set(self, key: Key, make: Callable[[], DocIds], written: Callable[[Delta], DocIds]) -> DocIds:
+    def _set(self, key: Key, make: Callable[[], Packed], written: Callable[[Delta], DocIds]) -> DocIds:
         """A set that is kept. written: what it is among the documents of a delta."""
         return unpacked(self._kept(key, lambda: packed(make()),
                                    lambda known, delta: packed(delta.carried(unpacked(known), written(delta)))))
@@ -130,9 +130,9 @@ class Relations:
         """Under which a ready-made set is kept."""
         return "\t".join(map(str, key))
 
-    def _ready(self, key: Key, make: Callable[[], DocIds], written: Callable[[Delta], DocIds]) -> DocIds:
+    def _ready(self, key: Key, make: Callable[[], Packed], written: Callable[[Delta], DocIds]) -> DocIds:
         """A set that is kept, in memory or ready-made."""
-        def find() -> DocIds:
+        def find() -> Packed:
             ready = self._ready_made(key, written)
             return make() if ready is None else ready
 
@@ -195,17 +195,21 @@ class Relations:
 
     # Words
 
-    def _matching(self, table: str, query: str) -> DocIds:
+    def _matching(self, table: str, query: str) -> Packed:
         row = self._connection.execute(f"SELECT group_concat(rowid) FROM {table} WHERE {table} MATCH ?", (query,)).fetchone()
-        return from_listed(row[0])
+        return listed(row[0])
 
     def has_word(self, word: str) -> bool:
         """Does any document hold the word?"""
-        listed = self._listed(word)
-        if listed is None:
-            return bool(self.word_docids(word))
-        at = bisect_left(listed, word)
-        return listed[at:at + 1] == [word]
+        several = self._listed(word)
+        if several is None:
+            return self._matches("terms", words.quoted(words.term(word)))
+        at = bisect_left(several, word)
+        return several[at:at + 1] == [word]
+
+    def _matches(self, table: str, query: str) -> bool:
+        row = self._connection.execute(f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1", (query,)).fetchone()
+        return row is not None
 
     def word_docids(self, word: str) -> DocIds:
         """Documents that hold the word in any field."""
@@ -222,7 +226,7 @@ class Relations:
         return self._ready(("word", spelled, is_prefix, slot), lambda: self._read_holding(spelled, is_prefix, slot),
                            lambda delta: delta.word(spelled, is_prefix, slot))
 
-    def _read_holding(self, spelled: str, is_prefix: bool, slot: int | None) -> DocIds:
+    def _read_holding(self, spelled: str, is_prefix: bool, slot: int | None) -> Packed:
         """From the index, with as few documents handed over as can be: that takes longer than to look at them."""
         query, column = phrase(spelled, is_prefix), "" if slot is None else f"{{c{slot}}} : "
         several = self._few_terms(spelled) if is_prefix else None
@@ -231,7 +235,7 @@ class Relations:
                           lambda rare: self._matching("terms", f"{column}({_any_of(rare)})"))
         anywhere = self._held_set(("word", spelled, is_prefix, None)) if slot is not None else None
         if anywhere and self._stands_mostly_in(slot, spelled, is_prefix, anywhere):
-            return anywhere & ~self._matching("terms", f"{query} NOT {column}{query}")
+            return anywhere & ~unpacked(self._matching("terms", f"{query} NOT {column}{query}"))
         return self._matching("terms", column + query)
 
     def _stands_mostly_in(self, slot: int | None, spelled: str, is_prefix: bool, anywhere: DocIds) -> bool:
@@ -287,7 +291,7 @@ class Relations:
                          lambda delta: delta.word(spelled, is_prefix, slot))
 
     def _in_shared_column(self, spelled: str, is_prefix: bool, slot: int) -> DocIds:
-        column = self._matching("terms", f"{{c{SHARED_COLUMN}}} : {phrase(spelled, is_prefix)}")
+        column = unpacked(self._matching("terms", f"{{c{SHARED_COLUMN}}} : {phrase(spelled, is_prefix)}"))
         found = []
         for docid, forward in self.forward_rows(to_docids(column)):
             terms = words.forward_rows(forward).get(slot, "").split(" ")
@@ -328,9 +332,9 @@ class Relations:
     def words_with_prefix(self, prefix: str, limit: int | None = None) -> Sequence[str]:
         """The first `limit` words that start with the prefix, itself included, in byte order; "" gives all."""
         if limit is None:
-            listed = self._listed(prefix) if len(prefix) > 1 else None
-            if listed is not None:
-                return listed[bisect_left(listed, prefix):bisect_left(listed, prefix + _AFTER_ANY_WORD)]
+            several = self._listed(prefix) if len(prefix) > 1 else None
+            if several is not None:
+                return several[bisect_left(several, prefix):bisect_left(several, prefix + _AFTER_ANY_WORD)]
             return self._kept(("words", prefix), lambda: words.spelled_words(self._read_terms(prefix, -1)),
                               lambda known, delta: delta.carried_words(known, prefix))
         if limit <= _FIRST_WORDS:
@@ -406,7 +410,7 @@ class Relations:
                            lambda: self._read_at(spelled, is_prefix, bucket),
                            lambda delta: delta.place(spelled, is_prefix, bucket))
 
-    def _read_at(self, spelled: str, is_prefix: bool, bucket: int) -> DocIds:
+    def _read_at(self, spelled: str, is_prefix: bool, bucket: int) -> Packed:
         several = self._few_terms(spelled) if is_prefix else None
         if several is None or sum(several.values()) < _DOCUMENTS_A_TERM * len(several):
             return self._matching("places", phrase(words.place(bucket, spelled), is_prefix))
@@ -415,10 +419,7 @@ class Relations:
 
     def _positions(self, spelled: str, is_prefix: bool) -> list[int]:
         return self._kept(("positions", spelled, is_prefix), lambda: [
-            bucket for bucket in words.BUCKETS if self._has_place(phrase(words.place(bucket, spelled), is_prefix))])
-
-    def _has_place(self, query: str) -> bool:
-        return self._connection.execute("SELECT 1 FROM places WHERE places MATCH ? LIMIT 1", (query,)).fetchone() is not None
+            bucket for bucket in words.BUCKETS if self._matches("places", phrase(words.place(bucket, spelled), is_prefix))])
 
     # Counts
 
@@ -447,10 +448,12 @@ def _any_of(terms: Iterable[str]) -> str:
     return " OR ".join(map(words.quoted, terms))
 
 
-def _union(terms: Mapping[str, int], of: Callable[[str], DocIds], of_any: Callable[[Sequence[str]], DocIds]) -> DocIds:
+def _union(terms: Mapping[str, int], of: Callable[[str], DocIds], of_any: Callable[[Sequence[str]], Packed]) -> Packed:
     """The documents of terms of which their number is known: of the common ones each, of all others at once."""
     rare = [term for term, documents in terms.items() if documents < _COMMON]
-    docids = of_any(rare) if rare else 0
+    if rare and len(rare) == len(terms):
+        return of_any(rare)
+    docids = unpacked(of_any(rare)) if rare else 0
     for term in terms.keys() - rare:
         docids |= of(term)
     return docids
