@@ -123,7 +123,9 @@ def _changed(bits: DocIds, edits: Sequence[int]) -> DocIds:
 
 def _row(bits: DocIds) -> bytes:
     size = (bits.bit_length() + 7) >> 3
-    return _BITS + bits.to_bytes(size, "little") if size <= 2 * bits.bit_count() else _LIST + array("H", to_docids(bits)).tobytes()
+    if size <= 2 * bits.bit_count():
+        return _BITS + bits.to_bytes(size, "little")
+    return _LIST + array("H", to_docids(bits)).tobytes()
 
 
 def _bits(row: bytes) -> DocIds:

@@ -83,6 +83,7 @@ class _Words:
     """The words of one document, ready to be written."""
 
     rows: dict[int, str] = field(default_factory=dict)     # slot -> terms by position
+    terms: dict[int, Sequence[str]] = field(default_factory=dict)  # the same, not joined
     counts: dict[int, int] = field(default_factory=dict)   # slot -> words, 0 above COUNTED_WORDS
     letters: dict[int, set[str]] = field(default_factory=dict)  # slot -> what its words begin with
 
@@ -417,7 +418,8 @@ class IndexWriter:
         for name, held in positions.items():
             slot = self._slot(name)
             count = len(held) - held.count("")
-            ready.rows[slot] = words.row_text(held)
+            row = ready.rows[slot] = words.row_text(held)
+            ready.terms[slot] = words.terms_of(row, held)
             ready.letters[slot] = beginnings.letters(held)
             ready.counts[slot] = count if count <= schema.COUNTED_WORDS else 0
         return ready
@@ -445,14 +447,15 @@ class IndexWriter:
     def _post(self, docid: int, old: Mapping[int, str], ready: _Words) -> None:
         """Exchange a document's postings; FTS5 wants the old text back to take its terms out."""
         if old:
-            self._connection.execute(_DELETE, ("delete", docid, *_column_values(old)))
-            self._connection.execute(_DELETE_PLACES, ("delete", docid, words.places_text(old.values())))
+            terms = {slot: row.split(" ") for slot, row in old.items()}
+            self._connection.execute(_DELETE, ("delete", docid, *_column_values(old, terms)))
+            self._connection.execute(_DELETE_PLACES, ("delete", docid, words.places_text(terms.values())))
             ready.counts = {**dict.fromkeys(old, 0), **ready.counts}
         known = {slot: beginnings.letters(words.positions(row)) for slot, row in old.items()}
         self._beginnings.change(docid, known, ready.letters)
         if ready.rows:
-            self._connection.execute(_INSERT, (docid, *_column_values(ready.rows)))
-            self._connection.execute(_INSERT_PLACES, (docid, words.places_text(ready.rows.values())))
+            self._connection.execute(_INSERT, (docid, *_column_values(ready.rows, ready.terms)))
+            self._connection.execute(_INSERT_PLACES, (docid, words.places_text(ready.terms.values())))
 
     def _forward(self, docids: Sequence[int]) -> dict[int, str]:
         found: dict[int, str] = {}
@@ -498,8 +501,8 @@ _CLEAR_WORDS = ("INSERT INTO terms(terms) VALUES ('delete-all')", "INSERT INTO p
 _BETWEEN_SHARED = f" {' '.join([words.HOLE] * 7)} "
 
 
-def _column_values(rows: Mapping[int, str]) -> list[str | None]:
-    columns = {slot: words.column_text(row) for slot, row in rows.items()}
+def _column_values(rows: Mapping[int, str], terms: Mapping[int, Sequence[str]]) -> list[str | None]:
+    columns = {slot: words.column_text(row, terms[slot]) for slot, row in rows.items()}
     values: list[str | None] = [columns.get(slot) for slot in range(schema.SHARED_COLUMN)]
     shared = [columns[slot] for slot in sorted(columns) if slot >= schema.SHARED_COLUMN]
     return [*values, _BETWEEN_SHARED.join(shared) or None]

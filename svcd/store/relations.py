@@ -196,8 +196,9 @@ class Relations:
     # Words
 
     def _matching(self, table: str, query: str) -> Packed:
-        row = self._connection.execute(f"SELECT group_concat(rowid) FROM {table} WHERE {table} MATCH ?", (query,)).fetchone()
-        return listed(row[0])
+        (docids,) = self._connection.execute(
+            f"SELECT group_concat(rowid) FROM {table} WHERE {table} MATCH ?", (query,)).fetchone()
+        return listed(docids)
 
     def has_word(self, word: str) -> bool:
         """Does any document hold the word?"""
@@ -240,14 +241,14 @@ class Relations:
 
     def _stands_mostly_in(self, slot: int | None, spelled: str, is_prefix: bool, anywhere: DocIds) -> bool:
         """Do the other fields, as far as it is known, tell that most documents have the term in this one?"""
-        slots = self.slots().values()
-        elsewhere = [self._held_set(("word", spelled, is_prefix, other)) for other in slots if other != slot]
-        if None in elsewhere or len(elsewhere) > _MOST_COMPARED:
-            return False
+        others = [other for other in self.slots().values() if other != slot]
         apart = anywhere
-        for docids in elsewhere:
+        for other in others if len(others) <= _MOST_COMPARED else ():
+            docids = self._held_set(("word", spelled, is_prefix, other))
+            if docids is None:
+                return False
             apart &= ~docids
-        return 2 * apart.bit_count() > anywhere.bit_count()
+        return len(others) <= _MOST_COMPARED and 2 * apart.bit_count() > anywhere.bit_count()
 
     def _held_set(self, key: Key) -> DocIds | None:
         held = self._held(key)

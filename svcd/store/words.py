@@ -55,10 +55,18 @@ def row_text(positions: Sequence[str]) -> str:
     return text
 
 
-def column_text(row: str) -> str:
-    """The text that FTS5 is given for a field: that of its row, with HOLE at the positions without a word."""
+def column_text(row: str, terms: Sequence[str] | None = None) -> str:
+    """The text that FTS5 is given for a field: that of its row, with HOLE at the positions without a word.
+
+    terms: those of the row, where they are at hand.
+    """
     has_hole = "  " in row or row[:1] == " " or row[-1:] == " " or not row
-    return " ".join([spelled or HOLE for spelled in row.split(" ")]) if has_hole else row
+    return " ".join([spelled or HOLE for spelled in terms or row.split(" ")]) if has_hole else row
+
+
+def terms_of(row: str, positions: Sequence[str]) -> Sequence[str]:
+    """The terms of a row by position; positions: its words, which are mostly spelled as they are."""
+    return row.split(" ") if "~" in row else positions
 
 
 def positions(row: str) -> list[str]:
@@ -79,11 +87,10 @@ def place(bucket: int, spelled: str) -> str:
     return f"{bucket:x}:{spelled}"
 
 
-def places_text(rows: Iterable[str]) -> str:
-    """The text that the table of places is given for a document: each place of its fields once."""
+def places_text(rows: Iterable[Sequence[str]]) -> str:
+    """The text that the table of places is given for a document: each place of its fields once. rows: of terms."""
     found: set[str] = set()
-    for row in rows:
-        terms = row.split(" ")
+    for terms in rows:
         if len(terms) > len(_PLACES):
             _PLACES.extend(place(bucketed(n), "") for n in range(len(_PLACES), len(terms)))
         found.update([start + spelled for start, spelled in zip(_PLACES, terms) if spelled])
