@@ -34,6 +34,7 @@ $(VENV)/ready-to-run: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or later is needed; name it: make PYTHON=..." >&2; exit 1; }
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --editable .
+	$(VENV)/bin/python -m compileall -q svcd  # or each start compiles it where Python is told not to write
 	@touch $@
 
 $(VENV)/ready-to-test: $(VENV)/ready-to-run
