@@ -14,7 +14,7 @@ from svcd.store import beginnings, words
 from svcd.store.cache import Cache
 from svcd.store.connections import write_transaction
 from svcd.store.index import IndexReader
-from svcd.store.relations import Key
+from svcd.store.keeping import Key
 from svcd.store.schema import SHARED_COLUMN
 
 # Sets below this many documents, or this share of all, are quickly read from FTS5.

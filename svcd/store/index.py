@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from svcd.store.cache import Cache
+from svcd.store.keeping import DocIds, marks, parts
 from svcd.store.pairs import Pairs
 from svcd.store.points import Points
-from svcd.store.relations import DocIds, marks, parts
 from svcd.store.shapes import Shapes
 from svcd.store.value_orders import ValueOrders
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from svcd.bitsets import from_docids, packed, to_docids, unpacked
 from svcd.store import words
 from svcd.store.delta import Delta
-from svcd.store.relations import DocIds, Relations, phrase
+from svcd.store.keeping import DocIds
+from svcd.store.relations import Relations, phrase
 
 # Microseconds. To look at the row of a document tells of all distances, but it is mostly looked at for the first time.
 _ROW = 4

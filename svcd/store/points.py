@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from svcd.bitsets import from_docids
 from svcd.sphere import Box, Direction, Point, chords, direction, distance, greatest_chord, least_chord
+from svcd.store.keeping import DocIds, marks, parts
 from svcd.store.point_blocks import Block, read_block
-from svcd.store.relations import DocIds, Relations, marks, parts
+from svcd.store.relations import Relations
 
 _BOX = "x0, y0, z0, x1, y1, z1"
 _REGION, _BLOCK, _POINT = range(3)  # of equal distance the larger is opened first: points come by docid

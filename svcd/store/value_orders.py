@@ -15,7 +15,7 @@ from svcd.bitsets import from_docids, to_docids
 from svcd.columns import Column
 from svcd.store import chunks
 from svcd.store.delta import Delta
-from svcd.store.relations import DocIds
+from svcd.store.keeping import DocIds
 from svcd.store.value_rows import KINDS, NUMBER, Key, Value, key, value_of
 from svcd.store.values import OF_KIND, Values
 

@@ -13,7 +13,8 @@ from svcd.bitsets import from_docids
 from svcd.store import chunks
 from svcd.store.cache import Cache
 from svcd.store.delta import Delta
-from svcd.store.relations import DocIds, Relations, marks, parts
+from svcd.store.keeping import DocIds, marks, parts
+from svcd.store.relations import Relations
 from svcd.store.value_rows import (
     FLAG, HAS, IS_EMPTY, IS_NULL, KINDS, MIXED, PRESENT, Key, Row, Value, key, rows_of,
 )

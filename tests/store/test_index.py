@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 
 from svcd import bitsets
 from svcd.bitsets import from_docids
-from svcd.store import dense, pairs, relations, schema
+from svcd.store import dense, pairs, relations, schema, vocabulary
 from svcd.store.cache import Cache
 from svcd.store.delta import Delta
 from svcd.store.index import IndexReader
@@ -84,10 +84,10 @@ def bucketed(position: int) -> int:
 
 
 def check_relations(reader: IndexReader, held: Documents) -> None:
-    vocabulary = sorted({w for document in held.values() for row in document.values() for w in row if w})
+    known = sorted({w for document in held.values() for row in document.values() for w in row if w})
     assert docids(reader.all_docids()) == set(held)
-    assert list(reader.words_with_prefix("")) == vocabulary
-    assert list(reader.first_characters()) == sorted({w[0] for w in vocabulary})
+    assert list(reader.words_with_prefix("")) == known
+    assert list(reader.first_characters()) == sorted({w[0] for w in known})
     assert dict(reader.rows(sorted(held))) == held
     assert docids(reader.words_docids(["ab", "c", "none", "|"])) == {
         docid for docid, document in held.items() if any({"ab", "c", "|"} & set(row) for row in document.values())}
@@ -135,8 +135,8 @@ def check_prefix(reader: IndexReader, held: Documents, prefix: str) -> None:
        st.permutations([*product(["a", "ab", "abc"], [None, "f0", "f1", "f2"], [False, True])]))
 def test_what_is_known_already_shortens_the_way_alone(documents: list[Any], asked: list[Any]) -> None:
     held: Documents = dict(enumerate(documents))
-    with tempfile.TemporaryDirectory() as folder, patch.multiple(
-            relations, _COMMON=3, _DOCUMENTS_A_TERM=1):
+    with tempfile.TemporaryDirectory() as folder, patch.object(vocabulary, "COMMON", 3), patch.object(
+            relations, "_DOCUMENTS_A_TERM", 1):
         path = Path(folder) / "index.sqlite"
         writer = IndexWriter(path)
         play(writer, [[*held.items()]])
@@ -157,17 +157,17 @@ def test_what_is_known_already_shortens_the_way_alone(documents: list[Any], aske
 
 @pytest.mark.parametrize(("many", "most_rare"), [(1, 9), (2, 9), (3, 1), (50, 9), (50, 2)])
 def test_words_are_found_in_lists_that_are_held(tmp_path: Path, many: int, most_rare: int) -> None:
-    vocabulary = ["a", "ab", "abc", "b", "ba", "X", "Xa", "|", "é", "éa", "z", "~"]
+    known = ["a", "ab", "abc", "b", "ba", "X", "Xa", "|", "é", "éa", "z", "~"]
     writer = IndexWriter(tmp_path / "index.sqlite")
-    play(writer, [[(1, {"f0": [*vocabulary, ""]})]])
+    play(writer, [[(1, {"f0": [*known, ""]})]])
     writer.close()
-    with patch.object(relations, "_MANY_WORDS", many), patch.object(relations, "_MOST_RARE", most_rare):
+    with patch.object(vocabulary, "_MANY_WORDS", many), patch.object(vocabulary, "_MOST_RARE", most_rare):
         with reading(tmp_path / "index.sqlite") as reader:
-            assert list(reader.first_characters()) == sorted({word[0] for word in vocabulary})
+            assert list(reader.first_characters()) == sorted({word[0] for word in known})
             reader.words_with_prefix("a")
             for word in ("a", "aa", "ab", "abcd", "b", "ba", "X", "Xa", "|", "é", "éb", "z", "~", "none", "ù"):
-                assert reader.has_word(word) == (word in vocabulary)
-                assert list(reader.words_with_prefix(word)) == sorted(w for w in vocabulary if w.startswith(word))
+                assert reader.has_word(word) == (word in known)
+                assert list(reader.words_with_prefix(word)) == sorted(w for w in known if w.startswith(word))
 
 
 def read_set(reader: IndexReader, word: str, field: str | None, is_prefix: bool) -> int:
