@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from svcd import INTERFACE_VERSION
 from svcd.api.context import JSON, Answer, Context, Text

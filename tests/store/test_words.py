@@ -7,7 +7,6 @@
 """
 from __future__ import annotations
 
-import sqlite3
 from itertools import combinations
 
 from hypothesis import given
