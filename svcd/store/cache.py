@@ -25,10 +25,13 @@ def _bytes_of(value: Any) -> int:
 
 
 class Cache:
-    """The least recently used entry goes first once `limit` bytes are held; safe for many threads."""
+    """The least recently used entry goes first once `limit` bytes are held; safe for many threads.
+
+    limit: may be set anew; what is too much then goes with the next entry.
+    """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._held = 0
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()  # guards _entries and _held
@@ -47,11 +50,11 @@ class Cache:
         size = _bytes_of(value) + _ENTRY_BYTES
         with self._lock:
             self._held -= self._entries.pop(key, (None, 0))[1]
-            if size > self._limit:
+            if size > self.limit:
                 return
             self._held += size
             self._entries[key] = value, size
-            while self._held > self._limit:
+            while self._held > self.limit:
                 self._held -= self._entries.popitem(last=False)[1][1]
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:

@@ -9,6 +9,7 @@ know who writes them (svcd.store.instance).
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +25,9 @@ from svcd.store.keys import KeyReader
 if TYPE_CHECKING:
     from svcd.store.index import IndexReader
 
-CACHE_BYTES = 32 << 20
+# What is kept between searches: more where there are many documents, as each set of words has a bit for each of them.
+LEAST_CACHE_BYTES, MOST_CACHE_BYTES = 32 << 20, 128 << 20
+_CACHE_PART = 16  # of the bytes of all indexes that were read
 ROW = "uid, uuid, created_at, updated_at, primary_key, stats"  # of an index, as IndexRow has them
 
 
@@ -52,7 +55,8 @@ class Library:
         self._resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
         self._stored_form: Callable[[str], str] = str
         self._instance_path, self._index_folder = str(path / "instance.sqlite"), str(path / "indexes")
-        self._cache = Cache(CACHE_BYTES)
+        self._cache = Cache(LEAST_CACHE_BYTES)
+        self._sizes: dict[str, int] = {}  # uuid -> bytes of its file when it was read last
         self._readers = ReadPool()
         self.keys = KeyReader(self._instance_path, self._readers)
         self._features = dict(features or {})
@@ -99,6 +103,7 @@ class Library:
         from svcd.store.index import IndexReader  # a start, which reads no index, need not wait for it
 
         uuid, path, connection = self._begun(index_uid)
+        self._make_room(uuid, path)
         try:
             yield IndexReader(connection, uuid, self._cache, self._resolve_settings, self._stored_form)
         finally:
@@ -117,6 +122,16 @@ class Library:
                     raise  # it is there: something else is wrong
                 uuid = again
 
+    def _make_room(self, uuid: str, path: str) -> None:
+        try:
+            size = os.stat(path).st_size
+        except FileNotFoundError:  # deleted since it was opened
+            return
+        if self._sizes.get(uuid) != size:
+            self._sizes[uuid] = size
+            wanted = sum([*self._sizes.values()]) // _CACHE_PART
+            self._cache.limit = min(max(LEAST_CACHE_BYTES, wanted), MOST_CACHE_BYTES)
+
     def _uuid_of(self, index_uid: str) -> str:
         with self._reading() as connection:
             row = connection.execute("SELECT uuid FROM indexes WHERE uid = ?", (index_uid,)).fetchone()
@@ -127,6 +142,7 @@ class Library:
     def forget(self, uuid: str) -> None:
         """An index has no row any more: hold nothing of it, so that its space is given back."""
         self._readers.forget(self.index_path(uuid))
+        self._sizes.pop(uuid, None)
         self._cache.forget(lambda key: isinstance(key, tuple) and key[0] == uuid)
 
     def _reading(self) -> Any:

@@ -3,6 +3,7 @@
 1. They see every committed change of the list of indexes, without being told.
 2. They write nothing: neither a file nor a row, and take no lock.
 3. Features are as they were told; those that are told of a removal hold no file of the index any more.
+4. What is kept between searches may take more room the larger the indexes are that are read, within bounds.
 """
 from __future__ import annotations
 
@@ -85,6 +86,35 @@ def test_what_is_forgotten_is_held_no_more(instance: Instance, library: Library)
     assert str(path) in _open_files()
     library.forget("u1")
     assert str(path) not in _open_files()
+
+
+def test_larger_indexes_have_more_room_between_searches(
+        instance: Instance, library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    least, most = 8 << 10, 64 << 10
+    monkeypatch.setattr("svcd.store.library.LEAST_CACHE_BYTES", least)
+    monkeypatch.setattr("svcd.store.library.MOST_CACHE_BYTES", most)
+    rooms, bytes_of_all = [], 0
+    for number, kib in enumerate([16, 400, 400]):
+        create(instance, f"films{number}", f"u{number}")
+        bytes_of_all += _fill(instance.index_path(f"u{number}"), kib << 10)
+        with library.read(f"films{number}"):
+            rooms.append(library._cache.limit)
+            assert rooms[-1] == min(max(bytes_of_all // 16, least), most)
+    assert rooms[0] == least < rooms[1] < rooms[2]
+    for uuid in ("u0", "u1"):
+        library.forget(uuid)
+    size = _fill(instance.index_path("u2"), 2 << 20)
+    with library.read("films2"):
+        assert library._cache.limit == most < size // 16
+
+
+def _fill(path: Path, size: int) -> int:
+    """Make a file of more bytes; how many it has."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS meta(key, value)")
+        connection.execute("INSERT INTO meta VALUES (NULL, zeroblob(?))", (size,))
+    connection.close()
+    return path.stat().st_size
 
 
 def _open_files() -> set[str]:
