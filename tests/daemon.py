@@ -153,7 +153,8 @@ class Daemon:
             try:
                 connection.request(method, path, content, sent)
             except (BrokenPipeError, ConnectionResetError):  # refused before its end: the answer is there
-                pass
+                if connection.sock is None:  # killed while it took the connection: there is none
+                    raise
             answer = connection.getresponse()
             return Reply(answer.status, dict(answer.headers), answer.read(), time.monotonic() - begin)
         finally:
