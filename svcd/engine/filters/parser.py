@@ -275,7 +275,7 @@ class _Parser:
         """The values between brackets, and the place behind them."""
         if not self.source.startswith("[", start):
             fail(_NO_BRACKET, rest(self.source, start))
-        found = _PLAIN_LIST(self.source, start)
+        found = _PLAIN_LIST(self.source, start) if self.source.find("]", start) > 0 else None
         if found is not None:
             pieces = _PLAIN_VALUES(self.source, start + 1, found.end())
             if words.UNQUOTED.isdisjoint(pieces):
