@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # What is kept between searches: more where there are many documents, as each set of words has a bit for each of them.
 LEAST_CACHE_BYTES, MOST_CACHE_BYTES = 32 << 20, 128 << 20
-_CACHE_PART = 16  # of the bytes of all indexes that were read
+_CACHE_PART = 10  # of the bytes of all indexes that were read
 ROW = "uid, uuid, created_at, updated_at, primary_key, stats"  # of an index, as IndexRow has them
 
 

@@ -99,13 +99,13 @@ def test_larger_indexes_have_more_room_between_searches(
         bytes_of_all += _fill(instance.index_path(f"u{number}"), kib << 10)
         with library.read(f"films{number}"):
             rooms.append(library._cache.limit)
-            assert rooms[-1] == min(max(bytes_of_all // 16, least), most)
+            assert rooms[-1] == min(max(bytes_of_all // 10, least), most)
     assert rooms[0] == least < rooms[1] < rooms[2]
     for uuid in ("u0", "u1"):
         library.forget(uuid)
     size = _fill(instance.index_path("u2"), 2 << 20)
     with library.read("films2"):
-        assert library._cache.limit == most < size // 16
+        assert library._cache.limit == most < size // 10
 
 
 def _fill(path: Path, size: int) -> int:
