@@ -2,15 +2,17 @@
 
 A set per value answers who has it. What the documents of a large set have is quicker read here: a million of them
 in some hundredths of a second, where a million sets, or a million rows, would take minutes. Knows ranks and docids;
-refuses to know values and where they are kept.
+refuses to know where values are kept.
 """
 from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, compress, islice, repeat
+from math import copysign
 from operator import sub
+from typing import Any
 
 from svcd.bitsets import from_docids, selector, to_docids
 
@@ -38,28 +40,24 @@ class Column:
         self.samples = array("I", (docids[start] for start, _ in zip(starts, counts)))
         documents = 1 + max(docids, default=-1)
         ranks = chain.from_iterable(map(repeat, range(self.size), counts))
-        self._ranks = array(_typecode(self.size), bytes(0))
         self._starts: array[int] | None = None
         has_value = bytearray(documents)
         for docid in docids:
             has_value[docid] = 1
         if has_value.count(1) == len(docids):
-            self._fill_single(zip(docids, ranks), documents)
+            self._ranks = _zeros(_typecode(self.size), documents)
+            for docid, rank in zip(docids, ranks):
+                self._ranks[docid] = rank
         else:
             self._fill_several(docids, ranks, documents)
 
-    def _fill_single(self, pairs: Iterable[tuple[int, int]], documents: int) -> None:
-        held = self._ranks = array(self._ranks.typecode, bytes(self._ranks.itemsize * documents))
-        for docid, rank in pairs:
-            held[docid] = rank
-
     def _fill_several(self, docids: Sequence[int], ranks: Iterable[int], documents: int) -> None:
-        sizes = array("I", bytes(4 * documents))
+        sizes = _zeros("I", documents)
         for docid in docids:
             sizes[docid] += 1
         self._starts = array("I", accumulate(sizes, initial=0))
         ends = self._starts[:-1]
-        held = self._ranks = array(self._ranks.typecode, bytes(self._ranks.itemsize * len(docids)))
+        held = self._ranks = _zeros(_typecode(self.size), len(docids))
         for docid, rank in zip(docids, ranks):
             held[ends[docid]] = rank
             ends[docid] += 1
@@ -79,6 +77,11 @@ class Column:
         if self._starts is None:
             return self._ranks[docid:docid + 1]
         return self._ranks[self._starts[docid]:self._starts[docid + 1]]
+
+    def value(self, rank: int, values_of: Callable[[int], Iterable[Any]]) -> Any:
+        """The value of a rank. values_of: docid -> the values of this kind that the document has, in any order."""
+        docid = self.samples[rank]
+        return sorted(values_of(docid), key=order)[self.ranks_of(docid).index(rank)]
 
     def pairs(self, docids: DocIds) -> Iterator[tuple[int, int]]:
         """(docid, rank) of each value of each document of a set, by docid; ranks of one ascend."""
@@ -127,14 +130,23 @@ class Column:
         """rank -> how many documents of a set have the value; a mapping leaves out what none has."""
         if docids.bit_count() * _THIN < self.size:
             return Counter(self._all_ranks(docids))
-        counts = array("I", bytes(4 * self.size))
+        counts = _zeros("I", self.size)
         for rank in self._all_ranks(docids):
             counts[rank] += 1
         return counts
 
 
+def order(value: Any) -> Any:
+    """By this values of one kind ascend, and equal ones are one: -0.0 stands before 0.0."""
+    return value if isinstance(value, str) else (value, copysign(1, value))
+
+
 def _typecode(size: int) -> str:
     return "B" if size <= 1 << 8 else "H" if size <= 1 << 16 else "I"
+
+
+def _zeros(typecode: str, size: int) -> array[int]:
+    return array(typecode, [0]) * size
 
 
 def _is_dense(docids: DocIds) -> bool:

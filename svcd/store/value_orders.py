@@ -196,10 +196,11 @@ class ValueOrders(Values):
             rank = is_met.find(1, rank + 1) if ascending else is_met.rfind(1, 0, rank)
 
     def _ranked_value(self, field: str, kind: type[Value], column: Column, rank: int) -> Value:
-        docid = column.samples[rank]
-        ((_, values),) = self.field_values(field, [docid])
-        held = sorted((value for value in values if isinstance(value, kind)), key=key)
-        return held[column.ranks_of(docid).index(rank)]
+        def held(docid: int) -> list[Value]:
+            ((_, values),) = self.field_values(field, [docid])
+            return [value for value in values if isinstance(value, kind)]
+
+        return column.value(rank, held)
 
     def _is_few(self, field: str, documents: int) -> bool:
         """Is it quicker to look into so many documents than to go through the values?"""

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from svcd.columns import Column
+from svcd.columns import Column, order
 from svcd.engine.facets.sorted_texts import SortedTexts, pack
 from svcd.engine.reader import DocIds, Reader, Value
 
@@ -120,7 +120,7 @@ class _ByDocument:
         own = self._column.ranks_of(docid)
         if len(own) == 1:
             return own[0]
-        return own[list(map(_order, _held(self._reader, self._field, self._kind, docid))).index(_order(value))]
+        return own[sorted(map(order, _held(self._reader, self._field, self._kind, docid))).index(order(value))]
 
 
 def standings(reader: Reader, field: str, kind: type[Value]) -> Standings:
@@ -139,16 +139,10 @@ def column_of(reader: Reader, field: str, kind: type[Value]) -> Column:
 
 def value_of_rank(reader: Reader, field: str, kind: type[Value], column: Column, rank: int) -> Value:
     """The value of a rank, as a document tells it."""
-    docid = column.samples[rank]
-    return _held(reader, field, kind, docid)[column.ranks_of(docid).index(rank)]
+    return column.value(rank, lambda docid: _held(reader, field, kind, docid))
 
 
 def _held(reader: Reader, field: str, kind: type[Value], docid: int) -> list[Any]:
-    """The values of a kind that a document has, ascending."""
+    """The values of a kind that a document has."""
     ((_, values),) = reader.field_values(field, [docid])
-    return sorted((value for value in values if isinstance(value, kind)), key=_order)
-
-
-def _order(value: Any) -> Any:
-    """By this values of one kind ascend, and equal ones are one: -0.0 stands before 0.0."""
-    return value if isinstance(value, str) else (value, math.copysign(1, value))
+    return [value for value in values if isinstance(value, kind)]
