@@ -103,8 +103,8 @@ class Library:
         from svcd.store.index import IndexReader  # a start, which reads no index, need not wait for it
 
         uuid, path, connection = self._begun(index_uid)
-        self._make_room(uuid, path)
         try:
+            self._make_room(uuid, path)
             yield IndexReader(connection, uuid, self._cache, self._resolve_settings, self._stored_form)
         finally:
             self._readers.end(path, connection)
