@@ -74,7 +74,7 @@ class BeginningWriter:
     def flush(self) -> None:
         """Write what was gathered."""
         gathered = [(letter, slot, block, edits) for block, slots in self._edits.items()
-                    for slot, by_letter in slots.items() for letter, edits in by_letter.items() if letter < _NO_LETTER]
+                    for slot, by_letter in slots.items() for letter, edits in by_letter.items() if is_kept(letter)]
         self.forget()
         for *key, edits in sorted(gathered):
             row = self._connection.execute("SELECT docids FROM beginnings WHERE letter = ? AND slot = ? AND block = ?",

@@ -69,10 +69,7 @@ class IndexReader(ValueOrders, Pairs, Points, Shapes):
 
     def documents(self, docids: Sequence[int]) -> list[str]:
         """The JSON texts of documents, in the order asked."""
-        found: dict[int, str] = {}
-        for part in parts(docids):
-            found.update(self._connection.execute(
-                f"SELECT docid, json FROM documents WHERE docid IN ({marks(part)})", part))
+        found = dict(self._by_docid("SELECT docid, json FROM documents", docids))
         return [found[docid] for docid in docids]
 
     def texts(self) -> Iterator[str]:

@@ -116,15 +116,15 @@ class Keeping:
 
     def forward_rows(self, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
         """(docid, forward row) of those of some documents that hold words."""
-        for part in parts(docids):
-            yield from self._connection.execute(
-                f"SELECT docid, words FROM forward WHERE docid IN ({marks(part)})", part)
+        return self._by_docid("SELECT docid, words FROM forward", docids)
 
     def _facet_rows(self, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
         """(docid, the text of its values) of those of some documents that have any."""
+        return self._by_docid("SELECT docid, held FROM facet_rows", docids)
+
+    def _by_docid(self, select: str, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
         for part in parts(docids):
-            yield from self._connection.execute(
-                f"SELECT docid, held FROM facet_rows WHERE docid IN ({marks(part)})", part)
+            yield from self._connection.execute(f"{select} WHERE docid IN ({marks(part)})", part)
 
 
 def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
