@@ -16,6 +16,8 @@ _NESTING = 3
 _NOTS = 2  # in a row
 # As many levels as what is passed over can have at most: or, and, not and what stands alone count one each.
 DEPTH = (_NESTING + 1) * (4 + _NOTS)
+# Shorter pieces are read as fast as they are skimmed.
+_LONG = 10_000
 
 _ENDS = rf"(?![{words.WORD_SET}])"
 _SPACE = r"[ \t\r\n]++"
@@ -43,10 +45,6 @@ _GEO = rf"_geoRadius\({_NUMBER},{_NUMBER},{_NUMBER}\)|_geoBoundingBox\({_POINT},
 _CONDITION = rf"(?:{_FIELD}(?:{_BEHIND_FIELD})|{_GEO}){words.BLANKS}"
 _JOINT = rf"(?:AND|OR){_ENDS}{words.BLANKS}"
 _NEGATION = rf"(?:NOT{_ENDS}{words.BLANKS}){{0,{_NOTS}}}+"
-
-
-# Shorter pieces are read as fast as they are skimmed.
-_LONG = 10_000
 
 
 @cache
