@@ -49,6 +49,7 @@ class Connection(BaseHTTPRequestHandler):
         self._inbox = Inbox(transport, self.limits, lambda: self._send(CONTINUE))
         self._inbox.buffer += received
         self._is_settled = bool(received)  # the next request is answered here, whoever else could
+        self._has_head_begun = False  # something of the next request has come, be it an empty line before it
         self._skip = 0  # bytes of a body that nobody read, still to come
         self._sent = 0  # bytes of the present answer's body, as sent
         self._has_begun = False  # the present answer is on its way
@@ -123,13 +124,14 @@ class Connection(BaseHTTPRequestHandler):
 
     def _receive(self) -> int | None:
         """More of the next head into the buffer; OVER, or what to wait for, where there is none."""
-        is_first = not self._inbox.buffer and not self._skip
+        is_first = not self._has_head_begun and not self._skip
         count = self._inbox.fill()
         if count is None:
             return self.transport.awaited
         if count == 0:
             return OVER
         if is_first:
+            self._has_head_begun = True
             self.deadline = time.monotonic() + self.limits.head_s
         return None
 
@@ -170,6 +172,7 @@ class Connection(BaseHTTPRequestHandler):
             return
         self._is_settled = False
         self._reply(request, head, wire)
+        self._has_head_begun = len(buffer) > self._skip
         now = time.monotonic()
         self.deadline = now + (self.limits.head_s if buffer or self._skip else self.limits.idle_s)
 
