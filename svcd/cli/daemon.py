@@ -166,7 +166,7 @@ def run(config: Config) -> int:
                 door.answer, config.http_addr, threads=serving.threads(config),
                 payload_limit=config.http_payload_size_limit, ssl_context=context,
                 on_request=serving.log_request, on_error=serving.log_bug, share=workers.share if workers else None,
-                on_stopping=instance.queue.listeners.close,
+                on_stopping=instance.queue.listeners.close, on_rest=machine.give_back_memory,
             )
             opening = Opening(config, instance, door, server, workers)
             signals.call(opening.stop)
