@@ -70,11 +70,11 @@ class App:
     def __init__(self, instance: Instance, runner: Any, keys: Keys, searches: SearchQueue,
                  traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
                  tell: Callable[[Mapping[str, Any]], None] = lambda order: None,
-                 streams: int = 1, waiting_writes: int = 1, usage: Usage | None = None) -> None:
+                 streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: Usage | None = None) -> None:
         """traffic: where requests are counted; reports: asks other processes of the same instance for theirs.
         tell: gives them orders (svcd.cli.search_worker).
 
-        streams, waiting_writes: how many there may be at once. usage: where they are counted for a usage report.
+        streams, waiting_writes, large: how many there may be at once. usage: where they are counted for a usage report.
         """
         self._instance = instance
         self._runner = runner
@@ -85,6 +85,7 @@ class App:
         self._reports = reports
         self._tell = tell
         self._streams = Places(streams)
+        self._large = Places(large, "large answers")
         self._waiting_writes = Places(waiting_writes)
         self._usage = usage
         self._answers = Answers()
@@ -134,7 +135,7 @@ class App:
             instance=self._instance, runner=self._runner, searches=self._searches, request=request,
             permission=permission, query=_query(route, query), body=_body(route, request), traffic=self._traffic,
             reports=self._reports, keys=self._keys, tell=self._tell, streams=self._streams, renewed=permitted,
-            answers=self._answers,
+            answers=self._answers, large=self._large,
         )
         if route.feature:
             features.require(self._instance.features(), *route.feature)

@@ -13,6 +13,7 @@ from svcd.api.streaming import Places
 from svcd.api.traffic import Report, Traffic
 from svcd.auth.keys import Keys
 from svcd.auth.permission import ALL, Permission
+from svcd.http.message import Portions
 
 if TYPE_CHECKING:
     from svcd.api.admission import SearchQueue
@@ -26,9 +27,9 @@ NDJSON = "application/x-ndjson"
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """An answer's body that is ready to be sent: JSON text, bytes, or an iterator of bytes."""
+    """An answer's body that is ready to be sent: JSON text, bytes, portions, or an iterator of bytes that may wait."""
 
-    body: str | bytes | Iterator[bytes]
+    body: str | bytes | Portions | Iterator[bytes]
     content_type: str = JSON
 
 
@@ -50,7 +51,7 @@ class Context:
     body: decoded as the route declares; absent members are absent. None for Stream and no body.
     searches: the places that a search must have before it runs. traffic: what was answered so far.
     reports: asks the other processes for theirs; tell: has them do something, too. keys: tells the values of API keys.
-    streams: the places of answers that do not end by themselves.
+    streams: the places of answers that do not end by themselves. large: of those that are made in portions.
     renewed: asks for the permission again, which may have changed. Raises as the first check.
     answers: what searches found until now.
     """
@@ -68,6 +69,7 @@ class Context:
     keys: Keys = field(default_factory=lambda: Keys(None))
     tell: Callable[[Mapping[str, Any]], None] = lambda order: None
     streams: Places = field(default_factory=lambda: Places(1))
+    large: Places = field(default_factory=lambda: Places(1))
     renewed: Callable[[], Permission] = lambda: ALL
     answers: Answers = field(default_factory=Answers)
 

@@ -6,7 +6,8 @@ request does not ask for parts of them. What this version can't do yet is refuse
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,10 @@ from svcd.api.context import Answer, Context, Text
 from svcd.api.filters import allowed_filter, local_filter, of_query_string, without_joins
 from svcd.api.joins import read_joined
 from svcd.api.payloads import CONTENT_TYPES, payload_format, receive
+from svcd.api.portions import listed
 from svcd.api.routes import Fields, Route, Stream
 from svcd.api.sequences import read_sequence
-from svcd.bitsets import from_docids, to_docids
+from svcd.bitsets import each_docid, from_docids
 from svcd.engine.documents import Selection, select
 from svcd.engine.filters.shapes import check_shape
 from svcd.engine.geo.order import geo_buckets
@@ -54,24 +56,27 @@ def fetch(ctx: Context, wanted: Mapping[str, Any]) -> Answer:
     _refuse_network(ctx, wanted)
     ids = None if wanted.get("ids") is None else _identifiers(wanted["ids"])
     rules = _sort_rules(wanted.get("sort") or ())
-    with ctx.instance.read(ctx.index_uid) as reader:
+    view = _view(wanted.get("fields"), bool(wanted["retrieveVectors"]))
+    with ExitStack() as held:
+        reader = held.enter_context(ctx.instance.read(ctx.index_uid))
         meant = _meant(reader, ids, _condition(ctx, reader, wanted.get("filter")))
         _check_sortable(rules, reader.settings["sortableAttributes"])
         docids, total = _page(reader, meant, rules, offset, limit)
-        texts = reader.documents(docids)
-    view = _view(wanted.get("fields"), bool(wanted["retrieveVectors"]))
-    results = ",".join(map(view, texts))
-    return Answer(200, Text(f'{{"results":[{results}],"offset":{offset},"limit":{limit},"total":{total}}}'))
+        expected = min(limit, max(total - offset, 0)) * reader.average_document_size()
+        body = listed(b'{"results":[', (view(text).encode() for text in reader.each_document(docids)),
+                      lambda: f'],"offset":{offset},"limit":{limit},"total":{total}}}'.encode(),
+                      expected=expected, places=ctx.large, held=held)
+    return Answer(200, Text(body))
 
 
 def _page(reader: IndexReader, meant: DocIds | None, rules: Sequence[SortRule],
-          offset: int, limit: int) -> tuple[Sequence[int], int]:
-    """The documents of a page, and how many there are to page through."""
+          offset: int, limit: int) -> tuple[Iterable[int], int]:
+    """The documents of a page, found as they are asked for, and how many there are to page through."""
     if meant is None and not rules:
         return reader.docids_page(offset, limit), reader.number_of_documents
     docids = reader.all_docids() if meant is None else meant
-    page = islice(_sorted(reader, docids, rules), offset, offset + limit)
-    return list(page), docids.bit_count()
+    total = docids.bit_count()
+    return islice(_sorted(reader, docids, rules), min(offset, total), min(offset + limit, total)), total
 
 
 def _condition(ctx: Context, reader: IndexReader, wanted: Any) -> Condition | None:
@@ -131,7 +136,7 @@ def _sorted(reader: IndexReader, docids: DocIds, rules: Sequence[SortRule]) -> I
         if bucket is None:
             opened.pop()
         elif len(opened) > len(rules) or not bucket & bucket - 1:
-            yield from to_docids(bucket)
+            yield from each_docid(bucket)
         else:
             opened.append(_buckets(reader, bucket, rules[len(opened) - 1]))
 

@@ -38,10 +38,11 @@ class Pieces:
 
 
 class Places:
-    """How many may be held at once; each holds a thread."""
+    """How many may be held at once: each holds a thread, or a state of an index. noun: what they are, as refusals say."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, noun: str = "streams") -> None:
         self._most = most
+        self._noun = noun
         self._free = threading.Semaphore(most)
 
     def take(self) -> bool:
@@ -51,7 +52,7 @@ class Places:
     def require(self) -> None:
         """As take(). Raises a refusal with status 503 if there is none."""
         if not self.take():
-            raise Refused(503, f"All {self._most} streams of this instance are in use: end one, or try again later.",
+            raise Refused(503, f"All {self._most} {self._noun} of this instance are in use: end one, or try again later.",
                           (("Retry-After", str(_RETRY_AFTER_S)),))
 
     def leave(self) -> None:

@@ -56,7 +56,8 @@ def application(config: Config, instance: Instance, runner: Runner,
     )
     instance.keys.add_to_empty(default_keys())
     return App(instance, runner, Keys(config.master_key, instance.keys), searches, reports=reports, tell=tell,
-               streams=serving.MOST_STREAMS, waiting_writes=serving.MOST_WAITING_WRITES, usage=usage)
+               streams=serving.MOST_STREAMS, waiting_writes=serving.MOST_WAITING_WRITES,
+               large=serving.MOST_LARGE_ANSWERS, usage=usage)
 
 
 def usage() -> Usage:

@@ -24,6 +24,8 @@ MOST_WAITING_THREADS = 1000
 # 40 kB, so that they never take those of others.
 MOST_STREAMS = 64
 MOST_WAITING_WRITES = 128
+# Answers made in portions, as their clients take them: each holds a state of an index, and up to half a MB.
+MOST_LARGE_ANSWERS = 128
 MOST_FILES = 65536
 # Longer than nearly every search takes, shorter than anybody notices.
 HEAD_START_S = 0.02

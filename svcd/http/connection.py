@@ -2,35 +2,39 @@
 
 Knows the order of things on one connection; refuses to know threads, and who else is connected. A connection
 is used by one thread at a time: `handle()` goes on until the client has to send a head, and says what to wait
-for. Only while a body is read or an answer is sent does it keep its thread waiting.
+for. Only while a body is read, or an answer is sent that tells of things as they happen, does it keep its thread
+waiting.
 """
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 
 from svcd.errors import ApiError
 from svcd.http import cors
+from svcd.http.delivery import Delivery
 from svcd.http.framing import FramedBody, framed
 from svcd.http.inbox import Inbox
 from svcd.http.message import PIECE, Body, Headers, NoBody, Refused, Request, Response
 from svcd.http.reader import Head, head_end, read_head
-from svcd.http.transport import READABLE, Transport, reset_on_close, wait
+from svcd.http.transport import READABLE, WRITABLE, Transport, keep_little_unsent, reset_on_close, wait
 from svcd.http.writer import CONTINUE, Outgoing, error_response, outgoing
 
 if TYPE_CHECKING:
     from svcd.http.server import Server
 
 OVER = 0  # what handle() says when the connection is to be closed
-# Up to here head and body leave in one send; above, copying them together costs more than the second call.
-ONE_SEND = 262144
 
 
 class Connection(BaseHTTPRequestHandler):
-    """deadline: when (monotonic) the client's next bytes must be here, while nobody works on the connection."""
+    """deadline: when (monotonic) the client's next bytes must be here, or it must have taken more of its answer, while
+    nobody works on the connection.
+
+    is_delivering: what it waits for is that the client takes its answer. Whoever goes on with it then (`handle()`) is
+    given it back before the next request.
+    """
 
     def __init__(self, transport: Transport, client: str, server: Server, received: bytes = b"") -> None:
         """client: its address, as requests show it.
@@ -51,8 +55,9 @@ class Connection(BaseHTTPRequestHandler):
         self._is_settled = bool(received)  # the next request is answered here, whoever else could
         self._has_head_begun = False  # something of the next request has come, be it an empty line before it
         self._skip = 0  # bytes of a body that nobody read, still to come
-        self._sent = 0  # bytes of the present answer's body, as sent
-        self._has_begun = False  # the present answer is on its way
+        self._delivery: Delivery | None = None
+        self._told: Callable[[Delivery], None] = lambda delivery: None  # to be called at its end
+        self.is_delivering = False
         self._must_linger = False  # the client may still be sending what nobody will read
         self._linger_left = self.limits.linger_bytes
 
@@ -77,12 +82,18 @@ class Connection(BaseHTTPRequestHandler):
         except ValueError:  # closed meanwhile by the thread that had it
             return True
 
+    def end(self) -> None:
+        """The connection is about to be closed, in whatever state: an answer that is under way ends here."""
+        if self._delivery:
+            reset_on_close(self.request)
+            self._end_delivery()
+
     def expire(self) -> None:
         """The deadline has passed: tell a client that is in the middle of a head, as far as that needs no waiting."""
         if self._phase == self._serve and self._inbox.buffer:
-            self.limits = replace(self.limits, write_stall_s=0.0)
+            self._refuse(Refused(408, "The head of the request took too long to arrive."))
             try:
-                self._refuse(Refused(408, "The head of the request took too long to arrive."))
+                self._deliver()
             except OSError:
                 pass
 
@@ -95,16 +106,45 @@ class Connection(BaseHTTPRequestHandler):
         return None
 
     def _serve(self) -> int | None:
-        inbox = self._inbox
         while not self.close_connection:
             end = self._head_end()
             if end >= 0:
                 self._exchange(end)
-                if not inbox.buffer and not self.close_connection and not self.transport.has_pending():
-                    return READABLE  # another client's turn; receiving first would cost a call for nothing
-            elif not self.close_connection and (awaited := self._receive()) is not None:
+            if self._delivery:
+                self._phase = self._deliver
+                return None
+            if end < 0 and (awaited := self._receive()) is not None:
                 return awaited
-        if not self._must_linger and not inbox.buffer:
+        return self._part()
+
+    def _deliver(self) -> int | None:
+        """Send the answer. While its client does not take it, or others have their turn, this waits for nobody."""
+        delivery = self._delivery
+        assert delivery is not None
+        if delivery.is_in_portions and not self.is_delivering:
+            keep_little_unsent(self.request)
+            awaited = WRITABLE  # it is made where such answers are made
+        else:
+            try:
+                awaited = delivery.go_on()
+            except OSError:
+                self.end()
+                raise
+        was_delivering, self.is_delivering = self.is_delivering, bool(awaited)
+        if awaited:
+            self.deadline = delivery.deadline()
+            return awaited
+        self._end_delivery()
+        self._phase = self._serve
+        if self.close_connection:
+            return None
+        if not self._inbox.buffer and not self.transport.has_pending():
+            return READABLE  # another client's turn; receiving first would cost a call for nothing
+        return WRITABLE if was_delivering else None  # the next request: at once, but not in the lane
+
+    def _part(self) -> int | None:
+        """The last answer is sent."""
+        if not self._must_linger and not self._inbox.buffer:
             return OVER
         self._phase = self._linger
         self.deadline = time.monotonic() + self.limits.linger_s
@@ -172,9 +212,6 @@ class Connection(BaseHTTPRequestHandler):
             return
         self._is_settled = False
         self._reply(request, head, wire)
-        self._has_head_begun = len(buffer) > self._skip
-        now = time.monotonic()
-        self.deadline = now + (self.limits.head_s if buffer or self._skip else self.limits.idle_s)
 
     def received_from(self, raw: bytes) -> bytes:
         """What has arrived, from the first byte of a request on whose head was taken out of it."""
@@ -190,16 +227,34 @@ class Connection(BaseHTTPRequestHandler):
         return Request(head.method, head.path, head.query, head.headers, body, self.client, self.request)
 
     def _reply(self, request: Request, head: Head, wire: FramedBody | None) -> None:
+        """Find the answer; _deliver() sends it."""
         started = time.perf_counter()
-        self._sent, self._has_begun = 0, False
         response = self._answer(request)
+
+        def write(response: Response) -> Outgoing:
+            return self._outgoing(request, response, head.minor, wire)
+
+        self._begin_delivery(request, response, started, write)
+
+    def _begin_delivery(self, request: Request, response: Response, started: float,
+                        write: Callable[[Response], Outgoing]) -> None:
+        def told(delivery: Delivery) -> None:
+            self.server.on_request(request, delivery.response.status, time.perf_counter() - started, delivery.sent)
+
+        self._told = told
+        self._delivery = Delivery(response, self.transport, self.limits, write, self._instead)
+
+    def _end_delivery(self) -> None:
+        delivery, self._delivery = self._delivery, None
+        assert delivery is not None
+        self.is_delivering = False
+        now, buffer = time.monotonic(), self._inbox.buffer
+        self._has_head_begun = len(buffer) > self._skip
+        self.deadline = now + (self.limits.head_s if buffer or self._skip else self.limits.idle_s)
         try:
-            response = self._respond(request, response, head.minor, wire)
-        except OSError:
-            reset_on_close(self.request)
-            raise
+            delivery.close()
         finally:
-            self.server.on_request(request, response.status, time.perf_counter() - started, self._sent)
+            self._told(delivery)
 
     def _answer(self, request: Request) -> Response:
         try:
@@ -215,30 +270,11 @@ class Connection(BaseHTTPRequestHandler):
         self.server.on_error(traceback.format_exc())
         return error_response(ApiError("internal", "An internal error has occurred."))
 
-    def _respond(self, request: Request, response: Response, minor: int, wire: FramedBody | None) -> Response:
-        """Send the answer, or what it turns into when it fails before its first byte; gives the one sent."""
-        close = getattr(response.body, "close", None)
-        try:
-            self._send_answer(self._outgoing(request, response, minor, wire))
-        except OSError:
-            raise
-        except Exception as broken:
-            response = self._instead(broken)
-            self._send_answer(self._outgoing(request, response, minor, wire))
-        finally:
-            if close:
-                close()
-        return response
-
-    def _instead(self, broken: Exception) -> Response:
-        """The answer in place of one that failed. Raises ConnectionAbortedError when it is too late for that."""
-        if isinstance(broken, ApiError) and not self._has_begun:
+    def _instead(self, broken: Exception, has_begun: bool) -> Response:
+        """The answer in place of one that failed; too late for one that has begun."""
+        if isinstance(broken, ApiError) and not has_begun:
             return error_response(broken)
-        response = self._internal_error()
-        if self._has_begun:
-            # The rest is missing: the client must not take what it has for the whole.
-            raise ConnectionAbortedError from broken
-        return response
+        return self._internal_error()
 
     def _outgoing(self, request: Request, response: Response, minor: int, wire: FramedBody | None) -> Outgoing:
         if wire is not None and not wire.is_over:
@@ -258,39 +294,17 @@ class Connection(BaseHTTPRequestHandler):
     def _refuse(self, refused: Refused) -> None:
         """Answer a head that cannot be understood; where the next one would begin is not known."""
         self.close_connection = self._must_linger = True
-        self._sent = 0
         request = Request("-", "-", "", Headers({}), Body(NoBody()), self.client)
-        started = time.perf_counter()
-        try:
-            self._send_answer(outgoing(request, error_response(refused), minor=1, closes=True))
-        finally:
-            self.server.on_request(request, refused.status, time.perf_counter() - started, self._sent)
+
+        def write(response: Response) -> Outgoing:
+            return outgoing(request, response, minor=1, closes=True)
+
+        self._begin_delivery(request, error_response(refused), time.perf_counter(), write)
 
     # Bytes out.
 
-    def _send_answer(self, answer: Outgoing) -> None:
-        head, body = answer.head, answer.body
-        if answer.stream is not None:
-            self._send_stream(answer)
-            return
-        if len(body) <= ONE_SEND:
-            self._send(head + body)
-        else:
-            self._send(head)
-            self._send(body)
-        self._sent = len(body)
-
-    def _send_stream(self, answer: Outgoing) -> None:
-        waiting = answer.head  # for the first piece: until it is made, a failure can still become an error answer
-        for piece in answer.stream or ():
-            self._send(waiting + piece)
-            self._sent += len(piece)
-            waiting = b""
-        self._send(waiting)
-
     def _send(self, content: bytes) -> None:
         """All of it. Raises OSError when the client is gone or takes nothing for too long."""
-        self._has_begun = True
         transport, view = self.transport, memoryview(content)
         while view:
             taken = transport.send(view)

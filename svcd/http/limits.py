@@ -14,6 +14,10 @@ class Limits:
     body_waits_s: float = 60.0  # all waits for one body together, and a second more for each body_rate bytes
     body_rate: int = 1024
     write_stall_s: float = 30.0  # without taking a byte of an answer
+    # All of one answer together, and a second more for each answer_rate bytes taken: what an answer is read from (one
+    # state of an index) is kept as long, and a client that takes a byte now and then must not keep it for ever.
+    answer_waits_s: float = 60.0
+    answer_rate: int = 32768
     linger_s: float = 3.0  # for a client that is still sending to read why it was refused
     linger_bytes: int = 1 << 26
     skip_bytes: int = 1 << 20  # of a body nobody read; where more is to come, the connection is closed instead

@@ -5,7 +5,7 @@ on the wire, and what any path means.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from socket import socket
@@ -19,6 +19,8 @@ from svcd.http.transport import wait_beside
 
 # A piece of a body: large enough that the work per piece does not count, small enough to hold one per request.
 PIECE = 65536
+# A portion of a large answer: up to three copies of one are held for each client that is slow to take its own.
+PORTION = 32768
 
 INCOMPLETE = "The provided payload is incomplete and cannot be parsed"
 UNITS = {1024: ("B", "KiB", "MiB", "GiB", "TiB", "PiB"), 1000: ("B", "KB", "MB", "GB", "TB", "PB")}
@@ -206,15 +208,45 @@ class Request:
         return tuple(parts)
 
 
+class Portions:
+    """A body too large to be held, as an iterator of pieces; next() makes one and never waits for what others do.
+
+    So a single thread can make those of all answers, each piece when its client has taken the one before. Whoever has
+    the connection asks, any thread, one at a time. pieces: a generator, of some PORTION bytes each, none empty. at_end: called
+    once, after the generator was closed, at the end or when the client has left.
+    """
+
+    __slots__ = ("_pieces", "_at_end")
+
+    def __init__(self, pieces: Generator[bytes], at_end: Callable[[], object] = lambda: None) -> None:
+        self._pieces = pieces
+        self._at_end: Callable[[], object] | None = at_end
+
+    def __iter__(self) -> Portions:
+        return self
+
+    def __next__(self) -> bytes:
+        return next(self._pieces)
+
+    def close(self) -> None:
+        """Make no more."""
+        at_end, self._at_end = self._at_end, None
+        if at_end:
+            try:
+                self._pieces.close()
+            finally:
+                at_end()
+
+
 @dataclass(slots=True)
 class Response:
-    """An answer. body: whole, or an iterator of pieces that are sent as they come.
+    """An answer. body: whole, in portions, or an iterator of pieces that are sent as they come, and that may wait.
 
     An empty piece from the iterator sends what waits (the head) without waiting for the first bytes. The
     iterator's close() is called at its end, also when the client left. headers: besides those of HTTP itself.
     """
 
     status: int
-    body: bytes | Iterator[bytes] = b""
+    body: bytes | Portions | Iterator[bytes] = b""
     content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()

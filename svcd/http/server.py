@@ -7,8 +7,10 @@ DESIGN
   to thread, which in Python would cost a wait for the interpreter lock each time.
 - A thread is started when the last waiting one has found work, up to the bound; those that found none for
   `Limits.spare_s` end: each takes the dismissal out of the parking, as if it were work. Nothing that a client can leave
-  undone holds one, but for a body it is sending and an answer it is taking, and both have their time (Limits):
-  handshakes, heads, idle connections, and those that linger after a refusal wait in the parking.
+  undone holds one, but for a body it is sending, which has its time (Limits): handshakes, heads, idle connections, and
+  those that linger after a refusal wait in the parking. Answers that their clients are slow to take, or that are made in
+  portions, wait in a second one, which has a thread to itself (svcd.http.lane). Answers that tell of things as they happen
+  hold a thread; who gives them bounds their number.
 - The thread that calls `serve()` runs no request. It wakes each `Limits.sweep_s` to close those whose time is
   over, to dismiss threads, to say that the server rests, and once for `stop()`.
 - Queues: the kernel's only (connections not yet accepted; sockets ready and not yet taken, first come first served).
@@ -30,6 +32,7 @@ from http.server import HTTPServer
 from typing import TYPE_CHECKING, Any, cast
 
 from svcd.http.connection import Connection
+from svcd.http.lane import Lane
 from svcd.http.limits import Limits
 from svcd.http.listening import BACKLOG, listen
 from svcd.http.message import Request, Response
@@ -164,6 +167,7 @@ class Server(HTTPServer):
         self._resting: list[Listener | Tray] = []  # those that found no room
         self._bell, self._bell_rope = socket.socketpair()
         self._parking = Parking()
+        self._lane = Lane(lambda guest: self._turn(cast(Connection, guest)), THREAD_STACK)
 
     def _listen(self, address: tuple[str, int] | Sequence[socket.socket]) -> list[Listener]:
         sockets = listen(*address) if isinstance(address, tuple) else address
@@ -236,7 +240,8 @@ class Server(HTTPServer):
 
     def evict(self) -> bool:
         """Close the connection that has been waiting longest, to make room; False when none waits."""
-        taken = self._parking.take_where(lambda guest: isinstance(guest, Connection), most=1)
+        taken = (self._parking.take_where(lambda guest: isinstance(guest, Connection), most=1)
+                 or self._lane.parking.take_where(lambda guest: True, most=1))
         for connection in taken:
             self._close(cast(Connection, connection))
         return bool(taken)
@@ -244,7 +249,11 @@ class Server(HTTPServer):
     def _close(self, connection: Connection) -> None:
         self._connections.discard(connection)
         self._parking.forget(connection)
-        connection.request.close()
+        self._lane.parking.forget(connection)
+        try:
+            connection.end()
+        finally:
+            connection.request.close()
 
     def _start_thread(self) -> None:
         """One more, unless the bound is reached or all is over. To be called with the lock."""
@@ -311,11 +320,20 @@ class Server(HTTPServer):
             self.on_error(_traceback())
             awaited = 0 if isinstance(guest, Connection) else READABLE
         if awaited:
-            self._parking.park(guest, awaited)
+            self._park(guest, awaited)
         elif isinstance(guest, Connection):
             self._close(guest)
         else:
             self._resting.append(guest)
+
+    def _park(self, guest: Connection | Listener | Tray, events: int) -> None:
+        if not isinstance(guest, Connection) or not guest.is_delivering:
+            self._parking.park(guest, events)
+            return
+        try:
+            self._lane.park(guest, events)
+        except RuntimeError:  # the system gives no thread
+            self._close(guest)
 
     # The thread that watches, and the end.
 
@@ -343,7 +361,8 @@ class Server(HTTPServer):
 
     def _sweep(self) -> None:
         now = time.monotonic()
-        for guest in self._parking.take_where(lambda guest: guest.deadline < now):
+        for guest in (*self._parking.take_where(lambda guest: guest.deadline < now),
+                      *self._lane.parking.take_where(lambda guest: guest.deadline < now)):
             connection = cast(Connection, guest)  # listeners have no deadline
             connection.expire()
             self._close(connection)
@@ -429,6 +448,7 @@ class Server(HTTPServer):
             self._parking.forget(self._dismissal)
             self._dismissal.close()
             self._parking.release()
+        self._lane.close(max(0.0, until - time.monotonic()))
         self._bell.close()
         self._bell_rope.close()
 

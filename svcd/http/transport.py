@@ -14,6 +14,8 @@ from typing import Protocol
 READABLE = 1
 WRITABLE = 4
 
+MOST_UNSENT = 131072
+_UNSENT_BOUND: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)  # not everywhere
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -96,6 +98,16 @@ def wait(sock: socket.socket, events: int, seconds: float) -> bool:
     poll = select.poll()  # not select(): descriptors above 1023 are nothing special
     poll.register(sock, events)
     return bool(poll.poll(max(0.0, seconds) * 1000))
+
+
+def keep_little_unsent(sock: socket.socket) -> None:
+    """Let the system hold little of an answer beyond what is on its way, however much the client could take.
+
+    Left alone it takes 2.5 MB ahead of a client that reads nothing. What is on its way is not bounded by this, so that
+    a distant client gets its answer as quickly as before.
+    """
+    if _UNSENT_BOUND is not None and sock.family != socket.AF_UNIX:
+        sock.setsockopt(socket.IPPROTO_TCP, _UNSENT_BOUND, MOST_UNSENT)
 
 
 def reset_on_close(sock: socket.socket) -> None:

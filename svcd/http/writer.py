@@ -14,7 +14,7 @@ from typing import NamedTuple
 from svcd.errors import ApiError
 from svcd.http import coding, cors
 from svcd.http.framing import LAST_CHUNK, chunk
-from svcd.http.message import Request, Response
+from svcd.http.message import Portions, Request, Response
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 # RFC 9110: these answers end with their head, whatever it says.
@@ -48,7 +48,8 @@ def outgoing(request: Request, response: Response, *, minor: int, closes: bool) 
         body = coding.pack(name, body) if name else body
         fields.append(f"Content-Length: {len(body)}\r\n")
     else:
-        stream = coding.pack_stream(name, body) if name else body
+        pack = coding.pack_portions if isinstance(body, Portions) else coding.pack_stream
+        stream = pack(name, body) if name else iter(body)
         stream, body, closes = (_chunks(stream) if minor else stream), b"", closes or not minor
         fields.append("Transfer-Encoding: chunked\r\n" if minor else "")
     fields.append(_connection(minor, closes))
@@ -90,7 +91,9 @@ def _connection(minor: int, closes: bool) -> str:
 
 def _chunks(pieces: Iterator[bytes]) -> Iterator[bytes]:
     for piece in pieces:
-        yield chunk(piece) if piece else b""
+        framed = chunk(piece) if piece else b""
+        del piece  # while the client takes it, one copy is enough
+        yield framed
     yield LAST_CHUNK
 
 

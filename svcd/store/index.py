@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from svcd.store.cache import Cache
@@ -16,6 +17,11 @@ from svcd.store.pairs import Pairs
 from svcd.store.points import Points
 from svcd.store.shapes import Shapes
 from svcd.store.value_orders import ValueOrders
+
+
+# Documents that are read one after another: so many bytes of them, and so many at most, together.
+READ_BYTES = 32768
+_MOST_READ = 500
 
 
 class IndexReader(ValueOrders, Pairs, Points, Shapes):
@@ -72,6 +78,19 @@ class IndexReader(ValueOrders, Pairs, Points, Shapes):
         found = dict(self._by_docid("SELECT docid, json FROM documents", docids))
         return [found[docid] for docid in docids]
 
+    def each_document(self, docids: Iterable[int]) -> Iterator[str]:
+        """The JSON texts of documents, in the order asked, some read at a time: as many as come to some READ_BYTES."""
+        wanted, count = iter(docids), READ_BYTES // self.average_document_size()
+        while part := list(islice(wanted, min(max(count, 1), _MOST_READ))):
+            texts = self.documents(part)
+            # The average may say little of those that are asked for.
+            count = len(texts) * READ_BYTES // sum(map(len, texts))
+            yield from texts
+
+    def average_document_size(self) -> int:
+        """Bytes of a stored document's text, at least 1."""
+        return max(self.raw_document_size() // max(self.number_of_documents, 1), 1)
+
     def texts(self) -> Iterator[str]:
         """The JSON texts of all documents by docid, read as they are taken."""
         return (text for (text,) in self._connection.execute("SELECT json FROM documents ORDER BY docid"))
@@ -94,12 +113,14 @@ class IndexReader(ValueOrders, Pairs, Points, Shapes):
                 f"SELECT document_id, json FROM documents WHERE document_id IN ({marks(part)})", part))
         return found
 
-    def docids_page(self, offset: int, limit: int) -> list[int]:
-        """A page of docids, ascending."""
-        if limit <= 0 or offset >= self.number_of_documents:
-            return []
-        return [row[0] for row in self._connection.execute(
-            "SELECT docid FROM documents ORDER BY docid LIMIT ? OFFSET ?", (min(limit, 1 << 62), min(offset, 1 << 62)))]
+    def docids_page(self, offset: int, limit: int) -> Iterator[int]:
+        """A page of docids, ascending, some read at a time."""
+        left, where, skipped = min(limit, self.number_of_documents - offset), -1, offset
+        while left > 0:
+            page = self._connection.execute("SELECT docid FROM documents WHERE docid > ? ORDER BY docid LIMIT ? OFFSET ?",
+                                            (where, min(left, _MOST_READ), skipped)).fetchall()
+            yield from (docid for (docid,) in page)
+            left, where, skipped = left - len(page), page[-1][0], 0
 
     # Fields
 

@@ -87,6 +87,12 @@ class Client:
     def get(self, url: str, **headers: str) -> Got:
         return self.send("GET", url, headers=headers)
 
+    def parts(self, method: str, url: str, value: Any = None) -> Any:
+        """The body of an answer as it comes: bytes, or what makes them piece by piece."""
+        answer = self.answer(method, url, b"" if value is None else json.dumps(value).encode(), JSON_TYPE)
+        assert answer.status == 200, answer.body
+        return answer.body
+
     def json(self, method: str, url: str, value: Any) -> Got:
         return self.send(method, url, json.dumps(value).encode(), JSON_TYPE)
 
@@ -94,7 +100,7 @@ class Client:
 def client_of(instance: Instance, master_key: str | None, now: Callable[[], int], keys: KeySource) -> Client:
     """A client of an App. now: the clock of its keys, which are in `keys`."""
     searches = SearchQueue(2)
-    return Client(App(instance, None, Keys(master_key, keys, now), searches, streams=2, waiting_writes=2), instance, searches)
+    return Client(App(instance, None, Keys(master_key, keys, now), searches, streams=2, waiting_writes=2, large=2), instance, searches)
 
 
 @pytest.fixture

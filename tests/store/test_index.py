@@ -377,7 +377,7 @@ def test_a_reader_sees_one_state(writer: IndexWriter, tmp_path: Path) -> None:
 
 def test_a_reader_does_not_hold_a_checkpoint_up(writer: IndexWriter, tmp_path: Path) -> None:
     with reading(tmp_path / "index.sqlite") as reader:
-        reader.docids_page(0, 1)
+        list(reader.docids_page(0, 1))
         with writer.transaction():
             writer.write([change(0, {"f": ["word"]})])
         begin = time.monotonic()

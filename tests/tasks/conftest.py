@@ -98,7 +98,7 @@ class House:
 
     def documents(self, index_uid: str = "movies") -> dict[int, Any]:
         with self.instance.read(index_uid) as reader:
-            docids = reader.docids_page(0, 1000)
+            docids = list(reader.docids_page(0, 1000))
             return dict(zip(docids, map(json.loads, reader.documents(docids))))
 
     def find(self, word: str, index_uid: str = "movies") -> int:
