@@ -23,6 +23,7 @@ TEXT = "In a city by the sea a clerk finds a letter that was never sent, and goe
 ASKED: list[tuple[str, Any]] = [
     ("/indexes/films/documents/fetch", {"limit": 100_000}),
     ("/indexes/films/documents/fetch", {"limit": 100_000, "sort": ["year:desc"], "fields": ["id", "plot"]}),
+    ("/indexes/films/search", {"limit": 100_000}),
 ]
 
 
@@ -51,7 +52,7 @@ def test_clients_that_do_not_read_cost_little(daemon: Daemon, path: str, body: A
     with memory_watched(daemon) as memory:
         clients = [silent(daemon, path, body) for _ in range(CLIENTS)]
         for _ in range(20):
-            assert daemon.post("/indexes/films/search", {"q": "film 7", "limit": 1}).status == 200
+            assert daemon.post("/multi-search", {"queries": [{"indexUid": "films", "q": "film 7", "limit": 1}]}).status == 200
         reply = daemon.post(path, body)
         (shown,) = [members for name, members in reply.json.items() if name in ("results", "hits")]
         assert len(shown) == COUNT and len(reply.body) > 3_900_000

@@ -17,7 +17,7 @@ from svcd.api.context import Answer, Context, Text
 from svcd.api.filters import allowed_filter, local_filter, of_query_string, without_joins
 from svcd.api.joins import read_joined
 from svcd.api.payloads import CONTENT_TYPES, payload_format, receive
-from svcd.api.portions import listed
+from svcd.api.portions import WHOLE, listed
 from svcd.api.routes import Fields, Route, Stream
 from svcd.api.sequences import read_sequence
 from svcd.bitsets import each_docid, from_docids
@@ -63,6 +63,8 @@ def fetch(ctx: Context, wanted: Mapping[str, Any]) -> Answer:
         _check_sortable(rules, reader.settings["sortableAttributes"])
         docids, total = _page(reader, meant, rules, offset, limit)
         expected = min(limit, max(total - offset, 0)) * reader.average_document_size()
+        if expected > WHOLE:
+            held.callback(reader.close)
         body = listed(b'{"results":[', (view(text).encode() for text in reader.each_document(docids)),
                       lambda: f'],"offset":{offset},"limit":{limit},"total":{total}}}'.encode(),
                       expected=expected, places=ctx.large, held=held)

@@ -20,7 +20,8 @@ from svcd.api.routes import Fields, Route
 from svcd.api.search import (
     FIELDS,
     PERSONALIZE,
-    answer_body,
+    Answered,
+    add_answer,
     check_available,
     facet_members,
     metadata,
@@ -53,7 +54,7 @@ from svcd.fields.uids import parse_index_uid
 from svcd.jsontext import dumps
 
 if TYPE_CHECKING:
-    from svcd.engine.reader import Reader
+    from svcd.store.index import IndexReader as Reader
 
 Query = Mapping[str, Any]
 
@@ -125,14 +126,17 @@ def _each(queries: Sequence[Any], check: Callable[[Any], Any]) -> list[Any]:
 # one answer for each
 
 
-def _separate(ctx: Context, queries: Sequence[Query]) -> bytes:
+def _separate(answered: Answered, ctx: Context, queries: Sequence[Query]) -> None:
     request_uid = uuid7()
     asked = _each(queries, lambda query: query_of(ctx, query["indexUid"], query))  # all filters are read before any search
-    results = _each(list(zip(queries, asked)), lambda pair: _result(ctx, *pair, request_uid))
-    return b'{"results":[%b]}' % b",".join(results)
+    answered.add(b'{"results":[')
+    for place, (query, each) in enumerate(zip(queries, asked)):
+        answered.add(b"," if place else b"")
+        _inside(place, lambda: _add_result(answered, ctx, query, each, request_uid))
+    answered.add(b"]}")
 
 
-def _result(ctx: Context, query: Query, asked: IndexedQuery, request_uid: str) -> bytes:
+def _add_result(answered: Answered, ctx: Context, query: Query, asked: IndexedQuery, request_uid: str) -> None:
     if query.get("federationOptions") is not None:
         raise ApiError(
             "invalid_multi_search_federation_options",
@@ -141,7 +145,7 @@ def _result(ctx: Context, query: Query, asked: IndexedQuery, request_uid: str) -
         )
     check_available(query, ctx.instance.features)
     with performance.measured(query.get("showPerformanceDetails")):
-        return answer_body(ctx, asked, query, request_uid, f'"indexUid":{dumps(asked.index_uid)},')
+        add_answer(answered, ctx, asked, query, request_uid, f'"indexUid":{dumps(asked.index_uid)},')
 
 
 # one list
@@ -255,17 +259,19 @@ def _without_joins(ctx: Context, place: int, asked: IndexedQuery) -> IndexedQuer
         return without_joins_of(ctx, asked, reader)
 
 
-def _merged(ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]) -> str:
-    hits, rest = _found(ctx, queries, federation)
+def _merged(answered: Answered, ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]) -> None:
+    answered.add(b'{"hits":[')
+    rest = _found(answered, ctx, queries, federation)
     if (details := performance.details()) is not None:
         rest[performance.NAME] = details
-    return f'{{"hits":[{",".join(hits)}],{dumps(rest)[1:]}'
+    answered.add(f"],{dumps(rest)[1:]}".encode())
 
 
 @steps.within("search")
-def _found(ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]) -> tuple[Sequence[str], dict[str, Any]]:
-    """The JSON texts of the hits, and the members of the answer behind them."""
-    from svcd.engine.federation import federated  # as in answer_body
+def _found(answered: Answered, ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the JSON texts of the hits; the members of the answer behind them."""
+    from svcd.engine.federation import federated  # as in the module of searches
+    from svcd.engine.pages import LongPage
 
     started = time.monotonic()
     _check_federation(federation)
@@ -283,7 +289,13 @@ def _found(ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]
             return readers[uid]
 
         found = federated(read, asked, _federation_of(federation), Timer())
-        hits = hydrated(ctx, [without_vectors(hit) for hit in found.hits], readers)
+        if isinstance(found.hits, LongPage):
+            answered.add_hits(ctx, found.hits, readers)
+            for reader in readers.values():
+                stack.callback(reader.close)
+            answered.held.push(stack.pop_all())
+        else:
+            answered.add(",".join(hydrated(ctx, [without_vectors(hit) for hit in found.hits], readers)).encode())
         primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
     rest: dict[str, Any] = {
         "processingTimeMs": milliseconds_since(started), **found.pagination,
@@ -291,7 +303,7 @@ def _found(ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]
     }
     if wants_metadata(ctx):
         rest["metadata"] = [metadata(query.get("q"), query["indexUid"], primary_keys[query["indexUid"]]) for query in queries]
-    return hits, rest
+    return rest
 
 
 def multi_search_with_post(ctx: Context) -> Answer:
@@ -299,13 +311,17 @@ def multi_search_with_post(ctx: Context) -> Answer:
     queries, federation = ctx.body["queries"], ctx.body.get("federation")
     is_measured = federation.get("showPerformanceDetails") if federation is not None else any(
         query.get("showPerformanceDetails") for query in queries)
-    with performance.measured(is_measured), performance.place_in(ctx.searches):
-        steps.end()
-        _each(queries, lambda query: ctx.permission.require(query["indexUid"]))
-        _check_facets_permitted(ctx, (federation or {}).get("facetsByIndex") or {})
-        if federation is None:
-            return Answer(200, Text(_separate(ctx, queries)))
-        return Answer(200, Text(_merged(ctx, queries, federation)))
+    with ExitStack() as held:
+        answered = Answered(held)
+        with performance.measured(is_measured), performance.place_in(ctx.searches):
+            steps.end()
+            _each(queries, lambda query: ctx.permission.require(query["indexUid"]))
+            _check_facets_permitted(ctx, (federation or {}).get("facetsByIndex") or {})
+            if federation is None:
+                _separate(answered, ctx, queries)
+            else:
+                _merged(answered, ctx, queries, federation)
+        return Answer(200, Text(answered.body(ctx)))
 
 
 ROUTES = (

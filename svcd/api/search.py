@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from svcd.api import features, performance
@@ -17,6 +19,7 @@ from svcd.api.context import Answer, Context, Text
 from svcd.api.cutoff import Timer
 from svcd.api.filters import allowed_filter, has_joins, narrowed, of_query_string, without_joins
 from svcd.api.joins import has_foreign_keys, hydrated, read_joined
+from svcd.api.portions import assembled, separated
 from svcd.api.routes import Fields, Route
 from svcd.engine import steps
 from svcd.engine.sorting import SortError, parse_rule, split_rules
@@ -42,7 +45,9 @@ from svcd.fields.locales import locale, parse_locale
 from svcd.jsontext import dumps, loads
 
 if TYPE_CHECKING:
-    from svcd.engine.reader import Reader
+    from svcd.engine.pages import LongPage
+    from svcd.http.message import Portions
+    from svcd.store.index import IndexReader as Reader
 
 _TAG = "Search"
 _STRATEGIES = ("last", "all", "frequency")
@@ -304,17 +309,72 @@ def facet_members(facets: Facets | None) -> dict[str, Any]:
     return {} if facets is None else {"facetDistribution": facets.distribution, "facetStats": facets.stats}
 
 
-def answer_body(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], request_uid: str, head: str = "") -> bytes:
-    """The answer to one query on one index, as JSON.
+class Answered:
+    """The JSON text of an answer that is being put together.
+
+    held: what is still to be read when it is complete. expected: bytes of what is not made yet, as far as can be known.
+    """
+
+    def __init__(self, held: ExitStack) -> None:
+        self.held = held
+        self.expected = 0
+        self._parts: list[Iterable[bytes]] = []
+        self._readers: dict[str, Reader] = {}
+
+    def add(self, *texts: bytes) -> None:
+        """Text that is there."""
+        self._parts.append(texts)
+
+    def add_hits(self, ctx: Context, hits: LongPage, readers: Mapping[str, Reader], index_uid: str | None = None) -> None:
+        """Hits that are made when the answer is sent; the rest is as for hydrated(). The readers stay until then."""
+        def texts() -> Iterator[bytes]:
+            for portion in hits.portions():
+                for hit in hydrated(ctx, [without_vectors(hit) for hit in portion], readers, index_uid):
+                    yield hit.encode()
+
+        self._parts.append(separated(texts()))
+        self.expected += hits.expected_bytes
+
+    @contextmanager
+    def reading(self, ctx: Context, index_uid: str) -> Iterator[tuple[Reader, Callable[[], None]]]:
+        """An index, and what is to be called in this block if it is read from afterwards. An answer that has many parts of
+        one index reads them all from one state."""
+        known = self._readers.get(index_uid)
+        if known is not None:
+            yield known, lambda: None
+            return
+        with ExitStack() as own:
+            reader = own.enter_context(ctx.instance.read(index_uid))
+
+            def keep() -> None:
+                own.callback(reader.close)
+                self.held.push(own.pop_all())
+                self._readers[index_uid] = reader
+
+            yield reader, keep
+
+    def body(self, ctx: Context) -> bytes | Portions:
+        """All of it. Raises a refusal with status 503 when it is large, and there are too many of those."""
+        if not self.expected:
+            return b"".join(chain.from_iterable(self._parts))
+        return assembled(chain.from_iterable(self._parts), expected=self.expected, places=ctx.large, held=self.held)
+
+
+def add_answer(answered: Answered, ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], request_uid: str,
+               head: str = "") -> None:
+    """Put the answer to one query on one index behind what is there.
 
     body: what the query was made of. head: the text of members before the hits. Raises index_not_found and the refusals
     of the engine.
     """
     started = time.monotonic()
     rule = ctx.permission.search_filter(asked.index_uid)
-    with steps.within("search"), ctx.instance.read(asked.index_uid) as reader:
-        hits, rest = ctx.answers.get(reader.state, dumps([body, rule]), lambda: _found(ctx, asked, body, reader))
+    long_page: list[LongPage] = []
+    with steps.within("search"), answered.reading(ctx, asked.index_uid) as (reader, keep):
+        hits, rest = ctx.answers.get(reader.state, dumps([body, rule]), lambda: _found(ctx, asked, body, reader, long_page))
         primary_key = reader.primary_key
+        if long_page:
+            keep()
     # All of it is JSON already, so it is put in place as it is.
     before = f'{{{head}"hits":['
     between = f'],"query":{dumps(body.get("q") or "")},"processingTimeMs":{milliseconds_since(started)},'
@@ -323,12 +383,20 @@ def answer_body(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], requ
         behind += f',"metadata":{dumps(metadata(body.get("q"), asked.index_uid, primary_key))}'
     if (details := performance.details()) is not None:
         behind += f',"{performance.NAME}":{dumps(details)}'
-    return b"".join((before.encode(), hits, between.encode(), rest, behind.encode(), b"}"))
+    answered.add(before.encode(), hits)
+    for page in long_page:
+        answered.add_hits(ctx, page, {asked.index_uid: reader}, asked.index_uid)
+    answered.add(between.encode(), rest, behind.encode(), b"}")
 
 
-def _found(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], reader: Reader) -> tuple[tuple[bytes, bytes], bool]:
-    """The hits and the members behind them, as JSON; and whether the next one may have them until the index changes."""
+def _found(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], reader: Reader, long_page: list[LongPage]
+           ) -> tuple[tuple[bytes, bytes], bool]:
+    """The hits and the members behind them, as JSON; and whether the next one may have them until the index changes.
+
+    long_page: is given the hits instead, when they are too many to be shown at once.
+    """
     # A fifth of the time to start, which a daemon that only indexes, or just started, need not pay.
+    from svcd.engine.pages import LongPage
     from svcd.engine.search import search
 
     _check_sort(body)
@@ -337,6 +405,9 @@ def _found(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], reader: R
     federation = Federation(**page_of(body), facets={index_uid: body["facets"]} if body.get("facets") else {})
     found = search({index_uid: reader}, [without_joins_of(ctx, asked, reader)], federation, timer)
     rest = dumps({**found.pagination, **facet_members(found.facets.get(index_uid))})
+    if isinstance(found.hits, LongPage):
+        long_page.append(found.hits)
+        return (b"", rest[1:-1].encode()), False
     hits = hydrated(ctx, [without_vectors(hit) for hit in found.hits], {index_uid: reader}, index_uid)
     is_lasting = not (timer.has_run_out or has_joins(asked.query.filter) or has_foreign_keys(reader)
                       or body.get("showPerformanceDetails"))
@@ -347,8 +418,11 @@ def _search(ctx: Context, body: Mapping[str, Any]) -> Answer:
     """Run one query on the index of the path."""
     asked = query_of(ctx, ctx.index_uid, body)
     check_available(body, ctx.instance.features)
-    with performance.measured(body.get("showPerformanceDetails")), performance.place_in(ctx.searches):
-        return Answer(200, Text(answer_body(ctx, asked, body, uuid7())))
+    with ExitStack() as held:
+        answered = Answered(held)
+        with performance.measured(body.get("showPerformanceDetails")), performance.place_in(ctx.searches):
+            add_answer(answered, ctx, asked, body, uuid7())
+        return Answer(200, Text(answered.body(ctx)))
 
 
 def search_with_post(ctx: Context) -> Answer:

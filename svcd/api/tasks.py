@@ -5,25 +5,34 @@ Source: tasks.md 3, 6, 7 and 8.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from svcd.api import shapes
 from svcd.api.context import NDJSON, Answer, Context, Text
+from svcd.api.portions import listed
 from svcd.api.routes import Route
 from svcd.errors import ApiError
 from svcd.fields import STAR, Param, parse_index_uid, query
-from svcd.store.records import STATUSES, TaskFilter
+from svcd.http.message import PORTION, Portions
+from svcd.jsontext import dumps
+from svcd.store.queue import Queue
+from svcd.store.records import STATUSES, Page, TaskFilter
+from svcd.store.standing import standing
 from svcd.tasks.kinds import KINDS
 from svcd.times import DAY, parse_date, parse_rfc3339, rfc3339
 
 _LARGEST_UID = 2**32 - 1
-_CHUNK = 64 * 1024
 # Moments are stored as 64-bit integers, which end in the year 2262; later dates are as good as that.
 _FARTHEST = 2**63 - 1
 _TAG = "Tasks and batches"
+# Tasks or batches that are read together, and what one usually takes as text: their details may be longer.
+_PORTION = 50
+_USUAL_BYTES = 400
+_NO_RESULTS = '{"results":[],'
 
 
 def _uid(text: str) -> int:
@@ -139,22 +148,55 @@ def _is_everything(value: Any) -> bool:
     return value is None or value == STAR or isinstance(value, list) and STAR in value
 
 
-def _list_page(ctx: Context, list_rows: Callable[..., Any], view: Callable[[Any], Any]) -> Answer:
+def _list_page(ctx: Context, list_rows: Callable[..., Page[Any]], view: Callable[[Any], Any]) -> Answer:
     values = ctx.query
-    found = list_rows(task_filter(values), limit=values["limit"], from_uid=values["from"], reverse=values["reverse"],
-                      is_allowed=ctx.permission.restriction)
+    wanted, limit = task_filter(values), values["limit"]
+
+    def portion(queue: Queue, most: int, from_uid: int | None) -> Page[Any]:
+        return list_rows(queue, wanted, limit=most, from_uid=from_uid, reverse=values["reverse"],
+                         is_allowed=ctx.permission.restriction)
+
+    if limit > _PORTION:
+        return _in_portions(ctx, portion, view, limit, values["from"])
+    found = portion(ctx.queue, limit, values["from"])
     results = [view(row) for row in found.results]
-    return Answer(200, shapes.uid_page(results, found.total, values["limit"], found.from_uid, found.next_uid))
+    return Answer(200, shapes.uid_page(results, found.total, limit, found.from_uid, found.next_uid))
+
+
+def _in_portions(ctx: Context, portion: Callable[[Queue, int, int | None], Page[Any]], view: Callable[[Any], Any],
+                 limit: int, from_uid: int | None) -> Answer:
+    """A long page, read in portions from one state of the queue, as they are sent if it is large."""
+    with ExitStack() as held:
+        queue = held.enter_context(standing(ctx.queue))
+        page = first = portion(queue, _PORTION, from_uid)
+
+        def texts() -> Iterator[bytes]:
+            nonlocal page
+            left = limit
+            while True:
+                yield from (dumps(view(row)).encode() for row in page.results)
+                left -= len(page.results)
+                if page.next_uid is None or not left:
+                    return
+                page = portion(queue, min(left, _PORTION), page.next_uid)
+
+        def behind() -> bytes:
+            members = shapes.uid_page([], first.total, limit, first.from_uid, page.next_uid)
+            return f"],{dumps(members)[len(_NO_RESULTS):]}".encode()
+
+        expected = min(limit, first.total) * _USUAL_BYTES
+        body = listed(_NO_RESULTS[:-2].encode(), texts(), behind, expected=expected, places=ctx.large, held=held)
+    return Answer(200, Text(body))
 
 
 def list_tasks(ctx: Context) -> Answer:
     """One page of the tasks that the key may see, newest first unless reversed; the total counts the others too."""
-    return _list_page(ctx, ctx.queue.list_tasks, shapes.task_view)
+    return _list_page(ctx, Queue.list_tasks, shapes.task_view)
 
 
 def list_batches(ctx: Context) -> Answer:
     """One page of the batches that the key may see, newest first unless reversed; the total counts the others too."""
-    return _list_page(ctx, ctx.queue.list_batches, shapes.batch_view)
+    return _list_page(ctx, Queue.list_batches, shapes.batch_view)
 
 
 def path_uid(text: str, noun: str, code: str) -> int:
@@ -203,16 +245,15 @@ def get_documents(ctx: Context) -> Answer:
     )
 
 
-def _opened(path: Path) -> Iterator[bytes]:
-    """The file in chunks. It is opened at once, so that a missing one is known before the answer begins."""
+def _opened(path: Path) -> Portions:
+    """The file in portions. It is opened at once, so that a missing one is known before the answer begins."""
     file = path.open("rb")
 
-    def chunks() -> Iterator[bytes]:
-        with file:
-            while chunk := file.read(_CHUNK):
-                yield chunk
+    def chunks() -> Generator[bytes]:
+        while chunk := file.read(PORTION):
+            yield chunk
 
-    return chunks()
+    return Portions(chunks(), file.close)
 
 
 def _written(value: Any, field: str) -> str:

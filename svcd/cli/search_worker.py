@@ -62,7 +62,8 @@ class SearchWorker:
         self._usage = _usage() if orders.counts_usage else None
         # What a search never asks for, the queue and the runner, is not there.
         keys = Keys(orders.master_key, self._library.keys)  # those of the files, which are always the present ones
-        app = App(cast("Instance", self._library), None, keys, self._searches, self._traffic, usage=self._usage)
+        app = App(cast("Instance", self._library), None, keys, self._searches, self._traffic, usage=self._usage,
+                  large=serving.MOST_LARGE_ANSWERS)
         self._server = Server(
             app.answer, [socket.socket(fileno=listener) for listener in orders.listeners], threads=orders.threads,
             payload_limit=orders.payload_limit, on_request=serving.log_request, on_error=serving.log_bug,

@@ -6,6 +6,7 @@ other instances.
 """
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +21,9 @@ from svcd.engine.distinct import Apart
 from svcd.engine.federated_facets import FederatedFacets
 from svcd.engine.hits import shown
 from svcd.engine.keyword import Found
-from svcd.engine.merging import MergedHit, merged, standings
+from svcd.engine.merging import MergedHit, Standing, merged, standings
+from svcd.engine.pages import Few, LongPage, is_long, without_hits
+from svcd.engine.ranking.buckets import Hit
 from svcd.engine.reader import DocIds, Reader
 from svcd.engine.request import Answer, Federation, IndexedQuery
 from svcd.engine.search import Timer, cutoff_ms, found_in, required_hits, wanted_of
@@ -89,7 +92,7 @@ def federated(
     first, end = federation.window()
     hits, rejected = _apart(merged(lists), federation.distinct if len(lists) > 1 else None)
     _reject(rejected, facets)
-    return Answer(_shown(hits[first:end]), federation.pagination(total - len(rejected)), facets.counted)
+    return Answer(_page(hits[first:end]), federation.pagination(total - len(rejected)), facets.counted)
 
 
 def _reject(hits: Iterable[MergedHit], facets: FederatedFacets) -> None:
@@ -183,6 +186,32 @@ def _apart(
 def _document(merged_hit: MergedHit) -> Mapping[str, Any]:
     (text,) = merged_hit.within.reader.documents([merged_hit.hit.docid])
     return loads(text)
+
+
+def _page(hits: Sequence[MergedHit]) -> Sequence[str]:
+    """The JSON texts of the hits of a page. Of a long one little is held until it is shown."""
+    readers = {id(each.within.reader): each.within.reader for each in hits}.values()
+
+    def size() -> int:
+        return max(reader.average_document_size() for reader in readers)
+
+    if not is_long(len(hits), size):
+        return _shown(hits)
+    docids, scores = array("I", (each.hit.docid for each in hits)), array("d", (each.standing.score for each in hits))
+    details = Few([each.hit.details if _shows_scores(each.within) else () for each in hits])
+    within = {each.within.asked.number: each.within._replace(found=without_hits(each.within.found)) for each in hits}
+    numbers = array("I", (each.within.asked.number for each in hits))
+
+    def made(place: int) -> MergedHit:
+        results = within[numbers[place]]
+        return MergedHit(Hit(docids[place], details[place]), Standing((), scores[place]), results.position, results)
+
+    return LongPage(len(hits), size(), lambda first, end: _shown(list(map(made, range(first, end)))))
+
+
+def _shows_scores(results: _Results) -> bool:
+    query = results.asked.indexed.query
+    return query.show_ranking_score or query.show_ranking_score_details
 
 
 @steps.within(_LOCAL)

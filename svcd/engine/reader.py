@@ -228,5 +228,8 @@ class Reader(Protocol):
     def documents(self, docids: Sequence[int]) -> Sequence[str]:
         """The documents as compact JSON texts, members in field-number order; in the order asked."""
 
+    def average_document_size(self) -> int:
+        """Bytes that the JSON text of a document usually has, at least 1."""
+
     def identified_documents(self, document_ids: Sequence[str]) -> Mapping[str, str]:
         """Identifier -> the JSON text of the document, of those identifiers that some document has."""

@@ -105,7 +105,7 @@ class Facets:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """hits: JSON texts of objects, best first. pagination: members of the answer, in their order.
+    """hits: JSON texts of objects, best first; of a long page (pages.LongPage) made when they are asked for. pagination: members of the answer, in their order.
 
     facets: index uid -> what was asked for of that index.
     """

@@ -13,6 +13,7 @@ from svcd.engine.distinct import Apart
 from svcd.engine.facets.distribution import facets_of
 from svcd.engine.hits import shown, shows_matches
 from svcd.engine.keyword import Found, find
+from svcd.engine.pages import paged
 from svcd.engine.ranking.buckets import Hit, Wanted
 from svcd.engine.reader import DocIds, Reader
 from svcd.engine.request import Answer, Facets, Federation, IndexedQuery, SearchQuery
@@ -46,7 +47,7 @@ def search(
     if query.distinct is not None:
         hits, rejected = _apart(reader, query.distinct, hits)
     first, end = federation.window()
-    page = shown(reader, query, found, hits[first:end])
+    page = paged(reader, query, found, hits[first:end], lambda found, some: shown(reader, query, found, some))
     counted = found.ranking.counted & ~from_docids([hit.docid for hit in rejected])
     return Answer(page, federation.pagination(counted.bit_count()), _facets(indexed.index_uid, reader, federation, counted))
 

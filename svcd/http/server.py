@@ -36,7 +36,7 @@ from svcd.http.lane import Lane
 from svcd.http.limits import Limits
 from svcd.http.listening import BACKLOG, listen
 from svcd.http.message import Request, Response
-from svcd.http.parking import Parking
+from svcd.http.parking import Guest, Parking
 from svcd.http.transport import READABLE, WRITABLE, PlainTransport, Transport, wait
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Server(HTTPServer):
         self._resting: list[Listener | Tray] = []  # those that found no room
         self._bell, self._bell_rope = socket.socketpair()
         self._parking = Parking()
-        self._lane = Lane(lambda guest: self._turn(cast(Connection, guest)), THREAD_STACK)
+        self._lane = Lane(self._turn_in_lane, THREAD_STACK)
 
     def _listen(self, address: tuple[str, int] | Sequence[socket.socket]) -> list[Listener]:
         sockets = listen(*address) if isinstance(address, tuple) else address
@@ -247,6 +247,8 @@ class Server(HTTPServer):
         return bool(taken)
 
     def _close(self, connection: Connection) -> None:
+        with self._lock:
+            self._has_worked = True  # what it held is to be tidied up
         self._connections.discard(connection)
         self._parking.forget(connection)
         self._lane.parking.forget(connection)
@@ -325,6 +327,11 @@ class Server(HTTPServer):
             self._close(guest)
         else:
             self._resting.append(guest)
+
+    def _turn_in_lane(self, guest: Guest) -> None:
+        self._turn(cast(Connection, guest))
+        with self._lock:
+            self._has_worked = True
 
     def _park(self, guest: Connection | Listener | Tray, events: int) -> None:
         if not isinstance(guest, Connection) or not guest.is_delivering:

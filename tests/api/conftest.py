@@ -15,7 +15,7 @@ from svcd.api.admission import SearchQueue
 from svcd.api.app import App
 from svcd.api.shapes import SCHEMAS
 from svcd.auth.keys import Keys, KeySource
-from svcd.http.message import Body, Headers, Request, Response
+from svcd.http.message import Body, Headers, Portions, Request, Response
 from svcd.store.instance import Instance
 
 JSON_TYPE = {"content-type": "application/json"}
@@ -70,6 +70,8 @@ class Client:
     def send(self, method: str, url: str, content: bytes = b"", headers: dict[str, str] | None = None) -> Got:
         answer = self.answer(method, url, content, headers)
         raw = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+        if isinstance(answer.body, Portions):
+            answer.body.close()
         return Got(answer.status, raw.decode(), {name.lower(): value for name, value in answer.headers})
 
     def answer(self, method: str, url: str, content: bytes = b"", headers: dict[str, str] | None = None,

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from svcd.engine import pages
 from svcd.http.message import PORTION, Portions
 from tests.api.working import instance, work  # noqa: F401  # fixtures
 
@@ -121,6 +122,135 @@ def test_what_they_are_read_from_is_released(films: Any, instance: Any, monkeypa
     assert len(under_way) == 1
     portions.close()
     assert under_way == []
+
+
+SEARCHES: list[dict[str, Any]] = [
+    {},
+    {"q": "film", "showRankingScore": True, "showRankingScoreDetails": True},
+    {"q": "sea", "attributesToHighlight": ["plot"], "attributesToRetrieve": ["id", "plot"]},
+    {"filter": "year < 1995", "sort": ["year:desc"], "facets": ["year"], "offset": 3},
+]
+
+
+def without_times(answer: Any) -> Any:
+    """An answer without what differs each time."""
+    if isinstance(answer, list):
+        return [without_times(each) for each in answer]
+    if not isinstance(answer, dict):
+        return answer
+    return {name: without_times(value) for name, value in answer.items() if name not in ("processingTimeMs", "requestUid")}
+
+
+def taken(films: Any, path: str, body: dict[str, Any]) -> Any:
+    """A large answer, as it is found in small pieces."""
+    portions = films.parts("POST", path, body)
+    assert isinstance(portions, Portions)
+    pieces = list(portions)
+    portions.close()
+    assert len(pieces) > 5 and max(map(len, pieces)) < 3 * PORTION
+    return without_times(json.loads(b"".join(pieces)))
+
+
+def whole(films: Any, path: str, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The same answer, made at once."""
+    with monkeypatch.context() as patched:
+        patched.setattr(pages, "AT_ONCE", 1 << 40)
+        made = films.parts("POST", path, body)
+    assert isinstance(made, bytes)
+    return without_times(json.loads(made))
+
+
+@pytest.mark.parametrize("body", SEARCHES)
+def test_all_hits_are_those_that_are_shown_at_once(
+    films: Any, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any]
+) -> None:
+    body = {**body, "limit": 10_000}
+    found = taken(films, "/indexes/films/search", body)
+    assert len(found["hits"]) > 600
+    assert found == whole(films, "/indexes/films/search", body, monkeypatch)
+    queries = {"queries": [{**body, "indexUid": "films"}, {"indexUid": "films", "limit": 1}, {**body, "indexUid": "films"}]}
+    several = taken(films, "/multi-search", queries)
+    assert [len(each["hits"]) for each in several["results"]] == [len(found["hits"]), 1, len(found["hits"])]
+    assert several == whole(films, "/multi-search", queries, monkeypatch)
+
+
+@pytest.mark.parametrize("shown", [{}, {"showRankingScore": True, "attributesToHighlight": ["title"]}])
+def test_all_merged_hits_are_those_that_are_shown_at_once(
+    films: Any, monkeypatch: pytest.MonkeyPatch, shown: dict[str, Any]
+) -> None:
+    films.json("POST", "/indexes/others/documents", FILMS[:5])
+    body = {"federation": {"limit": 10_000}, "queries": [
+        {"indexUid": "films", "q": "film 7", **shown}, {"indexUid": "films", "filter": "year > 1950"}]}
+    merged = taken(films, "/multi-search", body)
+    assert len(merged["hits"]) == COUNT
+    assert merged == whole(films, "/multi-search", body, monkeypatch)
+
+
+def test_hits_are_of_one_state(films: Any, work: Any) -> None:
+    portions = films.parts("POST", "/indexes/films/search", {"limit": 10_000})
+    films.send("DELETE", LIST)
+    work()
+    assert json.loads(b"".join(portions))["hits"] == FILMS
+    portions.close()
+
+
+def enqueued(client: Any, count: int) -> list[Any]:
+    """The list of so many tasks with long names, oldest first, in small pages."""
+    for n in range(count):
+        client.instance.queue.enqueue("indexUpdate", f"films-{n}", details={"primaryKey": f"{n}" * 200, "newIndexUid": None},
+                                      content={})
+    found: list[Any] = []
+    while page := client.get(f"/tasks?reverse=true&limit=20&from={len(found)}").value["results"]:
+        found += page
+    return found
+
+
+def test_all_tasks_are_those_of_all_pages(client: Any) -> None:
+    tasks = enqueued(client, 500)
+    body = client.parts("GET", "/tasks?limit=1000")
+    assert isinstance(body, Portions)
+    client.instance.queue.enqueue("indexUpdate", "late", details={}, content={})
+    pieces = list(body)
+    body.close()
+    assert max(map(len, pieces)) < 2 * PORTION
+    assert json.loads(b"".join(pieces)) == {
+        "results": tasks[::-1], "total": 500, "limit": 1000, "from": 499, "next": None}
+    some = client.get("/tasks?limit=120&from=300").value
+    assert some == {"results": tasks[300:180:-1], "total": 501, "limit": 120, "from": 300, "next": 180}
+    assert client.get("/tasks?limit=120&from=300&indexUids=none").value == {
+        "results": [], "total": 0, "limit": 120, "from": None, "next": None}
+
+
+def test_a_long_list_of_tasks_is_of_one_state(client: Any, instance: Any, work: Any) -> None:
+    running = instance.queue
+    tasks = enqueued(client, 500)
+    batch = running.start([running.task(7)], "unspecified")
+    body = client.parts("GET", "/tasks?limit=1000")
+    running.give_back(batch)
+    work()
+    shown = json.loads(b"".join(body))["results"]
+    body.close()
+    assert {task["status"] for task in shown} == {"enqueued", "processing"}
+    assert [task["uid"] for task in shown if task["status"] == "processing"] == [7] and len(shown) == len(tasks)
+    assert {task["status"] for task in client.get("/tasks?limit=1000").value["results"]} == {"failed"}
+
+
+def test_long_lists_of_batches_are_those_of_all_pages(client: Any, work: Any) -> None:
+    enqueued(client, 120)
+    work()
+    whole = client.get("/batches?limit=1000").value
+    pages = [client.get(f"/batches?limit=40&from={first}").value for first in (119, 79, 39)]
+    assert whole["results"] == [batch for page in pages for batch in page["results"]]
+    assert (whole["from"], whole["next"], whole["total"]) == (119, None, 120)
+
+
+def test_the_documents_of_a_task_come_in_portions(films: Any, instance: Any) -> None:
+    instance.force_feature("getTaskDocumentsRoute")
+    uid = films.json("POST", LIST, FILMS).value["taskUid"]
+    body = films.parts("GET", f"/tasks/{uid}/documents")
+    assert isinstance(body, Portions)
+    assert [json.loads(line) for line in b"".join(body).splitlines()] == FILMS
+    body.close()
 
 
 def test_what_is_wrong_is_told_at_once(films: Any) -> None:
