@@ -71,4 +71,5 @@ def parse_date(text: str) -> int:
     match = _DATE.fullmatch(text)
     if not match:
         raise ValueError(text)
-    return (datetime(*(int(part) for part in match.groups()), tzinfo=timezone.utc) - _EPOCH).days * DAY  # type: ignore[misc]
+    year, month, day = map(int, match.groups())
+    return (datetime(year, month, day, tzinfo=timezone.utc) - _EPOCH).days * DAY

@@ -16,7 +16,7 @@ from svcd.errors import ApiError
 from svcd.fields import Field, Param, array_of, boolean, index_uid, nullable, object_of, query, string
 
 if TYPE_CHECKING:
-    from svcd.store.instance import IndexRow
+    from svcd.store.library import IndexRow
 
 _TAG = "Indexes"
 

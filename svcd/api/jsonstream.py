@@ -23,7 +23,7 @@ _NEXT_OBJECT = re.compile(r"[ \t\n\r]*(?=\{)").match
 _NEXT_ITEM = re.compile(r"[ \t\n\r]*,[ \t\n\r]*(?=\{)").match
 _PIECE = 1 << 16  # characters
 _LARGE = 1 << 20  # documents of more characters are scanned without building their values
-_scan = jsontext.quick.scan_once
+_scan = jsontext.quick.scan_once  # type: ignore[attr-defined]  # each decoder has it, but its stubs do not
 
 
 class NotDocuments(ValueError):

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from svcd.api import features, performance
 from svcd.api.context import Answer, Context, Text
@@ -54,6 +55,9 @@ from svcd.jsontext import dumps
 
 if TYPE_CHECKING:
     from svcd.engine.reader import Reader
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 Query = Mapping[str, Any]
 
@@ -109,7 +113,7 @@ _BODY = Fields({
 })
 
 
-def _inside(place: int, check: Callable[[], Any]) -> Any:
+def _inside(place: int, check: Callable[[], R]) -> R:
     """What `check` gives; the place of the query opens the message of what it refuses."""
     try:
         return check()
@@ -117,9 +121,9 @@ def _inside(place: int, check: Callable[[], Any]) -> Any:
         raise error.inside(f"Inside `.queries[{place}]`") from None
 
 
-def _each(queries: Sequence[Any], check: Callable[[Any], Any]) -> list[Any]:
+def _each(queries: Iterable[T], check: Callable[[T], R]) -> list[R]:
     """What a check gives for each query, in their order."""
-    return [_inside(place, lambda: check(query)) for place, query in enumerate(queries)]
+    return [_inside(place, partial(check, query)) for place, query in enumerate(queries)]
 
 
 # one answer for each
@@ -128,7 +132,7 @@ def _each(queries: Sequence[Any], check: Callable[[Any], Any]) -> list[Any]:
 def _separate(ctx: Context, queries: Sequence[Query]) -> bytes:
     request_uid = uuid7()
     asked = _each(queries, lambda query: query_of(ctx, query["indexUid"], query))  # all filters are read before any search
-    results = _each(list(zip(queries, asked)), lambda pair: _result(ctx, *pair, request_uid))
+    results = _each(zip(queries, asked), lambda pair: _result(ctx, *pair, request_uid))
     return b'{"results":[%b]}' % b",".join(results)
 
 

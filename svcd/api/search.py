@@ -191,7 +191,7 @@ def _check_sort(body: Mapping[str, Any]) -> None:
         raise ApiError("invalid_search_sort", str(error)) from None
 
 
-def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bool]]) -> None:
+def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bool | None]]) -> None:
     """Refuse what needs a feature that is off, and what this version does not have.
 
     flags: gives the features; asked only when one is needed, for searches are many.
@@ -248,7 +248,7 @@ def _renamed(body: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any
 
 def wants_metadata(ctx: Context) -> bool:
     """Does the request ask for `metadata`?"""
-    return ctx.request.headers.get(_METADATA_HEADER, "").lower() in ("true", "1")
+    return (ctx.request.headers.get(_METADATA_HEADER) or "").lower() in ("true", "1")
 
 
 def metadata(text: str | None, index_uid: str, primary_key: str | None) -> dict[str, str]:

@@ -17,7 +17,7 @@ from svcd.tasks.views import task_view as task_view
 from svcd.times import rfc3339
 
 if TYPE_CHECKING:
-    from svcd.store.instance import IndexRow
+    from svcd.store.library import IndexRow
 
 Json = dict[str, Any]
 

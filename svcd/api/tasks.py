@@ -117,15 +117,16 @@ _FILTERS: Mapping[str, _Filter] = {
     "beforeFinishedAt": _date("before_finished_at", "invalid_task_before_finished_at"),
 }
 # The two orders are those in which messages list the parameters.
-_LIST_FILTERS = _BY_BATCH_UIDS | _BY_UIDS | _FILTERS
-_CHANGE_FILTERS = _BY_UIDS | _BY_BATCH_UIDS | _FILTERS
+_LIST_FILTERS = {**_BY_BATCH_UIDS, **_BY_UIDS, **_FILTERS}
+_CHANGE_FILTERS = {**_BY_UIDS, **_BY_BATCH_UIDS, **_FILTERS}
 
 FILTER_PARAMS: Mapping[str, Param] = {name: row.param for name, row in _LIST_FILTERS.items()}
 _LIST_PARAMS: Mapping[str, Param] = {
     "limit": Param(_uid, "invalid_task_limit", default=20, schema=_UID_SCHEMA, about="Largest number of results."),
     "from": Param(_uid, "invalid_task_from", schema=_UID_SCHEMA, about="Uid of the first result."),
     "reverse": Param(query.boolean, "invalid_task_reverse", default=False, about="True lists the oldest first."),
-} | FILTER_PARAMS
+    **FILTER_PARAMS,
+}
 _CHANGE_PARAMS = {name: row.param for name, row in _CHANGE_FILTERS.items()}
 
 

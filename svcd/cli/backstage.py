@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from svcd import logs, times
 from svcd.api.admission import SearchQueue
@@ -40,6 +40,13 @@ PROCESS_BYTES = 40 << 20
 BYTES_PER_BUDGETED = 2
 # With less than this share of the usual budget a batch would spend its time writing and merging.
 SMALLEST_SHARE = 1 / 16
+
+
+class Others(TypedDict, total=False):
+    """How the application reaches the search workers, where there are any (see App)."""
+
+    reports: Callable[[], Sequence[Report]]
+    tell: Callable[[Mapping[str, Any]], None]
 
 
 def application(config: Config, instance: Instance, runner: Runner,

@@ -128,7 +128,7 @@ class Opening:
 
             self._notifier = backstage.notifier(self._config, self._instance)
             self._runner = backstage.runner(self._config, self._instance, self._notifier.wake)
-            others = {"reports": self._workers.reports, "tell": self._workers.tell} if self._workers else {}
+            others: backstage.Others = {"reports": self._workers.reports, "tell": self._workers.tell} if self._workers else {}
             usage = backstage.usage() if serving.reports_usage(self._config) else None
             app = backstage.application(self._config, self._instance, self._runner, **others, usage=usage)
             machine.give_back_large_blocks()

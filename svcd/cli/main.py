@@ -50,7 +50,7 @@ def help_row(option: Option) -> tuple[str, str]:
 
 def _click_option(option: Option) -> click.Option:
     """The flag alone: kinds, variables and defaults are the configuration's, so that all ways agree."""
-    alone = {} if option.kind.alone is None else {"flag_value": option.kind.alone}
+    alone: dict[str, Any] = {} if option.kind.alone is None else {"flag_value": option.kind.alone}
     return click.Option([option.flag, option.name], is_flag=option.is_switch, default=None,
                         type=click.BOOL if option.is_switch else click.STRING, **alone)
 

@@ -7,6 +7,7 @@ positions: documents and queries count them differently.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 from functools import lru_cache
 from itertools import islice
 
@@ -150,7 +151,7 @@ def _segmented(pieces: Sequence[str], segment: segmenters.Segmenter) -> Iterator
             yield from segment(piece)
 
 
-def analyzer_of(settings: Mapping) -> Analyzer:
+def analyzer_of(settings: Mapping[str, Any]) -> Analyzer:
     """The tokenizer that the settings of an index (camelCase) ask for."""
     names = ("stopWords", "separatorTokens", "nonSeparatorTokens", "dictionary")
     return _shared(*(tuple(settings.get(name) or ()) for name in names))

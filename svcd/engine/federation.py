@@ -182,7 +182,8 @@ def _apart(
 
 def _document(merged_hit: MergedHit) -> Mapping[str, Any]:
     (text,) = merged_hit.within.reader.documents([merged_hit.hit.docid])
-    return loads(text)
+    document: Mapping[str, Any] = loads(text)
+    return document
 
 
 @steps.within(_LOCAL)

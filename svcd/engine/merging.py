@@ -58,13 +58,13 @@ def _compared(details: Sequence[Detail], weight: float) -> tuple[Compared, ...]:
     """Neighbouring ranks come to one score; values of fields and distances stand as they are."""
     compared: list[Compared] = []
     for is_sorted, run in groupby(details, lambda detail: isinstance(detail, (Sorted, GeoSorted))):
-        compared += run if is_sorted else [scores.score(run) * weight]  # type: ignore[arg-type]
+        compared += run if is_sorted else [scores.score(run) * weight]  # type: ignore[arg-type]  # noqa: B031
     return tuple(compared)
 
 
 def merged(lists: Iterable[Iterable[MergedHit]]) -> Iterator[MergedHit]:
     """The hits of all lists, best first, as they are asked for. Each list is in order."""
-    return heapq.merge(*lists, key=cmp_to_key(_order))
+    return heapq.merge(*lists, key=cmp_to_key(_order))  # type: ignore[arg-type]  # only its sign is looked at
 
 
 def _order(left: MergedHit, right: MergedHit) -> float:

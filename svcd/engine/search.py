@@ -69,7 +69,8 @@ def cutoff_ms(reader: Reader) -> int:
 
 def required_hits(reader: Reader, federation: Federation) -> int:
     """How many hits of an index the wanted page needs, as far as there may be so many."""
-    return min(federation.window()[1], reader.settings["pagination"]["maxTotalHits"])
+    most: int = reader.settings["pagination"]["maxTotalHits"]
+    return min(federation.window()[1], most)
 
 
 def wanted_of(reader: Reader, query: SearchQuery, federation: Federation, order_alone: bool = False) -> Wanted:

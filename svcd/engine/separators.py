@@ -43,6 +43,8 @@ def _is_numeric_character(character: str) -> bool:
         return "!" <= character <= "~"
     return unicodedata.category(character) in _NUMERIC
 
+_Tree = dict[str, "_Tree"]  # by the next character; "" where a string ends
+
 
 @cache
 def _default_cuts() -> re.Pattern[str]:
@@ -54,7 +56,7 @@ def _pattern(strings: Collection[str]) -> re.Pattern[str]:
 
     A trie, as an alternation of thousands of words would be tried one by one at each character.
     """
-    tree: dict = {}
+    tree: _Tree = {}
     for string in strings:
         branch = tree
         for character in string:
@@ -63,7 +65,7 @@ def _pattern(strings: Collection[str]) -> re.Pattern[str]:
     return re.compile(f"({_branches(tree)})")
 
 
-def _branches(tree: dict) -> str:
+def _branches(tree: _Tree) -> str:
     letters = [(letter, rest) for letter, rest in tree.items() if letter]
     ends = [letter for letter, rest in letters if rest.keys() == {""}]
     return "|".join([*(_branch(letter, rest) for letter, rest in letters if rest.keys() != {""}), *_classes(ends)])
@@ -78,7 +80,7 @@ def _classes(letters: Iterable[str]) -> list[str]:
     return [f"[{near}]"] * bool(near) + [f"(?=[{_ASTRAL}])[{far}]"] * bool(far)
 
 
-def _branch(letters: str, rest: dict) -> str:
+def _branch(letters: str, rest: _Tree) -> str:
     while len(rest) == 1 and "" not in rest:  # a chain without choice is one literal
         letter, rest = next(iter(rest.items()))
         letters += letter

@@ -152,7 +152,7 @@ class Server(HTTPServer):
     @property
     def port(self) -> int:
         """The port it listens on, also where 0 was asked for."""
-        return cast(int, self.server_address[1])
+        return self.server_address[1]
 
     # From the listener to the threads.
 

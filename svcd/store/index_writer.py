@@ -232,7 +232,8 @@ class IndexWriter:
     @property
     def primary_key(self) -> str | None:
         """The field that identifies a document."""
-        return self.meta("primary_key")
+        name: str | None = self.meta("primary_key")
+        return name
 
     @primary_key.setter
     def primary_key(self, name: str | None) -> None:
@@ -241,7 +242,8 @@ class IndexWriter:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings as stored: those that were set."""
-        return json.loads(self.meta("settings") or "{}")
+        stored: dict[str, Any] = json.loads(self.meta("settings") or "{}")
+        return stored
 
     @settings.setter
     def settings(self, stored: Mapping[str, Any]) -> None:
@@ -250,7 +252,8 @@ class IndexWriter:
     @property
     def applied(self) -> dict[str, Any] | None:
         """What remember() kept last: the outcome of the newest batch, committed with its effect."""
-        return json.loads(self.meta("applied") or "null")
+        outcome: dict[str, Any] | None = json.loads(self.meta("applied") or "null")
+        return outcome
 
     def remember(self, outcome: Mapping[str, Any]) -> None:
         """Keep the outcome of the batch in the transaction of its effect."""

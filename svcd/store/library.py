@@ -137,7 +137,8 @@ class Library:
             row = connection.execute("SELECT uuid FROM indexes WHERE uid = ?", (index_uid,)).fetchone()
         if row is None:
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
-        return row[0]
+        uuid: str = row[0]
+        return uuid
 
     def forget(self, uuid: str) -> None:
         """An index has no row any more: hold nothing of it, so that its space is given back."""
@@ -151,7 +152,8 @@ class Library:
     def last_update(self) -> int | None:
         """When an index changed last, or None."""
         with self._reading() as connection:
-            return connection.execute("SELECT max(updated_at) FROM indexes").fetchone()[0]
+            newest: int | None = connection.execute("SELECT max(updated_at) FROM indexes").fetchone()[0]
+            return newest
 
     # Features
 
@@ -170,4 +172,5 @@ class Library:
 
 
 def _index_row(row: tuple[Any, ...]) -> IndexRow:
-    return IndexRow(*row[:5], stats=json.loads(row[5]))
+    uid, uuid, created_at, updated_at, primary_key, stats = row
+    return IndexRow(uid, uuid, created_at, updated_at, primary_key, json.loads(stats))

@@ -495,7 +495,8 @@ def _text(value: object) -> str | None:
 
 
 def _count(connection: sqlite3.Connection, table: str, condition: listing.Condition) -> int:
-    return connection.execute(f"SELECT count(*) FROM {table} WHERE {condition[0]}", condition[1]).fetchone()[0]
+    count: int = connection.execute(f"SELECT count(*) FROM {table} WHERE {condition[0]}", condition[1]).fetchone()[0]
+    return count
 
 
 def _paged(condition: listing.Condition, limit: int, from_uid: int | None, reverse: bool) -> listing.Condition:

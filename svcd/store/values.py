@@ -43,8 +43,9 @@ class Values(Relations):
 
     def _fid(self, field: str) -> int:
         """The number of a field, -1 for one that was never met."""
-        return self._kept(("field numbers",), lambda: dict(
-            self._connection.execute("SELECT name, fid FROM fields").fetchall())).get(field, -1)
+        numbers: dict[str, int] = self._kept(("field numbers",), lambda: dict(
+            self._connection.execute("SELECT name, fid FROM fields").fetchall()))
+        return numbers.get(field, -1)
 
     # Sets
 

@@ -91,7 +91,7 @@ class _Archive:
 
     def add_lines(self, name: str, values: Iterable[Any]) -> None:
         """One JSON value a line."""
-        with tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=self._folder) as lines:
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(self._folder)) as lines:
             for value in values:
                 lines.write(dumps(value).encode() + b"\n")
             size = lines.tell()
@@ -233,7 +233,7 @@ def _add_indexes(archive: _Archive, library: Library, progress: Progress) -> Non
             "updatedAt": rfc3339(row.updated_at)})
         with library.read(row.uid) as reader:
             archive.add_json(f"{place}/settings.json", _settings(reader.stored_settings))
-            texts = _told(reader.texts(), lambda count: progress("dump the indexes", finished + count, total))
+            texts = _told(reader.texts(), lambda count: progress("dump the indexes", finished + count, total))  # noqa: B023
             archive.add_stream(f"{place}/documents.jsonl", reader.bytes_of_lines(), _Joined(texts))
         finished += row.stats.get("documents", 0)
 

@@ -21,7 +21,8 @@ from svcd.engine import settings as settings_table
 from svcd.errors import ApiError
 from svcd.fields import checked_index_uid, decode_body
 from svcd.store import restoring
-from svcd.store.instance import IndexRow, Instance
+from svcd.store.instance import Instance
+from svcd.store.library import IndexRow
 from svcd.store.records import ENQUEUED, Task
 from svcd.store.webhooks import Webhook
 from svcd.tasks import batching, dump_reading, old_dumps
@@ -101,7 +102,8 @@ class _Import:
         except (ApiError, KeyError, TypeError, ValueError) as error:
             raise ArchiveRefused(f"{place} of the dump: {_words(error)}") from None
         documents = folder / "documents.jsonl"
-        steps = [(_CREATION, "indexCreation", "indexCreation", {"primaryKey": row.primary_key}, None)]
+        steps: list[tuple[int, str, str, Mapping[str, Any], Path | None]] = [
+            (_CREATION, "indexCreation", "indexCreation", {"primaryKey": row.primary_key}, None)]
         if change:
             steps.append((_SETTINGS, batching.SETTINGS, "settingsUpdate", {"settings": change}, None))
         if documents.stat().st_size:

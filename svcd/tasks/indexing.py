@@ -376,7 +376,7 @@ def _size_text(size: int) -> str:
     return f"{amount:.2f}".rstrip("0").rstrip(".") + f" {unit}"
 
 
-_Action = Callable[[IndexWriter, str, Sequence[Work], Budget, Progress], Iterator[Outcome]]
+_Action = Callable[[IndexWriter, Sequence[Work], Budget, Progress], Iterator[Outcome]]
 _ACTIONS: dict[str, _Action] = {
     batching.DOCUMENTS: _documents, batching.DELETIONS: _documents, batching.FILTER_DELETIONS: _documents,
     batching.CLEAR: _clear,

@@ -353,8 +353,8 @@ def _v1_change(_status: str, about: Json) -> tuple[Any, Json]:
     given = {re.sub("_(.)", lambda letter: letter[1].upper(), name):
              value["Update"] if isinstance(value, dict) else None
              for name, value in (about.get("settings") or {}).items() if value != "Nothing"}
-    if given.get("rankingRules"):
-        given["rankingRules"] = [_v1_rule(rule) for rule in given["rankingRules"]]
+    if rules := given.get("rankingRules"):
+        given["rankingRules"] = [_v1_rule(rule) for rule in rules]
     change = _v1_settings(given)
     return _change({setting.name: change[setting.name] for setting in SETTINGS if setting.name in change})
 

@@ -24,7 +24,8 @@ from typing import Any
 
 from svcd import times
 from svcd.errors import error_object
-from svcd.store.instance import IndexRow, Instance
+from svcd.store.instance import Instance
+from svcd.store.library import IndexRow
 from svcd.store.queue import RunningBatch
 from svcd.store.records import FAILED, SUCCEEDED, Batch, Task
 from svcd.tasks import archiving, batching, details, global_tasks
@@ -181,10 +182,10 @@ class Runner:
         for index_uid in self._queue.enqueued_indexes():
             row = self._instance.index(index_uid)
             last = self._instance.last_applied(row.uuid) if row else -1
-            done = takewhile(lambda task: task.uid <= last, self._queue.enqueued(list(KINDS), index_uid=index_uid))
-            if tasks := list(done):
+            enqueued = self._queue.enqueued(list(KINDS), index_uid=index_uid)
+            if tasks := list(takewhile(lambda task: task.uid <= last, enqueued)):  # noqa: B023 (read to its end)
                 plans.append(Plan(tasks, batching.DOCUMENTS, batching.UNSPECIFIED))
-        return any([self._begin(plan) for plan in plans])
+        return any([self._begin(plan) for plan in plans])  # noqa: C419 (all of them are begun)
 
     def _special(self, kind: str) -> Plan | None:
         tasks = self._queue.enqueued([kind], newest_first=KINDS[kind].taken == NEWEST_ALONE)
@@ -303,7 +304,8 @@ class Runner:
 
     def _run_job(self, job: _Job, writer: WriterProcess) -> None:
         if job.index_uid == _NO_INDEX:
-            return self._archive(job, writer)
+            self._archive(job, writer)
+            return
         row = self._instance.index(job.index_uid)
         refusal = _refusal(job, row)
         if refusal:

@@ -252,7 +252,7 @@ def test_a_config_does_not_change() -> None:
     with pytest.raises(AttributeError):
         load({}, {}).env = "production"
     with pytest.raises(AttributeError):
-        load({}, {}).no_such_option
+        load({}, {}).no_such_option  # noqa: B018
 
 
 def test_secrets_are_not_shown() -> None:

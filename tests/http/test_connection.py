@@ -354,7 +354,7 @@ def test_an_error_of_the_interface_brings_its_status_and_headers(serve: Serve) -
     def answer(request: Request) -> Response:
         raise ApiError("too_many_search_requests", "Too many.", (("Retry-After", "10"),))
 
-    status, headers, body = serve(answer).send(GET % b"").answer()
+    status, headers, _ = serve(answer).send(GET % b"").answer()
     assert (status, headers["retry-after"], headers["content-type"]) == (503, "10", "application/json")
 
 

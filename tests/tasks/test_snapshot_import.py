@@ -82,7 +82,6 @@ def test_a_snapshot_without_the_file_of_an_index_is_refused(house: House, tmp_pa
     row = house.instance.list_indexes()[0][0]
     house.instance.index_path(row.uuid).rename(tmp_path / "taken")
     house.instance.close()
-    import tarfile
     with tarfile.open(tmp_path / "x.snapshot", "w:gz") as tar:
         tar.add(tmp_path / "old", ".")
     with pytest.raises(ArchiveRefused, match=f"lacks the file of the index `{row.uid}`"):

@@ -36,7 +36,7 @@ def facets_of(reader: Reader, patterns: Sequence[str], counted: DocIds) -> Facet
     for name, (shown, extremes) in zip(names, _found(reader, facets.orders, counted)):
         facets.distribution[name] = dict(shown)
         if extremes is not None:
-            facets.stats[name] = {"min": extremes[0], "max": extremes[1]}
+            facets.stats[name] = {"min": float(extremes[0]), "max": float(extremes[1])}
     return facets
 
 

@@ -63,7 +63,7 @@ class Coder(ExpressionCoder):
                     step()
                     value = statement(frame)
             except FunctionError as error:
-                raise error.at(position)
+                raise error.at(position) from None
             return value
 
         return run
@@ -172,7 +172,7 @@ class Coder(ExpressionCoder):
             if type(value) is str:
                 return chars(self.machine, value)
         except FunctionError as error:
-            raise error.at(position)
+            raise error.at(position) from None
         if type(value) is Range:
             return value.values()
         raise FunctionError("For loop expects iterable type", position)

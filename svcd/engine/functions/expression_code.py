@@ -133,7 +133,7 @@ class ExpressionCoder(ABC):
                 try:
                     return native(name, (value,)).run(machine, value)
                 except FunctionError as error:
-                    raise error.at(position)
+                    raise error.at(position) from None
 
             return run_one
         left, right = operands
@@ -144,7 +144,7 @@ class ExpressionCoder(ABC):
             try:
                 return native(name, (x, y)).run(machine, x, y)
             except FunctionError as error:
-                raise error.at(position)
+                raise error.at(position) from None
 
         return run
 
@@ -204,7 +204,7 @@ class ExpressionCoder(ABC):
             try:
                 return run(frame)
             except FunctionError as error:
-                raise error.at(position)
+                raise error.at(position) from None
 
         return counted
 
