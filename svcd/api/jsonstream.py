@@ -84,7 +84,7 @@ class _Window:
 
     def next_token(self) -> str:
         """Step over blanks: the character that follows, "" at the end of the window."""
-        self.at = _BLANK.match(self.text, self.at).end()  # type: ignore[union-attr]
+        self.at = _BLANK.match(self.text, self.at).end()  # type: ignore[union-attr]  # matches anywhere
         return self.text[self.at:self.at + 1]
 
     def encoded(self, start: int, end: int | None = None) -> bytes:

@@ -98,7 +98,7 @@ class KeyWriter(KeyReader):
             found = _rows(connection, "WHERE uid = ?", [uid])
             if not found:
                 return None
-            row = replace(found[0], updated_at=updated_at, **words)  # type: ignore[arg-type]
+            row = replace(found[0], updated_at=updated_at, **words)  # type: ignore[arg-type]  # both take a text or None
             connection.execute("UPDATE keys SET name = ?, description = ?, updated_at = ? WHERE uid = ?",
                                (row.name, row.description, updated_at, uid))
             _count_change(connection)

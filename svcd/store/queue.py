@@ -23,7 +23,7 @@ from svcd.store.changes import TO_ENQUEUED, TO_PROCESSING, Listeners, Position
 from svcd.store.connections import ReadPool, write_transaction
 from svcd.store.records import ENQUEUED, PROCESSING, Batch, Page, Task, TaskFilter
 
-T = TypeVar("T")
+T = TypeVar("T", Task, Batch)
 IsAllowed = Callable[[str], bool]
 
 # What a task database may have; from 40 percent of it on, new tasks are refused (tasks.md 8).
@@ -508,7 +508,7 @@ def _paged(condition: listing.Condition, limit: int, from_uid: int | None, rever
 
 
 def _page(rows: list[T], total: int, limit: int) -> Page[T]:
-    uids: list[int] = [row.uid for row in rows]  # type: ignore[attr-defined]
+    uids: list[int] = [row.uid for row in rows]
     return Page(rows[:limit], total, uids[0] if uids and limit else None, uids[limit] if len(rows) > limit else None)
 
 

@@ -111,7 +111,7 @@ class _Field:
         return by_count(counting, self._most or maxsize)
 
     def _numbers(self, numbers: Counting, entries: Iterable[Entry]) -> Iterator[tuple[str, int]]:
-        return ((number_text(numbers.value(entry)), entry.count) for entry in entries)  # type: ignore[arg-type]
+        return ((number_text(numbers.value(entry)), entry.count) for entry in entries)  # type: ignore[arg-type]  # floats
 
     def _texts(self, texts: Counting, entries: Iterable[Entry]) -> Iterator[tuple[str, int]]:
         spelling, name = self._reader.spelling, self._name

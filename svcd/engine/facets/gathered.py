@@ -87,7 +87,7 @@ NOTHING = Gathered([], [], list, _no_standings)
 def _is_within(inner: Docids, outer: Docids) -> bool:
     if isinstance(inner, int) and isinstance(outer, int):
         return not inner & ~outer
-    return set(inner) <= set(outer)  # type: ignore[arg-type]
+    return set(inner) <= set(outer)  # type: ignore[arg-type]  # both are lists, as those of one Gathered are
 
 
 def tried(values: Sequence[Value], sets: Sequence[DocIds], candidates: DocIds,

@@ -116,14 +116,14 @@ def _number(source: str, at: int) -> tuple[Token, int]:
     start = _skipped(source, at)
     found = _NUMBER(source, start)
     if found is None:
-        raise _Stopped(_SIGN(source, start).end())  # type: ignore[union-attr]
+        raise _Stopped(_SIGN(source, start).end())  # type: ignore[union-attr]  # matches anywhere
     if found["exponent"] == "":
         raise _Stopped(found.end(), is_final=True)
     return piece(source, start, found.end()), _skipped(source, found.end())
 
 
 def _skipped(source: str, at: int) -> int:
-    return words.blanks(source, at).end()  # type: ignore[union-attr]
+    return words.blanks(source, at).end()  # type: ignore[union-attr]  # matches anywhere
 
 
 _FORMS: dict[str, tuple[str, Callable[[str, int], tuple[Condition, int]]]] = {

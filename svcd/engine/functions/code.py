@@ -168,7 +168,8 @@ class Coder(ExpressionCoder):
     def _iterated(self, value: Value, position: Position) -> Iterable[Value]:
         try:
             if type(value) is list:
-                return self.machine.own(value)  # type: ignore[no-any-return]
+                array: list[Value] = self.machine.own(value)
+                return array
             if type(value) is str:
                 return chars(self.machine, value)
         except FunctionError as error:

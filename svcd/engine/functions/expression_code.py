@@ -81,10 +81,10 @@ class ExpressionCoder(ABC):
         told = "'this' not bound" if node.name == THIS else f"Variable not found: {node.name}"
 
         def find(frame: Frame) -> Cell:
-            cell = None if slot is None else frame[slot]
+            cell: Cell | None = None if slot is None else frame[slot]
             if cell is None:
                 raise FunctionError(told, node.position)
-            return cell  # type: ignore[no-any-return]
+            return cell
 
         return find
 
