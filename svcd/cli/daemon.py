@@ -40,6 +40,7 @@ FORCED_FEATURES = {  # option: the feature that it starts
     "experimental_enable_metrics": "metrics",
     "experimental_contains_filter": "containsFilter",
     "experimental_enable_logs_route": "logsRoute",
+    "experimental_legacy_search_default": "legacySearch",
 }
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

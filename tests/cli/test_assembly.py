@@ -115,8 +115,8 @@ def test_the_flag_of_a_feature_starts_it(tmp_path: Path) -> None:
     instance = Instance(tmp_path / "data")
     daemon._force_features(load({}, {}), instance)
     assert instance.features() == {}
-    daemon._force_features(load({"experimental_enable_metrics": True}, {}), instance)
-    assert instance.features() == {"metrics": True}
+    daemon._force_features(load({"experimental_enable_metrics": True}, {"SVC_EXPERIMENTAL_LEGACY_SEARCH": "1"}), instance)
+    assert instance.features() == {"metrics": True, "legacySearch": True}
     instance.close()
 
 
