@@ -156,9 +156,15 @@ class Opening:
 def run(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. Raises what keeps the parts from starting."""
     serving.allow_many_files()
-    first_start.begin(config)
+    context = _tls_context(config)
+    with first_start.undone_on_failure(config.db_path) as keep:
+        first_start.begin(config)
+        return _run(config, context, keep)
+
+
+def _run(config: Config, context: SSLContext | None, keep: Callable[[], None]) -> int:
+    """keep: called when the daemon listens, and what a first start has made shall stay."""
     with StopSignals() as signals:
-        context = _tls_context(config)
         instance = Instance(config.db_path)
         try:
             _force_features(config, instance)
@@ -169,6 +175,7 @@ def run(config: Config) -> int:
                 on_request=serving.log_request, on_error=serving.log_bug, share=workers.share if workers else None,
                 on_stopping=instance.queue.listeners.close,
             )
+            keep()
             opening = Opening(config, instance, door, server, workers)
             signals.call(opening.stop)
             _serve(config, server, opening)

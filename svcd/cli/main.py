@@ -127,6 +127,8 @@ def _in_words(refused: Exception) -> str:
     """Why the daemon could not start, with the path where the system names one."""
     if type(refused).__module__.startswith("svcd."):  # an error of our own: the folder is in use, and the like
         return str(refused)
+    if type(refused).__module__ == "sqlite3":
+        return f"a file of the database cannot be used: {refused}; `--log-level DEBUG` shows more"
     if not isinstance(refused, OSError):
         return f"{type(refused).__name__}: {refused}; `--log-level DEBUG` shows more"
     path = f"{refused.filename}: " if refused.filename else ""

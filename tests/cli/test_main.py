@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,7 @@ def test_misuse_is_one_line(arguments: list[str], words: str, capsys: pytest.Cap
     (OSError("locked\nby another"), "locked by another"),
     (FolderInUse("the data folder x is in use"), "svcd: the data folder x is in use"),
     (ValueError("surprise"), "ValueError: surprise"),
+    (sqlite3.DatabaseError("file is not a database"), "svcd: a file of the database cannot be used: file is not a database"),
 ])
 def test_what_keeps_the_daemon_from_starting_is_one_line(
     error: Exception, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
