@@ -45,6 +45,7 @@ by then; the task is done in the background, by a process of its own, and search
 Chinese and Thai, which have no spaces between words, are cut by lists of words from the extra
 .IR svcd[languages] ,
 when it is installed; a line of the log says which lists are missing.
+Without them searches over such text find other documents.
 Documents that were added before are to be added again then.
 .PP
 .B SIGTERM

@@ -125,7 +125,7 @@ class Opening:
         # Whoever only asks whether the daemon is up gets a whole interpreter for that.
         self._door.wanted.wait(QUIET_S)
         try:
-            from svcd.cli import backstage  # two thirds of the code, and half of the time of a start
+            from svcd.cli import backstage, word_list_log  # two thirds of the code, and half of the time of a start
 
             self._notifier = backstage.notifier(self._config, self._instance)
             self._runner = backstage.runner(self._config, self._instance, self._notifier.wake)
@@ -145,7 +145,7 @@ class Opening:
                 self._report = backstage.usage_report(
                     self._config, self._instance, usage, self._workers.usages if self._workers else tuple)
                 self._report.start()
-            backstage.report_word_lists()
+            word_list_log.report_at_start()
             serving.warm_up()
             gc.freeze()  # what is here now, stays: the collector need not look at it again
         except Exception as failure:
