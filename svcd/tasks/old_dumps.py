@@ -309,7 +309,8 @@ def _v3_meta(meta: Any) -> tuple[str, Any]:
     if isinstance(meta, str):  # "ClearDocuments"
         return "DeleteDocuments", None
     if "type" not in meta:
-        return _first(meta.items())
+        name, value = _first(meta.items())
+        return name, value
     rest = {name: value for name, value in meta.items() if name != "type"}
     return {"DocumentsAddition": ("DocumentAddition", rest), "Settings": ("Settings", rest),
             "ClearDocuments": ("DeleteDocuments", None),

@@ -19,7 +19,8 @@ from svcd.fields import checked_index_uid
 from svcd.store import schema
 from svcd.store.connections import open_reader, open_writer
 from svcd.store.durable import sync_tree
-from svcd.store.instance import IndexRow, Instance
+from svcd.store.instance import Instance
+from svcd.store.library import IndexRow
 from svcd.store.records import ENQUEUED, STATUSES
 from svcd.tasks.malformed import named
 from svcd.tasks.unpacking import ArchiveRefused, growing, refusing, unpack
