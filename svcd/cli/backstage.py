@@ -17,7 +17,7 @@ from svcd.api.traffic import Report
 from svcd.auth.keys import Keys
 from svcd.cli import machine, serving
 from svcd.cli.config import Config
-from svcd.engine import wordlists
+from svcd.cli.word_list_log import LocaleWarnings
 from svcd.engine.settings import resolved
 from svcd.engine.field_values import stored_form
 from svcd.remote.notifier import Notifier, Sender
@@ -122,9 +122,10 @@ def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = la
         config.experimental_max_number_of_batched_tasks, config.experimental_limit_batched_tasks_total_size,
     )
     workers = config.max_indexing_threads or machine.cores()
+    locales = LocaleWarnings()
     return Runner(
         instance, workers=workers, limits=limits, budget=_budget(config.max_indexing_memory, workers),
-        on_batch=lambda batch, tasks: _batch_ended(batch, tasks, on_batch),
+        on_batch=lambda batch, tasks: _batch_ended(batch, tasks, locales, on_batch),
         on_bug=lambda traceback: logs.failure("bug", traceback), folders=Folders(config.dump_dir, config.snapshot_dir),
     )
 
@@ -134,13 +135,6 @@ def snapshots(config: Config, instance: Instance) -> SnapshotSchedule:
     from svcd.tasks.schedule import SnapshotSchedule  # few daemons have a schedule
 
     return SnapshotSchedule(instance.queue, config.schedule_snapshot, on_refusal=logs.warn)
-
-
-def report_word_lists() -> None:
-    """Say which lists of words are not installed. Whoever has no such text need not care: one line, and no warning."""
-    if languages := wordlists.missing():
-        logs.info("word lists missing, such text is cut coarsely", languages=", ".join(languages),
-                  get="pip install 'svcd[languages]'")
 
 
 def import_budget(config: Config) -> Budget:
@@ -158,8 +152,9 @@ def _budget(memory: int | None, workers: int) -> Budget:
     return Budget(*(int(part * share) for part in astuple(full)))
 
 
-def _batch_ended(batch: Batch, tasks: Sequence[Task], on_batch: Callable[[], None]) -> None:
+def _batch_ended(batch: Batch, tasks: Sequence[Task], locales: LocaleWarnings, on_batch: Callable[[], None]) -> None:
     _log_batch(batch, tasks)
+    locales.look_at(tasks)
     on_batch()
 
 
