@@ -155,6 +155,7 @@ class Opening:
 def run(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. Raises what keeps the parts from starting."""
     serving.allow_many_files()
+    serving.check_descriptors(config)
     first_start.begin(config)
     with StopSignals() as signals:
         context = _tls_context(config)
