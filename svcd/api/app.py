@@ -27,6 +27,7 @@ from svcd.auth.keys import Keys
 from svcd.auth.permission import ALL, Permission
 from svcd.errors import ApiError
 from svcd.fields import checked_index_uid, decode_body, decode_query, decode_value
+from svcd.http.headers import media_type
 from svcd.http.message import Refused, Request, Response
 from svcd.jsontext import dumps
 
@@ -221,7 +222,7 @@ def _check_json(content_type: str | None) -> None:
     accepted = f"Accepted values for the Content-Type header are: `{JSON}`"
     if content_type is None:
         raise ApiError("missing_content_type", f"A Content-Type header is missing. {accepted}")
-    subtype = content_type.split(";")[0].strip().lower().partition("/")[2]
+    subtype = media_type(content_type).partition("/")[2]
     if subtype != "json" and not subtype.endswith("+json"):
         raise ApiError("invalid_content_type", f"The Content-Type `{content_type}` is invalid. {accepted}")
 

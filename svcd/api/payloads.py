@@ -14,6 +14,7 @@ from typing import IO, NoReturn
 
 from svcd.api.jsonstream import NotDocuments, json_documents, ndjson_documents
 from svcd.errors import ApiError
+from svcd.http.headers import media_type
 from svcd.jsontext import JsonError
 from svcd.store.durable import sync_folder
 
@@ -42,7 +43,7 @@ def payload_format(content_type: str | None, csv_delimiter: str | None) -> str:
     """
     if content_type is None:
         raise ApiError("missing_content_type", f"A Content-Type header is missing. {_ACCEPTED}")
-    essence = content_type.partition(";")[0].strip().lower()
+    essence = media_type(content_type)
     if essence not in CONTENT_TYPES:
         named = essence if "/" in essence else content_type
         raise ApiError("invalid_content_type", f"The Content-Type `{named}` is invalid. {_ACCEPTED}")

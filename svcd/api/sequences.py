@@ -12,6 +12,7 @@ from svcd import jsontext
 from svcd.api.bodies import check_size, read_body, told_faults
 from svcd.api.quoting import quoted
 from svcd.errors import ApiError
+from svcd.http.headers import media_type
 from svcd.http.message import Request
 
 _BLANKS = b" \t\n\r"
@@ -25,8 +26,7 @@ def read_sequence(request: Request, most: int) -> Iterator[list[Any]]:
     Raises unsupported_media_type, missing_payload, malformed_payload, bad_request for another value,
     payload_too_large for more than `most` values.
     """
-    essence = (request.headers.get("content-type") or "").partition(";")[0].strip().lower()
-    subtype = essence.partition("/")[2]
+    subtype = media_type(request.headers.get("content-type") or "").partition("/")[2]
     if subtype != "json" and not subtype.endswith("+json"):
         raise ApiError("unsupported_media_type", "Content type error")
     content = read_body(request)

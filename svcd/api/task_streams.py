@@ -101,7 +101,7 @@ def _since(ctx: Context) -> Position:
     if not last_seen:
         return present
     try:
-        return min(Position.parse(last_seen.strip()), present)
+        return min(Position.parse(last_seen), present)
     except ValueError as wrong:
         raise ApiError("bad_request", f"Invalid value in header `Last-Event-ID`: {wrong}.") from None
 

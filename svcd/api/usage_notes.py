@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from svcd.api import usage_of_searches, usage_of_settings
 from svcd.api.usage_kinds import Note, average, each_of, is_given, one_more, word
 from svcd.api.usage_of_searches import note_filter
+from svcd.http.headers import media_type
 from svcd.remote.usage_figures import State
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ Key = tuple[str, str]  # method, path of a route
 def _add_documents(state: State, ctx: Context) -> None:
     if ctx.query.get("primaryKey") is not None:
         state["primary_key"] = True
-    kind = (ctx.request.headers.get("content-type") or "").partition(";")[0].strip().lower()
-    word("payload_type")(state, kind)
+    word("payload_type")(state, media_type(ctx.request.headers.get("content-type") or ""))
     if ctx.instance.index(ctx.index_uid) is None:
         state["index_creation"] = True
 

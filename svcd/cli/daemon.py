@@ -156,6 +156,7 @@ class Opening:
 def run(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. Raises what keeps the parts from starting."""
     serving.allow_many_files()
+    serving.check_descriptors(config)
     context = _tls_context(config)
     with first_start.undone_on_failure(config.db_path) as keep:
         first_start.begin(config)
@@ -173,7 +174,7 @@ def _run(config: Config, context: SSLContext | None, keep: Callable[[], None]) -
                 door.answer, config.http_addr, threads=serving.threads(config),
                 payload_limit=config.http_payload_size_limit, ssl_context=context,
                 on_request=serving.log_request, on_error=serving.log_bug, share=workers.share if workers else None,
-                on_stopping=instance.queue.listeners.close,
+                on_stopping=instance.queue.listeners.close, on_rest=machine.give_back_memory,
             )
             keep()
             opening = Opening(config, instance, door, server, workers)

@@ -66,7 +66,7 @@ class SearchWorker:
         self._server = Server(
             app.answer, [socket.socket(fileno=listener) for listener in orders.listeners], threads=orders.threads,
             payload_limit=orders.payload_limit, on_request=serving.log_request, on_error=serving.log_bug,
-            share=_share(orders),
+            share=_share(orders), on_rest=machine.give_back_memory,
         )
         self._answers: dict[str, Callable[[Any], Mapping[str, Any] | None]] = {
             "features": self._library.use_features,

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Protocol
 
+from svcd.http.headers import elements, trimmed
+
 # Pieces that come out are of this order (brotli goes to one and a half), however well they were compressed.
 UNPACKED_PIECE = 65536
 # Nobody sends more than one in good faith; two show up behind careless proxies.
@@ -148,7 +150,7 @@ def choose(accept_encoding: str | None) -> str:
 
 @lru_cache(maxsize=128)
 def _choose(accept_encoding: str) -> str:
-    wishes = dict(_wish(part) for part in accept_encoding.lower().split(","))
+    wishes = dict(map(_wish, elements(accept_encoding)))
     others = wishes.get("*", 0.0)
     # Uncompressed is what remains, not a wish of the same rank, unless it is preferred in so many words.
     best, best_q = "", wishes.get("identity", 0.0)
@@ -162,12 +164,12 @@ def _choose(accept_encoding: str) -> str:
 def _wish(part: str) -> tuple[str, float]:
     """(coding, q) of one element; a q that is no number counts as 0, for nothing was clearly asked for."""
     name, _, parameters = part.partition(";")
-    key, _, value = parameters.strip().partition("=")
-    if key.strip() != "q":
-        return name.strip(), 1.0
-    digits = value.strip()
+    key, _, value = parameters.partition("=")
+    if trimmed(key) != "q":
+        return trimmed(name), 1.0
+    digits = trimmed(value)
     is_q = len(digits) <= 5 and digits.isascii() and digits.replace(".", "", 1).isdigit()
-    return name.strip(), min(float(digits), 1.0) if is_q else 0.0
+    return trimmed(name), min(float(digits), 1.0) if is_q else 0.0
 
 
 class _Zlib:

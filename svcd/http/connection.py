@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 OVER = 0  # what handle() says when the connection is to be closed
 # Up to here head and body leave in one send; above, copying them together costs more than the second call.
 ONE_SEND = 262144
+# The first request of a client comes within a round trip of its connection.
+JUST_COME_S = 0.25
 
 
 class Connection(BaseHTTPRequestHandler):
@@ -49,6 +51,9 @@ class Connection(BaseHTTPRequestHandler):
         self._inbox = Inbox(transport, self.limits, lambda: self._send(CONTINUE))
         self._inbox.buffer += received
         self._is_settled = bool(received)  # the next request is answered here, whoever else could
+        self._has_answered = False
+        self._accepted_at = time.monotonic()
+        self._has_head_begun = False  # something of the next request has come, be it an empty line before it
         self._skip = 0  # bytes of a body that nobody read, still to come
         self._sent = 0  # bytes of the present answer's body, as sent
         self._has_begun = False  # the present answer is on its way
@@ -75,6 +80,10 @@ class Connection(BaseHTTPRequestHandler):
             return not self._is_settled and not wait(self.request, READABLE, 0)
         except ValueError:  # closed meanwhile by the thread that had it
             return True
+
+    def is_idle(self) -> bool:
+        """It waits for a request that is not on its way: an answer was sent before, or nothing has come for a while."""
+        return self.is_quiet() and (self._has_answered or time.monotonic() >= self._accepted_at + JUST_COME_S)
 
     def expire(self) -> None:
         """The deadline has passed: tell a client that is in the middle of a head, as far as that needs no waiting."""
@@ -123,13 +132,14 @@ class Connection(BaseHTTPRequestHandler):
 
     def _receive(self) -> int | None:
         """More of the next head into the buffer; OVER, or what to wait for, where there is none."""
-        is_first = not self._inbox.buffer and not self._skip
+        is_first = not self._has_head_begun and not self._skip
         count = self._inbox.fill()
         if count is None:
             return self.transport.awaited
         if count == 0:
             return OVER
         if is_first:
+            self._has_head_begun = True
             self.deadline = time.monotonic() + self.limits.head_s
         return None
 
@@ -170,6 +180,8 @@ class Connection(BaseHTTPRequestHandler):
             return
         self._is_settled = False
         self._reply(request, head, wire)
+        self._has_answered = True
+        self._has_head_begun = len(buffer) > self._skip
         now = time.monotonic()
         self.deadline = now + (self.limits.head_s if buffer or self._skip else self.limits.idle_s)
 

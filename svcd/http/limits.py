@@ -1,4 +1,4 @@
-"""How long a client may take, and how much of what nobody wants is read."""
+"""How long clients may take, how much of what nobody wants is read, how long what they needed is kept."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -18,3 +18,5 @@ class Limits:
     linger_bytes: int = 1 << 26
     skip_bytes: int = 1 << 20  # of a body nobody read; where more is to come, the connection is closed instead
     sweep_s: float = 1.0  # how often the server looks for those who take too long
+    spare_s: float = 10.0  # threads that were without work for so long end
+    rest_s: float = 20.0  # after work, until the server says that it rests; not more often than this

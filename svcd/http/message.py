@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from svcd.errors import ApiError
 from svcd.http import coding
+from svcd.http.headers import elements
 from svcd.http.transport import wait_beside
 
 # A piece of a body: large enough that the work per piece does not count, small enough to hold one per request.
@@ -126,8 +127,7 @@ def content_codings(encoding: str | None) -> list[str]:
     """The codings of a Content-Encoding header in the order they were applied, identity left out."""
     if not encoding:
         return []
-    names = [name.strip().lower() for name in encoding.split(",")]
-    names = [name for name in names if name not in ("", "identity")]
+    names = [name for name in elements(encoding) if name not in ("", "identity")]
     unknown = [name for name in names if name not in coding.UNPACKERS]
     if unknown or len(names) > coding.MOST_CODINGS:
         raise ApiError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from svcd.http.headers import elements, trimmed
 from svcd.http.message import Headers, Refused
 
 # Others: nginx 8 kB per line, Apache 8 kB and 100 fields, hyper 400 kB and 100 fields. Filters and vectors
@@ -104,7 +105,7 @@ def _headers(fields: str) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in pairs:
         name = name.lower()
-        value = value.strip(" \t")
+        value = trimmed(value)
         if len(value) > MOST_LINE:
             raise _refused("LINE_SIZE")
         if name in headers:
@@ -151,7 +152,7 @@ def _body_length(headers: dict[str, str], minor: int) -> int:
         raise _refused("LENGTH_AND_CODING")
     if not minor:
         raise _refused("CODING_IN_1_0")
-    names = [name.strip().lower() for name in coding.split(",")]
+    names = elements(coding)
     if names == ["chunked"]:
         return CHUNKED
     raise _refused("CODING_ORDER" if names[-1] != "chunked" or names.count("chunked") > 1 else "CODING")
@@ -160,7 +161,7 @@ def _body_length(headers: dict[str, str], minor: int) -> int:
 def _keep_alive(connection: str | None, minor: int) -> bool:
     if connection is None:
         return minor == 1
-    options = [option.strip() for option in connection.lower().split(",")]
+    options = elements(connection)
     return "close" not in options and (minor == 1 or "keep-alive" in options)
 
 

@@ -5,11 +5,12 @@ DESIGN
   something to read. Who gets it reads the request, runs `answer`, sends the answer, parks the connection and asks
   again. Listening sockets are parked like connections: whoever gets one accepts. So nothing is handed from thread
   to thread, which in Python would cost a wait for the interpreter lock each time.
-- A thread is started when the last waiting one has found work, up to the bound. Nothing that a client can leave
+- A thread is started when the last waiting one has found work, up to the bound; those that found none for
+  `Limits.spare_s` end: each takes the dismissal out of the parking, as if it were work. Nothing that a client can leave
   undone holds one, but for a body it is sending and an answer it is taking, and both have their time (Limits):
   handshakes, heads, idle connections, and those that linger after a refusal wait in the parking.
 - The thread that calls `serve()` runs no request. It wakes each `Limits.sweep_s` to close those whose time is
-  over, and once for `stop()`.
+  over, to dismiss threads, to say that the server rests, and once for `stop()`.
 - Queues: the kernel's only (connections not yet accepted; sockets ready and not yet taken, first come first served).
 - Several processes may serve the same listening sockets: svcd.http.sharing.
 - Promised: answers of one connection come in the order of its requests, one at a time. Between connections
@@ -19,6 +20,7 @@ DESIGN
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import sys
 import threading
@@ -27,6 +29,7 @@ from collections.abc import Callable, Sequence
 from http.server import HTTPServer
 from typing import TYPE_CHECKING, Any, cast
 
+from svcd import descriptors
 from svcd.http.connection import Connection
 from svcd.http.limits import Limits
 from svcd.http.listening import BACKLOG, listen
@@ -46,7 +49,8 @@ OnError = Callable[[str], None]  # a traceback
 ACCEPTS_PER_TURN = 64
 # Without descriptors or memory for one more connection: give one back, or wait until something ends.
 EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
-UNLIMITED_CONNECTIONS = 10_000
+# Threads without work that stay for the next request: starting one takes a tenth of a millisecond.
+SPARE_THREADS = 2
 # A thousand threads may wait for their search; with the usual 8 MB each, small machines refuse them. Recursion is
 # bounded by Python long before: JSON nested too deeply fails as it should in a quarter of this.
 THREAD_STACK = 1 << 20
@@ -71,6 +75,11 @@ class Listener:
     def handle(self) -> int:
         """Accept; READABLE to be parked again, 0 when there is no room for more connections now."""
         for _ in range(self._most):
+            if self._server.is_full:
+                if not wait(self.sock, READABLE, 0):  # nobody is there for whom room is to be made
+                    break
+                if not self._server.evict():
+                    return 0
             try:
                 self._server.welcome(*self.sock.accept())
             except BlockingIOError:
@@ -84,6 +93,23 @@ class Listener:
         """Whoever the system has let in already shall not be refused."""
         for _ in range(0, BACKLOG if self._is_last else 0, self._most):
             self.handle()
+
+
+class Dismissal:
+    """A guest of the parking that is always ready: the thread that takes it ends."""
+
+    deadline = float("inf")
+
+    def __init__(self) -> None:
+        self._descriptor, other_end = os.pipe()
+        os.close(other_end)  # which makes it readable for ever
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self._descriptor)
 
 
 class Server(HTTPServer):
@@ -102,12 +128,14 @@ class Server(HTTPServer):
         limits: Limits = Limits(),
         share: Share | None = None,
         on_stopping: Callable[[], None] = lambda: None,
+        on_rest: Callable[[], None] = lambda: None,
     ) -> None:
         """Listens at once; nobody is answered before `serve()`. Raises ListenError (svcd.http.listening).
 
         address: host and port, as listen() takes them, or sockets that listen. share: when other processes serve
         them, too; then without TLS, whose state cannot change hands. payload_limit: bytes of a body, as sent and
         unpacked. on_stopping: called when the end begins: answers that have no end of their own shall find it now.
+        on_rest: called in the thread of serve() some time after work, best when nothing is at work: the time to tidy up.
         on_error: told the traceback of what escaped `answer` (default: standard error).
         """
         self.answer = answer
@@ -116,16 +144,25 @@ class Server(HTTPServer):
         self.on_request = on_request or (lambda *_: None)
         self.on_error = on_error or sys.stderr.write
         self.on_stopping = on_stopping
+        self.on_rest = on_rest
         self.limits = limits
         self.is_stopping = False  # answers end their connections
         self._is_over = False  # no more threads
         self._most_threads = max(1, threads)
         self._threads: list[threading.Thread] = []
+        self._free_names: list[str] = []  # of threads that have ended
         self._waiting = 0  # threads without work
+        self._least_waiting = 0  # since threads were dismissed last
+        self._dismissed = 0  # threads that are still to take the dismissal
         self._at_work = 0  # connections that are worked on
-        self._lock = threading.Lock()  # over _waiting, _at_work, _threads and _is_over
+        self._has_worked = False  # since on_rest was called last
+        # Over _waiting, _least_waiting, _dismissed, _at_work, _has_worked, _threads, _free_names and _is_over.
+        self._lock = threading.Lock()
+        self._dismissal = Dismissal()
+        self._spare_until = time.monotonic() + limits.spare_s
+        self._rest_at = time.monotonic() + limits.rest_s
         self._connections: set[Connection] = set()
-        self._most_connections = _most_connections()
+        self._most_connections = descriptors.connections()
         self._grace_s = 0.0
         self._share = share
         self._doors: list[Listener | Tray] = [*self._listen(address), *self._trays()]
@@ -202,9 +239,18 @@ class Server(HTTPServer):
 
         return TlsTransport(sock, self.ssl_context)
 
+    @property
+    def is_full(self) -> bool:
+        """No more connections are to be accepted, but for the last before the end."""
+        return len(self._connections) >= self._most_connections and not self.is_stopping
+
     def evict(self) -> bool:
-        """Close the connection that has been waiting longest, to make room; False when none waits."""
-        taken = self._parking.take_where(lambda guest: isinstance(guest, Connection), most=1)
+        """Close the connection that has been idle longest, to make room; False when none is.
+
+        Who has sent a request, or has only just come and may be about to, waits for an answer: who comes later has to
+        wait, too.
+        """
+        taken = self._parking.take_where(lambda guest: isinstance(guest, Connection) and guest.is_idle(), most=1)
         for connection in taken:
             self._close(cast(Connection, connection))
         return bool(taken)
@@ -213,17 +259,19 @@ class Server(HTTPServer):
         self._connections.discard(connection)
         self._parking.forget(connection)
         connection.request.close()
+        self._wake_resting()
 
     def _start_thread(self) -> None:
         """One more, unless the bound is reached or all is over. To be called with the lock."""
         if len(self._threads) >= self._most_threads or self._is_over:
             return
-        name = f"http-{len(self._threads) + 1}"
+        name = self._free_names.pop() if self._free_names else f"http-{len(self._threads) + 1}"
         thread = threading.Thread(target=self._work, name=name, daemon=True)
         before = threading.stack_size(THREAD_STACK)
         try:
             thread.start()
         except RuntimeError:  # the system gives no more threads: those that are there go on
+            self._free_names.append(name)
             return
         finally:
             threading.stack_size(before)
@@ -232,9 +280,15 @@ class Server(HTTPServer):
 
     def _work(self) -> None:
         while (guest := self._parking.next()) is not None:
+            if guest is self._dismissal:
+                if self._takes_leave():
+                    return
+                continue
             connections = int(isinstance(guest, Connection))
             with self._lock:
                 self._waiting -= 1
+                self._least_waiting = min(self._least_waiting, self._waiting)
+                self._has_worked = True
                 self._note(connections)
                 if not self._waiting:
                     self._start_thread()
@@ -242,6 +296,22 @@ class Server(HTTPServer):
             with self._lock:
                 self._waiting += 1
                 self._note(-connections)
+
+    def _takes_leave(self) -> bool:
+        """This thread has taken the dismissal. False: it is needed, for others have found work since."""
+        with self._lock:
+            self._dismissed -= 1
+            if self._is_over or self._waiting <= SPARE_THREADS:
+                self._dismissed = 0
+                return False
+            if self._dismissed:
+                self._parking.park(self._dismissal, READABLE)
+            self._waiting -= 1
+            self._has_worked = True  # what it held is to be tidied up, too
+            thread = threading.current_thread()
+            self._threads.remove(thread)
+            self._free_names.append(thread.name)
+            return True
 
     def _note(self, more: int) -> None:
         """So many more connections are worked on; tell the other processes. To be called with the lock."""
@@ -253,9 +323,7 @@ class Server(HTTPServer):
         try:
             awaited = guest.handle()
         except Exception:  # a bug of svcd.http itself must not cost a thread
-            import traceback  # needed only here
-
-            self.on_error(traceback.format_exc())
+            self.on_error(_traceback())
             awaited = 0 if isinstance(guest, Connection) else READABLE
         if awaited:
             self._parking.park(guest, awaited)
@@ -294,8 +362,46 @@ class Server(HTTPServer):
             connection = cast(Connection, guest)  # listeners have no deadline
             connection.expire()
             self._close(connection)
+        if self.is_stopping:
+            return
+        self._wake_resting()
+        self._dismiss_spare(now)
+        self._rest(now)
+
+    def _wake_resting(self) -> None:
+        """Accept again, if that was given up for want of room."""
         while self._resting and not self.is_stopping:
-            self._parking.park(self._resting.pop(), READABLE)
+            try:
+                door = self._resting.pop()
+            except IndexError:  # another thread has taken it
+                return
+            self._parking.park(door, READABLE)
+
+    def _dismiss_spare(self, now: float) -> None:
+        """Have those threads end that were without work since the last time, but for a few."""
+        if now < self._spare_until:
+            return
+        self._spare_until = now + self.limits.spare_s
+        with self._lock:
+            # What was dismissed before and is not gone has been needed, or waits for its turn.
+            dismissed = self._least_waiting - SPARE_THREADS if not self._dismissed else 0
+            self._least_waiting = self._waiting
+            if dismissed > 0:
+                self._dismissed = dismissed
+                self._parking.park(self._dismissal, READABLE)
+
+    def _rest(self, now: float) -> None:
+        """Say that the server rests: rarely, after work, and while there is none if that comes soon."""
+        with self._lock:
+            is_late = now >= self._rest_at + self.limits.rest_s
+            if not self._has_worked or now < self._rest_at or self._at_work and not is_late:
+                return
+            self._has_worked = False
+            self._rest_at = now + self.limits.rest_s
+        try:
+            self.on_rest()
+        except Exception:  # whatever it is, connections must be looked after
+            self.on_error(_traceback())
 
     def _end(self) -> None:
         until = time.monotonic() + self._grace_s
@@ -339,24 +445,24 @@ class Server(HTTPServer):
             self._is_over = True
         self._parking.close()
         until = time.monotonic() + 0.5
-        for thread in self._threads:
+        threads = [*self._threads]  # which none leaves any more
+        for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
-        if not any(thread.is_alive() for thread in self._threads):
+        if not any(thread.is_alive() for thread in threads):
+            self._parking.forget(self._dismissal)
+            self._dismissal.close()
             self._parking.release()
         self._bell.close()
         self._bell_rope.close()
 
 
+def _traceback() -> str:
+    """Of the exception that is being handled."""
+    import traceback  # needed only for bugs
+
+    return traceback.format_exc()
+
+
 def _shown(address: tuple[Any, ...]) -> str:
     """A client's address in requests: an IPv4 client of an IPv6 socket is an IPv4 client."""
     return str(address[0]).removeprefix("::ffff:")
-
-
-def _most_connections() -> int:
-    """Half the descriptors that the process may have: the other half is for files."""
-    try:
-        import resource  # not everywhere
-    except ImportError:
-        return UNLIMITED_CONNECTIONS
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return UNLIMITED_CONNECTIONS if soft == resource.RLIM_INFINITY else min(UNLIMITED_CONNECTIONS, max(16, soft // 2))

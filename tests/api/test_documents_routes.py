@@ -216,6 +216,8 @@ def test_an_upload_becomes_a_task_with_its_payload(client, instance, method, mea
         ("", {}, b"[]", "missing_content_type"),
         ("?csvDelimiter=;", {}, b"[]", "missing_content_type"),
         ("", {"content-type": "text/plain"}, b"[]", "invalid_content_type"),
+        ("", {"content-type": "application/json\xa0"}, b"[]", "invalid_content_type"),
+        ("", {"content-type": "\x85application/json"}, b"[]", "invalid_content_type"),
         ("?csvDelimiter=a", {"content-type": "application/json"}, b"[]", "invalid_content_type"),
         ("?csvDelimiter", {"content-type": "application/json"}, b"[]", "invalid_document_csv_delimiter"),
         ("?csvDelimiter=doggo", {"content-type": "text/csv"}, b"[]", "invalid_document_csv_delimiter"),

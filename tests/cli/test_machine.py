@@ -1,6 +1,8 @@
 """What the machine has, within the limits set for this process."""
 from __future__ import annotations
 
+import os
+import platform
 from pathlib import Path
 
 import pytest
@@ -27,3 +29,18 @@ def test_memory_that_cannot_be_known_is_none(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(machine, "_physical", lambda: None)
     monkeypatch.setattr(machine, "_own_cgroup", lambda: None)
     assert machine.memory() is None
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps what was freed, and gives it back")
+def test_freed_memory_is_given_back() -> None:
+    blocks = [bytes(2000 + number % 100) for number in range(30_000)]  # 60 MB, each too small to be mapped by itself
+    blocks = blocks[::100]  # what stays lies in between, so that glibc keeps the rest
+    before = resident()
+    machine.give_back_memory()
+    assert resident() < before - 30e6
+    assert len(blocks) == 300
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -95,6 +95,7 @@ def test_a_bomb_comes_out_in_small_pieces(name: str) -> None:
     "gzip;q=1.0, br;q=0.5": "gzip", "gzip; q=0.5 , deflate;q=0.8": "deflate", "gzip;q=0.001": "gzip",
     "identity, gzip;q=0.5": "", "identity;q=0.5, gzip;q=0.5": "gzip", "identity;q=0, gzip": "gzip",
     "gzip;q=nan": "", "gzip;q=-1": "", "gzip;q=": "", "gzip;q=2": "gzip", "gzip;q=1e1": "", "gzip;level=1": "gzip",
+    "gzip\t;\tq=0.5\t, br;q=0.4": "gzip", "\xa0gzip": "", "gzip\x85": "", "br;\x85q=0.5, gzip;q=0.9": "br", "gzip;q=\xa00.5": "",
     ",,": "", ";": "", "a" * 500 + ", gzip": "gzip",
 }.items())
 def test_the_client_chooses(accept: str | None, name: str) -> None:

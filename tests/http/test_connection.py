@@ -12,6 +12,7 @@ from __future__ import annotations
 import gzip
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -25,6 +26,7 @@ from svcd.http.message import Request, Response
 
 Serve = Callable[..., Any]
 QUICK = Limits(sweep_s=0.02)
+PATIENCE_S = 5
 GET = b"GET /%b HTTP/1.1\r\nHost: a\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: a\r\n"
 
@@ -227,6 +229,25 @@ def test_a_head_that_takes_too_long_is_refused(serve: Serve) -> None:
     status, headers, _ = client.answer()
     assert (status, headers["connection"]) == (408, "close")
     assert client.is_closed()
+
+
+@pytest.mark.parametrize("before", [b"", GET % b""])
+def test_empty_lines_before_a_head_count_as_its_beginning(serve: Serve, before: bytes) -> None:
+    client = serve(limits=replace(QUICK, head_s=0.1)).send(before)
+    if before:
+        client.answer()
+    client.sock.settimeout(0.01)
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        try:
+            client.send(b"\r\n")
+            assert client.sock.recv(1) == b""
+            return
+        except TimeoutError:
+            pass  # it is still open
+        except ConnectionError:
+            return
+    raise AssertionError("it is never closed")
 
 
 @pytest.mark.parametrize("limits", [replace(QUICK, head_s=0.05), replace(QUICK, idle_s=0.05)])

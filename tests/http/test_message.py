@@ -82,7 +82,7 @@ def test_identity_is_no_coding(encoding: str) -> None:
     assert Body(Pieces(b"kefir"), encoding).read() == b"kefir"
 
 
-@pytest.mark.parametrize("encoding", ["zstd", "gzip, compress", "gzip" + ", gzip" * 3])
+@pytest.mark.parametrize("encoding", ["zstd", "gzip, compress", "gzip" + ", gzip" * 3, "gzip\xa0", "\x85gzip"])
 def test_other_codings_are_refused_before_anything_is_read(encoding: str) -> None:
     wire = Pieces(b"kefir")
     with pytest.raises(ApiError) as refused:

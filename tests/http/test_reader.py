@@ -19,6 +19,7 @@ from svcd.http.reader import CHUNKED, Head, head_end, read_head
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: a\r\n"
+NOT_BLANK = (b"\x85", b"\xa0")  # what str.strip() takes from Latin-1 text besides ASCII
 
 
 def read(raw: bytes) -> Head:
@@ -40,6 +41,9 @@ ACCEPTED = {  # head: (attribute of Head, value)
     b"GET / HTTP/1.1\r\nhOST:[::1]:7700\t \r\n\r\n": ("minor", 1),
     POST + b"Content-Length: \t007 \r\n\r\n": ("length", 7),
     POST + b"Transfer-Encoding: Chunked\r\n\r\n": ("length", CHUNKED),
+    POST + b"Transfer-Encoding:\t chunked \t\r\n\r\n": ("length", CHUNKED),
+    GET + b"Connection: keep-alive,\tclose \t\r\n\r\n": ("keep_alive", False),
+    **{GET + b"Connection: %bclose\r\n\r\n" % blank: ("keep_alive", True) for blank in NOT_BLANK},
     POST + b"Content-Length: 5\r\nExpect: 100-Continue\r\n\r\n": ("awaits_continue", True),
     POST + b"Content-Length: 0\r\nExpect: 100-continue\r\n\r\n": ("awaits_continue", False),
     b"POST / HTTP/1.0\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n": ("awaits_continue", False),
@@ -69,6 +73,8 @@ REFUSED = {  # head: status
     POST + b"Transfer-Encoding: xchunked\r\n\r\n": 400,
     POST + b"Transfer-Encoding: \x0bchunked\r\n\r\n": 400,
     POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n": 501,
+    **{POST + b"Transfer-Encoding: chunked%b\r\n\r\n" % blank: 400 for blank in NOT_BLANK},
+    **{POST + b"Transfer-Encoding: %bchunked\r\n\r\n" % blank: 400 for blank in NOT_BLANK},
     b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n": 400,
     # hosts
     b"GET / HTTP/1.1\r\n\r\n": 400,

@@ -1,10 +1,11 @@
 """Threads, addresses, and the end.
 
 1. No client can hold a thread by doing nothing: not connected, not idle, not in the middle of a head.
-2. Threads are started as they are needed, up to the bound, and are named.
+2. Threads are started as they are needed, up to the bound, are named, and end when they are needed no more.
 3. `stop()` answers what is here, accepts nothing new, and ends within its grace.
 4. An address that cannot be listened on is told in words.
 5. More connections than there is room for push out those that wait longest.
+6. Some time after work, and only then, the server says that it rests.
 """
 from __future__ import annotations
 
@@ -13,18 +14,21 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from svcd.http import server as server_module
+from svcd import descriptors
+from svcd.http.limits import Limits
 from svcd.http.listening import ListenError
 from svcd.http.message import Request, Response
-from svcd.http.server import Server
+from svcd.http.server import SPARE_THREADS, Server
 
 Serve = Callable[..., Any]
 GET = b"GET /%b HTTP/1.1\r\nHost: a\r\n\r\n"
 PATIENCE_S = 10
+QUICK = Limits(sweep_s=0.02)
 
 
 class Gate:
@@ -81,6 +85,67 @@ def test_one_client_needs_few_threads(serve: Serve) -> None:
         client.send(GET % b"").answer()
     # At most two have work at once, the listener and the connection; one waits.
     assert sum(thread.name.startswith("http-") for thread in threading.enumerate()) <= 3
+
+
+def names() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("http-")}
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def test_threads_that_a_burst_needed_end_and_come_again(serve: Serve) -> None:
+    gate = Gate()
+    served = serve(gate, threads=30, limits=replace(QUICK, spare_s=0.02))
+    for _ in range(2):
+        gate.open.clear()
+        clients = [served.send(GET % b"") for _ in range(30)]
+        gate.wait_for(30)
+        gate.open.set()
+        assert [client.answer()[0] for client in clients] == [200] * 30
+        wait_until(lambda: len(names()) <= SPARE_THREADS + 1)  # one may just have been started
+    assert gate.names == {f"http-{number}" for number in range(1, 31)}
+    assert served.send(GET % b"").answer()[0] == 200
+
+
+def test_threads_at_work_are_never_dismissed(serve: Serve) -> None:
+    gate = Gate()
+    served = serve(gate, threads=12, limits=replace(QUICK, spare_s=0.0, sweep_s=0.001))
+    clients = [served.send(GET % b"") for _ in range(8)]
+    gate.wait_for(8)
+    for _ in range(20):  # and who comes meanwhile finds one
+        assert served.connect().send(b"nonsense\r\n\r\n").answer()[0] == 400
+    gate.open.set()
+    assert [client.answer()[0] for client in clients] == [200] * 8
+
+
+def test_a_server_rests_after_work(serve: Serve) -> None:
+    rests: list[str] = []
+    served = serve(limits=replace(QUICK, rest_s=0.02), on_rest=lambda: rests.append(threading.current_thread().name))
+    served.send(GET % b"").answer()
+    wait_until(lambda: bool(rests))
+    assert set(rests) == {served.thread.name}
+
+
+def test_a_server_without_work_does_not_rest(serve: Serve) -> None:
+    rests: list[int] = []
+    served = serve(limits=replace(QUICK, rest_s=0.0, sweep_s=0.001), on_rest=lambda: rests.append(1))
+    served.stop()
+    assert not rests
+
+
+def test_a_rest_that_fails_is_told_and_ends_nothing(serve: Serve) -> None:
+    def fail() -> None:
+        raise RuntimeError("kefir")
+
+    served = serve(limits=replace(QUICK, rest_s=0.0), on_rest=fail)
+    served.send(GET % b"").answer()
+    wait_until(lambda: any("kefir" in error for error in served.errors))
+    assert served.send(GET % b"").answer()[0] == 200
 
 
 def test_a_system_without_threads_to_give_is_served_by_those_there_are(
@@ -223,11 +288,26 @@ def test_a_client_of_the_other_family_has_its_own_address(serve: Serve) -> None:
 def test_beyond_the_bound_the_longest_waiting_connection_is_closed(
     serve: Serve, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server_module, "_most_connections", lambda: 2)
+    monkeypatch.setattr(descriptors, "connections", lambda: 2)
     served = serve()
     first, second, third = (served.connect() for _ in range(3))
     assert first.is_closed()
     assert second.send(GET % b"").answer()[0] == third.send(GET % b"").answer()[0] == 200
+
+
+def test_a_connection_whose_request_is_here_is_not_pushed_out(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(descriptors, "connections", lambda: 2)
+    gate = Gate()
+    served = serve(gate, threads=1)  # which is busy: both that follow wait with their requests
+    clients = [served.send(GET % b"")]
+    gate.wait_for(1)
+    clients += [served.send(GET % b""), served.send(GET % b"")]
+    quiet = served.connect()
+    gate.open.set()
+    assert [client.answer()[0] for client in clients] == [200] * 3
+    quiet.close()
 
 
 def test_without_descriptors_accepting_makes_room_or_waits(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
