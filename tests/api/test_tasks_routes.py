@@ -191,11 +191,22 @@ def test_a_star_is_a_filter_of_a_change(client) -> None:
     assert (details["matchedTasks"], details["originalFilter"]) == (2, "?uids=*")
 
 
-def test_the_filter_is_kept_in_the_order_of_the_table(client) -> None:
-    client.send("DELETE", "/tasks?beforeStartedAt=2024-01-02&statuses=Failed,canceled&uids=2,1&types=*")
-    details = client.instance.queue.task(0).details
-    assert details["originalFilter"] == (
-        "?uids=2,1&types=*&statuses=failed,canceled&beforeStartedAt=2024-01-02T00:00:00Z")
+@pytest.mark.parametrize("sent", [
+    "uids=1%2C2",
+    "beforeStartedAt=2024-01-02&statuses=Failed,canceled&uids=2,1&types=*",
+    "&uids=0&uids=%30&",
+    "afterEnqueuedAt=2024-01-02T00:00:00%2B01:00",
+    "uid%73=7",
+])
+@pytest.mark.parametrize(("method", "path"), [("DELETE", "/tasks"), ("POST", "/tasks/cancel")])
+def test_the_filter_of_a_change_is_shown_as_it_was_sent(client, method, path, sent) -> None:
+    client.send(method, f"{path}?{sent}")
+    assert client.instance.queue.task(0).details["originalFilter"] == f"?{sent}"
+
+
+def test_waiting_is_no_part_of_the_filter_of_a_change(client) -> None:
+    client.send("DELETE", "/tasks?wait=1ms&uids=1%2C2")
+    assert client.instance.queue.task(0).details["originalFilter"] == "?uids=1%2C2"
 
 
 @pytest.mark.parametrize(("path", "refusal"), [
