@@ -23,7 +23,7 @@ from svcd.fields import checked_index_uid, decode_body
 from svcd.store import restoring
 from svcd.store.instance import IndexRow, Instance
 from svcd.store.records import ENQUEUED, Task
-from svcd.store.webhooks import Webhook
+from svcd.store.webhooks import Webhook, merged_headers
 from svcd.tasks import batching, dump_reading, old_dumps
 from svcd.tasks.archive import VERSION
 from svcd.tasks.budget import Budget
@@ -73,7 +73,7 @@ class _Import:
 
     def _restore(self, instance: Instance) -> None:
         for uuid, row in self._json("webhooks.json", {}).get("webhooks", {}).items():
-            instance.webhooks.create(Webhook(uuid, row["url"], row.get("headers") or {}))
+            instance.webhooks.create(Webhook(uuid, row["url"], merged_headers(row.get("headers") or {})))
         with instance.queue.finishing() as connection:
             restoring.add_keys(connection, self._lines("keys.jsonl", dump_reading.key_of))
             restoring.add_features(connection, self._features())
