@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from svcd import INTERFACE_VERSION
-from svcd.api import shapes
+from svcd import INTERFACE_VERSION, logs
+from svcd.api import not_yet, shapes
 from svcd.api.context import Answer, Context
 from svcd.api.features import FEATURES
 from svcd.api.indexes import STATS_PARAMS, index_stats
@@ -62,9 +62,13 @@ def get_features(ctx: Context) -> Answer:
 
 
 def update_features(ctx: Context) -> Answer:
-    """Switch features on or off; null and absent leave them as they are."""
+    """Switch features on or off; null and absent leave them as they are. The log says which have no effect here."""
     changes = {flag: is_on for flag, is_on in ctx.body.items() if is_on is not None}
+    before = ctx.instance.features()
     ctx.instance.update_features(changes)
+    for flag, what in not_yet.without_effect(flag for flag in changes if changes[flag] and not before.get(flag)).items():
+        logs.warn("feature switched on without effect, this version does not have what it needs", feature=flag,
+                  missing=what)
     return Answer(200, _flags(ctx))
 
 

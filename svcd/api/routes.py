@@ -60,6 +60,7 @@ class Route:
         has any is refused by routes that do not.
     feature: the experimental feature it needs, with the words that open the refusal.
     query: the declared parameters in the order in which messages list them.
+    missing: what it would need and this version does not have, for which it refuses; "" where it works.
     """
 
     method: str
@@ -74,6 +75,7 @@ class Route:
     body: Body | None = None
     answer_type: str = JSON
     joins_rules: bool = False
+    missing: str = ""
 
     @property
     def actions(self) -> tuple[str, ...]:
