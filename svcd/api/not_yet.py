@@ -21,6 +21,7 @@ from svcd.fields import (
     Field, Param, any_object, anything, array_of, boolean, index_uid, map_of, nullable, number, object_of, one_of,
     parsed, positive_integer, query, string,
 )
+from svcd.sizes import parse_size
 
 _NETWORK = ("network", "Using the /network route")
 _CONTROL = ("network", "Using the /network/control route")
@@ -106,10 +107,19 @@ _RENDER_BODY = Fields({
 
 # Export
 
+def _size(text: str) -> int:
+    """Bytes."""
+    try:
+        return parse_size(text)
+    except ValueError as fault:
+        raise ValueError(f"`{text}` {fault}") from None
+
+
 _EXPORT_BODY = Fields({
     "url": Field(string, "invalid_export_url", required=True, about="The instance that gets the documents."),
     "apiKey": Field(nullable(string), "invalid_export_api_key"),
-    "payloadSize": Field(nullable(string), "invalid_export_payload_size"),
+    "payloadSize": Field(nullable(parsed(string, _size)), "invalid_export_payload_size",
+                         about="Largest body sent, as `24 MiB`."),
     "indexes": Field(nullable(map_of(object_of({
         "filter": Field(anything, "invalid_export_index_filter"),
         "overrideSettings": Field(boolean, "invalid_export_index_override_settings"),

@@ -80,6 +80,9 @@ def test_exports_are_refused_in_words(client) -> None:
     ("POST", "/export", {}, "bad_request", "Missing field `url`"),
     ("POST", "/export", {"url": 1}, "invalid_export_url",
      "Invalid value type at `.url`: expected a string, but found a positive integer: `1`"),
+    ("POST", "/export", {"url": "http://other", "payloadSize": "much"}, "invalid_export_payload_size",
+     "Invalid value at `.payloadSize`: `much` is not a size; write a number of bytes, or a number with a unit, as "
+     "100 MB or 512 KiB (units: B, kB, MB, GB, TB, PB, KiB, MiB, GiB, TiB, PiB)"),
     ("POST", "/indexes/a/similar", {"id": 1}, "bad_request", "Missing field `embedder`"),
     ("POST", "/indexes/a/similar", {"rankingScoreThreshold": 42}, "invalid_similar_ranking_score_threshold",
      "Invalid value at `.rankingScoreThreshold`: the value of `rankingScoreThreshold` is invalid, expected a float "
