@@ -117,6 +117,14 @@ def test_the_key_of_an_empty_index_comes_before_all_other_fields(house: House, k
     assert _order(house) == ["id", "title"]
 
 
+def test_an_update_to_null_leaves_the_key_as_it_is(house: House) -> None:
+    house.do("indexCreation", details={"primaryKey": "id"}, primaryKey="id")
+    update = house.do("indexUpdate", details={"primaryKey": None}, primaryKey=None)
+    house.run()
+    index = house.instance.index("movies")
+    assert index and index.primary_key == "id" and house.task(update).status == "succeeded"
+
+
 def test_documents_that_are_skipped_number_their_fields(house: House) -> None:
     house.add([{"id": 1}])
     house.add([{"id": 2, "year": 5}], may_create=False)
