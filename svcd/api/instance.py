@@ -14,7 +14,7 @@ from svcd.api.indexes import STATS_PARAMS, index_stats
 from svcd.api.routes import Fields, Route
 from svcd.errors import ApiError
 from svcd.fields import Field, boolean, nullable
-from svcd.times import rfc3339
+from svcd.times import rfc3339_micro
 
 
 def root(_ctx: Context) -> Answer:
@@ -45,7 +45,7 @@ def stats(ctx: Context) -> Answer:
     return Answer(200, {
         "databaseSize": shapes.size(ctx.instance.database_size(), size_format),
         "usedDatabaseSize": shapes.size(ctx.instance.used_database_size(), size_format),
-        "lastUpdate": None if last_update is None else rfc3339(last_update),
+        "lastUpdate": None if last_update is None else rfc3339_micro(last_update),
         "indexes": by_index,
     })
 

@@ -17,7 +17,7 @@ from svcd.errors import ApiError
 from svcd.fields import STAR, Param, parse_index_uid, query
 from svcd.store.records import STATUSES, TaskFilter
 from svcd.tasks.kinds import KINDS
-from svcd.times import DAY, parse_date, parse_rfc3339
+from svcd.times import DAY, MICROSECOND, parse_date, parse_rfc3339
 
 _LARGEST_UID = 2**32 - 1
 _CHUNK = 64 * 1024
@@ -48,15 +48,20 @@ def _name_parser(names: tuple[str, ...], noun: str, plural: str) -> Callable[[st
     return parse
 
 
-def _moment_parser(whole_day: int) -> Callable[[str], int | str]:
-    """A parser of dates. whole_day: what is added to the midnight that a bare date stands for."""
+def _moment_parser(whole_day: int, of_micro: int = 0) -> Callable[[str], int | str]:
+    """A parser of dates.
+
+    whole_day: what is added to the midnight that a bare date stands for; of_micro: to a date without nanoseconds.
+    """
 
     def parse(text: str) -> int | str:
         if text == STAR:
             return STAR
         for parse_text, added in ((parse_rfc3339, 0), (parse_date, whole_day)):
             try:
-                return max(-_FARTHEST, min(parse_text(text) + added, _FARTHEST))
+                moment = parse_text(text) + added
+                moment += 0 if moment % MICROSECOND else of_micro
+                return max(-_FARTHEST, min(moment, _FARTHEST))
             except (ValueError, OverflowError):
                 continue
         raise ValueError(
@@ -68,8 +73,9 @@ def _moment_parser(whole_day: int) -> Callable[[str], int | str]:
 
 _status = _name_parser(STATUSES, "status", "statuses")
 _kind = _name_parser(tuple(KINDS), "type", "types")
-# A bare date is its whole day: after it means after its end, and both bounds are exclusive.
-_after = _moment_parser(DAY)
+# A bare date is its whole day: after it means after its end, and both bounds are exclusive. Answers cut moments off
+# at microseconds, and what a task shows as its moment it does not come after.
+_after = _moment_parser(DAY, MICROSECOND - 1)
 _before = _moment_parser(0)
 _UID_SCHEMA = {"type": "integer", "minimum": 0, "maximum": _LARGEST_UID}
 

@@ -24,7 +24,7 @@ from svcd.fields.uuids import parse_uuid
 from svcd.store.outbox import Notice
 from svcd.store.webhooks import LAUNCH_UUID, Webhook, merged_headers
 from svcd.tasks.views import moment
-from svcd.times import rfc3339
+from svcd.times import rfc3339_micro
 
 MOST_HEADERS = 200
 _BEARER = "Bearer "
@@ -57,7 +57,7 @@ def _failure_view(notice: Notice) -> shapes.Json:
     return {
         "batchUid": notice.batch_uid,
         "tasks": notice.tasks,
-        "finishedAt": rfc3339(notice.ended_at),
+        "finishedAt": rfc3339_micro(notice.ended_at),
         "attempts": notice.attempts,
         "lastAttemptAt": moment(notice.tried_at),
         "reason": notice.reason,
