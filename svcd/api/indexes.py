@@ -45,7 +45,10 @@ def create(ctx: Context) -> Answer:
 
 
 def update(ctx: Context) -> Answer:
-    """Enqueue the change of the primary key."""
+    """Enqueue the change of the primary key; the task of null succeeds, and leaves the key as it is.
+
+    Source: recordings index/update_nothing, tasks/test_summarized_index_update.
+    """
     primary_key = {"primaryKey": ctx.body.get("primaryKey")}
     return _enqueued(ctx, "indexUpdate", ctx.index_uid, primary_key, primary_key)
 
@@ -131,7 +134,10 @@ _CREATE_BODY = Fields({
                  about="The name of the index."),
     "primaryKey": _PRIMARY_KEY,
 })
-_UPDATE_BODY = Fields({"primaryKey": _PRIMARY_KEY}, immutable={
+_UPDATE_BODY = Fields({
+    "primaryKey": Field(nullable(string), "invalid_index_primary_key",
+                        about="The field that identifies a document, while there is none; null leaves the key as it is."),
+}, immutable={
     "uid": "bad_request",
     "createdAt": "immutable_index_created_at",
     "updatedAt": "immutable_index_updated_at",

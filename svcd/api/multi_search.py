@@ -20,6 +20,7 @@ from svcd.api.joins import hydrated
 from svcd.api.routes import Fields, Route
 from svcd.api.search import (
     FIELDS,
+    METADATA_HEADERS,
     PERSONALIZE,
     answer_body,
     check_available,
@@ -314,5 +315,6 @@ def multi_search_with_post(ctx: Context) -> Answer:
 
 ROUTES = (
     Route("POST", "/multi-search", multi_search_with_post, "search", {200: "MultiSearchAnswer"},
-          "Several searches at once, each for itself or merged", "Multi-search", body=_BODY, joins_rules=True),
+          "Several searches at once, each for itself or merged", "Multi-search", body=_BODY, joins_rules=True,
+          headers=METADATA_HEADERS),
 )

@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 _TAG = "Search"
 _STRATEGIES = ("last", "all", "frequency")
 _VECTORS = "_vectors"
-_METADATA_HEADER = "svc-include-metadata"
+_METADATA_HEADER = "Svc-Include-Metadata"
+METADATA_HEADERS = {_METADATA_HEADER: "`true` or `1`, in any letter case, adds `metadata`: of each search, or in a merged "
+                                      "answer a list of those of all."}
 
 
 def _unit_interval(name: str) -> Callable[[float], float]:
@@ -365,7 +367,7 @@ _PATH = "/indexes/{index_uid}/search"
 
 ROUTES = (
     Route("POST", _PATH, search_with_post, "search", {200: "SearchAnswer"}, "Search with a body", _TAG,
-          body=Fields(FIELDS), joins_rules=True),
+          body=Fields(FIELDS), joins_rules=True, headers=METADATA_HEADERS),
     Route("GET", _PATH, search_with_url_query, "search", {200: "SearchAnswer"}, "Search with a query string", _TAG,
-          query=_PARAMS, joins_rules=True),
+          query=_PARAMS, joins_rules=True, headers=METADATA_HEADERS),
 )

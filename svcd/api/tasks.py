@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from svcd.api import shapes
+from svcd.api import shapes, waiting
 from svcd.api.context import NDJSON, Answer, Context, Text
 from svcd.api.routes import Route
 from svcd.errors import ApiError
 from svcd.fields import STAR, Param, parse_index_uid, query
 from svcd.store.records import STATUSES, TaskFilter
 from svcd.tasks.kinds import KINDS
-from svcd.times import DAY, parse_date, parse_rfc3339, rfc3339
+from svcd.times import DAY, MICROSECOND, parse_date, parse_rfc3339
 
 _LARGEST_UID = 2**32 - 1
 _CHUNK = 64 * 1024
@@ -48,15 +48,20 @@ def _name_parser(names: tuple[str, ...], noun: str, plural: str) -> Callable[[st
     return parse
 
 
-def _moment_parser(whole_day: int) -> Callable[[str], int | str]:
-    """A parser of dates. whole_day: what is added to the midnight that a bare date stands for."""
+def _moment_parser(whole_day: int, of_micro: int = 0) -> Callable[[str], int | str]:
+    """A parser of dates.
+
+    whole_day: what is added to the midnight that a bare date stands for; of_micro: to a date without nanoseconds.
+    """
 
     def parse(text: str) -> int | str:
         if text == STAR:
             return STAR
         for parse_text, added in ((parse_rfc3339, 0), (parse_date, whole_day)):
             try:
-                return max(-_FARTHEST, min(parse_text(text) + added, _FARTHEST))
+                moment = parse_text(text) + added
+                moment += 0 if moment % MICROSECOND else of_micro
+                return max(-_FARTHEST, min(moment, _FARTHEST))
             except (ValueError, OverflowError):
                 continue
         raise ValueError(
@@ -68,8 +73,9 @@ def _moment_parser(whole_day: int) -> Callable[[str], int | str]:
 
 _status = _name_parser(STATUSES, "status", "statuses")
 _kind = _name_parser(tuple(KINDS), "type", "types")
-# A bare date is its whole day: after it means after its end, and both bounds are exclusive.
-_after = _moment_parser(DAY)
+# A bare date is its whole day: after it means after its end, and both bounds are exclusive. Answers cut moments off
+# at microseconds, and what a task shows as its moment it does not come after.
+_after = _moment_parser(DAY, MICROSECOND - 1)
 _before = _moment_parser(0)
 _UID_SCHEMA = {"type": "integer", "minimum": 0, "maximum": _LARGEST_UID}
 
@@ -191,9 +197,9 @@ def get_batch(ctx: Context) -> Answer:
 def get_documents(ctx: Context) -> Answer:
     """The stored documents of a task that is not finished. Raises task_not_found, task_file_not_found."""
     task = _task_of(ctx)
-    waiting = task.kind == "documentAdditionOrUpdate" and task.status in ("enqueued", "processing")
+    is_waiting = task.kind == "documentAdditionOrUpdate" and task.status in ("enqueued", "processing")
     try:
-        if waiting and task.payload is not None:
+        if is_waiting and task.payload is not None:
             return Answer(200, Text(_opened(ctx.queue.payload_folder / task.payload), NDJSON))
     except FileNotFoundError:  # the task ended meanwhile and took its documents along
         pass
@@ -216,19 +222,9 @@ def _opened(path: Path) -> Iterator[bytes]:
     return chunks()
 
 
-def _written(value: Any, field: str) -> str:
-    if value == STAR:
-        return STAR
-    if isinstance(value, list):
-        return ",".join(str(element) for element in value)
-    return rfc3339(value) if field.endswith("_at") else str(value)
-
-
-def _original_filter(values: Mapping[str, Any]) -> str:
-    """The given filters as a query string, in the order of the parameters; it says why tasks matched."""
-    given = [f"{name}={_written(values[name], row.field)}"
-             for name, row in _LIST_FILTERS.items() if values.get(name) is not None]
-    return "?" + "&".join(given)
+def _original_filter(query_string: str) -> str:
+    """The query string as it was sent, still percent-encoded: it says why tasks matched."""
+    return f"?{waiting.without_wait(query_string)}"
 
 
 def _change(ctx: Context, kind: str, counter: str, verb: str) -> Answer:
@@ -244,7 +240,7 @@ def _change(ctx: Context, kind: str, counter: str, verb: str) -> Answer:
             "`beforeStartedAt`, `afterStartedAt`, `beforeFinishedAt`, `afterFinishedAt`.",
         )
     uids = ctx.queue.matching(task_filter(ctx.query), ctx.permission.restriction)
-    details = {"matchedTasks": len(uids), counter: None, "originalFilter": _original_filter(ctx.query)}
+    details = {"matchedTasks": len(uids), counter: None, "originalFilter": _original_filter(ctx.request.query)}
     return Answer(200, shapes.task_summary(ctx.queue.enqueue(kind, None, details=details, content={"uids": uids})))
 
 

@@ -84,7 +84,7 @@ def _export(state: State, ctx: Context) -> None:
     average("export.avg_patterns_with_filter", int)(
         state, sum(bool((options or {}).get("filter")) for options in indexes.values()))
     size = ctx.body.get("payloadSize")
-    if isinstance(size, int):
+    if size is not None:
         average("export.avg_payload_size", int)(state, size)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from svcd.cli import absent
-from svcd.cli.options import BY_NAME, BY_VARIABLE, OPTIONS, Option, key_proposal
+from svcd.cli.options import BY_NAME, BY_VARIABLE, OPTIONS, URL, Option, key_proposal
 
 COMMAND_LINE, ENVIRONMENT, FILE, DEFAULT = "command line", "environment", "file", "default"
 # What many names begin with says nothing about which one was meant. `__` are the dashes of a flag.
@@ -61,11 +61,11 @@ class Config:
         return ((name, one.where) for name, one in self._idle.items())
 
     def shown(self) -> Iterator[tuple[str, str, str]]:
-        """Name, value as one would write it, and source of each option; secrets as ***."""
+        """Name, value as one would write it, and source of each option; secrets as ***, credentials of URLs hidden."""
         for option in OPTIONS:
             value = getattr(self, option.name)
             hidden = option.is_secret and value is not None
-            text = "***" if hidden else "" if value is None else option.kind.written(value)
+            text = "***" if hidden else "" if value is None else _without_credentials(option, option.kind.written(value))
             yield option.name, text, self.source(option.name)
 
 
@@ -206,8 +206,18 @@ def _parsed(option: Option, given: Given) -> Any:
     try:
         return option.kind.parse(given.text)
     except ValueError as wrong:
-        shown = f"the {(option.kind.metavar or '').lower()}" if option.is_secret else quoted(given.text)
+        text = _without_credentials(option, given.text)
+        shown = f"the {(option.kind.metavar or '').lower()}" if option.is_secret else quoted(text)
         raise ConfigError(f"{given.where}: {shown} {wrong}") from None
+
+
+def _without_credentials(option: Option, text: str) -> str:
+    """The text of an option as it may be printed."""
+    if option.kind is not URL:
+        return text
+    from svcd.fields.secrets import redacted_url  # see svcd.cli.options: few starts have such an option
+
+    return redacted_url(text)
 
 
 def _default(option: Option, values: Mapping[str, Any]) -> Any:

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from svcd import logs
 from svcd.cli import machine
 from svcd.cli.addresses import parse_address, parse_networks
-from svcd.cli.sizes import parse_size, print_size
+from svcd.sizes import parse_size, print_size
 
 MASTER_KEY_BYTES = 16
 LARGEST_COUNT = 2**63 - 1

@@ -430,16 +430,20 @@ class Queue:
         return gone
 
     def rename_indexes(self, connection: sqlite3.Connection, names: dict[str, str], before_uid: int) -> None:
-        """Inside finishing(): finished tasks older than a swap speak of the indexes by their new names."""
+        """Inside finishing(): finished tasks older than a swap speak of the indexes by their new names.
+
+        As in the reference engine, errors and batches stay as they were written: they tell what was said then. Its
+        swap rewrites each task's index, content and swaps in details, and moves tasks between the sets of the indexes.
+        """
         rows = connection.execute(
             "SELECT uid, index_uid FROM tasks WHERE uid < ? AND status <> 'enqueued' AND index_uid IN "
             "(SELECT value FROM json_each(?))", (before_uid, json.dumps(list(names)))).fetchall()
         connection.executemany("UPDATE tasks SET index_uid = ? WHERE uid = ?",
                                [(names[index_uid], uid) for uid, index_uid in rows])
-        swaps = connection.execute("SELECT uid, details FROM tasks WHERE uid < ? AND kind = 'indexSwap' "
+        swaps = connection.execute("SELECT uid, details, content FROM tasks WHERE uid < ? AND kind = 'indexSwap' "
                                    "AND status <> 'enqueued'", (before_uid,)).fetchall()
-        connection.executemany("UPDATE tasks SET details = ? WHERE uid = ?",
-                               [(_renamed_swaps(details, names), uid) for uid, details in swaps])
+        connection.executemany("UPDATE tasks SET details = ?, content = ? WHERE uid = ?", [
+            (_renamed_swaps(details, names), _renamed_swaps(content, names), uid) for uid, details, content in swaps])
 
     def remove_payload(self, name: str | None) -> None:
         """Delete the stored content of a task that ended."""
@@ -530,8 +534,9 @@ def _batch_dates_match(batch: Batch, wanted: TaskFilter) -> bool:
             and all(bound is None or moment > bound for moment, bound in above))
 
 
-def _renamed_swaps(details: str, names: dict[str, str]) -> str:
-    shown = json.loads(details)
-    for swap in shown.get("swaps", ()):
+def _renamed_swaps(written: str, names: dict[str, str]) -> str:
+    """written: details or content of a swap, which have one shape."""
+    value = json.loads(written)
+    for swap in value.get("swaps", ()):
         swap["indexes"] = [names.get(index_uid, index_uid) for index_uid in swap["indexes"]]
-    return json.dumps(shown, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False)

@@ -35,6 +35,17 @@ class Webhook:
         return self.uuid != LAUNCH_UUID
 
 
+def merged_headers(*layers: Mapping[str, str | None]) -> dict[str, str]:
+    """One header a name, in whatever letter case: the last value counts, as it was spelled last; None removes it."""
+    kept: dict[str, tuple[str, str]] = {}  # lower-case name -> name, value
+    for layer in layers:
+        for name, value in layer.items():
+            kept.pop(name.lower(), None)
+            if value is not None:
+                kept[name.lower()] = (name, value)
+    return dict(kept.values())
+
+
 class Webhooks:
     """All webhooks, by uuid: the one of the launch options comes first."""
 
@@ -42,7 +53,8 @@ class Webhooks:
         self.on_change: Callable[[str], None] = lambda uuid: None  # called, outside the lock, when one changed
         self._writer = writer
         self._lock = lock  # guards _writer, and the replacing of _rows
-        self._rows = {uuid: Webhook(uuid, url, json.loads(headers)) for uuid, url, headers in writer.execute(
+        # Rows of older versions may have a header twice.
+        self._rows = {uuid: Webhook(uuid, url, merged_headers(json.loads(headers))) for uuid, url, headers in writer.execute(
             "SELECT uuid, url, headers FROM webhooks")}
 
     def use_launch(self, url: str | None, authorization: str | None = None) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from svcd.auth.actions import ACTIONS
 from svcd.store.keys import KeyRow
 from svcd.store.records import CANCELED, ENQUEUED, PROCESSING, STATUSES, Batch, Task
-from svcd.store.webhooks import Webhook
+from svcd.store.webhooks import Webhook, merged_headers
 from svcd.tasks import roaring
 from svcd.tasks.batching import UNSPECIFIED
 from svcd.tasks.dump_lines import MEMBERS, METHODS
@@ -109,7 +109,7 @@ def key_of(line: Json) -> KeyRow:
 def webhook_of(uuid: str, row: Json) -> Webhook:
     """A webhook of the map of them."""
     _check(row, _WEBHOOK)
-    return Webhook(uid_of(uuid), row["url"], row.get("headers") or {})
+    return Webhook(uid_of(uuid), row["url"], merged_headers(row.get("headers") or {}))
 
 
 def primary_key_of(about: Json) -> str | None:

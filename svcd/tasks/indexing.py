@@ -344,6 +344,7 @@ def _update(writer: IndexWriter, works: Sequence[Work], budget: Budget,
 
 
 def _set_key(writer: IndexWriter, work: Work) -> Iterator[Outcome]:
+    """Null names no key: a new index has none until it is guessed, another one keeps its own."""
     key = work.content.get("primaryKey")
     if key is not None:
         writer.primary_key = key

@@ -382,3 +382,13 @@ def test_a_header_for_no_webhook_is_warned_of() -> None:
 def test_a_header_that_cannot_be_sent_is_not_repeated() -> None:
     words = refusal({"task_webhook_authorization_header": "some-secret\n"})
     assert words.startswith("--task-webhook-authorization-header: the value cannot be sent") and "secret" not in words
+
+
+def test_credentials_of_urls_are_hidden_where_options_are_shown() -> None:
+    secret = "https://someone:secret@hook.test/a"
+    config = load({"task_webhook_url": secret}, {})
+    assert config.task_webhook_url == secret
+    assert {name: text for name, text, _ in config.shown()}["task_webhook_url"] == "https://XXX...:XXX...@hook.test/a"
+    with pytest.raises(ConfigError) as refused:
+        load({"task_webhook_url": "ftp://someone:secret@hook.test"}, {})
+    assert "secret" not in str(refused.value)
