@@ -432,8 +432,8 @@ class Queue:
     def rename_indexes(self, connection: sqlite3.Connection, names: dict[str, str], before_uid: int) -> None:
         """Inside finishing(): finished tasks older than a swap speak of the indexes by their new names.
 
-        As in the reference engine, errors and batches stay as they were written: they tell what was said then. Its
-        swap rewrites each task's index, content and swaps in details, and moves tasks between the sets of the indexes.
+        As in the reference engine, errors and batches stay as they were written: they tell what was said then (its
+        source rewrites index, content and details of tasks; recording batches/test_summarized_index_swap).
         """
         rows = connection.execute(
             "SELECT uid, index_uid FROM tasks WHERE uid < ? AND status <> 'enqueued' AND index_uid IN "
