@@ -14,7 +14,7 @@ from svcd import jsontext
 from svcd.api import features, shapes
 from svcd.api.context import Answer, Context, Text
 from svcd.api.filters import allowed_filter, local_filter, of_query_string, without_joins
-from svcd.api.joins import read_joined
+from svcd.api.joins import one_state, read_joined
 from svcd.api.payloads import CONTENT_TYPES, payload_format, receive
 from svcd.api.routes import Fields, Route, Stream
 from svcd.api.sequences import read_sequence
@@ -54,7 +54,7 @@ def fetch(ctx: Context, wanted: Mapping[str, Any]) -> Answer:
     _refuse_network(ctx, wanted)
     ids = None if wanted.get("ids") is None else _identifiers(wanted["ids"])
     rules = _sort_rules(wanted.get("sort") or ())
-    with ctx.instance.read(ctx.index_uid) as reader:
+    with one_state(ctx, [ctx.index_uid]), ctx.read(ctx.index_uid) as reader:
         meant = _meant(reader, ids, _condition(ctx, reader, wanted.get("filter")))
         _check_sortable(rules, reader.settings["sortableAttributes"])
         docids, total = _page(reader, meant, rules, offset, limit)

@@ -77,7 +77,7 @@ def index_stats(ctx: Context, row: IndexRow) -> dict[str, Any]:
         "isIndexing": _is_indexing(ctx, row.uid),
     }
     if ctx.query["showInternalDatabaseSizes"]:
-        with ctx.instance.read(row.uid) as reader:
+        with ctx.instance.read_file(row.uid, row.uuid) as reader:
             tables = reader.internal_database_sizes()
         view["internalDatabaseSizes"] = {name: shapes.size(size, size_format) for name, size in tables.items()}
     # No version of svcd that reads this interface stores vectors yet, so there is nothing to count.

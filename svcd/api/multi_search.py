@@ -16,7 +16,7 @@ from svcd.api import features, performance
 from svcd.api.context import Answer, Context, Text
 from svcd.api.cutoff import Timer
 from svcd.api.filters import has_joins
-from svcd.api.joins import hydrated
+from svcd.api.joins import hydrated, one_state
 from svcd.api.routes import Fields, Route
 from svcd.api.search import (
     FIELDS,
@@ -256,7 +256,7 @@ def _without_joins(ctx: Context, place: int, asked: IndexedQuery) -> IndexedQuer
     if not has_joins(asked.query.filter):
         return asked
     with ExitStack() as stack:
-        reader = _inside(place, lambda: stack.enter_context(ctx.instance.read(asked.index_uid)))
+        reader = _inside(place, lambda: stack.enter_context(ctx.read(asked.index_uid)))
         return without_joins_of(ctx, asked, reader)
 
 
@@ -284,7 +284,7 @@ def _found(ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]
     with ExitStack() as stack:
 
         def read(uid: str) -> Reader:
-            readers[uid] = stack.enter_context(ctx.instance.read(uid))
+            readers[uid] = stack.enter_context(ctx.read(uid))
             return readers[uid]
 
         found = federated(read, asked, _federation_of(federation), Timer())
@@ -307,10 +307,11 @@ def multi_search_with_post(ctx: Context) -> Answer:
     with performance.measured(is_measured), performance.place_in(ctx.searches):
         steps.end()
         _each(queries, lambda query: ctx.permission.require(query["indexUid"]))
-        _check_facets_permitted(ctx, (federation or {}).get("facetsByIndex") or {})
-        if federation is None:
-            return Answer(200, Text(_separate(ctx, queries)))
-        return Answer(200, Text(_merged(ctx, queries, federation)))
+        by_index = (federation or {}).get("facetsByIndex") or {}
+        _check_facets_permitted(ctx, by_index)
+        with one_state(ctx, [*(query["indexUid"] for query in queries), *by_index]):
+            body = _separate(ctx, queries) if federation is None else _merged(ctx, queries, federation)
+        return Answer(200, Text(body))
 
 
 ROUTES = (

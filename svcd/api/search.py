@@ -16,7 +16,7 @@ from svcd.api import features, performance
 from svcd.api.context import Answer, Context, Text
 from svcd.api.cutoff import Timer
 from svcd.api.filters import allowed_filter, has_joins, narrowed, of_query_string, without_joins
-from svcd.api.joins import has_foreign_keys, hydrated, read_joined
+from svcd.api.joins import has_foreign_keys, hydrated, one_state, read_joined
 from svcd.api.routes import Fields, Route
 from svcd.engine import steps
 from svcd.engine.sorting import SortError, parse_rule, split_rules
@@ -314,7 +314,7 @@ def answer_body(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], requ
     """
     started = time.monotonic()
     rule = ctx.permission.search_filter(asked.index_uid)
-    with steps.within("search"), ctx.instance.read(asked.index_uid) as reader:
+    with steps.within("search"), ctx.read(asked.index_uid) as reader:
         hits, rest = ctx.answers.get(reader.state, dumps([body, rule]), lambda: _found(ctx, asked, body, reader))
         primary_key = reader.primary_key
     # All of it is JSON already, so it is put in place as it is.
@@ -349,7 +349,8 @@ def _search(ctx: Context, body: Mapping[str, Any]) -> Answer:
     """Run one query on the index of the path."""
     asked = query_of(ctx, ctx.index_uid, body)
     check_available(body, ctx.instance.features)
-    with performance.measured(body.get("showPerformanceDetails")), performance.place_in(ctx.searches):
+    with (performance.measured(body.get("showPerformanceDetails")), performance.place_in(ctx.searches),
+          one_state(ctx, [ctx.index_uid])):
         return Answer(200, Text(answer_body(ctx, asked, body, uuid7())))
 
 

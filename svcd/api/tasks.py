@@ -155,12 +155,13 @@ def _list_page(ctx: Context, list_rows: Callable[..., Any], view: Callable[[Any]
 
 
 def list_tasks(ctx: Context) -> Answer:
-    """One page of the tasks that the key may see, newest first unless reversed; the total counts the others too."""
+    """One page of the tasks that the key may see, newest first unless reversed; without a filter the total counts the
+    others too."""
     return _list_page(ctx, ctx.queue.list_tasks, shapes.task_view)
 
 
 def list_batches(ctx: Context) -> Answer:
-    """One page of the batches that the key may see, newest first unless reversed; the total counts the others too."""
+    """One page of the batches that the key may see, newest first unless reversed."""
     return _list_page(ctx, ctx.queue.list_batches, shapes.batch_view)
 
 

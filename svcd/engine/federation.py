@@ -23,7 +23,7 @@ from svcd.engine.keyword import Found
 from svcd.engine.merging import MergedHit, merged, standings
 from svcd.engine.reader import DocIds, Reader
 from svcd.engine.request import Answer, Federation, IndexedQuery
-from svcd.engine.search import Timer, cutoff_ms, found_in, required_hits, wanted_of
+from svcd.engine.search import Timer, cutoff_ms, found_in, required_hits, showing_timer, wanted_of
 from svcd.engine.sorting import SortError, parse_rule
 from svcd.errors import ApiError
 from svcd.jsontext import dumps, loads
@@ -45,6 +45,7 @@ class _Results(NamedTuple):
     asked: _Asked
     reader: Reader
     found: Found
+    is_late: Callable[[], bool]  # for formatting
 
     def hits(self) -> list[MergedHit]:
         """The hits, ready to be merged."""
@@ -114,12 +115,12 @@ def _results(
     reader: Reader, asked: Sequence[_Asked], federation: Federation, compatibility: Compatibility, timer: Timer
 ) -> list[_Results]:
     """What the queries of one index find, in the order of the request."""
-    expired = timer(cutoff_ms(reader))
+    expired, is_late = timer(cutoff_ms(reader)), showing_timer(reader, timer)
     results = []
     for each in asked:
         with _inside(each.number):
             _check_order(reader, each, compatibility)
-            results.append(_Results(each, reader, _found(reader, each.indexed, federation, expired)))
+            results.append(_Results(each, reader, _found(reader, each.indexed, federation, expired), is_late))
     return results
 
 
@@ -196,7 +197,7 @@ def _shown(hits: Sequence[MergedHit]) -> list[str]:
     for among in places.values():
         results = hits[among[0]].within
         found = shown(results.reader, results.asked.indexed.query, results.found, [hits[place].hit for place in among],
-                      [_origin(hits[place]) for place in among])
+                      results.is_late, [_origin(hits[place]) for place in among])
         for place, text in zip(among, found):
             texts[place] = text
     return texts

@@ -5,7 +5,7 @@ to know how one query finds its documents, and how they are shown.
 """
 from __future__ import annotations
 
-from typing import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from svcd.bitsets import from_docids
 from svcd.engine import steps
@@ -22,6 +22,8 @@ from svcd.jsontext import loads
 __all__ = ["Answer", "Federation", "IndexedQuery", "SearchQuery", "search"]
 
 DEFAULT_CUTOFF_MS = 1500
+# Of the time until the cut-off; 20 MB of text are written in a third of a second.
+_FORMATTING_PERCENT = 75
 
 # Given milliseconds, starts a clock and gives the question whether they are over.
 Timer = Callable[[int], Callable[[], bool]]
@@ -38,7 +40,7 @@ def search(
     """
     (indexed,) = queries
     reader, query = readers[indexed.index_uid], indexed.query
-    expired = timer(cutoff_ms(reader))
+    expired, is_late = timer(cutoff_ms(reader)), showing_timer(reader, timer)
     wanted = wanted_of(reader, query, federation, _is_order_alone(reader, query))
     found = found_in(indexed.index_uid, reader, query, wanted, expired)
     hits: Sequence[Hit] = found.ranking.hits
@@ -46,7 +48,7 @@ def search(
     if query.distinct is not None:
         hits, rejected = _apart(reader, query.distinct, hits)
     first, end = federation.window()
-    page = shown(reader, query, found, hits[first:end])
+    page = shown(reader, query, found, hits[first:end], is_late)
     counted = found.ranking.counted & ~from_docids([hit.docid for hit in rejected])
     return Answer(page, federation.pagination(counted.bit_count()), _facets(indexed.index_uid, reader, federation, counted))
 
@@ -65,6 +67,11 @@ def cutoff_ms(reader: Reader) -> int:
     """After how many milliseconds a search of this index makes do with what it has."""
     cutoff = reader.settings.get("searchCutoffMs")
     return DEFAULT_CUTOFF_MS if cutoff is None else cutoff
+
+
+def showing_timer(reader: Reader, timer: Timer) -> Callable[[], bool]:
+    """Tells when the formatting of hits has to end: what was formatted is still to be written, as long as it may be."""
+    return timer(cutoff_ms(reader) * _FORMATTING_PERCENT // 100)
 
 
 def required_hits(reader: Reader, federation: Federation) -> int:

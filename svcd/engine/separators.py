@@ -27,10 +27,18 @@ class Separators:
         cutting = self.strings - {""} or default_separators()
         self.is_default = not words and self.strings == default_separators()
         self._cuts = _default_cuts() if self.is_default else _pattern(cutting | words)
+        # Behind one of these a text may be cut without changing what it is made of: none goes on beyond them.
+        going_on = {character for string in cutting | words for character in string[:-1]}
+        self.boundaries = frozenset(string for string in cutting if len(string) == 1) - going_on
+        # Is a text never cut between two of these letters, unless by a segmenter?
+        self.keeps_ascii_letters = not any(map(_has_ascii_letter, cutting | words))
 
     def split(self, text: str) -> list[str]:
         """What a text is made of, in order: every second piece is a match, the others may be empty."""
         return self._cuts.split(text)
+
+
+_has_ascii_letter = re.compile("[A-Za-z]").search
 
 
 def is_numeric(piece: str) -> bool:

@@ -133,7 +133,7 @@ class Queue:
             return next(self._tasks(connection, "uid = ?", [uid], _WHOLE if with_content else _SHOWN), None)
 
     # In lists, `is_allowed` says which indexes the caller may see: tasks and batches of no index are then left out.
-    # None sees all. Totals count what matches, whoever asks (tasks.md 7).
+    # None sees all. Totals count what the caller may see: a filter must not tell how much there is of another index.
 
     def batch(self, uid: int, is_allowed: IsAllowed | None = None) -> Batch | None:
         """One batch, running or finished, of which a task may be seen, or None."""
@@ -148,14 +148,16 @@ class Queue:
                    is_allowed: IsAllowed | None = None) -> Page[Task]:
         """A page of the tasks that match, newest first unless `reverse`.
 
-        Of indexes named in the filter, swaps count in the total but are not among the results.
+        Of indexes named in the filter, swaps count in the total but are not among the results. Without a filter the
+        total counts the tasks of all indexes, whoever asks, as recorded: the uids of one's own tasks tell as much.
         """
         condition = listing.task_condition(wanted, self._running_tasks())
         with self._reading() as connection:
-            total = _count(connection, "tasks", condition)
+            visible = self._visible_tasks(connection, is_allowed)
+            total = _count(connection, "tasks", condition if wanted == TaskFilter() else _joined(condition, visible))
             if wanted.index_uids is not None:
                 condition = f"index_uid IS NOT NULL AND {condition[0]}", condition[1]
-            condition = _joined(condition, self._visible_tasks(connection, is_allowed))
+            condition = _joined(condition, visible)
             rows = list(self._tasks(connection, *_paged(condition, limit, from_uid, reverse)))
         return _page(rows, total, limit)
 
@@ -166,13 +168,13 @@ class Queue:
         with self._reading() as connection:
             visible = _joined(condition, self._visible_batches(connection, is_allowed))
             stored = list(_batches(connection, *_paged(visible, limit, from_uid, reverse)))
-            total = _count(connection, "batches", condition)
+            total = _count(connection, "batches", visible)
             running = [one for one in self._matching_batches(wanted)
                        if not any(batch.uid == one.batch.uid for batch in stored)]
         seen = [one.batch for one in running if _may_see(one, is_allowed)]
         inside = [b for b in seen if from_uid is None or (b.uid >= from_uid if reverse else b.uid <= from_uid)]
         merged = sorted(stored + inside, key=lambda batch: batch.uid, reverse=not reverse)
-        return _page(merged[:limit + 1], total + len(running), limit)
+        return _page(merged[:limit + 1], total + len(seen), limit)
 
     def matching(self, wanted: TaskFilter, is_allowed: IsAllowed | None = None) -> list[int]:
         """The uids of all tasks that match, ascending."""

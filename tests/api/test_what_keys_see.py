@@ -1,5 +1,6 @@
 """1. Lists of tasks and batches show what is of the key's indexes; what is of no index only keys of all indexes see.
-2. Pages of what a key sees, joined, are all it sees, in both directions; totals count what matches, whoever asks.
+2. Pages of what a key sees, joined, are all it sees, in both directions; totals count what it sees, but that of all
+   tasks, without a filter, which counts those of other indexes as recorded.
 3. One task or batch that a key may not see is not found, like one that is not there.
 4. Cancel and delete match what the key may see, whatever they name.
 5. Lists of indexes and statistics show the key's indexes and count no others.
@@ -83,13 +84,28 @@ def test_lists_show_what_the_key_may_see(ask: Ask, key: Any, indexes: list[str],
                                          few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "_FEW_TASKS", few)
     bearer = key(indexes)
-    for path, uids, total in (("/tasks", tasks, 14), ("/batches", batches, 8)):
+    for path, uids, total in (("/tasks", tasks, 14), ("/batches", batches, len(batches))):
         got = ask(bearer, "GET", path).value
         assert ([row["uid"] for row in got["results"]], got["total"], got["next"]) == (uids, total, None)
         assert got["from"] == (uids[0] if uids else None)
         by_index = ask(bearer, "GET", f"{path}?indexUids=films,cities").value["results"]
         assert {row["uid"] for row in by_index} <= set(uids)
         assert ask(bearer, "GET", f"{path}?types=indexSwap").value["results"] == [] or indexes == ["*"]
+
+
+@every_key
+@pytest.mark.usefixtures("history")
+@pytest.mark.parametrize("filter_text", [
+    "indexUids=films", "indexUids=books,cities", "indexUids=secret", "uids=0,1,2,3,4,5,6,7", "uids=8,9", "types=indexSwap",
+    "types=settingsUpdate", "statuses=succeeded", "statuses=processing", "statuses=enqueued", "batchUids=5,6,7",
+    "afterEnqueuedAt=1970-01-01", "canceledBy=3"])
+def test_totals_of_a_filter_count_what_the_key_may_see(ask: Ask, key: Any, indexes: list[str], tasks: list[int],
+                                                       batches: list[int], filter_text: str) -> None:
+    for path, seen in (("/tasks", tasks), ("/batches", batches)):
+        got = ask(key(indexes), "GET", f"{path}?{filter_text}&limit=1").value
+        everything = ask(key(["*"]), "GET", f"{path}?{filter_text}").value
+        listed = [row["uid"] for row in everything["results"] if row["uid"] in seen]
+        assert got["total"] == (everything["total"] if indexes == ["*"] else len(listed))
 
 
 @every_key
