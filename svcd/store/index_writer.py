@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from svcd.bitsets import from_docids
 from svcd.sphere import Point
 from svcd.store import beginnings, dense, schema, words
+from svcd.store.applied import Applied, record
 from svcd.store.beginnings import BeginningWriter
 from svcd.store.cache import Cache
 from svcd.store.connections import BUSY_MS, open_reader, open_writer
@@ -248,13 +249,13 @@ class IndexWriter:
         self._meta_put("settings", json.dumps(stored, ensure_ascii=False))
 
     @property
-    def applied(self) -> dict[str, Any] | None:
-        """What remember() kept last: the outcome of the newest batch, committed with its effect."""
-        return json.loads(self.meta("applied") or "null")
+    def applied(self) -> Applied | None:
+        """What remember() kept last: the outcomes of the newest batch, committed with its effect."""
+        return Applied.parse(self.meta("applied"))
 
-    def remember(self, outcome: Mapping[str, Any]) -> None:
-        """Keep the outcome of the batch in the transaction of its effect."""
-        self._meta_put("applied", json.dumps(outcome))
+    def remember(self, outcomes: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
+        """Keep how the tasks of the batch ended in its transaction: the moment each was enqueued, and its outcome."""
+        self._meta_put("applied", json.dumps(record(outcomes)))
 
     @property
     def number_of_documents(self) -> int:

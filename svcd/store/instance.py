@@ -6,9 +6,10 @@
     instance.sqlite   the queue, the list of indexes, the keys, the webhooks and what they are still to be told
     indexes/          <uuid>.sqlite, one file an index; its name is a row elsewhere
     payloads/         uploads of tasks that have not ended
+    unclaimed/        files of indexes that are newer than instance.sqlite, and that it does not name (see strays)
 
 Rows of indexes change only inside Queue.finishing(), together with the end of the tasks that change
-them; a file without a row was never committed and goes at the next start.
+them; what becomes of a file without a row, the next start decides.
 """
 from __future__ import annotations
 
@@ -19,12 +20,13 @@ import sqlite3
 import threading
 import time
 import uuid as uuids
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from svcd import __version__
-from svcd.store import schema
+from svcd.store import schema, strays
+from svcd.store.applied import Applied
 from svcd.store.connections import open_writer, write_transaction
 from svcd.store.keys import KeyWriter
 from svcd.store.library import ROW, IndexRow, Library
@@ -71,7 +73,9 @@ class Instance(Library):
                              lambda: [webhook.uuid for webhook in self.webhooks.listed()])
         self.keys: KeyWriter = KeyWriter(self._instance_path, self._readers, self._writer, self._lock)
         self.use_features(self._stored_features())
-        self._remove_orphans()
+        # Files that enqueued tasks have made, by the name of the index that has no row yet.
+        self._unborn = strays.sort_out(path, self._writer)
+        self.queue.remove_orphaned_payloads()
 
     def close(self) -> None:
         """Close every file and let the folder go."""
@@ -80,17 +84,12 @@ class Instance(Library):
             self._writer.close()
         self._lock_file.close()
 
-    def _remove_orphans(self) -> None:
-        known = {row[0] for row in self._writer.execute("SELECT uuid FROM indexes")}
-        for file in (self.path / "indexes").iterdir():
-            if file.name.split(".")[0] not in known:
-                file.unlink(missing_ok=True)
-        self.queue.remove_orphaned_payloads()
 
     # Rows of indexes
 
     def create_index(self, connection: sqlite3.Connection, row: IndexRow) -> None:
         """Inside finishing(): an index whose file is committed comes into being."""
+        self._unborn.pop(row.uid, None)
         connection.execute(f"INSERT INTO indexes({ROW}) VALUES (?, ?, ?, ?, ?, ?)",
                            (row.uid, row.uuid, row.created_at, row.updated_at, row.primary_key, json.dumps(row.stats)))
 
@@ -115,19 +114,29 @@ class Instance(Library):
     def remove_file(self, uuid: str) -> None:
         """Delete the files of an index that has no row any more; searches under way read them to their end."""
         path = self.index_path(uuid)
+        self._unborn = {index_uid: other for index_uid, other in self._unborn.items() if other != uuid}
         self.forget(uuid)
-        for suffix in ("", "-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        strays.remove(path)
         self.on_removal(uuid)
 
-    def last_applied(self, uuid: str) -> int:
-        """The uid of the newest task whose effect the file of an index has committed; -1 when there is none."""
+    def uuid_of(self, index_uid: str) -> str | None:
+        """The uuid of an index, or of the file that was made for it before its row could be; None when there is neither."""
+        row = self.index(index_uid)
+        return row.uuid if row else self._unborn.get(index_uid)
+
+    def remove_unborn(self, kept: Collection[str]) -> None:
+        """Delete the files that were made for indexes without a row, but for those of some indexes."""
+        for index_uid, uuid in list(self._unborn.items()):
+            if index_uid not in kept:
+                self.remove_file(uuid)
+
+    def applied(self, uuid: str) -> Applied | None:
+        """What the file of an index has committed of its newest batch; None when there is none."""
         try:
             with self._readers.transaction(self.index_path(uuid)) as connection:
-                row = connection.execute("SELECT value FROM meta WHERE key = 'applied'").fetchone()
+                return strays.applied_of(connection)
         except sqlite3.OperationalError:  # it was never made
-            return -1
-        return json.loads(row[0])["last"] if row else -1
+            return None
 
     @property
     def lock_descriptor(self) -> int:

@@ -119,6 +119,8 @@ class Library:
             except sqlite3.OperationalError:
                 again = self._uuid_of(index_uid)
                 if again == uuid:
+                    if not os.path.exists(path):
+                        raise no_file(index_uid) from None
                     raise  # it is there: something else is wrong
                 uuid = again
 
@@ -167,6 +169,12 @@ class Library:
         """All features as they are from now on."""
         # One object replaces another: who reads without a lock sees all of a change, or nothing of it.
         self._features = dict(features)
+
+
+def no_file(index_uid: str) -> ApiError:
+    """What is said of an index whose file is not there."""
+    return ApiError("io_error", f"The file of index `{index_uid}` is missing from the data folder. Put it back, or delete "
+                                "the index.")
 
 
 def _index_row(row: tuple[Any, ...]) -> IndexRow:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from svcd import times
+from svcd import logs, times
 from svcd.errors import ApiError
 from svcd.store import changes, listing
 from svcd.store.changes import TO_ENQUEUED, TO_PROCESSING, Listeners, Position
@@ -442,9 +442,9 @@ class Queue:
                                [(_renamed_swaps(details, names), uid) for uid, details in swaps])
 
     def remove_payload(self, name: str | None) -> None:
-        """Delete the stored content of a task that ended."""
+        """Delete the stored content of a task that ended; what cannot be deleted stays until a start can."""
         if name:
-            (self.payload_folder / name).unlink(missing_ok=True)
+            _try_to_remove(self.payload_folder / name)
 
     def remove_orphaned_payloads(self) -> None:
         """Delete the files that no enqueued task names: uploads that were never acknowledged, or tasks that ended."""
@@ -453,7 +453,7 @@ class Queue:
                 f"SELECT payload FROM tasks WHERE status = '{ENQUEUED}' AND payload IS NOT NULL")}
         for path in self.payload_folder.iterdir():
             if path.name not in wanted:
-                path.unlink(missing_ok=True)
+                _try_to_remove(path)
 
     def compact(self) -> tuple[int, int]:
         """Give free pages back; bytes before and after."""
@@ -462,6 +462,13 @@ class Queue:
             self._writer.execute("VACUUM")
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return before, self.bytes()[0]
+
+
+def _try_to_remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        logs.warn("a file of uploaded documents could not be deleted", file=path.name, reason=error.strerror)
 
 
 def stored_tasks(connection: sqlite3.Connection) -> Iterator[Task]:

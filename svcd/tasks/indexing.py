@@ -20,15 +20,19 @@ from svcd.engine.field_values import COORDINATES, field_values, kept_fields, sto
 from svcd.engine.primary_keys import document_identifier, infer_primary_key
 from svcd.engine.settings import Redo
 from svcd.errors import ApiError, error_object
+from svcd.store.applied import Applied
 from svcd.store.index_writer import IndexWriter
-from svcd.tasks import batching
+from svcd.tasks import batching, payloads
 from svcd.tasks.budget import Budget
 from svcd.tasks.documents import DocumentWriter, IndexingFailure
+from svcd.tasks.kinds import KINDS
 from svcd.tasks.places import Places
 
-# Documents of one look-up in the store, and of one report of progress.
-_CHUNK = 500
+_CHUNK = 500  # documents of one look-up in the store
 _REINDEX_CHUNK = 200
+
+_OUTCOME_UNKNOWN = ("The index was written by later tasks already, and how this one ended is not known any more: the list of "
+                    "tasks is older than the index. Look at the index, and send the task again where its effect is missing.")
 
 Progress = Callable[[str, int, int], None]  # step, finished, total
 
@@ -40,6 +44,7 @@ class Work:
     uid: int
     kind: str
     content: Mapping[str, Any]
+    enqueued_at: int = 0
     payload: str | None = None
     payload_bytes: int = 0
     index_uid: str = ""
@@ -64,26 +69,39 @@ class Outcome:
 
 def run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: Budget,
         progress: Progress = lambda step, finished, total: None) -> dict[str, Any]:
-    """Do a batch; {"outcomes", "primaryKey", "stats", "needsDenseSets"}. The outcomes may be those of fewer tasks.
+    """Do a batch; {"outcomes", "primaryKey", "stats", "needsDenseSets", "found"}. The outcomes may be those of fewer tasks.
 
-    When the file already holds the effect of some of these tasks (the daemon was stopped before it could
-    note their end), their outcomes are answered again and nothing is done: the rest is for the next batch.
-    shape: a row of tasks.md 9.2, or a kind that runs alone.
+    When the file was written behind some of these tasks already (the daemon was stopped before it could note their
+    end, or the queue is older than the file), nothing is done: they end as the file says, or fail when it does not say
+    it any more, and the rest is for the next batch. found: None, or what of the file the queue did not know: "newest",
+    the highest uid that the file knows, "unknown", the tasks whose outcome it does not say.
+    shape: a row of tasks.md 9.2, or a kind that runs alone; not looked at when nothing is done.
     """
     works = [replace(work, index_uid=index_uid) for work in works]
     writer = IndexWriter(path, cache_kib=budget.page_cache >> 10, hash_bytes=budget.postings)
     try:
         applied = writer.applied
-        if applied and any(work.uid <= applied["last"] for work in works):
-            return _answer(writer, applied["outcomes"])
+        if applied and (settled := [work for work in works if _is_settled(applied, work)]):
+            known = [applied.outcome(work.uid, work.enqueued_at) for work in settled]
+            return _answer(writer, list(map(_settled_outcome, settled, known)),
+                           {"newest": applied.last, "unknown": known.count(None)})
+        is_ahead = applied is not None and applied.last >= works[0].uid
         if works[0].kind == "indexCompaction":
             return _answer(writer, [_compact(writer, path, works[0], progress).as_json()])
         outcomes = _apply(writer, index_uid, shape, works, budget, progress)
-        answer = _answer(writer, outcomes)
+        answer = _answer(writer, outcomes, {"newest": applied.last, "unknown": 0} if applied and is_ahead else None)
         writer.checkpoint()
         return answer
     finally:
         writer.close()
+
+
+def _is_settled(applied: Applied, work: Work) -> bool:
+    return KINDS[work.kind].is_recorded and applied.covers(work.uid, work.enqueued_at)
+
+
+def _settled_outcome(work: Work, known: Mapping[str, Any] | None) -> dict[str, Any]:
+    return dict(known or Outcome(work.uid, error=dict(error_object("io_error", _OUTCOME_UNKNOWN))).as_json())
 
 
 def settle(path: Path) -> None:
@@ -132,7 +150,8 @@ def _apply(writer: IndexWriter, index_uid: str, shape: str, works: Sequence[Work
     try:
         with writer.transaction():
             outcomes = [outcome.as_json() for outcome in _ACTIONS[shape](writer, works, budget, progress)]
-            writer.remember({"last": max(work.uid for work in works), "outcomes": outcomes})
+            moments = {work.uid: work.enqueued_at for work in works}
+            writer.remember((moments[outcome["uid"]], outcome) for outcome in outcomes)
             progress("committing", 0, 1)
     except IndexingFailure as failure:
         error = error_object(failure.error.code, f"Index `{index_uid}`: {failure.error.message}")
@@ -146,9 +165,9 @@ def _apply(writer: IndexWriter, index_uid: str, shape: str, works: Sequence[Work
     return [Outcome(work.uid, error=dict(error)).as_json() for work in works]
 
 
-def _answer(writer: IndexWriter, outcomes: list[dict[str, Any]]) -> dict[str, Any]:
+def _answer(writer: IndexWriter, outcomes: list[dict[str, Any]], found: dict[str, int] | None = None) -> dict[str, Any]:
     return {"outcomes": outcomes, "primaryKey": writer.primary_key, "stats": writer.stats(),
-            "needsDenseSets": writer.needs_dense_sets()}
+            "needsDenseSets": writer.needs_dense_sets(), "found": found}
 
 
 def _documents(writer: IndexWriter, works: Sequence[Work], budget: Budget,
@@ -178,8 +197,7 @@ def _report(progress: Progress, before: int, total: int, read: int) -> None:
 def _add(writer: IndexWriter, documents: DocumentWriter, work: Work, report: Callable[[int], None]) -> dict[str, Any]:
     key = _primary_key(writer, work.content.get("primaryKey"))
     read = 0
-    for lines in _chunks(work.payload):
-        parsed = [jsontext.loads(line) for line in lines]
+    for lines, parsed in payloads.documents(work.payload, work.payload_bytes):
         if key is None:
             key = writer.primary_key = infer_primary_key(parsed[0])
         size = sum(map(len, lines))
@@ -239,16 +257,6 @@ def _primary_key(writer: IndexWriter, wanted: str | None) -> str | None:
 
 def _has_key(known: str | None) -> ApiError:
     return ApiError("index_primary_key_already_exists", f"Index already has a primary key: `{known}`.")
-
-
-def _chunks(payload: str | None) -> Iterator[list[bytes]]:
-    """The lines of an NDJSON file, some at a time."""
-    if payload is None:
-        return
-    with open(payload, "rb") as file:
-        while lines := file.readlines(1 << 19):
-            for start in range(0, len(lines), _CHUNK):
-                yield lines[start:start + _CHUNK]
 
 
 def _clear(writer: IndexWriter, works: Sequence[Work], budget: Budget,
