@@ -8,36 +8,74 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+
+from svcd.store.room import lacks_room
 
 PAGE_SIZE = 8192
 # The kernel's page cache serves reads through the map: nothing of it is svcd's own memory.
 MAP_BYTES = 1 << 30
 READER_CACHE_KIB = 512
 BUSY_MS = 10_000
+_MAKESHIFT_ATTEMPTS, _MAKESHIFT_PAUSE_S = 100, 0.002
 
 
 def open_writer(path: Path, *, cache_kib: int = 2048) -> sqlite3.Connection:
     """The writing connection of a file, made when absent; a commit is on disk when it returns."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000)
-    connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(f"PRAGMA cache_size = -{cache_kib}")
-    connection.execute(f"PRAGMA mmap_size = {MAP_BYTES}")
+    try:
+        connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA cache_size = -{cache_kib}")
+        connection.execute(f"PRAGMA mmap_size = {MAP_BYTES}")
+    except BaseException:  # a full disk, say: who tries again must find nothing of this
+        connection.close()
+        raise
     return connection
+
+
+class Makeshift(sqlite3.Connection):
+    """A reader that found no room on the disk for the shared index of the log, and reads the log by itself.
+
+    It sees what others see, and a writer that comes meanwhile; but each transaction begins with an empty cache, so it is
+    not kept.
+    """
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
     """A connection that can't change the file; sqlite3.OperationalError when it is absent."""
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None,
+    try:
+        return _reader(path, "mode=ro", sqlite3.Connection)
+    except sqlite3.OperationalError as error:
+        if not lacks_room(error):
+            raise
+    for attempt in range(_MAKESHIFT_ATTEMPTS):
+        try:
+            # The first attempt has left an empty file for the index of the log, which is not written to now.
+            return _reader(path, "mode=ro&readonly_shm=1", Makeshift)
+        except sqlite3.OperationalError as error:
+            # While another thread has the file open as above, SQLite shares its view with this one.
+            if not lacks_room(error) or attempt == _MAKESHIFT_ATTEMPTS - 1:
+                raise
+            time.sleep(_MAKESHIFT_PAUSE_S)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _reader(path: Path, how: str, kind: type[sqlite3.Connection]) -> sqlite3.Connection:
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, factory=kind,
                                  check_same_thread=False, timeout=BUSY_MS / 1000, cached_statements=64)
-    connection.execute("PRAGMA query_only = ON")
-    connection.execute(f"PRAGMA cache_size = -{READER_CACHE_KIB}")
-    connection.execute(f"PRAGMA mmap_size = {MAP_BYTES}")
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute(f"PRAGMA cache_size = -{READER_CACHE_KIB}")
+        connection.execute(f"PRAGMA mmap_size = {MAP_BYTES}")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -128,7 +166,7 @@ class ReadPool:
     def _give_back(self, path: str, connection: sqlite3.Connection) -> None:
         surplus: sqlite3.Connection | None = None
         with self._lock:
-            if path in self._gone:  # its space is given back only when nobody holds it
+            if path in self._gone or isinstance(connection, Makeshift):  # its space is given back when nobody holds it
                 surplus = connection
             else:
                 self._idle.setdefault(path, []).append(connection)

@@ -6,6 +6,7 @@
     instance.sqlite   the queue, the list of indexes, the keys, the webhooks and what they are still to be told
     indexes/          <uuid>.sqlite, one file an index; its name is a row elsewhere
     payloads/         uploads of tasks that have not ended
+    reserve           room that is kept for what frees room (see svcd.store.room)
     unclaimed/        files of indexes that are newer than instance.sqlite, and that it does not name (see strays)
 
 Rows of indexes change only inside Queue.finishing(), together with the end of the tasks that change
@@ -13,6 +14,7 @@ them; what becomes of a file without a row, the next start decides.
 """
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -32,6 +34,7 @@ from svcd.store.keys import KeyWriter
 from svcd.store.library import ROW, IndexRow, Library
 from svcd.store.outbox import Outbox
 from svcd.store.queue import Queue
+from svcd.store.room import Reserve, lacks_room
 from svcd.store.webhooks import Webhooks
 
 LOCK_PATIENCE_S = 2.0
@@ -59,23 +62,42 @@ class Instance(Library):
         (path / "payloads").mkdir(exist_ok=True)
         self._lock_file = _lock(path / "LOCK")
         self._lock = threading.RLock()  # guards _writer; shared with the queue and the keys
+        self.reserve = Reserve(path)
         try:
-            self._writer = open_writer(path / "instance.sqlite")
-            schema.prepare(self._writer, schema.INSTANCE)
+            self._writer = self._opened_writer()
         except BaseException:
             self._lock_file.close()
             raise
         self.uid = _instance_uid(path / "instance-uid")
         _write_text(path / "VERSION", f"{__version__}\n")
-        self.queue = Queue(path / "instance.sqlite", self._writer, self._lock, self._readers, path / "payloads")
+        self.queue = Queue(path / "instance.sqlite", self._writer, self._lock, self._readers, path / "payloads",
+                           self.reserve)
         self.webhooks = Webhooks(self._writer, self._lock)
         self.outbox = Outbox(path / "instance.sqlite", self._writer, self._lock, self._readers,
                              lambda: [webhook.uuid for webhook in self.webhooks.listed()])
         self.keys: KeyWriter = KeyWriter(self._instance_path, self._readers, self._writer, self._lock)
+        self.keys.before_removal = self.webhooks.before_removal = self.reserve.make_way
         self.use_features(self._stored_features())
         # Files that enqueued tasks have made, by the name of the index that has no row yet.
         self._unborn = strays.sort_out(path, self._writer)
         self.queue.remove_orphaned_payloads()
+
+    def _opened_writer(self) -> sqlite3.Connection:
+        """The writer of instance.sqlite, on a full disk with the room of the reserve."""
+        path = self.path / "instance.sqlite"
+        try:
+            return _prepared_writer(path)
+        except sqlite3.OperationalError as error:
+            if not lacks_room(error):
+                raise
+            if not self.reserve.give_up():
+                raise OSError(errno.ENOSPC, "there is no room left on the disk, and no reserve; some 100 KB are needed "
+                                            "to begin with", str(self.path)) from None
+        return _prepared_writer(path)
+
+    def keep_reserve(self) -> None:
+        """Have room kept for what frees room from now on; and again what the largest index needs."""
+        self.reserve.keep(max((_size(file) for file in (self.path / "indexes").iterdir()), default=0))
 
     def close(self) -> None:
         """Close every file and let the folder go."""
@@ -167,12 +189,22 @@ class Instance(Library):
                 for name, enabled in self._writer.execute("SELECT name, enabled FROM features")}
 
     def database_size(self) -> int:
-        """Bytes that the folder's files hold, logs and uploads included."""
-        return sum(_size(file) for file in self.path.rglob("*"))
+        """Bytes that the folder's files hold, logs and uploads included, the reserve left out."""
+        return sum(_size(file) for file in self.path.rglob("*") if file != self.reserve.path)
 
     def used_database_size(self) -> int:
         """Bytes of the databases alone."""
         return sum(_size(file) for file in self.path.rglob("*.sqlite"))
+
+
+def _prepared_writer(path: Path) -> sqlite3.Connection:
+    connection = open_writer(path)
+    try:
+        schema.prepare(connection, schema.INSTANCE)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _size(file: Path) -> int:

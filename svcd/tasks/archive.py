@@ -31,6 +31,7 @@ from svcd.store.connections import copy_file, open_reader
 from svcd.store.library import Library, no_file
 from svcd.store.queue import stored_batches, stored_tasks
 from svcd.store.records import ENQUEUED, SUCCEEDED, Batch, Task
+from svcd.store.room import lacks_room
 from svcd.tasks import details, dump_lines
 from svcd.times import rfc3339
 
@@ -60,7 +61,7 @@ def answer(request: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
 
 def _code_of(error: OSError | sqlite3.OperationalError) -> str:
     if isinstance(error, sqlite3.OperationalError):
-        is_full = error.sqlite_errorcode == sqlite3.SQLITE_FULL
+        is_full = lacks_room(error)
     else:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return "no_space_left_on_device" if is_full else "io_error"

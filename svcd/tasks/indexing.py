@@ -22,6 +22,7 @@ from svcd.engine.settings import Redo
 from svcd.errors import ApiError, error_object
 from svcd.store.applied import Applied
 from svcd.store.index_writer import IndexWriter
+from svcd.store.room import full, lacks_room
 from svcd.tasks import batching, payloads
 from svcd.tasks.budget import Budget
 from svcd.tasks.documents import DocumentWriter, IndexingFailure
@@ -74,10 +75,21 @@ def run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: B
     When the file was written behind some of these tasks already (the daemon was stopped before it could note their
     end, or the queue is older than the file), nothing is done: they end as the file says, or fail when it does not say
     it any more, and the rest is for the next batch. found: None, or what of the file the queue did not know: "newest",
-    the highest uid that the file knows, "unknown", the tasks whose outcome it does not say.
+    the highest uid that the file knows, "unknown", the tasks whose outcome it does not say. When the disk is full:
+    {"isFull": True, "outcomes"}, each outcome with that error, and nothing is done.
     shape: a row of tasks.md 9.2, or a kind that runs alone; not looked at when nothing is done.
     """
     works = [replace(work, index_uid=index_uid) for work in works]
+    try:
+        return _run(path, index_uid, shape, works, budget, progress)
+    except sqlite3.OperationalError as failure:
+        if not lacks_room(failure):
+            raise
+    return {"isFull": True, "outcomes": [Outcome(work.uid, error=dict(full().as_json())).as_json() for work in works]}
+
+
+def _run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: Budget,
+         progress: Progress) -> dict[str, Any]:
     writer = IndexWriter(path, cache_kib=budget.page_cache >> 10, hash_bytes=budget.postings)
     try:
         applied = writer.applied
@@ -90,8 +102,18 @@ def run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: B
             return _answer(writer, [_compact(writer, path, works[0], progress).as_json()])
         outcomes = _apply(writer, index_uid, shape, works, budget, progress)
         answer = _answer(writer, outcomes, {"newest": applied.last, "unknown": 0} if applied and is_ahead else None)
-        writer.checkpoint()
         return answer
+    finally:
+        _put_away(writer)
+
+
+def _put_away(writer: IndexWriter) -> None:
+    """Close a file, its log cut: also one that a batch without success has filled the disk with."""
+    try:
+        writer.checkpoint()
+    except sqlite3.OperationalError as error:  # the file cannot grow by what the log has; a later batch tries again
+        if not lacks_room(error):
+            raise
     finally:
         writer.close()
 
@@ -119,11 +141,15 @@ def settle(path: Path) -> None:
 
 def make_dense_sets(path: Path, should_stop: Callable[[], bool]) -> None:
     """Behind a batch that asked for it: see store.dense."""
-    writer = IndexWriter(path)
     try:
-        writer.make_dense_sets(should_stop)
-    finally:
-        writer.close()
+        writer = IndexWriter(path)
+        try:
+            writer.make_dense_sets(should_stop)
+        finally:
+            writer.close()
+    except sqlite3.OperationalError as error:
+        if not lacks_room(error):  # of which searches have more need
+            raise
 
 
 def answer(request: Mapping[str, Any], progress: Progress,
@@ -155,11 +181,6 @@ def _apply(writer: IndexWriter, index_uid: str, shape: str, works: Sequence[Work
             progress("committing", 0, 1)
     except IndexingFailure as failure:
         error = error_object(failure.error.code, f"Index `{index_uid}`: {failure.error.message}")
-    except sqlite3.OperationalError as failure:
-        if failure.sqlite_errorname != "SQLITE_FULL":
-            raise
-        error = error_object("no_space_left_on_device", "There is no more space left on the device. "
-                                                        "Consider increasing the size of the disk/partition.")
     else:
         return outcomes
     return [Outcome(work.uid, error=dict(error)).as_json() for work in works]

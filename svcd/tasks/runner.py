@@ -14,6 +14,8 @@ with its effect, and a batch that ended is told of.
 """
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 import threading
 import uuid as uuids
@@ -27,7 +29,7 @@ from svcd.errors import error_object
 from svcd.store.applied import Applied
 from svcd.store.instance import IndexRow, Instance
 from svcd.store.library import no_file
-from svcd.store.queue import RunningBatch
+from svcd.store.queue import FREEING, RunningBatch
 from svcd.store.records import FAILED, SUCCEEDED, Batch, Task
 from svcd.tasks import archiving, batching, details, global_tasks
 from svcd.tasks.batching import IndexState, Limits, Plan
@@ -270,6 +272,7 @@ class Runner:
             raise
         self._queue.forget(running)
         global_tasks.tidy_up(self._queue, ended)
+        self._instance.reserve.restore()
         self._on_batch(running.batch, ended)
 
     def _stop_batches_of(self, uids: Sequence[int]) -> None:
@@ -352,6 +355,8 @@ class Runner:
             self._remove_unborn(job, target)
             self._queue.give_back(job.running)
             return
+        if answer.get("isFull"):
+            return self._end_without_room(job, row, target, answer["outcomes"])
         outcomes = {outcome["uid"]: outcome for outcome in answer["outcomes"]}
         others = [uid for uid in job.running.tasks if uid not in outcomes]
         if len(others) == len(job.running.tasks):  # a batch without tasks would be followed by the next one, for ever
@@ -360,10 +365,23 @@ class Runner:
         self._queue.give_back(job.running, others)
         ended = [_ended(task, outcomes[task.uid]) for task in job.running.tasks.values()]
         self._finish(job, row, ended, replace(target, primary_key=answer["primaryKey"], stats=answer["stats"]))
+        self._instance.reserve.fit(self._instance.index_path(target.uuid).stat().st_size)
         if answer["found"]:
             _tell_found(job, len(ended), **answer["found"])
         if answer["needsDenseSets"]:
             self._tidy(job, target, writer)
+
+    def _end_without_room(self, job: _Job, row: IndexRow | None, target: IndexRow,
+                          outcomes: Sequence[dict[str, Any]]) -> None:
+        """End a batch that the disk has no room for: what frees room is tried again by itself, all else fails."""
+        if self._has_committed(job, target):  # when there is room, the file says how the tasks ended
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        freeing = [uid for uid, task in job.running.tasks.items() if task.kind in FREEING]
+        if len(freeing) < len(job.running.tasks):
+            self._queue.give_back(job.running, freeing)
+        errors = {outcome["uid"]: outcome for outcome in outcomes}
+        self._finish(job, row, [_ended(task, errors[task.uid]) for task in job.running.tasks.values()], None)
+        self._remove_unborn(job, target)
 
     def _tidy(self, job: _Job, target: IndexRow, writer: WriterProcess) -> None:
         """Have ready-made sets written once nothing has come in for a while; a task that does ends it early."""
@@ -432,13 +450,22 @@ class Runner:
         try:
             if job.is_canceled and not self._has_committed(job, target):
                 return None
-            return writer.run(request, progress)
+            return self._with_reserve(job, lambda: writer.run(request, progress))
         except WriterDied as death:
             if self._has_committed(job, target) or not job.is_new and self._has_settled(job, target, writer):
                 return writer.run(request, progress)  # it died behind its commit: the outcome is there
             if job.is_canceled or self._stopping:
                 return None
             raise WriterCrashed(str(death)) from death
+
+    def _with_reserve(self, job: _Job, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What the indexing process says; a batch that frees room, or is done and not noted, has that of the reserve."""
+        reserve = self._instance.reserve
+        if job.plan.shape != batching.SETTLED and not all(task.kind in FREEING for task in job.plan.tasks):
+            return run()
+        reserve.make_way()
+        answer = run()
+        return run() if answer.get("isFull") and reserve.give_up() else answer
 
     def _has_committed(self, job: _Job, target: IndexRow) -> bool:
         applied, first = self._instance.applied(target.uuid), job.plan.tasks[0]
@@ -486,11 +513,13 @@ class Runner:
         self._ended(job, ended)
         if row:
             self._instance.remove_file(row.uuid)
+            self._instance.reserve.restore()
 
     def _ended(self, job: _Job, ended: Sequence[Task]) -> None:
         self._queue.forget(job.running)
         for task in ended:
             self._queue.remove_payload(task.payload)
+        self._instance.reserve.restore()
         self._on_batch(job.running.batch, ended)
 
     def _end(self, running: RunningBatch, ended: Sequence[Task], progress: Progress) -> None:
