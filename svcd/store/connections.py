@@ -6,6 +6,7 @@ the exclusive lock that the checkpoint of a last close needs, so they leave the 
 """
 from __future__ import annotations
 
+import errno
 import sqlite3
 import threading
 import time
@@ -31,6 +32,8 @@ def open_writer(path: Path, *, cache_kib: int = 2048) -> sqlite3.Connection:
         connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
+        # Some systems build SQLite so that it writes zeros over all that is freed: a log as large as what is deleted.
+        connection.execute("PRAGMA secure_delete = FAST")
         connection.execute(f"PRAGMA cache_size = -{cache_kib}")
         connection.execute(f"PRAGMA mmap_size = {MAP_BYTES}")
     except BaseException:  # a full disk, say: who tries again must find nothing of this
@@ -45,6 +48,17 @@ class Makeshift(sqlite3.Connection):
     It sees what others see, and a writer that comes meanwhile; but each transaction begins with an empty cache, so it is
     not kept.
     """
+
+
+def keep_log(path: Path) -> None:
+    """Have the files of the log of a database exist, if empty: the last writer takes them away, and on a full disk
+    nobody may be able to make them again, who only wants to read."""
+    for suffix in ("-wal", "-shm"):
+        try:
+            Path(f"{path}{suffix}").touch()
+        except OSError as error:  # while there is no room, there is none
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
 
 
 def open_reader(path: Path) -> sqlite3.Connection:

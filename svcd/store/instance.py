@@ -29,12 +29,12 @@ from typing import IO, Any
 from svcd import __version__
 from svcd.store import schema, strays
 from svcd.store.applied import Applied
-from svcd.store.connections import open_writer, write_transaction
+from svcd.store.connections import keep_log, open_writer, write_transaction
 from svcd.store.keys import KeyWriter
 from svcd.store.library import ROW, IndexRow, Library
 from svcd.store.outbox import Outbox
 from svcd.store.queue import Queue
-from svcd.store.room import Reserve, lacks_room
+from svcd.store.room import PART_BYTES, Reserve, lacks_room
 from svcd.store.webhooks import Webhooks
 
 LOCK_PATIENCE_S = 2.0
@@ -90,7 +90,7 @@ class Instance(Library):
         except sqlite3.OperationalError as error:
             if not lacks_room(error):
                 raise
-            if not self.reserve.give_up():
+            if not self.reserve.give_up(PART_BYTES):
                 raise OSError(errno.ENOSPC, "there is no room left on the disk, and no reserve; some 100 KB are needed "
                                             "to begin with", str(self.path)) from None
         return _prepared_writer(path)
@@ -104,6 +104,7 @@ class Instance(Library):
         super().close()
         with self._lock:
             self._writer.close()
+        keep_log(self.path / "instance.sqlite")
         self._lock_file.close()
 
 

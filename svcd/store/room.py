@@ -1,8 +1,8 @@
 """Room on the disk of the data folder: whether a write failed for lack of it, and a reserve of it.
 
 On a full disk nothing can be written, not even that something is to be deleted. So a file of the folder, `reserve`,
-holds room that nobody uses. It is given up when a write that frees room finds none, or next to none; from then on
-nothing that takes room is accepted, until the disk has room for the reserve again, and it is made anew.
+holds room that nobody uses. Some of it is given up when a write that frees room finds none, or next to none, and what
+is left is taken back behind it. Meanwhile nothing that takes room is accepted, until the disk has room for all of it.
 
 A reserve is kept once keep() was called; an instance that is only looked at makes none. Any thread may call.
 """
@@ -11,17 +11,22 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from svcd import logs
 from svcd.errors import ApiError
 
-# Bytes of a reserve. Taking documents out of an index writes up to an eighth of its file, as measured with films.
-LEAST_BYTES, MOST_BYTES = 2 << 20, 64 << 20
-INDEX_PART = 8
+# Bytes of a reserve. To take some documents out writes a fifth of an index at once (200 of 20,000 places: 6 MB of
+# 34), and its file may grow by as much behind it.
+LEAST_BYTES, MOST_BYTES = 4 << 20, 256 << 20
+INDEX_PART = 2
 # With less than this left, what frees room does not try without the reserve.
 LOW_BYTES = 1 << 20
+# What is given up for a write to the queue alone: all at once would be there for others to take.
+PART_BYTES = 256 << 10
+_CRUMBS = 64 << 10  # what is not worth taking back
 _DISK_PART = 16  # of the whole disk, the reserve takes no more; and of what is free no more than half
 _SMALLEST = 256 << 10
 _PORTION = bytes(1 << 20)
@@ -59,12 +64,18 @@ class Reserve:
         self._lock = threading.Lock()  # guards what follows, and the file
         self._bytes = self.path.stat().st_size if self.path.exists() else 0
         self._wanted = 0  # 0: none is kept
-        self._is_spent = self.path.exists() and not self._bytes
+        self._users = 0  # who works with what was given up
+        self._is_short = self.path.exists() and not self._bytes
 
     @property
-    def is_spent(self) -> bool:
-        """Was it given up, and is there no room for it yet?"""
-        return self._is_spent
+    def bytes(self) -> int:
+        """How much room it holds."""
+        return self._bytes
+
+    @property
+    def is_short(self) -> bool:
+        """Was some of it given up, and is there no room for that yet?"""
+        return self._is_short
 
     def keep(self, index_bytes: int) -> None:
         """Have a reserve from now on, enough for an index whose file has so many bytes; made as far as there is room."""
@@ -72,7 +83,7 @@ class Reserve:
             free, whole = self._disk(self._folder)
             wanted = min(max(LEAST_BYTES, index_bytes // INDEX_PART), MOST_BYTES, whole // _DISK_PART)
             self._wanted = max(self._wanted, wanted)
-            if not self._is_spent:
+            if not self._is_short:
                 self._fill(min(self._wanted, (free + self._bytes) // 2))
         self.restore()
 
@@ -81,54 +92,72 @@ class Reserve:
         if 0 < self._wanted < min(index_bytes // INDEX_PART, MOST_BYTES):
             self.keep(index_bytes)
 
-    def make_way(self) -> None:
-        """Before a write that frees room: give the reserve up when next to no room is left."""
+    def make_way(self, most: int = PART_BYTES) -> None:
+        """Before a write that frees room: give so much of the reserve up when next to no room is left."""
         if self._bytes and self._disk(self._folder)[0] < LOW_BYTES:
-            self.give_up()
+            self.give_up(most)
 
-    def give_up(self) -> bool:
-        """A write that frees room found none: True when there is some now, that of the reserve."""
+    def give_up(self, most: int = MOST_BYTES) -> bool:
+        """A write that frees room found none: True when there is some now, that of the reserve or of a part of it."""
         with self._lock:
             if not self._bytes:
                 return False
+            left = max(0, self._bytes - most)
             try:
                 with self.path.open("r+b") as file:
-                    file.truncate()
+                    file.truncate(left)
                     os.fsync(file.fileno())  # some file systems hand room out again only behind a commit of their own
             except OSError as error:
                 logs.warn("the reserve of room could not be given up", reason=error.strerror)
                 return False
-            given, self._bytes, self._is_spent = self._bytes, 0, True
-        logs.warn("the disk is full; the reserve is given up for what frees room, all else is refused", bytes=given)
+            is_first, self._bytes, self._is_short = not self._is_short, left, True
+        if is_first:
+            logs.warn("the disk is full; the reserve is for what frees room, all else is refused", left=left)
         return True
 
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Nothing that was given up is taken back during the block."""
+        with self._lock:
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+
     def restore(self) -> None:
-        """Make a reserve that was given up again, if the disk has room for it."""
-        if not self._is_spent or not self._wanted:
+        """Take back what was given up: all of it where the disk has room, else what is left of it, that nobody else does."""
+        if not self._is_short or not self._wanted:
             return
         with self._lock:
-            enough = self._disk(self._folder)[0] >= self._wanted + LOW_BYTES
-            if self._is_spent and enough and self._fill(self._wanted):
-                self._is_spent = False
-                logs.info("there is room again, and a reserve of it", bytes=self._bytes)
+            if not self._is_short or self._users:
+                return
+            lacking = self._wanted - self._bytes
+            while lacking >= _CRUMBS and not self._fill(self._bytes + lacking):
+                lacking //= 2
+            is_over = self._bytes >= self._wanted and self._disk(self._folder)[0] >= LOW_BYTES
+            self._is_short = not is_over
+        if is_over:
+            logs.info("there is room again, and a reserve of it", bytes=self._bytes)
 
     def refuse_growth(self) -> None:
-        """Before a write that takes room: raise no_space_left_on_device while the reserve is given up."""
-        if self._is_spent:
+        """Before a write that takes room: raise no_space_left_on_device while some of the reserve is given up."""
+        if self._is_short:
             self.restore()
-            if self._is_spent:
+            if self._is_short:
                 raise ApiError("no_space_left_on_device", _ONLY_FREEING)
 
     def _fill(self, size: int) -> bool:
-        """Make the file as large as this, unless that is too little to be of use; False when there is none then."""
-        if size < _SMALLEST or size <= self._bytes:
-            return self._bytes > 0
+        """Make the file as large as this, unless there is no use in it; False when there is no room."""
+        if size <= self._bytes or size < _SMALLEST and not self._is_short:
+            return True
         try:
             with self.path.open("ab") as file:
                 _allocate(file.fileno(), self._bytes, size)
-        except OSError:  # somebody else was faster
+        except OSError:
             self._shorten()
-            return self._bytes > 0
+            return False
         self._bytes = size
         return True
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from svcd import logs
 from svcd.store.applied import Applied
-from svcd.store.connections import open_reader
+from svcd.store.connections import keep_log, open_reader
 from svcd.store.durable import sync_folder
 
 UNCLAIMED = "unclaimed"
@@ -26,8 +26,13 @@ def sort_out(folder: Path, connection: sqlite3.Connection) -> dict[str, str]:
     connection: of instance.sqlite.
     """
     rows = dict(connection.execute("SELECT uuid, uid FROM indexes"))
-    found = {file.name.split(".")[0] for file in (folder / "indexes").iterdir()}
-    for uuid in rows.keys() - found:
+    files = {file.name for file in (folder / "indexes").iterdir()}
+    found = {name.split(".")[0] for name in files}
+    for uuid in rows:
+        name = f"{uuid}.sqlite"
+        if name in files and not {f"{name}-wal", f"{name}-shm"} <= files:
+            keep_log(_path(folder, uuid))
+    for uuid in [uuid for uuid in rows if f"{uuid}.sqlite" not in files]:
         logs.warn("an index has no file; its tasks fail until it is deleted, or the file is put back",
                   index=rows[uuid], file=f"indexes/{uuid}.sqlite")
     made: dict[str, tuple[int, str]] = {}

@@ -69,7 +69,7 @@ class Outcome:
 
 
 def run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: Budget,
-        progress: Progress = lambda step, finished, total: None) -> dict[str, Any]:
+        progress: Progress = lambda step, finished, total: None, room: int = 0) -> dict[str, Any]:
     """Do a batch; {"outcomes", "primaryKey", "stats", "needsDenseSets", "found"}. The outcomes may be those of fewer tasks.
 
     When the file was written behind some of these tasks already (the daemon was stopped before it could note their
@@ -77,19 +77,20 @@ def run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: B
     it any more, and the rest is for the next batch. found: None, or what of the file the queue did not know: "newest",
     the highest uid that the file knows, "unknown", the tasks whose outcome it does not say. When the disk is full:
     {"isFull": True, "outcomes"}, each outcome with that error, and nothing is done.
-    shape: a row of tasks.md 9.2, or a kind that runs alone; not looked at when nothing is done.
+    shape: a row of tasks.md 9.2, or a kind that runs alone; not looked at when nothing is done. room: when it
+    is short, the bytes that are there for deletions, which then commit by and by (see portions).
     """
     works = [replace(work, index_uid=index_uid) for work in works]
     try:
-        return _run(path, index_uid, shape, works, budget, progress)
+        return _run(path, index_uid, shape, works, budget, progress, room)
     except sqlite3.OperationalError as failure:
         if not lacks_room(failure):
             raise
     return {"isFull": True, "outcomes": [Outcome(work.uid, error=dict(full().as_json())).as_json() for work in works]}
 
 
-def _run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: Budget,
-         progress: Progress) -> dict[str, Any]:
+def _run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: Budget, progress: Progress,
+         room: int) -> dict[str, Any]:
     writer = IndexWriter(path, cache_kib=budget.page_cache >> 10, hash_bytes=budget.postings)
     try:
         applied = writer.applied
@@ -100,9 +101,13 @@ def _run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: 
         is_ahead = applied is not None and applied.last >= works[0].uid
         if works[0].kind == "indexCompaction":
             return _answer(writer, [_compact(writer, path, works[0], progress).as_json()])
-        outcomes = _apply(writer, index_uid, shape, works, budget, progress)
-        answer = _answer(writer, outcomes, {"newest": applied.last, "unknown": 0} if applied and is_ahead else None)
-        return answer
+        if room:
+            writer.cut_log()
+        if room and shape in (batching.DELETIONS, batching.FILTER_DELETIONS):
+            outcomes = _delete_in_portions(writer, works, budget, progress, room)
+        else:
+            outcomes = _apply(writer, index_uid, shape, works, budget, progress)
+        return _answer(writer, outcomes, {"newest": applied.last, "unknown": 0} if applied and is_ahead else None)
     finally:
         _put_away(writer)
 
@@ -110,10 +115,7 @@ def _run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: 
 def _put_away(writer: IndexWriter) -> None:
     """Close a file, its log cut: also one that a batch without success has filled the disk with."""
     try:
-        writer.checkpoint()
-    except sqlite3.OperationalError as error:  # the file cannot grow by what the log has; a later batch tries again
-        if not lacks_room(error):
-            raise
+        writer.cut_log()
     finally:
         writer.close()
 
@@ -168,7 +170,8 @@ def answer(request: Mapping[str, Any], progress: Progress,
         make_dense_sets(path, should_stop)
         return {}
     works = [Work(**task) for task in request["tasks"]]
-    return run(path, request["indexUid"], request["shape"], works, Budget(**request["budget"]), progress)
+    return run(path, request["indexUid"], request["shape"], works, Budget(**request["budget"]), progress,
+               request.get("room", 0))
 
 
 def _apply(writer: IndexWriter, index_uid: str, shape: str, works: Sequence[Work], budget: Budget,
@@ -176,14 +179,18 @@ def _apply(writer: IndexWriter, index_uid: str, shape: str, works: Sequence[Work
     try:
         with writer.transaction():
             outcomes = [outcome.as_json() for outcome in _ACTIONS[shape](writer, works, budget, progress)]
-            moments = {work.uid: work.enqueued_at for work in works}
-            writer.remember((moments[outcome["uid"]], outcome) for outcome in outcomes)
+            _remember(writer, works, outcomes)
             progress("committing", 0, 1)
     except IndexingFailure as failure:
         error = error_object(failure.error.code, f"Index `{index_uid}`: {failure.error.message}")
     else:
         return outcomes
     return [Outcome(work.uid, error=dict(error)).as_json() for work in works]
+
+
+def _remember(writer: IndexWriter, works: Sequence[Work], outcomes: Sequence[Mapping[str, Any]]) -> None:
+    moments = {work.uid: work.enqueued_at for work in works}
+    writer.remember((moments[outcome["uid"]], outcome) for outcome in outcomes)
 
 
 def _answer(writer: IndexWriter, outcomes: list[dict[str, Any]], found: dict[str, int] | None = None) -> dict[str, Any]:
@@ -234,26 +241,61 @@ def _delete(writer: IndexWriter, documents: DocumentWriter, work: Work,
             report: Callable[[int], None]) -> dict[str, Any]:
     if "filter" in work.content:
         return {"deletedDocuments": _delete_matching(writer, documents, work)}
-    ids = work.content["ids"]
-    if isinstance(ids, str):  # the JSON text of a list, which may be of millions
-        ids = jsontext.loads(ids)
-    return {"deletedDocuments": documents.delete([str(each) for each in ids])}
+    return {"deletedDocuments": documents.delete(_identifiers(work))}
 
 
 def _delete_matching(writer: IndexWriter, documents: DocumentWriter, work: Work) -> int:
     """Remove the documents that meet a filter as the tasks before have left them; how many there were."""
+    documents.flush()
+    docids = _matching(writer, work)
+    return sum(documents.delete(writer.document_ids(docids[start:start + _CHUNK]))
+               for start in range(0, len(docids), _CHUNK))
+
+
+def _matching(writer: IndexWriter, work: Work) -> Sequence[int]:
+    """The docids of the documents that meet the filter of a task. Raises invalid_document_filter."""
     # Most batches have no filter, and the process that does them stays small.
     from svcd.engine.filters.matching import matching, read_filter
 
-    documents.flush()
     reader = writer.reader(settings_table.resolved, stored_form)
     try:
         condition = read_filter(work.content["filter"], "invalid_document_filter")
-        docids = to_docids(matching(reader, condition, "invalid_document_filter"))
+        return to_docids(matching(reader, condition, "invalid_document_filter"))
     except ApiError as error:
         raise error.inside(f"Index `{work.index_uid}`") from None
-    return sum(documents.delete(writer.document_ids(docids[start:start + _CHUNK]))
-               for start in range(0, len(docids), _CHUNK))
+
+
+def _delete_in_portions(writer: IndexWriter, works: Sequence[Work], budget: Budget, progress: Progress,
+                        room: int) -> list[dict[str, Any]]:
+    """Deletions by identifier or filter, for which the disk has no room in one transaction."""
+    from svcd.tasks import portions  # full disks are rare
+
+    outcomes = []
+    for work in works:
+        progress("delete documents", len(outcomes), len(works))
+        try:
+            with writer.transaction():
+                docids = _matching(writer, work) if "filter" in work.content else _named(writer, work)
+        except ApiError as error:
+            outcomes.append(Outcome(work.uid, error=dict(error.as_json())).as_json())
+            continue
+        portions.delete(writer, docids, budget.documents, room)
+        outcomes.append(Outcome(work.uid, {"deletedDocuments": len(docids)}).as_json())
+    with writer.transaction():
+        _remember(writer, works, outcomes)
+    return outcomes
+
+
+def _named(writer: IndexWriter, work: Work) -> Sequence[int]:
+    """The docids of the documents that a task names."""
+    return sorted(found.docid for found in writer.stored(list(dict.fromkeys(_identifiers(work)))).values())
+
+
+def _identifiers(work: Work) -> list[str]:
+    ids = work.content["ids"]
+    if isinstance(ids, str):  # the JSON text of a list, which may be of millions
+        ids = jsontext.loads(ids)
+    return [str(each) for each in ids]
 
 
 _DOCUMENT_ACTIONS = {"documentAdditionOrUpdate": _add, "documentDeletion": _delete}

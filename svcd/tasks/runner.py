@@ -31,6 +31,7 @@ from svcd.store.instance import IndexRow, Instance
 from svcd.store.library import no_file
 from svcd.store.queue import FREEING, RunningBatch
 from svcd.store.records import FAILED, SUCCEEDED, Batch, Task
+from svcd.store.room import MOST_BYTES
 from svcd.tasks import archiving, batching, details, global_tasks
 from svcd.tasks.batching import IndexState, Limits, Plan
 from svcd.tasks.budget import Budget
@@ -450,7 +451,7 @@ class Runner:
         try:
             if job.is_canceled and not self._has_committed(job, target):
                 return None
-            return self._with_reserve(job, lambda: writer.run(request, progress))
+            return self._with_reserve(job, lambda more: writer.run({**request, **more}, progress))
         except WriterDied as death:
             if self._has_committed(job, target) or not job.is_new and self._has_settled(job, target, writer):
                 return writer.run(request, progress)  # it died behind its commit: the outcome is there
@@ -458,14 +459,21 @@ class Runner:
                 return None
             raise WriterCrashed(str(death)) from death
 
-    def _with_reserve(self, job: _Job, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What the indexing process says; a batch that frees room, or is done and not noted, has that of the reserve."""
+    def _with_reserve(self, job: _Job, run: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+        """What the indexing process says; a batch that frees room, or is done and not noted, has that of the reserve.
+
+        run: takes what the request gets besides.
+        """
         reserve = self._instance.reserve
         if job.plan.shape != batching.SETTLED and not all(task.kind in FREEING for task in job.plan.tasks):
-            return run()
-        reserve.make_way()
-        answer = run()
-        return run() if answer.get("isFull") and reserve.give_up() else answer
+            return run({})
+        with reserve.in_use():
+            room = reserve.bytes
+            reserve.make_way(MOST_BYTES)
+            answer = run({"room": room} if reserve.is_short else {})
+            if answer.get("isFull") and reserve.give_up():
+                answer = run({"room": room})
+            return answer
 
     def _has_committed(self, job: _Job, target: IndexRow) -> bool:
         applied, first = self._instance.applied(target.uuid), job.plan.tasks[0]

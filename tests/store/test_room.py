@@ -13,9 +13,9 @@ from svcd.store import room
 from svcd.store.connections import Makeshift, ReadPool, open_reader, open_writer
 from svcd.store.instance import Instance
 from svcd.store.queue import FREEING
-from svcd.store.room import LEAST_BYTES, LOW_BYTES, Reserve
+from svcd.store.room import LEAST_BYTES, LOW_BYTES, PART_BYTES, Reserve
 
-GIB = 1 << 30
+GIB = 1 << 33
 
 
 class Disk:
@@ -32,13 +32,14 @@ def size(folder: Path) -> int:
     return (folder / "reserve").stat().st_size
 
 
-def test_a_reserve_fits_the_largest_index_and_the_disk(tmp_path: Path) -> None:
+def test_a_reserve_fits_the_largest_index_and_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "MOST_BYTES", 3 * LEAST_BYTES)
     reserve = Reserve(tmp_path, Disk())
     reserve.keep(0)
     assert size(tmp_path) == LEAST_BYTES
-    reserve.fit(8 * LEAST_BYTES)
+    reserve.fit(2 * LEAST_BYTES)
     assert size(tmp_path) == LEAST_BYTES
-    reserve.fit(16 * LEAST_BYTES)
+    reserve.fit(4 * LEAST_BYTES)
     assert size(tmp_path) == 2 * LEAST_BYTES
     reserve.fit(1 << 40)
     assert size(tmp_path) == room.MOST_BYTES
@@ -69,20 +70,33 @@ def test_it_is_given_up_when_next_to_nothing_is_left_and_made_again_when_there_i
     reserve = Reserve(tmp_path, disk)
     reserve.keep(0)
     reserve.make_way()
-    assert not reserve.is_spent
+    assert not reserve.is_short
     disk.free = LOW_BYTES - 1
-    reserve.make_way()
-    assert reserve.is_spent and size(tmp_path) == 0
-    disk.free += LEAST_BYTES  # what it has given
+    reserve.make_way(LEAST_BYTES)
+    assert reserve.is_short and size(tmp_path) == 0
     with pytest.raises(ApiError, match="only deletions") as refused:
         reserve.refuse_growth()
     assert refused.value.code == "no_space_left_on_device"
-    disk.free += LOW_BYTES
+    disk.free = LEAST_BYTES + LOW_BYTES
     reserve.refuse_growth()
-    assert not reserve.is_spent and size(tmp_path) == LEAST_BYTES
+    assert not reserve.is_short and size(tmp_path) == LEAST_BYTES
 
 
-def test_a_restart_knows_that_it_is_spent(tmp_path: Path) -> None:
+def test_what_is_left_of_it_is_taken_back_at_once(tmp_path: Path) -> None:
+    disk = Disk()
+    reserve = Reserve(tmp_path, disk)
+    reserve.keep(0)
+    disk.free = 0
+    with reserve.in_use():
+        reserve.make_way()
+        assert size(tmp_path) == LEAST_BYTES - PART_BYTES
+        reserve.restore()
+        assert size(tmp_path) == LEAST_BYTES - PART_BYTES
+    reserve.restore()
+    assert size(tmp_path) == LEAST_BYTES and reserve.is_short  # nothing else is free
+
+
+def test_a_restart_knows_that_it_is_short(tmp_path: Path) -> None:
     disk = Disk(free=0)
     (tmp_path / "reserve").touch()
     reserve = Reserve(tmp_path, disk)
@@ -93,7 +107,7 @@ def test_a_restart_knows_that_it_is_spent(tmp_path: Path) -> None:
     reserve.refuse_growth()
 
 
-def test_while_it_is_spent_only_what_frees_room_is_enqueued(tmp_path: Path) -> None:
+def test_while_it_is_short_only_what_frees_room_is_enqueued(tmp_path: Path) -> None:
     instance = Instance(tmp_path)
     disk = Disk()
     instance.reserve._disk = disk
@@ -117,7 +131,7 @@ def test_a_task_that_frees_room_and_finds_none_is_tried_with_the_reserve(
     queue, insert = instance.queue, instance.queue._insert
 
     def full(task: object) -> None:
-        if not instance.reserve.is_spent:
+        if not instance.reserve.is_short:
             error = sqlite3.OperationalError("database or disk is full")
             error.sqlite_errorcode = sqlite3.SQLITE_FULL
             raise error
@@ -156,7 +170,7 @@ def test_a_reader_without_room_for_the_index_of_the_log_reads(tmp_path: Path) ->
     assert said.stdout.split("\n")[:2] == ["True 1", "True 1"], said.stderr
 
 
-def test_a_reader_without_room_sees_what_is_written_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_without_room_sees_what_is_written_meanwhile(tmp_path: Path) -> None:
     path = tmp_path / "films.sqlite"
     writer = open_writer(path)
     writer.execute("CREATE TABLE films(title)")

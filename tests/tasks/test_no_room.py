@@ -4,6 +4,7 @@
 2. A batch that frees room and finds none is done with the reserve; without one it fails in words.
 3. A file that cannot be opened, or whose log cannot be cut, is told as what it is, or not at all.
 4. A batch that is committed ends as it was done.
+5. Deletions in portions leave what they leave at once.
 """
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ def test_deletions_are_done_with_the_reserve(films: House, monkeypatch: pytest.M
     write = IndexWriter.write
 
     def without_room(writer: IndexWriter, changes: Iterable[Change]) -> None:
-        if not films.instance.reserve.is_spent:
+        if not films.instance.reserve.is_short:
             raise full()
         write(writer, changes)
 
@@ -71,7 +72,7 @@ def test_deletions_are_done_with_the_reserve(films: House, monkeypatch: pytest.M
     deleted = films.delete([1])
     films.run()
     assert ends(films, deleted) == ["succeeded" if has_reserve else FULL]
-    assert not films.instance.reserve.is_spent  # there is room again
+    assert not films.instance.reserve.is_short  # there is room again
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE])
@@ -116,3 +117,30 @@ def test_what_is_committed_waits_for_room_to_be_noted(tmp_path: Path, monkeypatc
     house.run()
     assert ends(house, added) == ["succeeded"] and len(house.documents()) == 2
     house.instance.close()
+
+
+@pytest.mark.parametrize("most", [1, 3, 1000])
+def test_large_deletions_are_done_in_portions(films: House, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    films.change({"filterableAttributes": ["id"]})
+    films.add([{"id": number, "title": f"film {number}"} for number in range(100)])
+    films.run()
+    films.instance.keep_reserve()
+    films.instance.reserve._disk = lambda _: (0, 1 << 30)
+    films.instance.reserve.give_up(1 << 20)
+    write, portions = IndexWriter.write, []
+
+    def with_little_room(writer: IndexWriter, changes: Iterable[Change]) -> None:
+        changes = list(changes)
+        if len(changes) > most:
+            raise full()
+        portions.append(len(changes))
+        write(writer, changes)
+
+    monkeypatch.setattr(IndexWriter, "write", with_little_room)
+    by_filter = films.do("documentDeletion", details={"deletedDocuments": None}, filter="id < 40")
+    by_id, wrong = films.delete([2, 50, 51, 50, 1000]), films.do("documentDeletion", details=None, filter="title = 1")
+    films.run()
+    assert ends(films, by_filter, by_id, wrong) == ["succeeded", "succeeded", "invalid_document_filter"]
+    assert [films.task(task).details["deletedDocuments"] for task in (by_filter, by_id)] == [40, 2]  # type: ignore[index]
+    assert sum(portions) == 42 and len(films.documents()) == 58
+    assert films.find("film").bit_count() == 58
