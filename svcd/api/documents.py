@@ -209,6 +209,7 @@ def _add(ctx: Context, method: str) -> Answer:
         message = f"csv delimiter must be an ascii character. Found: `{delimiter}`"
         raise ApiError("invalid_document_csv_delimiter", message)
     content_type = payload_format(ctx.request.headers.get("content-type"), delimiter)
+    ctx.queue.refuse_without_room("documentAdditionOrUpdate")  # before the room of the reserve is written full
     payload = receive(ctx.request.body.chunks(), content_type, ctx.queue.payload_folder, csv_delimiter=delimiter)
     try:
         return _enqueued(

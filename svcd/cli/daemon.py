@@ -136,6 +136,7 @@ class Opening:
             self._notifier.start()
             self._runner.start()
             self._door.open(app.answer)
+            self._instance.keep_reserve()
             if self._workers:
                 self._workers.start(self._server)
             if self._config.schedule_snapshot:

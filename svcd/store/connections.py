@@ -17,6 +17,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from svcd import descriptors
+from svcd.store.room import lacks_room
 
 PAGE_SIZE = 8192
 # The kernel's page cache serves reads through the map: nothing of it is svcd's own memory.
@@ -25,22 +26,66 @@ READER_CACHE_KIB = 512
 BUSY_MS = 10_000
 # For a reader where too many are open: who holds one already may be what others wait for.
 WAITS_S, HOLDER_WAITS_S = 10.0, 0.5
+_MAKESHIFT_ATTEMPTS, _MAKESHIFT_PAUSE_S = 100, 0.002
 
 
 def open_writer(path: Path, *, cache_kib: int = 2048) -> sqlite3.Connection:
     """The writing connection of a file, made when absent; a commit is on disk when it returns."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000)
-    connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(f"PRAGMA cache_size = -{cache_kib}")
-    connection.execute(f"PRAGMA mmap_size = {MAP_BYTES}")
+    try:
+        connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        # Some systems build SQLite so that it writes zeros over all that is freed: a log as large as what is deleted.
+        connection.execute("PRAGMA secure_delete = FAST")
+        connection.execute(f"PRAGMA cache_size = -{cache_kib}")
+        connection.execute(f"PRAGMA mmap_size = {MAP_BYTES}")
+    except BaseException:  # a full disk, say: who tries again must find nothing of this
+        connection.close()
+        raise
     return connection
+
+
+class Makeshift(sqlite3.Connection):
+    """A reader that found no room on the disk for the shared index of the log, and reads the log by itself.
+
+    It sees what others see, and a writer that comes meanwhile; but each transaction begins with an empty cache, so it is
+    not kept.
+    """
+
+
+def keep_log(path: Path) -> None:
+    """Have the files of the log of a database exist, if empty: the last writer takes them away, and on a full disk
+    nobody may be able to make them again, who only wants to read."""
+    for suffix in ("-wal", "-shm"):
+        try:
+            Path(f"{path}{suffix}").touch()
+        except OSError as error:  # while there is no room, there is none
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
     """A connection that can't change the file; sqlite3.OperationalError when it is absent."""
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None,
+    try:
+        return _reader(path, "mode=ro", sqlite3.Connection)
+    except sqlite3.OperationalError as error:
+        if not lacks_room(error):
+            raise
+    for attempt in range(_MAKESHIFT_ATTEMPTS):
+        try:
+            # The first attempt has left an empty file for the index of the log, which is not written to now.
+            return _reader(path, "mode=ro&readonly_shm=1", Makeshift)
+        except sqlite3.OperationalError as error:
+            # While another thread has the file open as above, SQLite shares its view with this one.
+            if not lacks_room(error) or attempt == _MAKESHIFT_ATTEMPTS - 1:
+                raise
+            time.sleep(_MAKESHIFT_PAUSE_S)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _reader(path: Path, how: str, kind: type[sqlite3.Connection]) -> sqlite3.Connection:
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, factory=kind,
                                  check_same_thread=False, timeout=BUSY_MS / 1000, cached_statements=64)
     try:
         connection.execute("PRAGMA query_only = ON")
@@ -151,7 +196,8 @@ class ReadPool:
         surplus: sqlite3.Connection | None = None
         with self._changed:
             del self._lent[id(connection)]
-            if path in self._gone:  # its space is given back only when nobody holds it
+            # The space of a file that is gone is given back only when nobody holds it.
+            if path in self._gone or isinstance(connection, Makeshift):
                 surplus = connection
             else:
                 self._idle.setdefault(path, []).append(connection)

@@ -178,6 +178,8 @@ class Library:
             except sqlite3.OperationalError:
                 again = self._uuid_of(index_uid)
                 if again == uuid:
+                    if not os.path.exists(path):
+                        raise no_file(index_uid) from None
                     raise  # it is there: something else is wrong
                 uuid = again
 
@@ -235,6 +237,12 @@ def _uuids_of(connection: sqlite3.Connection, index_uids: Sequence[str]) -> dict
     found = dict(connection.execute("SELECT uid, uuid FROM indexes WHERE uid IN (SELECT value FROM json_each(?))",
                                     (json.dumps(list(index_uids)),))) if index_uids else {}
     return {index_uid: found[index_uid] for index_uid in index_uids if index_uid in found}
+
+
+def no_file(index_uid: str) -> ApiError:
+    """What is said of an index whose file is not there."""
+    return ApiError("io_error", f"The file of index `{index_uid}` is missing from the data folder. Put it back, or delete "
+                                "the index.")
 
 
 def _index_row(row: tuple[Any, ...]) -> IndexRow:

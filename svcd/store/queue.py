@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from svcd import times
+from svcd import logs, times
 from svcd.errors import ApiError
 from svcd.store import changes, listing
 from svcd.store.changes import TO_ENQUEUED, TO_PROCESSING, Listeners, Position
 from svcd.store.connections import ReadPool, write_transaction
 from svcd.store.records import ENQUEUED, PROCESSING, Batch, Page, Task, TaskFilter
+from svcd.store.room import Reserve, lacks_room
 
 T = TypeVar("T", Task, Batch)
 IsAllowed = Callable[[str], bool]
@@ -30,6 +31,8 @@ IsAllowed = Callable[[str], bool]
 DATABASE_BYTES = 20 << 30
 MOST_BYTES = DATABASE_BYTES * 2 // 5
 _MAKING_ROOM = ("taskCancelation", "taskDeletion")
+# Tasks that free room on the disk, and may use its reserve.
+FREEING = frozenset(("taskCancelation", "taskDeletion", "indexDeletion", "documentDeletion"))
 
 # Only what runs tasks reads their content: it may be a million identifiers.
 _TASK_COLUMNS = ("uid, kind, index_uid, status, enqueued_at, batch_uid, canceled_by, details, error, {content}, payload, "
@@ -66,7 +69,7 @@ class Queue:
     """The log of tasks. All writes go through one connection under one lock."""
 
     def __init__(self, path: Path, writer: sqlite3.Connection, lock: threading.RLock, readers: ReadPool,
-                 payload_folder: Path) -> None:
+                 payload_folder: Path, reserve: Reserve | None = None) -> None:
         self.payload_folder = payload_folder
         # Called, outside the lock, when a task came in.
         self.on_enqueued: Callable[[], None] = lambda: None
@@ -78,6 +81,7 @@ class Queue:
         self._ended: list[int] = []  # tasks that end with the present transaction
         self._given_back: dict[int, int] = {}  # tasks that are enqueued again -> since when
         self._readers = readers
+        self._reserve = reserve or Reserve(path.parent)
         self._running: dict[int, RunningBatch] = {}
         self._next_batch = 1 + self._highest("SELECT max(coalesce((SELECT max(uid) FROM batches), -1), "
                                              "coalesce((SELECT max(batch_uid) FROM tasks), -1))")
@@ -99,21 +103,47 @@ class Queue:
                 custom_metadata: str | None = None) -> Task:
         """Add a task. Its payload must be on disk already; the file belongs to the queue from now on.
 
-        Raises no_space_left_on_device when so many tasks are stored that only taking some away is allowed.
+        Raises no_space_left_on_device when so many tasks are stored, or the disk is so full, that only taking some
+        away is allowed.
         """
+        self.refuse_without_room(kind)
         with self._lock:
             self._refuse_when_full(kind, content or {})
             task = Task(self._highest("SELECT max(uid) FROM tasks") + 1, kind, index_uid, ENQUEUED, self.moment(),
                         details=details, content=content or {}, payload=payload.name if payload else None,
                         payload_bytes=payload_bytes, custom_metadata=custom_metadata)
-            self._writer.execute(  # a statement of its own is a transaction of its own
-                "INSERT INTO tasks(uid, kind, index_uid, status, enqueued_at, details, content, payload, payload_bytes, "
-                "custom_metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (task.uid, kind, index_uid, ENQUEUED, task.enqueued_at, _text(details), _text(task.content),
-                 task.payload, payload_bytes, custom_metadata))
+            try:
+                self._insert(task)
+            except sqlite3.OperationalError as error:
+                if not lacks_room(error) or kind not in FREEING:
+                    raise
+                self._find_room()
+                self._insert(task)
         self.on_enqueued()
         self.listeners.ring()
         return task
+
+    def refuse_without_room(self, kind: str) -> None:
+        """Raise no_space_left_on_device for a task that takes room, while there is none but that of the reserve."""
+        if kind in FREEING:
+            self._reserve.make_way()
+        else:
+            self._reserve.refuse_growth()
+
+    def _insert(self, task: Task) -> None:
+        self._writer.execute(  # a statement of its own is a transaction of its own
+            "INSERT INTO tasks(uid, kind, index_uid, status, enqueued_at, details, content, payload, payload_bytes, "
+            "custom_metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (task.uid, task.kind, task.index_uid, ENQUEUED, task.enqueued_at, _text(task.details), _text(task.content),
+             task.payload, task.payload_bytes, task.custom_metadata))
+
+    def _find_room(self) -> None:
+        """A write found none: give the reserve up, and let the log begin anew, which then need not grow."""
+        self._reserve.give_up()
+        try:
+            self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        except sqlite3.OperationalError:  # the file cannot grow either
+            pass
 
     def _refuse_when_full(self, kind: str, content: dict[str, Any]) -> None:
         if kind in _MAKING_ROOM and content.get("uids"):
@@ -387,10 +417,16 @@ class Queue:
     @contextmanager
     def finishing(self) -> Iterator[sqlite3.Connection]:
         """One transaction in which tasks end together with what they changed in the same file."""
+        self._reserve.make_way()
         with self._lock:
             self._ended = []
-            with write_transaction(self._writer) as connection:
-                yield connection
+            try:
+                with write_transaction(self._writer) as connection:
+                    yield connection
+            except sqlite3.OperationalError as error:
+                if lacks_room(error):  # for who tries again
+                    self._find_room()
+                raise
             ended = self._ended
             for uid in ended if self._given_back else ():
                 self._given_back.pop(uid, None)
@@ -448,9 +484,9 @@ class Queue:
             (_renamed_swaps(details, names), _renamed_swaps(content, names), uid) for uid, details, content in swaps])
 
     def remove_payload(self, name: str | None) -> None:
-        """Delete the stored content of a task that ended."""
+        """Delete the stored content of a task that ended; what cannot be deleted stays until a start can."""
         if name:
-            (self.payload_folder / name).unlink(missing_ok=True)
+            _try_to_remove(self.payload_folder / name)
 
     def remove_orphaned_payloads(self) -> None:
         """Delete the files that no enqueued task names: uploads that were never acknowledged, or tasks that ended."""
@@ -459,7 +495,7 @@ class Queue:
                 f"SELECT payload FROM tasks WHERE status = '{ENQUEUED}' AND payload IS NOT NULL")}
         for path in self.payload_folder.iterdir():
             if path.name not in wanted:
-                path.unlink(missing_ok=True)
+                _try_to_remove(path)
 
     def compact(self) -> tuple[int, int]:
         """Give free pages back; bytes before and after."""
@@ -468,6 +504,13 @@ class Queue:
             self._writer.execute("VACUUM")
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return before, self.bytes()[0]
+
+
+def _try_to_remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        logs.warn("a file of uploaded documents could not be deleted", file=path.name, reason=error.strerror)
 
 
 def stored_tasks(connection: sqlite3.Connection) -> Iterator[Task]:

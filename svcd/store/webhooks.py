@@ -51,6 +51,7 @@ class Webhooks:
 
     def __init__(self, writer: sqlite3.Connection, lock: threading.RLock) -> None:
         self.on_change: Callable[[str], None] = lambda uuid: None  # called, outside the lock, when one changed
+        self.before_removal: Callable[[], None] = lambda: None  # one is deleted on a full disk, too
         self._writer = writer
         self._lock = lock  # guards _writer, and the replacing of _rows
         # Rows of older versions may have a header twice.
@@ -106,6 +107,7 @@ class Webhooks:
 
     def delete(self, uuid: str) -> None:
         """Forget one, and all that it was still to be told. Raises webhook_not_found."""
+        self.before_removal()
         with self._lock:
             self.require(uuid)
             with write_transaction(self._writer) as connection:
