@@ -177,6 +177,8 @@ class _Import:
             raise ArchiveRefused(f"{place} of the dump could not be indexed for a fault of svcd, which is in its log") from error
         (outcome,) = answer["outcomes"]
         if outcome["error"]:
+            if payload and outcome["error"]["code"] == "io_error":
+                self._check_documents(place, payload)  # names the line, which the task has not
             raise ArchiveRefused(f"{place} of the dump: {outcome['error']['message']}")
         return answer
 

@@ -212,5 +212,7 @@ def test_what_a_snapshot_does_not_have_stays_out(tmp_path: Path, files: Files) -
     strange = ["LOCK", "instance.sqlite-shm", "indexes/x.sqlite", "indexes/deeper/x", "payloads/a b", "bin/sh", "notes.txt"]
     import_snapshot(made_of(tmp_path / "x.snapshot", {**files, **dict.fromkeys(strange, b"strange")}), tmp_path / "new")
     found = {str(path.relative_to(tmp_path / "new")) for path in (tmp_path / "new").rglob("*") if path.is_file()}
-    assert found - {"LOCK"} == set(files)
+    own = {"LOCK", "instance.sqlite-wal", "instance.sqlite-shm"}  # the log's files stay when the writer closes
+    assert found - own == set(files)
+    assert (tmp_path / "new" / "instance.sqlite-shm").read_bytes() != b"strange"
     assert (tmp_path / "new" / "LOCK").read_bytes() == b""
