@@ -1,6 +1,7 @@
 # make run      set up and start the daemon on its default address; ARGS="--env production" adds options
-# make test     set up and run all tests
+# make test     set up, check the sources, run all tests
 # make quick    the same without the slow ones
+# make check    check the sources alone: faults that ruff finds, types
 # make docs     rewrite what is made from the tables: man page, sample config, table of options
 # make clean    remove what the above has set up
 
@@ -11,17 +12,21 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: run test quick docs clean
+.PHONY: run test quick check docs clean
 .DEFAULT_GOAL := test
 
 run: $(VENV)/ready-to-run
 	@exec $(VENV)/bin/svcd $(ARGS)
 
-test: $(VENV)/ready-to-test
+test: check
 	$(VENV)/bin/python -m pytest $(ARGS)
 
-quick: $(VENV)/ready-to-test
+quick: check
 	$(VENV)/bin/python -m pytest -m "not slow" $(ARGS)
+
+check: $(VENV)/ready-to-test
+	$(VENV)/bin/ruff check --quiet
+	$(VENV)/bin/mypy --no-error-summary
 
 docs: $(VENV)/ready-to-run
 	$(VENV)/bin/python -m svcd.reference $(ARGS)

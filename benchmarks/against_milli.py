@@ -24,14 +24,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from svcd.engine.search import Federation, IndexedQuery, SearchQuery, search  # noqa: E402
-from svcd.engine.settings import resolved  # noqa: E402
-from svcd.store.cache import Cache  # noqa: E402
-from svcd.store.connections import open_reader  # noqa: E402
-from svcd.store.index import IndexReader  # noqa: E402
-from svcd.tasks import batching  # noqa: E402
-from svcd.tasks.budget import Budget  # noqa: E402
-from svcd.tasks.indexing import Work, run  # noqa: E402
+from svcd.engine.search import Federation, IndexedQuery, SearchQuery, search
+from svcd.engine.settings import resolved
+from svcd.store.cache import Cache
+from svcd.store.connections import open_reader
+from svcd.store.index import IndexReader
+from svcd.tasks import batching
+from svcd.tasks.budget import Budget
+from svcd.tasks.indexing import Work, run
 
 WORD = re.compile(r"[A-Za-z]{2,}")
 MAP_BYTES = 2**34

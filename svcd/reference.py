@@ -45,6 +45,7 @@ by then; the task is done in the background, by a process of its own, and search
 Chinese and Thai, which have no spaces between words, are cut by lists of words from the extra
 .IR svcd[languages] ,
 when it is installed; a line of the log says which lists are missing.
+Without them searches over such text find other documents.
 Documents that were added before are to be added again then.
 .PP
 .B SIGTERM
@@ -60,9 +61,10 @@ A flag without a value is switched on by any value of its variable but
 .RI n ,
 .RI no ,
 .RI f ,
-.RI false ,
-.RI off
-and the empty one, and by
+.RI false
+and
+.RI off ,
+and by
 .I true
 in the file.
 A
@@ -72,14 +74,17 @@ is a number of bytes, or a number with a unit: kB, MB, GB, TB, PB (powers of 100
 @OPTIONS@
 .SS Help
 .TP
-.B \-\-help
+.BR \-h ", " \-\-help
 Show all options and exit.
 .TP
 .B \-\-version
 Show the versions of svcd and of its interface, and exit.
 .SH ENVIRONMENT
-Each option has the variable that is named with it. A variable that names no option is ignored, with a
-warning when it comes near to one.
+Each option has the variable that is named with it. An empty one counts as not given, but for those of
+.B \-\-max\-indexing\-threads
+and
+.BR \-\-schedule\-snapshot .
+A variable SVC_* that names no option is ignored, with a warning.
 .TP
 .B SVC_MASTER_KEY
 The way to give the key that other users of the machine do not see.
@@ -88,7 +93,8 @@ The way to give the key that other users of the machine do not see.
 .I ./config.toml
 Options, read when it exists; another file is named by
 .BR \-\-config\-file\-path .
-The file is flat: one key per option, spelled as the flag with underscores. An unknown key is refused.
+The file is flat: one key per option, spelled as the flag with underscores, or as its variable. An unknown key is
+refused.
 .TP
 .I ./data.ms
 The database. One daemon at a time uses it.

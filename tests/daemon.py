@@ -56,7 +56,9 @@ class Reply:
 class Daemon:
     """One folder with a daemon on it. Its stderr goes to `folder/log`, its data to `folder/data.ms`."""
 
-    def __init__(self, folder: Path, args: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, args: Sequence[str] = (), most_files: int | None = None) -> None:
+        """most_files: how many it may have open, as with `ulimit -n`."""
+        self._shell = ["sh", "-c", f'ulimit -n {most_files} && exec "$@"', "sh"] if most_files else []
         self.folder = folder
         self.data = folder / "data.ms"
         self.log = folder / "log"
@@ -78,7 +80,7 @@ class Daemon:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("SVC_")}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "svcd", "--http-addr", "127.0.0.1:0", "--db-path", str(self.data),
+                [*self._shell, sys.executable, "-m", "svcd", "--http-addr", "127.0.0.1:0", "--db-path", str(self.data),
                  "--no-analytics", *self._args], cwd=self.folder, env={**environ, "PYTHONPATH": str(ROOT)},
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
 
@@ -120,6 +122,11 @@ class Daemon:
         while any(map(_lives, pids)):
             assert time.monotonic() < deadline, f"indexing processes outlive the daemon: {pids}"
             time.sleep(0.002)
+
+    def ended(self) -> int:
+        """The exit status of one that ends by itself."""
+        assert self._process
+        return self._process.wait(START_S)
 
     def stop(self) -> int:
         """End in good order; the exit status."""

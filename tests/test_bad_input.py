@@ -357,7 +357,7 @@ SCALARS = {"null": "null", "true": "a boolean: `true`", "5": "a positive integer
 
 
 def path_of(row: Route) -> str:
-    named = {"index_uid": "scratch", "document_id": "1", "task_id": "0", "batch_id": "0",
+    named = {"index_uid": "scratch", "document_id": "1", "task_id": "0", "batch_id": "0", "workspace_uid": "w", "uid": "r",
              "uuid": "0f2d3c4b-0000-4000-8000-000000000000"}
     return row.path.format(**{name: named[name] for name in row.parameters})
 

@@ -97,8 +97,8 @@ def test_documents(client: Any, films: Any) -> None:
         done(client, films.delete_documents([11, 12]))
     done(client, films.delete_documents(filter="year < 2000"))
     assert [document.id for document in films.get_documents({"limit": 99}).results] == [1, 2, 3, 4, 5, 13, 14]
-    done(client, films.add_documents_csv("id,title\n20,Twenty\n".encode()))
-    done(client, films.add_documents_ndjson('{"id": 21, "title": "Twenty-one"}\n'.encode()))
+    done(client, films.add_documents_csv(b"id,title\n20,Twenty\n"))
+    done(client, films.add_documents_ndjson(b'{"id": 21, "title": "Twenty-one"}\n'))
     assert ids(films.search("twenty")) == ["20", 21]  # columns of CSV are texts unless they say otherwise
     client.update_experimental_features({"editDocumentsByFunction": True})
     function = {"function": "doc.title = doc.title.to_upper()", "filter": "year = 2015"}

@@ -1,11 +1,12 @@
 """1. A date with an offset, without one, and a bare one are read; the last two are in UTC.
-2. What no calendar has, or the years 1 to 9999 do not hold, is refused.
+2. In answers a moment has six digits of a second, always; elsewhere it loses nothing.
+3. What no calendar has, or the years 1 to 9999 do not hold, is refused.
 """
 from __future__ import annotations
 
 import pytest
 
-from svcd.times import SECOND, parse_utc, rfc3339
+from svcd.times import SECOND, parse_utc, rfc3339, rfc3339_micro
 
 
 @pytest.mark.parametrize(("text", "shown"), [
@@ -33,3 +34,14 @@ def test_what_is_no_date(text: str) -> None:
 
 def test_a_second_is_a_second() -> None:
     assert parse_utc("1970-01-01T00:00:01") == SECOND
+
+
+@pytest.mark.parametrize(("nanoseconds", "shown", "whole"), [
+    (0, "1970-01-01T00:00:00.000000Z", "1970-01-01T00:00:00Z"),
+    (1, "1970-01-01T00:00:00.000000Z", "1970-01-01T00:00:00.000000001Z"),
+    (SECOND - 1, "1970-01-01T00:00:00.999999Z", "1970-01-01T00:00:00.999999999Z"),
+    (SECOND * 3 // 2, "1970-01-01T00:00:01.500000Z", "1970-01-01T00:00:01.5Z"),
+    (-1, "1969-12-31T23:59:59.999999Z", "1969-12-31T23:59:59.999999999Z"),
+])
+def test_answers_have_microseconds(nanoseconds: int, shown: str, whole: str) -> None:
+    assert (rfc3339_micro(nanoseconds), rfc3339(nanoseconds)) == (shown, whole)

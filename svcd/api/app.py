@@ -6,7 +6,6 @@ what any route does. The order is that of the recordings: key, query string, bod
 from __future__ import annotations
 
 import errno
-import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ from svcd.fields import checked_index_uid, decode_body, decode_query, decode_val
 from svcd.http.headers import media_type
 from svcd.http.message import Refused, Request, Response
 from svcd.jsontext import dumps
+from svcd.store.room import full, lacks_room
 
 if TYPE_CHECKING:
     from svcd.api.usage import Usage  # loaded by who counts
@@ -53,7 +53,6 @@ _OTHER_METHOD, _OTHER_PATH = "OTHER", "other"
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"))
 _FILTERED_TOKEN = ("The provided tenant token is invalid. Its rules have a filter, which this version of svcd can't "
                    "join to what is asked for here.")
-_FULL_DISK = "There is no more space left on the device. Consider increasing the size of the disk/partition."
 # Characters of a message that are sent: many repeat what was received, in whatever length.
 _MOST_MESSAGE = 100_000
 _SYSTEM_ERRORS = {  # errno: code
@@ -186,11 +185,11 @@ def refusal(error: ApiError) -> Response:
 
 def _system_error(error: Exception) -> ApiError:
     """What an unexpected exception is to a client: the machine's fault where it is known, else `internal`."""
-    if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_FULL:
-        return ApiError("no_space_left_on_device", _FULL_DISK)
+    if lacks_room(error):
+        return full()
     code = _SYSTEM_ERRORS.get(error.errno or 0) if isinstance(error, OSError) else None
     if code == "no_space_left_on_device":
-        return ApiError(code, _FULL_DISK)
+        return full()
     return ApiError(code, str(error)) if code else ApiError("internal", f"Internal error: {type(error).__name__}")
 
 

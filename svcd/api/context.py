@@ -5,6 +5,7 @@ Knows one request after its checks; refuses to know how it was matched, checked 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,10 @@ from svcd.http.message import Portions
 if TYPE_CHECKING:
     from svcd.api.admission import SearchQueue
     from svcd.http.message import Request
+    from svcd.store.index import IndexReader
     from svcd.store.instance import Instance
     from svcd.store.queue import Queue
+    from svcd.store.shelf import Shelf
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -54,6 +57,7 @@ class Context:
     streams: the places of answers that do not end by themselves. large: of those that are made in portions.
     renewed: asks for the permission again, which may have changed. Raises as the first check.
     answers: what searches found until now.
+    shelf: the indexes of a request that reads several, while it does (api.joins.one_state).
     """
 
     instance: Instance
@@ -72,11 +76,16 @@ class Context:
     large: Places = field(default_factory=lambda: Places(1))
     renewed: Callable[[], Permission] = lambda: ALL
     answers: Answers = field(default_factory=Answers)
+    shelf: Shelf | None = None
 
     @property
     def queue(self) -> Queue:
         """The tasks of the instance."""
         return self.instance.queue
+
+    def read(self, index_uid: str) -> AbstractContextManager[IndexReader]:
+        """An index as this request sees it; index_not_found when there is none."""
+        return (self.instance if self.shelf is None else self.shelf).read(index_uid)
 
     @property
     def index_uid(self) -> str:

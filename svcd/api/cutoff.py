@@ -1,4 +1,4 @@
-"""How long a search may rank: a timer for each, and how many of them have run out.
+"""How long a search may rank and format: a timer for each, and how many of them have run out.
 
 Refuses to know what a search does with what it has found by then.
 Threads: a timer is of one thread; `_lock` guards the count.

@@ -15,7 +15,7 @@ from svcd import jsontext
 from svcd.api import features, shapes
 from svcd.api.context import Answer, Context, Text
 from svcd.api.filters import allowed_filter, local_filter, of_query_string, without_joins
-from svcd.api.joins import read_joined
+from svcd.api.joins import one_state, read_joined
 from svcd.api.payloads import CONTENT_TYPES, payload_format, receive
 from svcd.api.portions import WHOLE, listed
 from svcd.api.routes import Fields, Route, Stream
@@ -58,7 +58,8 @@ def fetch(ctx: Context, wanted: Mapping[str, Any]) -> Answer:
     rules = _sort_rules(wanted.get("sort") or ())
     view = _view(wanted.get("fields"), bool(wanted["retrieveVectors"]))
     with ExitStack() as held:
-        reader = held.enter_context(ctx.instance.read(ctx.index_uid))
+        held.enter_context(one_state(ctx, [ctx.index_uid]))
+        reader = held.enter_context(ctx.read(ctx.index_uid))
         meant = _meant(reader, ids, _condition(ctx, reader, wanted.get("filter")))
         _check_sortable(rules, reader.settings["sortableAttributes"])
         docids, total = _page(reader, meant, rules, offset, limit)
@@ -66,7 +67,7 @@ def fetch(ctx: Context, wanted: Mapping[str, Any]) -> Answer:
         if expected > WHOLE:
             held.callback(reader.close)
         body = listed(b'{"results":[', (view(text).encode() for text in reader.each_document(docids)),
-                      lambda: f'],"offset":{offset},"limit":{limit},"total":{total}}}'.encode(),
+                      f'],"offset":{offset},"limit":{limit},"total":{total}}}'.encode,
                       expected=expected, places=ctx.large, held=held)
     return Answer(200, Text(body))
 
@@ -216,6 +217,7 @@ def _add(ctx: Context, method: str) -> Answer:
         message = f"csv delimiter must be an ascii character. Found: `{delimiter}`"
         raise ApiError("invalid_document_csv_delimiter", message)
     content_type = payload_format(ctx.request.headers.get("content-type"), delimiter)
+    ctx.queue.refuse_without_room("documentAdditionOrUpdate")  # before the room of the reserve is written full
     payload = receive(ctx.request.body.chunks(), content_type, ctx.queue.payload_folder, csv_delimiter=delimiter)
     try:
         return _enqueued(

@@ -5,12 +5,13 @@ Knows the format; refuses to know any figure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
 GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
 
 Labels = tuple[tuple[str, str], ...]
+_Values = TypeVar("_Values", bound=tuple[str, ...])
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
@@ -31,7 +32,7 @@ class Family(NamedTuple):
     samples: Iterable[Sample]
 
 
-def labelled(names: Sequence[str], figures: Mapping[tuple[str, ...], float]) -> list[Sample]:
+def labelled(names: Sequence[str], figures: Mapping[_Values, float]) -> list[Sample]:
     """One sample for each figure, its key giving the values of the labels; in the order of the keys."""
     return [Sample(figure, tuple(zip(names, values))) for values, figure in sorted(figures.items())]
 

@@ -9,6 +9,7 @@ import time
 from svcd.api import search
 from svcd.api.context import Answer, Context
 from svcd.api.cutoff import Timer
+from svcd.api.joins import one_state
 from svcd.api.routes import Fields, Route
 from svcd.fields import Field, boolean, nullable, string
 
@@ -35,7 +36,7 @@ def search_facets(ctx: Context) -> Answer:
 
     started, body = time.monotonic(), ctx.body
     facet = FacetQuery(body["facetName"], body.get("facetQuery"), body.get("locales"))
-    with ctx.searches.place(), ctx.instance.read(ctx.index_uid) as reader:
+    with ctx.searches.place(), one_state(ctx, [ctx.index_uid]), ctx.read(ctx.index_uid) as reader:
         search.check_available(body, ctx.instance.features)
         query = search.without_joins_of(ctx, search.query_of(ctx, ctx.index_uid, body), reader).query
         hits = facet_search(reader, facet, query, bool(body.get("exhaustiveFacetCount")), Timer())

@@ -55,7 +55,7 @@ def not_enabled(feature: Feature, action: str) -> ApiError:
     )
 
 
-def require(flags: Mapping[str, bool], flag: str, action: str) -> None:
+def require(flags: Mapping[str, bool | None], flag: str, action: str) -> None:
     """Raise feature_not_enabled unless the flag is on."""
     if not flags.get(flag):
         raise not_enabled(FEATURES[flag], action)

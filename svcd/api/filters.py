@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from svcd.engine.filters.tree import Condition
     from svcd.engine.reader import Reader
 
-Flags = Callable[[], Mapping[str, bool]]
+Flags = Callable[[], Mapping[str, bool | None]]  # None, which a dump may have, is off
 
 _NO_JOIN = "Filter condition `_foreign` is not supported for this endpoint."
 

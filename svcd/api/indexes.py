@@ -16,7 +16,7 @@ from svcd.errors import ApiError
 from svcd.fields import Field, Param, array_of, boolean, index_uid, nullable, object_of, query, string
 
 if TYPE_CHECKING:
-    from svcd.store.instance import IndexRow
+    from svcd.store.library import IndexRow
 
 _TAG = "Indexes"
 
@@ -45,7 +45,10 @@ def create(ctx: Context) -> Answer:
 
 
 def update(ctx: Context) -> Answer:
-    """Enqueue the change of the primary key."""
+    """Enqueue the change of the primary key; the task of null succeeds, and leaves the key as it is.
+
+    Source: recordings index/update_nothing, tasks/test_summarized_index_update.
+    """
     primary_key = {"primaryKey": ctx.body.get("primaryKey")}
     return _enqueued(ctx, "indexUpdate", ctx.index_uid, primary_key, primary_key)
 
@@ -74,7 +77,7 @@ def index_stats(ctx: Context, row: IndexRow) -> dict[str, Any]:
         "isIndexing": _is_indexing(ctx, row.uid),
     }
     if ctx.query["showInternalDatabaseSizes"]:
-        with ctx.instance.read(row.uid) as reader:
+        with ctx.instance.read_file(row.uid, row.uuid) as reader:
             tables = reader.internal_database_sizes()
         view["internalDatabaseSizes"] = {name: shapes.size(size, size_format) for name, size in tables.items()}
     # No version of svcd that reads this interface stores vectors yet, so there is nothing to count.
@@ -131,7 +134,10 @@ _CREATE_BODY = Fields({
                  about="The name of the index."),
     "primaryKey": _PRIMARY_KEY,
 })
-_UPDATE_BODY = Fields({"primaryKey": _PRIMARY_KEY}, immutable={
+_UPDATE_BODY = Fields({
+    "primaryKey": Field(nullable(string), "invalid_index_primary_key",
+                        about="The field that identifies a document, while there is none; null leaves the key as it is."),
+}, immutable={
     "uid": "bad_request",
     "createdAt": "immutable_index_created_at",
     "updatedAt": "immutable_index_updated_at",

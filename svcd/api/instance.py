@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from svcd import INTERFACE_VERSION
-from svcd.api import shapes
+from svcd import INTERFACE_VERSION, logs
+from svcd.api import not_yet, shapes
 from svcd.api.context import Answer, Context
 from svcd.api.features import FEATURES
 from svcd.api.indexes import STATS_PARAMS, index_stats
 from svcd.api.routes import Fields, Route
 from svcd.errors import ApiError
 from svcd.fields import Field, boolean, nullable
-from svcd.times import rfc3339
+from svcd.times import rfc3339_micro
 
 
 def root(_ctx: Context) -> Answer:
@@ -45,7 +45,7 @@ def stats(ctx: Context) -> Answer:
     return Answer(200, {
         "databaseSize": shapes.size(ctx.instance.database_size(), size_format),
         "usedDatabaseSize": shapes.size(ctx.instance.used_database_size(), size_format),
-        "lastUpdate": None if last_update is None else rfc3339(last_update),
+        "lastUpdate": None if last_update is None else rfc3339_micro(last_update),
         "indexes": by_index,
     })
 
@@ -62,9 +62,13 @@ def get_features(ctx: Context) -> Answer:
 
 
 def update_features(ctx: Context) -> Answer:
-    """Switch features on or off; null and absent leave them as they are."""
+    """Switch features on or off; null and absent leave them as they are. The log says which have no effect here."""
     changes = {flag: is_on for flag, is_on in ctx.body.items() if is_on is not None}
+    before = ctx.instance.features()
     ctx.instance.update_features(changes)
+    for flag, what in not_yet.without_effect(flag for flag in changes if changes[flag] and not before.get(flag)).items():
+        logs.warn("feature switched on without effect, this version does not have what it needs", feature=flag,
+                  missing=what)
     return Answer(200, _flags(ctx))
 
 

@@ -4,8 +4,8 @@ Knows the feature and who may look into an index; refuses to know which values o
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from svcd.api.context import Context
@@ -18,12 +18,31 @@ if TYPE_CHECKING:
 _FEATURE = "foreignKeys"
 
 
+@contextmanager
+def one_state(ctx: Context, index_uids: Iterable[str]) -> Iterator[None]:
+    """In this block ctx.read() knows these indexes and those that their foreign keys name, all of them as one state of the
+    list of indexes has them: a swap in between is seen whole or not at all."""
+    with ctx.instance.read_together(index_uids, _linked) as ctx.shelf:
+        try:
+            yield
+        finally:
+            ctx.shelf = None
+
+
+def _linked(reader: Reader) -> Iterable[str]:
+    if not has_foreign_keys(reader):
+        return ()
+    from svcd.engine.joins import foreign_keys
+
+    return foreign_keys(reader.settings).values()
+
+
 def read_joined(ctx: Context, index_uid: str) -> AbstractContextManager[Any]:
     """An index into which a filter looks from another one. Raises index_not_found, and invalid_api_key unless the
     bearer may search all of it: what a token hides there must not be found out by asking from here."""
     if ctx.permission.search_filter(index_uid) is not None:
         raise ApiError("invalid_api_key", INVALID_KEY)
-    return ctx.instance.read(index_uid)
+    return ctx.read(index_uid)
 
 
 def has_foreign_keys(reader: Reader) -> bool:
@@ -47,7 +66,7 @@ def hydrated(ctx: Context, hits: Sequence[str], readers: Mapping[str, Reader], i
         return keys.get(hit["_federation"]["indexUid"] if index_uid is None else index_uid, {})
 
     steps.begin("hydrate documents")
-    shown = joins.hydrated(hits, keys_of, ctx.instance.read)
+    shown = joins.hydrated(hits, keys_of, ctx.read)
     steps.end()
     return shown
 

@@ -23,7 +23,7 @@ _NEXT_OBJECT = re.compile(r"[ \t\n\r]*(?=\{)").match
 _NEXT_ITEM = re.compile(r"[ \t\n\r]*,[ \t\n\r]*(?=\{)").match
 _PIECE = 1 << 16  # characters
 _LARGE = 1 << 20  # documents of more characters are scanned without building their values
-_scan = jsontext.quick.scan_once
+_scan = jsontext.quick.scan_once  # type: ignore[attr-defined]  # each decoder has it, but its stubs do not
 
 
 class NotDocuments(ValueError):
@@ -84,7 +84,7 @@ class _Window:
 
     def next_token(self) -> str:
         """Step over blanks: the character that follows, "" at the end of the window."""
-        self.at = _BLANK.match(self.text, self.at).end()  # type: ignore[union-attr]
+        self.at = _BLANK.match(self.text, self.at).end()  # type: ignore[union-attr]  # matches anywhere
         return self.text[self.at:self.at + 1]
 
     def encoded(self, start: int, end: int | None = None) -> bytes:

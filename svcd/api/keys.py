@@ -121,9 +121,10 @@ def _view(ctx: Context, row: KeyRow) -> shapes.Json:
         "uid": row.uid,
         "actions": list(row.actions),
         "indexes": list(row.indexes),
+        # What was given, and no moment of the daemon: recordings auth/* show it without a fraction.
         "expiresAt": None if row.expires_at is None else times.rfc3339(row.expires_at),
-        "createdAt": times.rfc3339(row.created_at),
-        "updatedAt": times.rfc3339(row.updated_at),
+        "createdAt": times.rfc3339_micro(row.created_at),
+        "updatedAt": times.rfc3339_micro(row.updated_at),
     }
 
 

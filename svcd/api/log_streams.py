@@ -71,7 +71,7 @@ class _Follower:
                 return
 
     def _lines(self) -> list[str]:
-        lines = []
+        lines: list[str] = []
         while self._waiting and len(lines) < _MOST_TOGETHER:
             lines.append(self._write(self._waiting.popleft()))
         if self._lost and not self._waiting:

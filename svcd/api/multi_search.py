@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from svcd.api import features, performance
 from svcd.api.context import Answer, Context, Text
 from svcd.api.cutoff import Timer
 from svcd.api.filters import has_joins
-from svcd.api.joins import hydrated
+from svcd.api.joins import hydrated, one_state
 from svcd.api.routes import Fields, Route
 from svcd.api.search import (
     FIELDS,
+    METADATA_HEADERS,
     PERSONALIZE,
     Answered,
     add_answer,
@@ -55,6 +57,9 @@ from svcd.jsontext import dumps
 
 if TYPE_CHECKING:
     from svcd.store.index import IndexReader as Reader
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 Query = Mapping[str, Any]
 
@@ -110,7 +115,7 @@ _BODY = Fields({
 })
 
 
-def _inside(place: int, check: Callable[[], Any]) -> Any:
+def _inside(place: int, check: Callable[[], R]) -> R:
     """What `check` gives; the place of the query opens the message of what it refuses."""
     try:
         return check()
@@ -118,9 +123,9 @@ def _inside(place: int, check: Callable[[], Any]) -> Any:
         raise error.inside(f"Inside `.queries[{place}]`") from None
 
 
-def _each(queries: Sequence[Any], check: Callable[[Any], Any]) -> list[Any]:
+def _each(queries: Iterable[T], check: Callable[[T], R]) -> list[R]:
     """What a check gives for each query, in their order."""
-    return [_inside(place, lambda: check(query)) for place, query in enumerate(queries)]
+    return [_inside(place, partial(check, query)) for place, query in enumerate(queries)]
 
 
 # one answer for each
@@ -132,7 +137,7 @@ def _separate(answered: Answered, ctx: Context, queries: Sequence[Query]) -> Non
     answered.add(b'{"results":[')
     for place, (query, each) in enumerate(zip(queries, asked)):
         answered.add(b"," if place else b"")
-        _inside(place, lambda: _add_result(answered, ctx, query, each, request_uid))
+        _inside(place, partial(_add_result, answered, ctx, query, each, request_uid))
     answered.add(b"]}")
 
 
@@ -255,7 +260,7 @@ def _without_joins(ctx: Context, place: int, asked: IndexedQuery) -> IndexedQuer
     if not has_joins(asked.query.filter):
         return asked
     with ExitStack() as stack:
-        reader = _inside(place, lambda: stack.enter_context(ctx.instance.read(asked.index_uid)))
+        reader = _inside(place, lambda: stack.enter_context(ctx.read(asked.index_uid)))
         return without_joins_of(ctx, asked, reader)
 
 
@@ -285,7 +290,7 @@ def _found(answered: Answered, ctx: Context, queries: Sequence[Query], federatio
     with ExitStack() as stack:
 
         def read(uid: str) -> Reader:
-            readers[uid] = stack.enter_context(ctx.instance.read(uid))
+            readers[uid] = stack.enter_context(ctx.read(uid))
             return readers[uid]
 
         found = federated(read, asked, _federation_of(federation), Timer())
@@ -316,7 +321,9 @@ def multi_search_with_post(ctx: Context) -> Answer:
         with performance.measured(is_measured), performance.place_in(ctx.searches):
             steps.end()
             _each(queries, lambda query: ctx.permission.require(query["indexUid"]))
-            _check_facets_permitted(ctx, (federation or {}).get("facetsByIndex") or {})
+            by_index = (federation or {}).get("facetsByIndex") or {}
+            _check_facets_permitted(ctx, by_index)
+            held.enter_context(one_state(ctx, [*(query["indexUid"] for query in queries), *by_index]))
             if federation is None:
                 _separate(answered, ctx, queries)
             else:
@@ -326,5 +333,6 @@ def multi_search_with_post(ctx: Context) -> Answer:
 
 ROUTES = (
     Route("POST", "/multi-search", multi_search_with_post, "search", {200: "MultiSearchAnswer"},
-          "Several searches at once, each for itself or merged", "Multi-search", body=_BODY, joins_rules=True),
+          "Several searches at once, each for itself or merged", "Multi-search", body=_BODY, joins_rules=True,
+          headers=METADATA_HEADERS),
 )

@@ -1,12 +1,15 @@
-"""Routes that clients call and that this version of svcd can't do: each says what it lacks.
+"""What the interface has and this version of svcd does not: MISSING, the one table of it, which shrinks.
 
-Key, query string, body, feature and path are checked as everywhere, so that a client learns first what is wrong
-with its request. Knows the parameters of these routes; refuses to know how the rest of them would work.
-Source: openapi.json, messages.json, the recordings network/*, similar/errors__*, documents/render_documents__*.
+Each of its routes says what it lacks, after the checks of key, query string, body, feature and path that there are
+everywhere, so that a client learns first what is wrong with its request; a feature that is switched on without effect
+is told to the log. Knows the parameters of these routes; refuses to know how the rest of them would work.
+Source: openapi.json, messages.json, chats.md 2, network.md 5, the recordings network/*, similar/errors__*,
+documents/render_documents__*, dynamic_search_rules/routes_are_disabled_by_default.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from svcd.api.context import Answer, Context
@@ -18,14 +21,35 @@ from svcd.fields import (
     Field, Param, any_object, anything, array_of, boolean, index_uid, map_of, nullable, number, object_of, one_of,
     parsed, positive_integer, query, string,
 )
+from svcd.sizes import parse_size
 
 _NETWORK = ("network", "Using the /network route")
 _CONTROL = ("network", "Using the /network/control route")
 _RENDER = ("renderRoute", "calling the /render-template route")
 
 
+_NETWORKS = "networks of instances"
+_TEMPLATES = "the rendering of templates"
+_EXPORTS = "exports to another instance"
+_SIMILAR = "similar documents"
+_CHATS = "chats"
+_RULES = "search rules with pinned results"
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A capability that is not there. what: its name in words, opening with a small letter.
+
+    flags: the features that have no effect without it. routes: those that refuse for want of it.
+    """
+
+    what: str
+    flags: tuple[str, ...] = ()
+    routes: tuple[Route, ...] = ()
+
+
 def _lacks(what: str, code: str = "bad_request") -> Callable[[Context], Answer]:
-    """A handler that refuses. what: opens with a small letter."""
+    """A handler that refuses."""
 
     def refuse(_ctx: Context) -> Answer:
         raise ApiError(code, f"This version of svcd does not have {what} yet.")
@@ -83,10 +107,19 @@ _RENDER_BODY = Fields({
 
 # Export
 
+def _size(text: str) -> int:
+    """Bytes."""
+    try:
+        return parse_size(text)
+    except ValueError as fault:
+        raise ValueError(f"`{text}` {fault}") from None
+
+
 _EXPORT_BODY = Fields({
     "url": Field(string, "invalid_export_url", required=True, about="The instance that gets the documents."),
     "apiKey": Field(nullable(string), "invalid_export_api_key"),
-    "payloadSize": Field(nullable(string), "invalid_export_payload_size"),
+    "payloadSize": Field(nullable(parsed(string, _size)), "invalid_export_payload_size",
+                         about="Largest body sent, as `24 MiB`."),
     "indexes": Field(nullable(map_of(object_of({
         "filter": Field(anything, "invalid_export_index_filter"),
         "overrideSettings": Field(boolean, "invalid_export_index_override_settings"),
@@ -114,7 +147,7 @@ def _similar(ctx: Context, wanted: Mapping[str, Any]) -> Answer:
         if not has_joins(condition):
             matching(reader, condition, _FILTER_CODE)
     raise ApiError("invalid_similar_embedder",
-                   f"Embedder `{name}` embeds nothing: this version of svcd does not have similar documents yet.")
+                   f"Embedder `{name}` embeds nothing: this version of svcd does not have {_SIMILAR} yet.")
 
 
 def similar(ctx: Context) -> Answer:
@@ -181,20 +214,87 @@ _SIMILAR_PARAMS = {  # in the order in which messages list them
                                    schema={"type": "number"}),
 }
 
+
+
+# Chats and search rules: what is in their bodies is for those who will read them
+
+_ANY_OBJECT = Fields({}, is_open=True)
+_PAGE_PARAMS = {
+    "offset": Param(query.positive_integer, "invalid_index_offset", default=0, about="Workspaces to skip."),
+    "limit": Param(query.positive_integer, "invalid_index_limit", default=20, about="Workspaces to return."),
+}
+_METADATA = {"customMetadata": Param(query.text, "invalid_index_custom_metadata", about="Free text kept on the task.")}
+
+
+def _chats(method: str, path: str, action: str, summary: str, words: str, **others: Any) -> Route:
+    """words: those that open the refusal while the feature is off."""
+    return Route(method, f"/chats{path}", _lacks(_CHATS), action, {}, summary, "Chats",
+                 feature=("chatCompletions", words), **others)
+
+
+def _rules(method: str, path: str, action: str, summary: str, words: str = "Using the `/dynamic-search-rules` routes",
+           **others: Any) -> Route:
+    return Route(method, f"/dynamic-search-rules{path}", _lacks(_RULES), f"dynamicSearchRules.{action}", {}, summary,
+                 "Search rules", feature=("dynamicSearchRules", words), **others)
+
+
 _EXPERIMENTAL = "Experimental features"
-ROUTES = (
-    Route("GET", "/network", _lacks("networks of instances"), "network.get", {}, "Get the network", _EXPERIMENTAL,
-          feature=_NETWORK),
-    Route("PATCH", "/network", _lacks("networks of instances"), "network.update", {}, "Change the network",
-          _EXPERIMENTAL, feature=_NETWORK, body=_NETWORK_BODY),
-    Route("POST", "/network/control", _lacks("networks of instances"), "network.update", {},
-          "Receive a change of the network", _EXPERIMENTAL, feature=_CONTROL, body=_CONTROL_BODY),
-    Route("POST", "/render-template", _lacks("the rendering of templates", "invalid_render_template"),
-          ("settings.get", "documents.get"), {}, "Render a template", "Template", feature=_RENDER, body=_RENDER_BODY),
-    Route("POST", "/export", _lacks("exports to another instance"), "export", {}, "Export to another instance",
-          "Export", body=_EXPORT_BODY),
-    Route("GET", "/indexes/{index_uid}/similar", similar_by_query_string, "search", {},
-          "Get similar documents by a query string", "Similar documents", query=_SIMILAR_PARAMS),
-    Route("POST", "/indexes/{index_uid}/similar", similar, "search", {}, "Get similar documents", "Similar documents",
-          body=_SIMILAR_BODY),
+_OF_SETTINGS = "using the /chats/settings route"
+MISSING = (
+    Missing(_NETWORKS, ("network",), (
+        Route("GET", "/network", _lacks(_NETWORKS), "network.get", {}, "Get the network", _EXPERIMENTAL,
+              feature=_NETWORK),
+        Route("PATCH", "/network", _lacks(_NETWORKS), "network.update", {}, "Change the network", _EXPERIMENTAL,
+              feature=_NETWORK, body=_NETWORK_BODY),
+        Route("POST", "/network/control", _lacks(_NETWORKS), "network.update", {},
+              "Receive a change of the network", _EXPERIMENTAL, feature=_CONTROL, body=_CONTROL_BODY),
+    )),
+    Missing(_TEMPLATES, ("renderRoute",), (
+        Route("POST", "/render-template", _lacks(_TEMPLATES, "invalid_render_template"),
+              ("settings.get", "documents.get"), {}, "Render a template", "Template", feature=_RENDER,
+              body=_RENDER_BODY),
+    )),
+    Missing(_EXPORTS, routes=(
+        Route("POST", "/export", _lacks(_EXPORTS), "export", {}, "Export to another instance", "Export",
+              body=_EXPORT_BODY),
+    )),
+    Missing(_SIMILAR, routes=(
+        Route("GET", "/indexes/{index_uid}/similar", similar_by_query_string, "search", {},
+              "Get similar documents by a query string", "Similar documents", query=_SIMILAR_PARAMS),
+        Route("POST", "/indexes/{index_uid}/similar", similar, "search", {}, "Get similar documents",
+              "Similar documents", body=_SIMILAR_BODY),
+    )),
+    Missing(_CHATS, ("chatCompletions",), (
+        _chats("GET", "", "chats.get", "List chat workspaces", "listing the chats", query=_PAGE_PARAMS),
+        _chats("GET", "/{workspace_uid}", "chats.get", "Get a chat workspace", "displaying a chat"),
+        _chats("DELETE", "/{workspace_uid}", "chats.delete", "Delete a chat workspace", "deleting a chat"),
+        _chats("GET", "/{workspace_uid}/settings", "chatsSettings.get", "Get the settings of a chat workspace",
+               _OF_SETTINGS),
+        _chats("PATCH", "/{workspace_uid}/settings", "chatsSettings.update", "Change the settings of a chat workspace",
+               _OF_SETTINGS, body=_ANY_OBJECT),
+        _chats("DELETE", "/{workspace_uid}/settings", "chatsSettings.update", "Reset the settings of a chat workspace",
+               _OF_SETTINGS),
+        # The only one that takes tenant tokens, whatever their filters.
+        _chats("POST", "/{workspace_uid}/chat/completions", "chatCompletions", "Request a chat completion",
+               "using the /chats chat completions route", body=_ANY_OBJECT, joins_rules=True),
+    )),
+    Missing(_RULES, ("dynamicSearchRules",), (
+        _rules("POST", "", "get", "List search rules", "Calling the `POST /dynamic-search-rules` route",
+               body=_ANY_OBJECT),
+        _rules("DELETE", "", "delete", "Delete all search rules", query=_METADATA),
+        _rules("GET", "/{uid}", "get", "Get a search rule",
+               "Calling the `GET /dynamic-search-rules/{:ruleUid}` route"),
+        _rules("PATCH", "/{uid}", "update", "Create or change a search rule", query=_METADATA, body=_ANY_OBJECT),
+        _rules("DELETE", "/{uid}", "delete", "Delete a search rule", query=_METADATA),
+    )),
+    Missing("composite embedders", ("compositeEmbedders",)),
+    Missing("searches with media", ("multimodal",)),
 )
+
+ROUTES = tuple(replace(route, missing=row.what) for row in MISSING for route in row.routes)
+
+
+def without_effect(flags: Iterable[str]) -> Mapping[str, str]:
+    """The features among some that do nothing here: flag -> what they would need."""
+    wanted = set(flags)
+    return {flag: row.what for row in MISSING for flag in row.flags if flag in wanted}

@@ -5,13 +5,14 @@ Knows the format of OpenAPI 3.1; refuses to know any route. `GET /openapi.json` 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from svcd import INTERFACE_VERSION
 from svcd.api.context import JSON, Answer, Context, Text
 from svcd.api.routes import Body, Fields, Route, Schema, Value
 from svcd.api.shapes import SCHEMAS, Json, ref
 from svcd.api.waiting import WAIT, WAIT_NAME, answers_of, is_write
+from svcd.auth.actions import names_of
 from svcd.errors import ERRORS
 from svcd.fields import object_of
 from svcd.jsontext import dumps
@@ -23,7 +24,13 @@ _MEANINGS = {
     400: "The request is wrong.", 401: "No usable Authorization header.", 403: "The key does not allow it.",
     404: "Not found.", 415: "The content type is missing or not supported.",
 }
-_BEARER = "The master key, the value of an API key or, to search, a tenant token signed with one (JWT)."
+_BEARER = ("The master key, the value of an API key or, to search, a tenant token signed with one (JWT). The master key "
+           "may do everything. Of the actions that an operation names, a key needs one; where it names none, only the "
+           "master key will do.")
+_ABOUT = ("What an operation needs and this version does not have is named by its `x-svcd-missing`: it is refused after "
+          "the checks of key, parameters, body and feature.")
+# OpenAPI lets members that begin so be added.
+_MISSING = "x-svcd-missing"
 _PATH_PARAMETERS: Mapping[str, Json] = {  # name: schema; others are texts
     "task_id": {"type": "integer", "minimum": 0},
     "batch_id": {"type": "integer", "minimum": 0},
@@ -74,6 +81,10 @@ def _path_parameter(name: str) -> Json:
     return {"name": name, "in": "path", "required": True, "schema": dict(schema)}
 
 
+def _header_parameter(name: str, about: str) -> Json:
+    return {"name": name, "in": "header", "required": False, "schema": {"type": "string"}, "description": about}
+
+
 def operation_id(route: Route) -> str:
     """A name that no other route has, made from method and path: `get_indexes_index_uid_stats`."""
     words = re.findall(r"[A-Za-z0-9]+", route.path)
@@ -85,15 +96,35 @@ def _operation(route: Route) -> Json:
     parameters = [_path_parameter(name) for name in route.parameters]
     parameters += [param.describe(name) for name, param in route.query.items()]
     parameters += [WAIT.describe(WAIT_NAME)] if is_write(route) else []
+    parameters += [_header_parameter(name, about) for name, about in route.headers.items()]
     if parameters:
         operation["parameters"] = parameters
     if route.body:
         operation["requestBody"] = _request_body(route.body)
     operation["responses"] = _responses(route)
-    operation["security"] = [{_SECURITY_SCHEME: list(route.actions)}] if route.actions else []
-    if route.feature:
-        operation["description"] = f"Needs the experimental feature `{route.feature[0]}`."
+    operation["security"] = [{_SECURITY_SCHEME: _permissions(route)}] if route.actions else []
+    if description := " ".join(_conditions(route)):
+        operation["description"] = description
+    if route.missing:
+        operation[_MISSING] = route.missing
     return operation
+
+
+def _permissions(route: Route) -> list[str]:
+    """The names of which a key must list one; of a route with several actions, those of all of them."""
+    named = [names_of(action) for action in route.actions]
+    own = [names[0] for names in named if names]
+    return list(dict.fromkeys([*own, *(name for names in named for name in names if all(name in one for one in named))]))
+
+
+def _conditions(route: Route) -> Iterator[str]:
+    """What else an operation needs, in sentences."""
+    if route.feature:
+        yield f"Needs the experimental feature `{route.feature[0]}`."
+    if len(route.actions) > 1:
+        yield f"Needs all of {', '.join(f'`{action}`' for action in route.actions)}, or a wildcard that covers them."
+    if route.missing:
+        yield f"Refused: this version of svcd does not have {route.missing} yet."
 
 
 def _paths(routes: Iterable[Route]) -> Json:
@@ -117,7 +148,8 @@ def document(routes: Sequence[Route]) -> Json:
     tags = dict.fromkeys(route.tag for route in routes)
     return {
         "openapi": VERSION,
-        "info": {"title": "svcd", "version": INTERFACE_VERSION, "license": {"name": "MIT", "identifier": "MIT"}},
+        "info": {"title": "svcd", "version": INTERFACE_VERSION, "description": _ABOUT,
+                 "license": {"name": "MIT", "identifier": "MIT"}},
         "tags": [{"name": tag} for tag in tags],
         "paths": _paths(routes),
         "components": _components(),

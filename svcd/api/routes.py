@@ -60,6 +60,8 @@ class Route:
         has any is refused by routes that do not.
     feature: the experimental feature it needs, with the words that open the refusal.
     query: the declared parameters in the order in which messages list them.
+    headers: those that change its answer, by name, each with what it does.
+    missing: what it would need and this version does not have, for which it refuses; "" where it works.
     """
 
     method: str
@@ -74,6 +76,8 @@ class Route:
     body: Body | None = None
     answer_type: str = JSON
     joins_rules: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+    missing: str = ""
 
     @property
     def actions(self) -> tuple[str, ...]:

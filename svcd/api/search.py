@@ -18,7 +18,7 @@ from svcd.api import features, performance
 from svcd.api.context import Answer, Context, Text
 from svcd.api.cutoff import Timer
 from svcd.api.filters import allowed_filter, has_joins, narrowed, of_query_string, without_joins
-from svcd.api.joins import has_foreign_keys, hydrated, read_joined
+from svcd.api.joins import has_foreign_keys, hydrated, one_state, read_joined
 from svcd.api.portions import assembled, separated
 from svcd.api.routes import Fields, Route
 from svcd.engine import steps
@@ -52,7 +52,9 @@ if TYPE_CHECKING:
 _TAG = "Search"
 _STRATEGIES = ("last", "all", "frequency")
 _VECTORS = "_vectors"
-_METADATA_HEADER = "svc-include-metadata"
+_METADATA_HEADER = "Svc-Include-Metadata"
+METADATA_HEADERS = {_METADATA_HEADER: "`true` or `1`, in any letter case, adds `metadata`: of each search, or in a merged "
+                                      "answer a list of those of all."}
 
 
 def _unit_interval(name: str) -> Callable[[float], float]:
@@ -196,7 +198,7 @@ def _check_sort(body: Mapping[str, Any]) -> None:
         raise ApiError("invalid_search_sort", str(error)) from None
 
 
-def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bool]]) -> None:
+def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bool | None]]) -> None:
     """Refuse what needs a feature that is off, and what this version does not have.
 
     flags: gives the features; asked only when one is needed, for searches are many.
@@ -253,7 +255,7 @@ def _renamed(body: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any
 
 def wants_metadata(ctx: Context) -> bool:
     """Does the request ask for `metadata`?"""
-    return ctx.request.headers.get(_METADATA_HEADER, "").lower() in ("true", "1")
+    return (ctx.request.headers.get(_METADATA_HEADER) or "").lower() in ("true", "1")
 
 
 def metadata(text: str | None, index_uid: str, primary_key: str | None) -> dict[str, str]:
@@ -344,7 +346,7 @@ class Answered:
             yield known, lambda: None
             return
         with ExitStack() as own:
-            reader = own.enter_context(ctx.instance.read(index_uid))
+            reader = own.enter_context(ctx.read(index_uid))
 
             def keep() -> None:
                 own.callback(reader.close)
@@ -421,6 +423,7 @@ def _search(ctx: Context, body: Mapping[str, Any]) -> Answer:
     with ExitStack() as held:
         answered = Answered(held)
         with performance.measured(body.get("showPerformanceDetails")), performance.place_in(ctx.searches):
+            held.enter_context(one_state(ctx, [ctx.index_uid]))
             add_answer(answered, ctx, asked, body, uuid7())
         return Answer(200, Text(answered.body(ctx)))
 
@@ -439,7 +442,7 @@ _PATH = "/indexes/{index_uid}/search"
 
 ROUTES = (
     Route("POST", _PATH, search_with_post, "search", {200: "SearchAnswer"}, "Search with a body", _TAG,
-          body=Fields(FIELDS), joins_rules=True),
+          body=Fields(FIELDS), joins_rules=True, headers=METADATA_HEADERS),
     Route("GET", _PATH, search_with_url_query, "search", {200: "SearchAnswer"}, "Search with a query string", _TAG,
-          query=_PARAMS, joins_rules=True),
+          query=_PARAMS, joins_rules=True, headers=METADATA_HEADERS),
 )

@@ -14,10 +14,10 @@ from svcd.store.records import STATUSES, Batch, Task
 from svcd.tasks.kinds import KINDS
 from svcd.tasks.views import duration, moment
 from svcd.tasks.views import task_view as task_view
-from svcd.times import rfc3339
+from svcd.times import rfc3339_micro
 
 if TYPE_CHECKING:
-    from svcd.store.instance import IndexRow
+    from svcd.store.library import IndexRow
 
 Json = dict[str, Any]
 
@@ -29,7 +29,7 @@ def task_summary(task: Task) -> Json:
         "indexUid": task.index_uid,
         "status": task.status,
         "type": task.kind,
-        "enqueuedAt": rfc3339(task.enqueued_at),
+        "enqueuedAt": rfc3339_micro(task.enqueued_at),
     }
     if task.custom_metadata is not None:
         summary["customMetadata"] = task.custom_metadata
@@ -54,8 +54,8 @@ def index_view(row: IndexRow) -> Json:
     """One index."""
     return {
         "uid": row.uid,
-        "createdAt": rfc3339(row.created_at),
-        "updatedAt": rfc3339(row.updated_at),
+        "createdAt": rfc3339_micro(row.created_at),
+        "updatedAt": rfc3339_micro(row.updated_at),
         "primaryKey": row.primary_key,
     }
 

@@ -25,7 +25,8 @@ from svcd.tasks.hindsight import batch_at, task_at
 # Changes that are read, and sent, together.
 _PORTION = 200
 _TAG = "Tasks and batches"
-_LAST_SEEN = "last-event-id"
+_LAST_SEEN = "Last-Event-ID"
+_HEADERS = {_LAST_SEEN: "The `id` of the last event that was seen: the stream goes on behind it."}
 
 Told = tuple[Position | None, shapes.Json]
 
@@ -182,7 +183,9 @@ _EVENTS_SHAPE: Mapping[str, Any] = {"type": "string"}
 
 ROUTES = (
     Route("GET", "/tasks/stream", stream_tasks, "tasks.get", {200: _EVENTS_SHAPE}, "Follow the changes of tasks", _TAG,
-          query=FILTER_PARAMS, answer_type=EVENTS, feature=(_FEATURE, "calling the /tasks/stream route")),
+          query=FILTER_PARAMS, answer_type=EVENTS, feature=(_FEATURE, "calling the /tasks/stream route"),
+          headers=_HEADERS),
     Route("GET", "/batches/stream", stream_batches, "tasks.get", {200: _EVENTS_SHAPE}, "Follow the changes of batches",
-          _TAG, query=FILTER_PARAMS, answer_type=EVENTS, feature=(_FEATURE, "calling the /batches/stream route")),
+          _TAG, query=FILTER_PARAMS, answer_type=EVENTS, feature=(_FEATURE, "calling the /batches/stream route"),
+          headers=_HEADERS),
 )

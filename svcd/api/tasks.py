@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from svcd.api import shapes
+from svcd.api import shapes, waiting
 from svcd.api.context import NDJSON, Answer, Context, Text
 from svcd.api.portions import listed
 from svcd.api.routes import Route
@@ -23,7 +23,7 @@ from svcd.store.queue import Queue
 from svcd.store.records import STATUSES, Page, TaskFilter
 from svcd.store.standing import standing
 from svcd.tasks.kinds import KINDS
-from svcd.times import DAY, parse_date, parse_rfc3339, rfc3339
+from svcd.times import DAY, MICROSECOND, parse_date, parse_rfc3339
 
 _LARGEST_UID = 2**32 - 1
 # Moments are stored as 64-bit integers, which end in the year 2262; later dates are as good as that.
@@ -57,15 +57,20 @@ def _name_parser(names: tuple[str, ...], noun: str, plural: str) -> Callable[[st
     return parse
 
 
-def _moment_parser(whole_day: int) -> Callable[[str], int | str]:
-    """A parser of dates. whole_day: what is added to the midnight that a bare date stands for."""
+def _moment_parser(whole_day: int, of_micro: int = 0) -> Callable[[str], int | str]:
+    """A parser of dates.
+
+    whole_day: what is added to the midnight that a bare date stands for; of_micro: to a date without nanoseconds.
+    """
 
     def parse(text: str) -> int | str:
         if text == STAR:
             return STAR
         for parse_text, added in ((parse_rfc3339, 0), (parse_date, whole_day)):
             try:
-                return max(-_FARTHEST, min(parse_text(text) + added, _FARTHEST))
+                moment = parse_text(text) + added
+                moment += 0 if moment % MICROSECOND else of_micro
+                return max(-_FARTHEST, min(moment, _FARTHEST))
             except (ValueError, OverflowError):
                 continue
         raise ValueError(
@@ -77,8 +82,9 @@ def _moment_parser(whole_day: int) -> Callable[[str], int | str]:
 
 _status = _name_parser(STATUSES, "status", "statuses")
 _kind = _name_parser(tuple(KINDS), "type", "types")
-# A bare date is its whole day: after it means after its end, and both bounds are exclusive.
-_after = _moment_parser(DAY)
+# A bare date is its whole day: after it means after its end, and both bounds are exclusive. Answers cut moments off
+# at microseconds, and what a task shows as its moment it does not come after.
+_after = _moment_parser(DAY, MICROSECOND - 1)
 _before = _moment_parser(0)
 _UID_SCHEMA = {"type": "integer", "minimum": 0, "maximum": _LARGEST_UID}
 
@@ -126,15 +132,16 @@ _FILTERS: Mapping[str, _Filter] = {
     "beforeFinishedAt": _date("before_finished_at", "invalid_task_before_finished_at"),
 }
 # The two orders are those in which messages list the parameters.
-_LIST_FILTERS = _BY_BATCH_UIDS | _BY_UIDS | _FILTERS
-_CHANGE_FILTERS = _BY_UIDS | _BY_BATCH_UIDS | _FILTERS
+_LIST_FILTERS = {**_BY_BATCH_UIDS, **_BY_UIDS, **_FILTERS}
+_CHANGE_FILTERS = {**_BY_UIDS, **_BY_BATCH_UIDS, **_FILTERS}
 
 FILTER_PARAMS: Mapping[str, Param] = {name: row.param for name, row in _LIST_FILTERS.items()}
 _LIST_PARAMS: Mapping[str, Param] = {
     "limit": Param(_uid, "invalid_task_limit", default=20, schema=_UID_SCHEMA, about="Largest number of results."),
     "from": Param(_uid, "invalid_task_from", schema=_UID_SCHEMA, about="Uid of the first result."),
     "reverse": Param(query.boolean, "invalid_task_reverse", default=False, about="True lists the oldest first."),
-} | FILTER_PARAMS
+    **FILTER_PARAMS,
+}
 _CHANGE_PARAMS = {name: row.param for name, row in _CHANGE_FILTERS.items()}
 
 
@@ -190,12 +197,13 @@ def _in_portions(ctx: Context, portion: Callable[[Queue, int, int | None], Page[
 
 
 def list_tasks(ctx: Context) -> Answer:
-    """One page of the tasks that the key may see, newest first unless reversed; the total counts the others too."""
+    """One page of the tasks that the key may see, newest first unless reversed; without a filter the total counts the
+    others too."""
     return _list_page(ctx, Queue.list_tasks, shapes.task_view)
 
 
 def list_batches(ctx: Context) -> Answer:
-    """One page of the batches that the key may see, newest first unless reversed; the total counts the others too."""
+    """One page of the batches that the key may see, newest first unless reversed."""
     return _list_page(ctx, Queue.list_batches, shapes.batch_view)
 
 
@@ -232,9 +240,9 @@ def get_batch(ctx: Context) -> Answer:
 def get_documents(ctx: Context) -> Answer:
     """The stored documents of a task that is not finished. Raises task_not_found, task_file_not_found."""
     task = _task_of(ctx)
-    waiting = task.kind == "documentAdditionOrUpdate" and task.status in ("enqueued", "processing")
+    is_waiting = task.kind == "documentAdditionOrUpdate" and task.status in ("enqueued", "processing")
     try:
-        if waiting and task.payload is not None:
+        if is_waiting and task.payload is not None:
             return Answer(200, Text(_opened(ctx.queue.payload_folder / task.payload), NDJSON))
     except FileNotFoundError:  # the task ended meanwhile and took its documents along
         pass
@@ -256,19 +264,9 @@ def _opened(path: Path) -> Portions:
     return Portions(chunks(), file.close)
 
 
-def _written(value: Any, field: str) -> str:
-    if value == STAR:
-        return STAR
-    if isinstance(value, list):
-        return ",".join(str(element) for element in value)
-    return rfc3339(value) if field.endswith("_at") else str(value)
-
-
-def _original_filter(values: Mapping[str, Any]) -> str:
-    """The given filters as a query string, in the order of the parameters; it says why tasks matched."""
-    given = [f"{name}={_written(values[name], row.field)}"
-             for name, row in _LIST_FILTERS.items() if values.get(name) is not None]
-    return "?" + "&".join(given)
+def _original_filter(query_string: str) -> str:
+    """The query string as it was sent, still percent-encoded: it says why tasks matched."""
+    return f"?{waiting.without_wait(query_string)}"
 
 
 def _change(ctx: Context, kind: str, counter: str, verb: str) -> Answer:
@@ -284,7 +282,7 @@ def _change(ctx: Context, kind: str, counter: str, verb: str) -> Answer:
             "`beforeStartedAt`, `afterStartedAt`, `beforeFinishedAt`, `afterFinishedAt`.",
         )
     uids = ctx.queue.matching(task_filter(ctx.query), ctx.permission.restriction)
-    details = {"matchedTasks": len(uids), counter: None, "originalFilter": _original_filter(ctx.query)}
+    details = {"matchedTasks": len(uids), counter: None, "originalFilter": _original_filter(ctx.request.query)}
     return Answer(200, shapes.task_summary(ctx.queue.enqueue(kind, None, details=details, content={"uids": uids})))
 
 

@@ -5,7 +5,7 @@ A route that svcd does not have yet is noted as soon as it has it. Refuses to kn
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 from svcd.api import usage_of_searches, usage_of_settings
@@ -84,7 +84,7 @@ def _export(state: State, ctx: Context) -> None:
     average("export.avg_patterns_with_filter", int)(
         state, sum(bool((options or {}).get("filter")) for options in indexes.values()))
     size = ctx.body.get("payloadSize")
-    if isinstance(size, int):
+    if size is not None:
         average("export.avg_payload_size", int)(state, size)
 
 
@@ -125,7 +125,7 @@ NOTES: Mapping[Key, Note] = {
 }
 
 
-@lru_cache(maxsize=None)  # there are as many as routes
+@cache  # there are as many as routes
 def noted(key: Key) -> Note | None:
     """What a request of a route adds; None for those that nothing is told of."""
     method, path = key

@@ -59,11 +59,18 @@ def taken_out(route: Route, query: str) -> tuple[str, float]:
     """The query string without the parameter, and the seconds that it allows: 0 without it. Raises bad_request."""
     if WAIT_NAME not in query or not is_write(route):
         return query, 0.0
-    parts = query.split("&")
-    own = [part for part in parts if part.partition("=")[0] == WAIT_NAME]
-    rest = [part for part in parts if part.partition("=")[0] != WAIT_NAME]
+    own = [part for part in query.split("&") if _is_wait(part)]
     decoded: Mapping[str, Any] = decode_query("&".join(own), {WAIT_NAME: WAIT})
-    return "&".join(rest), decoded[WAIT_NAME] or 0.0
+    return without_wait(query), decoded[WAIT_NAME] or 0.0
+
+
+def without_wait(query: str) -> str:
+    """The query string as it was sent, but for the parameter."""
+    return "&".join(part for part in query.split("&") if not _is_wait(part))
+
+
+def _is_wait(part: str) -> bool:
+    return part.partition("=")[0] == WAIT_NAME
 
 
 def awaited(ctx: Context, answer: Answer, seconds: float, places: Places) -> Answer:

@@ -1,6 +1,6 @@
 """Webhooks over HTTP: list, get, create, change, delete; what could not be delivered, and its replay.
 
-Knows what a webhook may be made of and how it is shown, its Authorization never whole; refuses to know when it is
+Knows what a webhook may be made of and how it is shown, no credentials whole; refuses to know when it is
 called. Source: tasks.md 13, messages.json (webhook codes), recordings tasks/*webhook*. Failures and replay are new
 with us.
 """
@@ -15,16 +15,16 @@ from svcd.api import shapes
 from svcd.api.context import Answer, Context
 from svcd.api.routes import Fields, Route
 from svcd.api.shapes import array, record, ref
-from svcd.engine.embedder_settings import redacted_secret
 from svcd.errors import ApiError
 from svcd.fields import Field, Param, map_of, nullable, query, string
 from svcd.fields.headers import is_header_name, is_header_value
+from svcd.fields.secrets import redacted_secret, redacted_url
 from svcd.fields.urls import parse_web_url
 from svcd.fields.uuids import parse_uuid
 from svcd.store.outbox import Notice
-from svcd.store.webhooks import LAUNCH_UUID, Webhook
+from svcd.store.webhooks import LAUNCH_UUID, Webhook, merged_headers
 from svcd.tasks.views import moment
-from svcd.times import rfc3339
+from svcd.times import rfc3339_micro
 
 MOST_HEADERS = 200
 _BEARER = "Bearer "
@@ -44,7 +44,8 @@ def path_uuid(text: str) -> str:
 def _view(webhook: Webhook) -> shapes.Json:
     headers = {name: _redacted(value) if name.lower() == "authorization" else value
                for name, value in sorted(webhook.headers.items())}
-    return {"uuid": webhook.uuid, "isEditable": webhook.is_editable, "url": webhook.url, "headers": headers}
+    return {"uuid": webhook.uuid, "isEditable": webhook.is_editable, "url": redacted_url(webhook.url),
+            "headers": headers}
 
 
 def _redacted(value: str) -> str:
@@ -56,7 +57,7 @@ def _failure_view(notice: Notice) -> shapes.Json:
     return {
         "batchUid": notice.batch_uid,
         "tasks": notice.tasks,
-        "finishedAt": rfc3339(notice.ended_at),
+        "finishedAt": rfc3339_micro(notice.ended_at),
         "attempts": notice.attempts,
         "lastAttemptAt": moment(notice.tried_at),
         "reason": notice.reason,
@@ -77,7 +78,7 @@ def _checked(webhook: Webhook) -> Webhook:
     try:
         parse_web_url(webhook.url)
     except ValueError as fault:
-        raise ApiError("invalid_webhook_url", f"Invalid URL `{webhook.url}`: {fault}") from None
+        raise ApiError("invalid_webhook_url", f"Invalid URL `{redacted_url(webhook.url)}`: {fault}") from None
     return webhook
 
 
@@ -99,8 +100,7 @@ def _url(body: Mapping[str, Any], webhook_uuid: str, before: str | None = None) 
 def _headers(body: Mapping[str, Any], before: Mapping[str, str]) -> dict[str, str]:
     """The headers after a body: null removes the one it names, or all."""
     given = body.get("headers", {})
-    merged = {} if given is None else {**before, **given}
-    return {name: value for name, value in merged.items() if value is not None}
+    return {} if given is None else merged_headers(before, given)
 
 
 def _editable_uuid(ctx: Context) -> str:

@@ -100,6 +100,14 @@ def expanded(actions: Iterable[str]) -> frozenset[str]:
     return frozenset().union(*(_WILDCARDS.get(action, {action} & ACTIONS.keys()) for action in actions))
 
 
+def names_of(action: str) -> tuple[str, ...]:
+    """The names that open an action, each alone, when a key lists it; () where the master key alone does."""
+    if action.startswith(MASTER_ONLY):
+        return ()
+    families = [name for name in _WILDCARDS if name not in (EVERY_READ, EVERYTHING)]
+    return tuple(name for name in (action, *families, EVERY_READ, EVERYTHING) if action in expanded([name]))
+
+
 def needs_every_index(action: str) -> bool:
     """True when a key of some indexes can't have the action; what is no known action concerns everything."""
     return ACTIONS.get(action, ALL) == ALL

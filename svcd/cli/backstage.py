@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from svcd import logs, times
 from svcd.api.admission import SearchQueue
@@ -17,7 +17,7 @@ from svcd.api.traffic import Report
 from svcd.auth.keys import Keys
 from svcd.cli import machine, serving
 from svcd.cli.config import Config
-from svcd.engine import wordlists
+from svcd.cli.word_list_log import LocaleWarnings
 from svcd.engine.settings import resolved
 from svcd.engine.field_values import stored_form
 from svcd.remote.notifier import Notifier, Sender
@@ -40,6 +40,13 @@ PROCESS_BYTES = 40 << 20
 BYTES_PER_BUDGETED = 2
 # With less than this share of the usual budget a batch would spend its time writing and merging.
 SMALLEST_SHARE = 1 / 16
+
+
+class Others(TypedDict, total=False):
+    """How the application reaches the search workers, where there are any (see App)."""
+
+    reports: Callable[[], Sequence[Report]]
+    tell: Callable[[Mapping[str, Any]], None]
 
 
 def application(config: Config, instance: Instance, runner: Runner,
@@ -116,9 +123,10 @@ def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = la
         config.experimental_max_number_of_batched_tasks, config.experimental_limit_batched_tasks_total_size,
     )
     workers = config.max_indexing_threads or machine.cores()
+    locales = LocaleWarnings()
     return Runner(
         instance, workers=workers, limits=limits, budget=_budget(config.max_indexing_memory, workers),
-        on_batch=lambda batch, tasks: _batch_ended(batch, tasks, on_batch),
+        on_batch=lambda batch, tasks: _batch_ended(batch, tasks, locales, on_batch),
         on_bug=lambda traceback: logs.failure("bug", traceback), folders=Folders(config.dump_dir, config.snapshot_dir),
     )
 
@@ -128,13 +136,6 @@ def snapshots(config: Config, instance: Instance) -> SnapshotSchedule:
     from svcd.tasks.schedule import SnapshotSchedule  # few daemons have a schedule
 
     return SnapshotSchedule(instance.queue, config.schedule_snapshot, on_refusal=logs.warn)
-
-
-def report_word_lists() -> None:
-    """Say which lists of words are not installed. Whoever has no such text need not care: one line, and no warning."""
-    if languages := wordlists.missing():
-        logs.info("word lists missing, such text is cut coarsely", languages=", ".join(languages),
-                  get="pip install 'svcd[languages]'")
 
 
 def import_budget(config: Config) -> Budget:
@@ -152,8 +153,9 @@ def _budget(memory: int | None, workers: int) -> Budget:
     return Budget(*(int(part * share) for part in astuple(full)))
 
 
-def _batch_ended(batch: Batch, tasks: Sequence[Task], on_batch: Callable[[], None]) -> None:
+def _batch_ended(batch: Batch, tasks: Sequence[Task], locales: LocaleWarnings, on_batch: Callable[[], None]) -> None:
     _log_batch(batch, tasks)
+    locales.look_at(tasks)
     on_batch()
 
 

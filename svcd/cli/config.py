@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from svcd.cli.options import BY_NAME, OPTIONS, Option, key_proposal
+from svcd.cli import absent
+from svcd.cli.options import BY_NAME, BY_VARIABLE, OPTIONS, URL, Option, key_proposal
 
 COMMAND_LINE, ENVIRONMENT, FILE, DEFAULT = "command line", "environment", "file", "default"
+# What many names begin with says nothing about which one was meant. `__` are the dashes of a flag.
+_COMMON_START = re.compile("(__|svc_)?(experimental_)?")
+_LEAST_LIKENESS = 0.75  # of what was meant; with less, half of the hints would be wrong
 
 
 class ConfigError(Exception):
@@ -56,19 +61,19 @@ class Config:
         return ((name, one.where) for name, one in self._idle.items())
 
     def shown(self) -> Iterator[tuple[str, str, str]]:
-        """Name, value as one would write it, and source of each option; secrets as ***."""
+        """Name, value as one would write it, and source of each option; secrets as ***, credentials of URLs hidden."""
         for option in OPTIONS:
             value = getattr(self, option.name)
             hidden = option.is_secret and value is not None
-            text = "***" if hidden else "" if value is None else option.kind.written(value)
+            text = "***" if hidden else "" if value is None else _without_credentials(option, option.kind.written(value))
             yield option.name, text, self.source(option.name)
 
 
 def load(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
     """The Config of a start; raises ConfigError.
 
-    flags: what the command line gives, by option name: a text, or True for a switch. What it does not
-    give is absent or None. environ: the environment variables.
+    flags: what the command line gives, by option name: a text, True for a switch, or the texts of an option that adds
+    up. What it does not give is absent, None or empty. environ: the environment variables.
     """
     given = {**_from_environment(environ), **_from_flags(flags)}
     in_file = _from_file(given.get("config_file_path"))
@@ -85,10 +90,16 @@ def load(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name that was probably meant."""
+    """The name that was probably meant; None where none comes near. Flags, variables and keys are spelled alike."""
     from difflib import get_close_matches  # only a wrong name pays for it
 
-    return next(iter(get_close_matches(name[:80], list(names), n=1, cutoff=0.7)), None)
+    by_rest = {_distinctive(each): each for each in names}
+    found = get_close_matches(_distinctive(name[:80]), list(by_rest), n=1, cutoff=_LEAST_LIKENESS)
+    return by_rest[found[0]] if found else None
+
+
+def _distinctive(name: str) -> str:
+    return _COMMON_START.sub("", name.lower().replace("-", "_"), count=1)
 
 
 def quoted(text: str) -> str:
@@ -100,15 +111,26 @@ def quoted(text: str) -> str:
 
 def _from_flags(flags: Mapping[str, Any]) -> dict[str, Given]:
     return {
-        name: Given("true" if value is True else value, COMMAND_LINE, BY_NAME[name].flag)
-        for name, value in flags.items() if value is not None and value is not False
+        name: Given(_flag_text(value), COMMAND_LINE, BY_NAME[name].flag)
+        for name, value in flags.items() if value not in (None, False, ())
     }
+
+
+def _flag_text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return _comma_list(value)
+    return "true" if value is True else str(value)
+
+
+def _comma_list(parts: Iterable[str]) -> str:
+    return ",".join(filter(None, parts))
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
     return {
         option.name: Given(environ[option.variable], ENVIRONMENT, option.variable)
-        for option in OPTIONS if option.variable in environ
+        for option in OPTIONS
+        if environ.get(option.variable) or option.kind.takes_empty and option.variable in environ
     }
 
 
@@ -117,9 +139,13 @@ def _from_file(named: Given | None) -> dict[str, Given]:
     option = BY_NAME["config_file_path"]
     path = _parsed(option, named) if named else Path(option.default or "")
     table = _read_toml(path, named)
-    return {
-        key: Given(_toml_text(key, value, path), FILE, f"`{key}` in {path}") for key, value in table.items()
-    }
+    given: dict[str, Given] = {}
+    for key, value in table.items():
+        row = _option_of(key, path)
+        if row.name in given:
+            raise ConfigError(f"{path}: `{row.name}` and `{row.variable}` are the same option; leave one out")
+        given[row.name] = Given(_toml_text(row, key, value, path), FILE, f"`{key}` in {path}")
+    return given
 
 
 def _read_toml(path: Path, named: Given | None) -> dict[str, Any]:
@@ -142,18 +168,31 @@ def _read_toml(path: Path, named: Given | None) -> dict[str, Any]:
         raise ConfigError(f"{where}{path} is not valid TOML: {' '.join(str(wrong).split())}") from None
 
 
-def _toml_text(key: str, value: Any, path: Path) -> str:
-    option = BY_NAME.get(key)
+def _option_of(key: str, path: Path) -> Option:
+    """The option of a key: its name, or its variable, as the specification writes that of the webhook."""
+    option = BY_NAME.get(key) or BY_VARIABLE.get(key)
     if option is None:
+        reason = absent.why_unsupported(key)
+        if reason:
+            raise ConfigError(f"{path}: `{key}` is not supported: {reason}; leave it out")
         near = nearest(key.replace("-", "_"), (name for name, row in BY_NAME.items() if row.is_in_file))
         hint = f"did you mean `{near}`?" if near else "`svcd --help` names all options"
         raise ConfigError(f"{path}: unknown key `{quoted(key)[1:-1]}`; {hint}")
     if not option.is_in_file:
         raise ConfigError(f"{path}: `{key}` cannot stand in the file; give {option.flag} or {option.variable}")
+    return option
+
+
+def _toml_text(option: Option, key: str, value: Any, path: Path) -> str:
     if type(value) not in option.kind.toml:  # not isinstance: to Python, true is an integer
         raise ConfigError(f"`{key}` in {path}: expected {option.kind.expected}, found {_toml_type(value)}")
     if isinstance(value, int) and value.bit_length() > 64:  # str() refuses thousands of digits
         raise ConfigError(f"`{key}` in {path}: the number is too large")
+    if isinstance(value, list):
+        odd = next((each for each in value if not isinstance(each, str)), None)
+        if odd is not None:
+            raise ConfigError(f"`{key}` in {path}: expected {option.kind.expected}, found {_toml_type(odd)} in the array")
+        return _comma_list(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -167,8 +206,18 @@ def _parsed(option: Option, given: Given) -> Any:
     try:
         return option.kind.parse(given.text)
     except ValueError as wrong:
-        shown = f"the {(option.kind.metavar or '').lower()}" if option.is_secret else quoted(given.text)
+        text = _without_credentials(option, given.text)
+        shown = f"the {(option.kind.metavar or '').lower()}" if option.is_secret else quoted(text)
         raise ConfigError(f"{given.where}: {shown} {wrong}") from None
+
+
+def _without_credentials(option: Option, text: str) -> str:
+    """The text of an option as it may be printed."""
+    if option.kind is not URL:
+        return text
+    from svcd.fields.secrets import redacted_url  # see svcd.cli.options: few starts have such an option
+
+    return redacted_url(text)
 
 
 def _default(option: Option, values: Mapping[str, Any]) -> Any:
@@ -275,8 +324,19 @@ def warnings(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
                f"{BY_NAME['task_webhook_url'].flag}")
     for name, where in config.idle():
         yield f"{where}: has no effect in a file; give {BY_NAME[name].flag} or {BY_NAME[name].variable}"
-    known = [option.variable for option in OPTIONS]
-    for variable in sorted(environ):
-        near = nearest(variable, known) if variable.startswith("SVC_") and variable not in known else None
-        if near:
-            yield f"the variable {quoted(variable)[1:-1]} names no option and is ignored; did you mean {near}?"
+    meant = sorted(name for name, text in environ.items() if text and absent.is_meant_for_svcd(name))
+    idle = [config.where(row.name) for row in OPTIONS if not row.has_effect and getattr(config, row.name)]
+    idle += [variable for variable in meant if variable in absent.VARIABLES_WITHOUT_EFFECT]
+    if idle:
+        yield f"no effect in svcd, which has nothing that they could tune: {', '.join(idle)}"
+    for variable in meant:
+        if variable not in BY_VARIABLE and variable not in absent.VARIABLES_WITHOUT_EFFECT:
+            yield f"the variable {quoted(variable)[1:-1]} {_why_ignored(variable)}"
+
+
+def _why_ignored(variable: str) -> str:
+    reason = absent.why_unsupported(variable)
+    if reason:
+        return f"is not supported and is ignored: {reason}"
+    near = nearest(variable, BY_VARIABLE)
+    return "names no option and is ignored" + (f"; did you mean {near}?" if near else "")

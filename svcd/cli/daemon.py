@@ -40,6 +40,7 @@ FORCED_FEATURES = {  # option: the feature that it starts
     "experimental_enable_metrics": "metrics",
     "experimental_contains_filter": "containsFilter",
     "experimental_enable_logs_route": "logsRoute",
+    "experimental_legacy_search_default": "legacySearch",
 }
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -124,17 +125,18 @@ class Opening:
         # Whoever only asks whether the daemon is up gets a whole interpreter for that.
         self._door.wanted.wait(QUIET_S)
         try:
-            from svcd.cli import backstage  # two thirds of the code, and half of the time of a start
+            from svcd.cli import backstage, word_list_log  # two thirds of the code, and half of the time of a start
 
             self._notifier = backstage.notifier(self._config, self._instance)
             self._runner = backstage.runner(self._config, self._instance, self._notifier.wake)
-            others = {"reports": self._workers.reports, "tell": self._workers.tell} if self._workers else {}
+            others: backstage.Others = {"reports": self._workers.reports, "tell": self._workers.tell} if self._workers else {}
             usage = backstage.usage() if serving.reports_usage(self._config) else None
             app = backstage.application(self._config, self._instance, self._runner, **others, usage=usage)
             machine.give_back_large_blocks()
             self._notifier.start()
             self._runner.start()
             self._door.open(app.answer)
+            self._instance.keep_reserve()
             if self._workers:
                 self._workers.start(self._server)
             if self._config.schedule_snapshot:
@@ -144,7 +146,7 @@ class Opening:
                 self._report = backstage.usage_report(
                     self._config, self._instance, usage, self._workers.usages if self._workers else tuple)
                 self._report.start()
-            backstage.report_word_lists()
+            word_list_log.report_at_start()
             serving.warm_up()
             gc.freeze()  # what is here now, stays: the collector need not look at it again
         except Exception as failure:
@@ -155,9 +157,16 @@ class Opening:
 def run(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. Raises what keeps the parts from starting."""
     serving.allow_many_files()
-    first_start.begin(config)
+    serving.check_descriptors(config)
+    context = _tls_context(config)
+    with first_start.undone_on_failure(config.db_path) as keep:
+        first_start.begin(config)
+        return _run(config, context, keep)
+
+
+def _run(config: Config, context: SSLContext | None, keep: Callable[[], None]) -> int:
+    """keep: called when the daemon listens, and what a first start has made shall stay."""
     with StopSignals() as signals:
-        context = _tls_context(config)
         instance = Instance(config.db_path)
         try:
             _force_features(config, instance)
@@ -168,6 +177,7 @@ def run(config: Config) -> int:
                 on_request=serving.log_request, on_error=serving.log_bug, share=workers.share if workers else None,
                 on_stopping=instance.queue.listeners.close, on_rest=machine.give_back_memory,
             )
+            keep()
             opening = Opening(config, instance, door, server, workers)
             signals.call(opening.stop)
             _serve(config, server, opening)

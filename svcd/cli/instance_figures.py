@@ -57,7 +57,7 @@ class InstanceFigures:
             "experimental_network": bool(features.get("network")),
         }
 
-    def _option(self, name: str, features: Mapping[str, bool]) -> Any:
+    def _option(self, name: str, features: Mapping[str, bool | None]) -> Any:
         """A truth or a number; a word where there is a choice of few."""
         if name == "with_configuration_file":
             return any(self._config.source(option.name) == FILE for option in OPTIONS)

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from svcd import INTERFACE_VERSION, __version__, logs
+from svcd.cli.absent import why_unsupported
 from svcd.cli.config import Config, ConfigError, load, nearest, quoted, warnings
 from svcd.cli.options import GROUPS, OPTIONS, Option
 
@@ -35,7 +36,7 @@ class _Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """One section per group; each option's words under its flag, for the flags are long."""
         rows = {group: [help_row(option) for option in OPTIONS if option.group == group] for group in GROUPS}
-        rows["Help"] = [("--help", "Show this and exit."), ("--version", "Show the versions and exit.")]
+        rows["Help"] = [("-h, --help", "Show this and exit."), ("--version", "Show the versions and exit.")]
         for title, section in rows.items():
             with formatter.section(title):
                 formatter.write_dl(section, col_max=4)
@@ -50,9 +51,11 @@ def help_row(option: Option) -> tuple[str, str]:
 
 def _click_option(option: Option) -> click.Option:
     """The flag alone: kinds, variables and defaults are the configuration's, so that all ways agree."""
-    alone = {} if option.kind.alone is None else {"flag_value": option.kind.alone}
+    special: dict[str, Any] = {} if option.kind.alone is None else {"flag_value": option.kind.alone}
+    if option.kind.adds_up:
+        special["multiple"] = True
     return click.Option([option.flag, option.name], is_flag=option.is_switch, default=None,
-                        type=click.BOOL if option.is_switch else click.STRING, **alone)
+                        type=click.BOOL if option.is_switch else click.STRING, **special)
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, is_asked: bool) -> None:
@@ -83,7 +86,7 @@ def _run(config: Config) -> int:
 
 
 COMMAND = _Command(
-    "svcd", callback=_start, help=ABOUT,
+    "svcd", callback=_start, help=ABOUT, context_settings={"help_option_names": ["-h", "--help"]},
     params=[*map(_click_option, OPTIONS),
             click.Option(["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_print_version)],
 )
@@ -112,6 +115,9 @@ def _usage(wrong: click.UsageError) -> str:
     """A refusal of the command line, on one line, with the nearest flag."""
     if not isinstance(wrong, click.NoSuchOption):
         return f"{wrong.format_message()} `svcd --help` shows all options."
+    reason = why_unsupported(wrong.option_name)
+    if reason:
+        return f"{wrong.option_name} is not supported: {reason}; leave it out"
     near = nearest(wrong.option_name, [option.flag for option in OPTIONS])
     hint = f"did you mean {near}?" if near else "`svcd --help` shows all options"
     return f"no such option: {quoted(wrong.option_name)[1:-1]}; {hint}"
@@ -121,6 +127,8 @@ def _in_words(refused: Exception) -> str:
     """Why the daemon could not start, with the path where the system names one."""
     if type(refused).__module__.startswith("svcd."):  # an error of our own: the folder is in use, and the like
         return str(refused)
+    if type(refused).__module__ == "sqlite3":
+        return f"a file of the database cannot be used: {refused}; `--log-level DEBUG` shows more"
     if not isinstance(refused, OSError):
         return f"{type(refused).__name__}: {refused}; `--log-level DEBUG` shows more"
     path = f"{refused.filename}: " if refused.filename else ""

@@ -4,7 +4,8 @@ Knows names, kinds, defaults and words of every option; from each row follow the
 variable, the key of the TOML file, the help, the man page, the sample config and the README's table.
 Refuses to know where a value was given, and what it is used for. Source: options.json.
 
-An option stands here only once it has an effect.
+An option stands here only once it has an effect, or when existing set-ups give it to tune what svcd does not have
+(`has_effect`); those that svcd cannot take stand in svcd.cli.absent.
 """
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from typing import Any, NoReturn
 from svcd import logs
 from svcd.cli import machine
 from svcd.cli.addresses import parse_address, parse_networks
-from svcd.cli.sizes import parse_size, print_size
+from svcd.sizes import parse_size, print_size
 
 MASTER_KEY_BYTES = 16
 LARGEST_COUNT = 2**63 - 1
@@ -38,6 +39,9 @@ class Kind:
     alone: the text that the flag without a value stands for; None where it needs one.
     toml: the types a TOML file may give it in, each read through its text; expected: the same in words.
     written: value -> text; parse reads it back.
+    adds_up: whether it is a comma list: flags that are given again add to it, and the file takes an array.
+    takes_empty: whether an empty variable says something. That of other kinds counts as not given, as compose files
+        write it.
     """
 
     metavar: str | None
@@ -46,6 +50,8 @@ class Kind:
     expected: str = "a string in quotes"
     written: Callable[[Any], str] = str
     alone: str | None = None
+    adds_up: bool = False
+    takes_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,8 @@ class Option:
     example: a value for the sample config where there is no default.
     counts_in_file: False where the file may hold the key, without effect: each start reads the file, and what the
         option is for is done once.
+    has_effect: False where the option is only accepted; the log of a start that gives it says so.
+    own_variable: its variable, where that does not follow from the flag.
     """
 
     flag: str
@@ -71,6 +79,8 @@ class Option:
     is_secret: bool = False
     is_in_file: bool = True
     counts_in_file: bool = True
+    has_effect: bool = True
+    own_variable: str = ""
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,7 +89,7 @@ class Option:
     @property
     def variable(self) -> str:
         """The name of its environment variable."""
-        return "SVC_" + self.name.upper()
+        return self.own_variable or "SVC_" + self.name.upper()
 
     @property
     def is_switch(self) -> bool:
@@ -204,11 +214,12 @@ COUNT = Kind("N", _count(0), (int,), "an integer")
 POSITIVE = Kind("N", _count(1), (int,), "an integer")
 PROCESSES = Kind("N", _count(0, MOST_PROCESSES), (int,), "an integer")
 LIMIT = Kind("N", _limit, (int, str), 'an integer or "unlimited"',
-             written=lambda limit: "unlimited" if limit is None else str(limit))
+             written=lambda limit: "unlimited" if limit is None else str(limit), takes_empty=True)
 INTERVAL = Kind("[SECONDS]", _interval, (int, bool), "an integer, or true or false",
-                written=lambda seconds: "false" if seconds is None else str(seconds), alone="true")
-NETWORKS = Kind("CIDR,...", parse_networks, expected='a string such as "10.0.0.0/8, fd00::/8"',
-                written=lambda networks: ",".join(map(str, networks)))
+                written=lambda seconds: "false" if seconds is None else str(seconds), alone="true", takes_empty=True)
+NETWORKS = Kind("CIDR,...", parse_networks, (str, list),
+                'a string such as "10.0.0.0/8, fd00::/8", or an array of such strings',
+                lambda networks: ",".join(map(str, networks)), adds_up=True)
 KEY = Kind("KEY", _master_key)
 URL = Kind("URL", _url, expected="a URL in quotes")
 HEADER = Kind("VALUE", _header_value)
@@ -252,7 +263,8 @@ OPTIONS: tuple[Option, ...] = (
            about="Largest request body, before and after decompression; a larger one is answered 413."),
     Option("--experimental-allowed-ip-networks", NETWORKS, "Network", default="", default_words="none",
            example="10.0.0.0/8, fd00::/8",
-           about="Private networks that calls to other hosts may reach, as a comma list, or any."),
+           about="Private networks that calls to other hosts may reach, as a comma list, or any. Given again, it adds to "
+                 "the list; an array in the file."),
 
     Option("--master-key", KEY, "Access", is_secret=True, example="at-least-16-bytes",
            about="Key that allows everything, of at least 16 bytes. Without it anybody may do everything. "
@@ -314,6 +326,9 @@ OPTIONS: tuple[Option, ...] = (
            about="Start with the feature `containsFilter` on: filters may use CONTAINS."),
     Option("--experimental-enable-logs-route", SWITCH, "Features", default="false",
            about="Start with the feature `logsRoute` on: /logs/stream follows the log, /logs/stderr changes it."),
+    Option("--experimental-legacy-search-default", SWITCH, "Features", default="false",
+           own_variable="SVC_EXPERIMENTAL_LEGACY_SEARCH",
+           about="Start with the feature `legacySearch` on. Its variable is SVC_EXPERIMENTAL_LEGACY_SEARCH."),
 
     Option("--experimental-search-queue-size", COUNT, "Search", default="1000",
            about="Searches that may wait. One more drops a waiting one, which is answered 503."),
@@ -337,8 +352,16 @@ OPTIONS: tuple[Option, ...] = (
     Option("--experimental-limit-batched-tasks-total-size", SIZE, "Indexing", derived=_batch_bytes,
            default_words="half of --max-indexing-memory, 10 GiB at most", example="512 MiB",
            about="Most bytes of documents in one batch; a single task always fits."),
+
+    Option("--experimental-reduce-indexing-memory-usage", SWITCH, "Without effect", default="false", has_effect=False,
+           about="Accepted for scripts that pass it: indexing keeps within its memory anyway."),
+    Option("--experimental-no-edition-2024-for-settings", SWITCH, "Without effect", default="false", has_effect=False,
+           about="Accepted for scripts that pass it: svcd has one way to apply settings."),
+    Option("--experimental-embedding-cache-entries", COUNT, "Without effect", default="0", has_effect=False,
+           about="Accepted for scripts that pass it: svcd keeps no embeddings of queries."),
 )
 
 BY_NAME: dict[str, Option] = {option.name: option for option in OPTIONS}
+BY_VARIABLE: dict[str, Option] = {option.variable: option for option in OPTIONS}
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(option.group for option in OPTIONS))
 

@@ -24,7 +24,7 @@ class Orders:
     tray: int
     trays: list[int]
     path: str
-    features: Mapping[str, bool]
+    features: Mapping[str, bool | None]
     master_key: str | None
     payload_limit: int
     threads: int

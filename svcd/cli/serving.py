@@ -7,7 +7,7 @@ from __future__ import annotations
 import resource
 from typing import TYPE_CHECKING
 
-from svcd import logs
+from svcd import descriptors, logs
 from svcd.cli import machine
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ MOST_WAITING_WRITES = 128
 # Answers made in portions, as their clients take them: each holds a state of an index, and up to half a MB.
 MOST_LARGE_ANSWERS = 128
 MOST_FILES = 65536
+# Descriptors of pipes and sockets that the main process has for each of its other processes.
+PER_WRITER, PER_SEARCH_WORKER = 2, 4
 # Longer than nearly every search takes, shorter than anybody notices.
 HEAD_START_S = 0.02
 
@@ -53,6 +55,12 @@ def allow_many_files() -> None:
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def check_descriptors(config: Config) -> None:
+    """Raises TooFewDescriptors when the system allows fewer files than this configuration needs."""
+    writers = config.max_indexing_threads or machine.cores()
+    descriptors.check(PER_WRITER * writers + PER_SEARCH_WORKER * config.search_workers)
 
 
 def warm_up() -> None:

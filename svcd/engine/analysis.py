@@ -6,9 +6,10 @@ positions: documents and queries count them differently.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from itertools import islice
+from typing import Any
 
 from svcd.engine import languages, segmenters
 from svcd.engine.normalisation import decompose, lemma_of, parts_of
@@ -46,6 +47,8 @@ class Token:
 
     def characters_of(self, lemma_bytes: int) -> int:
         """How many characters of the text gave the first so many UTF-8 bytes of the lemma."""
+        if self.text.isascii() and len(self.lemma) == len(self.text):  # a character, a byte
+            return max(0, min(lemma_bytes, len(self.text)))
         characters = 0
         for part in parts_of(self.text, self.script, self.language):
             if lemma_bytes <= 0:
@@ -106,12 +109,23 @@ class Analyzer:
         stop_words: False makes words of them, as highlighting wants it.
         most: so many of the first tokens alone, without a look at the words behind them.
         """
-        return list(islice(self._tokens(text, locales, stop_words), most))
+        detect = partial(self.language, locales=locales)
+        return list(islice(self._tokens(text, 0, detect, stop_words), most))
 
-    def _tokens(self, text: str, locales: Sequence[str] | None, stop_words: bool) -> Iterator[Token]:
+    def tokens_of_part(self, text: str, start: int, end: int, language_of: Callable[[str, str], str | None]) -> list[Token]:
+        """The tokens of text[start:end], at their places in the text, stop words being words.
+
+        language_of: (group, script) -> its language. Both ends lie between two tokens, or those there are cut.
+        """
+        return list(self._tokens(text[start:end], start, language_of, False))
+
+    def _tokens(
+        self, text: str, offset: int, language_of: Callable[[str, str], str | None], stop_words: bool
+    ) -> Iterator[Token]:
         for start, end, script in groups(text):
             group = text[start:end]
-            language = self._language(group, script, locales)
+            start += offset
+            language = language_of(group, script)
             lemmas = self.lemmas(script, language, stop_words=stop_words)
             for piece in self._pieces(group, segmenters.segmenter_of(script, language)):
                 kind, lemma = lemmas[piece]
@@ -130,7 +144,8 @@ class Analyzer:
             table = self._lemmas[key] = _Lemmas(self, script, language, words)
         return table
 
-    def _language(self, text: str, script: str, locales: Sequence[str] | None) -> str | None:
+    def language(self, text: str, script: str, locales: Sequence[str] | None) -> str | None:
+        """The language of a group of one script, as far as cutting it asks for that."""
         if not segmenters.asks_language(script):
             return None
         return languages.detect(text, script, locales)
@@ -150,7 +165,7 @@ def _segmented(pieces: Sequence[str], segment: segmenters.Segmenter) -> Iterator
             yield from segment(piece)
 
 
-def analyzer_of(settings: Mapping) -> Analyzer:
+def analyzer_of(settings: Mapping[str, Any]) -> Analyzer:
     """The tokenizer that the settings of an index (camelCase) ask for."""
     names = ("stopWords", "separatorTokens", "nonSeparatorTokens", "dictionary")
     return _shared(*(tuple(settings.get(name) or ()) for name in names))

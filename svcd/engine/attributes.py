@@ -6,6 +6,7 @@ know values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 WILDCARD = "*"
 # Never searchable, and nothing beneath them either.
@@ -50,7 +51,7 @@ def listed(names: Sequence[str], displayed: Sequence[str] | None) -> str:
     return ", ".join(sorted(shown)) + (", <..hidden-attributes>" if len(shown) < len(names) else "")
 
 
-def locales_test(rules: Sequence[Mapping] | None) -> Callable[[str], Sequence[str] | None]:
+def locales_test(rules: Sequence[Mapping[str, Any]] | None) -> Callable[[str], Sequence[str] | None]:
     """attribute -> the locales of the first rule of `localizedAttributes` that matches it, or None."""
     known: dict[str, Sequence[str] | None] = {}
 
@@ -62,8 +63,9 @@ def locales_test(rules: Sequence[Mapping] | None) -> Callable[[str], Sequence[st
     return locales
 
 
-def _locales(name: str, rules: Sequence[Mapping]) -> Sequence[str] | None:
+def _locales(name: str, rules: Sequence[Mapping[str, Any]]) -> Sequence[str] | None:
     for rule in rules:
         if any(matches(name, pattern) for pattern in rule["attributePatterns"]):
-            return rule["locales"]
+            locales: Sequence[str] = rule["locales"]
+            return locales
     return None

@@ -41,7 +41,8 @@ def _why_not(filterable: Filterable, field: str, settings: Mapping[str, Any]) ->
     rule = filterable.rule(field)
     if rule is not None:
         return (
-            f"Note: this attribute matches rule #{rule.number} in filterableAttributes, but this rule does not enable filtering.\n"
+            f"Note: this attribute matches rule #{rule.number} in filterableAttributes, "
+            "but this rule does not enable filtering.\n"
             f"Hint: enable filtering in rule #{rule.number} by adding appropriate filter features.\n"
             f"Hint: prepend another rule matching {field} with filter features before rule #{rule.number}"
         )

@@ -145,7 +145,7 @@ def text_of(value: Value) -> str | None:
     return None
 
 
-def _beneath(name: str, value: dict | list) -> Iterator[tuple[str, Value]]:
+def _beneath(name: str, value: dict[str, Any] | list[Any]) -> Iterator[tuple[str, Value]]:
     if not value:
         yield name, value
     elif isinstance(value, list):

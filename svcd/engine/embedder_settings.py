@@ -23,6 +23,7 @@ from svcd.fields import (
     positive_integer,
     string,
 )
+from svcd.fields.secrets import redacted_secret, redacted_url
 from svcd.fields.urls import parse_url
 
 Embedder = dict[str, Any]
@@ -338,21 +339,9 @@ def _redacted_embedder(embedder: Embedder) -> Embedder:
     hidden = dict(embedder)
     if hidden.get("apiKey") is not None:
         hidden["apiKey"] = redacted_secret(hidden["apiKey"])
+    if hidden.get("url") is not None:
+        hidden["url"] = redacted_url(hidden["url"])
     for role in _NESTED:
         if hidden.get(role):
             hidden[role] = _redacted_embedder(hidden[role])
     return hidden
-
-
-def redacted_secret(secret: str) -> str:
-    """A secret as answers show it: as many of its first characters as its length can spare."""
-    length = len(secret.encode("utf-8", "surrogatepass"))
-    for below, shown, mask in ((10, 0, "XXX..."), (20, 2, "XXXX..."), (30, 3, "XXXXX...")):
-        if length < below:
-            return _first_bytes(secret, shown) + mask
-    return _first_bytes(secret, 5) + "XXXXXX..."
-
-
-def _first_bytes(text: str, count: int) -> str:
-    """As many whole characters as `count` bytes hold."""
-    return text.encode("utf-8", "surrogatepass")[:count].decode("utf-8", "ignore")

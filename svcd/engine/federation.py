@@ -7,7 +7,7 @@ other instances.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
@@ -26,7 +26,7 @@ from svcd.engine.pages import Few, LongPage, is_long, without_hits
 from svcd.engine.ranking.buckets import Hit
 from svcd.engine.reader import DocIds, Reader
 from svcd.engine.request import Answer, Federation, IndexedQuery
-from svcd.engine.search import Timer, cutoff_ms, found_in, required_hits, wanted_of
+from svcd.engine.search import Timer, cutoff_ms, found_in, required_hits, showing_timer, wanted_of
 from svcd.engine.sorting import SortError, parse_rule
 from svcd.errors import ApiError
 from svcd.jsontext import dumps, loads
@@ -48,6 +48,7 @@ class _Results(NamedTuple):
     asked: _Asked
     reader: Reader
     found: Found
+    is_late: Callable[[], bool]  # for formatting
 
     def hits(self) -> list[MergedHit]:
         """The hits, ready to be merged."""
@@ -117,12 +118,12 @@ def _results(
     reader: Reader, asked: Sequence[_Asked], federation: Federation, compatibility: Compatibility, timer: Timer
 ) -> list[_Results]:
     """What the queries of one index find, in the order of the request."""
-    expired = timer(cutoff_ms(reader))
+    expired, is_late = timer(cutoff_ms(reader)), showing_timer(reader, timer)
     results = []
     for each in asked:
         with _inside(each.number):
             _check_order(reader, each, compatibility)
-            results.append(_Results(each, reader, _found(reader, each.indexed, federation, expired)))
+            results.append(_Results(each, reader, _found(reader, each.indexed, federation, expired), is_late))
     return results
 
 
@@ -185,12 +186,13 @@ def _apart(
 
 def _document(merged_hit: MergedHit) -> Mapping[str, Any]:
     (text,) = merged_hit.within.reader.documents([merged_hit.hit.docid])
-    return loads(text)
+    document: Mapping[str, Any] = loads(text)
+    return document
 
 
 def _page(hits: Sequence[MergedHit]) -> Sequence[str]:
     """The JSON texts of the hits of a page. Of a long one little is held until it is shown."""
-    readers = {id(each.within.reader): each.within.reader for each in hits}.values()
+    readers: Collection[Reader] = {id(each.within.reader): each.within.reader for each in hits}.values()
 
     def size() -> int:
         return max(reader.average_document_size() for reader in readers)
@@ -224,7 +226,7 @@ def _shown(hits: Sequence[MergedHit]) -> list[str]:
     for among in places.values():
         results = hits[among[0]].within
         found = shown(results.reader, results.asked.indexed.query, results.found, [hits[place].hit for place in among],
-                      [_origin(hits[place]) for place in among])
+                      results.is_late, [_origin(hits[place]) for place in among])
         for place, text in zip(among, found):
             texts[place] = text
     return texts

@@ -61,7 +61,7 @@ class FieldValues:
         """All values."""
         if not self.has_both_zeros:
             return list(self.values)
-        return [*self.values, *(-value for value in self.values if value == 0.0)]  # type: ignore[operator]
+        return [*self.values, *(-value for value in self.values if value == 0.0)]
 
     def add(self, scalar: str | int | float | bool) -> None:
         """Take a value in as a document has it; the text without any character is none."""
@@ -94,7 +94,7 @@ def kept_fields(settings: Mapping[str, Any]) -> Callable[[str], bool]:
     settings: resolved.
     """
     filterable, sortable = Filterable.of(settings), settings["sortableAttributes"]
-    exact = {custom[0] for rule in settings["rankingRules"] if (custom := custom_rule(rule))}
+    exact: set[str | None] = {custom[0] for rule in settings["rankingRules"] if (custom := custom_rule(rule))}
     exact.add(settings.get("distinctAttribute"))
     # Coordinates are no ordinary values: no pattern means them.
     known: dict[str, bool] = dict.fromkeys((GEO, *COORDINATES), filterable.names(GEO) or GEO in sortable)

@@ -6,15 +6,16 @@ to know how hits were found: the words to mark come as `matching.MatchingWords`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from svcd.engine.analysis import Analyzer, Token
+from svcd.engine.allowance import Allowance
+from svcd.engine.analysis import Analyzer
 from svcd.engine.attributes import WILDCARD, is_everything, is_related
-from svcd.engine.cropping import window
 from svcd.engine.documents import Selection, Value, select, shown, text_of
 from svcd.engine.matching import Match, MatchingWords
+from svcd.engine.readings import LONG, LongText, Needles, Readable, ShortText
 
 Document = Mapping[str, Value]
 LocalesOf = Callable[[str], "Sequence[str] | None"]
@@ -22,6 +23,8 @@ LocalesOf = Callable[[str], "Sequence[str] | None"]
 # What the reference reads as an unsigned 64-bit integer.
 _LENGTH = re.compile(r"\+?[0-9]+", re.ASCII)
 _LARGEST = 2**64 - 1
+# Characters of a text that are shown although it was to be cropped, when the time is over: of many to read little is more.
+_SURELY_SHOWN = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class Formatter:
 
     fields: all known fields of the index in number order (`documents.names` of some document).
     displayed: the setting displayedAttributes. locales_of: `attributes.locales_test` of the settings.
+    allowance: how much may be done; what is beyond it is shown as it is in the document, or cropped at its beginning.
     """
 
     def __init__(
@@ -70,16 +74,18 @@ class Formatter:
         analyzer: Analyzer,
         locales_of: LocalesOf,
         words: MatchingWords,
+        allowance: Allowance | None = None,
     ) -> None:
         self._options = options
+        self._allowance = allowance or Allowance()
         self._displayed = _named(fields, displayed)
         self._retrieved = _named(self._displayed, options.attributes_to_retrieve)
         self._shows_all = is_everything(displayed)
-        self._retrieves_all = self._shows_all and is_everything(options.attributes_to_retrieve)
+        self.retrieves_all = self._shows_all and is_everything(options.attributes_to_retrieve)
         self._styles = _styles(self._displayed, options)
         self._displayed_parts, self._retrieved_parts = Selection(self._displayed), Selection(self._retrieved)
         self._formatted_parts = Selection({*self._styles, *self._retrieved})
-        self._texts = _Texts(options, analyzer, locales_of, words)
+        self._texts = _Texts(options, analyzer, locales_of, words, self._allowance)
         self._style_of: dict[str, _Style] = {}
 
     def hit(self, document: Document) -> Formatted:
@@ -91,13 +97,15 @@ class Formatter:
 
     def retrieve(self, document: Document) -> dict[str, Value]:
         """The document reduced to what is displayed and to be retrieved."""
-        return dict(document) if self._retrieves_all else shown(document, self._retrieved_parts)
+        return dict(document) if self.retrieves_all else shown(document, self._retrieved_parts)
 
     def _formatted(self, document: Document) -> dict[str, Value]:
-        parts = document if self._retrieves_all else select(document, self._formatted_parts)
+        parts = document if self.retrieves_all else select(document, self._formatted_parts)
         return {name: self._mapped(name, value) for name, value in parts.items()}
 
     def _mapped(self, path: str, value: Value) -> Value:
+        if not self._allowance.allows(1):
+            return self._texts.shortened(path, value, self._style(path)) if isinstance(value, str) else value
         if isinstance(value, dict):
             return {name: self._mapped(f"{path}.{name}", member) for name, member in value.items()}
         if isinstance(value, list):
@@ -115,6 +123,8 @@ class Formatter:
         parts = document if self._shows_all else shown(document, self._displayed_parts)
         found: dict[str, list[dict[str, Any]]] = {}
         for path, indices, text in _texts_of(parts):
+            if not self._allowance.allows(1):
+                break
             matches = self._texts.positions(path, text, indices)
             if matches:  # those of a later element take the place of the earlier ones
                 found[path] = matches
@@ -124,45 +134,80 @@ class Formatter:
 class _Texts:
     """Texts of one query's hits: their matches, highlighted and cropped."""
 
-    def __init__(self, options: FormatOptions, analyzer: Analyzer, locales_of: LocalesOf, words: MatchingWords) -> None:
+    def __init__(self, options: FormatOptions, analyzer: Analyzer, locales_of: LocalesOf, words: MatchingWords,
+                 allowance: Allowance) -> None:
         self._options = options
         self._analyzer = analyzer
         self._locales_of = locales_of
         self._words = words
-        self._read: dict[tuple[str, str], tuple[list[Token], list[Match]]] = {}
+        self._allowance = allowance
+        self._needles: Needles | None = None
+        self._read: dict[tuple[str, str], Readable] = {}
+        self._characters_read = 0
 
     def forget(self) -> None:
         """Another hit begins: its texts are others."""
         self._read.clear()
+        self._characters_read = 0
 
     def formatted(self, path: str, text: str, style: _Style) -> str:
         if not text or not (style.crop_length or (style.is_highlighted and self._words)):
             return text
-        tokens, matches = self._matches(path, text)
-        start, end = window(tokens, matches, style.crop_length) if style.crop_length else (0, len(text))
-        part = self._highlighted(text, matches, start, end) if style.is_highlighted else text[start:end]
-        marker = self._options.crop_marker
-        return f"{marker if start > 0 else ''}{part}{marker if end < len(text) else ''}"
+        if len(text) <= LONG and not self._allowance.allows(len(text)):
+            return self.shortened(path, text, style)
+        readable = self._readable(path, text)
+        start, end = readable.window(style.crop_length) if style.crop_length else (0, len(text))
+        part = self._highlighted(text, readable.matches, start, end) if style.is_highlighted else text[start:end]
+        return self._marked(part, start > 0, end < len(text))
+
+    def shortened(self, path: str, text: str, style: _Style) -> str:
+        """What is shown of a text when the time is over: its beginning where it is to be cropped, else all of it."""
+        if not style.crop_length or len(text) <= _SURELY_SHOWN:
+            return text
+        _, end = self._long(path, text, MatchingWords()).window(style.crop_length)
+        return self._marked(text[:end], False, end < len(text))
 
     def positions(self, path: str, text: str, indices: Sequence[int]) -> list[dict[str, Any]]:
         """The matches as `_matchesPosition` shows them: offsets and lengths in UTF-8 bytes."""
-        if not self._words:
+        if not self._words or (len(text) <= LONG and not self._allowance.allows(len(text))):
             return []
-        return [_position(text, match, indices) for match in self._matches(path, text)[1]]
+        return list(_positions(text, self._readable(path, text).matches, indices))
 
-    def _matches(self, path: str, text: str) -> tuple[list[Token], list[Match]]:
+    def _readable(self, path: str, text: str) -> Readable:
         key = (path, text)
         if key not in self._read:
-            locales = self._options.locales or self._locales_of(path)
-            tokens = self._analyzer.tokens(text, locales, stop_words=False)
-            self._read[key] = tokens, self._words.find(tokens)
+            if self._characters_read > LONG:  # of so many short texts that all their tokens would fill the memory
+                self.forget()
+            self._characters_read += min(len(text), LONG)
+            self._read[key] = self._short(path, text) if len(text) <= LONG else self._long(path, text, self._words)
         return self._read[key]
+
+    def _short(self, path: str, text: str) -> ShortText:
+        tokens = self._analyzer.tokens(text, self._locales(path), stop_words=False)
+        return ShortText(tokens, self._words.find(tokens), self._allowance)
+
+    def _long(self, path: str, text: str, words: MatchingWords) -> LongText:
+        if self._needles is None:
+            self._needles = Needles(self._words)
+        return LongText(text, self._locales(path), self._analyzer, words, self._needles, self._allowance)
+
+    def _locales(self, path: str) -> Sequence[str] | None:
+        return self._options.locales or self._locales_of(path)
+
+    def _marked(self, part: str, is_cut_before: bool, is_cut_behind: bool) -> str:
+        marker = self._options.crop_marker
+        if not self._allowance.adds(len(marker) * (is_cut_before + is_cut_behind)):
+            return part
+        return f"{marker * is_cut_before}{part}{marker * is_cut_behind}"
 
     def _highlighted(self, text: str, matches: Sequence[Match], start: int, end: int) -> str:
         """text[start:end] with the matches in tags, those across a border clipped."""
         parts = []
+        added = len(self._options.highlight_pre_tag) + len(self._options.highlight_post_tag)
         for match in matches:
-            if match.end > start and match.start < end:
+            if match.start >= end or not self._allowance.adds(added * (match.end > start)):
+                break
+            if match.end > start:
                 first, last = max(match.start, start), min(match.end, end)
                 parts += [text[start:first], self._options.highlight_pre_tag]
                 parts += [text[first:last], self._options.highlight_post_tag]
@@ -230,10 +275,13 @@ def _texts_beneath(path: str, indices: list[int], value: Value) -> Iterator[tupl
         yield path, indices, text
 
 
-def _position(text: str, match: Match, indices: Sequence[int]) -> dict[str, Any]:
-    start = len(text[: match.start].encode())
-    length = len(text[match.start : match.end].encode())
-    position: dict[str, Any] = {"start": start, "length": length}
-    if indices:
-        position["indices"] = list(indices)
-    return position
+def _positions(text: str, matches: Iterable[Match], indices: Sequence[int]) -> Iterator[dict[str, Any]]:
+    characters = size = 0  # so many characters are so many bytes
+    for match in matches:
+        size += len(text[characters:match.start].encode())
+        length = len(text[match.start:match.end].encode())
+        position: dict[str, Any] = {"start": size, "length": length}
+        if indices:
+            position["indices"] = list(indices)
+        yield position
+        characters, size = match.end, size + length

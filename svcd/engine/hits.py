@@ -5,9 +5,11 @@ which hits are on the page. Documents stay JSON texts unless parts of them are a
 """
 from __future__ import annotations
 
-from typing import Any, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from svcd.engine import attributes, steps
+from svcd.engine.allowance import Allowance
 from svcd.engine.formatting import FormatOptions, Formatter
 from svcd.engine.geo.order import sorted_from, with_distance
 from svcd.engine.keyword import Found
@@ -21,17 +23,19 @@ from svcd.jsontext import dumps, loads
 
 
 def shown(
-    reader: Reader, query: SearchQuery, found: Found, hits: Sequence[Hit], beside: Sequence[str] = ()
+    reader: Reader, query: SearchQuery, found: Found, hits: Sequence[Hit], expired: Callable[[], bool],
+    beside: Sequence[str] = ()
 ) -> Sequence[str]:
     """The JSON texts of some of the documents found.
 
+    expired: tells whether the time of the search is over; long texts are formatted until then.
     beside: for each hit the members that follow those of its document, as text; () for none at all.
     """
     steps.begin("format")
     texts = reader.documents([hit.docid for hit in hits])
     members = [beside] if beside else []
     if _is_reshaped(reader, query):
-        texts, formatted = _formatted(reader, query, found, texts)
+        texts, formatted = _formatted(reader, query, found, texts, expired)
         members.append(formatted)
     if origin := sorted_from(query.sort):
         texts = [with_distance(text, origin) for text in texts]
@@ -51,15 +55,15 @@ def _joined(text: str, *members: str) -> str:
 
 
 def _formatted(
-    reader: Reader, query: SearchQuery, found: Found, texts: Sequence[str]
+    reader: Reader, query: SearchQuery, found: Found, texts: Sequence[str], expired: Callable[[], bool]
 ) -> tuple[Sequence[str], Sequence[str]]:
     """The documents as asked for, and for each the members that show it formatted, as text."""
-    formatter = _formatter(reader, query, found)
+    formatter = _formatter(reader, query, found, expired)
     documents, members = [], []
     for text in texts:
         hit = formatter.hit(loads(text))
         extra = {"_formatted": hit.formatted, "_matchesPosition": hit.matches_position}
-        documents.append(dumps(hit.document))
+        documents.append(text if formatter.retrieves_all else dumps(hit.document))
         members.append(dumps({name: value for name, value in extra.items() if value is not None})[1:-1])
     return documents, members
 
@@ -73,7 +77,7 @@ def _is_reshaped(reader: Reader, query: SearchQuery) -> bool:
     )
 
 
-def _formatter(reader: Reader, query: SearchQuery, found: Found) -> Formatter:
+def _formatter(reader: Reader, query: SearchQuery, found: Found, expired: Callable[[], bool]) -> Formatter:
     options = FormatOptions(
         attributes_to_retrieve=query.attributes_to_retrieve,
         attributes_to_highlight=query.attributes_to_highlight,
@@ -93,6 +97,7 @@ def _formatter(reader: Reader, query: SearchQuery, found: Found) -> Formatter:
         analyzer=lexicon_of(settings).analyzer,
         locales_of=attributes.locales_test(settings.get("localizedAttributes")),
         words=found.matching_words(),
+        allowance=Allowance(expired),
     )
 
 

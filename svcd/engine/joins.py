@@ -5,7 +5,7 @@ index is opened, and who may look into it.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -82,7 +82,8 @@ class _Attributes:
 def _beneath(container: Any, path: str, attributes: _Attributes, without: frozenset[str] = frozenset()) -> Iterator[_Reference]:
     """The references in an object or array at a path, elements of arrays standing at the path of their array."""
     is_object = isinstance(container, dict)
-    for place, value in container.items() if is_object else enumerate(container):
+    members: Iterable[tuple[Any, Any]] = container.items() if is_object else enumerate(container)
+    for place, value in members:
         if place in without:
             continue
         name = (f"{path}.{place}" if path else place) if is_object else path

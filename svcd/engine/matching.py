@@ -82,6 +82,9 @@ class MatchingWords:
         for term in located:
             self._add_phrases(term)
         self._candidates = _Candidates(located)
+        # A match begins with a word whose lemma begins with one of these. ("" begins any, and matches nothing but itself.)
+        self.beginnings = frozenset({*self._phrases, *self._candidates.whole, *self._candidates.beginnings})
+        self.longest_phrase = max((len(phrase) for several in self._phrases.values() for phrase, _ in several), default=1)
 
     def __bool__(self) -> bool:
         return bool(self._phrases or self._candidates.whole or self._candidates.beginnings)

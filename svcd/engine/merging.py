@@ -58,13 +58,13 @@ def _compared(details: Sequence[Detail], weight: float) -> tuple[Compared, ...]:
     """Neighbouring ranks come to one score; values of fields and distances stand as they are."""
     compared: list[Compared] = []
     for is_sorted, run in groupby(details, lambda detail: isinstance(detail, (Sorted, GeoSorted))):
-        compared += run if is_sorted else [scores.score(run) * weight]  # type: ignore[arg-type]
+        compared += run if is_sorted else [scores.score(run) * weight]  # type: ignore[arg-type]  # noqa: B031 (read once)
     return tuple(compared)
 
 
 def merged(lists: Iterable[Iterable[MergedHit]]) -> Iterator[MergedHit]:
     """The hits of all lists, best first, as they are asked for. Each list is in order."""
-    return heapq.merge(*lists, key=cmp_to_key(_order))
+    return heapq.merge(*lists, key=cmp_to_key(_order))  # type: ignore[arg-type]  # only its sign is looked at
 
 
 def _order(left: MergedHit, right: MergedHit) -> float:
@@ -87,7 +87,7 @@ def compare(left: Standing, right: Standing) -> float:
 def _is_comparable(left: Compared, right: Compared) -> bool:
     if type(left) is not type(right):
         return False
-    return isinstance(left, float) or left.ascending == right.ascending  # type: ignore[union-attr]
+    return isinstance(left, float) or left.ascending == right.ascending  # type: ignore[union-attr]  # both are of one type
 
 
 def _by_score(left: float, right: float) -> float:
@@ -101,7 +101,7 @@ def _by_value(left: Sorted, right: Sorted) -> float:
     kinds = _kind(left.value) - _kind(right.value)
     if kinds:
         return kinds
-    is_smaller = left.value < right.value  # type: ignore[operator]
+    is_smaller = left.value < right.value  # type: ignore[operator]  # both are of one kind, and there
     return -1 if is_smaller == left.ascending else 1
 
 

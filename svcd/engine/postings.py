@@ -61,7 +61,7 @@ class Postings:
 
     def remembered(self, key: Key, make: Callable[[], Value]) -> Value:
         """make(), which follows from the words of the index alone; kept where the reader can."""
-        keep = getattr(self.reader, "remembered", None)
+        keep: Callable[[Key, Callable[[], Value]], Value] | None = getattr(self.reader, "remembered", None)
         return make() if keep is None else keep(key, make)
 
     # words
@@ -83,7 +83,7 @@ class Postings:
 
     def any_derived(self, words: Sequence[str]) -> DocIds:
         """The union of `derived` over many words."""
-        ask = getattr(self.reader, "words_docids", None)
+        ask: Callable[[Sequence[str]], DocIds] | None = getattr(self.reader, "words_docids", None)
         if ask is not None and self.is_plain and len(words) > 1:
             return ask(words)
         docids = 0

@@ -17,6 +17,7 @@ from svcd.sphere import Point
 T = TypeVar("T")
 
 DocIds = int
+Key = tuple[Hashable | type, ...]
 Sides = tuple[float, float, float, float]
 Value = float | str
 
@@ -126,7 +127,7 @@ class Reader(Protocol):
         To look into some dozens of documents is cheaper than to ask for every position in the index.
         """
 
-    def remembered(self, key: Hashable, make: Callable[[], T]) -> T:
+    def remembered(self, key: Key, make: Callable[[], T]) -> T:
         """make(), kept under the key for later readers until the index is written to.
 
         For what follows from its words alone and takes long to find; never None.

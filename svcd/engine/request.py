@@ -105,8 +105,10 @@ class Facets:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """hits: JSON texts of objects, best first; of a long page (pages.LongPage) made when they are asked for. pagination: members of the answer, in their order.
+    """What one search found.
 
+    hits: JSON texts of objects, best first; those of a long page (pages.LongPage) are made when they are asked for.
+    pagination: members of the answer, in their order.
     facets: index uid -> what was asked for of that index.
     """
 

@@ -98,15 +98,15 @@ def script_of_whole(text: str) -> str:
 
 def count_scripts(text: str) -> list[tuple[str, int]]:
     """(script, characters), in the order the counters have in the end: each hit moves one forward."""
-    counters = [[name, 0] for name in COUNTED]
+    counters: list[tuple[str, int]] = [(name, 0) for name in COUNTED]
     for script in map(script_of, text):
         place = next((place for place, counter in enumerate(counters) if counter[0] == script), None)
         if place is None:
             continue
-        counters[place][1] += 1
+        counters[place] = script, counters[place][1] + 1
         if place:
             counters[place - 1], counters[place] = counters[place], counters[place - 1]
-    return [(name, count) for name, count in counters]
+    return counters
 
 
 def main_script(text: str) -> str:

@@ -17,6 +17,7 @@ from math import log
 from svcd.engine import wordlists
 from svcd.engine.scripts import ARABIC, CJ, KHMER, LATIN, THAI
 from svcd.engine.wordlists import WordList
+from svcd.fields.locales import long_form
 
 Segmenter = Callable[[str], Iterator[str]]
 Load = Callable[[], WordList | None]
@@ -159,6 +160,7 @@ _LISTED: dict[tuple[str, str | None], tuple[str, Callable[[WordList | None], Seg
     (KHMER, None): ("khm", _by_words),
 }
 LISTS = tuple(sorted({name for name, _ in _LISTED.values()}))
+_LIST_OF = {language or name: name for (_, language), (name, _) in _LISTED.items()}
 _UNLISTED: dict[tuple[str, str | None], Segmenter] = {(ARABIC, "ara"): arabic, (ARABIC, "pes"): arabic}
 _CUT = frozenset(script for script, _ in (*_LISTED, *_UNLISTED))
 # Scripts with more than one segmenter: which one it is depends on the language.
@@ -176,6 +178,11 @@ def offer(language: str, load: Load | None) -> None:
         if load:
             _offered[language] = load
         _made.pop(language, None)
+
+
+def list_of(locale: str) -> str | None:
+    """The one of LISTS by which text of a locale is cut; None where it needs none."""
+    return _LIST_OF.get(long_form(locale))
 
 
 def asks_language(script: str) -> bool:

@@ -27,10 +27,18 @@ class Separators:
         cutting = self.strings - {""} or default_separators()
         self.is_default = not words and self.strings == default_separators()
         self._cuts = _default_cuts() if self.is_default else _pattern(cutting | words)
+        # Behind one of these a text may be cut without changing what it is made of: none goes on beyond them.
+        going_on = {character for string in cutting | words for character in string[:-1]}
+        self.boundaries = frozenset(string for string in cutting if len(string) == 1) - going_on
+        # Is a text never cut between two of these letters, unless by a segmenter?
+        self.keeps_ascii_letters = not any(map(_has_ascii_letter, cutting | words))
 
     def split(self, text: str) -> list[str]:
         """What a text is made of, in order: every second piece is a match, the others may be empty."""
         return self._cuts.split(text)
+
+
+_has_ascii_letter = re.compile("[A-Za-z]").search
 
 
 def is_numeric(piece: str) -> bool:
@@ -43,6 +51,8 @@ def _is_numeric_character(character: str) -> bool:
         return "!" <= character <= "~"
     return unicodedata.category(character) in _NUMERIC
 
+_Tree = dict[str, "_Tree"]  # by the next character; "" where a string ends
+
 
 @cache
 def _default_cuts() -> re.Pattern[str]:
@@ -54,7 +64,7 @@ def _pattern(strings: Collection[str]) -> re.Pattern[str]:
 
     A trie, as an alternation of thousands of words would be tried one by one at each character.
     """
-    tree: dict = {}
+    tree: _Tree = {}
     for string in strings:
         branch = tree
         for character in string:
@@ -63,7 +73,7 @@ def _pattern(strings: Collection[str]) -> re.Pattern[str]:
     return re.compile(f"({_branches(tree)})")
 
 
-def _branches(tree: dict) -> str:
+def _branches(tree: _Tree) -> str:
     letters = [(letter, rest) for letter, rest in tree.items() if letter]
     ends = [letter for letter, rest in letters if rest.keys() == {""}]
     return "|".join([*(_branch(letter, rest) for letter, rest in letters if rest.keys() != {""}), *_classes(ends)])
@@ -78,7 +88,7 @@ def _classes(letters: Iterable[str]) -> list[str]:
     return [f"[{near}]"] * bool(near) + [f"(?=[{_ASTRAL}])[{far}]"] * bool(far)
 
 
-def _branch(letters: str, rest: dict) -> str:
+def _branch(letters: str, rest: _Tree) -> str:
     while len(rest) == 1 and "" not in rest:  # a chain without choice is one literal
         letter, rest = next(iter(rest.items()))
         letters += letter

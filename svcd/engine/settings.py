@@ -108,7 +108,7 @@ def _check_chat(chat: Mapping[str, Any]) -> None:
 
 
 def _merge_typo_tolerance(stored: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    after = _merge_members(2)(stored, given)
+    after: dict[str, Any] = _merge_members(2)(stored, given)
     sizes = _filled(_TYPO_TOLERANCE)(after)["minWordSizeForTypos"]
     refusal = checks.typo_sizes_refusal(sizes["oneTypo"], sizes["twoTypos"])
     if refusal:
@@ -301,7 +301,7 @@ def redo_of(old: Stored, new: Stored) -> set[Redo]:
     return stale
 
 
-def as_shown(stored: Stored, features: Mapping[str, bool]) -> dict[str, Any]:
+def as_shown(stored: Stored, features: Mapping[str, bool | None]) -> dict[str, Any]:
     """The answer of all settings, secrets hidden; what belongs to a feature that is off is left out."""
     return {
         setting.name: setting.shown(stored)

@@ -7,12 +7,14 @@ from __future__ import annotations
 import json
 import pkgutil
 from functools import cache
+from typing import Any
 
 
-def _read(name: str) -> dict:
+def _read(name: str) -> dict[str, Any]:
     content = pkgutil.get_data(__package__, f"data/{name}.json")
     assert content is not None, name  # package data is part of the package
-    return json.loads(content)
+    table: dict[str, Any] = json.loads(content)
+    return table
 
 
 @cache

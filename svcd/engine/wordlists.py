@@ -131,6 +131,18 @@ def missing() -> list[str]:
     return [source.language for source in _SOURCES.values() if _path(source) is None]
 
 
+def is_installed(name: str) -> bool:
+    """Whether there is a list of this name (ISO 639-3)."""
+    source = _SOURCES.get(name)
+    return source is not None and _path(source) is not None
+
+
+def language_of(name: str) -> str | None:
+    """The language of a list that could be installed; None for one that nobody brings."""
+    source = _SOURCES.get(name)
+    return source.language if source else None
+
+
 def load(language: str) -> WordList | None:
     """The list for a language (ISO 639-3), None where none is installed. Reads a file of some MB."""
     source = _SOURCES.get(language)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from svcd.engine import languages, segmenters
 from svcd.engine.analysis import HARD, LONGEST_REMEMBERED, REMEMBERED, STOP_WORD, WORD, Analyzer, Token
@@ -143,7 +143,7 @@ def _ascii_row(text: str) -> Row | None:
 
 
 def _joined(pieces: Iterable[list[str | None]]) -> Row | None:
-    row: list = []
+    row: list[Any] = []
     for words in pieces:
         if None in words:
             return None

@@ -62,7 +62,7 @@ class Field:
         try:
             return self.check.decode(value, location)
         except FieldError as error:
-            raise error.within(self.code)
+            raise error.within(self.code) from None
 
     def describe(self) -> Schema:
         """The schema of the check with description and default."""

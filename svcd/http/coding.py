@@ -44,6 +44,14 @@ class Packer(Protocol):
     def finish(self) -> bytes: ...
 
 
+class _Unbrotli(Protocol):
+    """brotli.Decompressor, as far as it is used."""
+
+    def process(self, piece: bytes, *, output_buffer_limit: int) -> bytes: ...
+
+    def can_accept_more_data(self) -> bool: ...
+
+
 def unpack(coding: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
     """The unpacked bytes of a coding of UNPACKERS; no bytes at all unpack to none. Raises BrokenCoding."""
     return UNPACKERS[coding](pieces)
@@ -115,7 +123,7 @@ def _unbrotli(pieces: Iterator[bytes]) -> Iterator[bytes]:
         raise BrokenCoding("cut off")
 
 
-def _unbrotli_piece(unpacker: brotli.Decompressor, piece: bytes) -> Iterator[bytes]:
+def _unbrotli_piece(unpacker: _Unbrotli, piece: bytes) -> Iterator[bytes]:
     unpacked = unpacker.process(piece, output_buffer_limit=UNPACKED_PIECE)
     # can_accept_more_data() may be true while bytes still wait to come out: only an empty answer is the end.
     while unpacked or not unpacker.can_accept_more_data():

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from svcd.http.server import Server
 
 OVER = 0  # what handle() says when the connection is to be closed
+# The first request of a client comes within a round trip of its connection.
+JUST_COME_S = 0.25
 
 
 class Connection(BaseHTTPRequestHandler):
@@ -53,6 +55,8 @@ class Connection(BaseHTTPRequestHandler):
         self._inbox = Inbox(transport, self.limits, lambda: self._send(CONTINUE))
         self._inbox.buffer += received
         self._is_settled = bool(received)  # the next request is answered here, whoever else could
+        self._has_answered = False
+        self._accepted_at = time.monotonic()
         self._has_head_begun = False  # something of the next request has come, be it an empty line before it
         self._skip = 0  # bytes of a body that nobody read, still to come
         self._delivery: Delivery | None = None
@@ -65,7 +69,7 @@ class Connection(BaseHTTPRequestHandler):
         """For selectors."""
         return self.request.fileno()
 
-    def handle(self) -> int:
+    def handle(self) -> int:  # type: ignore[override]  # the server calls it; the base, which expects None, never does
         """Go on. OVER, or the events (READABLE, WRITABLE) to wait for before the next call."""
         try:
             while True:
@@ -87,6 +91,10 @@ class Connection(BaseHTTPRequestHandler):
         if self._delivery:
             reset_on_close(self.request)
             self._end_delivery()
+
+    def is_idle(self) -> bool:
+        """It waits for a request that is not on its way: an answer was sent before, or nothing has come for a while."""
+        return self.is_quiet() and (self._has_answered or time.monotonic() >= self._accepted_at + JUST_COME_S)
 
     def expire(self) -> None:
         """The deadline has passed: tell a client that is in the middle of a head, as far as that needs no waiting."""
@@ -248,6 +256,7 @@ class Connection(BaseHTTPRequestHandler):
         delivery, self._delivery = self._delivery, None
         assert delivery is not None
         self.is_delivering = False
+        self._has_answered = True
         now, buffer = time.monotonic(), self._inbox.buffer
         self._has_head_begun = len(buffer) > self._skip
         self.deadline = now + (self.limits.head_s if buffer or self._skip else self.limits.idle_s)

@@ -7,11 +7,12 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from typing import Any
 
 BACKLOG = 512  # connections that the system keeps until they are accepted
 LAST_PORT = 65535
 
-Place = tuple[socket.AddressFamily, tuple[str, int]]
+Place = tuple[socket.AddressFamily, tuple[Any, ...]]  # an address begins with host and port, whatever its family
 
 
 class ListenError(OSError):
@@ -38,7 +39,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
 def _resolved(host: str, port: int) -> list[Place]:
     """Where to listen: (family, address), the one that must succeed first."""
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    unique = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+    unique: list[Place] = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
     if host.lower() != "localhost":
         return unique[:1]
     # 127.0.0.1 first: more clients try only that one than only ::1.

@@ -61,7 +61,9 @@ class Headers:
 class WireBody(Protocol):
     """The bytes of a body as they came over the wire, framing removed (see svcd.http.framing)."""
 
-    length: int | None  # announced length; None: not known before its end
+    @property
+    def length(self) -> int | None:
+        """The announced length; None when it is not known before the end."""
 
     def __iter__(self) -> Iterator[bytes]: ...
 

@@ -166,9 +166,12 @@ def _keep_alive(connection: str | None, minor: int) -> bool:
 
 
 def _awaits_continue(expect: str, minor: int, length: int) -> bool:
-    if expect.lower() != "100-continue":
-        raise _refused("EXPECT")
-    return minor == 1 and length != 0  # RFC 9110 10.1.1: from a 1.0 client it means nothing
+    """Whether the client holds its body back until it is told to continue.
+
+    Any other expectation is passed over, as the reference engine does: RFC 9110 10.1.1 lets a server choose, and
+    clients are known that send `200-OK` with every request.
+    """
+    return expect.lower() == "100-continue" and minor == 1 and length != 0  # from a 1.0 client it means nothing
 
 
 WRONG: dict[str, tuple[int, str]] = {  # what is wrong: (status, message)
@@ -194,7 +197,6 @@ WRONG: dict[str, tuple[int, str]] = {  # what is wrong: (status, message)
     "CODING": (501, "The transfer coding is not supported: expected `chunked`."),
     "CODING_ORDER": (400, "The transfer coding leaves the end of the body open: expected `chunked`."),
     "CODING_IN_1_0": (400, "HTTP/1.0 has no `Transfer-Encoding`: expected `Content-Length`."),
-    "EXPECT": (417, "The expectation cannot be met: expected `100-continue`."),
 }
 
 # Why a line did not fit, first match wins; only asked once it is certain that something is wrong.

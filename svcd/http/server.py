@@ -31,6 +31,7 @@ from collections.abc import Callable, Sequence
 from http.server import HTTPServer
 from typing import TYPE_CHECKING, Any, cast
 
+from svcd import descriptors
 from svcd.http.connection import Connection
 from svcd.http.lane import Lane
 from svcd.http.limits import Limits
@@ -51,7 +52,6 @@ OnError = Callable[[str], None]  # a traceback
 ACCEPTS_PER_TURN = 64
 # Without descriptors or memory for one more connection: give one back, or wait until something ends.
 EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
-UNLIMITED_CONNECTIONS = 10_000
 # Threads without work that stay for the next request: starting one takes a tenth of a millisecond.
 SPARE_THREADS = 2
 # A thousand threads may wait for their search; with the usual 8 MB each, small machines refuse them. Recursion is
@@ -78,6 +78,11 @@ class Listener:
     def handle(self) -> int:
         """Accept; READABLE to be parked again, 0 when there is no room for more connections now."""
         for _ in range(self._most):
+            if self._server.is_full:
+                if not wait(self.sock, READABLE, 0):  # nobody is there for whom room is to be made
+                    break
+                if not self._server.evict():
+                    return 0
             try:
                 self._server.welcome(*self.sock.accept())
             except BlockingIOError:
@@ -160,7 +165,7 @@ class Server(HTTPServer):
         self._spare_until = time.monotonic() + limits.spare_s
         self._rest_at = time.monotonic() + limits.rest_s
         self._connections: set[Connection] = set()
-        self._most_connections = _most_connections()
+        self._most_connections = descriptors.connections()
         self._grace_s = 0.0
         self._share = share
         self._doors: list[Listener | Tray] = [*self._listen(address), *self._trays()]
@@ -188,7 +193,7 @@ class Server(HTTPServer):
     @property
     def port(self) -> int:
         """The port it listens on, also where 0 was asked for."""
-        return cast(int, self.server_address[1])
+        return self.server_address[1]
 
     # From the listener to the threads.
 
@@ -238,9 +243,19 @@ class Server(HTTPServer):
 
         return TlsTransport(sock, self.ssl_context)
 
+    @property
+    def is_full(self) -> bool:
+        """No more connections are to be accepted, but for the last before the end."""
+        return len(self._connections) >= self._most_connections and not self.is_stopping
+
     def evict(self) -> bool:
-        """Close the connection that has been waiting longest, to make room; False when none waits."""
-        taken = (self._parking.take_where(lambda guest: isinstance(guest, Connection), most=1)
+        """Close the connection that has been idle longest, or takes its answer slowly for longest, to make room; False when
+        there is none.
+
+        Who has sent a request, or has only just come and may be about to, waits for an answer: who comes later has to
+        wait, too.
+        """
+        taken = (self._parking.take_where(lambda guest: isinstance(guest, Connection) and guest.is_idle(), most=1)
                  or self._lane.parking.take_where(lambda guest: True, most=1))
         for connection in taken:
             self._close(cast(Connection, connection))
@@ -256,6 +271,7 @@ class Server(HTTPServer):
             connection.end()
         finally:
             connection.request.close()
+        self._wake_resting()
 
     def _start_thread(self) -> None:
         """One more, unless the bound is reached or all is over. To be called with the lock."""
@@ -375,10 +391,18 @@ class Server(HTTPServer):
             self._close(connection)
         if self.is_stopping:
             return
-        while self._resting:
-            self._parking.park(self._resting.pop(), READABLE)
+        self._wake_resting()
         self._dismiss_spare(now)
         self._rest(now)
+
+    def _wake_resting(self) -> None:
+        """Accept again, if that was given up for want of room."""
+        while self._resting and not self.is_stopping:
+            try:
+                door = self._resting.pop()
+            except IndexError:  # another thread has taken it
+                return
+            self._parking.park(door, READABLE)
 
     def _dismiss_spare(self, now: float) -> None:
         """Have those threads end that were without work since the last time, but for a few."""
@@ -470,13 +494,3 @@ def _traceback() -> str:
 def _shown(address: tuple[Any, ...]) -> str:
     """A client's address in requests: an IPv4 client of an IPv6 socket is an IPv4 client."""
     return str(address[0]).removeprefix("::ffff:")
-
-
-def _most_connections() -> int:
-    """Half the descriptors that the process may have: the other half is for files."""
-    try:
-        import resource  # not everywhere
-    except ImportError:
-        return UNLIMITED_CONNECTIONS
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return UNLIMITED_CONNECTIONS if soft == resource.RLIM_INFINITY else min(UNLIMITED_CONNECTIONS, max(16, soft // 2))

@@ -22,8 +22,11 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 class Transport(Protocol):
     """A connection to one client; used by one thread at a time. Raises OSError when it is broken."""
 
-    sock: socket.socket
     awaited: int  # what the last call that could do nothing waits for: READABLE or WRITABLE
+
+    @property
+    def sock(self) -> socket.socket:
+        """The connection itself."""
 
     def handshake(self) -> bool:
         """Go on with what comes before the first request; True when done."""

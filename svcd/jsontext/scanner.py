@@ -181,7 +181,7 @@ class _Scanner:
         return self.text[self.at] if self.at < len(self.text) else _NOTHING
 
     def blank(self) -> None:
-        self.at = self.patterns.blank(self.text, self.at).end()  # type: ignore[union-attr]
+        self.at = self.patterns.blank(self.text, self.at).end()  # type: ignore[union-attr]  # matches anywhere
 
     # values
 
@@ -259,7 +259,8 @@ class _Scanner:
         start = self.at
         if self.is_shallow():
             run = self.patterns.members if self.is_object() else self.patterns.items
-            self.at = max(start, run(self.text, start, max(start, self.bad_byte)).end())  # type: ignore[union-attr]
+            end = run(self.text, start, max(start, self.bad_byte)).end()  # type: ignore[union-attr]  # matches anywhere
+            self.at = max(start, end)
         return self.at > start
 
     def after_comma(self) -> None:
@@ -329,7 +330,7 @@ class _Scanner:
             self.fail(UNICODE)
 
     def after_sound(self) -> int:
-        self.at = self.patterns.sound(self.text, self.at).end()  # type: ignore[union-attr]
+        self.at = self.patterns.sound(self.text, self.at).end()  # type: ignore[union-attr]  # matches anywhere
         return self.peek()
 
     def fail_in_string(self, byte: int) -> NoReturn:
@@ -398,7 +399,7 @@ class _Scanner:
     def some_digits(self) -> None:
         byte = self.peek()
         if byte in _DIGITS:
-            self.at = self.patterns.digits(self.text, self.at).end()  # type: ignore[union-attr]
+            self.at = self.patterns.digits(self.text, self.at).end()  # type: ignore[union-attr]  # matches anywhere
         elif byte == _NOTHING and not self.skim:
             self.fail(EOF_VALUE)
         else:

@@ -21,7 +21,9 @@ def dumps(value: Any) -> str:
 
 
 def _printed(text: str) -> str:
-    return _STRING_OR_EXPONENT.sub(_number, text) if _EXPONENT.search(text) else text
+    if ("e-" not in text and "e+" not in text) or not _EXPONENT.search(text):  # the former is a hundred times quicker
+        return text
+    return _STRING_OR_EXPONENT.sub(_number, text)
 
 
 def dumps_begin(value: Any, size: int) -> str:

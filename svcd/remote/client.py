@@ -147,7 +147,7 @@ class _Call:
 
 class _Request(Request):
     def __init__(self, call: _Call, url: str, body: Iterable[bytes], headers: Mapping[str, str]) -> None:
-        super().__init__(url, body, dict(headers), method="POST")  # type: ignore[arg-type]
+        super().__init__(url, body, dict(headers), method="POST")
         self.call = call
 
 
@@ -173,10 +173,10 @@ class _Handler(AbstractHTTPHandler):
     http_request = https_request = AbstractHTTPHandler.do_request_
 
     def http_open(self, req: Any) -> http.client.HTTPResponse:
-        return self.do_open(partial(_Connection, call=req.call), req)  # type: ignore[arg-type]
+        return self.do_open(partial(_Connection, call=req.call), req)
 
     def https_open(self, req: Any) -> http.client.HTTPResponse:
-        return self.do_open(partial(_TlsConnection, call=req.call), req)  # type: ignore[arg-type]
+        return self.do_open(partial(_TlsConnection, call=req.call), req)
 
 
 @contextmanager

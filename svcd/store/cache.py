@@ -59,7 +59,7 @@ class Cache:
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """The value of a key, made when it is not held. Two threads may both make it; both get the same kind."""
-        held = self.peek(key)
+        held: T | None = self.peek(key)
         if held is None:
             held = make()
             self.put(key, held)

@@ -14,7 +14,7 @@ from svcd.store import beginnings, words
 from svcd.store.cache import Cache
 from svcd.store.connections import write_transaction
 from svcd.store.index import IndexReader
-from svcd.store.keeping import Key
+from svcd.store.relations import DenseKey
 from svcd.store.schema import SHARED_COLUMN
 
 # Sets below this many documents, or this share of all, are quickly read from FTS5.
@@ -61,7 +61,7 @@ def make(writer: sqlite3.Connection, reader: IndexReader, should_stop: Callable[
         writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('dense', ?)", (reader.generation,))
 
 
-def _keys(reader: IndexReader, least: int, should_stop: Callable[[], bool]) -> Iterator[Key]:
+def _keys(reader: IndexReader, least: int, should_stop: Callable[[], bool]) -> Iterator[DenseKey]:
     """The sets that may be large: of terms and beginnings that so many documents hold."""
     slots = [slot for slot in reader.slots().values() if slot < SHARED_COLUMN]
     for spelled, is_prefix in _common(reader, least, should_stop):

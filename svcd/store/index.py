@@ -42,7 +42,8 @@ class IndexReader(ValueOrders, Pairs, Points, Shapes):
     @property
     def stored_settings(self) -> dict[str, Any]:
         """The settings that were set."""
-        return json.loads(self._meta.get("settings") or "{}")
+        stored: dict[str, Any] = json.loads(self._meta.get("settings") or "{}")
+        return stored
 
     # Documents
 
@@ -71,7 +72,8 @@ class IndexReader(ValueOrders, Pairs, Points, Shapes):
         row = self._connection.execute("SELECT json FROM documents WHERE docid = ?", (docid,)).fetchone()
         if row is None:
             raise KeyError(docid)
-        return row[0]
+        text: str = row[0]
+        return text
 
     def documents(self, docids: Sequence[int]) -> list[str]:
         """The JSON texts of documents, in the order asked."""

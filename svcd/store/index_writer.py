@@ -6,6 +6,7 @@ holds in memory (field numbers, the set of docids) is read again when a savepoin
 from __future__ import annotations
 
 import json
+import sqlite3
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,11 +19,13 @@ from typing import Any, NamedTuple
 from svcd.bitsets import from_docids
 from svcd.sphere import Point
 from svcd.store import beginnings, dense, schema, words
+from svcd.store.applied import Applied, record
 from svcd.store.beginnings import BeginningWriter
 from svcd.store.cache import Cache
-from svcd.store.connections import BUSY_MS, open_reader, open_writer
+from svcd.store.connections import BUSY_MS, keep_log, open_reader, open_writer
 from svcd.store.index import IndexReader
 from svcd.store.point_writer import PointWriter
+from svcd.store.room import lacks_room
 from svcd.store.shapes import Shape, ShapeWriter
 from svcd.store.value_rows import Held
 from svcd.store.value_writer import ValueWriter
@@ -109,6 +112,7 @@ class IndexWriter:
     def close(self) -> None:
         """Close the file; what was not committed is gone."""
         self._connection.close()
+        keep_log(self._path)
 
     def _load(self) -> None:
         rows = self._connection.execute("SELECT name, fid, slot FROM fields ORDER BY fid").fetchall()
@@ -198,6 +202,18 @@ class IndexWriter:
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
 
+    def cut_log(self) -> None:
+        """checkpoint(), where the disk has room for what the file grows by; else a later one does it."""
+        try:
+            self.checkpoint()
+        except sqlite3.OperationalError as error:
+            if not lacks_room(error):
+                raise
+
+    def log_bytes(self) -> int:
+        """Size of the log."""
+        return self._path.with_name(f"{self._path.name}-wal").stat().st_size
+
     def needs_dense_sets(self) -> bool:
         """Are the ready-made sets of the index missing, or too old to be carried?"""
         return dense.is_stale(self._connection, int(self.meta("generation") or 0), self.number_of_documents)
@@ -232,7 +248,8 @@ class IndexWriter:
     @property
     def primary_key(self) -> str | None:
         """The field that identifies a document."""
-        return self.meta("primary_key")
+        name: str | None = self.meta("primary_key")
+        return name
 
     @primary_key.setter
     def primary_key(self, name: str | None) -> None:
@@ -241,20 +258,21 @@ class IndexWriter:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings as stored: those that were set."""
-        return json.loads(self.meta("settings") or "{}")
+        stored: dict[str, Any] = json.loads(self.meta("settings") or "{}")
+        return stored
 
     @settings.setter
     def settings(self, stored: Mapping[str, Any]) -> None:
         self._meta_put("settings", json.dumps(stored, ensure_ascii=False))
 
     @property
-    def applied(self) -> dict[str, Any] | None:
-        """What remember() kept last: the outcome of the newest batch, committed with its effect."""
-        return json.loads(self.meta("applied") or "null")
+    def applied(self) -> Applied | None:
+        """What remember() kept last: the outcomes of the newest batch, committed with its effect."""
+        return Applied.parse(self.meta("applied"))
 
-    def remember(self, outcome: Mapping[str, Any]) -> None:
-        """Keep the outcome of the batch in the transaction of its effect."""
-        self._meta_put("applied", json.dumps(outcome))
+    def remember(self, outcomes: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
+        """Keep how the tasks of the batch ended in its transaction: the moment each was enqueued, and its outcome."""
+        self._meta_put("applied", json.dumps(record(outcomes)))
 
     @property
     def number_of_documents(self) -> int:

@@ -6,12 +6,15 @@
     instance.sqlite   the queue, the list of indexes, the keys, the webhooks and what they are still to be told
     indexes/          <uuid>.sqlite, one file an index; its name is a row elsewhere
     payloads/         uploads of tasks that have not ended
+    reserve           room that is kept for what frees room (see svcd.store.room)
+    unclaimed/        files of indexes that are newer than instance.sqlite, and that it does not name (see strays)
 
 Rows of indexes change only inside Queue.finishing(), together with the end of the tasks that change
-them; a file without a row was never committed and goes at the next start.
+them; what becomes of a file without a row, the next start decides.
 """
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -19,17 +22,19 @@ import sqlite3
 import threading
 import time
 import uuid as uuids
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from svcd import __version__
-from svcd.store import schema
-from svcd.store.connections import open_writer, write_transaction
+from svcd.store import schema, strays
+from svcd.store.applied import Applied
+from svcd.store.connections import keep_log, open_writer, write_transaction
 from svcd.store.keys import KeyWriter
 from svcd.store.library import ROW, IndexRow, Library
 from svcd.store.outbox import Outbox
 from svcd.store.queue import Queue
+from svcd.store.room import PART_BYTES, Reserve, lacks_room
 from svcd.store.webhooks import Webhooks
 
 LOCK_PATIENCE_S = 2.0
@@ -57,40 +62,57 @@ class Instance(Library):
         (path / "payloads").mkdir(exist_ok=True)
         self._lock_file = _lock(path / "LOCK")
         self._lock = threading.RLock()  # guards _writer; shared with the queue and the keys
+        self.reserve = Reserve(path)
         try:
-            self._writer = open_writer(path / "instance.sqlite")
-            schema.prepare(self._writer, schema.INSTANCE)
+            self._writer = self._opened_writer()
         except BaseException:
             self._lock_file.close()
             raise
         self.uid = _instance_uid(path / "instance-uid")
         _write_text(path / "VERSION", f"{__version__}\n")
-        self.queue = Queue(path / "instance.sqlite", self._writer, self._lock, self._readers, path / "payloads")
+        self.queue = Queue(path / "instance.sqlite", self._writer, self._lock, self._readers, path / "payloads",
+                           self.reserve)
         self.webhooks = Webhooks(self._writer, self._lock)
         self.outbox = Outbox(path / "instance.sqlite", self._writer, self._lock, self._readers,
                              lambda: [webhook.uuid for webhook in self.webhooks.listed()])
         self.keys: KeyWriter = KeyWriter(self._instance_path, self._readers, self._writer, self._lock)
+        self.keys.before_removal = self.webhooks.before_removal = self.reserve.make_way
         self.use_features(self._stored_features())
-        self._remove_orphans()
+        # Files that enqueued tasks have made, by the name of the index that has no row yet.
+        self._unborn = strays.sort_out(path, self._writer)
+        self.queue.remove_orphaned_payloads()
+
+    def _opened_writer(self) -> sqlite3.Connection:
+        """The writer of instance.sqlite, on a full disk with the room of the reserve."""
+        path = self.path / "instance.sqlite"
+        try:
+            return _prepared_writer(path)
+        except sqlite3.OperationalError as error:
+            if not lacks_room(error):
+                raise
+            if not self.reserve.give_up(PART_BYTES):
+                raise OSError(errno.ENOSPC, "there is no room left on the disk, and no reserve; some 100 KB are needed "
+                                            "to begin with", str(self.path)) from None
+        return _prepared_writer(path)
+
+    def keep_reserve(self) -> None:
+        """Have room kept for what frees room from now on; and again what the largest index needs."""
+        self.reserve.keep(max((_size(file) for file in (self.path / "indexes").iterdir()), default=0))
 
     def close(self) -> None:
         """Close every file and let the folder go."""
         super().close()
         with self._lock:
             self._writer.close()
+        keep_log(self.path / "instance.sqlite")
         self._lock_file.close()
 
-    def _remove_orphans(self) -> None:
-        known = {row[0] for row in self._writer.execute("SELECT uuid FROM indexes")}
-        for file in (self.path / "indexes").iterdir():
-            if file.name.split(".")[0] not in known:
-                file.unlink(missing_ok=True)
-        self.queue.remove_orphaned_payloads()
 
     # Rows of indexes
 
     def create_index(self, connection: sqlite3.Connection, row: IndexRow) -> None:
         """Inside finishing(): an index whose file is committed comes into being."""
+        self._unborn.pop(row.uid, None)
         connection.execute(f"INSERT INTO indexes({ROW}) VALUES (?, ?, ?, ?, ?, ?)",
                            (row.uid, row.uuid, row.created_at, row.updated_at, row.primary_key, json.dumps(row.stats)))
 
@@ -115,19 +137,29 @@ class Instance(Library):
     def remove_file(self, uuid: str) -> None:
         """Delete the files of an index that has no row any more; searches under way read them to their end."""
         path = self.index_path(uuid)
+        self._unborn = {index_uid: other for index_uid, other in self._unborn.items() if other != uuid}
         self.forget(uuid)
-        for suffix in ("", "-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        strays.remove(path)
         self.on_removal(uuid)
 
-    def last_applied(self, uuid: str) -> int:
-        """The uid of the newest task whose effect the file of an index has committed; -1 when there is none."""
+    def uuid_of(self, index_uid: str) -> str | None:
+        """The uuid of an index, or of the file that was made for it before its row could be; None when there is neither."""
+        row = self.index(index_uid)
+        return row.uuid if row else self._unborn.get(index_uid)
+
+    def remove_unborn(self, kept: Collection[str]) -> None:
+        """Delete the files that were made for indexes without a row, but for those of some indexes."""
+        for index_uid, uuid in list(self._unborn.items()):
+            if index_uid not in kept:
+                self.remove_file(uuid)
+
+    def applied(self, uuid: str) -> Applied | None:
+        """What the file of an index has committed of its newest batch; None when there is none."""
         try:
             with self._readers.transaction(self.index_path(uuid)) as connection:
-                row = connection.execute("SELECT value FROM meta WHERE key = 'applied'").fetchone()
+                return strays.applied_of(connection)
         except sqlite3.OperationalError:  # it was never made
-            return -1
-        return json.loads(row[0])["last"] if row else -1
+            return None
 
     @property
     def lock_descriptor(self) -> int:
@@ -158,12 +190,22 @@ class Instance(Library):
                 for name, enabled in self._writer.execute("SELECT name, enabled FROM features")}
 
     def database_size(self) -> int:
-        """Bytes that the folder's files hold, logs and uploads included."""
-        return sum(_size(file) for file in self.path.rglob("*"))
+        """Bytes that the folder's files hold, logs and uploads included, the reserve left out."""
+        return sum(_size(file) for file in self.path.rglob("*") if file != self.reserve.path)
 
     def used_database_size(self) -> int:
         """Bytes of the databases alone."""
         return sum(_size(file) for file in self.path.rglob("*.sqlite"))
+
+
+def _prepared_writer(path: Path) -> sqlite3.Connection:
+    connection = open_writer(path)
+    try:
+        schema.prepare(connection, schema.INSTANCE)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _size(file: Path) -> int:

@@ -18,7 +18,8 @@ from svcd.store.delta import Delta
 
 T = TypeVar("T")
 DocIds = int
-Key = tuple[Hashable, ...]
+# Classes can be keys like any other value; mypy looks at how what they make is hashed.
+Key = tuple[Hashable | type, ...]
 
 # SQLite takes 32,766 parameters; longer lists are asked for in parts.
 _PARAMETERS = 500
@@ -103,16 +104,17 @@ class Keeping:
     def _read_delta(self, generation: int) -> Delta | None:
         changes = self._connection.execute("SELECT docids, gone FROM changes WHERE generation > ? AND generation <= ?",
                                            (generation, self.generation)).fetchall()
-        if len(changes) != self.generation - generation or any(docids is None for docids, _ in changes):
+        if len(changes) != self.generation - generation or any(written is None for written, _ in changes):
             return None
-        changed = from_docids([docid for docids, _ in changes for docid in array("I", docids)])
+        changed = from_docids([docid for written, _ in changes for docid in array("I", written)])
         if changed.bit_count() > MOST_WRITTEN:
             return None
+        docids = to_docids(changed)
         rows = {docid: {slot: row.split(" ") for slot, row in words.forward_rows(forward).items()}
-                for docid, forward in self.forward_rows(to_docids(changed))}
+                for docid, forward in self.forward_rows(docids)}
         is_known = all(gone is not None for _, gone in changes)
         terms = frozenset(term for _, gone in changes for term in json.loads(gone)) if is_known else None
-        return Delta(changed, rows, terms, dict(self._facet_rows(to_docids(changed))))
+        return Delta(changed, rows, terms, dict(self._facet_rows(docids)))
 
     def forward_rows(self, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
         """(docid, forward row) of those of some documents that hold words."""

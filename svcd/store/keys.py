@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,6 +71,7 @@ class KeyWriter(KeyReader):
     def __init__(self, path: str, readers: ReadPool, writer: sqlite3.Connection, lock: threading.RLock) -> None:
         """lock: guards `writer`, which others use too."""
         super().__init__(path, readers)
+        self.before_removal: Callable[[], None] = lambda: None  # a key is taken away on a full disk, too
         self._writer = writer
         self._lock = lock
 
@@ -98,7 +99,7 @@ class KeyWriter(KeyReader):
             found = _rows(connection, "WHERE uid = ?", [uid])
             if not found:
                 return None
-            row = replace(found[0], updated_at=updated_at, **words)  # type: ignore[arg-type]
+            row = replace(found[0], updated_at=updated_at, **words)  # type: ignore[arg-type]  # both take a text or None
             connection.execute("UPDATE keys SET name = ?, description = ?, updated_at = ? WHERE uid = ?",
                                (row.name, row.description, updated_at, uid))
             _count_change(connection)
@@ -106,6 +107,7 @@ class KeyWriter(KeyReader):
 
     def remove(self, uid: str) -> bool:
         """Delete a key; False when there is no such key."""
+        self.before_removal()
         with self._lock, write_transaction(self._writer) as connection:
             is_gone = bool(connection.execute("DELETE FROM keys WHERE uid = ?", (uid,)).rowcount)
             if is_gone:

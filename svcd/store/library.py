@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from svcd.errors import ApiError
 from svcd.store.cache import Cache
 from svcd.store.connections import ReadPool
 from svcd.store.keys import KeyReader
+from svcd.store.shelf import MOST_HELD, Shelf
 
 if TYPE_CHECKING:
     from svcd.store.index import IndexReader
@@ -109,6 +110,64 @@ class Library:
         finally:
             self._readers.end(path, connection)
 
+    @contextmanager
+    def read_file(self, index_uid: str, uuid: str) -> Iterator[IndexReader]:
+        """One state of the index that had this uid when its row was read; index_not_found when it was deleted since."""
+        with ExitStack() as stack:
+            try:
+                reader = stack.enter_context(self._opened(uuid))
+            except sqlite3.OperationalError:
+                if self.index_path(uuid).exists():
+                    raise
+                raise ApiError("index_not_found", f"Index `{index_uid}` not found.") from None
+            yield reader
+
+    @contextmanager
+    def read_together(self, index_uids: Iterable[str],
+                      linked: Callable[[IndexReader], Iterable[str]] = lambda reader: ()) -> Iterator[Shelf]:
+        """Indexes as one state of the list of indexes has them; those that do not exist are refused when they are read.
+
+        linked: gives the uids of others that a request for this index may read, too.
+        """
+        with ExitStack() as stack:
+            yield self._shelf(stack, list(dict.fromkeys(index_uids)), linked)
+
+    def _shelf(self, stack: ExitStack, index_uids: Sequence[str], linked: Callable[[IndexReader], Iterable[str]]) -> Shelf:
+        while True:
+            uuids: dict[str, str] = {}
+            held: dict[str, IndexReader] = {}
+            with ExitStack() as attempt:
+                try:
+                    with self._reading() as connection:  # one state of the list, until the files are open
+                        self._hold(attempt, uuids, held, _uuids_of(connection, index_uids))
+                        others = {uid for reader in list(held.values()) for uid in linked(reader)} - {*index_uids}
+                        self._hold(attempt, uuids, held, _uuids_of(connection, sorted(others)))
+                except sqlite3.OperationalError:
+                    if all(self.index_path(uuid).exists() for uuid in uuids.values()):
+                        raise  # they are there: something else is wrong
+                    continue  # one was deleted after the list was read
+                stack.push(attempt.pop_all())
+                return Shelf(uuids, held, self.read_file)
+
+    def _hold(self, stack: ExitStack, uuids: dict[str, str], held: dict[str, IndexReader], found: Mapping[str, str]) -> None:
+        uuids.update(found)
+        for index_uid, uuid in found.items():
+            if len(held) < MOST_HELD:
+                held[index_uid] = stack.enter_context(self._opened(uuid))
+
+    @contextmanager
+    def _opened(self, uuid: str) -> Iterator[IndexReader]:
+        """One state of the index of a file. OperationalError when there is none."""
+        from svcd.store.index import IndexReader
+
+        path = f"{self._index_folder}/{uuid}.sqlite"
+        connection = self._readers.begin(path)
+        try:
+            self._make_room(uuid, path)
+            yield IndexReader(connection, uuid, self._cache, self._resolve_settings, self._stored_form)
+        finally:
+            self._readers.end(path, connection)
+
     def _begun(self, index_uid: str) -> tuple[str, str, sqlite3.Connection]:
         """uuid, path and read transaction of an index, whose file may go and come anew meanwhile."""
         uuid = self._uuid_of(index_uid)
@@ -119,6 +178,8 @@ class Library:
             except sqlite3.OperationalError:
                 again = self._uuid_of(index_uid)
                 if again == uuid:
+                    if not os.path.exists(path):
+                        raise no_file(index_uid) from None
                     raise  # it is there: something else is wrong
                 uuid = again
 
@@ -137,7 +198,8 @@ class Library:
             row = connection.execute("SELECT uuid FROM indexes WHERE uid = ?", (index_uid,)).fetchone()
         if row is None:
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
-        return row[0]
+        uuid: str = row[0]
+        return uuid
 
     def forget(self, uuid: str) -> None:
         """An index has no row any more: hold nothing of it, so that its space is given back."""
@@ -151,7 +213,8 @@ class Library:
     def last_update(self) -> int | None:
         """When an index changed last, or None."""
         with self._reading() as connection:
-            return connection.execute("SELECT max(updated_at) FROM indexes").fetchone()[0]
+            newest: int | None = connection.execute("SELECT max(updated_at) FROM indexes").fetchone()[0]
+            return newest
 
     # Features
 
@@ -169,5 +232,19 @@ class Library:
         self._features = dict(features)
 
 
+def _uuids_of(connection: sqlite3.Connection, index_uids: Sequence[str]) -> dict[str, str]:
+    """The uuids of the indexes that there are, by uid, in the order asked."""
+    found = dict(connection.execute("SELECT uid, uuid FROM indexes WHERE uid IN (SELECT value FROM json_each(?))",
+                                    (json.dumps(list(index_uids)),))) if index_uids else {}
+    return {index_uid: found[index_uid] for index_uid in index_uids if index_uid in found}
+
+
+def no_file(index_uid: str) -> ApiError:
+    """What is said of an index whose file is not there."""
+    return ApiError("io_error", f"The file of index `{index_uid}` is missing from the data folder. Put it back, or delete "
+                                "the index.")
+
+
 def _index_row(row: tuple[Any, ...]) -> IndexRow:
-    return IndexRow(*row[:5], stats=json.loads(row[5]))
+    uid, uuid, created_at, updated_at, primary_key, stats = row
+    return IndexRow(uid, uuid, created_at, updated_at, primary_key, json.loads(stats))

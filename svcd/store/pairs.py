@@ -5,7 +5,7 @@ refuses to know why it is asked.
 """
 from __future__ import annotations
 
-from svcd.bitsets import from_docids, packed, to_docids, unpacked
+from svcd.bitsets import Packed, from_docids, packed, to_docids, unpacked
 from svcd.store import words
 from svcd.store.delta import Delta
 from svcd.store.keeping import DocIds
@@ -78,7 +78,8 @@ class Pairs(Relations):
     def _read(self, distance: int, left: str, right: str, is_prefix: bool, asked: DocIds) -> DocIds:
         """The documents of a distance among those asked, and among those that were asked before."""
         key = "apart", left, right, is_prefix
-        seen, *found = map(unpacked, self._kept(key, lambda: (0,) * (1 + _NEAR), _carried))
+        held: tuple[Packed, ...] = self._kept(key, lambda: (0,) * (1 + _NEAR), _carried)
+        seen, *found = map(unpacked, held)
         if fresh := asked & ~seen:
             apart: list[list[int]] = [[] for _ in range(_NEAR)]
             for docid, forward in self.forward_rows(to_docids(fresh)):
@@ -95,6 +96,6 @@ def _microseconds(left: int, right: int) -> float:
     return min(min(left, right) * _SEEK, (left + right) * _STEP)
 
 
-def _carried(known: tuple, delta: Delta) -> tuple:
+def _carried(known: tuple[Packed, ...], delta: Delta) -> tuple[Packed, ...]:
     """What was found in documents that were not written since."""
     return tuple(packed(unpacked(docids) & ~delta.changed) for docids in known)

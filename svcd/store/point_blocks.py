@@ -60,13 +60,15 @@ class Block(NamedTuple):
 
     def changed(self, gone: Container[int], fresh: Sequence[Entry]) -> Block:
         """The block without some documents, and with others."""
-        columns = self[2:]
+        docids, xs, ys, zs = self.docids, self.xs, self.ys, self.zs
         if gone:
-            kept = [docid not in gone for docid in self.docids]
-            columns = tuple(array(column.typecode, compress(column, kept)) for column in columns)
-        for at, column in enumerate(columns, 1):
+            kept = [docid not in gone for docid in docids]
+            docids = array("I", compress(docids, kept))
+            xs, ys, zs = (array("d", compress(column, kept)) for column in (xs, ys, zs))
+        docids.extend(each.docid for each in fresh)
+        for at, column in enumerate((xs, ys, zs), 2):
             column.extend(each[at] for each in fresh)
-        return Block(self.start, self.size, *columns)
+        return Block(self.start, self.size, docids, xs, ys, zs)
 
     def split(self) -> Iterator[Block]:
         """The block itself, or those that it becomes when it has too many points."""

@@ -156,7 +156,9 @@ class _Circle:
 
     def _is_mostly_near(self, region: _Region) -> bool:
         """Are most documents of a region near? Those that are not, or else those that are, are noted."""
-        inside, outside, crossed = [], [], []
+        inside: list[_Covered] = []
+        outside: list[_Covered] = []
+        crossed: list[_Covered] = []
         for block in self._rows.blocks(region):
             (inside if self._is_near(block) else outside if self._is_far(block) else crossed).append(block)
         is_mostly_near = _points_in(inside) > _points_in(outside)

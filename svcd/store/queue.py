@@ -16,20 +16,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from svcd import times
+from svcd import logs, times
 from svcd.errors import ApiError
 from svcd.store import changes, listing
 from svcd.store.changes import TO_ENQUEUED, TO_PROCESSING, Listeners, Position
 from svcd.store.connections import ReadPool, write_transaction
 from svcd.store.records import ENQUEUED, PROCESSING, Batch, Page, Task, TaskFilter
+from svcd.store.room import Reserve, lacks_room
 
-T = TypeVar("T")
+T = TypeVar("T", Task, Batch)
 IsAllowed = Callable[[str], bool]
 
 # What a task database may have; from 40 percent of it on, new tasks are refused (tasks.md 8).
 DATABASE_BYTES = 20 << 30
 MOST_BYTES = DATABASE_BYTES * 2 // 5
 _MAKING_ROOM = ("taskCancelation", "taskDeletion")
+# Tasks that free room on the disk, and may use its reserve.
+FREEING = frozenset(("taskCancelation", "taskDeletion", "indexDeletion", "documentDeletion"))
 
 # Only what runs tasks reads their content: it may be a million identifiers.
 _TASK_COLUMNS = ("uid, kind, index_uid, status, enqueued_at, batch_uid, canceled_by, details, error, {content}, payload, "
@@ -66,7 +69,7 @@ class Queue:
     """The log of tasks. All writes go through one connection under one lock."""
 
     def __init__(self, path: Path, writer: sqlite3.Connection, lock: threading.RLock, readers: ReadPool,
-                 payload_folder: Path) -> None:
+                 payload_folder: Path, reserve: Reserve | None = None) -> None:
         self.payload_folder = payload_folder
         # Called, outside the lock, when a task came in.
         self.on_enqueued: Callable[[], None] = lambda: None
@@ -78,6 +81,7 @@ class Queue:
         self._ended: list[int] = []  # tasks that end with the present transaction
         self._given_back: dict[int, int] = {}  # tasks that are enqueued again -> since when
         self._readers = readers
+        self._reserve = reserve or Reserve(path.parent)
         self._running: dict[int, RunningBatch] = {}
         self._next_batch = 1 + self._highest("SELECT max(coalesce((SELECT max(uid) FROM batches), -1), "
                                              "coalesce((SELECT max(batch_uid) FROM tasks), -1))")
@@ -99,21 +103,47 @@ class Queue:
                 custom_metadata: str | None = None) -> Task:
         """Add a task. Its payload must be on disk already; the file belongs to the queue from now on.
 
-        Raises no_space_left_on_device when so many tasks are stored that only taking some away is allowed.
+        Raises no_space_left_on_device when so many tasks are stored, or the disk is so full, that only taking some
+        away is allowed.
         """
+        self.refuse_without_room(kind)
         with self._lock:
             self._refuse_when_full(kind, content or {})
             task = Task(self._highest("SELECT max(uid) FROM tasks") + 1, kind, index_uid, ENQUEUED, self.moment(),
                         details=details, content=content or {}, payload=payload.name if payload else None,
                         payload_bytes=payload_bytes, custom_metadata=custom_metadata)
-            self._writer.execute(  # a statement of its own is a transaction of its own
-                "INSERT INTO tasks(uid, kind, index_uid, status, enqueued_at, details, content, payload, payload_bytes, "
-                "custom_metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (task.uid, kind, index_uid, ENQUEUED, task.enqueued_at, _text(details), _text(task.content),
-                 task.payload, payload_bytes, custom_metadata))
+            try:
+                self._insert(task)
+            except sqlite3.OperationalError as error:
+                if not lacks_room(error) or kind not in FREEING:
+                    raise
+                self._find_room()
+                self._insert(task)
         self.on_enqueued()
         self.listeners.ring()
         return task
+
+    def refuse_without_room(self, kind: str) -> None:
+        """Raise no_space_left_on_device for a task that takes room, while there is none but that of the reserve."""
+        if kind in FREEING:
+            self._reserve.make_way()
+        else:
+            self._reserve.refuse_growth()
+
+    def _insert(self, task: Task) -> None:
+        self._writer.execute(  # a statement of its own is a transaction of its own
+            "INSERT INTO tasks(uid, kind, index_uid, status, enqueued_at, details, content, payload, payload_bytes, "
+            "custom_metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (task.uid, task.kind, task.index_uid, ENQUEUED, task.enqueued_at, _text(task.details), _text(task.content),
+             task.payload, task.payload_bytes, task.custom_metadata))
+
+    def _find_room(self) -> None:
+        """A write found none: give the reserve up, and let the log begin anew, which then need not grow."""
+        self._reserve.give_up()
+        try:
+            self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        except sqlite3.OperationalError:  # the file cannot grow either
+            pass
 
     def _refuse_when_full(self, kind: str, content: dict[str, Any]) -> None:
         if kind in _MAKING_ROOM and content.get("uids"):
@@ -133,7 +163,7 @@ class Queue:
             return next(self._tasks(connection, "uid = ?", [uid], _WHOLE if with_content else _SHOWN), None)
 
     # In lists, `is_allowed` says which indexes the caller may see: tasks and batches of no index are then left out.
-    # None sees all. Totals count what matches, whoever asks (tasks.md 7).
+    # None sees all. Totals count what the caller may see: a filter must not tell how much there is of another index.
 
     def batch(self, uid: int, is_allowed: IsAllowed | None = None) -> Batch | None:
         """One batch, running or finished, of which a task may be seen, or None."""
@@ -148,14 +178,16 @@ class Queue:
                    is_allowed: IsAllowed | None = None) -> Page[Task]:
         """A page of the tasks that match, newest first unless `reverse`.
 
-        Of indexes named in the filter, swaps count in the total but are not among the results.
+        Of indexes named in the filter, swaps count in the total but are not among the results. Without a filter the
+        total counts the tasks of all indexes, whoever asks, as recorded: the uids of one's own tasks tell as much.
         """
         condition = listing.task_condition(wanted, self._running_tasks())
         with self._reading() as connection:
-            total = _count(connection, "tasks", condition)
+            visible = self._visible_tasks(connection, is_allowed)
+            total = _count(connection, "tasks", condition if wanted == TaskFilter() else _joined(condition, visible))
             if wanted.index_uids is not None:
                 condition = f"index_uid IS NOT NULL AND {condition[0]}", condition[1]
-            condition = _joined(condition, self._visible_tasks(connection, is_allowed))
+            condition = _joined(condition, visible)
             rows = list(self._tasks(connection, *_paged(condition, limit, from_uid, reverse)))
         return _page(rows, total, limit)
 
@@ -166,13 +198,13 @@ class Queue:
         with self._reading() as connection:
             visible = _joined(condition, self._visible_batches(connection, is_allowed))
             stored = list(_batches(connection, *_paged(visible, limit, from_uid, reverse)))
-            total = _count(connection, "batches", condition)
+            total = _count(connection, "batches", visible)
             running = [one for one in self._matching_batches(wanted)
                        if not any(batch.uid == one.batch.uid for batch in stored)]
         seen = [one.batch for one in running if _may_see(one, is_allowed)]
         inside = [b for b in seen if from_uid is None or (b.uid >= from_uid if reverse else b.uid <= from_uid)]
         merged = sorted(stored + inside, key=lambda batch: batch.uid, reverse=not reverse)
-        return _page(merged[:limit + 1], total + len(running), limit)
+        return _page(merged[:limit + 1], total + len(seen), limit)
 
     def matching(self, wanted: TaskFilter, is_allowed: IsAllowed | None = None) -> list[int]:
         """The uids of all tasks that match, ascending."""
@@ -385,10 +417,16 @@ class Queue:
     @contextmanager
     def finishing(self) -> Iterator[sqlite3.Connection]:
         """One transaction in which tasks end together with what they changed in the same file."""
+        self._reserve.make_way()
         with self._lock:
             self._ended = []
-            with write_transaction(self._writer) as connection:
-                yield connection
+            try:
+                with write_transaction(self._writer) as connection:
+                    yield connection
+            except sqlite3.OperationalError as error:
+                if lacks_room(error):  # for who tries again
+                    self._find_room()
+                raise
             ended = self._ended
             for uid in ended if self._given_back else ():
                 self._given_back.pop(uid, None)
@@ -430,21 +468,25 @@ class Queue:
         return gone
 
     def rename_indexes(self, connection: sqlite3.Connection, names: dict[str, str], before_uid: int) -> None:
-        """Inside finishing(): finished tasks older than a swap speak of the indexes by their new names."""
+        """Inside finishing(): finished tasks older than a swap speak of the indexes by their new names.
+
+        As in the reference engine, errors and batches stay as they were written: they tell what was said then (its
+        source rewrites index, content and details of tasks; recording batches/test_summarized_index_swap).
+        """
         rows = connection.execute(
             "SELECT uid, index_uid FROM tasks WHERE uid < ? AND status <> 'enqueued' AND index_uid IN "
             "(SELECT value FROM json_each(?))", (before_uid, json.dumps(list(names)))).fetchall()
         connection.executemany("UPDATE tasks SET index_uid = ? WHERE uid = ?",
                                [(names[index_uid], uid) for uid, index_uid in rows])
-        swaps = connection.execute("SELECT uid, details FROM tasks WHERE uid < ? AND kind = 'indexSwap' "
+        swaps = connection.execute("SELECT uid, details, content FROM tasks WHERE uid < ? AND kind = 'indexSwap' "
                                    "AND status <> 'enqueued'", (before_uid,)).fetchall()
-        connection.executemany("UPDATE tasks SET details = ? WHERE uid = ?",
-                               [(_renamed_swaps(details, names), uid) for uid, details in swaps])
+        connection.executemany("UPDATE tasks SET details = ?, content = ? WHERE uid = ?", [
+            (_renamed_swaps(details, names), _renamed_swaps(content, names), uid) for uid, details, content in swaps])
 
     def remove_payload(self, name: str | None) -> None:
-        """Delete the stored content of a task that ended."""
+        """Delete the stored content of a task that ended; what cannot be deleted stays until a start can."""
         if name:
-            (self.payload_folder / name).unlink(missing_ok=True)
+            _try_to_remove(self.payload_folder / name)
 
     def remove_orphaned_payloads(self) -> None:
         """Delete the files that no enqueued task names: uploads that were never acknowledged, or tasks that ended."""
@@ -453,7 +495,7 @@ class Queue:
                 f"SELECT payload FROM tasks WHERE status = '{ENQUEUED}' AND payload IS NOT NULL")}
         for path in self.payload_folder.iterdir():
             if path.name not in wanted:
-                path.unlink(missing_ok=True)
+                _try_to_remove(path)
 
     def compact(self) -> tuple[int, int]:
         """Give free pages back; bytes before and after."""
@@ -462,6 +504,13 @@ class Queue:
             self._writer.execute("VACUUM")
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return before, self.bytes()[0]
+
+
+def _try_to_remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        logs.warn("a file of uploaded documents could not be deleted", file=path.name, reason=error.strerror)
 
 
 def stored_tasks(connection: sqlite3.Connection) -> Iterator[Task]:
@@ -495,7 +544,8 @@ def _text(value: object) -> str | None:
 
 
 def _count(connection: sqlite3.Connection, table: str, condition: listing.Condition) -> int:
-    return connection.execute(f"SELECT count(*) FROM {table} WHERE {condition[0]}", condition[1]).fetchone()[0]
+    count: int = connection.execute(f"SELECT count(*) FROM {table} WHERE {condition[0]}", condition[1]).fetchone()[0]
+    return count
 
 
 def _paged(condition: listing.Condition, limit: int, from_uid: int | None, reverse: bool) -> listing.Condition:
@@ -507,7 +557,7 @@ def _paged(condition: listing.Condition, limit: int, from_uid: int | None, rever
 
 
 def _page(rows: list[T], total: int, limit: int) -> Page[T]:
-    uids: list[int] = [row.uid for row in rows]  # type: ignore[attr-defined]
+    uids: list[int] = [row.uid for row in rows]
     return Page(rows[:limit], total, uids[0] if uids and limit else None, uids[limit] if len(rows) > limit else None)
 
 
@@ -529,8 +579,9 @@ def _batch_dates_match(batch: Batch, wanted: TaskFilter) -> bool:
             and all(bound is None or moment > bound for moment, bound in above))
 
 
-def _renamed_swaps(details: str, names: dict[str, str]) -> str:
-    shown = json.loads(details)
-    for swap in shown.get("swaps", ()):
+def _renamed_swaps(written: str, names: dict[str, str]) -> str:
+    """written: details or content of a swap, which have one shape."""
+    value = json.loads(written)
+    for swap in value.get("swaps", ()):
         swap["indexes"] = [names.get(index_uid, index_uid) for index_uid in swap["indexes"]]
-    return json.dumps(shown, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False)

@@ -14,6 +14,9 @@ from svcd.store.delta import Delta
 from svcd.store.keeping import DocIds, Key
 from svcd.store.schema import COUNT_BLOCK, COUNTED_WORDS, SHARED_COLUMN
 
+# kind ("word" or "place"), term, whether it is a beginning, and the slot (None for all fields) or the bucket.
+DenseKey = tuple[str, str, bool, int | None]
+
 # Words of one OR: one walk through the index for all of them.
 _PHRASES = 100
 # To look a term up among places takes as long as it takes to put together what so many documents hold there.
@@ -27,17 +30,19 @@ class Relations(vocabulary.Vocabulary):
 
     # Sets that may be written down ready-made: ("word", term, is_prefix, slot), ("place", term, is_prefix, bucket)
 
-    def set_of(self, key: Key) -> DocIds:
+    def set_of(self, key: DenseKey) -> DocIds:
         """The set of such a key."""
         kind, spelled, is_prefix, where = key
-        return (self._holding if kind == "word" else self._at)(spelled, is_prefix, where)  # type: ignore[operator]
+        if kind == "place" and where is not None:  # as it always is of a place
+            return self._at(spelled, is_prefix, where)
+        return self._holding(spelled, is_prefix, where)
 
     @staticmethod
-    def dense_name(key: Key) -> str:
+    def dense_name(key: DenseKey) -> str:
         """Under which a ready-made set is kept."""
         return "\t".join(map(str, key))
 
-    def _ready(self, key: Key, make: Callable[[], Packed], written: Callable[[Delta], DocIds]) -> DocIds:
+    def _ready(self, key: DenseKey, make: Callable[[], Packed], written: Callable[[Delta], DocIds]) -> DocIds:
         """A set that is kept, in memory or ready-made."""
         def find() -> Packed:
             ready = self._ready_made(key, written)
@@ -45,7 +50,7 @@ class Relations(vocabulary.Vocabulary):
 
         return self._set(key, find, written)
 
-    def _ready_made(self, key: Key, written: Callable[[Delta], DocIds]) -> DocIds | None:
+    def _ready_made(self, key: DenseKey, written: Callable[[Delta], DocIds]) -> DocIds | None:
         row = self._connection.execute("SELECT generation, bits FROM dense WHERE key = ?", (self.dense_name(key),)).fetchone()
         if row is None or row[0] > self.generation:
             return None
@@ -164,7 +169,7 @@ class Relations(vocabulary.Vocabulary):
         found = []
         for docid, forward in self.forward_rows(to_docids(column)):
             terms = words.forward_rows(forward).get(slot, "").split(" ")
-            if any(map(lambda term: term.startswith(spelled), terms)) if is_prefix else spelled in terms:
+            if any(term.startswith(spelled) for term in terms) if is_prefix else spelled in terms:
                 found.append(docid)
         return from_docids(found)
 

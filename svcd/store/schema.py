@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
 from svcd import __version__
@@ -133,15 +134,16 @@ def _create_geography(database: Any) -> None:
 
 # What makes the tables of a new file, and {format: what turns it into the next}; a format that is not named
 # changed nothing in this kind of file.
-INSTANCE: tuple[Create, Mapping[int, Create]] = (_create_instance, {})
-INDEX: tuple[Create, Mapping[int, Create]] = (_create_index, {})
+Kind = tuple[Create, Mapping[int, Create]]
+INSTANCE: Kind = (_create_instance, {})
+INDEX: Kind = (_create_index, {})
 
 
 class NewerFormat(RuntimeError):
     """The file was written by a newer svcd than this one."""
 
 
-def prepare(connection: sqlite3.Connection, kind: tuple[Create, Mapping[int, Create]]) -> bool:
+def prepare(connection: sqlite3.Connection, kind: Kind) -> bool:
     """Create the tables of an empty file, or upgrade those of an old one; True when something was done.
 
     kind: INSTANCE or INDEX. Raises NewerFormat, and leaves the file as it was, when it is ahead of this svcd.
@@ -170,3 +172,23 @@ def prepare(connection: sqlite3.Connection, kind: tuple[Create, Mapping[int, Cre
         raise
     connection.execute("COMMIT")
     return True
+
+
+def difference(connection: sqlite3.Connection, kind: Kind) -> str | None:
+    """The name of a column or trigger that a file of today's format has and this one lacks, or of code that svcd did not
+    write (a trigger, a view); None when there is neither. For files that come from elsewhere.
+    """
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        prepare(fresh, kind)
+        expected, found = _parts(fresh), _parts(connection)
+    lacking = expected.keys() - found.keys()
+    foreign = {part for part, sql in found.items() if sql and expected.get(part) != sql}
+    return min(lacking | foreign, default=None)
+
+
+def _parts(connection: sqlite3.Connection) -> dict[str, str]:
+    """`table.column` of every column with "", and the name of every trigger and view with its SQL."""
+    columns = connection.execute("SELECT m.name || '.' || c.name FROM sqlite_master m, pragma_table_info(m.name) c "
+                                 "WHERE m.type = 'table'")
+    code = connection.execute("SELECT name, ifnull(sql, ' ') FROM sqlite_master WHERE type IN ('trigger', 'view')")
+    return {**dict.fromkeys((name for (name,) in columns), ""), **dict(code)}

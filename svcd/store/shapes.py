@@ -65,8 +65,8 @@ class Shapes(Relations):
 
     def shape(self, docid: int) -> bytes:
         """The geometry of a document that has one."""
-        row = self._connection.execute("SELECT geometry FROM shapes WHERE docid = ?", (docid,)).fetchone()
-        return row[0]
+        geometry: bytes = self._connection.execute("SELECT geometry FROM shapes WHERE docid = ?", (docid,)).fetchone()[0]
+        return geometry
 
 
 def _size(sides: Sides) -> int:

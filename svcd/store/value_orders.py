@@ -200,7 +200,8 @@ class ValueOrders(Values):
             ((_, values),) = self.field_values(field, [docid])
             return [value for value in values if isinstance(value, kind)]
 
-        return column.value(rank, held)
+        value: Value = column.value(rank, held)
+        return value
 
     def _is_few(self, field: str, documents: int) -> bool:
         """Is it quicker to look into so many documents than to go through the values?"""
@@ -218,7 +219,7 @@ class ValueOrders(Values):
             keys = [(KINDS[type(value)], key(value)) for value in values if not of or type(value) in of]
             numbers = [each for each in keys if each[0] == NUMBER]
             if keys:
-                grouped.setdefault(best(numbers or keys), []).append(docid)  # type: ignore[type-var]
+                grouped.setdefault(best(numbers or keys), []).append(docid)
             else:
                 without.append(docid)
         for kind in KINDS.values():

@@ -47,7 +47,7 @@ def key(value: Value) -> Key:
     """Under which a value is found: keys of one kind ascend as the values do."""
     if isinstance(value, str):
         return value
-    (bits,) = struct.unpack(">Q", struct.pack(">d", value))
+    bits: int = struct.unpack(">Q", struct.pack(">d", value))[0]
     return (bits ^ (_ALL if bits & _SIGN else _SIGN)).to_bytes(8, "big")
 
 
@@ -55,7 +55,7 @@ def value_of(found: Key) -> Value:
     """The value of a key of a number or text."""
     if isinstance(found, bytes):
         bits = int.from_bytes(found, "big")
-        (number,) = struct.unpack(">d", (bits ^ (_SIGN if bits & _SIGN else _ALL)).to_bytes(8, "big"))
+        number: float = struct.unpack(">d", (bits ^ (_SIGN if bits & _SIGN else _ALL)).to_bytes(8, "big"))[0]
         return number
     assert isinstance(found, str)
     return found
@@ -90,7 +90,7 @@ def row_text(values: Mapping[int, Held]) -> str | None:
 
 def _listed(held: Held) -> list[float | int | str | None]:
     """null and "" stand for the flags: neither is a value."""
-    flags: list[float | int | str | None] = [None] * held.is_null + [""] * held.is_empty
+    flags: list[float | int | str | None] = [*[None] * held.is_null, *[""] * held.is_empty]
     return flags + [_shortest(value) if held.values[value] is None else held.values[value] for value in held.each()]
 
 
@@ -121,7 +121,7 @@ class Row:
         """All values."""
         if not self.has_both_zeros:
             return list(self.values)
-        return [*self.values, *(-value for value in self.values if value == 0.0)]  # type: ignore[operator]
+        return [*self.values, *(-value for value in self.values if value == 0.0)]
 
 
 def rows_of(text: str, stored_form: Callable[[str], str]) -> dict[int, Row]:

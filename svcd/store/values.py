@@ -43,8 +43,9 @@ class Values(Relations):
 
     def _fid(self, field: str) -> int:
         """The number of a field, -1 for one that was never met."""
-        return self._kept(("field numbers",), lambda: dict(
-            self._connection.execute("SELECT name, fid FROM fields").fetchall())).get(field, -1)
+        numbers: dict[str, int] = self._kept(("field numbers",), lambda: dict(
+            self._connection.execute("SELECT name, fid FROM fields").fetchall()))
+        return numbers.get(field, -1)
 
     # Sets
 
@@ -93,10 +94,12 @@ class Values(Relations):
     def range_docids(self, field: str, low: Value | None, high: Value | None, has_low: bool = True,
                      has_high: bool = True) -> DocIds:
         """Documents with a value from low to high, None for one without bound. has_...: does it belong to the range?"""
-        kind = type(high if low is None else low)
+        bound = high if low is None else low
+        assert bound is not None  # a range is open on one side at most
+        kind = type(bound)
         bounds = (None if low is None else key(low), None if high is None else key(high), has_low, has_high)
-        return self._valued(field, ("range", KINDS[kind], *bounds),  # type: ignore[index]
-                            lambda fid: self._read_range(fid, KINDS[kind], *bounds),  # type: ignore[index]
+        return self._valued(field, ("range", KINDS[kind], *bounds),
+                            lambda fid: self._read_range(fid, KINDS[kind], *bounds),
                             lambda row: any(isinstance(value, kind) and _is_within(key(value), *bounds)
                                             for value in row.each()))
 
@@ -155,5 +158,5 @@ class Values(Relations):
 
 def _is_within(found: Key, low: Key | None, high: Key | None, has_low: bool, has_high: bool) -> bool:
     """Keys of one kind."""
-    is_above = low is None or low < found or (has_low and low == found)  # type: ignore[operator]
-    return is_above and (high is None or found < high or (has_high and found == high))  # type: ignore[operator]
+    is_above = low is None or low < found or (has_low and low == found)  # type: ignore[operator]  # of one kind
+    return is_above and (high is None or found < high or (has_high and found == high))  # type: ignore[operator]  # of one kind

@@ -99,7 +99,8 @@ class Vocabulary(Keeping):
         characters: tuple[frozenset[str], list[str]] | None = self._held(("first characters",))
         if characters and start[:1] not in characters[0]:
             return characters[1]
-        return self._held(("words", start[:1]))
+        several: Sequence[str] | None = self._held(("words", start[:1]))
+        return several
 
     def joined_words(self, character: str) -> str:
         """All words that start with a character, a NUL (which no word has) around each; "" when there is none."""

@@ -35,14 +35,27 @@ class Webhook:
         return self.uuid != LAUNCH_UUID
 
 
+def merged_headers(*layers: Mapping[str, str | None]) -> dict[str, str]:
+    """One header a name, in whatever letter case: the last value counts, as it was spelled last; None removes it."""
+    kept: dict[str, tuple[str, str]] = {}  # lower-case name -> name, value
+    for layer in layers:
+        for name, value in layer.items():
+            kept.pop(name.lower(), None)
+            if value is not None:
+                kept[name.lower()] = (name, value)
+    return dict(kept.values())
+
+
 class Webhooks:
     """All webhooks, by uuid: the one of the launch options comes first."""
 
     def __init__(self, writer: sqlite3.Connection, lock: threading.RLock) -> None:
         self.on_change: Callable[[str], None] = lambda uuid: None  # called, outside the lock, when one changed
+        self.before_removal: Callable[[], None] = lambda: None  # one is deleted on a full disk, too
         self._writer = writer
         self._lock = lock  # guards _writer, and the replacing of _rows
-        self._rows = {uuid: Webhook(uuid, url, json.loads(headers)) for uuid, url, headers in writer.execute(
+        # Rows of older versions may have a header twice.
+        self._rows = {uuid: Webhook(uuid, url, merged_headers(json.loads(headers))) for uuid, url, headers in writer.execute(
             "SELECT uuid, url, headers FROM webhooks")}
 
     def use_launch(self, url: str | None, authorization: str | None = None) -> None:
@@ -94,6 +107,7 @@ class Webhooks:
 
     def delete(self, uuid: str) -> None:
         """Forget one, and all that it was still to be told. Raises webhook_not_found."""
+        self.before_removal()
         with self._lock:
             self.require(uuid)
             with write_transaction(self._writer) as connection:

@@ -139,5 +139,5 @@ def _behind(forward: str, spelled: str) -> Iterator[tuple[str, ...]]:
     while at > 0:  # a field begins with its slot
         end = at + len(begun)
         if forward[at - 1] in _BEFORE_TERM:
-            yield _THREE.match(forward, end).groups("")  # type: ignore[union-attr]
+            yield _THREE.match(forward, end).groups("")  # type: ignore[union-attr]  # matches anywhere
         at = forward.find(begun, end)

@@ -25,12 +25,13 @@ from typing import Any
 
 from svcd import INTERFACE_VERSION, __version__, times
 from svcd.engine.settings import SETTINGS
-from svcd.errors import error_object
+from svcd.errors import ApiError, error_object
 from svcd.jsontext import dumps
 from svcd.store.connections import copy_file, open_reader
-from svcd.store.library import Library
+from svcd.store.library import Library, no_file
 from svcd.store.queue import stored_batches, stored_tasks
 from svcd.store.records import ENQUEUED, SUCCEEDED, Batch, Task
+from svcd.store.room import lacks_room
 from svcd.tasks import details, dump_lines
 from svcd.times import rfc3339
 
@@ -50,6 +51,8 @@ def answer(request: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
     try:
         partial.parent.mkdir(parents=True, exist_ok=True)
         _WRITERS[request["archive"]](request, partial, progress)
+    except ApiError as error:
+        return {"error": dict(error.as_json())}
     except (OSError, sqlite3.OperationalError) as error:
         return {"error": dict(error_object(_code_of(error), f"The {request['archive']} could not be written to "
                                                             f"`{partial.parent}`: {_reason(error)}."))}
@@ -57,10 +60,7 @@ def answer(request: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
 
 
 def _code_of(error: OSError | sqlite3.OperationalError) -> str:
-    if isinstance(error, sqlite3.OperationalError):
-        is_full = error.sqlite_errorcode == sqlite3.SQLITE_FULL
-    else:
-        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    is_full = lacks_room(error) if isinstance(error, sqlite3.OperationalError) else error.errno in (errno.ENOSPC, errno.EDQUOT)
     return "no_space_left_on_device" if is_full else "io_error"
 
 
@@ -91,7 +91,7 @@ class _Archive:
 
     def add_lines(self, name: str, values: Iterable[Any]) -> None:
         """One JSON value a line."""
-        with tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=self._folder) as lines:
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(self._folder)) as lines:
             for value in values:
                 lines.write(dumps(value).encode() + b"\n")
             size = lines.tell()
@@ -169,9 +169,11 @@ def _add_queue(archive: _Archive, folder: Path, request: Mapping[str, Any], prog
     own = Batch(**request["batch"])
     with closing(open_reader(folder / "instance.sqlite")) as connection:
         added: set[str] = set()
+        missing: set[int] = set()
         while True:
             connection.execute("BEGIN")
-            if _add_payloads(archive, folder, added, "tasks/update_files/{uid}.jsonl", _payloads(connection)):
+            missing = _add_payloads(archive, folder, added, "tasks/update_files/{uid}.jsonl", _payloads(connection), missing)
+            if not missing:
                 break
             connection.execute("ROLLBACK")
         ended: list[Task] = []
@@ -188,18 +190,31 @@ def _payloads(connection: sqlite3.Connection) -> list[tuple[int, str]]:
 
 
 def _add_payloads(archive: _Archive, folder: Path, added: set[str], name: str,
-                  payloads: Iterable[tuple[int, str]]) -> bool:
-    """Add the documents of waiting tasks, but for those of `added`; False when some went meanwhile."""
-    is_whole = True
+                  payloads: Iterable[tuple[int, str]], before: set[int]) -> set[int]:
+    """Add the documents of waiting tasks, but for those of `added`; the tasks whose documents were gone.
+
+    before: those of the look before this one. A task whose documents went because it was canceled waits no longer
+    at the next look. Raises io_error for one that still does, and for what cannot be read.
+    """
+    missing: set[int] = set()
     for uid, payload in payloads:
         if payload in added:
             continue
         try:
             archive.add_file(name.format(uid=uid, payload=payload), folder / "payloads" / payload)
             added.add(payload)
-        except FileNotFoundError:
-            is_whole = False
-    return is_whole
+        except FileNotFoundError as error:
+            if uid in before:
+                raise _unreadable(uid, error) from None
+            missing.add(uid)
+        except PermissionError as error:
+            raise _unreadable(uid, error) from None
+    return missing
+
+
+def _unreadable(uid: int, error: OSError) -> ApiError:
+    return ApiError("io_error", f"The documents of task {uid}, which waits, cannot be read: {_reason(error)}. Cancel it, or "
+                                "let it end, and try again.")
 
 
 def _task_lines(connection: sqlite3.Connection, own: Batch, ended: list[Task]) -> Iterator[dict[str, Any]]:
@@ -233,7 +248,7 @@ def _add_indexes(archive: _Archive, library: Library, progress: Progress) -> Non
             "updatedAt": rfc3339(row.updated_at)})
         with library.read(row.uid) as reader:
             archive.add_json(f"{place}/settings.json", _settings(reader.stored_settings))
-            texts = _told(reader.texts(), lambda count: progress("dump the indexes", finished + count, total))
+            texts = _told(reader.texts(), lambda count: progress("dump the indexes", finished + count, total))  # noqa: B023
             archive.add_stream(f"{place}/documents.jsonl", reader.bytes_of_lines(), _Joined(texts))
         finished += row.stats.get("documents", 0)
 
@@ -267,6 +282,8 @@ def _write_snapshot(request: Mapping[str, Any], path: Path, progress: Progress) 
         rows, _ = library.list_indexes()
         for place, row in enumerate(rows):
             progress("snapshot the indexes", place, len(rows))
+            if not library.index_path(row.uuid).exists():
+                raise no_file(row.uid)
             copy_file(library.index_path(row.uuid), copy)
             archive.add_file(f"indexes/{row.uuid}.sqlite", copy)
         progress("snapshot the index scheduler", 0, 1)
@@ -278,6 +295,7 @@ def _write_snapshot(request: Mapping[str, Any], path: Path, progress: Progress) 
 def _add_instance(archive: _Archive, folder: Path, copy: Path, own: Iterable[int], progress: Progress) -> None:
     """The file of the queue without the tasks of the snapshot, and the documents of those that wait in it."""
     added: set[str] = set()
+    missing: set[int] = set()
     while True:
         copy_file(folder / "instance.sqlite", copy)
         with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
@@ -286,7 +304,8 @@ def _add_instance(archive: _Archive, folder: Path, copy: Path, own: Iterable[int
                                (json.dumps(list(own)),))
             payloads = _payloads(connection)
         progress("snapshot the update files", 0, len(payloads))
-        if _add_payloads(archive, folder, added, "payloads/{payload}", payloads):
+        missing = _add_payloads(archive, folder, added, "payloads/{payload}", payloads, missing)
+        if not missing:
             break
     archive.add_file("instance.sqlite", copy)
 

@@ -18,6 +18,8 @@ FILTER_DELETIONS = "deletions with a filter"
 CLEAR = "clear"
 CLEAR_AND_SETTINGS = "clear and settings"
 
+SETTLED = "settled by the file of the index"  # their turn was before: the file is asked how they ended
+
 UNSPECIFIED = "unspecified"
 ALL_TASKS = "batched all enqueued tasks"
 _ALL_OF_INDEX = "batched all enqueued tasks for index `{uid}`"

@@ -11,7 +11,6 @@ from typing import Any
 from svcd.store.keys import KeyRow
 from svcd.store.records import Batch, Task
 from svcd.tasks import roaring
-from svcd.tasks.views import moment
 from svcd.times import rfc3339
 
 Json = dict[str, Any]
@@ -19,11 +18,16 @@ Json = dict[str, Any]
 METHODS = {"replace": "ReplaceDocuments", "update": "UpdateDocuments"}
 
 
+def _moment(nanoseconds: int | None) -> str | None:
+    """A moment that may not have come: with all its digits, unlike in answers, for a dump loses nothing."""
+    return None if nanoseconds is None else rfc3339(nanoseconds)
+
+
 def key_line(row: KeyRow) -> Json:
     """A key. Its value is not part of it: it follows from the uid and the master key."""
     return {
         "description": row.description, "name": row.name, "uid": row.uid, "actions": list(row.actions),
-        "indexes": list(row.indexes), "expires_at": None if row.expires_at is None else rfc3339(row.expires_at),
+        "indexes": list(row.indexes), "expires_at": _moment(row.expires_at),
         "created_at": rfc3339(row.created_at), "updated_at": rfc3339(row.updated_at),
     }
 
@@ -32,7 +36,7 @@ def batch_line(batch: Batch) -> Json:
     """A batch that ended."""
     line: Json = {
         "uid": batch.uid, "details": batch.details, "stats": batch.stats, "startedAt": rfc3339(batch.started_at),
-        "finishedAt": moment(batch.finished_at), "enqueuedAt": None, "stopReason": batch.strategy,
+        "finishedAt": _moment(batch.finished_at), "enqueuedAt": None, "stopReason": batch.strategy,
     }
     if batch.earliest_enqueued_at is not None and batch.latest_enqueued_at is not None:
         # `oldest` is the reference engine's word for the latest.
@@ -47,8 +51,8 @@ def task_line(task: Task) -> Json:
                   "type": TYPES[task.kind](task)}
     others = {
         "canceledBy": task.canceled_by, "details": _details(task), "error": task.error,
-        "enqueuedAt": rfc3339(task.enqueued_at), "startedAt": moment(task.started_at),
-        "finishedAt": moment(task.finished_at), "customMetadata": task.custom_metadata,
+        "enqueuedAt": rfc3339(task.enqueued_at), "startedAt": _moment(task.started_at),
+        "finishedAt": _moment(task.finished_at), "customMetadata": task.custom_metadata,
     }
     return line | {name: value for name, value in others.items() if value is not None}
 

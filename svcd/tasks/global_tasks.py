@@ -116,7 +116,7 @@ def clean_up(queue: Queue) -> None:
     uids = queue.matching(wanted)[:CLEANED_AT_ONCE]
     if uids:
         newest = queue.task(uids[-1])
-        moment = times.rfc3339(newest.enqueued_at if newest else before)
+        moment = times.rfc3339_micro(newest.enqueued_at if newest else before)
         queue.enqueue("taskDeletion", None, content={"uids": uids}, details={
             "matchedTasks": len(uids), "deletedTasks": None,
             "originalFilter": f"?beforeEnqueuedAt={moment}&statuses=succeeded,failed,canceled"})

@@ -20,15 +20,20 @@ from svcd.engine.field_values import COORDINATES, field_values, kept_fields, sto
 from svcd.engine.primary_keys import document_identifier, infer_primary_key
 from svcd.engine.settings import Redo
 from svcd.errors import ApiError, error_object
+from svcd.store.applied import Applied
 from svcd.store.index_writer import IndexWriter
-from svcd.tasks import batching
+from svcd.store.room import full, lacks_room
+from svcd.tasks import batching, payloads
 from svcd.tasks.budget import Budget
 from svcd.tasks.documents import DocumentWriter, IndexingFailure
+from svcd.tasks.kinds import KINDS
 from svcd.tasks.places import Places
 
-# Documents of one look-up in the store, and of one report of progress.
-_CHUNK = 500
+_CHUNK = 500  # documents of one look-up in the store
 _REINDEX_CHUNK = 200
+
+_OUTCOME_UNKNOWN = ("The index was written by later tasks already, and how this one ended is not known any more: the list of "
+                    "tasks is older than the index. Look at the index, and send the task again where its effect is missing.")
 
 Progress = Callable[[str, int, int], None]  # step, finished, total
 
@@ -40,6 +45,7 @@ class Work:
     uid: int
     kind: str
     content: Mapping[str, Any]
+    enqueued_at: int = 0
     payload: str | None = None
     payload_bytes: int = 0
     index_uid: str = ""
@@ -63,27 +69,63 @@ class Outcome:
 
 
 def run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: Budget,
-        progress: Progress = lambda step, finished, total: None) -> dict[str, Any]:
-    """Do a batch; {"outcomes", "primaryKey", "stats", "needsDenseSets"}. The outcomes may be those of fewer tasks.
+        progress: Progress = lambda step, finished, total: None, room: int = 0) -> dict[str, Any]:
+    """Do a batch; {"outcomes", "primaryKey", "stats", "needsDenseSets", "found"}. The outcomes may be those of fewer tasks.
 
-    When the file already holds the effect of some of these tasks (the daemon was stopped before it could
-    note their end), their outcomes are answered again and nothing is done: the rest is for the next batch.
-    shape: a row of tasks.md 9.2, or a kind that runs alone.
+    When the file was written behind some of these tasks already (the daemon was stopped before it could note their
+    end, or the queue is older than the file), nothing is done: they end as the file says, or fail when it does not say
+    it any more, and the rest is for the next batch. found: None, or what of the file the queue did not know: "newest",
+    the highest uid that the file knows, "unknown", the tasks whose outcome it does not say. When the disk is full:
+    {"isFull": True, "outcomes"}, each outcome with that error, and nothing is done.
+    shape: a row of tasks.md 9.2, or a kind that runs alone; not looked at when nothing is done. room: when it
+    is short, the bytes that are there for deletions, which then commit by and by (see portions).
     """
     works = [replace(work, index_uid=index_uid) for work in works]
+    try:
+        return _run(path, index_uid, shape, works, budget, progress, room)
+    except sqlite3.OperationalError as failure:
+        if not lacks_room(failure):
+            raise
+    return {"isFull": True, "outcomes": [Outcome(work.uid, error=dict(full().as_json())).as_json() for work in works]}
+
+
+def _run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: Budget, progress: Progress,
+         room: int) -> dict[str, Any]:
     writer = IndexWriter(path, cache_kib=budget.page_cache >> 10, hash_bytes=budget.postings)
     try:
         applied = writer.applied
-        if applied and any(work.uid <= applied["last"] for work in works):
-            return _answer(writer, applied["outcomes"])
+        if applied and (settled := [work for work in works if _is_settled(applied, work)]):
+            known = [applied.outcome(work.uid, work.enqueued_at) for work in settled]
+            return _answer(writer, list(map(_settled_outcome, settled, known)),
+                           {"newest": applied.last, "unknown": known.count(None)})
+        is_ahead = applied is not None and applied.last >= works[0].uid
         if works[0].kind == "indexCompaction":
             return _answer(writer, [_compact(writer, path, works[0], progress).as_json()])
-        outcomes = _apply(writer, index_uid, shape, works, budget, progress)
-        answer = _answer(writer, outcomes)
-        writer.checkpoint()
-        return answer
+        if room:
+            writer.cut_log()
+        if room and shape in (batching.DELETIONS, batching.FILTER_DELETIONS):
+            outcomes = _delete_in_portions(writer, works, budget, progress, room)
+        else:
+            outcomes = _apply(writer, index_uid, shape, works, budget, progress)
+        return _answer(writer, outcomes, {"newest": applied.last, "unknown": 0} if applied and is_ahead else None)
+    finally:
+        _put_away(writer)
+
+
+def _put_away(writer: IndexWriter) -> None:
+    """Close a file, its log cut: also one that a batch without success has filled the disk with."""
+    try:
+        writer.cut_log()
     finally:
         writer.close()
+
+
+def _is_settled(applied: Applied, work: Work) -> bool:
+    return KINDS[work.kind].is_recorded and applied.covers(work.uid, work.enqueued_at)
+
+
+def _settled_outcome(work: Work, known: Mapping[str, Any] | None) -> dict[str, Any]:
+    return dict(known or Outcome(work.uid, error=dict(error_object("io_error", _OUTCOME_UNKNOWN))).as_json())
 
 
 def settle(path: Path) -> None:
@@ -101,11 +143,15 @@ def settle(path: Path) -> None:
 
 def make_dense_sets(path: Path, should_stop: Callable[[], bool]) -> None:
     """Behind a batch that asked for it: see store.dense."""
-    writer = IndexWriter(path)
     try:
-        writer.make_dense_sets(should_stop)
-    finally:
-        writer.close()
+        writer = IndexWriter(path)
+        try:
+            writer.make_dense_sets(should_stop)
+        finally:
+            writer.close()
+    except sqlite3.OperationalError as error:
+        if not lacks_room(error):  # of which searches have more need
+            raise
 
 
 def answer(request: Mapping[str, Any], progress: Progress,
@@ -124,7 +170,8 @@ def answer(request: Mapping[str, Any], progress: Progress,
         make_dense_sets(path, should_stop)
         return {}
     works = [Work(**task) for task in request["tasks"]]
-    return run(path, request["indexUid"], request["shape"], works, Budget(**request["budget"]), progress)
+    return run(path, request["indexUid"], request["shape"], works, Budget(**request["budget"]), progress,
+               request.get("room", 0))
 
 
 def _apply(writer: IndexWriter, index_uid: str, shape: str, works: Sequence[Work], budget: Budget,
@@ -132,23 +179,23 @@ def _apply(writer: IndexWriter, index_uid: str, shape: str, works: Sequence[Work
     try:
         with writer.transaction():
             outcomes = [outcome.as_json() for outcome in _ACTIONS[shape](writer, works, budget, progress)]
-            writer.remember({"last": max(work.uid for work in works), "outcomes": outcomes})
+            _remember(writer, works, outcomes)
             progress("committing", 0, 1)
     except IndexingFailure as failure:
         error = error_object(failure.error.code, f"Index `{index_uid}`: {failure.error.message}")
-    except sqlite3.OperationalError as failure:
-        if failure.sqlite_errorname != "SQLITE_FULL":
-            raise
-        error = error_object("no_space_left_on_device", "There is no more space left on the device. "
-                                                        "Consider increasing the size of the disk/partition.")
     else:
         return outcomes
     return [Outcome(work.uid, error=dict(error)).as_json() for work in works]
 
 
-def _answer(writer: IndexWriter, outcomes: list[dict[str, Any]]) -> dict[str, Any]:
+def _remember(writer: IndexWriter, works: Sequence[Work], outcomes: Sequence[Mapping[str, Any]]) -> None:
+    moments = {work.uid: work.enqueued_at for work in works}
+    writer.remember((moments[outcome["uid"]], outcome) for outcome in outcomes)
+
+
+def _answer(writer: IndexWriter, outcomes: list[dict[str, Any]], found: dict[str, int] | None = None) -> dict[str, Any]:
     return {"outcomes": outcomes, "primaryKey": writer.primary_key, "stats": writer.stats(),
-            "needsDenseSets": writer.needs_dense_sets()}
+            "needsDenseSets": writer.needs_dense_sets(), "found": found}
 
 
 def _documents(writer: IndexWriter, works: Sequence[Work], budget: Budget,
@@ -178,8 +225,7 @@ def _report(progress: Progress, before: int, total: int, read: int) -> None:
 def _add(writer: IndexWriter, documents: DocumentWriter, work: Work, report: Callable[[int], None]) -> dict[str, Any]:
     key = _primary_key(writer, work.content.get("primaryKey"))
     read = 0
-    for lines in _chunks(work.payload):
-        parsed = [jsontext.loads(line) for line in lines]
+    for lines, parsed in payloads.documents(work.payload, work.payload_bytes):
         if key is None:
             key = writer.primary_key = infer_primary_key(parsed[0])
         size = sum(map(len, lines))
@@ -195,26 +241,61 @@ def _delete(writer: IndexWriter, documents: DocumentWriter, work: Work,
             report: Callable[[int], None]) -> dict[str, Any]:
     if "filter" in work.content:
         return {"deletedDocuments": _delete_matching(writer, documents, work)}
-    ids = work.content["ids"]
-    if isinstance(ids, str):  # the JSON text of a list, which may be of millions
-        ids = jsontext.loads(ids)
-    return {"deletedDocuments": documents.delete([str(each) for each in ids])}
+    return {"deletedDocuments": documents.delete(_identifiers(work))}
 
 
 def _delete_matching(writer: IndexWriter, documents: DocumentWriter, work: Work) -> int:
     """Remove the documents that meet a filter as the tasks before have left them; how many there were."""
+    documents.flush()
+    docids = _matching(writer, work)
+    return sum(documents.delete(writer.document_ids(docids[start:start + _CHUNK]))
+               for start in range(0, len(docids), _CHUNK))
+
+
+def _matching(writer: IndexWriter, work: Work) -> Sequence[int]:
+    """The docids of the documents that meet the filter of a task. Raises invalid_document_filter."""
     # Most batches have no filter, and the process that does them stays small.
     from svcd.engine.filters.matching import matching, read_filter
 
-    documents.flush()
     reader = writer.reader(settings_table.resolved, stored_form)
     try:
         condition = read_filter(work.content["filter"], "invalid_document_filter")
-        docids = to_docids(matching(reader, condition, "invalid_document_filter"))
+        return to_docids(matching(reader, condition, "invalid_document_filter"))
     except ApiError as error:
         raise error.inside(f"Index `{work.index_uid}`") from None
-    return sum(documents.delete(writer.document_ids(docids[start:start + _CHUNK]))
-               for start in range(0, len(docids), _CHUNK))
+
+
+def _delete_in_portions(writer: IndexWriter, works: Sequence[Work], budget: Budget, progress: Progress,
+                        room: int) -> list[dict[str, Any]]:
+    """Deletions by identifier or filter, for which the disk has no room in one transaction."""
+    from svcd.tasks import portions  # full disks are rare
+
+    outcomes: list[dict[str, Any]] = []
+    for work in works:
+        progress("delete documents", len(outcomes), len(works))
+        try:
+            with writer.transaction():
+                docids = _matching(writer, work) if "filter" in work.content else _named(writer, work)
+        except ApiError as error:
+            outcomes.append(Outcome(work.uid, error=dict(error.as_json())).as_json())
+            continue
+        portions.delete(writer, docids, budget.documents, room)
+        outcomes.append(Outcome(work.uid, {"deletedDocuments": len(docids)}).as_json())
+    with writer.transaction():
+        _remember(writer, works, outcomes)
+    return outcomes
+
+
+def _named(writer: IndexWriter, work: Work) -> Sequence[int]:
+    """The docids of the documents that a task names."""
+    return sorted(found.docid for found in writer.stored(list(dict.fromkeys(_identifiers(work)))).values())
+
+
+def _identifiers(work: Work) -> list[str]:
+    ids = work.content["ids"]
+    if isinstance(ids, str):  # the JSON text of a list, which may be of millions
+        ids = jsontext.loads(ids)
+    return [str(each) for each in ids]
 
 
 _DOCUMENT_ACTIONS = {"documentAdditionOrUpdate": _add, "documentDeletion": _delete}
@@ -239,16 +320,6 @@ def _primary_key(writer: IndexWriter, wanted: str | None) -> str | None:
 
 def _has_key(known: str | None) -> ApiError:
     return ApiError("index_primary_key_already_exists", f"Index already has a primary key: `{known}`.")
-
-
-def _chunks(payload: str | None) -> Iterator[list[bytes]]:
-    """The lines of an NDJSON file, some at a time."""
-    if payload is None:
-        return
-    with open(payload, "rb") as file:
-        while lines := file.readlines(1 << 19):
-            for start in range(0, len(lines), _CHUNK):
-                yield lines[start:start + _CHUNK]
 
 
 def _clear(writer: IndexWriter, works: Sequence[Work], budget: Budget,
@@ -344,6 +415,7 @@ def _update(writer: IndexWriter, works: Sequence[Work], budget: Budget,
 
 
 def _set_key(writer: IndexWriter, work: Work) -> Iterator[Outcome]:
+    """Null names no key: a new index has none until it is guessed, another one keeps its own."""
     key = work.content.get("primaryKey")
     if key is not None:
         writer.primary_key = key
@@ -376,7 +448,7 @@ def _size_text(size: int) -> str:
     return f"{amount:.2f}".rstrip("0").rstrip(".") + f" {unit}"
 
 
-_Action = Callable[[IndexWriter, str, Sequence[Work], Budget, Progress], Iterator[Outcome]]
+_Action = Callable[[IndexWriter, Sequence[Work], Budget, Progress], Iterator[Outcome]]
 _ACTIONS: dict[str, _Action] = {
     batching.DOCUMENTS: _documents, batching.DELETIONS: _documents, batching.FILTER_DELETIONS: _documents,
     batching.CLEAR: _clear,

@@ -29,12 +29,14 @@ class Kind:
     """rank: kinds of a lower rank are taken first. failed: counters that a task without success shows.
 
     is_archive: it shows all indexes in one state, so none is written while it runs.
+    is_recorded: the file of its index says how it ended.
     """
 
     rank: int = 9
     taken: str = WITH_ITS_INDEX
     is_global: bool = False
     is_archive: bool = False
+    is_recorded: bool = True
     failed: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -44,7 +46,7 @@ KINDS: dict[str, Kind] = {
     "documentDeletion": Kind(failed={"deletedDocuments": 0}),
     "settingsUpdate": Kind(),
     "indexCreation": Kind(),
-    "indexDeletion": Kind(failed={"deletedDocuments": 0}),
+    "indexDeletion": Kind(is_recorded=False, failed={"deletedDocuments": 0}),
     "indexUpdate": Kind(),
     "indexSwap": Kind(is_global=True),
     "taskCancelation": Kind(rank=1, taken=NEWEST_ALONE, is_global=True, failed={"canceledTasks": 0}),
@@ -53,7 +55,7 @@ KINDS: dict[str, Kind] = {
     "snapshotCreation": Kind(rank=7, taken=ALL_TOGETHER, is_archive=True),
     "export": Kind(rank=6, taken=OLDEST_ALONE, is_global=True),
     "upgradeDatabase": Kind(rank=2, taken=ALL_TOGETHER, is_global=True),
-    "indexCompaction": Kind(rank=5, taken=OLDEST_ALONE),
+    "indexCompaction": Kind(rank=5, taken=OLDEST_ALONE, is_recorded=False),
     "networkTopologyChange": Kind(rank=3, taken=OLDEST_ALONE, is_global=True),
     "dsrUpdate": Kind(),
     "dsrClear": Kind(failed={"deletedDocuments": 0}),

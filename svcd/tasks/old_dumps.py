@@ -1,7 +1,8 @@
 """Dumps of the versions 1 to 5, turned into one of version 6 inside the folder where they were unpacked.
 
 Knows what older versions of the reference engine wrote; refuses to know how version 6 is read. Lists of tasks are
-read line by line. A dump that is none of its version raises KeyError, TypeError or ValueError. Source: dumps.md 5.
+read line by line. A dump that is none of its version raises one of malformed.MALFORMED, or OSError where a file lacks.
+What names a file is looked at before it is used: it might lead out of the folder. Source: dumps.md 5.
 """
 from __future__ import annotations
 
@@ -11,15 +12,17 @@ import shutil
 import uuid as uuids
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from svcd.engine.setting_checks import ranking_rules
 from svcd.engine.settings import SETTINGS
 from svcd.errors import ERRORS, error_object
 from svcd.fields import FieldError
+from svcd.tasks.malformed import Malformed, shown
 from svcd.times import SECOND, now, parse_rfc3339, rfc3339
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 _NEW = "modern"  # the folder in which version 6 grows
 _ENQUEUED, _SUCCEEDED, _FAILED = "enqueued", "succeeded", "failed"
@@ -46,6 +49,7 @@ _RENAMED_CODES = {
 _ABORTED = "This task was aborted in an earlier version."
 _DIRECTION = re.compile(r"^(asc|desc)\((.*)\)$")
 _WORD = re.compile("(?<=[a-z])(?=[A-Z])")
+_FILE_NAME = re.compile("[A-Za-z0-9_-]{1,400}", re.ASCII)
 
 
 def modernise(folder: Path, version: str) -> None:
@@ -63,6 +67,20 @@ def modernise(folder: Path, version: str) -> None:
 
 
 # What all share
+
+def _named(name: Any) -> str:
+    """What names a file or folder, when it can be nothing else. Raises Malformed."""
+    if type(name) is int or isinstance(name, str) and _FILE_NAME.fullmatch(name):
+        return str(name)
+    raise Malformed(f"{shown(name)} is no uid")
+
+
+def _first(values: Iterable[T]) -> T:
+    """The first of them; Malformed where there is none (inside a generator, StopIteration would mean its end)."""
+    for value in values:
+        return value
+    raise Malformed("an object has no member")
+
 
 def _lines(path: Path) -> Iterator[Any]:
     if path.exists():
@@ -95,7 +113,7 @@ def _write_lines(path: Path, values: Iterable[Any]) -> None:
 def _write_index(new: Path, uid: str, old: Path, primary_key: str | None, settings: Any, created_at: str | None,
                  updated_at: str | None) -> None:
     """An index with the documents of `old`. Without a finished task nobody knows when it was made: it is new."""
-    folder = new / "indexes" / uid
+    folder = new / "indexes" / _named(uid)
     folder.mkdir()
     some = updated_at or created_at or rfc3339(now())
     _write(folder / "metadata.json", {
@@ -186,7 +204,7 @@ def _read_v4_v5(folder: Path, new: Path) -> None:
         tasks = (_v5_task(line, updates, new, dates) for line in _lines_backwards(updates / "data.jsonl"))
         _write_lines(new / "tasks" / "queue.jsonl", tasks)
     for line in _lines(folder / "index_uuids" / "data.jsonl"):
-        old = folder / "indexes" / line["index_meta"]["uuid"]
+        old = folder / "indexes" / _named(line["index_meta"]["uuid"])
         meta = json.loads((old / "meta.json").read_bytes())
         _write_index(new, line["uid"], old, meta.get("primary_key"), meta["settings"],
                      *dates.get(line["uid"], (None, None)))
@@ -203,18 +221,18 @@ def _key(line: Json) -> Json:
 def _v5_task(line: Json, updates: Path, new: Path, dates: dict[str, tuple[str, str]]) -> Json:
     """One task. dates: index -> when its first finished task came in, when its last one ended."""
     content, events = line["content"], line["events"]
-    name, value = (content, {}) if isinstance(content, str) else next(iter(content.items()))
+    name, value = (content, {}) if isinstance(content, str) else _first(content.items())
     index_uid = line.get("index_uid") or (value.get("index_uid") if isinstance(value, dict) else None)
     moments = {event: told for each in events for event, told in each.items()}
     end = moments.get("Succeeded") or moments.get("Succeded") or moments.get("Failed")
     status = _FAILED if "Failed" in moments else _SUCCEEDED if end else _ENQUEUED
     result = end.get("result") if end and status == _SUCCEEDED else None
-    kind, details = _v5_content(name, value, status, next(iter(result.values())) if isinstance(result, dict) else {})
+    kind, details = _v5_content(name, value, status, _first(result.values()) if isinstance(result, dict) else {})
     finished_at = end["timestamp"] if end else None
     if index_uid is not None and finished_at:
         dates[index_uid] = dates[index_uid][0] if index_uid in dates else moments["Created"], finished_at
     if name == "DocumentAddition" and status == _ENQUEUED:
-        _move_documents(updates / "updates_files" / value["content_uuid"], new, line["id"])
+        _move_documents(updates / "updates_files" / _named(value["content_uuid"]), new, line["id"])
     return _task(line["id"], index_uid, status, kind, details, moments["Created"],
                  moments.get("Processing") if end else None, finished_at, end.get("error") if end else None)
 
@@ -238,7 +256,7 @@ def _v5_content(name: str, value: Any, status: str, result: Json) -> tuple[Any, 
 
 def _move_documents(documents: Path, new: Path, uid: int) -> None:
     if documents.exists():
-        documents.replace(new / "tasks" / "update_files" / f"{uid}.jsonl")
+        documents.replace(new / "tasks" / "update_files" / f"{_named(uid)}.jsonl")
 
 
 # Versions 2 and 3
@@ -251,7 +269,7 @@ def _read_v2_v3(folder: Path, new: Path) -> None:
         _v3_task(number, uids.get(line["uuid"]), line["update"], updates, new, dates)
         for number, line in enumerate(_lines(updates / "data.jsonl"))))
     for uuid, uid in uids.items():
-        old = next(path for name in (uuid, f"index-{uuid}") if (path := folder / "indexes" / name).exists())
+        old = next(path for name in (_named(uuid), f"index-{uuid}") if (path := folder / "indexes" / name).exists())
         meta = json.loads((old / "meta.json").read_bytes())
         _write_index(new, uid, old, meta.get("primary_key"), meta["settings"], *dates.get(uid, (None, None)))
 
@@ -264,7 +282,7 @@ def _v3_task(uid: int, index_uid: str | None, update: Json, updates: Path, new: 
              dates: dict[str, tuple[str, str]]) -> Json:
     status = _V3_STATUSES[update["status"]]
     success = update.get("success")
-    result = next(iter(success.values())) if isinstance(success, dict) else {}
+    result = _first(success.values()) if isinstance(success, dict) else {}
     name, value = _v3_meta(update["meta"])
     if name == "DocumentAddition":
         kind, details = _import(status, value.get("primary_key"), value["method"], 0, result.get("nb_documents"))
@@ -291,7 +309,8 @@ def _v3_meta(meta: Any) -> tuple[str, Any]:
     if isinstance(meta, str):  # "ClearDocuments"
         return "DeleteDocuments", None
     if "type" not in meta:
-        return next(iter(meta.items()))
+        name, value = _first(meta.items())
+        return name, value
     rest = {name: value for name, value in meta.items() if name != "type"}
     return {"DocumentsAddition": ("DocumentAddition", rest), "Settings": ("Settings", rest),
             "ClearDocuments": ("DeleteDocuments", None),
@@ -301,7 +320,9 @@ def _v3_meta(meta: Any) -> tuple[str, Any]:
 def _take_documents(updates: Path, uuid: str | None, new: Path, uid: int) -> int:
     """The documents of an update that waits: a file of lines (version 3), or of one list (2); how many there are."""
     target = new / "tasks" / "update_files" / f"{uid}.jsonl"
-    listed, lines = updates / "update_files" / f"update_{uuid}", updates / "updates_files" / str(uuid)
+    if uuid is None:
+        return 0
+    listed, lines = updates / "update_files" / f"update_{_named(uuid)}", updates / "updates_files" / uuid
     if listed.exists():
         documents = json.loads(listed.read_bytes())
         _write_lines(target, documents)
@@ -317,7 +338,8 @@ def _take_documents(updates: Path, uuid: str | None, new: Path, uid: int) -> int
 
 def _read_v1(folder: Path, new: Path) -> None:
     indexes = json.loads((folder / "metadata.json").read_bytes())["indexes"]
-    lines = (line for index in indexes for line in _v1_tasks(index["uid"], folder / index["uid"] / "updates.jsonl"))
+    lines = (line for index in indexes
+             for line in _v1_tasks(index["uid"], folder / _named(index["uid"]) / "updates.jsonl"))
     _write_lines(new / "tasks" / "queue.jsonl", ({**line, "uid": uid} for uid, line in enumerate(lines)))
     for index in indexes:
         old = folder / index["uid"]
@@ -353,8 +375,8 @@ def _v1_change(_status: str, about: Json) -> tuple[Any, Json]:
     given = {re.sub("_(.)", lambda letter: letter[1].upper(), name):
              value["Update"] if isinstance(value, dict) else None
              for name, value in (about.get("settings") or {}).items() if value != "Nothing"}
-    if given.get("rankingRules"):
-        given["rankingRules"] = [_v1_rule(rule) for rule in given["rankingRules"]]
+    if rules := given.get("rankingRules"):
+        given["rankingRules"] = [_v1_rule(rule) for rule in rules]
     change = _v1_settings(given)
     return _change({setting.name: change[setting.name] for setting in SETTINGS if setting.name in change})
 

@@ -43,4 +43,4 @@ class Places:
             return NOWHERE
         point = validate_geo(document_id, document) if self.has_points else None
         shape = read_geojson(document.get(_GEOJSON)) if self.has_shapes else None
-        return Place(point, shape and Shape(shape.sides(), shape.packed()))
+        return Place(point, None if shape is None else Shape(shape.sides(), shape.packed()))

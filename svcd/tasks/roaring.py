@@ -9,6 +9,8 @@ import struct
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from svcd.tasks.malformed import Malformed
+
 _WITHOUT_RUNS, _WITH_RUNS = 12346, 12347
 _MOST_LISTED = 4096  # a container of more numbers is a bitmap
 _BITMAP_BYTES = 8192
@@ -40,7 +42,7 @@ def unpacked(content: bytes) -> list[int]:
     try:
         return _unpacked(content)
     except struct.error:
-        raise ValueError("the bytes of a set of tasks end too early") from None
+        raise Malformed("the bytes of a set of tasks end too early") from None
 
 
 def _unpacked(content: bytes) -> list[int]:
@@ -53,7 +55,7 @@ def _unpacked(content: bytes) -> list[int]:
     elif cookie == _WITHOUT_RUNS:
         (count,), at = struct.unpack_from("<I", content, at), at + 4
     else:
-        raise ValueError(f"a set of tasks begins with {cookie}, expected {_WITHOUT_RUNS} or {_WITH_RUNS}")
+        raise Malformed(f"a set of tasks begins with {cookie}, expected {_WITHOUT_RUNS} or {_WITH_RUNS}")
     heads = [struct.unpack_from("<HH", content, at + 4 * place) for place in range(count)]
     at += 4 * count
     if cookie == _WITHOUT_RUNS or count >= _FEWEST_WITH_OFFSETS:

@@ -14,6 +14,8 @@ with its effect, and a batch that ended is told of.
 """
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 import threading
 import uuid as uuids
@@ -22,11 +24,14 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
-from svcd import times
+from svcd import logs, times
 from svcd.errors import error_object
-from svcd.store.instance import IndexRow, Instance
-from svcd.store.queue import RunningBatch
+from svcd.store.applied import Applied
+from svcd.store.instance import Instance
+from svcd.store.library import IndexRow, no_file
+from svcd.store.queue import FREEING, RunningBatch
 from svcd.store.records import FAILED, SUCCEEDED, Batch, Task
+from svcd.store.room import MOST_BYTES
 from svcd.tasks import archiving, batching, details, global_tasks
 from svcd.tasks.batching import IndexState, Limits, Plan
 from svcd.tasks.budget import Budget
@@ -38,6 +43,8 @@ from svcd.tasks.writer_process import WriterCrashed, WriterDied, WriterProcess
 _BY_RANK = sorted((kind for kind, row in KINDS.items() if row.rank < 9), key=lambda kind: KINDS[kind].rank)
 _ARCHIVES = {kind for kind, row in KINDS.items() if row.is_archive}
 _REST = [kind for kind, row in KINDS.items() if row.rank == 9]
+
+_RECORDED = [kind for kind, row in KINDS.items() if row.is_recorded and not row.is_global and not row.is_archive]
 
 _NO_INDEX = ""  # in the place of an index: an archive
 
@@ -179,12 +186,17 @@ class Runner:
         """End the tasks whose effect was committed when svcd stopped, before anything can cancel them."""
         plans = []
         for index_uid in self._queue.enqueued_indexes():
-            row = self._instance.index(index_uid)
-            last = self._instance.last_applied(row.uuid) if row else -1
-            done = takewhile(lambda task: task.uid <= last, self._queue.enqueued(list(KINDS), index_uid=index_uid))
-            if tasks := list(done):
-                plans.append(Plan(tasks, batching.DOCUMENTS, batching.UNSPECIFIED))
-        return any([self._begin(plan) for plan in plans])
+            uuid = self._instance.uuid_of(index_uid)
+            applied = self._instance.applied(uuid) if uuid else None
+            if applied and (tasks := self._settled(index_uid, applied)):
+                plans.append(Plan(tasks, batching.SETTLED, batching.UNSPECIFIED))
+        self._instance.remove_unborn([plan.tasks[0].index_uid or "" for plan in plans])
+        return any([self._begin(plan) for plan in plans])  # noqa: C419 (all of them are begun)
+
+    def _settled(self, index_uid: str, applied: Applied) -> list[Task]:
+        """The first enqueued tasks of an index, as far as its file was written behind them."""
+        upcoming = self._queue.enqueued(_RECORDED, index_uid=index_uid)
+        return list(takewhile(lambda task: applied.covers(task.uid, task.enqueued_at), upcoming))
 
     def _special(self, kind: str) -> Plan | None:
         tasks = self._queue.enqueued([kind], newest_first=KINDS[kind].taken == NEWEST_ALONE)
@@ -261,6 +273,7 @@ class Runner:
             raise
         self._queue.forget(running)
         global_tasks.tidy_up(self._queue, ended)
+        self._instance.reserve.restore()
         self._on_batch(running.batch, ended)
 
     def _stop_batches_of(self, uids: Sequence[int]) -> None:
@@ -303,9 +316,10 @@ class Runner:
 
     def _run_job(self, job: _Job, writer: WriterProcess) -> None:
         if job.index_uid == _NO_INDEX:
-            return self._archive(job, writer)
+            self._archive(job, writer)
+            return
         row = self._instance.index(job.index_uid)
-        refusal = _refusal(job, row)
+        refusal = None if job.plan.shape == batching.SETTLED else self._refusal(job, row)
         if refusal:
             self._finish(job, row, [_failed(task, refusal) for task in job.running.tasks.values()], None)
         elif job.plan.shape == INDEX_DELETION:
@@ -313,8 +327,21 @@ class Runner:
         else:
             self._index(job, row, writer)
 
+    def _refusal(self, job: _Job, row: IndexRow | None) -> dict[str, Any] | None:
+        """Why a batch can't be done on the index as it is, or None."""
+        first = job.plan.tasks[0]
+        if row is None:
+            may_create = first.kind == "indexCreation" or any(batching.may_create(task) for task in job.plan.tasks)
+            return None if may_create else dict(error_object("index_not_found", f"Index `{job.index_uid}` not found."))
+        if first.kind == "indexCreation":
+            return dict(error_object("index_already_exists", f"Index `{job.index_uid}` already exists."))
+        if job.plan.shape != INDEX_DELETION and not self._instance.index_path(row.uuid).exists():
+            return dict(no_file(job.index_uid).as_json())  # to make a new one would be to lose the documents unseen
+        return None
+
     def _index(self, job: _Job, row: IndexRow | None, writer: WriterProcess) -> None:
-        target = row or IndexRow(job.index_uid, str(uuids.uuid4()), times.now(), times.now())
+        uuid = self._instance.uuid_of(job.index_uid) or str(uuids.uuid4())
+        target = row or IndexRow(job.index_uid, uuid, times.now(), times.now())
         job.is_new = row is None
         request = self._request(job, target)
         job.running.batch.progress = job.progress.view
@@ -330,13 +357,34 @@ class Runner:
             self._remove_unborn(job, target)
             self._queue.give_back(job.running)
             return
+        if answer.get("isFull"):
+            self._end_without_room(job, row, target, answer["outcomes"])
+            return
         outcomes = {outcome["uid"]: outcome for outcome in answer["outcomes"]}
+        others = [uid for uid in job.running.tasks if uid not in outcomes]
+        if len(others) == len(job.running.tasks):  # a batch without tasks would be followed by the next one, for ever
+            raise RuntimeError("the indexing process answered for none of the tasks")
         # Outcomes of a batch before a restart may be of fewer tasks: the others have their turn again.
-        self._queue.give_back(job.running, [uid for uid in job.running.tasks if uid not in outcomes])
+        self._queue.give_back(job.running, others)
         ended = [_ended(task, outcomes[task.uid]) for task in job.running.tasks.values()]
         self._finish(job, row, ended, replace(target, primary_key=answer["primaryKey"], stats=answer["stats"]))
+        self._instance.reserve.fit(self._instance.index_path(target.uuid).stat().st_size)
+        if answer["found"]:
+            _tell_found(job, len(ended), **answer["found"])
         if answer["needsDenseSets"]:
             self._tidy(job, target, writer)
+
+    def _end_without_room(self, job: _Job, row: IndexRow | None, target: IndexRow,
+                          outcomes: Sequence[dict[str, Any]]) -> None:
+        """End a batch that the disk has no room for: what frees room is tried again by itself, all else fails."""
+        if self._has_committed(job, target):  # when there is room, the file says how the tasks ended
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        freeing = [uid for uid, task in job.running.tasks.items() if task.kind in FREEING]
+        if len(freeing) < len(job.running.tasks):
+            self._queue.give_back(job.running, freeing)
+        errors = {outcome["uid"]: outcome for outcome in outcomes}
+        self._finish(job, row, [_ended(task, errors[task.uid]) for task in job.running.tasks.values()], None)
+        self._remove_unborn(job, target)
 
     def _tidy(self, job: _Job, target: IndexRow, writer: WriterProcess) -> None:
         """Have ready-made sets written once nothing has come in for a while; a task that does ends it early."""
@@ -394,7 +442,8 @@ class Runner:
         shape = job.plan.shape if job.plan.shape in (*batching.JOINS, INDEX_DELETION) else first.kind
         return {"path": str(self._instance.index_path(target.uuid)), "indexUid": job.index_uid, "shape": shape,
                 "budget": asdict(self._budget), "tasks": [
-                    {"uid": task.uid, "kind": task.kind, "content": task.content, "payload_bytes": task.payload_bytes,
+                    {"uid": task.uid, "kind": task.kind, "content": task.content, "enqueued_at": task.enqueued_at,
+                     "payload_bytes": task.payload_bytes,
                      "payload": str(folder / task.payload) if task.payload else None} for task in job.plan.tasks]}
 
     def _answer(self, job: _Job, target: IndexRow, writer: WriterProcess,
@@ -404,7 +453,7 @@ class Runner:
         try:
             if job.is_canceled and not self._has_committed(job, target):
                 return None
-            return writer.run(request, progress)
+            return self._with_reserve(job, lambda more: writer.run({**request, **more}, progress))
         except WriterDied as death:
             if self._has_committed(job, target) or not job.is_new and self._has_settled(job, target, writer):
                 return writer.run(request, progress)  # it died behind its commit: the outcome is there
@@ -412,8 +461,25 @@ class Runner:
                 return None
             raise WriterCrashed(str(death)) from death
 
+    def _with_reserve(self, job: _Job, run: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+        """What the indexing process says; a batch that frees room, or is done and not noted, has that of the reserve.
+
+        run: takes what the request gets besides.
+        """
+        reserve = self._instance.reserve
+        if job.plan.shape != batching.SETTLED and not all(task.kind in FREEING for task in job.plan.tasks):
+            return run({})
+        with reserve.in_use():
+            room = reserve.bytes
+            reserve.make_way(MOST_BYTES)
+            answer = run({"room": room} if reserve.is_short else {})
+            if answer.get("isFull") and reserve.give_up():
+                answer = run({"room": room})
+            return answer
+
     def _has_committed(self, job: _Job, target: IndexRow) -> bool:
-        return self._instance.last_applied(target.uuid) >= job.plan.tasks[0].uid
+        applied, first = self._instance.applied(target.uuid), job.plan.tasks[0]
+        return applied is not None and KINDS[first.kind].is_recorded and applied.covers(first.uid, first.enqueued_at)
 
     def _has_settled(self, job: _Job, target: IndexRow, writer: WriterProcess) -> bool:
         """After a death: see to it that a commit nobody saw is either seen now, or never."""
@@ -457,11 +523,13 @@ class Runner:
         self._ended(job, ended)
         if row:
             self._instance.remove_file(row.uuid)
+            self._instance.reserve.restore()
 
     def _ended(self, job: _Job, ended: Sequence[Task]) -> None:
         self._queue.forget(job.running)
         for task in ended:
             self._queue.remove_payload(task.payload)
+        self._instance.reserve.restore()
         self._on_batch(job.running.batch, ended)
 
     def _end(self, running: RunningBatch, ended: Sequence[Task], progress: Progress) -> None:
@@ -482,6 +550,15 @@ class Runner:
         self._instance.outbox.append(connection, batch.uid, batch.finished_at or 0, map(task_line, ended))
 
 
+def _tell_found(job: _Job, ended: int, newest: int, unknown: int) -> None:
+    """What the file of an index knew, and the queue did not."""
+    if job.plan.shape == batching.SETTLED and not unknown:  # as after any crash between two commits
+        logs.info("tasks have ended as the file of their index says", index=job.index_uid, tasks=ended)
+    else:
+        logs.warn("the file of an index is ahead of the queue", index=job.index_uid, newest_task=newest,
+                  ended=ended - unknown, failed_as_unknown=unknown)
+
+
 def _crash_message(crash: Exception) -> str:
     return f"An unexpected crash occurred when processing the task: {str(crash).strip().splitlines()[-1]}"
 
@@ -498,17 +575,6 @@ def _describe(running: RunningBatch) -> None:
     """What a batch shows of its tasks from its first moment on."""
     running.batch.details = details.joined(running.tasks.values())
     running.batch.stats = details.stats(list(running.tasks.values()))
-
-
-def _refusal(job: _Job, row: IndexRow | None) -> dict[str, Any] | None:
-    """Why a batch can't be done on the index as it is, or None."""
-    first = job.plan.tasks[0]
-    if row is None:
-        may_create = first.kind == "indexCreation" or any(batching.may_create(task) for task in job.plan.tasks)
-        return None if may_create else dict(error_object("index_not_found", f"Index `{job.index_uid}` not found."))
-    if first.kind == "indexCreation":
-        return dict(error_object("index_already_exists", f"Index `{job.index_uid}` already exists."))
-    return None
 
 
 def _ended(task: Task, outcome: dict[str, Any]) -> Task:

@@ -10,7 +10,7 @@ from typing import Any
 
 from svcd.jsontext import dumps
 from svcd.store.records import Task
-from svcd.times import iso_duration, rfc3339
+from svcd.times import iso_duration, rfc3339_micro
 
 
 # The tasks of a batch share the moments of its beginning and its end: half of the work of showing them.
@@ -20,7 +20,7 @@ _SHARED = 8
 @lru_cache(_SHARED)
 def moment(nanoseconds: int | None) -> str | None:
     """A moment that may not have come yet."""
-    return None if nanoseconds is None else rfc3339(nanoseconds)
+    return None if nanoseconds is None else rfc3339_micro(nanoseconds)
 
 
 @lru_cache(_SHARED)
@@ -44,7 +44,7 @@ def task_view(task: Task) -> dict[str, Any]:
     view |= {
         "error": task.error,
         "duration": duration(task.started_at, task.finished_at),
-        "enqueuedAt": rfc3339(task.enqueued_at),
+        "enqueuedAt": rfc3339_micro(task.enqueued_at),
         "startedAt": moment(task.started_at),
         "finishedAt": moment(task.finished_at),
     }

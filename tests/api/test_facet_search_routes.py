@@ -14,6 +14,7 @@ import pytest
 
 from svcd.errors import ApiError
 from svcd.store.instance import Instance
+from tests.api.reading import read_from
 from tests.engine.dict_reader import DictReader
 
 FILMS = [{"id": 1, "title": "sun", "genre": ["Drama", "Noir"], "year": 1950},
@@ -31,7 +32,7 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
         yield DictReader(FILMS, chosen)
 
-    monkeypatch.setattr(Instance, "read", reading)
+    read_from(monkeypatch, reading)
     return chosen
 
 

@@ -215,3 +215,11 @@ def test_the_first_filter_rule_decides() -> None:
 def test_orders_and_locales_are_listed() -> None:
     assert field_view(SETTINGS, "price")["rankingRule"] == {"enabled": True, "order": ["asc", "desc"]}
     assert field_view(SETTINGS, "a.b")["localized"] == {"locales": ["fra"]}
+
+
+def test_what_null_does_to_a_primary_key_is_described(client) -> None:
+    operations = client.get("/openapi.json").value["paths"]
+    bodies = [operations["/indexes"]["post"], operations["/indexes/{index_uid}"]["patch"]]
+    told = [body["requestBody"]["content"]["application/json"]["schema"]["properties"]["primaryKey"]["description"]
+            for body in bodies]
+    assert "null to have it guessed" in told[0] and "null leaves the key as it is" in told[1]

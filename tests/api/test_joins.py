@@ -16,6 +16,7 @@ import pytest
 from svcd.auth.permission import Permission
 from svcd.errors import ApiError
 from svcd.store.instance import Instance
+from tests.api.reading import read_from
 from tests.engine.dict_reader import DictReader
 
 KEYS = [{"fieldName": "by", "foreignIndexUid": "people"}, {"fieldName": "at", "foreignIndexUid": "places"}]
@@ -39,7 +40,7 @@ def indexes(monkeypatch: pytest.MonkeyPatch, client: Any) -> None:
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
         yield INDEXES[index_uid]
 
-    monkeypatch.setattr(Instance, "read", reading)
+    read_from(monkeypatch, reading)
     client.instance.force_feature("foreignKeys")
 
 

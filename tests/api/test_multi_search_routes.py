@@ -18,6 +18,7 @@ import pytest
 from svcd.auth.keys import Permission
 from svcd.errors import ApiError
 from svcd.store.instance import Instance
+from tests.api.reading import read_from
 from tests.engine.dict_reader import DictReader
 
 FILMS = DictReader([{"id": 1, "title": "sun", "year": 1}, {"id": 2, "title": "sun night", "year": 2}],
@@ -37,7 +38,7 @@ def indexes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
         yield FILMS if index_uid == "films" else SONGS
 
-    monkeypatch.setattr(Instance, "read", reading)
+    read_from(monkeypatch, reading)
     return read
 
 

@@ -3,11 +3,21 @@
 1. A feature that is off is named first; with the feature on, the refusal says what svcd lacks.
 2. A wrong body or query string is told as if the rest worked.
 3. Similar documents: index, filter and embedder are looked at before the refusal.
+4. Every operation of the interface has a route, and every feature that has no effect says so in the log.
 """
 from __future__ import annotations
 
+import io
+import json
+import re
+from pathlib import Path
+
 import pytest
 
+from svcd import logs
+from svcd.api import not_yet
+from svcd.api.app import ROUTES
+from svcd.api.features import FEATURES
 from svcd.engine.field_values import stored_form
 from svcd.engine.settings import resolved
 from svcd.store.index_writer import IndexWriter
@@ -21,16 +31,32 @@ GATED = [
     ("POST", "/network/control", {"origin": {}, "message": {}}, "network", "bad_request"),
     ("POST", "/render-template", {"template": {"kind": "inlineFragment", "inline": {}}}, "renderRoute",
      "invalid_render_template"),
+    ("GET", "/chats", None, "chatCompletions", "bad_request"),
+    ("GET", "/chats/a b", None, "chatCompletions", "bad_request"),
+    ("DELETE", "/chats/a", None, "chatCompletions", "bad_request"),
+    ("GET", "/chats/a/settings", None, "chatCompletions", "bad_request"),
+    ("PATCH", "/chats/a/settings", {"source": "openAi"}, "chatCompletions", "bad_request"),
+    ("DELETE", "/chats/a/settings", None, "chatCompletions", "bad_request"),
+    ("POST", "/chats/a/chat/completions", {"model": "m", "messages": []}, "chatCompletions", "bad_request"),
+    ("POST", "/dynamic-search-rules", {"limit": 1}, "dynamicSearchRules", "bad_request"),
+    ("DELETE", "/dynamic-search-rules", None, "dynamicSearchRules", "bad_request"),
+    ("GET", "/dynamic-search-rules/a", None, "dynamicSearchRules", "bad_request"),
+    ("PATCH", "/dynamic-search-rules/a", {"active": True}, "dynamicSearchRules", "bad_request"),
+    ("DELETE", "/dynamic-search-rules/a", None, "dynamicSearchRules", "bad_request"),
 ]
+# The words for features that are off name these routes otherwise.
+_CALLED = {"/chats": "chat", "/dynamic-search-rules": "`"}
+_CONTRACT = Path(__file__).parents[3] / "shared" / "contract" / "openapi.json"
 
 
 @pytest.mark.parametrize("method, path, body, feature, code", GATED)
 def test_the_feature_is_asked_first(client, method: str, path: str, body: object, feature: str, code: str) -> None:
     def ask() -> tuple[int, str, str]:
-        return (client.get(path) if body is None else client.json(method, path, body)).fault
+        return (client.send(method, path) if body is None else client.json(method, path, body)).fault
 
     status, refused, message = ask()
-    assert (status, refused) == (400, "feature_not_enabled") and path in message
+    named = next((words for begin, words in _CALLED.items() if path.startswith(begin)), path)
+    assert (status, refused) == (400, "feature_not_enabled") and named in message
     client.json("PATCH", "/experimental-features", {feature: True})
     status, refused, message = ask()
     assert (status, refused) == (400, code) and message.startswith(LACKS)
@@ -54,6 +80,9 @@ def test_exports_are_refused_in_words(client) -> None:
     ("POST", "/export", {}, "bad_request", "Missing field `url`"),
     ("POST", "/export", {"url": 1}, "invalid_export_url",
      "Invalid value type at `.url`: expected a string, but found a positive integer: `1`"),
+    ("POST", "/export", {"url": "http://other", "payloadSize": "much"}, "invalid_export_payload_size",
+     "Invalid value at `.payloadSize`: `much` is not a size; write a number of bytes, or a number with a unit, as "
+     "100 MB or 512 KiB (units: B, kB, MB, GB, TB, PB, KiB, MiB, GiB, TiB, PiB)"),
     ("POST", "/indexes/a/similar", {"id": 1}, "bad_request", "Missing field `embedder`"),
     ("POST", "/indexes/a/similar", {"rankingScoreThreshold": 42}, "invalid_similar_ranking_score_threshold",
      "Invalid value at `.rankingScoreThreshold`: the value of `rankingScoreThreshold` is invalid, expected a float "
@@ -94,3 +123,27 @@ def test_a_bad_identifier_is_told(client) -> None:
     status, code, message = client.json("POST", "/indexes/a/similar", {"id": ["doggo"], "embedder": "a"}).fault
     assert (status, code) == (400, "invalid_similar_id")
     assert message.startswith("Invalid value at `.id`: Document identifier `[\"doggo\"]` is invalid.")
+
+
+def test_every_operation_of_the_interface_has_a_route() -> None:
+    if not _CONTRACT.exists():
+        pytest.skip("the shared contract is not beside this repository")
+    paths = json.loads(_CONTRACT.read_text())["paths"]
+    wanted = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+    assert wanted - {(row.method, row.path) for row in ROUTES} == set()
+
+
+def test_features_without_effect_say_what_is_missing(client) -> None:
+    idle = ("network", "dynamicSearchRules", "chatCompletions", "compositeEmbedders", "multimodal", "renderRoute")
+    assert set(not_yet.without_effect(FEATURES)) == set(idle)
+    log = io.StringIO()
+    logs.configure(stream=log)
+    try:
+        for _ in range(2):  # what is on already was told before
+            assert client.json("PATCH", "/experimental-features", dict.fromkeys(FEATURES, True)).status == 200
+        client.json("PATCH", "/experimental-features", {"network": False})
+    finally:
+        logs.configure()
+    said = [line for line in log.getvalue().splitlines() if "without effect" in line]
+    assert [re.search(r"feature=(\w+)", line)[1] for line in said] == [flag for row in not_yet.MISSING for flag in row.flags]
+    assert any("missing=chats" in line for line in said)

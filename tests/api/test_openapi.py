@@ -2,7 +2,9 @@
 2. Every reference points to a component; every operation has a name of its own.
 3. Path parameters are declared where the path has them.
 4. Every code and action that the tables name is known.
-5. Where the shared contract is at hand: permissions, parameters and their order are its.
+5. Where the shared contract is at hand: permissions with their wildcards, parameters and their order, and headers are
+   its.
+6. What is not there yet is marked, and nothing else.
 """
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 
 from svcd.api.app import ROUTES
+from svcd.api.not_yet import MISSING
 from svcd.api.openapi import document, operation_id
 from svcd.api.routes import Fields, Route
 from svcd.api.shapes import SCHEMAS
@@ -117,6 +120,48 @@ def test_query_parameters_are_those_of_the_contract_in_its_order() -> None:
         if names != list(row.query):
             wrong[operation_id(row)] = (names, list(row.query))
     assert wrong == {}
+
+
+def test_headers_are_those_of_the_contract() -> None:
+    paths = contract("openapi.json")["paths"]
+    for row in ROUTES:
+        if (row.method, row.path) not in OURS_ALONE | FILTERED_BY_US:
+            declared = paths[row.path][row.method.lower()].get("parameters", ())
+            assert [entry["name"] for entry in declared if entry["in"] == "header"] == list(row.headers), row.path
+
+
+@pytest.mark.parametrize(("method", "path", "header"), [
+    ("get", "/indexes/{index_uid}/search", "Svc-Include-Metadata"), ("post", "/multi-search", "Svc-Include-Metadata"),
+    ("post", "/indexes/{index_uid}/search", "Svc-Include-Metadata"), ("get", "/tasks/stream", "Last-Event-ID"),
+])
+def test_headers_are_shown(method: str, path: str, header: str) -> None:
+    shown = [entry for entry in DOCUMENT["paths"][path][method]["parameters"] if entry["in"] == "header"]
+    assert [entry["name"] for entry in shown] == [header] and shown[0]["description"]
+
+
+@pytest.mark.parametrize(("method", "path", "names"), [
+    ("get", "/webhooks", ["webhooks.get", "webhooks.*", "*.get", "*"]),
+    ("post", "/multi-search", ["search", "*.get", "*"]), ("post", "/indexes/{index_uid}/documents/edit", ["*"]),
+    ("post", "/render-template", ["settings.get", "documents.get", "*.get", "*"]), ("get", "/keys", []),
+    ("patch", "/experimental-features", ["experimental.update", "*"]),
+])
+def test_permissions_are_shown_with_their_wildcards(method: str, path: str, names: list[str]) -> None:
+    assert DOCUMENT["paths"][path][method]["security"] == [{"Bearer": names}]
+
+
+def test_wildcards_are_those_of_the_contract() -> None:
+    rows = {(row["method"], row["path"]): row for row in contract("permissions.json")["routes"]}
+    for row in ROUTES:
+        if len(row.actions) == 1 and row.tag != "Keys" and (row.method, row.path) not in OURS_ALONE:
+            shown = DOCUMENT["paths"][row.path][row.method.lower()]["security"][0]["Bearer"]
+            assert set(shown) == set(rows[row.method, row.path]["accepted"]), row.path
+
+
+def test_what_is_not_there_yet_is_marked_and_nothing_else() -> None:
+    marked = {(method, path): operation["x-svcd-missing"] for method, path, operation in operations()
+              if "x-svcd-missing" in operation}
+    assert marked == {(route.method, route.path): row.what for row in MISSING for route in row.routes}
+    assert all(what in DOCUMENT["paths"][path][method.lower()]["description"] for (method, path), what in marked.items())
 
 
 def test_every_write_takes_a_wait_and_nothing_else_does() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from svcd.api.performance import duration
 from svcd.store.instance import Instance
+from tests.api.reading import read_from
 from tests.engine.dict_reader import DictReader
 
 INDEXES = {
@@ -36,7 +37,7 @@ def indexes(monkeypatch: pytest.MonkeyPatch) -> None:
     def reading(_self: Instance, index_uid: str) -> Iterator[DictReader]:
         yield INDEXES[index_uid]
 
-    monkeypatch.setattr(Instance, "read", reading)
+    read_from(monkeypatch, reading)
 
 
 def check(answer: Any, expected: list[str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from svcd.api import search
 from svcd.engine.request import Answer, Federation
 from svcd.fields import decode_query
 from svcd.fields.locales import LOCALES
+from tests.api.reading import read_from
 
 CODES = {
     "q": "q", "offset": "offset", "limit": "limit", "page": "page", "hitsPerPage": "hits_per_page",
@@ -205,7 +206,7 @@ class Engine:
         self.primary_key = primary_key
         self.asked: list[Any] = []
         monkeypatch.setattr("svcd.engine.search.search", self.search)
-        monkeypatch.setattr(client.instance, "read", self.read)
+        read_from(monkeypatch, lambda _instance, index_uid: self.read(index_uid))
 
     @contextmanager
     def read(self, _index_uid: str) -> Iterator[Any]:

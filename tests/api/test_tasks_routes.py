@@ -1,6 +1,7 @@
 """1. Each parameter refuses what it can't read with its own code and words; `*` and absence filter nothing.
 2. A bare date is its whole day: `after` begins with the next midnight, `before` ends with its own.
-3. Cancel and delete need a filter, count what matches now, and keep the filter in the order of the table.
+3. Cancel and delete need a filter, count what matches now, and keep the filter as it was sent.
+   Bounds are exclusive, also of a moment as it is shown: with six digits of a second.
 4. Lists are paged by uid; answers fit their shapes.
 """
 from __future__ import annotations
@@ -10,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from svcd import times
 from svcd.api.shapes import KINDS, STATUSES
+from svcd.store.instance import IndexRow
 from svcd.times import rfc3339
 
 UIDS = {"uids": "invalid_task_uids", "batchUids": "invalid_batch_uids", "canceledBy": "invalid_task_canceled_by"}
@@ -157,11 +160,29 @@ def test_a_bare_date_is_its_whole_day(client, bound, moment, found) -> None:
     assert bool(client.get(f"/tasks?{bound}EnqueuedAt={date}").value["results"]) is found
 
 
-def test_bounds_are_exclusive(client) -> None:
+@pytest.mark.parametrize("nanoseconds", [1_700_000_000_000_000_000, 1_700_000_000_123_456_789, 1_700_000_000_120_000_000])
+def test_bounds_are_exclusive(client, monkeypatch, nanoseconds: int) -> None:
+    """Of the moment that is stored, and of the one that is shown."""
+    monkeypatch.setattr(times, "now", lambda: nanoseconds)
     add_indexes(client, "a")
-    moment = rfc3339(client.instance.queue.task(0).enqueued_at)
-    for bound in ("after", "before"):
-        assert client.get(f"/tasks?{bound}EnqueuedAt={moment}").value["results"] == []
+    task = client.instance.queue.task(0)
+    assert task.enqueued_at == nanoseconds
+    for moment in (rfc3339(nanoseconds), client.get("/tasks/0").value["enqueuedAt"]):
+        for bound in ("after", "before"):
+            assert client.get(f"/tasks?{bound}EnqueuedAt={moment}").value["results"] == []
+    for bound, digits in (("after", nanoseconds - 1000), ("before", nanoseconds + 1000)):
+        assert client.get(f"/tasks?{bound}EnqueuedAt={rfc3339(digits)}").value["total"] == 1
+
+
+def test_times_in_answers_have_six_digits(client, monkeypatch) -> None:
+    monkeypatch.setattr(times, "now", lambda: 1_700_000_000_500_000_000)
+    summary = client.json("POST", "/indexes", {"uid": "a"}).value
+    assert summary["enqueuedAt"] == client.get("/tasks/0").value["enqueuedAt"] == "2023-11-14T22:13:20.500000Z"
+    with client.instance.queue.finishing() as connection:
+        client.instance.create_index(connection, IndexRow("a", "u", 1, 2_000_000_000))
+    index = client.get("/indexes/a").value
+    assert (index["createdAt"], index["updatedAt"]) == ("1970-01-01T00:00:00.000000Z", "1970-01-01T00:00:02.000000Z")
+    assert client.get("/stats").value["lastUpdate"] == "1970-01-01T00:00:02.000000Z"
 
 
 @pytest.mark.parametrize(("method", "path", "verb"), [("DELETE", "/tasks", "delete"), ("POST", "/tasks/cancel", "cancel")])
@@ -191,11 +212,22 @@ def test_a_star_is_a_filter_of_a_change(client) -> None:
     assert (details["matchedTasks"], details["originalFilter"]) == (2, "?uids=*")
 
 
-def test_the_filter_is_kept_in_the_order_of_the_table(client) -> None:
-    client.send("DELETE", "/tasks?beforeStartedAt=2024-01-02&statuses=Failed,canceled&uids=2,1&types=*")
-    details = client.instance.queue.task(0).details
-    assert details["originalFilter"] == (
-        "?uids=2,1&types=*&statuses=failed,canceled&beforeStartedAt=2024-01-02T00:00:00Z")
+@pytest.mark.parametrize("sent", [
+    "uids=1%2C2",
+    "beforeStartedAt=2024-01-02&statuses=Failed,canceled&uids=2,1&types=*",
+    "&uids=0&uids=%30&",
+    "afterEnqueuedAt=2024-01-02T00:00:00%2B01:00",
+    "uid%73=7",
+])
+@pytest.mark.parametrize(("method", "path"), [("DELETE", "/tasks"), ("POST", "/tasks/cancel")])
+def test_the_filter_of_a_change_is_shown_as_it_was_sent(client, method, path, sent) -> None:
+    client.send(method, f"{path}?{sent}")
+    assert client.instance.queue.task(0).details["originalFilter"] == f"?{sent}"
+
+
+def test_waiting_is_no_part_of_the_filter_of_a_change(client) -> None:
+    client.send("DELETE", "/tasks?wait=1ms&uids=1%2C2")
+    assert client.instance.queue.task(0).details["originalFilter"] == "?uids=1%2C2"
 
 
 @pytest.mark.parametrize(("path", "refusal"), [

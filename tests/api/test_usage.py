@@ -225,6 +225,13 @@ def test_routes_to_come_count_too(counted, method: str, path: str, body: Any, fi
     assert changed(counted) == figures
 
 
+def test_the_payload_size_of_exports_is_read_from_its_text(counted) -> None:
+    for size in ("1 MiB", "3 MiB", None):
+        counted.json("POST", "/export", {"url": "https://secret", "payloadSize": size})
+    figures = told(counted)
+    assert (figures["export.total_received"], figures["export.avg_payload_size"]) == (3, 2.0 * (1 << 20))
+
+
 def test_distinct_names_are_counted_once_a_report(counted) -> None:
     route = Route("POST", "/indexes/{index_uid}/facet-search", lambda _: None, None, {}, "", "")
     for _ in range(2):

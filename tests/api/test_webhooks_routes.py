@@ -1,7 +1,8 @@
 """What must hold of /webhooks:
 
-1. What was created is listed, got, changed and deleted as it was written; Authorization is never shown whole.
-2. A PATCH leaves what it does not name; null removes a header, or all.
+1. What was created is listed, got, changed and deleted as it was written; Authorization, and user and password of a
+   URL, are never shown whole.
+2. A PATCH leaves what it does not name; null removes a header, or all. Letter case does not make another header.
 3. What cannot be called or sent is refused, in the order and the words of the recordings.
 4. 20 webhooks, 200 headers each, and not one more.
 5. The webhook of the launch options is listed first, and cannot be changed.
@@ -64,6 +65,32 @@ def test_a_patch_leaves_what_it_does_not_name(client: Client) -> None:
     assert client.json("PATCH", path(made), {"headers": None}).value["headers"] == {}
     missing = f"The URL for the webhook `{made['uuid']}` is missing."
     assert client.json("PATCH", path(made), {"url": None}).fault == (400, "invalid_webhook_url", missing)
+
+
+@pytest.mark.parametrize(("before", "patched", "after"), [
+    ({"authorization": "1"}, {"Authorization": "2"}, {"Authorization": "2"}),
+    ({"Authorization": "1", "x": "0"}, {"AUTHORIZATION": "2", "X": None}, {"AUTHORIZATION": "2"}),
+    ({"a": "1"}, {"A": "2", "a": "3"}, {"a": "3"}),
+    ({"a": "1"}, {"A": None}, {}),
+    ({"a": "1", "A": "2"}, {}, {"A": "2"}),
+])
+def test_headers_are_merged_in_whatever_letter_case(
+        client: Client, before: dict[str, str], patched: dict[str, str], after: dict[str, str]) -> None:
+    made = create(client, headers=before)
+    assert client.json("PATCH", path(made), {"headers": patched}).status == 200
+    assert client.instance.webhooks.require(made["uuid"]).headers == after
+
+
+def test_credentials_of_a_url_are_never_shown_whole(client: Client) -> None:
+    secret, shown = "https://someone:secret@hook.test/a?b=c", "https://XXX...:XXX...@hook.test/a?b=c"
+    made = create(client, url=secret)
+    assert made["url"] == shown
+    assert client.get(path(made)).value["url"] == client.get("/webhooks").value["results"][0]["url"] == shown
+    assert client.json("PATCH", path(made), {"headers": {}}).value["url"] == shown
+    assert client.instance.webhooks.require(made["uuid"]).url == secret
+    refused = client.json("PATCH", path(made), {"url": "ftp://someone:secret@hook.test"}).fault
+    assert refused == (400, "invalid_webhook_url", "Invalid URL `ftp://XXX...:XXX...@hook.test`: scheme `ftp` cannot be "
+                                                   "called, expected `http` or `https`")
 
 
 @pytest.mark.parametrize(("body", "code", "words"), [

@@ -32,6 +32,7 @@ OTHER: dict[str, str] = {  # as one writes it on the command line
     "max_indexing_threads": "unlimited",
     "experimental_max_number_of_batched_tasks": "10",
     "experimental_limit_batched_tasks_total_size": "1 GB",
+    "experimental_embedding_cache_entries": "100",
 }
 
 WRONG: dict[str, str] = {
@@ -64,6 +65,7 @@ WRONG: dict[str, str] = {
     "max_indexing_threads": "0",
     "experimental_max_number_of_batched_tasks": "1.5",
     "experimental_limit_batched_tasks_total_size": "-1",
+    "experimental_embedding_cache_entries": "few",
 }
 
 # OCSP stapling is refused: it has no right value.

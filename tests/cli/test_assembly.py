@@ -12,7 +12,6 @@ import pytest
 
 from svcd.cli import backstage, daemon, machine, serving
 from svcd.cli.config import load
-from svcd.engine import wordlists
 from svcd.store.instance import Instance
 from svcd.tasks.budget import Budget
 
@@ -115,8 +114,8 @@ def test_the_flag_of_a_feature_starts_it(tmp_path: Path) -> None:
     instance = Instance(tmp_path / "data")
     daemon._force_features(load({}, {}), instance)
     assert instance.features() == {}
-    daemon._force_features(load({"experimental_enable_metrics": True}, {}), instance)
-    assert instance.features() == {"metrics": True}
+    daemon._force_features(load({"experimental_enable_metrics": True}, {"SVC_EXPERIMENTAL_LEGACY_SEARCH": "1"}), instance)
+    assert instance.features() == {"metrics": True, "legacySearch": True}
     instance.close()
 
 
@@ -138,16 +137,3 @@ def test_a_daemon_that_waits_has_not_loaded_what_few_need() -> None:
            "jwt", "brotli", "tomllib", "csv")
     code = "import svcd.cli.main, svcd.cli.daemon\nfrom svcd.cli import backstage, serving\nserving.warm_up()"
     assert not [name for name in loaded_by(code) if name.startswith(few)]
-
-
-@pytest.mark.parametrize(
-    ("missing", "said"),
-    [([], ""), (["Thai"], "languages=Thai "), (["Chinese", "Thai"], 'languages="Chinese, Thai" ')],
-)
-def test_one_line_says_which_word_lists_are_missing(
-    missing: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(wordlists, "missing", lambda: missing)
-    backstage.report_word_lists()
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == bool(missing) and all(said in line and "svcd[languages]" in line for line in lines)

@@ -6,6 +6,9 @@
 4. An unknown or forbidden key, a wrong type or a wrong value in the file is refused, naming key and file.
 5. Production without a key, a short key, TLS options without TLS, an unusable folder: refused.
 6. Every refusal is one line, and none repeats a secret.
+7. An empty variable counts as not given, where it does not say something of its own.
+8. What adds up may be given several times, and as an array of the file.
+9. Variables that have no effect are named, with the right hint or none; what only tunes the reference is accepted.
 """
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
+from svcd.cli import absent
 from svcd.cli import config as configuration
 from svcd.cli.config import COMMAND_LINE, DEFAULT, ENVIRONMENT, FILE, Config, ConfigError, load, warnings
 from svcd.cli.options import BY_NAME, OPTIONS, Option
@@ -182,7 +186,8 @@ def test_a_wrong_type_in_the_file_is_refused(key: str, value: Any, found: str) -
 def test_a_wrong_value_is_refused_where_it_was_given(name: str) -> None:
     option, text = BY_NAME[name], WRONG[name]
     assert refusal({name: text}).startswith(f"{option.flag}: ")
-    assert refusal({}, {option.variable: text}).startswith(f"{option.variable}: ")
+    if text:
+        assert refusal({}, {option.variable: text}).startswith(f"{option.variable}: ")
     if option.is_in_file and option.counts_in_file and str in option.kind.toml:
         file_with("config.toml", **{name: text})
         assert refusal().startswith(f"`{name}` in config.toml: ")
@@ -200,12 +205,12 @@ def test_production_needs_a_key() -> None:
 
 
 @pytest.mark.parametrize("env", ["development", "production"])
-@pytest.mark.parametrize("key", ["", "fifteen--bytes-"])
+@pytest.mark.parametrize("key", ["k", "fifteen--bytes-"])
 def test_a_short_key_is_refused_in_every_env(env: str, key: str) -> None:
     words = refusal({"env": env}, {"SVC_MASTER_KEY": key})
     assert words.startswith(f"SVC_MASTER_KEY: the key has {len(key)} bytes, and at least 16 are needed")
     assert re.search(r">> --master-key [\w-]{43} <<", words)
-    assert not key or key not in words
+    assert key == "k" or key not in words
 
 
 def test_tls_options_need_certificate_and_key() -> None:
@@ -248,11 +253,61 @@ def test_an_empty_variable_removes_the_bound_of_threads() -> None:
     assert load({}, {"SVC_MAX_INDEXING_THREADS": ""}).max_indexing_threads is None
 
 
+@pytest.mark.parametrize("option", [option for option in OPTIONS if not option.kind.takes_empty],
+                         ids=lambda option: option.name)
+def test_an_empty_variable_counts_as_not_given(option: Option) -> None:
+    config = load({}, {option.variable: ""})
+    assert config.source(option.name) == DEFAULT
+    assert getattr(config, option.name) == getattr(load({}, {}), option.name)
+
+
+def test_an_empty_variable_leaves_the_file_its_value() -> None:
+    file_with("config.toml", master_key=KEY, no_analytics=True, schedule_snapshot=5)
+    config = load({}, {"SVC_MASTER_KEY": "", "SVC_NO_ANALYTICS": "", "SVC_CONFIG_FILE_PATH": "",
+                       "SVC_SCHEDULE_SNAPSHOT": ""})
+    assert (config.master_key, config.no_analytics, config.schedule_snapshot) == (KEY, True, None)
+
+
+def networks(config: Config) -> list[str]:
+    return [str(network) for network in config.experimental_allowed_ip_networks]
+
+
+def test_networks_add_up_on_the_command_line_and_in_an_array() -> None:
+    named = ["10.0.0.0/8", "192.168.0.0/16", "fd00::/8"]
+    assert networks(load({"experimental_allowed_ip_networks": ("10.0.0.0/8,192.168.0.0/16", "fd00::/8")}, {})) == named
+    for value in (named, ["10.0.0.0/8, 192.168.0.0/16", "fd00::/8", ""], ", ".join(named)):
+        file_with("config.toml", experimental_allowed_ip_networks=value)
+        assert networks(load({}, {})) == named
+        assert networks(load({"experimental_allowed_ip_networks": ()}, {})) == named
+    file_with("config.toml", experimental_allowed_ip_networks=[])
+    assert networks(load({}, {})) == []
+    file_with("config.toml", experimental_allowed_ip_networks=["10.0.0.0/8", 9])
+    assert refusal().endswith("or an array of such strings, found an integer in the array")
+    file_with("config.toml", experimental_allowed_ip_networks=["10.0.0.0/8", "home"])
+    assert "`home` is none" in refusal()
+
+
+@in_file
+def test_the_variable_of_an_option_is_a_key_of_the_file(option: Option) -> None:
+    keys = {**companions(option), option.variable: toml_value(option, other(option))}
+    config = load({"config_file_path": file_with(**keys)}, {})
+    assert getattr(config, option.name) == option.kind.parse(other(option))
+    assert config.where(option.name) == f"`{option.variable}` in svcd.toml"
+
+
+def test_one_option_has_one_key() -> None:
+    file_with("config.toml", task_webhook_url="http://a.test", SVC_TASK_WEBHOOK_URL="http://b.test")
+    assert refusal() == ("config.toml: `task_webhook_url` and `SVC_TASK_WEBHOOK_URL` are the same option; "
+                         "leave one out")
+    file_with("config.toml", SVC_CONFIG_FILE_PATH="other.toml")
+    assert "`SVC_CONFIG_FILE_PATH` cannot stand in the file" in refusal()
+
+
 def test_a_config_does_not_change() -> None:
     with pytest.raises(AttributeError):
         load({}, {}).env = "production"
     with pytest.raises(AttributeError):
-        load({}, {}).no_such_option
+        load({}, {}).no_such_option  # noqa: B018
 
 
 def test_secrets_are_not_shown() -> None:
@@ -277,6 +332,46 @@ def test_a_variable_that_comes_near_an_option_is_warned_of() -> None:
     assert "SVC_MASTERKEY" in words and "did you mean SVC_MASTER_KEY?" in words and "secret" not in words
 
 
+def warned_of(environ: dict[str, str]) -> list[str]:
+    return list(warnings(load({"master_key": KEY}, environ), environ))
+
+
+def test_a_variable_that_nobody_knows_is_warned_of_by_name() -> None:
+    assert warned_of({"SVC_NO_SUCH_THING": "secret"}) == ["the variable SVC_NO_SUCH_THING names no option and is ignored"]
+    assert warned_of({"SVC_EXPERIMENTAL_SUCH_THINGS": "1"}) == [
+        "the variable SVC_EXPERIMENTAL_SUCH_THINGS names no option and is ignored"]
+    assert warned_of({"SVC_NO_SUCH_THING": "", "SVC_S3_BUCKET_URL": "", "SVC_SERVER_PROVIDER": "here"}) == []
+
+
+@pytest.mark.parametrize(("variable", "meant"), [
+    ("SVC_LOGLEVEL", "SVC_LOG_LEVEL"), ("SVC_ALLOWED_IP_NETWORKS", "SVC_EXPERIMENTAL_ALLOWED_IP_NETWORKS"),
+    ("SVC_EXPERIMENTAL_LEGACY_SEARCH_DEFAULT", "SVC_EXPERIMENTAL_LEGACY_SEARCH"),
+])
+def test_a_hint_is_the_right_one(variable: str, meant: str) -> None:
+    assert warned_of({variable: "1"}) == [f"the variable {variable} names no option and is ignored; did you mean {meant}?"]
+
+
+@pytest.mark.parametrize("name", absent.UNSUPPORTED)
+def test_what_svcd_does_not_support_is_warned_of_and_refused_where_it_is_written(name: str) -> None:
+    variable = f"SVC_{name.upper()}"
+    assert warned_of({variable: "secret"}) == [
+        f"the variable {variable} is not supported and is ignored: {absent.UNSUPPORTED[name]}"]
+    for key in (name, variable):
+        file_with("config.toml", **{key: "secret"})
+        assert refusal() == f"config.toml: `{key}` is not supported: {absent.UNSUPPORTED[name]}; leave it out"
+
+
+def test_what_only_tunes_the_reference_is_accepted_with_one_line() -> None:
+    flags = {option.name: other(option) for option in OPTIONS if not option.has_effect}
+    environ = dict.fromkeys(absent.VARIABLES_WITHOUT_EFFECT, "secret")
+    config = load({"master_key": KEY, **flags}, environ)
+    [words] = warnings(config, environ)
+    assert words.startswith("no effect in svcd") and "secret" not in words
+    named = [BY_NAME[name].flag for name in flags] + sorted(environ)
+    assert words.endswith(": " + ", ".join(named))
+    assert warned_of({BY_NAME[name].variable: "0" for name in flags}) == []
+
+
 def test_a_header_for_no_webhook_is_warned_of() -> None:
     header = {"task_webhook_authorization_header": "Bearer some-secret"}
     [words] = warnings(load({"master_key": KEY}, {BY_NAME[name].variable: text for name, text in header.items()}), {})
@@ -287,3 +382,13 @@ def test_a_header_for_no_webhook_is_warned_of() -> None:
 def test_a_header_that_cannot_be_sent_is_not_repeated() -> None:
     words = refusal({"task_webhook_authorization_header": "some-secret\n"})
     assert words.startswith("--task-webhook-authorization-header: the value cannot be sent") and "secret" not in words
+
+
+def test_credentials_of_urls_are_hidden_where_options_are_shown() -> None:
+    secret = "https://someone:secret@hook.test/a"
+    config = load({"task_webhook_url": secret}, {})
+    assert config.task_webhook_url == secret
+    assert {name: text for name, text, _ in config.shown()}["task_webhook_url"] == "https://XXX...:XXX...@hook.test/a"
+    with pytest.raises(ConfigError) as refused:
+        load({"task_webhook_url": "ftp://someone:secret@hook.test"}, {})
+    assert "secret" not in str(refused.value)

@@ -5,17 +5,25 @@
 3. What is not there is refused, or the start goes on without it.
 4. The companions mean nothing without it, and are refused then.
 5. A database begins with one of them, not with both.
+6. A first start that fails leaves nothing behind, and takes nothing away that anybody could miss.
 """
 from __future__ import annotations
 
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from svcd.cli import first_start
+from svcd.cli import daemon, first_start
 from svcd.cli.config import ConfigError, load
+from svcd.store.instance import Instance
 from svcd.tasks import importing, snapshot_import
+from svcd.tasks.unpacking import growing
 
 each_noun = pytest.mark.parametrize("noun", ["dump", "snapshot"])
 
@@ -31,7 +39,8 @@ def imports(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path, Path]]:
 
 
 def start(folder: Path, noun: str, **flags: Any) -> None:
-    first_start.begin(load({f"import_{noun}": str(folder / "file"), "db_path": str(folder / "db"), **flags}, {}))
+    paths = {f"import_{noun}": str(folder / "file"), "db_path": str(folder / "db")}
+    first_start.begin(load({"http_addr": "127.0.0.1:0", **paths, **flags}, {}))
 
 
 @each_noun
@@ -74,3 +83,85 @@ def test_companions_need_what_they_accompany(name: str, noun: str) -> None:
 def test_a_database_begins_with_one_of_them() -> None:
     with pytest.raises(ConfigError, match="^--import-snapshot: .* leave out --import-dump"):
         load({"import_dump": "a", "import_snapshot": "b"}, {})
+
+
+@pytest.fixture
+def taken() -> Iterator[str]:
+    """An address that somebody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        yield f"127.0.0.1:{sock.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_first_start_on_a_taken_address_leaves_nothing(tmp_path: Path, taken: str, is_there: bool) -> None:
+    if is_there:
+        (tmp_path / "db").mkdir()
+    folder = tmp_path / "db" if is_there else tmp_path / "deep" / "er" / "db"
+    with pytest.raises(OSError, match="cannot listen"):
+        daemon.run(load({"db_path": str(folder), "http_addr": taken}, {}))
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["db"] * is_there
+
+
+def test_a_later_start_on_a_taken_address_keeps_what_is_there(tmp_path: Path, taken: str) -> None:
+    Instance(tmp_path / "db").close()
+    with pytest.raises(OSError, match="cannot listen"):
+        daemon.run(load({"db_path": str(tmp_path / "db"), "http_addr": taken}, {}))
+    assert (tmp_path / "db" / "instance.sqlite").exists()
+
+
+@each_noun
+def test_an_import_is_not_begun_on_a_taken_address(tmp_path: Path, imports: Any, taken: str, noun: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="cannot listen"):
+        start(tmp_path, noun, http_addr=taken)
+    assert imports == []
+
+
+def failing(folder: Path, begin: Callable[[], None]) -> None:
+    with pytest.raises(RuntimeError), first_start.undone_on_failure(folder):
+        begin()
+        raise RuntimeError
+
+
+def test_what_somebody_could_miss_stays(tmp_path: Path) -> None:
+    def fill() -> None:
+        with closing(Instance(tmp_path / "db")) as instance:
+            instance.update_features({"metrics": True})
+
+    failing(tmp_path / "db", fill)
+    assert (tmp_path / "db" / "instance.sqlite").exists()
+
+
+def test_a_folder_that_another_svcd_uses_stays(tmp_path: Path) -> None:
+    others: list[Instance] = []
+    failing(tmp_path / "db", lambda: others.append(Instance(tmp_path / "db")))
+    assert (tmp_path / "db" / "instance.sqlite").exists()
+    others[0].close()
+
+
+def test_an_empty_database_goes_with_the_folders_above(tmp_path: Path) -> None:
+    failing(tmp_path / "a" / "db", lambda: Instance(tmp_path / "a" / "db").close())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_listened_stays(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), first_start.undone_on_failure(tmp_path / "db") as keep:
+        Instance(tmp_path / "db").close()
+        keep()
+        raise RuntimeError
+    assert (tmp_path / "db" / "instance.sqlite").exists()
+
+
+def test_sigterm_ends_an_import_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+
+    def import_one(_path: Path, folder: Path) -> None:
+        with growing(folder):
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise AssertionError("not reached")
+
+    monkeypatch.setattr(snapshot_import, "import_snapshot", import_one)
+    with pytest.raises(SystemExit):
+        start(tmp_path, "snapshot")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL

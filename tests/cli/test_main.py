@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -47,8 +48,9 @@ def test_version_names_the_interface_too(capsys: pytest.CaptureFixture[str]) -> 
     assert __version__ in out and INTERFACE_VERSION in out
 
 
-def test_help_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--help") == 0
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_ends_well(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(flag) == 0
     assert "Usage: svcd" in capsys.readouterr().out
 
 
@@ -62,6 +64,10 @@ def test_each_wrong_value_is_one_line(name: str, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(("arguments", "words"), [
     (["--db-pth", "x"], "no such option: --db-pth; did you mean --db-path?"),
     (["--dump_dir=x"], "did you mean --dump-dir?"),
+    (["--s3-bucket-url=secret"], "--s3-bucket-url is not supported: svcd keeps snapshots in a folder"),
+    (["--experimental-s3-role-arn", "x"], "--experimental-s3-role-arn is not supported"),
+    (["--experimental-dumpless-upgrade"], "--upgrade-db"),
+    (["--experimental-such-things"], "no such option: --experimental-such-things; `svcd --help` shows all options"),
     (["--zzz"], "no such option: --zzz; `svcd --help` shows all options"),
     (["--task-webhook-url", "ftp://x"], "cannot be called, expected `http` or `https`"),
     (["-x"], "no such option"),
@@ -83,6 +89,7 @@ def test_misuse_is_one_line(arguments: list[str], words: str, capsys: pytest.Cap
     (OSError("locked\nby another"), "locked by another"),
     (FolderInUse("the data folder x is in use"), "svcd: the data folder x is in use"),
     (ValueError("surprise"), "ValueError: surprise"),
+    (sqlite3.DatabaseError("file is not a database"), "svcd: a file of the database cannot be used: file is not a database"),
 ])
 def test_what_keeps_the_daemon_from_starting_is_one_line(
     error: Exception, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,

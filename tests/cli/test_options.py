@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from svcd.cli import absent
 from svcd.cli.main import COMMAND, help_row
 from svcd.cli.options import BY_NAME, OPTIONS, Option
 from tests.cli.samples import OTHER, USABLE, WRONG, other
@@ -35,9 +36,30 @@ def test_no_name_stands_twice() -> None:
 
 
 def _contract() -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in _tables()["options"]}
+
+
+def _tables() -> Any:
     if not CONTRACT.exists():
         pytest.skip("the contract of the interface is not beside this repository")
-    return {row["name"]: row for row in json.loads(CONTRACT.read_text())["options"]}
+    return json.loads(CONTRACT.read_text())
+
+
+def test_nothing_of_the_contract_is_unknown() -> None:
+    renamed = {"experimental_dumpless_upgrade"}
+    assert set(_contract()) == set(BY_NAME) - OWN | set(absent.UNSUPPORTED) - renamed
+    assert {row["env"] for row in _tables()["environment_only"]} == absent.VARIABLES_WITHOUT_EFFECT
+    assert not set(BY_NAME) & set(absent.UNSUPPORTED)
+
+
+def test_an_option_may_have_a_variable_of_another_name() -> None:
+    assert BY_NAME["experimental_legacy_search_default"].variable == "SVC_EXPERIMENTAL_LEGACY_SEARCH"
+
+
+def test_a_list_that_is_given_again_adds_up() -> None:
+    arguments = ["--experimental-allowed-ip-networks", "10.0.0.0/8", "--experimental-allowed-ip-networks=fd00::/8"]
+    given = COMMAND.make_context("svcd", arguments).params["experimental_allowed_ip_networks"]
+    assert given == ("10.0.0.0/8", "fd00::/8")
 
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.name not in OWN],

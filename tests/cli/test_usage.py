@@ -20,9 +20,10 @@ import pytest
 
 from svcd import INTERFACE_VERSION, times
 from svcd.api.usage import Usage
-from svcd.cli import backstage, daemon, serving
+from svcd.cli import backstage, daemon, instance_figures, serving
 from svcd.cli.config import Config, load
 from svcd.cli.instance_figures import InstanceFigures, _distribution, _largest_disk
+from svcd.cli.options import BY_NAME
 from svcd.cli.search_workers import SearchWorkers
 from svcd.http.message import Body, Headers, NoBody, Request, Response
 from svcd.http.server import Server
@@ -107,7 +108,7 @@ def test_a_sink_gets_every_figure_once_an_hour(tmp_path: Path, instance: Instanc
         batch = json.loads(body)
         assert batch["instanceUid"] == instance.uid
         figures = {name: value for event in batch["batch"] for name, value in event["properties"].items()}
-        assert set(figures) == set(FIGURES) and len(figures) == 173
+        assert set(figures) == set(FIGURES) and len(figures) == 170
         assert figures["requests.total_received"] == 2 and figures["requests.total_succeeded"] == 2
         assert figures["context.app.version"] == INTERFACE_VERSION
     runner.stop()
@@ -190,6 +191,15 @@ def test_options_are_told_as_truths_and_numbers(tmp_path: Path, instance: Instan
     assert figures["infos.experimental_search_queue_size"] == 7 and figures["infos.env"] == "development"
     assert SECRET not in json.dumps(figures, default=str)
     assert set(figures) == {name for name, row in FIGURES.items() if row.group == "instance"} | {"experimental_network"}
+
+
+def test_every_figure_of_a_launch_option_can_be_another(tmp_path: Path, instance: Instance) -> None:
+    """What svcd has no option, feature or file for would be false for ever."""
+    named = {name.removeprefix("infos.") for name in FIGURES if name.startswith("infos.")}
+    told = {*BY_NAME, *instance_figures._FEATURES, *instance_figures._OTHER_NAMES, "with_configuration_file"}
+    assert named - told <= {  # options of the reference without effect: accepted by svcd.cli.options
+        "experimental_embedding_cache_entries", "experimental_no_edition_2024_for_settings",
+        "experimental_reduce_indexing_memory_usage"}
 
 
 def test_features_are_told_as_they_are_now(tmp_path: Path, instance: Instance) -> None:

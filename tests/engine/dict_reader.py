@@ -102,11 +102,11 @@ class DictReader:
                 self._words[word].add(docid)
                 self._fields[word][field].add(docid)
                 self._positions[word][documents.bucketed_position(place)].add(docid)
-                for distance, right in enumerate(words[place + 1 : place + 4], 1):
+                for apart, right in enumerate(words[place + 1 : place + 4], 1):
                     if right:
-                        nearest[word, right] = min(distance, nearest.get((word, right), 9))
-        for (left, right), distance in nearest.items():
-            self._pairs[distance, left, right].add(docid)
+                        nearest[word, right] = min(apart, nearest.get((word, right), 9))
+        for (left, right), apart in nearest.items():
+            self._pairs[apart, left, right].add(docid)
 
     @property
     def state(self) -> int:

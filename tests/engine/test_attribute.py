@@ -10,8 +10,13 @@ What must hold:
 """
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from svcd.engine.postings import Postings
+from svcd.engine.ranking.attribute import _AtPositions
 from tests.engine.dict_reader import DictReader
 from tests.engine.searching import details_of, titled
 
@@ -55,6 +60,21 @@ def test_cost_of_a_position(position: int, cost: int) -> None:
 def test_position_is_compared_with_the_place_in_the_query() -> None:
     reader = titled("star wars", "wars star")
     assert scores_of(reader, "star wars ", "wordPosition") == {1: 1.0, 2: 19 / 21}
+
+
+def test_the_documents_of_a_phrase_are_asked_for_once_for_each_position() -> None:
+    asked: list[tuple[str | None, ...]] = []
+
+    class Asked(Postings):
+        def phrase(self, phrase: tuple[str | None, ...]) -> int:
+            asked.append(phrase)
+            return super().phrase(phrase)
+
+    reader = titled("star wars", "x star wars")
+    terms: Any = SimpleNamespace(postings=Asked(reader), words_beside_prefix=lambda subset: [], phrases=lambda subset: [("star", "wars")])
+    subset: Any = SimpleNamespace(whole_prefix=None)
+    assert _AtPositions(terms, subset, (0,)).docids(reader.all_docids()) == reader.word_position_docids("star", 0)
+    assert asked == [("star", "wars")]
 
 
 def test_best_position_of_any_field_counts() -> None:

@@ -130,7 +130,15 @@ def test_cutoff_of_the_settings_sets_the_clock() -> None:
 
     answer(titled("star"), "star", timer=timer)
     answer(titled("star", searchCutoffMs=0), "star", timer=timer)
-    assert asked == [1500, 0]
+    assert asked == [1500, 1125, 0, 0]  # of ranking, of formatting
+
+
+def test_formatting_ends_when_its_time_is_over() -> None:
+    text = "star " * 200_000
+    found = hits(titled(text), "star", timer=expiring(0), attributes_to_highlight=["*"])
+    marked = found[0]["_formatted"]["title"]
+    assert marked.replace("<em>", "").replace("</em>", "") == text
+    assert 0 < marked.count("<em>") < 100_000
 
 
 def test_hits_are_the_stored_texts() -> None:

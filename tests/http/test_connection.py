@@ -125,7 +125,6 @@ def test_a_client_that_ends_its_side_is_still_answered(serve: Serve) -> None:
     (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
     (POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + GET % b"", 400),
     (POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n", 501),
-    (POST + b"Content-Length: 1\r\nExpect: miracles\r\n\r\n", 417),
     (b"GET /" + b"a" * 70_000, 414),
     (b"GET / HTTP/1.1\r\n" + b"X: " + b"a" * 140_000, 431),
     (GET[:-2] % b"" + b"X: y\r\n" * 101 + b"\r\n", 431),
@@ -180,6 +179,12 @@ def test_a_client_that_waits_is_told_to_continue(serve: Serve) -> None:
 def test_a_client_that_did_not_wait_is_not_told(serve: Serve) -> None:
     client = serve().send(EXPECTING + b"abc")
     assert client.answer()[2] == b"POST / abc"
+
+
+def test_an_expectation_that_nobody_knows_is_passed_over(serve: Serve) -> None:
+    client = serve().send(POST + b"Content-Length: 3\r\nExpect: 200-OK\r\n\r\nabc")
+    assert client.answer()[2] == b"POST / abc"
+    assert client.send(GET % b"").answer()[2] == b"GET / "
 
 
 def test_a_client_whose_body_nobody_wants_is_not_told(serve: Serve) -> None:
@@ -375,7 +380,7 @@ def test_an_error_of_the_interface_brings_its_status_and_headers(serve: Serve) -
     def answer(request: Request) -> Response:
         raise ApiError("too_many_search_requests", "Too many.", (("Retry-After", "10"),))
 
-    status, headers, body = serve(answer).send(GET % b"").answer()
+    status, headers, _ = serve(answer).send(GET % b"").answer()
     assert (status, headers["retry-after"], headers["content-type"]) == (503, "10", "application/json")
 
 

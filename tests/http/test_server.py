@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from svcd.http import server as server_module
+from svcd import descriptors
 from svcd.http.limits import Limits
 from svcd.http.listening import ListenError
 from svcd.http.message import Request, Response
@@ -288,11 +288,26 @@ def test_a_client_of_the_other_family_has_its_own_address(serve: Serve) -> None:
 def test_beyond_the_bound_the_longest_waiting_connection_is_closed(
     serve: Serve, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server_module, "_most_connections", lambda: 2)
+    monkeypatch.setattr(descriptors, "connections", lambda: 2)
     served = serve()
     first, second, third = (served.connect() for _ in range(3))
     assert first.is_closed()
     assert second.send(GET % b"").answer()[0] == third.send(GET % b"").answer()[0] == 200
+
+
+def test_a_connection_whose_request_is_here_is_not_pushed_out(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(descriptors, "connections", lambda: 2)
+    gate = Gate()
+    served = serve(gate, threads=1)  # which is busy: both that follow wait with their requests
+    clients = [served.send(GET % b"")]
+    gate.wait_for(1)
+    clients += [served.send(GET % b""), served.send(GET % b"")]
+    quiet = served.connect()
+    gate.open.set()
+    assert [client.answer()[0] for client in clients] == [200] * 3
+    quiet.close()
 
 
 def test_without_descriptors_accepting_makes_room_or_waits(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 
 from svcd import bitsets
 from svcd.bitsets import from_docids
-from svcd.store import dense, pairs, relations, schema, vocabulary
+from svcd.store import dense, keeping, pairs, relations, schema, vocabulary
 from svcd.store.cache import Cache
 from svcd.store.delta import Delta
 from svcd.store.index import IndexReader
@@ -280,6 +280,14 @@ def test_what_was_written_is_held_once_and_counts_with_all_that_it_takes(writer:
     held = [span.delta for span, _ in cache._entries.values() if getattr(span, "delta", None)]
     assert 1 <= len(held) <= 2
     assert cache._held > sum(map(sys.getsizeof, held))
+
+
+def test_the_docids_of_what_was_written_are_found_once(writer: IndexWriter, tmp_path: Path) -> None:
+    with writer.transaction():
+        writer.write([change(docid, {"f": [f"word{docid}"]}) for docid in range(20)])
+    with reading(tmp_path / "index.sqlite") as reader, patch.object(keeping, "to_docids", wraps=keeping.to_docids) as asked:
+        assert reader._read_delta(reader.generation - 1) is not None
+    asked.assert_called_once_with((1 << 20) - 1)
 
 
 def test_a_delta_knows_about_how_much_it_holds(writer: IndexWriter, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from svcd.errors import ApiError
 from svcd.store.instance import Instance
-from svcd.store.webhooks import LAUNCH_UUID, MOST_WEBHOOKS, Webhook
+from svcd.store.webhooks import LAUNCH_UUID, MOST_WEBHOOKS, Webhook, merged_headers
 
 
 @pytest.fixture
@@ -36,6 +36,19 @@ def test_they_outlive_the_daemon(tmp_path: Path) -> None:
     second.webhooks.use_launch("http://other.test")
     assert second.webhooks.listed()[0] == Webhook(LAUNCH_UUID, "http://other.test")
     second.close()
+
+
+def test_a_header_that_an_older_version_stored_twice_is_read_once(tmp_path: Path) -> None:
+    first = Instance(tmp_path / "data")
+    first.webhooks.create(Webhook("a", "http://a.test", {"authorization": "1", "X-Name": "a", "Authorization": "2"}))
+    first.close()
+    second = Instance(tmp_path / "data")
+    assert second.webhooks.require("a").headers == {"X-Name": "a", "Authorization": "2"}
+    second.close()
+
+
+def test_the_last_layer_of_headers_counts() -> None:
+    assert merged_headers({"a": "1", "b": "2"}, {"A": "3"}, {"B": None}) == {"A": "3"}
 
 
 def test_that_of_the_launch_has_its_header_and_is_not_editable(instance: Instance) -> None:

@@ -48,7 +48,7 @@ JOINING = [
 ]
 
 
-@pytest.mark.parametrize("names, together, shape", JOINING, ids=lambda value: str(value))
+@pytest.mark.parametrize("names, together, shape", JOINING, ids=str)
 def test_the_table_is_kept(names: str, together: int, shape: str) -> None:
     plan = index_plan(tasks(*names.split()), EXISTS, Limits())
     assert plan is not None

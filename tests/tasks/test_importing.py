@@ -5,11 +5,13 @@
 3. Dates of creation are kept, those of the last change are of the import.
 4. A file that is no dump, or not whole, is refused in words, and leaves nothing.
 5. Nothing is written outside the new folder, whatever the names of entries are.
+6. Whatever stands in a dump, it is imported or refused in words of svcd.
 """
 from __future__ import annotations
 
 import io
 import json
+import shutil
 import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,6 +28,7 @@ from svcd.tasks.archiving import Folders
 from svcd.tasks.importing import import_dump
 from svcd.tasks.unpacking import ArchiveRefused
 from svcd.tasks.views import task_view
+from svcd.tasks.writer_process import WriterCrashed
 from tests.tasks.conftest import House, LocalWriter
 
 KEY = KeyRow("11111111-1111-4111-8111-111111111111", ["search"], ["mov*"], 5, 6, "n", None, 4_102_444_800_000_000_000)
@@ -90,7 +93,7 @@ def shown(house: House) -> dict[str, Any]:
 def test_a_dump_and_its_import_change_no_answer(tmp_path: Path, imported: Any) -> None:
     house = House(tmp_path / "data", folders=Folders(tmp_path / "dumps"))
     house.instance.keys.add(KEY)
-    house.instance.webhooks.create(Webhook("1" * 36, "http://here/", {"a": "b"}))
+    house.instance.webhooks.create(Webhook(KEY.uid, "http://here/", {"a": "b"}))
     house.instance.update_features({"metrics": True})
     house.change({"filterableAttributes": ["n"], "typoTolerance": {"enabled": False}})
     house.add([{"id": 1, "n": 2.0, "title": "kept"}, {"id": "b"}])
@@ -157,8 +160,8 @@ def test_hidden_indexes_are_left_out(tmp_path: Path, imported: Any) -> None:
 
 
 @pytest.mark.parametrize("changes, words", [
-    ({"metadata.json": {"dumpVersion": "V7"}}, "version V7, expected V1 to V6"),
-    ({"metadata.json": None}, "version None, expected V1 to V6"),
+    ({"metadata.json": {"dumpVersion": "V7"}}, "version `V7`, expected V1 to V6"),
+    ({"metadata.json": None}, "no version, expected V1 to V6"),
     ({"metadata.json": {"dumpVersion": "V1"}}, "none of its version V1: 'indexes' is missing"),
     ({"metadata.json": "{"}, "metadata.json of the dump is not JSON"),
     ({"keys.jsonl": '{"uid":"a"}\n'}, "keys.jsonl of the dump, line 1: 'actions' is missing"),
@@ -182,6 +185,117 @@ def refuse(folder: Path, path: Path, words: str) -> None:
         import_dump(path, folder / "new", make_writer=LocalWriter)
     assert words in str(refused.value)
     assert [each.name for each in folder.iterdir()] == [path.name]
+
+
+TASK = {"uid": 0, "batchUid": 0, "indexUid": "films", "status": "succeeded", "enqueuedAt": MOMENT, "startedAt": MOMENT,
+        "finishedAt": MOMENT, "type": {"documentImport": {"method": "ReplaceDocuments"}},
+        "details": {"DocumentAdditionOrUpdate": {"received_documents": 1, "indexed_documents": 1}}}
+BATCH = {"uid": 0, "details": {}, "stats": {}, "startedAt": MOMENT, "finishedAt": MOMENT}
+
+
+def lines(*values: Any) -> str:
+    return "".join(json.dumps(value) + "\n" for value in values)
+
+
+@pytest.mark.parametrize("changes, words", [
+    ({"metadata.json": "null"}, "metadata.json of the dump is null, expected an object"),
+    ({"metadata.json": {"dumpVersion": None}}, "the dump has no version"),
+    ({"metadata.json": {"dumpVersion": ["V6"]}}, "the dump has no version"),
+    ({"metadata.json": '{"dumpVersion": ' + "9" * 50_000 + "}"}, "metadata.json of the dump is not JSON"),
+    ({"metadata.json": {"dumpVersion": "9" * 50_000}}, "the dump has the version `999"),
+    ({"metadata.json": "[" * 50_000}, "metadata.json of the dump is not JSON: it is nested too deeply"),
+    ({"metadata.json/x": "", "metadata.json": None}, "`metadata.json` of the dump is no file"),
+    ({"instance_uid.uuid": "nobody"}, "instance_uid.uuid of the dump: 'nobody' is no UUID"),
+    ({"instance_uid.uuid": "1" * 5000}, "`instance_uid.uuid` of the dump is no file of 100 bytes"),
+    ({"webhooks.json": []}, "webhooks.json of the dump is [], expected an object"),
+    ({"webhooks.json": {"webhooks": {KEY.uid: {"url": 5}}}}, "webhooks.json of the dump: `url` cannot be 5"),
+    ({"webhooks.json": {"webhooks": {"x": {"url": "u"}}}}, "webhooks.json of the dump: 'x' is no UUID"),
+    ({"webhooks.json": {"webhooks": [1]}}, "webhooks.json of the dump: it has not the form"),
+    ({"experimental-features.json": "7"}, "experimental-features.json of the dump is 7, expected an object"),
+    ({"keys.jsonl": lines({**dump_lines.key_line(KEY), "actions": "*"})}, "line 1: `actions` cannot be '*'"),
+    ({"keys.jsonl": lines(*[dump_lines.key_line(KEY)] * 2)}, "two indexes, tasks, batches or keys of the same uid"),
+    ({"tasks/queue.jsonl": lines(TASK, TASK)}, "two indexes, tasks, batches or keys of the same uid"),
+    ({"tasks/queue.jsonl": lines(5)}, "tasks/queue.jsonl of the dump, line 1: 5 is no object"),
+    ({"tasks/queue.jsonl": lines({**TASK, "uid": "../../x"})}, "line 1: `uid` cannot be '../../x'"),
+    ({"tasks/queue.jsonl": lines({**TASK, "uid": 2**64})}, "line 1: `uid` cannot be 18446744073709551616"),
+    ({"tasks/queue.jsonl": lines({**TASK, "status": "lost"})}, "line 1: `status` cannot be 'lost'"),
+    ({"tasks/queue.jsonl": lines({**TASK, "enqueuedAt": "now"})}, "line 1: 'now' is no date and time"),
+    ({"tasks/queue.jsonl": lines({**TASK, "enqueuedAt": "0001-01-01T00:00:00Z"})}, "between the years 1678 and 2262"),
+    ({"tasks/queue.jsonl": lines({**TASK, "type": "fly"})}, "line 1: 'fly' is missing or unknown"),
+    ({"tasks/queue.jsonl": lines({**TASK, "type": {}})}, "line 1: it has not the form"),
+    ({"tasks/queue.jsonl": lines({**TASK, "customMetadata": "\ud800"})}, "x.dump is no dump that svcd can read"),
+    ({"batches/queue.jsonl": lines({**BATCH, "stats": []})}, "batches/queue.jsonl of the dump, line 1: `stats` cannot be []"),
+    ({"indexes/films/documents.jsonl": None}, "the dump has no entry `indexes/films/documents.jsonl`"),
+    ({"indexes/films/documents.jsonl": '{"id":1}\ngarbage\n'},
+     "indexes/films/documents.jsonl of the dump, line 2: it is not JSON at line 1"),
+    ({"indexes/films/documents.jsonl": '{"id":1}\n7\n'}, "indexes/films/documents.jsonl of the dump, line 2: 7 is no object"),
+    ({"indexes/films/metadata.json": [1]}, "indexes/films/metadata.json of the dump is [1], expected an object"),
+    ({"indexes/films/metadata.json": {**LEAST["indexes/films/metadata.json"], "primaryKey": 5}},
+     "indexes/films of the dump: `primaryKey` cannot be 5"),
+    ({"indexes/films/metadata.json": {**LEAST["indexes/films/metadata.json"], "uid": None}}, "indexes/films of the dump: "),
+    ({name.replace("films", "again"): value for name, value in LEAST.items() if "films" in name},
+     "two indexes, tasks, batches or keys of the same uid"),
+    *[({"metadata.json": {"dumpVersion": version}, name: "[" * 50_000}, f"the dump is none of its version {version}")
+      for version, name in (("V1", "metadata.json"), ("V2", "index_uuids/data.jsonl"), ("V3", "updates/data.jsonl"),
+                            ("V4", "keys"), ("V5", "updates/data.jsonl")) if version != "V1"],
+    *[({"metadata.json": {"dumpVersion": version}, "index_uuids/data.jsonl": lines(
+        {"uid": "films", "uuid": "../../../x", "index_meta": {"uuid": "../../../x"}})}, "'../../../x' is no uid")
+      for version in ("V2", "V3", "V4", "V5")],
+    ({"metadata.json": {"dumpVersion": "V5"}, "index_uuids/data.jsonl": lines(
+        {"uid": "films", "index_meta": {"uuid": KEY.uid}})}, f"`indexes/{KEY.uid}/meta.json` is not there"),
+    ({"metadata.json": {"dumpVersion": "V5"}, "updates/data.jsonl": lines(
+        {"id": 0, "content": {}, "events": [{"Created": MOMENT}]})}, "an object has no member"),
+    ({"metadata.json": {"dumpVersion": "V1", "indexes": [{"uid": "../../x"}]}}, "'../../x' is no uid"),
+    ({"metadata.json": {"dumpVersion": "V1", "indexes": 5}}, "it has not the form that it should have"),
+])
+def test_what_only_looks_like_a_dump_is_refused_in_words(tmp_path: Path, changes: Mapping[str, Any], words: str) -> None:
+    path = packed(tmp_path / "x.dump", {**LEAST, **changes})
+    with pytest.raises(ArchiveRefused) as refused:
+        import_dump(path, tmp_path / "deep" / "new", make_writer=CrashingWriter)
+    told = str(refused.value)
+    assert words in told
+    assert "Error" not in told and "\n" not in told and len(told) < 500
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+class CrashingWriter(LocalWriter):
+    """Tells of exceptions as the indexing process does."""
+
+    def run(self, request: dict[str, Any], progress: Callable[[str, int, int], None]) -> dict[str, Any]:
+        try:
+            return super().run(request, progress)
+        except Exception:
+            raise WriterCrashed("Traceback (most recent call last):\nValueError: x") from None
+
+
+def test_an_old_dump_moves_no_file_from_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "secret.jsonl").write_text("kept")
+    task = {"id": 0, "events": [{"Created": MOMENT}], "content": {"DocumentAddition": {
+        "index_uid": "films", "content_uuid": str(tmp_path / "secret.jsonl"), "merge_strategy": "ReplaceDocuments",
+        "primary_key": None, "documents_count": 1, "allow_index_creation": True}}}
+    path = packed(tmp_path / "x.dump", {"metadata.json": {"dumpVersion": "V5"}, "updates/data.jsonl": lines(task)})
+    with pytest.raises(ArchiveRefused, match="is no uid"):
+        import_dump(path, tmp_path / "new", make_writer=LocalWriter)
+    assert (tmp_path / "secret.jsonl").read_text() == "kept"
+
+
+def test_any_change_of_a_dump_is_imported_or_refused_in_words(tmp_path: Path) -> None:
+    """Every value of every line, exchanged for some of other types."""
+    others: list[Any] = [None, -1, "x", [], 2.5, {}, [[]], {"a": {}}]
+    whole = {"keys.jsonl": dump_lines.key_line(KEY), "tasks/queue.jsonl": TASK, "batches/queue.jsonl": BATCH,
+             "metadata.json": LEAST["metadata.json"], "webhooks.json": {"webhooks": {KEY.uid: {"url": "http://a.test"}}}}
+    plain = {name: value for name, value in LEAST.items() if "films" not in name}
+    for name, value in whole.items():
+        for place, member in enumerate([*value, *value]):
+            other = others[place % len(others)]
+            path = packed(tmp_path / "x.dump", {**plain, name: lines({**value, member: other})})
+            try:
+                import_dump(path, tmp_path / "new", make_writer=CrashingWriter)
+            except ArchiveRefused as refused:
+                assert "Error" not in str(refused)
+            else:
+                House(tmp_path / "new").instance.close()
+                shutil.rmtree(tmp_path / "new")
 
 
 def test_documents_that_lack_are_told(tmp_path: Path) -> None:

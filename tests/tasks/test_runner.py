@@ -117,6 +117,14 @@ def test_the_key_of_an_empty_index_comes_before_all_other_fields(house: House, k
     assert _order(house) == ["id", "title"]
 
 
+def test_an_update_to_null_leaves_the_key_as_it_is(house: House) -> None:
+    house.do("indexCreation", details={"primaryKey": "id"}, primaryKey="id")
+    update = house.do("indexUpdate", details={"primaryKey": None}, primaryKey=None)
+    house.run()
+    index = house.instance.index("movies")
+    assert index and index.primary_key == "id" and house.task(update).status == "succeeded"
+
+
 def test_documents_that_are_skipped_number_their_fields(house: House) -> None:
     house.add([{"id": 1}])
     house.add([{"id": 2, "year": 5}], may_create=False)
@@ -328,6 +336,26 @@ def test_swaps_exchange_names_and_history(house: House) -> None:
     assert house.task(swap).status == "succeeded"
     assert [each["id"] for each in house.documents("a").values()] == [2, 3]
     assert house.task(before).index_uid == "b" and house.task(after).index_uid == "a"
+
+
+def test_swaps_rewrite_older_swaps_and_leave_errors_and_batches(house: House) -> None:
+    """What the reference engine does: its history names indexes as they are, its errors and batches as they were."""
+    def swap(*uids: str) -> Task:
+        swaps = [{"indexes": list(uids), "rename": False}]
+        return house.do("indexSwap", None, {"swaps": swaps}, swaps=swaps)
+
+    for uid in "abc":
+        house.do("indexCreation", uid, {"primaryKey": None})
+    failed = house.do("indexCreation", "a", {"primaryKey": None})
+    first = swap("a", "b")
+    house.run()
+    swap("b", "c")
+    house.run()
+    older = house.queue.task(first.uid, with_content=True)
+    assert older and older.content == older.details == {"swaps": [{"indexes": ["a", "c"], "rename": False}]}
+    refused = house.task(failed)
+    assert refused.index_uid == "c" and refused.error["message"] == "Index `a` already exists."
+    assert house.queue.batch(refused.batch_uid).stats["indexUids"] == {"a": 1}
 
 
 def test_a_swap_with_a_missing_index_does_nothing(house: House) -> None:

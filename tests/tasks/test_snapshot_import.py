@@ -2,16 +2,22 @@
 
 1. A snapshot and its import change no answer, but for the task that made it; what waited runs after it.
 2. A file that is no snapshot of svcd, or not whole, is refused in words, and leaves nothing.
+3. Files that are damaged, empty, or of another program are refused before anything trusts them.
+4. What a snapshot does not have stays out of the data folder.
 """
 from __future__ import annotations
 
+import io
+import sqlite3
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from svcd.store.schema import NewerFormat
 from svcd.tasks.archiving import Folders
 from svcd.tasks.snapshot_import import import_snapshot
 from svcd.tasks.unpacking import ArchiveRefused
@@ -54,7 +60,7 @@ def test_a_snapshot_and_its_import_change_no_answer(house: House, tmp_path: Path
 
 
 @pytest.mark.parametrize("entries, words", [
-    ({"VERSION": "1.12.0", "tasks/data.mdb": "x"}, "of version 1.12.0.*no entry `instance.sqlite`.*--import-dump"),
+    ({"VERSION": "1.12.0", "tasks/data.mdb": "x"}, "of version `1.12.0`.*no entry `instance.sqlite`.*--import-dump"),
     ({"metadata.json": {"dumpVersion": "V6"}}, "is no snapshot of svcd: "),
     ({"instance.sqlite": "this is no database, but a text that is long enough" * 20}, "cannot be read"),
     ({"../outside": "x"}, "the snapshot has the entry `../outside`"),
@@ -82,8 +88,131 @@ def test_a_snapshot_without_the_file_of_an_index_is_refused(house: House, tmp_pa
     row = house.instance.list_indexes()[0][0]
     house.instance.index_path(row.uuid).rename(tmp_path / "taken")
     house.instance.close()
-    import tarfile
     with tarfile.open(tmp_path / "x.snapshot", "w:gz") as tar:
         tar.add(tmp_path / "old", ".")
     with pytest.raises(ArchiveRefused, match=f"lacks the file of the index `{row.uid}`"):
         import_snapshot(tmp_path / "x.snapshot", tmp_path / "new")
+
+
+Files = dict[str, bytes]
+
+
+@pytest.fixture
+def files(house: House, tmp_path: Path) -> Files:
+    """The entries of a good snapshot, of an index and a task that waits."""
+    house.add([{"id": 1, "title": "café"}])
+    house.run()
+    house.do("snapshotCreation", None)
+    house.add([{"id": 2}])
+    house.runner.step()
+    with tarfile.open(tmp_path / "snapshots" / "old.snapshot") as tar:
+        return {entry.name: content.read() for entry in tar if (content := tar.extractfile(entry))}
+
+
+def refused(tmp_path: Path, files: Mapping[str, bytes]) -> str:
+    """The words of the refusal of a snapshot; nothing stays."""
+    before = set(tmp_path.iterdir())
+    with pytest.raises((ArchiveRefused, NewerFormat)) as refusal:
+        import_snapshot(made_of(tmp_path / "x.snapshot", files), tmp_path / "deep" / "er" / "new")
+    assert set(tmp_path.iterdir()) - before == {tmp_path / "x.snapshot"}
+    words = str(refusal.value)
+    assert "Error" not in words and "\n" not in words and len(words) < 500 and ".import" not in words
+    return words
+
+
+def made_of(path: Path, files: Mapping[str, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return path
+
+
+def changed(tmp_path: Path, content: bytes, change: Callable[[sqlite3.Connection], Any]) -> bytes:
+    """The file of SQLite after a change of it."""
+    path = tmp_path / "changed.sqlite"
+    path.write_bytes(content)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+        change(connection)
+    content = path.read_bytes()
+    path.unlink()
+    return content
+
+
+def index_of(files: Files) -> str:
+    return next(name for name in files if name.startswith("indexes/"))
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage" * 5000, b"SQLite format 3\0" + b"\xff" * 8192])
+@pytest.mark.parametrize("place", ["indexes", "instance.sqlite"])
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path, files: Files, place: str, content: bytes) -> None:
+    name = index_of(files) if place == "indexes" else place
+    words = refused(tmp_path, {**files, name: content})
+    assert words.startswith(f"{name} of the snapshot is no file of svcd") or "cannot be read: " in words
+
+
+@pytest.mark.parametrize("place", ["indexes", "instance.sqlite"])
+def test_a_damaged_page_is_refused(tmp_path: Path, files: Files, place: str) -> None:
+    name = index_of(files) if place == "indexes" else place
+    content = files[name]
+    middle = len(content) // 2 // 8192 * 8192
+    words = refused(tmp_path, {**files, name: content[:middle] + b"\xa5" * 8192 + content[middle + 8192:]})
+    assert words.startswith(f"{name} of the snapshot is damaged") or "cannot be read: " in words
+
+
+@pytest.mark.parametrize("change, words", [
+    (["PRAGMA user_version = 0"], "is no file of svcd"),
+    (["PRAGMA user_version = 99"], "has format 99; this svcd"),
+    (["DROP TABLE batches"], "`batches.details` is missing or another one"),
+    (["ALTER TABLE tasks DROP COLUMN payload_bytes"], "`tasks.payload_bytes` is missing or another one"),
+    (["CREATE TRIGGER wipe AFTER INSERT ON tasks BEGIN DELETE FROM indexes; END"], "`wipe` is missing or another one"),
+    (["UPDATE indexes SET uuid = '../../x'"], "names a file of an index `../../x`"),
+    (["UPDATE indexes SET stats = '{'"], "it is not JSON"),
+    (["UPDATE indexes SET uid = 'a/b'"], "`a/b`"),
+    (["UPDATE tasks SET details = 'x' WHERE uid = 0"], "has a task that svcd cannot read, of the uid 0"),
+    (["UPDATE tasks SET enqueued_at = 'now' WHERE uid = 0"], "has a task that svcd cannot read, of the uid 0"),
+    (["UPDATE tasks SET payload = '../../../etc/passwd' WHERE status = 'enqueued'"], "lacks the documents of the task"),
+    (["UPDATE tasks SET payload = 'gone' WHERE status = 'enqueued'"], "lacks the documents of the task"),
+    (["UPDATE batches SET stats = 'x'"], "has a batch that svcd cannot read"),
+], ids=lambda value: value[0] if isinstance(value, list) else "")
+def test_a_queue_that_svcd_did_not_write_is_refused(tmp_path: Path, files: Files, change: list[str], words: str) -> None:
+    content = changed(tmp_path, files["instance.sqlite"], lambda file: [file.execute(each) for each in change])
+    assert words in refused(tmp_path, {**files, "instance.sqlite": content})
+
+
+@pytest.mark.parametrize("change, words", [
+    ("DROP TABLE forward", "`forward.docid` is missing or another one"),
+    ("UPDATE meta SET value = '{' WHERE key = 'settings'", "it is not JSON"),
+])
+def test_an_index_that_svcd_did_not_write_is_refused(tmp_path: Path, files: Files, change: str, words: str) -> None:
+    name = index_of(files)
+
+    def apply(file: sqlite3.Connection) -> None:
+        file.execute("INSERT OR IGNORE INTO meta(key, value) VALUES ('settings', '{}')")
+        file.execute(change)
+
+    assert words in refused(tmp_path, {**files, name: changed(tmp_path, files[name], apply)})
+
+
+@pytest.mark.parametrize("name, text, words", [
+    ("VERSION", "null", "VERSION of the snapshot is `null`, expected that of an svcd"),
+    ("VERSION", "9" * 50_000, "VERSION of the snapshot is `9999"),
+    ("VERSION", "", "VERSION of the snapshot is ``"),
+    ("VERSION", "1.0.0\n\x1b[2J", "expected that of an svcd"),
+    ("instance-uid", "me", "instance-uid of the snapshot is `me`, expected a UUID"),
+    ("instance-uid", "1" * 50_000, "expected a UUID"),
+])
+def test_a_text_that_says_nothing_is_refused(tmp_path: Path, files: Files, name: str, text: str, words: str) -> None:
+    assert words in refused(tmp_path, {**files, name: text.encode()})
+
+
+def test_what_a_snapshot_does_not_have_stays_out(tmp_path: Path, files: Files) -> None:
+    strange = ["LOCK", "instance.sqlite-shm", "indexes/x.sqlite", "indexes/deeper/x", "payloads/a b", "bin/sh", "notes.txt"]
+    import_snapshot(made_of(tmp_path / "x.snapshot", {**files, **dict.fromkeys(strange, b"strange")}), tmp_path / "new")
+    found = {str(path.relative_to(tmp_path / "new")) for path in (tmp_path / "new").rglob("*") if path.is_file()}
+    own = {"LOCK", "instance.sqlite-wal", "instance.sqlite-shm"}  # the log's files stay when the writer closes
+    assert found - own == set(files)
+    assert (tmp_path / "new" / "instance.sqlite-shm").read_bytes() != b"strange"
+    assert (tmp_path / "new" / "LOCK").read_bytes() == b""

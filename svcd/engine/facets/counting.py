@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     """
 
     value: Value | None
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of an entry
     place: int = -1
 
 

@@ -36,7 +36,7 @@ def facets_of(reader: Reader, patterns: Sequence[str], counted: DocIds) -> Facet
     for name, (shown, extremes) in zip(names, _found(reader, facets.orders, counted)):
         facets.distribution[name] = dict(shown)
         if extremes is not None:
-            facets.stats[name] = {"min": extremes[0], "max": extremes[1]}
+            facets.stats[name] = {"min": float(extremes[0]), "max": float(extremes[1])}
     return facets
 
 
@@ -111,7 +111,7 @@ class _Field:
         return by_count(counting, self._most or maxsize)
 
     def _numbers(self, numbers: Counting, entries: Iterable[Entry]) -> Iterator[tuple[str, int]]:
-        return ((number_text(numbers.value(entry)), entry.count) for entry in entries)  # type: ignore[arg-type]
+        return ((number_text(numbers.value(entry)), entry.count) for entry in entries)  # type: ignore[arg-type]  # floats
 
     def _texts(self, texts: Counting, entries: Iterable[Entry]) -> Iterator[tuple[str, int]]:
         spelling, name = self._reader.spelling, self._name

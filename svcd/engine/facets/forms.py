@@ -58,8 +58,12 @@ def forms_of(reader: Reader, field: str) -> Forms:
     """The search forms of a field's texts."""
     locales = field_locales(reader.settings, field)
     packed, others = reader.remembered(
-        ("facet forms", field, *(locales or ())), lambda: _forms_of(reader.values(field, str), locales))  # type: ignore
+        ("facet forms", field, *(locales or ())), lambda: _forms_of(_texts(reader, field), locales))
     return Forms(SortedTexts(packed), others)
+
+
+def _texts(reader: Reader, field: str) -> Sequence[Any]:
+    return reader.values(field, str)
 
 
 def _forms_of(values: Sequence[str], locales: Sequence[str] | None) -> tuple[Packed, dict[str, list[str]]]:

@@ -81,13 +81,13 @@ def _no_standings() -> Standings:
     raise AssertionError("there is no value whose place could be asked for")
 
 
-NOTHING = Gathered([], [], lambda: [], _no_standings)
+NOTHING = Gathered([], [], list, _no_standings)
 
 
 def _is_within(inner: Docids, outer: Docids) -> bool:
     if isinstance(inner, int) and isinstance(outer, int):
         return not inner & ~outer
-    return set(inner) <= set(outer)  # type: ignore[arg-type]
+    return set(inner) <= set(outer)  # type: ignore[arg-type]  # both are lists, as those of one Gathered are
 
 
 def tried(values: Sequence[Value], sets: Sequence[DocIds], candidates: DocIds,
@@ -128,8 +128,8 @@ def _docids_of(values: Iterable[Value], rows: Iterable[tuple[int, Sequence[Value
 
 
 def _with_both_zeros(
-    reader: Reader, field: str, ascending: list[tuple[Value, list[int]]]
-) -> list[tuple[Value, list[int]]]:
+    reader: Reader, field: str, ascending: list[tuple[float, list[int]]]
+) -> list[tuple[float, list[int]]]:
     """-0.0 and 0.0 are two values, though they are equal and so one key."""
     place = bisect_left(ascending, 0.0, key=lambda each: each[0])
     if place < len(ascending) and ascending[place][0] == 0.0:

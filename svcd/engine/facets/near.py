@@ -28,7 +28,7 @@ def near(texts: SortedTexts, term: str, most: int) -> Iterator[str]:
         length, verdict = alignment.look(text)
         if verdict == _ALL_NEAR:
             beginning = text[:length]
-            yield from takewhile(lambda found: found.startswith(beginning), texts.since(rank))
+            yield from takewhile(lambda found: found.startswith(beginning), texts.since(rank))  # noqa: B023 (read to its end)
         elif verdict == _THIS_NEAR:
             yield text
         behind = _behind(text[:length]) if verdict in (_ALL_NEAR, _NONE_NEAR) else text + _LOWEST

@@ -37,7 +37,7 @@ class FacetHit(NamedTuple):
     """A text as the document of the smallest docid spells it, and how many of the counted documents have it."""
 
     value: str
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of a hit
 
 
 def search_values(reader: Reader, query: FacetQuery, counted: DocIds) -> list[FacetHit]:

@@ -41,7 +41,7 @@ class SortedTexts(Sequence[str]):
     def __len__(self) -> int:
         return self._size
 
-    def __getitem__(self, rank: int) -> str:  # type: ignore[override]
+    def __getitem__(self, rank: int) -> str:  # type: ignore[override]  # nobody asks for slices
         return _opened(self._blocks[rank // BLOCK])[rank % BLOCK]
 
     def rank(self, text: str) -> int:

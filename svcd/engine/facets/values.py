@@ -34,7 +34,7 @@ class Ranks(Protocol):
 
     def __len__(self) -> int: ...
     def __getitem__(self, rank: int) -> Value: ...
-    def rank(self, value: Value) -> int: ...  # of one of them
+    def rank(self, value: Any, /) -> int: ...  # of one of them
 
 
 class SortedNumbers:
@@ -139,7 +139,8 @@ def column_of(reader: Reader, field: str, kind: type[Value]) -> Column:
 
 def value_of_rank(reader: Reader, field: str, kind: type[Value], column: Column, rank: int) -> Value:
     """The value of a rank, as a document tells it."""
-    return column.value(rank, lambda docid: _held(reader, field, kind, docid))
+    value: Value = column.value(rank, lambda docid: _held(reader, field, kind, docid))
+    return value
 
 
 def _held(reader: Reader, field: str, kind: type[Value], docid: int) -> list[Any]:

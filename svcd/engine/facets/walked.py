@@ -140,8 +140,8 @@ class Walked:
             sample = to_docids(left) if left.bit_count() <= FEW_CANDIDATES else _spread(left)
             held = self._reader.field_values(self._field, sample)
             best = better(value for _, values in held for value in values if isinstance(value, self._kind))
-            bounds = (None, best) if is_ascending else (best, None)
-            left &= self._reader.range_docids(self._field, *bounds, has_low=False, has_high=False)
+            low, high = (None, best) if is_ascending else (best, None)
+            left &= self._reader.range_docids(self._field, low, high, has_low=False, has_high=False)
         assert best is not None  # each of the candidates has a value
         return best
 
@@ -156,5 +156,6 @@ def _spread(docids: DocIds) -> list[int]:
 
 def _together(ascending: Sequence[Entry]) -> Iterator[Iterable[Entry]]:
     """Entries by count, the highest first; those of equal count together, descending."""
-    ordered = sorted(reversed(ascending), key=_COUNT, reverse=True)
+    # reverse=True leaves equal ones in their order, which is to be the descending one.
+    ordered = sorted(reversed(ascending), key=_COUNT, reverse=True)  # noqa: C414
     return (list(together) for _, together in groupby(ordered, key=_COUNT))

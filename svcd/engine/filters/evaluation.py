@@ -152,7 +152,7 @@ _EVALUATED: dict[type, Callable[[_Evaluation, Any], DocIds]] = {
 def equal_docids(reader: Reader, field: str, texts: Sequence[str]) -> DocIds:
     """Documents with a value that equals one of the texts, as a text or as a number."""
     values = [value for text in dict.fromkeys(texts) for value in _meant(text)]
-    together = getattr(reader, "values_docids", None)
+    together: Callable[[str, Sequence[Value]], DocIds] | None = getattr(reader, "values_docids", None)
     if together is not None and len(values) > _MANY_VALUES:
         return together(field, values)
     docids = 0

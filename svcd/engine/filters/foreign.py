@@ -90,8 +90,9 @@ def _matching(reader: Reader, index_uid: str, join: Foreign) -> DocIds:
 
 def _keys_of(reader: Reader, docids: DocIds) -> list[str]:
     key = reader.primary_key
-    texts = () if key is None else reader.documents(to_docids(docids))
-    return [document_identifier(loads(text), key) for text in texts]  # type: ignore[arg-type]
+    if key is None:
+        return []
+    return [document_identifier(loads(text), key) for text in reader.documents(to_docids(docids))]
 
 
 def _refused(index_uid: str, sentence: str) -> ApiError:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from svcd.engine.filters import words
 from svcd.engine.filters.errors import FilterError, fail, piece, rest
@@ -25,8 +26,9 @@ _NAMES = re.compile(rf"{words.BLANKS}(_geoRadius|_geoBoundingBox|_geoPolygon)(?!
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?(?P<exponent>[0-9]*))?").match
 _SIGN = re.compile(r"[+-]?\.?").match
 
+T = TypeVar("T")
 # Reads one element of a list; the element and the place behind it and the blanks that follow.
-_Element = Callable[[str, int], tuple[object, int]]
+_Element = Callable[[str, int], tuple[T, int]]
 
 
 class _Stopped(Exception):
@@ -85,8 +87,8 @@ def _point(source: str, at: int) -> tuple[list[Token], int]:
     return numbers, _skipped(source, at)
 
 
-def _listed(source: str, at: int, brackets: str, element: _Element,
-            may_end_with_comma: bool = False) -> tuple[list, int]:
+def _listed(source: str, at: int, brackets: str, element: _Element[T],
+            may_end_with_comma: bool = False) -> tuple[list[T], int]:
     """One or more elements between brackets, commas between them, and the place behind the closing one."""
     at = _expected(source, at, brackets[0])
     read, at = element(source, at)
@@ -114,14 +116,14 @@ def _number(source: str, at: int) -> tuple[Token, int]:
     start = _skipped(source, at)
     found = _NUMBER(source, start)
     if found is None:
-        raise _Stopped(_SIGN(source, start).end())  # type: ignore[union-attr]
+        raise _Stopped(_SIGN(source, start).end())  # type: ignore[union-attr]  # matches anywhere
     if found["exponent"] == "":
         raise _Stopped(found.end(), is_final=True)
     return piece(source, start, found.end()), _skipped(source, found.end())
 
 
 def _skipped(source: str, at: int) -> int:
-    return words.blanks(source, at).end()  # type: ignore[union-attr]
+    return words.blanks(source, at).end()  # type: ignore[union-attr]  # matches anywhere
 
 
 _FORMS: dict[str, tuple[str, Callable[[str, int], tuple[Condition, int]]]] = {

@@ -63,7 +63,7 @@ _COMMA = re.compile(rf"{words.BLANKS},{words.BLANKS}").match
 _END_OF_LIST = re.compile(rf"{words.BLANKS}\]{words.BLANKS}").match
 
 # What most filters are made of, read at one go: a field, an operator, a value, and the AND or OR behind it.
-_SIMPLE = re.compile(
+_SIMPLE = re.compile(  # type: ignore[attr-defined]  # each pattern has a scanner, but its stubs do not
     rf"{words.BLANKS}([{words.WORD_SET}]++){words.BLANKS}(<=|>=|!=|<|>|=){words.BLANKS}"
     rf"(?:([{words.WORD_SET}]++)|\"([^\"\\]*)\"|'([^'\\]*)'){words.BLANKS}"
     rf"(?:(AND|OR)(?![{words.WORD_SET}]){words.BLANKS})?").scanner

@@ -80,5 +80,5 @@ def behind_sound_values(source: str, at: int) -> int | None:
 def _behind(pattern: Callable[[], re.Pattern[str]], source: str, at: int) -> int | None:
     if len(source) - at < _LONG:
         return None
-    end = pattern().match(source, at).end()  # type: ignore[union-attr]
+    end = pattern().match(source, at).end()  # type: ignore[union-attr]  # matches anywhere
     return end if end - at >= _LONG else None

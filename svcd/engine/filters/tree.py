@@ -132,10 +132,9 @@ _ALONE: tuple[Condition, ...] = ()
 
 def parts_of(condition: Condition) -> Sequence[Condition]:
     """The conditions right beneath one."""
-    kind = type(condition)
-    if kind in (And, Or):
-        return condition.parts  # type: ignore[attr-defined]
-    return (condition.part,) if kind in (Not, Foreign) else _ALONE  # type: ignore[attr-defined]
+    if isinstance(condition, (And, Or)):
+        return condition.parts
+    return (condition.part,) if isinstance(condition, (Not, Foreign)) else _ALONE
 
 
 def in_order(condition: Condition) -> Iterator[Condition]:

@@ -33,12 +33,12 @@ def value(source: str, at: int) -> tuple[Token, int]:
 
     Raises NoValue where none can be read, FilterError where one begins and is wrong for good.
     """
-    start = words.white_space(source, at).end()  # type: ignore[union-attr]
+    start = words.white_space(source, at).end()  # type: ignore[union-attr]  # matches anywhere
     if source[start:start + 1] in QUOTES and start < len(source):
         token, end = quoted_value(source, start)
     else:
         token, end = _word(source, start)
-    return token, words.blanks(source, end).end()  # type: ignore[union-attr]
+    return token, words.blanks(source, end).end()  # type: ignore[union-attr]  # matches anywhere
 
 
 def _word(source: str, start: int) -> tuple[Token, int]:
@@ -56,7 +56,7 @@ def _word(source: str, start: int) -> tuple[Token, int]:
 
 
 def _no_value(source: str, start: int, is_keyword: bool = False) -> NoValue:
-    place = piece(source, start, words.unreadable(source, start).end())  # type: ignore[union-attr]
+    place = piece(source, start, words.unreadable(source, start).end())  # type: ignore[union-attr]  # matches anywhere
     sentence = _KEYWORD if is_keyword else _OTHER if place.text else _NOTHING
     return NoValue(sentence.format(text=quoted(place.text)), place, is_keyword)
 
@@ -67,7 +67,7 @@ def quoted_value(source: str, start: int) -> tuple[Token, int]:
     Raises Unclosed, FilterError for an escape that is cut short, NoValue for a bad one.
     """
     quote = source[start]
-    end = _quoted[quote](source, start + 1).end()  # type: ignore[union-attr]
+    end = _quoted[quote](source, start + 1).end()  # type: ignore[union-attr]  # matches anywhere
     if source[end:end + 1] == "\\":  # the last character: it protects nothing
         inside = rest(source, start + 1)
         fail(_MALFORMED.format(text=quoted(inside.text)), inside)

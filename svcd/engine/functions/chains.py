@@ -118,7 +118,7 @@ def method(position: Position, is_safe: bool, name: str, arguments: Sequence[Bod
         try:
             return _call(machine, name, value, place, given, position), None
         except FunctionError as error:
-            raise error.at(position)
+            raise error.at(position) from None
 
     return Step(position, is_safe, walk)
 

@@ -63,7 +63,7 @@ class Coder(ExpressionCoder):
                     step()
                     value = statement(frame)
             except FunctionError as error:
-                raise error.at(position)
+                raise error.at(position) from None
             return value
 
         return run
@@ -168,11 +168,12 @@ class Coder(ExpressionCoder):
     def _iterated(self, value: Value, position: Position) -> Iterable[Value]:
         try:
             if type(value) is list:
-                return self.machine.own(value)  # type: ignore[no-any-return]
+                array: list[Value] = self.machine.own(value)
+                return array
             if type(value) is str:
                 return chars(self.machine, value)
         except FunctionError as error:
-            raise error.at(position)
+            raise error.at(position) from None
         if type(value) is Range:
             return value.values()
         raise FunctionError("For loop expects iterable type", position)

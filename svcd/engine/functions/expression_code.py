@@ -81,10 +81,10 @@ class ExpressionCoder(ABC):
         told = "'this' not bound" if node.name == THIS else f"Variable not found: {node.name}"
 
         def find(frame: Frame) -> Cell:
-            cell = None if slot is None else frame[slot]
+            cell: Cell | None = None if slot is None else frame[slot]
             if cell is None:
                 raise FunctionError(told, node.position)
-            return cell  # type: ignore[no-any-return]
+            return cell
 
         return find
 
@@ -133,7 +133,7 @@ class ExpressionCoder(ABC):
                 try:
                     return native(name, (value,)).run(machine, value)
                 except FunctionError as error:
-                    raise error.at(position)
+                    raise error.at(position) from None
 
             return run_one
         left, right = operands
@@ -144,7 +144,7 @@ class ExpressionCoder(ABC):
             try:
                 return native(name, (x, y)).run(machine, x, y)
             except FunctionError as error:
-                raise error.at(position)
+                raise error.at(position) from None
 
         return run
 
@@ -204,7 +204,7 @@ class ExpressionCoder(ABC):
             try:
                 return run(frame)
             except FunctionError as error:
-                raise error.at(position)
+                raise error.at(position) from None
 
         return counted
 

@@ -184,7 +184,7 @@ class Machine:
         except Returned as returned:
             return self.own(returned.value)
         except FunctionError as error:
-            raise error.through(scripted.told(), position)
+            raise error.through(scripted.told(), position) from None
         except RecursionError:
             raise FunctionError("Stack overflow", position, is_limit=True) from None
         finally:

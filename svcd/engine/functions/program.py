@@ -51,7 +51,8 @@ class Program:
             after = next(frame[slot].value for slot in self._documents if frame[slot] is not None)
             if after is not None and type(after) is not dict:
                 raise NotAnObject
-            return as_json(after)  # type: ignore[no-any-return]
+            edited: dict[str, Any] | None = as_json(after)
+            return edited
         except RecursionError:
             raise FunctionError("Stack overflow", is_limit=True) from None
 

@@ -218,7 +218,8 @@ class _Lexer:
 
     def _quoted(self, end: str) -> str:
         """A text with escapes, from behind its first quote; a doubled quote stands for one."""
-        start, pieces = self._at - 1, []
+        start = self._at - 1
+        pieces: list[str] = []
         while self._at < len(self._text):
             letter = self._text[self._at]
             self._at += 1

@@ -130,9 +130,9 @@ def _collection(geometry: Mapping[str, Value]) -> Shape:
 def _joined(shapes: Iterable[Shape]) -> Shape:
     together = Shape()
     for shape in shapes:
-        for all_parts, parts in zip((together.points, together.lines, together.polygons),
-                                    (shape.points, shape.lines, shape.polygons)):
-            all_parts.extend(parts)
+        together.points.extend(shape.points)
+        together.lines.extend(shape.lines)
+        together.polygons.extend(shape.polygons)
     return together
 
 

@@ -26,8 +26,8 @@ def side(left: Position, right: Position, position: Position) -> float:
     difference = one - other
     if abs(difference) > _ROUNDING * (abs(one) + abs(other)):
         return difference
-    x0, y0, x1, y1, x, y = map(Fraction, (x0, y0, x1, y1, x, y))
-    exact = (x0 - x) * (y1 - y) - (y0 - y) * (x1 - x)
+    east0, north0, east1, north1, east, north = map(Fraction, (x0, y0, x1, y1, x, y))
+    exact = (east0 - east) * (north1 - north) - (north0 - north) * (east1 - east)
     return (exact > 0) - (exact < 0)
 
 

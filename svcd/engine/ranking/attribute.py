@@ -120,7 +120,7 @@ class _AtPlaces(ABC, Generic[Place]):
     def __init__(self, terms: Terms, subset: Subset, places: tuple[Place, ...]) -> None:
         self._terms = terms
         self._subset = subset
-        self._places = places
+        self._places: tuple[Place, ...] = places
 
     def docids(self, candidates: DocIds) -> DocIds:
         docids = 0
@@ -218,9 +218,9 @@ class _AtPositions(_AtPlaces[int]):
         for word in words:
             docids |= reader.word_position_docids(word, position)
         for phrase in self._terms.phrases(self._subset):
-            word = first_word(phrase)
-            if word is not None and postings.phrase(phrase):
-                docids |= postings.phrase(phrase) & reader.word_position_docids(word, position)
+            first = first_word(phrase)
+            if first is not None and (holding := postings.phrase(phrase)):
+                docids |= holding & reader.word_position_docids(first, position)
         return docids
 
 

@@ -6,8 +6,8 @@ all without any.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Hashable, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from svcd.bitsets import from_docids, to_docids
 from svcd.columns import Column
@@ -100,7 +100,7 @@ class Distinct:
 
     def groups(self, docids: DocIds) -> DocIds:
         """Those that a walk to the end keeps. Pages of a whole index ask for it each time, so that it is remembered."""
-        remembered = getattr(self._reader, "remembered", None)
+        remembered: Callable[..., DocIds] | None = getattr(self._reader, "remembered", None)
         if remembered is None or docids != self._reader.all_docids():
             return self.first(docids).docids
         return remembered(("distinct", self._field), lambda: self.first(docids).docids)

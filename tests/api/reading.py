@@ -1,0 +1,23 @@
+"""Requests that read indexes of a test instead of files."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from svcd.store.instance import Instance
+
+
+def read_from(monkeypatch: pytest.MonkeyPatch, read: Any) -> None:
+    """read: what Instance.read() is now, with the instance before the uid; several indexes are read with it one by one."""
+
+    @contextmanager
+    def read_together(instance: Instance, _index_uids: Iterable[str], _linked: Any = None) -> Iterator[Any]:
+        yield SimpleNamespace(read=partial(read, instance))
+
+    monkeypatch.setattr(Instance, "read", read)
+    monkeypatch.setattr(Instance, "read_together", read_together)

@@ -1,0 +1,92 @@
+"""What the log says of lists of words that are not installed.
+
+1. A start names them in one line.
+2. Settings that name a locale whose list is missing are told of, once for each list; others are not.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svcd.cli import word_list_log
+from svcd.cli.word_list_log import LocaleWarnings
+from svcd.engine import segmenters, wordlists
+from svcd.store.records import Task
+from tests.tasks.conftest import House
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [([], ""), (["Thai"], "languages=Thai "), (["Chinese", "Thai"], 'languages="Chinese, Thai" ')],
+)
+def test_one_line_says_which_word_lists_are_missing(
+    missing: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(wordlists, "missing", lambda: missing)
+    word_list_log.report_at_start()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == bool(missing) and all(said in line and "svcd[languages]" in line for line in lines)
+
+
+@pytest.fixture
+def none_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wordlists, "_path", lambda source: None)
+
+
+def settings(*locales: str, status: str = "succeeded", kind: str = "settingsUpdate") -> Task:
+    rules = [{"attributePatterns": ["title_*"], "locales": list(locales)}]
+    return Task(1, kind, "films", status, 0, details={"stopWords": [], "localizedAttributes": rules})
+
+
+def told(warnings: LocaleWarnings, capsys: pytest.CaptureFixture[str], *tasks: Task) -> list[str]:
+    warnings.look_at(tasks)
+    return capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.usefixtures("none_installed")
+def test_a_missing_list_is_told_of_once(capsys: pytest.CaptureFixture[str]) -> None:
+    warnings = LocaleWarnings()
+    [line] = told(warnings, capsys, settings("zh"))
+    assert "WARN" in line and "svcd[languages]" in line
+    assert "locale=zh" in line and "language=Chinese" in line and "index_uid=films" in line
+    assert told(warnings, capsys, settings("cmn", "zho"), settings("zh")) == []
+    [line] = told(warnings, capsys, settings("en", "tha", "zh"))
+    assert "language=Thai" in line
+
+
+@pytest.mark.usefixtures("none_installed")
+@pytest.mark.parametrize("task", [
+    settings("en", "jpn", "fra"), settings("zh", status="failed"), settings("zh", kind="indexCreation"), settings(),
+    Task(1, "settingsUpdate", "films", "succeeded", 0), Task(1, "settingsUpdate", "films", "succeeded", 0, details={
+        "localizedAttributes": None}),
+])
+def test_nothing_is_said_where_no_list_is_asked_for(task: Task, capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(LocaleWarnings(), capsys, task) == []
+
+
+def test_nothing_is_said_of_a_list_that_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(LocaleWarnings(), capsys, settings("de", "deu")) == []
+
+
+def test_a_list_that_nobody_brings_is_told_of_without_advice(capsys: pytest.CaptureFixture[str]) -> None:
+    [line] = told(LocaleWarnings(), capsys, settings("km"))
+    assert "language=khm" in line and "pip" not in line
+
+
+def test_each_list_has_a_locale() -> None:
+    assert set(map(segmenters.list_of, ("zh", "cmn", "zho", "th", "de", "km", "en"))) == {*segmenters.LISTS, None}
+
+
+@pytest.mark.usefixtures("none_installed")
+def test_a_task_of_settings_comes_by(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    warnings = LocaleWarnings()
+    house = House(tmp_path / "data", on_batch=lambda batch, tasks: warnings.look_at(tasks))
+    change: dict[str, Any] = {"localizedAttributes": [{"attributePatterns": ["*"], "locales": ["cmn"]}]}
+    house.change(change)
+    house.run()
+    house.change(change)
+    house.run()
+    house.instance.close()
+    assert capsys.readouterr().err.count("word list is missing") == 1

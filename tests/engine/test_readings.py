@@ -1,0 +1,158 @@
+"""Long texts of hits (svcd.engine.readings) and the bounds of formatting (svcd.engine.allowance). What must hold:
+
+1. Read in pieces a text shows what it shows read at once: marks, match positions, crops.
+2. Of a long text only what is near a match is read, also to crop it.
+3. When the time is over the rest is shown as it is in the document, and what is to be cropped is cropped at its start.
+4. Some work is done whatever the time: hits of usual size are formatted.
+5. Tags and markers, however long, add no more than is allowed.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from svcd.engine import formatting, readings
+from svcd.engine.allowance import ASSURED, MOST_ADDED, Allowance
+from svcd.engine.analysis import Analyzer
+from svcd.engine.formatting import FormatOptions, Formatted, Formatter
+from svcd.engine.matching import LocatedTerm, MatchingWords
+
+WORDS = MatchingWords([
+    LocatedTerm((0, 0), False, 3, ("sun",)),
+    LocatedTerm((1, 2), False, 0, (), (("new", "york", "bay"), ("c", "a"))),
+    LocatedTerm((3, 3), True, 2, ("se", "œu", "oeuv")),
+    LocatedTerm((4, 4), False, 1, ("é", "e", "x1")),
+])
+MILLION = 1_000_000
+
+
+def hit(text: str, allowance: Allowance | None = None, analyzer: Analyzer | None = None, words: MatchingWords = WORDS,
+        **options: Any) -> Formatted:
+    formatter = Formatter(FormatOptions(**options), fields=["t"], displayed=None, analyzer=analyzer or Analyzer(),
+                          locales_of=lambda name: None, words=words, allowance=allowance)
+    return formatter.hit({"t": text})
+
+
+def shown(text: str, allowance: Allowance | None = None, **options: Any) -> str:
+    found = hit(text, allowance, **options).formatted
+    assert found is not None
+    return str(found["t"])
+
+
+def is_over() -> bool:
+    return True
+
+
+@pytest.fixture
+def in_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool], None]]:
+    """in_pieces(True) has every text read in pieces of a few characters, in_pieces(False) at once."""
+    for name, value in (("_CHUNK", 7), ("_LEAST_PIECE", 1), ("_MOST_PIECE", 9)):
+        monkeypatch.setattr(readings, name, value)
+    yield lambda wanted: monkeypatch.setattr(formatting, "LONG", 0 if wanted else 1 << 30)
+
+
+PARTS = st.sampled_from([
+    "sun", "Sun", "SUN\x01", "s\x02un", "new", "York", "bay", "sea", "Sesame", "Œuvre", "œ", "é", "E", "e\u0301", "x1", "c", "a",
+    " ", " ", " ", ". ", ", ", "-", "/", "'", "’", "\n", "c++", "J. R.", "Straße", "новый", "12", "…", "😀", "\u00a0", ".", "☃"])
+OPTIONS = [
+    {"attributes_to_highlight": ["*"]}, {"show_matches_position": True},
+    {"attributes_to_highlight": ["*"], "attributes_to_crop": ["t:1"]}, {"attributes_to_crop": ["t:2"]},
+    {"attributes_to_crop": ["t:5"], "attributes_to_highlight": ["t"]}, {"attributes_to_crop": ["t:30"]},
+    {"attributes_to_crop": ["t:3"], "show_matches_position": True},
+]
+ANALYZERS = [Analyzer(), Analyzer(dictionary=["J. R.", "c++"], separator_tokens=["☃", "York bay"]),
+             Analyzer(non_separator_tokens=[" ", "-"])]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
+@given(st.lists(PARTS, max_size=60).map("".join), st.sampled_from(OPTIONS), st.sampled_from(ANALYZERS))
+def test_read_in_pieces_it_shows_the_same(in_pieces: Any, text: str, options: dict[str, Any], analyzer: Analyzer) -> None:
+    in_pieces(False)
+    expected = hit(text, analyzer=analyzer, **options)
+    in_pieces(True)
+    assert hit(text, analyzer=analyzer, **options) == expected
+
+
+def test_a_long_text_is_read_as_a_short_one() -> None:
+    text = ("Words, words. " * 10_000 + "the SUN of New-York, bay " + "és œuvres " * 20) * 2
+    assert len(text) > readings.LONG
+    marked = shown(text, attributes_to_highlight=["*"])
+    assert marked.replace("<em>", "").replace("</em>", "") == text and marked.count("<em>") == 2 * 22
+    assert "the <em>SUN</em> of <em>New-York, bay</em> és <em>œ</em>uvres" in marked
+    assert shown(text, attributes_to_crop=["t:4"]) == "…of New-York, bay…"
+
+
+class Counting(Analyzer):
+    """Counts the characters that are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.characters = 0
+
+    def _tokens(self, text: str, *others: Any, **options: Any) -> Iterator[Any]:
+        self.characters += len(text)
+        return super()._tokens(text, *others, **options)
+
+
+@pytest.mark.parametrize("options", [
+    {"attributes_to_highlight": ["*"]}, {"show_matches_position": True}, {"attributes_to_crop": ["*"]},
+    {"attributes_to_crop": ["*"], "attributes_to_highlight": ["*"], "show_matches_position": True}])
+@pytest.mark.parametrize("is_matched", [True, False])
+def test_only_what_is_near_a_match_is_read(options: dict[str, Any], is_matched: bool) -> None:
+    text = "".join(f"word of that man {number}, " for number in range(50_000))
+    analyzer = Counting()
+    hit(text + " sun " * is_matched + text, analyzer=analyzer, **options)
+    assert analyzer.characters < 20_000 < len(text)
+
+
+def test_what_is_behind_the_time_is_shown_as_it_is() -> None:
+    text = "sun " * MILLION
+    marked = shown(text, Allowance(is_over), attributes_to_highlight=["*"])
+    assert marked.startswith("<em>sun</em> <em>sun</em>") and marked.endswith(" sun sun ")
+    assert marked.replace("<em>", "").replace("</em>", "") == text
+    positions = hit(text, Allowance(is_over), show_matches_position=True).matches_position
+    assert positions is not None and 1 < len(positions["t"]) < MILLION // 10
+    assert positions["t"][1] == {"start": 4, "length": 3}
+
+
+def test_what_is_behind_the_time_is_cropped_at_its_beginning() -> None:
+    allowance = Allowance(is_over)
+    assert not all(allowance.allows(ASSURED) for _ in range(2))
+    assert shown("moon " * 300 + "sun", allowance, attributes_to_crop=["t:2"]) == "moon moon…"
+    assert shown("moon " * MILLION + "sun", allowance, attributes_to_crop=["t:2"]) == "moon moon…"
+    assert shown("moon sun", allowance, attributes_to_crop=["t:1"]) == "moon sun"
+
+
+def test_hits_of_usual_size_are_formatted_whatever_the_time() -> None:
+    formatter = Formatter(FormatOptions(attributes_to_highlight=["*"], attributes_to_crop=["t"]), fields=["t"], displayed=None,
+                          analyzer=Analyzer(), locales_of=lambda name: None, words=WORDS, allowance=Allowance(is_over))
+    for _ in range(20):
+        found = formatter.hit({"t": "a long day under the sun " * 100}).formatted
+        assert found == {"t": "…under the <em>sun</em> a long day under the <em>sun</em> a…"}
+
+
+def test_tags_add_no_more_than_is_allowed() -> None:
+    text, tag = "sun moon " * 1_000, "<" + "x" * 100_000 + ">"
+    marked = shown(text, attributes_to_highlight=["*"], highlight_pre_tag=tag, highlight_post_tag="")
+    assert len(text) < len(marked) <= len(text) + MOST_ADDED
+    formatter = Formatter(FormatOptions(attributes_to_crop=["t:1"], crop_marker=tag), fields=["t"], displayed=None,
+                          analyzer=Analyzer(), locales_of=lambda name: None, words=WORDS)
+    found = formatter.hit({"t": [text] * 1_000}).formatted
+    assert found is not None and sum(map(len, found["t"])) <= 1_000 * 5 + MOST_ADDED
+
+
+def test_a_word_without_end_is_one_word() -> None:
+    """Where it is cut no other word begins."""
+    text = "sun " + "sunx1" * 100_000 + " sun"
+    assert shown(text, attributes_to_highlight=["*"]) == "<em>sun</em> " + "sunx1" * 100_000 + " <em>sun</em>"
+
+
+def test_many_short_texts_do_not_stay_in_memory() -> None:
+    formatter = Formatter(FormatOptions(attributes_to_highlight=["*"]), fields=["t"], displayed=None, analyzer=Analyzer(),
+                          locales_of=lambda name: None, words=WORDS)
+    formatter.hit({"t": [f"{number} moons" for number in range(100_000)]})
+    assert len(formatter._texts._read) < 20_000

@@ -1,0 +1,146 @@
+"""What must hold of batches for which the disk has no room.
+
+1. What frees room does not fail with the tasks of its batch that take some.
+2. A batch that frees room and finds none is done with the reserve; without one it fails in words.
+3. A file that cannot be opened, or whose log cannot be cut, is told as what it is, or not at all.
+4. A batch that is committed ends as it was done.
+5. Deletions in portions leave what they leave at once.
+"""
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from svcd.store import index_writer
+from svcd.store.index_writer import Change, IndexWriter
+from svcd.store.records import Task
+from tests.tasks.conftest import House
+
+FULL = "no_space_left_on_device"
+
+
+def full(code: int = sqlite3.SQLITE_FULL) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("no room")
+    error.sqlite_errorcode = code
+    return error
+
+
+def ends(house: House, *tasks: Task) -> list[str]:
+    found = [house.task(task) for task in tasks]
+    return [task.error["code"] if task.error else task.status for task in found]
+
+
+@pytest.fixture
+def films(house: House) -> House:
+    house.add([{"id": number} for number in range(5)])
+    house.run()
+    return house
+
+
+def test_deletions_do_not_fail_with_the_additions_of_their_batch(films: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = IndexWriter.write
+
+    def without_room(writer: IndexWriter, changes: Iterable[Change]) -> None:
+        changes = list(changes)
+        if any(change.json is not None for change in changes):
+            raise full()
+        write(writer, changes)
+
+    monkeypatch.setattr(IndexWriter, "write", without_room)
+    tasks = films.add([{"id": 7}]), films.delete([1]), films.add([{"id": 8}]), films.delete([2])
+    films.run()
+    assert ends(films, *tasks) == [FULL, "succeeded", FULL, "succeeded"]
+    assert [each["id"] for each in films.documents().values()] == [0, 3, 4]
+
+
+@pytest.mark.parametrize("has_reserve", [True, False])
+def test_deletions_are_done_with_the_reserve(films: House, monkeypatch: pytest.MonkeyPatch, has_reserve: bool) -> None:
+    if has_reserve:
+        films.instance.keep_reserve()
+    write = IndexWriter.write
+
+    def without_room(writer: IndexWriter, changes: Iterable[Change]) -> None:
+        if not films.instance.reserve.is_short:
+            raise full()
+        write(writer, changes)
+
+    monkeypatch.setattr(IndexWriter, "write", without_room)
+    deleted = films.delete([1])
+    films.run()
+    assert ends(films, deleted) == ["succeeded" if has_reserve else FULL]
+    assert not films.instance.reserve.is_short  # there is room again
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE])
+def test_a_file_that_cannot_be_opened_for_lack_of_room_says_so(films: House, monkeypatch: pytest.MonkeyPatch,
+                                                              code: int) -> None:
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise full(code)
+
+    monkeypatch.setattr(index_writer, "open_writer", refuse)
+    old, new, compaction = films.add([{"id": 7}]), films.add([{"id": 7}], "books"), films.do("indexCompaction")
+    films.run()
+    assert ends(films, old, new, compaction) == [FULL] * 3
+    assert len(list((films.path / "indexes").glob("*.sqlite"))) == 1
+
+
+def test_a_log_that_cannot_be_cut_fails_nothing(films: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: IndexWriter) -> NoReturn:
+        raise full()
+
+    monkeypatch.setattr(IndexWriter, "checkpoint", refuse)
+    added = films.add([{"id": 7}])
+    films.run()
+    assert ends(films, added) == ["succeeded"] and len(films.documents()) == 6
+
+
+def test_what_is_committed_waits_for_room_to_be_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House(tmp_path / "data")
+    house.add([{"id": 1}])
+    house.run()
+    added = house.add([{"id": 2}])
+
+    def stop() -> None:
+        raise full()
+
+    house.writer.after = stop  # as if the end could not be written
+    house.runner.step()
+    house.writer.after = lambda: None
+    with monkeypatch.context() as patched:
+        patched.setattr(index_writer, "open_writer", lambda *_, **__: stop())
+        house.runner.step()
+        assert ends(house, added) == ["enqueued"]
+    house.run()
+    assert ends(house, added) == ["succeeded"] and len(house.documents()) == 2
+    house.instance.close()
+
+
+@pytest.mark.parametrize("most", [1, 3, 1000])
+def test_large_deletions_are_done_in_portions(films: House, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    films.change({"filterableAttributes": ["id"]})
+    films.add([{"id": number, "title": f"film {number}"} for number in range(100)])
+    films.run()
+    films.instance.keep_reserve()
+    films.instance.reserve._disk = lambda _: (0, 1 << 30)
+    films.instance.reserve.give_up(1 << 20)
+    write, portions = IndexWriter.write, []
+
+    def with_little_room(writer: IndexWriter, changes: Iterable[Change]) -> None:
+        changes = list(changes)
+        if len(changes) > most:
+            raise full()
+        portions.append(len(changes))
+        write(writer, changes)
+
+    monkeypatch.setattr(IndexWriter, "write", with_little_room)
+    by_filter = films.do("documentDeletion", details={"deletedDocuments": None}, filter="id < 40")
+    by_id, wrong = films.delete([2, 50, 51, 50, 1000]), films.do("documentDeletion", details=None, filter="title = 1")
+    films.run()
+    assert ends(films, by_filter, by_id, wrong) == ["succeeded", "succeeded", "invalid_document_filter"]
+    assert [films.task(task).details["deletedDocuments"] for task in (by_filter, by_id)] == [40, 2]  # type: ignore[index]
+    assert sum(portions) == 42 and len(films.documents()) == 58
+    assert films.find("film").bit_count() == 58

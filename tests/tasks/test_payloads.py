@@ -1,0 +1,107 @@
+"""Stored documents that cannot be read any more: their task fails, alone and in words, whatever is wrong with them."""
+from __future__ import annotations
+
+import builtins
+import errno
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svcd.store.records import Task
+from tests.tasks.conftest import House
+
+
+def _truncate(path: Path, _patch: pytest.MonkeyPatch) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def _lengthen(path: Path, _patch: pytest.MonkeyPatch) -> None:
+    path.write_bytes(path.read_bytes() * 2)
+
+
+def _garble(path: Path, _patch: pytest.MonkeyPatch) -> None:
+    path.write_bytes(b"\xff\x00" * (path.stat().st_size // 2) + b"\n" * (path.stat().st_size % 2))
+
+
+def _nest(path: Path, _patch: pytest.MonkeyPatch) -> None:
+    path.write_bytes(b"[" * path.stat().st_size)
+
+
+def _exchange(path: Path, _patch: pytest.MonkeyPatch) -> None:
+    """Sound JSON, which is no object."""
+    path.write_bytes(b"7".rjust(path.stat().st_size - 1) + b"\n")
+
+
+def _remove(path: Path, _patch: pytest.MonkeyPatch) -> None:
+    path.unlink()
+
+
+def _make_folder(path: Path, _patch: pytest.MonkeyPatch) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _refuse(number: int) -> Callable[[Path, pytest.MonkeyPatch], None]:
+    """As a user without rights, or a broken disk, has it."""
+    def refuse(path: Path, patch: pytest.MonkeyPatch) -> None:
+        opened = builtins.open
+
+        def refusing(file: Any, *args: Any, **options: Any) -> Any:
+            if str(file) == str(path):
+                raise OSError(number, os.strerror(number), str(path))
+            return opened(file, *args, **options)
+
+        patch.setattr(builtins, "open", refusing)
+    return refuse
+
+
+FAULTS = {
+    "missing": (_remove, "No such file"), "truncated": (_truncate, r"\d+ bytes of \d+ are there"),
+    "longer": (_lengthen, r"\d+ bytes are there"), "garbage": (_garble, "document 1 is damaged"),
+    "nested": (_nest, "document 1 is damaged"), "no object": (_exchange, "is no object"),
+    "a folder": (_make_folder, "directory"), "no permission": (_refuse(errno.EACCES), "Permission denied"),
+    "a broken disk": (_refuse(errno.EIO), "Input/output error"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("most_bytes", [None, 16], ids=["small", "large"])
+def test_unreadable_documents_fail_their_task_alone(house: House, monkeypatch: pytest.MonkeyPatch, fault: str,
+                                                    most_bytes: int | None) -> None:
+    if most_bytes:
+        house.runner._budget = house.runner._budget.__class__(**{**vars(house.runner._budget), "documents": most_bytes})
+    house.add([{"id": 0}])
+    house.run()
+    tasks = [house.add([{"id": number, "title": f"film {number}"} for number in (2 * n, 2 * n + 1)]) for n in range(1, 8)]
+    damage, words = FAULTS[fault]
+    payload = house.task(tasks[3]).payload
+    assert payload
+    damage(house.queue.payload_folder / payload, monkeypatch)
+    house.run()
+    found = [house.task(task) for task in tasks]
+    assert [task.status for task in found] == ["succeeded"] * 3 + ["failed"] + ["succeeded"] * 3
+    assert len({task.batch_uid for task in found}) == 1
+    check_told(found[3], words)
+    assert sorted(each["id"] for each in house.documents().values()) == [0, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15]
+
+
+def check_told(task: Task, words: str) -> None:
+    assert task.error and task.error["code"] == "io_error"
+    assert re.search(words, task.error["message"]) and "Send them again" in task.error["message"]
+
+
+@pytest.mark.parametrize("kind", ["dumpCreation", "snapshotCreation"])
+def test_an_archive_that_lacks_the_documents_of_a_waiting_task_fails_in_words(house: House, kind: str) -> None:
+    waiting = house.add([{"id": 1}])
+    payload = house.task(waiting).payload
+    assert payload
+    (house.queue.payload_folder / payload).unlink()
+    archive = house.do(kind, None, {"dumpUid": None} if kind == "dumpCreation" else None,
+                       **({"keys": [], "instanceUid": None} if kind == "dumpCreation" else {}))
+    house.run()
+    error = house.task(archive).error
+    assert error and error["code"] == "io_error" and f"task {waiting.uid}" in error["message"]
