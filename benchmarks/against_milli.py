@@ -24,13 +24,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from svcd.engine.search import Federation, IndexedQuery, SearchQuery, search
-from svcd.engine.settings import resolved
-from svcd.store.cache import Cache
-from svcd.store.connections import open_reader
-from svcd.store.index import IndexReader
+from svcd.search.search import Federation, IndexedQuery, SearchQuery, search
+from svcd.schema.settings import resolved
+from svcd.index.cached_reader import Cache
+from svcd.index.connections import open_reader
+from svcd.index.reader import IndexReader
 from svcd.tasks import batching
-from svcd.tasks.budget import Budget
+from svcd.tasks.indexing_client import Budget
 from svcd.tasks.indexing import Work, run
 
 WORD = re.compile(r"[A-Za-z]{2,}")

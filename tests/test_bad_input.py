@@ -25,7 +25,7 @@ import pytest
 from svcd.api.app import ROUTES
 from svcd.api.openapi import operation_id
 from svcd.api.routes import Fields, Route, Value
-from svcd.errors import ERRORS
+from svcd.base.errors import ERRORS
 from tests.daemon import Daemon, Reply, memory_watched
 
 SOON_S = 1.0

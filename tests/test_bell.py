@@ -6,7 +6,7 @@ from __future__ import annotations
 import select
 import threading
 
-from svcd.bell import Bell
+from svcd.base.wakeup import Bell
 
 
 def is_readable(bell: Bell) -> bool:

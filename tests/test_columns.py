@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd import columns
-from svcd.bitsets import from_docids, to_docids
-from svcd.columns import Column
+from svcd.base import doc_values
+from svcd.base.bitmaps import from_docids, to_docids
+from svcd.base.doc_values import Column
 
 SINGLE = st.lists(st.integers(0, 12).map(lambda value: {value}), min_size=1, max_size=60)
 SEVERAL = st.lists(st.sets(st.integers(0, 12), max_size=3), min_size=1, max_size=60)
@@ -39,8 +39,8 @@ def test_it_says_what_sets_of_documents_say(
     listed = to_docids(among)
     taken = bytearray(rank in seed for rank in range(column.size))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "_DENSE", dense)
-        patch.setattr(columns, "_THIN", thin)
+        patch.setattr(doc_values, "_DENSE", dense)
+        patch.setattr(doc_values, "_THIN", thin)
         counts = column.counts(among)
         pairs = list(column.pairs(among))
         sharing = column.sharing(taken, among)

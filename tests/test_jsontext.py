@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.jsontext import JsonError, dumps, dumps_begin, fault_in, has_at_most, loads, value_end
+from svcd.base.json_text import JsonError, dumps, dumps_begin, fault_in, has_at_most, loads, value_end
 
 FAULTS = [
     ("", "EOF while parsing a value at line 1 column 0"),

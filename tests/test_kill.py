@@ -24,9 +24,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from svcd.bitsets import to_docids
-from svcd.store import words
-from svcd.store.schema import SHARED_COLUMN
+from svcd.base.bitmaps import to_docids
+from svcd.index import fts_encoding
+from svcd.index.schema import SHARED_COLUMN
 from tests.daemon import Daemon, Reply
 from tests.history import INDEXES, Model, Write, Writes
 
@@ -226,9 +226,9 @@ def _occurrences(connection: sqlite3.Connection) -> set[tuple[int, str, int, str
 def _forward(connection: sqlite3.Connection) -> set[tuple[int, str, int, str]]:
     found = set()
     for docid, forward in connection.execute("SELECT docid, words FROM forward"):
-        for slot, row in words.forward_rows(forward).items():
+        for slot, row in fts_encoding.forward_rows(forward).items():
             assert slot < SHARED_COLUMN
-            found |= {(docid, f"c{slot}", offset, term) for offset, term in enumerate(words.column_text(row).split(" "))}
+            found |= {(docid, f"c{slot}", offset, term) for offset, term in enumerate(fts_encoding.column_text(row).split(" "))}
     return found
 
 

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from svcd import logs
-from svcd.logs.targets import DEBUG, ERROR, INFO, OFF, TRACE, WARN, parse
-
+from svcd.base import logs
+from svcd.base.logs import DEBUG, ERROR, INFO, OFF, TRACE, WARN, parse
 
 TOO_MANY = "invalid filter directive: too many '=' in filter directive, expected 0 or 1"
 NO_LEVEL = 'error parsing level filter: expected one of "off", "error", "warn", "info", "debug", "trace", or a number 0-5'
@@ -29,7 +28,7 @@ def most(text: str, part: str) -> int:
     ("svcd=error,svcd.http=debug", "svcd.http.server", DEBUG), ("svcd.http=debug,svcd=error", "svcd.tasks", ERROR),
     ("info,svcd.http=off", "svcd.http", OFF), ("info,svcd.http=off", "svcd.tasks", INFO), ("svc=info", "svcd.http", INFO),
     ("index_scheduler=debug", "svcd.tasks", DEBUG), ("actix_web=off,info", "svcd.http", OFF),
-    ("milli::search=trace", "svcd.engine.search", TRACE), ("warn,info", "svcd", INFO), (" info , svcd = off ", "x", INFO),
+    ("milli::search=trace", "svcd.search.search", TRACE), ("warn,info", "svcd", INFO), (" info , svcd = off ", "x", INFO),
     (",", "svcd", OFF), ("svcd=", "svcd.http", ERROR), ("=", "svcd", ERROR),
 ])
 def test_the_longest_beginning_counts(text: str, part: str, level: int) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.sizes import LARGEST, UNITS, parse_size, print_size
+from svcd.base.sizes import LARGEST, UNITS, parse_size, print_size
 
 
 @pytest.mark.parametrize(("text", "size"), [

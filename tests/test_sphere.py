@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.sphere import antipode, box, chords, direction, distance, greatest_chord, least_chord
+from svcd.geo.sphere import antipode, box, chords, direction, distance, greatest_chord, least_chord
 
 POINT = st.tuples(st.floats(-90, 90), st.floats(-180, 180))
 NEAR = st.tuples(st.floats(-1e-4, 1e-4), st.floats(-1e-4, 1e-4))

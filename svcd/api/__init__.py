@@ -1,1 +1,1 @@
-"""The routes: wire shapes in, wire shapes out."""
+"""TODO"""

@@ -8,37 +8,51 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from svcd import logs
 from svcd.api import (
-    archives, documents, facet_search, features, indexes, instance, keys, log_streams, metrics, multi_search, not_yet,
-    openapi, search, settings, task_streams, tasks, waiting, webhooks,
+    documents,
+    facet_search,
+    features,
+    indexes,
+    instance,
+    keys,
+    log_streams,
+    metrics,
+    multi_search,
+    not_yet,
+    openapi,
+    search,
+    settings,
+    task_streams,
+    tasks,
+    waiting,
+    webhooks,
 )
 from svcd.api.admission import SearchQueue
-from svcd.api.answers import Answers
 from svcd.api.bodies import json_value, read_body
 from svcd.api.context import JSON, Answer, Context, Text
 from svcd.api.routes import Match, Route, Stream, Table, Value
+from svcd.api.search_cache import Answers
 from svcd.api.streaming import Places
 from svcd.api.traffic import Report, Traffic
 from svcd.auth.keys import Keys
 from svcd.auth.permission import ALL, Permission
-from svcd.errors import ApiError
-from svcd.fields import checked_index_uid, decode_body, decode_query, decode_value
+from svcd.base import logs
+from svcd.base.errors import ApiError
+from svcd.base.json_text import dumps
 from svcd.http.headers import media_type
 from svcd.http.message import Refused, Request, Response
-from svcd.jsontext import dumps
-from svcd.store.room import full, lacks_room
+from svcd.index.disk_space import full, lacks_room
+from svcd.validation import checked_index_uid, decode_body, decode_query, decode_value
 
 if TYPE_CHECKING:
-    from svcd.api.usage import Usage  # loaded by who counts
-    from svcd.store.instance import Instance
+    from svcd.instance.instance import Instance
 
 _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
     *facet_search.ROUTES, *settings.ROUTES, *tasks.ROUTES, *task_streams.ROUTES, *log_streams.ROUTES, *metrics.ROUTES,
-    *keys.ROUTES, *webhooks.ROUTES, *archives.ROUTES, *not_yet.ROUTES,
+    *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *not_yet.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 
@@ -63,13 +77,23 @@ _SYSTEM_ERRORS = {  # errno: code
 }
 
 
+class UsageCounter(Protocol):
+    """Counts requests for the usage report; the figures themselves are made above this layer."""
+
+    def note(self, route: Route, ctx: Context) -> None:
+        """Count what a request asks for, before its handler runs."""
+
+    def answered(self, request: Request, status: int, seconds: float) -> None:
+        """Count an answer."""
+
+
 class App:
     """The interface over one instance; `answer` is given to the HTTP server."""
 
     def __init__(self, instance: Instance, runner: Any, keys: Keys, searches: SearchQueue,
                  traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
                  tell: Callable[[Mapping[str, Any]], None] = lambda order: None,
-                 streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: Usage | None = None) -> None:
+                 streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: UsageCounter | None = None) -> None:
         """traffic: where requests are counted; reports: asks other processes of the same instance for theirs.
         tell: gives them orders (svcd.cli.search_worker).
 

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from svcd import jsontext
-from svcd.errors import ApiError
+from svcd.base import json_text
+from svcd.base.errors import ApiError
+from svcd.base.json_text import JsonError
+from svcd.http.headers import media_type
 from svcd.http.message import Request
-from svcd.jsontext import JsonError
 
 # Of a body that is not a list of documents or of identifiers: more than any setting or search has use for.
 MOST_VALUES = 1_000_000
@@ -30,12 +31,12 @@ def json_value(content: bytes, most: int = MOST_VALUES) -> Any:
     """The value in a body. Raises malformed_payload, payload_too_large."""
     with told_faults():
         check_size(content, most)
-        return jsontext.loads(content)
+        return json_text.loads(content)
 
 
 def check_size(content: bytes, most: int) -> None:
     """Raise payload_too_large for more than so many values, JsonError for what is wrong before them."""
-    if not jsontext.has_at_most(content, most):
+    if not json_text.has_at_most(content, most):
         raise ApiError("payload_too_large", "The provided payload reached the size limit. The maximum accepted number "
                                             f"of values in a payload of this kind is {most}.")
 
@@ -47,3 +48,104 @@ def told_faults() -> Iterator[None]:
         yield
     except JsonError as error:
         raise ApiError("malformed_payload", f"The json payload provided is malformed. `{error}`.") from None
+
+
+# Bodies that must be a list of anything: the JSON reader itself words what is wrong with them.
+#
+# Knows how serde_json refuses a value that is no list, and at which place, and how to take a long list apart
+# without having all of its values at a time; refuses to know what lists are for.
+
+
+_BLANKS = b" \t\n\r"
+_PORTION = 1 << 16  # characters of a list that are decoded together
+_LONGEST_FOUND = 10_000  # characters of a text that is no list
+
+
+def read_sequence(request: Request, most: int) -> Iterator[list[Any]]:
+    """The values of the list in a body, some at a time. What is wrong shows when the values are taken.
+
+    Raises unsupported_media_type, missing_payload, malformed_payload, bad_request for another value,
+    payload_too_large for more than `most` values.
+    """
+    subtype = media_type(request.headers.get("content-type") or "").partition("/")[2]
+    if subtype != "json" and not subtype.endswith("+json"):
+        raise ApiError("unsupported_media_type", "Content type error")
+    content = read_body(request)
+    with told_faults():
+        yield from _sequence(content, most)
+
+
+def _sequence(content: bytes, most: int) -> Iterator[list[Any]]:
+    start = len(content) - len(content.lstrip(_BLANKS))
+    if content[start:start + 1] not in (b"[", b""):
+        raise _no_sequence(content, start)
+    check_size(content, most)
+    try:
+        yield from _portions(content.decode().strip(_BLANKS.decode()))
+        return
+    except (ValueError, RecursionError):
+        pass
+    raise json_text.fault_in(content) or ValueError("the scanner finds no fault in what the decoder refuses")
+
+
+def _portions(text: str) -> Iterator[list[Any]]:
+    """The items of a list, portion by portion; ValueError or RecursionError where something is wrong.
+
+    A portion ends at any comma: where that stands inside an item, what is before it is no list.
+    """
+    if not text.endswith("]"):
+        raise ValueError
+    at, size, last = 1, _PORTION, len(text) - 1
+    while at <= last:
+        end = text.find(",", at + size, last) % len(text)  # -1, for none, is the closing bracket
+        try:
+            values = json_text.decoded(f"[{text[at:end]}]")
+        except (ValueError, RecursionError):
+            if end == last:
+                raise
+            size *= 2
+            continue
+        if not values and (at, end) != (1, last):
+            raise ValueError
+        yield values
+        at, size = end + 1, _PORTION
+
+
+def _no_sequence(content: bytes, start: int) -> ApiError:
+    """A map is refused at its first byte, before it is read; other values behind their last."""
+    is_map = content[start:start + 1] == b"{"
+    end = start if is_map else json_text.value_end(content, start)
+    found = "map" if is_map else _found(json_text.loads(content[start:end]))
+    line_start = content.rfind(b"\n", 0, end) + 1
+    line = content.count(b"\n", 0, end) + 1
+    place = f"line {line} column {end - line_start}"
+    return ApiError("bad_request", f"Json deserialize error: invalid type: {found}, expected a sequence at {place}")
+
+
+def _found(value: Any) -> str:
+    """A scalar as serde names what it did not expect."""
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return f"string {quoted(value[:_LONGEST_FOUND])}" + "…" * (len(value) > _LONGEST_FOUND)
+    kind = "boolean" if isinstance(value, bool) else "integer" if isinstance(value, int) else "floating point"
+    return f"{kind} `{json_text.dumps(value)}`"
+
+
+# Texts in double quotes with escapes, as some messages of the reference show them.
+#
+# Knows that form (the debug form of its language); refuses to know the messages.
+
+
+_ESCAPED = {"\t": "\\t", "\r": "\\r", "\n": "\\n", "\0": "\\0", '"': '\\"', "\\": "\\\\"}
+
+
+def quoted(text: str) -> str:
+    """The text in quotes; what can't be seen is escaped."""
+    return '"' + "".join(map(_visible, text)) + '"'
+
+
+def _visible(character: str) -> str:
+    if character in _ESCAPED:
+        return _ESCAPED[character]
+    return character if character.isprintable() else f"\\u{{{ord(character):x}}}"

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from svcd.api.answers import Answers
+from svcd.api.search_cache import Answers
 from svcd.api.streaming import Places
 from svcd.api.traffic import Report, Traffic
 from svcd.auth.keys import Keys
@@ -19,10 +19,10 @@ from svcd.http.message import Portions
 if TYPE_CHECKING:
     from svcd.api.admission import SearchQueue
     from svcd.http.message import Request
-    from svcd.store.index import IndexReader
-    from svcd.store.instance import Instance
-    from svcd.store.queue import Queue
-    from svcd.store.shelf import Shelf
+    from svcd.index.reader import IndexReader
+    from svcd.instance.index_snapshot import Shelf
+    from svcd.instance.instance import Instance
+    from svcd.instance.queue import Queue
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"

@@ -1,7 +1,7 @@
 """Documents over HTTP: list, get, add or replace, add or update, edit, delete.
 
 Knows the parameters, bodies and answers of these routes; refuses to know how uploads are read
-(svcd.api.payloads) and how documents are stored. Stored documents are JSON texts and leave unread where the
+(svcd.api.uploads) and how documents are stored. Stored documents are JSON texts and leave unread where the
 request does not ask for parts of them. What this version can't do yet is refused in words.
 """
 from __future__ import annotations
@@ -11,27 +11,27 @@ from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from svcd import jsontext
 from svcd.api import features, shapes
+from svcd.api.bodies import read_sequence
 from svcd.api.context import Answer, Context, Text
 from svcd.api.filters import allowed_filter, local_filter, of_query_string, without_joins
 from svcd.api.joins import one_state, read_joined
-from svcd.api.payloads import CONTENT_TYPES, payload_format, receive
-from svcd.api.portions import WHOLE, listed
+from svcd.api.large_responses import WHOLE, listed
 from svcd.api.routes import Fields, Route, Stream
-from svcd.api.sequences import read_sequence
-from svcd.bitsets import each_docid, from_docids
-from svcd.engine.documents import Selection, select
-from svcd.engine.filters.shapes import check_shape
-from svcd.engine.geo.order import geo_buckets
-from svcd.engine.primary_keys import checked_identifier
-from svcd.engine.sorting import SortError, SortRule, check_sortable, parse_rule, split_rules
-from svcd.errors import ApiError
-from svcd.fields import Field, Param, anything, array_of, boolean, nullable, positive_integer, query, string
+from svcd.api.uploads import CONTENT_TYPES, payload_format, receive
+from svcd.base import json_text
+from svcd.base.bitmaps import each_docid, from_docids
+from svcd.base.errors import ApiError
+from svcd.filters.requests import check_shape
+from svcd.query.sort_expressions import SortError, SortRule, check_sortable, parse_rule, split_rules
+from svcd.ranking.sort import geo_buckets
+from svcd.schema.documents import Selection, select
+from svcd.schema.primary_keys import checked_identifier
+from svcd.validation import Field, Param, anything, array_of, boolean, nullable, positive_integer, query_strings, string
 
 if TYPE_CHECKING:
-    from svcd.engine.filters.tree import Condition
-    from svcd.store.index import IndexReader
+    from svcd.filters.tree import Condition
+    from svcd.index.reader import IndexReader
 
 _TAG = "Documents"
 _VECTORS = "_vectors"
@@ -93,7 +93,7 @@ def _meant(reader: IndexReader, ids: Sequence[str] | None, condition: Condition 
     named = None if ids is None else _named(reader, ids)
     if condition is None:
         return named
-    from svcd.engine.filters.matching import matching
+    from svcd.filters.requests import matching
 
     docids = matching(reader, condition, _FILTER_CODE)
     return docids if named is None else docids & named
@@ -157,12 +157,12 @@ def _view(fields: Sequence[str] | None, has_vectors: bool) -> Callable[[str], st
     def view(text: str) -> str:
         if names is None and not has_vectors and f'"{_VECTORS}"' not in text:
             return text
-        document = jsontext.loads(text)
+        document = json_text.loads(text)
         vectors = document.pop(_VECTORS, None)
         shown = document if names is None else select(document, names)
         if has_vectors:
             shown[_VECTORS] = vectors if isinstance(vectors, dict) else {}
-        return jsontext.dumps(shown)
+        return json_text.dumps(shown)
 
     return view
 
@@ -249,7 +249,7 @@ def _delete_ids(ctx: Context, count: int, ids: str) -> Answer:
 
 def delete(ctx: Context) -> Answer:
     """Enqueue the deletion of one document; whether it exists shows when the task runs."""
-    return _delete_ids(ctx, 1, jsontext.dumps(ctx.path["document_id"]))
+    return _delete_ids(ctx, 1, json_text.dumps(ctx.path["document_id"]))
 
 
 def delete_documents_batch(ctx: Context) -> Answer:
@@ -260,9 +260,9 @@ def delete_documents_batch(ctx: Context) -> Answer:
     """
     count, portions = 0, []
     for values in read_sequence(ctx.request, _MOST_IDS):
-        texts = [value if isinstance(value, str) else jsontext.dumps(value) for value in values]
+        texts = [value if isinstance(value, str) else json_text.dumps(value) for value in values]
         count += len(texts)
-        portions.append(jsontext.dumps(texts)[1:-1])
+        portions.append(json_text.dumps(texts)[1:-1])
     return _delete_ids(ctx, count, ",".join(portions))
 
 
@@ -280,7 +280,7 @@ def delete_documents_by_filter(ctx: Context) -> Answer:
     check_shape(value, _FILTER_CODE)  # null is none
     if local_filter(value, _FILTER_CODE, ctx.instance.features) is None:
         raise ApiError(_FILTER_CODE, "Sending an empty filter is forbidden.")
-    details = {"providedIds": 0, "deletedDocuments": None, "originalFilter": jsontext.dumps(value)}
+    details = {"providedIds": 0, "deletedDocuments": None, "originalFilter": json_text.dumps(value)}
     return _enqueued(ctx, "documentDeletion", details, {"filter": value})
 
 
@@ -291,7 +291,7 @@ def edit_documents_by_function(ctx: Context) -> Answer:
     feature_not_enabled, invalid_document_edition_context.
     """
     # Who never edits by a function does without its language, and its 2 MB.
-    from svcd.engine.functions import FunctionError, Program
+    from svcd.rhai import FunctionError, Program
 
     function, wanted, context = ctx.body["function"], ctx.body.get("filter"), ctx.body.get("context")
     try:
@@ -303,33 +303,33 @@ def edit_documents_by_function(ctx: Context) -> Answer:
     if context is not None and not isinstance(context, dict):
         raise ApiError("invalid_document_edition_context", "The context must be an object")
     details = {"deletedDocuments": None, "editedDocuments": None, "context": context, "function": function,
-               "originalFilter": None if wanted is None else jsontext.dumps(wanted)}
+               "originalFilter": None if wanted is None else json_text.dumps(wanted)}
     return _enqueued(ctx, "documentEdition", details, {"filter": wanted, "context": context, "function": function})
 
 
 # Routes
 
-_METADATA = {"customMetadata": Param(query.text, "invalid_index_custom_metadata", about="Free text kept on the task.")}
-_FIELDS_PARAM = Param.list_of(query.text, "invalid_document_fields", about="Fields returned; `*` or absent means all.")
-_VECTORS_PARAM = Param(query.boolean, "invalid_document_retrieve_vectors", default=False,
+_METADATA = {"customMetadata": Param(query_strings.text, "invalid_index_custom_metadata", about="Free text kept on the task.")}
+_FIELDS_PARAM = Param.list_of(query_strings.text, "invalid_document_fields", about="Fields returned; `*` or absent means all.")
+_VECTORS_PARAM = Param(query_strings.boolean, "invalid_document_retrieve_vectors", default=False,
                        about="Adds `_vectors` to each document.")
-_NETWORK_PARAM = Param(query.boolean, "invalid_document_use_network", about="Asks all instances of the network.")
+_NETWORK_PARAM = Param(query_strings.boolean, "invalid_document_use_network", about="Asks all instances of the network.")
 _ADD_PARAMS = {
-    "primaryKey": Param(query.text, "invalid_index_primary_key", about="Used only when the index has none yet."),
-    "csvDelimiter": Param(query.one_character, "invalid_document_csv_delimiter",
+    "primaryKey": Param(query_strings.text, "invalid_index_primary_key", about="Used only when the index has none yet."),
+    "csvDelimiter": Param(query_strings.one_character, "invalid_document_csv_delimiter",
                           about="One ASCII character between the columns of text/csv; a comma when absent."),
     **_METADATA,
-    "skipCreation": Param(query.boolean, "invalid_skip_creation", default=False,
+    "skipCreation": Param(query_strings.boolean, "invalid_skip_creation", default=False,
                           about="True ignores documents that the index does not have."),
 }
 _LIST_PARAMS = {
-    "offset": Param(query.positive_integer, "invalid_document_offset", default=0, about="Documents to skip."),
-    "limit": Param(query.positive_integer, "invalid_document_limit", default=20, about="Documents to return."),
+    "offset": Param(query_strings.positive_integer, "invalid_document_offset", default=0, about="Documents to skip."),
+    "limit": Param(query_strings.positive_integer, "invalid_document_limit", default=20, about="Documents to return."),
     "fields": _FIELDS_PARAM,
     "retrieveVectors": _VECTORS_PARAM,
-    "ids": Param.list_of(query.text, "invalid_document_ids", about="Identifiers of the documents to keep."),
-    "filter": Param(query.text, "invalid_document_filter"),
-    "sort": Param(query.text, "invalid_document_sort", about="`field:asc` or `field:desc`, separated by commas."),
+    "ids": Param.list_of(query_strings.text, "invalid_document_ids", about="Identifiers of the documents to keep."),
+    "filter": Param(query_strings.text, "invalid_document_filter"),
+    "sort": Param(query_strings.text, "invalid_document_sort", about="`field:asc` or `field:desc`, separated by commas."),
     "useNetwork": _NETWORK_PARAM,
 }
 _FETCH_BODY = Fields({

@@ -7,11 +7,11 @@ from __future__ import annotations
 import time
 
 from svcd.api import search
+from svcd.api.admission import Timer
 from svcd.api.context import Answer, Context
-from svcd.api.cutoff import Timer
 from svcd.api.joins import one_state
 from svcd.api.routes import Fields, Route
-from svcd.fields import Field, boolean, nullable, string
+from svcd.validation import Field, boolean, nullable, string
 
 # Members that other searches have are let through: the same body may be sent to both routes.
 _BODY = Fields({
@@ -32,7 +32,7 @@ def search_facets(ctx: Context) -> Answer:
     """Search values. Raises index_not_found, facet_search_disabled, invalid_facet_search_facet_name and what a search
     raises."""
     # As with searches: a fifth of the time to start that not every daemon needs.
-    from svcd.engine.facet_search import FacetQuery, facet_search
+    from svcd.search.facet_search import FacetQuery, facet_search
 
     started, body = time.monotonic(), ctx.body
     facet = FacetQuery(body["facetName"], body.get("facetQuery"), body.get("locales"))

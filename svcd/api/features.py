@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from svcd.errors import ApiError
+from svcd.base.errors import ApiError
 
 _DISCUSSIONS = "https://github.com/orgs/svc/discussions"
 

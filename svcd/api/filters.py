@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from svcd.api import features
-from svcd.errors import ApiError
-from svcd.jsontext import loads
+from svcd.base.errors import ApiError
+from svcd.base.json_text import loads
 
 if TYPE_CHECKING:
-    from svcd.engine.filters.foreign import Opener
-    from svcd.engine.filters.tree import Condition
-    from svcd.engine.reader import Reader
+    from svcd.filters.tree import Condition
+    from svcd.query.reader import Reader
+    from svcd.search.foreign_filters import Opener
 
 Flags = Callable[[], Mapping[str, bool | None]]  # None, which a dump may have, is off
 
@@ -28,7 +28,7 @@ def allowed_filter(value: Any, code: str, flags: Flags) -> Condition | None:
     flags: gives the features; asked only when one is needed. Raises `code`, feature_not_enabled.
     """
     # The grammar takes a while to load, which a daemon that only indexes need not pay.
-    from svcd.engine.filters.matching import read_filter
+    from svcd.filters.requests import read_filter
 
     condition = read_filter(value, code)
     _check_features(condition, flags)
@@ -40,8 +40,7 @@ def local_filter(value: Any, code: str, flags: Flags, index_uid: str | None = No
 
     index_uid: the index with which refusals open, None where they name none.
     """
-    from svcd.engine.filters.matching import read_filter
-    from svcd.engine.filters.shapes import check_shape
+    from svcd.filters.requests import check_shape, read_filter
 
     with _naming(index_uid):
         if value is not None:
@@ -55,7 +54,7 @@ def local_filter(value: Any, code: str, flags: Flags, index_uid: str | None = No
 
 
 def _check_features(condition: Condition | None, flags: Flags) -> None:
-    from svcd.engine.filters.gates import gates
+    from svcd.filters.requirements import gates
 
     for gate in gates(condition) if condition is not None else ():
         if not flags().get(gate.flag):
@@ -64,7 +63,7 @@ def _check_features(condition: Condition | None, flags: Flags) -> None:
 
 
 def _refuse_joins(condition: Condition | None, code: str) -> None:
-    from svcd.engine.filters.gates import gates
+    from svcd.filters.requirements import gates
 
     for gate in gates(condition) if condition is not None else ():
         if gate.flag == "foreignKeys":
@@ -88,11 +87,11 @@ def without_joins(condition: Condition | None, index_uid: str, reader: Reader, o
     """
     if condition is None or not has_joins(condition):
         return condition
-    from svcd.engine import steps
-    from svcd.engine.filters.foreign import resolved
+    from svcd.query import tracing
+    from svcd.search.foreign_filters import resolved
 
-    with steps.within("execute local search"):
-        steps.begin("evaluate filter")
+    with tracing.within("execute local search"):
+        tracing.begin("evaluate filter")
         return resolved(condition, index_uid, reader.settings, open_index)
 
 
@@ -100,7 +99,7 @@ def has_joins(condition: Condition | None) -> bool:
     """Does a filter ask anything of other indexes?"""
     if condition is None:
         return False
-    from svcd.engine.filters.foreign import is_joined
+    from svcd.search.foreign_filters import is_joined
 
     return is_joined(condition)
 
@@ -117,7 +116,7 @@ def of_query_string(text: str | None, code: str) -> Any:
     except ValueError:
         return text
     if value is None:
-        from svcd.engine.filters.shapes import check_shape
+        from svcd.filters.requests import check_shape
 
         check_shape(value, code)
     return value
@@ -127,7 +126,7 @@ def narrowed(given: Any, rule: Any, code: str) -> Any:
     """The filter of a request with that of a tenant token joined to it; rule None leaves it alone. Raises `code`."""
     if rule is None:
         return given
-    from svcd.engine.filters.shapes import check_shape, combine
+    from svcd.filters.requests import check_shape, combine
 
     for value in (given, rule):
         if value is not None:

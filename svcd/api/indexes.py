@@ -4,19 +4,136 @@ Knows the bodies and answers of these routes; refuses to know how an index is ke
 """
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from svcd.api import shapes
-from svcd.api.attributes import FIELDS_BODY, list_fields
 from svcd.api.context import Answer, Context
 from svcd.api.routes import Fields, Route, Value
-from svcd.errors import ApiError
-from svcd.fields import Field, Param, array_of, boolean, index_uid, nullable, object_of, query, string
+from svcd.base.errors import ApiError
+from svcd.facets.fields import order_of
+from svcd.schema.attributes import WILDCARD, Filterable, is_beneath, is_everything, is_reserved, locales_test, matches
+from svcd.validation import (
+    Field,
+    Param,
+    array_of,
+    boolean,
+    index_uid,
+    nullable,
+    object_of,
+    positive_integer,
+    query_strings,
+    string,
+)
 
 if TYPE_CHECKING:
-    from svcd.store.library import IndexRow
+    from svcd.instance.data_folder import IndexRow
+
+
+# The fields of one index over HTTP: what its settings make of each of them.
+#
+# Knows how patterns of settings cover attributes; refuses to know documents.
+# Source: recordings index/fields.
+
+
+_SORT_RULE = re.compile(r"(?P<attribute>.+):(?P<order>asc|desc)", re.S)
+
+
+def _covers(name: str, attribute: str) -> bool:
+    """True when a plain name of a setting covers an attribute: `*`, itself, or one of its parents."""
+    return name == WILDCARD or is_beneath(attribute, name)
+
+
+def _any_covers(names: Iterable[str] | None, attribute: str) -> bool:
+    return any(_covers(name, attribute) for name in names or ())
+
+
+def _enabled(is_enabled: bool) -> dict[str, Any]:
+    return {"enabled": is_enabled}
+
+
+def _ranking_rule(rules: Iterable[str], attribute: str) -> dict[str, Any]:
+    """The orders of the rules that sort by the attribute; no member without any."""
+    found = [_SORT_RULE.fullmatch(rule) for rule in rules]
+    orders = [match["order"] for match in found if match and match["attribute"] == attribute]
+    return {"enabled": True, "order": orders} if orders else _enabled(False)
+
+
+def _filterable(settings: Mapping[str, Any], attribute: str) -> dict[str, Any]:
+    rule = Filterable.of(settings).rule(attribute)
+    return {
+        "enabled": rule is not None and rule.is_filterable,
+        "sortBy": order_of(settings, attribute),
+        "facetSearch": rule is not None and rule.facet_search,
+        "equality": rule is not None and rule.equality,
+        "comparison": rule is not None and rule.comparison,
+    }
+
+
+def _is_displayed(settings: Mapping[str, Any], attribute: str) -> bool:
+    names = settings.get("displayedAttributes")
+    return is_everything(names) or _any_covers(names, attribute)
+
+
+def _is_searchable(settings: Mapping[str, Any], attribute: str) -> bool:
+    names = settings.get("searchableAttributes")
+    return not is_reserved(attribute) and (is_everything(names) or _any_covers(names, attribute))
+
+
+_VIEWS: Mapping[str, Callable[[Mapping[str, Any], str], dict[str, Any]]] = {  # member of the answer: its value
+    "displayed": lambda settings, name: _enabled(_is_displayed(settings, name)),
+    "searchable": lambda settings, name: _enabled(_is_searchable(settings, name)),
+    "sortable": lambda settings, name: _enabled(_any_covers(settings.get("sortableAttributes"), name)),
+    "distinct": lambda settings, name: _enabled(settings.get("distinctAttribute") == name),
+    "rankingRule": lambda settings, name: _ranking_rule(settings.get("rankingRules") or (), name),
+    "filterable": _filterable,
+    "localized": lambda settings, name: {"locales": list(locales_test(settings.get("localizedAttributes"))(name) or ())},
+}
+
+
+def field_view(settings: Mapping[str, Any], attribute: str) -> dict[str, Any]:
+    """What the settings make of one attribute."""
+    return {"name": attribute} | {member: view(settings, attribute) for member, view in _VIEWS.items()}
+
+
+def _is_wanted(view: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    patterns = wanted.get("attributePatterns")
+    if patterns is not None and not any(matches(view["name"], pattern) for pattern in patterns):
+        return False
+    flags = {member: flag for member, flag in wanted.items() if member != "attributePatterns" and flag is not None}
+    return all(view[member]["enabled"] is flag for member, flag in flags.items())
+
+
+def list_fields(ctx: Context) -> Answer:
+    """One page of the fields of an index, by name. Raises index_not_found."""
+    offset, limit, wanted = ctx.body["offset"], ctx.body["limit"], ctx.body.get("filter") or {}
+    with ctx.instance.read(ctx.index_uid) as reader:
+        views = [field_view(reader.settings, name) for name in sorted(reader.fields())]
+    kept = [view for view in views if _is_wanted(view, wanted)]
+    return Answer(200, shapes.page(kept[offset:offset + limit], offset, limit, len(kept)))
+
+
+def _flag(code: str) -> Field:
+    return Field(nullable(boolean), f"invalid_index_fields_filter_{code}")
+
+
+FIELDS_BODY = Fields({
+    "offset": Field(positive_integer, "invalid_index_offset", default=0),
+    "limit": Field(positive_integer, "invalid_index_limit", default=20),
+    "filter": Field(nullable(object_of({
+        "attributePatterns": Field(
+            nullable(array_of(string)), "invalid_index_fields_filter_attribute_patterns"),
+        "displayed": _flag("displayed"),
+        "searchable": _flag("searchable"),
+        "sortable": _flag("sortable"),
+        "distinct": _flag("distinct"),
+        "rankingRule": _flag("ranking_rule"),
+        "filterable": _flag("filterable"),
+    })), "invalid_index_fields_filter"),
+})
+
 
 _TAG = "Indexes"
 
@@ -149,15 +266,15 @@ _SWAP_BODY = Value(array_of(object_of({
                     about="True gives the first index the name of the second, which must not exist."),
 })))
 _PAGE_PARAMS = {
-    "offset": Param(query.positive_integer, "invalid_index_offset", default=0, about="Indexes to skip."),
-    "limit": Param(query.positive_integer, "invalid_index_limit", default=20, about="Indexes to return."),
+    "offset": Param(query_strings.positive_integer, "invalid_index_offset", default=0, about="Indexes to skip."),
+    "limit": Param(query_strings.positive_integer, "invalid_index_limit", default=20, about="Indexes to return."),
 }
 STATS_PARAMS = {
     "showInternalDatabaseSizes": Param(
-        query.boolean, "invalid_stats_show_internal_database_sizes", default=False,
+        query_strings.boolean, "invalid_stats_show_internal_database_sizes", default=False,
         about="Adds the sizes of the internal tables."),
     "sizeFormat": Param(
-        query.choice("human", "raw"), "invalid_stats_size_format", default="raw",
+        query_strings.choice("human", "raw"), "invalid_stats_size_format", default="raw",
         schema={"type": "string", "enum": ["human", "raw"]}, about="Sizes in bytes, or as text with a unit."),
 }
 

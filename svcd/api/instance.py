@@ -6,15 +6,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from svcd import INTERFACE_VERSION, logs
+from svcd import INTERFACE_VERSION
 from svcd.api import not_yet, shapes
 from svcd.api.context import Answer, Context
 from svcd.api.features import FEATURES
 from svcd.api.indexes import STATS_PARAMS, index_stats
 from svcd.api.routes import Fields, Route
-from svcd.errors import ApiError
-from svcd.fields import Field, boolean, nullable
-from svcd.times import rfc3339_micro
+from svcd.base import logs
+from svcd.base.errors import ApiError
+from svcd.base.times import rfc3339_micro
+from svcd.validation import Field, boolean, nullable
 
 
 def root(_ctx: Context) -> Answer:

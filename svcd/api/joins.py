@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.api.context import Context
 from svcd.auth.permission import INVALID_KEY
-from svcd.errors import ApiError
+from svcd.base.errors import ApiError
 
 if TYPE_CHECKING:
-    from svcd.engine.reader import Reader
+    from svcd.query.reader import Reader
 
 _FEATURE = "foreignKeys"
 
@@ -32,7 +32,7 @@ def one_state(ctx: Context, index_uids: Iterable[str]) -> Iterator[None]:
 def _linked(reader: Reader) -> Iterable[str]:
     if not has_foreign_keys(reader):
         return ()
-    from svcd.engine.joins import foreign_keys
+    from svcd.search.joins import foreign_keys
 
     return foreign_keys(reader.settings).values()
 
@@ -60,14 +60,15 @@ def hydrated(ctx: Context, hits: Sequence[str], readers: Mapping[str, Reader], i
     keys = {uid: _shown_keys(ctx, reader) for uid, reader in readers.items() if has_foreign_keys(reader)}
     if not any(keys.values()):
         return hits
-    from svcd.engine import joins, steps
+    from svcd.query import tracing
+    from svcd.search import joins
 
     def keys_of(hit: joins.Hit) -> joins.Keys:
         return keys.get(hit["_federation"]["indexUid"] if index_uid is None else index_uid, {})
 
-    steps.begin("hydrate documents")
+    tracing.begin("hydrate documents")
     shown = joins.hydrated(hits, keys_of, ctx.read)
-    steps.end()
+    tracing.end()
     return shown
 
 
@@ -75,7 +76,7 @@ def _shown_keys(ctx: Context, reader: Reader) -> Mapping[str, str]:
     """The foreign keys of an index that are replaced for the bearer, while the feature is on."""
     if not ctx.instance.is_enabled(_FEATURE):
         return {}
-    from svcd.engine.joins import foreign_keys
+    from svcd.search.joins import foreign_keys
 
     return {field: uid for field, uid in foreign_keys(reader.settings).items() if _may_search_all_of(ctx, uid)}
 

@@ -10,14 +10,14 @@ import uuid as uuids
 from collections.abc import Sequence
 from typing import Any
 
-from svcd import times
 from svcd.api import shapes
 from svcd.api.context import Answer, Context
 from svcd.api.routes import Fields, Route
-from svcd.auth.actions import ACTIONS, needs_every_index
-from svcd.auth.patterns import EVERY_INDEX
-from svcd.errors import ApiError
-from svcd.fields import (
+from svcd.auth.actions import ACTIONS, EVERY_INDEX, needs_every_index
+from svcd.base import times
+from svcd.base.errors import ApiError
+from svcd.instance.keys import KeyRow
+from svcd.validation import (
     Field,
     Param,
     array_of,
@@ -26,11 +26,10 @@ from svcd.fields import (
     one_of,
     parse_uuid,
     parsed,
-    query,
+    query_strings,
     string,
     uuid,
 )
-from svcd.store.keys import KeyRow
 
 _TAG = "Keys"
 
@@ -163,8 +162,8 @@ _UPDATE_BODY = Fields(_WORDS, immutable={
     "updatedAt": "immutable_api_key_updated_at",
 })
 _PAGE_PARAMS = {
-    "offset": Param(query.positive_integer, "invalid_api_key_offset", default=0, about="Keys to skip."),
-    "limit": Param(query.positive_integer, "invalid_api_key_limit", default=20, about="Keys to return."),
+    "offset": Param(query_strings.positive_integer, "invalid_api_key_offset", default=0, about="Keys to skip."),
+    "limit": Param(query_strings.positive_integer, "invalid_api_key_limit", default=20, about="Keys to return."),
 }
 
 ROUTES = (

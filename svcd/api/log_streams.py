@@ -15,16 +15,16 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
-from svcd import logs
 from svcd.api.context import NDJSON, Answer, Context, Text
-from svcd.api.process_figures import resident_bytes
+from svcd.api.metrics import resident_bytes
 from svcd.api.routes import Route, Value
 from svcd.api.streaming import HEADERS, Pieces
-from svcd.errors import ApiError
-from svcd.fields import Field, FieldError, boolean, object_of, one_of, parsed, string
-from svcd.logs import targets
-from svcd.logs.targets import Targets
-from svcd.store.changes import Listeners
+from svcd.base import logs
+from svcd.base import logs as targets
+from svcd.base.errors import ApiError
+from svcd.base.logs import Targets
+from svcd.instance.task_changes import Listeners
+from svcd.validation import Field, FieldError, boolean, object_of, one_of, parsed, string
 
 _TAG = "Logs"
 _PLAIN = "text/plain; charset=utf-8"

@@ -5,22 +5,138 @@ Knows which figures there are, their names and where each is asked for; refuses 
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+import resource
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
-from svcd import times
 from svcd.api.context import Answer, Context, Text
-from svcd.api.exposition import CONTENT_TYPE, COUNTER, GAUGE, HISTOGRAM, Family, Sample, labelled, number, render
-from svcd.api.process_figures import process_figures
 from svcd.api.routes import Route
 from svcd.api.traffic import BOUNDS_S, Report, Traffic, sum_of
-from svcd.errors import ApiError
-from svcd.store.queue import DATABASE_BYTES
-from svcd.store.records import STATUSES, Batch, TaskFilter
+from svcd.base import times
+from svcd.base.errors import ApiError
+from svcd.instance.queue import DATABASE_BYTES
+from svcd.instance.task_records import STATUSES, Batch, TaskFilter
 from svcd.tasks.details import duration_of_text
 from svcd.tasks.kinds import KINDS
+
+# What the system says of this process: time, memory, files, threads.
+#
+# Knows where Linux says so (proc(5)); elsewhere there are no such figures. Refuses to know what they are shown for.
+
+
+_PROC = Path("/proc")
+
+
+class ProcessFigures(NamedTuple):
+    """Times in seconds, started_at since 1970, memory in bytes."""
+
+    cpu_s: float
+    most_files: float
+    open_files: int
+    resident: int
+    started_at: float
+    threads: int
+    virtual: int
+
+
+def process_figures(proc: Path = _PROC) -> ProcessFigures | None:
+    """The figures of this process; None where the system does not tell them."""
+    try:
+        # The name of the program, in parentheses, may hold blanks; field 3 of proc(5) follows it.
+        fields = (proc / "self/stat").read_text().rpartition(")")[2].split()
+        open_files = len(list((proc / "self/fd").iterdir()))
+        booted_at = next(int(line.split()[1]) for line in (proc / "stat").read_text().splitlines()
+                         if line.startswith("btime "))
+    except (OSError, StopIteration):
+        return None
+    user, system, threads, started, virtual, pages = (int(fields[number - 3]) for number in (14, 15, 20, 22, 23, 24))
+    ticks = os.sysconf("SC_CLK_TCK")
+    return ProcessFigures(
+        cpu_s=(user + system) / ticks, most_files=_most_files(), open_files=open_files,
+        resident=pages * os.sysconf("SC_PAGE_SIZE"), started_at=booted_at + started / ticks, threads=threads,
+        virtual=virtual,
+    )
+
+
+def resident_bytes(proc: Path = _PROC) -> int | None:
+    """The resident memory of this process; None where the system does not tell it."""
+    try:
+        return int((proc / "self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return None
+
+
+def _most_files() -> float:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return float("inf") if soft == resource.RLIM_INFINITY else soft
+
+
+# The text in which Prometheus reads figures: families of samples with labels (format version 0.0.4).
+#
+# Knows the format; refuses to know any figure.
+
+
+CONTENT_TYPE = "text/plain; version=0.0.4"
+GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
+
+Labels = tuple[tuple[str, str], ...]
+_Values = TypeVar("_Values", bound=tuple[str, ...])
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+class Sample(NamedTuple):
+    """One figure. suffix: what follows the name of the family, for the parts of a histogram."""
+
+    value: float
+    labels: Labels = ()
+    suffix: str = ""
+
+
+class Family(NamedTuple):
+    """Figures of one name. kind: GAUGE, COUNTER or HISTOGRAM. Without samples it is left out."""
+
+    name: str
+    kind: str
+    about: str
+    samples: Iterable[Sample]
+
+
+def labelled(names: Sequence[str], figures: Mapping[_Values, float]) -> list[Sample]:
+    """One sample for each figure, its key giving the values of the labels; in the order of the keys."""
+    return [Sample(figure, tuple(zip(names, values))) for values, figure in sorted(figures.items())]
+
+
+def render(families: Iterable[Family]) -> str:
+    """The whole text."""
+    return "".join(f"{line}\n" for family in families for line in _lines(family))
+
+
+def _lines(family: Family) -> Iterator[str]:
+    samples = list(family.samples)
+    if not samples:
+        return
+    yield f"# HELP {family.name} {family.about}"
+    yield f"# TYPE {family.name} {family.kind}"
+    for sample in samples:
+        yield f"{family.name}{sample.suffix}{_label_text(sample.labels)} {number(sample.value)}"
+
+
+def _label_text(labels: Labels) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels) + "}"
+
+
+def number(value: float) -> str:
+    """`1`, `0.005`, `+Inf`: whole numbers without a point."""
+    if value == float("inf"):
+        return "+Inf"
+    return str(int(value)) if value == int(value) else repr(value)
+
 
 _ALL_INDEXES = (
     "The provided API key is invalid. The API key for the `/metrics` route must allow access to all indexes."

@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from svcd.api import features, performance
+from svcd.api.admission import Timer
 from svcd.api.context import Answer, Context, Text
-from svcd.api.cutoff import Timer
 from svcd.api.filters import has_joins
 from svcd.api.joins import hydrated, one_state
 from svcd.api.routes import Fields, Route
@@ -35,11 +35,12 @@ from svcd.api.search import (
     without_joins_of,
     without_vectors,
 )
-from svcd.engine import steps
-from svcd.engine.merged_facets import merged_facets
-from svcd.engine.request import Facets, Federation, IndexedQuery
-from svcd.errors import ApiError
-from svcd.fields import (
+from svcd.base.errors import ApiError
+from svcd.base.json_text import dumps
+from svcd.facets.merging import Facets, merged_facets
+from svcd.query import tracing
+from svcd.search.request import Federation, IndexedQuery
+from svcd.validation import (
     Field,
     array_of,
     boolean,
@@ -52,11 +53,10 @@ from svcd.fields import (
     positive_integer,
     string,
 )
-from svcd.fields.uids import parse_index_uid
-from svcd.jsontext import dumps
+from svcd.validation.names import parse_index_uid
 
 if TYPE_CHECKING:
-    from svcd.store.index import IndexReader as Reader
+    from svcd.index.reader import IndexReader as Reader
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -244,7 +244,7 @@ def _facet_members(facets: Mapping[str, Facets], merge: Mapping[str, Any] | None
     if not facets:
         return {}
     if merge is not None:
-        steps.begin("merge facets")
+        tracing.begin("merge facets")
         return facet_members(merged_facets(facets.values(), merge.get("maxValuesPerFacet")))
     by_index = {uid: {"distribution": own.distribution, "stats": own.stats} for uid, own in facets.items()}
     return {"facetsByIndex": by_index}
@@ -272,11 +272,11 @@ def _merged(answered: Answered, ctx: Context, queries: Sequence[Query], federati
     answered.add(f"],{dumps(rest)[1:]}".encode())
 
 
-@steps.within("search")
+@tracing.within("search")
 def _found(answered: Answered, ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]) -> dict[str, Any]:
     """Add the JSON texts of the hits; the members of the answer behind them."""
-    from svcd.engine.federation import federated  # as in the module of searches
-    from svcd.engine.pages import LongPage
+    from svcd.search.federation import federated  # as in the module of searches
+    from svcd.search.long_pages import LongPage
 
     started = time.monotonic()
     _check_federation(federation)
@@ -319,7 +319,7 @@ def multi_search_with_post(ctx: Context) -> Answer:
     with ExitStack() as held:
         answered = Answered(held)
         with performance.measured(is_measured), performance.place_in(ctx.searches):
-            steps.end()
+            tracing.end()
             _each(queries, lambda query: ctx.permission.require(query["indexUid"]))
             by_index = (federation or {}).get("facetsByIndex") or {}
             _check_facets_permitted(ctx, by_index)

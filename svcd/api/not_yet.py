@@ -15,13 +15,27 @@ from typing import Any
 from svcd.api.context import Answer, Context
 from svcd.api.filters import allowed_filter, has_joins, of_query_string
 from svcd.api.routes import Fields, Route
-from svcd.engine.primary_keys import checked_identifier
-from svcd.errors import ApiError
-from svcd.fields import (
-    Field, Param, any_object, anything, array_of, boolean, index_uid, map_of, nullable, number, object_of, one_of,
-    parsed, positive_integer, query, string,
+from svcd.base.errors import ApiError
+from svcd.base.sizes import parse_size
+from svcd.schema.primary_keys import checked_identifier
+from svcd.validation import (
+    Field,
+    Param,
+    any_object,
+    anything,
+    array_of,
+    boolean,
+    index_uid,
+    map_of,
+    nullable,
+    number,
+    object_of,
+    one_of,
+    parsed,
+    positive_integer,
+    query_strings,
+    string,
 )
-from svcd.sizes import parse_size
 
 _NETWORK = ("network", "Using the /network route")
 _CONTROL = ("network", "Using the /network/control route")
@@ -137,7 +151,7 @@ def _similar(ctx: Context, wanted: Mapping[str, Any]) -> Answer:
 
     Raises index_not_found, invalid_similar_filter, invalid_similar_embedder.
     """
-    from svcd.engine.filters.matching import matching  # see svcd.api.filters
+    from svcd.filters.requests import matching  # see svcd.api.filters
 
     with ctx.instance.read(ctx.index_uid) as reader:
         condition = allowed_filter(wanted.get("filter"), _FILTER_CODE, ctx.instance.features)
@@ -187,7 +201,7 @@ def _flag_fields(*names: str) -> dict[str, Field]:
 
 
 def _flag_params(*names: str) -> dict[str, Param]:
-    return {name: Param(query.boolean, _FLAGS[name], default=False) for name in names}
+    return {name: Param(query_strings.boolean, _FLAGS[name], default=False) for name in names}
 
 
 _SHOW = ("showRankingScore", "showRankingScoreDetails", "showPerformanceDetails")
@@ -203,27 +217,26 @@ _SIMILAR_BODY = Fields({  # in the order in which messages list them
 })
 _SIMILAR_PARAMS = {  # in the order in which messages list them
     "id": Param(_document_id, "invalid_similar_id", required=True),
-    "embedder": Param(query.text, "invalid_similar_embedder", required=True),
-    "offset": Param(query.positive_integer, "invalid_similar_offset", default=0),
-    "limit": Param(query.positive_integer, "invalid_similar_limit", default=20),
-    "attributesToRetrieve": Param.list_of(query.text, "invalid_similar_attributes_to_retrieve"),
+    "embedder": Param(query_strings.text, "invalid_similar_embedder", required=True),
+    "offset": Param(query_strings.positive_integer, "invalid_similar_offset", default=0),
+    "limit": Param(query_strings.positive_integer, "invalid_similar_limit", default=20),
+    "attributesToRetrieve": Param.list_of(query_strings.text, "invalid_similar_attributes_to_retrieve"),
     **_flag_params("retrieveVectors"),
-    "filter": Param(query.text, _FILTER_CODE),
+    "filter": Param(query_strings.text, _FILTER_CODE),
     **_flag_params(*_SHOW),
-    "rankingScoreThreshold": Param(lambda text: _unit_score(query.number(text)), _SCORE_CODE,
+    "rankingScoreThreshold": Param(lambda text: _unit_score(query_strings.number(text)), _SCORE_CODE,
                                    schema={"type": "number"}),
 }
-
 
 
 # Chats and search rules: what is in their bodies is for those who will read them
 
 _ANY_OBJECT = Fields({}, is_open=True)
 _PAGE_PARAMS = {
-    "offset": Param(query.positive_integer, "invalid_index_offset", default=0, about="Workspaces to skip."),
-    "limit": Param(query.positive_integer, "invalid_index_limit", default=20, about="Workspaces to return."),
+    "offset": Param(query_strings.positive_integer, "invalid_index_offset", default=0, about="Workspaces to skip."),
+    "limit": Param(query_strings.positive_integer, "invalid_index_limit", default=20, about="Workspaces to return."),
 }
-_METADATA = {"customMetadata": Param(query.text, "invalid_index_custom_metadata", about="Free text kept on the task.")}
+_METADATA = {"customMetadata": Param(query_strings.text, "invalid_index_custom_metadata", about="Free text kept on the task.")}
 
 
 def _chats(method: str, path: str, action: str, summary: str, words: str, **others: Any) -> Route:

@@ -13,9 +13,9 @@ from svcd.api.routes import Body, Fields, Route, Schema, Value
 from svcd.api.shapes import SCHEMAS, Json, ref
 from svcd.api.waiting import WAIT, WAIT_NAME, answers_of, is_write
 from svcd.auth.actions import names_of
-from svcd.errors import ERRORS
-from svcd.fields import object_of
-from svcd.jsontext import dumps
+from svcd.base.errors import ERRORS
+from svcd.base.json_text import dumps
+from svcd.validation import object_of
 
 VERSION = "3.1.0"
 _SECURITY_SCHEME = "Bearer"

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from svcd.api.admission import SearchQueue
-from svcd.engine import steps
+from svcd.query import tracing
 
 NAME = "performanceDetails"
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
@@ -17,21 +17,21 @@ _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 
 def measured(is_asked: Any) -> AbstractContextManager[None]:
     """The steps of a search that ends in this block are measured, if it is asked for; and no other search's."""
-    outer = steps.recorder()
+    outer = tracing.recorder()
     # What all searches of a request waited for is part of each of them.
     durations = None if outer is None else outer.durations
-    return steps.recorded_by(steps.Recorder(time.perf_counter_ns, durations) if is_asked else None)
+    return tracing.recorded_by(tracing.Recorder(time.perf_counter_ns, durations) if is_asked else None)
 
 
 def place_in(searches: SearchQueue) -> AbstractContextManager[None]:
     """A place in the queue, its wait measured."""
-    steps.begin("wait in queue")
+    tracing.begin("wait in queue")
     return searches.place()
 
 
 def details() -> dict[str, str] | None:
     """Path of a step -> its duration, in the order in which they ended; None when nothing is measured."""
-    measuring = steps.recorder()
+    measuring = tracing.recorder()
     if measuring is None:
         return None
     return {path: duration(nanoseconds) for path, nanoseconds in measuring.durations.items()}

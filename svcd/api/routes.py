@@ -8,10 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from svcd.api.context import JSON, Answer, Context
-from svcd.fields import Field, Param
+from svcd.validation import Field, Param
+
+if TYPE_CHECKING:
+    from svcd.http.message import Request
+
 
 Schema = str | Mapping[str, Any]  # the name of a component of shapes.SCHEMAS, or a JSON schema
 _NAME = re.compile(r"\{(\w+)\}")
@@ -165,3 +169,21 @@ class Table:
 def segments_of(path: str) -> tuple[str, ...]:
     """`/indexes/{index_uid}` -> ("indexes", "{index_uid}"); "/" -> ()."""
     return tuple(path.strip("/").split("/")) if path.strip("/") else ()
+
+
+# Which requests every process of a daemon answers, not its main process alone.
+#
+# Knows the paths of searches; refuses to know which processes there are. Asked of each request before the routes are.
+
+
+_METHODS = frozenset(("GET", "POST"))
+_SEARCHES = frozenset(("search", "facet-search"))
+_SEVERAL = ("multi-search",)
+
+
+def is_for_all(request: Request) -> bool:
+    """A search of one index, of its facets or of several: it only reads, so that it may run anywhere."""
+    if request.method not in _METHODS or "search" not in request.path:
+        return False
+    segments = request.segments
+    return segments == _SEVERAL or len(segments) == 3 and segments[0] == "indexes" and segments[2] in _SEARCHES

@@ -15,21 +15,23 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from svcd.api import features, performance
+from svcd.api.admission import Timer
 from svcd.api.context import Answer, Context, Text
-from svcd.api.cutoff import Timer
 from svcd.api.filters import allowed_filter, has_joins, narrowed, of_query_string, without_joins
 from svcd.api.joins import has_foreign_keys, hydrated, one_state, read_joined
-from svcd.api.portions import assembled, separated
+from svcd.api.large_responses import assembled, separated
 from svcd.api.routes import Fields, Route
-from svcd.engine import steps
-from svcd.engine.sorting import SortError, parse_rule, split_rules
-from svcd.engine.request import Facets, Federation, IndexedQuery, SearchQuery
-from svcd.errors import ApiError
-from svcd.fields import (
+from svcd.base.errors import ApiError
+from svcd.base.json_text import dumps, loads
+from svcd.facets.merging import Facets
+from svcd.query import tracing
+from svcd.query.sort_expressions import SortError, parse_rule, split_rules
+from svcd.search.request import Federation, IndexedQuery, SearchQuery
+from svcd.validation import (
     Field,
     Param,
-    anything,
     any_object,
+    anything,
     array_of,
     boolean,
     nullable,
@@ -38,16 +40,17 @@ from svcd.fields import (
     one_of,
     parsed,
     positive_integer,
-    query,
     string,
 )
-from svcd.fields.locales import locale, parse_locale
-from svcd.jsontext import dumps, loads
+from svcd.validation import (
+    query_strings as query,
+)
+from svcd.validation.names import locale, parse_locale
 
 if TYPE_CHECKING:
-    from svcd.engine.pages import LongPage
     from svcd.http.message import Portions
-    from svcd.store.index import IndexReader as Reader
+    from svcd.index.reader import IndexReader as Reader
+    from svcd.search.long_pages import LongPage
 
 _TAG = "Search"
 _STRATEGIES = ("last", "all", "frequency")
@@ -372,7 +375,7 @@ def add_answer(answered: Answered, ctx: Context, asked: IndexedQuery, body: Mapp
     started = time.monotonic()
     rule = ctx.permission.search_filter(asked.index_uid)
     long_page: list[LongPage] = []
-    with steps.within("search"), answered.reading(ctx, asked.index_uid) as (reader, keep):
+    with tracing.within("search"), answered.reading(ctx, asked.index_uid) as (reader, keep):
         hits, rest = ctx.answers.get(reader.state, dumps([body, rule]), lambda: _found(ctx, asked, body, reader, long_page))
         primary_key = reader.primary_key
         if long_page:
@@ -398,8 +401,8 @@ def _found(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], reader: R
     long_page: is given the hits instead, when they are too many to be shown at once.
     """
     # A fifth of the time to start, which a daemon that only indexes, or just started, need not pay.
-    from svcd.engine.pages import LongPage
-    from svcd.engine.search import search
+    from svcd.search.long_pages import LongPage
+    from svcd.search.search import search
 
     _check_sort(body)
     index_uid, timer = asked.index_uid, Timer()

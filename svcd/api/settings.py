@@ -12,9 +12,9 @@ from svcd.api import shapes
 from svcd.api.context import Answer, Context
 from svcd.api.features import require
 from svcd.api.routes import Fields, Route, Value
-from svcd.engine import settings
-from svcd.engine.settings import Setting
-from svcd.fields import nullable
+from svcd.schema import settings
+from svcd.schema.settings import Setting
+from svcd.validation import nullable
 
 _TAG = "Settings"
 _PATH = "/indexes/{index_uid}/settings"

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.api.features import FEATURES
 from svcd.auth.actions import ACTIONS
-from svcd.store.records import STATUSES, Batch, Task
+from svcd.base.times import rfc3339_micro
+from svcd.instance.task_records import STATUSES, Batch, Task
+from svcd.tasks.details import duration, moment
 from svcd.tasks.kinds import KINDS
-from svcd.tasks.views import duration, moment
-from svcd.tasks.views import task_view as task_view
-from svcd.times import rfc3339_micro
 
 if TYPE_CHECKING:
-    from svcd.store.library import IndexRow
+    from svcd.instance.data_folder import IndexRow
 
 Json = dict[str, Any]
 

@@ -16,11 +16,11 @@ from svcd.api.context import Answer, Context, Text
 from svcd.api.routes import Route
 from svcd.api.streaming import EVENTS, LINES, Pieces
 from svcd.api.tasks import FILTER_PARAMS, task_filter
-from svcd.errors import ApiError
-from svcd.jsontext import dumps
-from svcd.store.changes import Position
-from svcd.store.records import Batch, TaskFilter
-from svcd.tasks.hindsight import batch_at, task_at
+from svcd.base.errors import ApiError
+from svcd.base.json_text import dumps
+from svcd.instance.task_changes import Position
+from svcd.instance.task_records import Batch, TaskFilter
+from svcd.tasks.details import batch_at, task_at, task_view
 
 # Changes that are read, and sent, together.
 _PORTION = 200
@@ -42,7 +42,7 @@ class _Tasks:
         """What happened behind a position, and how far that reaches: the same position when nothing did."""
         changes = self._ctx.queue.changes_of_tasks(since, _PORTION)
         seen = [(position, task_at(task, position.step)) for position, task in changes]
-        told: list[Told] = [(position, shapes.task_view(task)) for position, task in seen
+        told: list[Told] = [(position, task_view(task)) for position, task in seen
                             if self._wanted.is_met_by(task) and self._ctx.permission.allows(task.index_uid)]
         return (seen[-1][0] if seen else since), told
 

@@ -13,17 +13,46 @@ from typing import Any
 
 from svcd.api import shapes, waiting
 from svcd.api.context import NDJSON, Answer, Context, Text
-from svcd.api.portions import listed
+from svcd.api.large_responses import listed
 from svcd.api.routes import Route
-from svcd.errors import ApiError
-from svcd.fields import STAR, Param, parse_index_uid, query
+from svcd.base.errors import ApiError
+from svcd.base.json_text import dumps
+from svcd.base.times import DAY, MICROSECOND, parse_date, parse_rfc3339
 from svcd.http.message import PORTION, Portions
-from svcd.jsontext import dumps
-from svcd.store.queue import Queue
-from svcd.store.records import STATUSES, Page, TaskFilter
-from svcd.store.standing import standing
+from svcd.instance.queue import Queue
+from svcd.instance.queue_snapshot import standing
+from svcd.instance.task_records import STATUSES, Page, TaskFilter
+from svcd.tasks.details import task_view
+from svcd.tasks.dump_writing import key_line
 from svcd.tasks.kinds import KINDS
-from svcd.times import DAY, MICROSECOND, parse_date, parse_rfc3339
+from svcd.validation import STAR, Param, parse_index_uid, query_strings
+
+# Dumps and snapshots over HTTP: each request enqueues one.
+#
+# Knows what a dump takes at the moment of its request; refuses to know what is in the files (svcd.tasks.archive).
+
+
+_ARCHIVES = "Backups"
+
+
+def create_dump(ctx: Context) -> Answer:
+    """Enqueue a dump. Keys and instance uid are those of this moment, all else of the one when it is made."""
+    _, newest_first = ctx.instance.keys.read()
+    content = {"keys": [key_line(row) for row in reversed(newest_first)], "instanceUid": ctx.instance.uid}
+    task = ctx.queue.enqueue("dumpCreation", None, details={"dumpUid": None}, content=content)
+    return Answer(202, shapes.task_summary(task))
+
+
+def create_snapshot(ctx: Context) -> Answer:
+    """Enqueue a snapshot; those that wait become one."""
+    return Answer(202, shapes.task_summary(ctx.queue.enqueue("snapshotCreation", None, details=None)))
+
+
+ARCHIVE_ROUTES = (
+    Route("POST", "/dumps", create_dump, "dumps.create", {202: "TaskSummary"}, "Create a dump", _ARCHIVES),
+    Route("POST", "/snapshots", create_snapshot, "snapshots.create", {202: "TaskSummary"}, "Create a snapshot", _ARCHIVES),
+)
+
 
 _LARGEST_UID = 2**32 - 1
 # Moments are stored as 64-bit integers, which end in the year 2262; later dates are as good as that.
@@ -37,7 +66,7 @@ _NO_RESULTS = '{"results":[],'
 
 def _uid(text: str) -> int:
     """A task or batch uid: 0 to 2^32 - 1."""
-    uid = query.positive_integer(text)
+    uid = query_strings.positive_integer(text)
     if uid > _LARGEST_UID:
         raise ValueError(f"could not parse `{text}` as a positive integer")
     return uid
@@ -139,7 +168,7 @@ FILTER_PARAMS: Mapping[str, Param] = {name: row.param for name, row in _LIST_FIL
 _LIST_PARAMS: Mapping[str, Param] = {
     "limit": Param(_uid, "invalid_task_limit", default=20, schema=_UID_SCHEMA, about="Largest number of results."),
     "from": Param(_uid, "invalid_task_from", schema=_UID_SCHEMA, about="Uid of the first result."),
-    "reverse": Param(query.boolean, "invalid_task_reverse", default=False, about="True lists the oldest first."),
+    "reverse": Param(query_strings.boolean, "invalid_task_reverse", default=False, about="True lists the oldest first."),
     **FILTER_PARAMS,
 }
 _CHANGE_PARAMS = {name: row.param for name, row in _CHANGE_FILTERS.items()}
@@ -199,7 +228,7 @@ def _in_portions(ctx: Context, portion: Callable[[Queue, int, int | None], Page[
 def list_tasks(ctx: Context) -> Answer:
     """One page of the tasks that the key may see, newest first unless reversed; without a filter the total counts the
     others too."""
-    return _list_page(ctx, Queue.list_tasks, shapes.task_view)
+    return _list_page(ctx, Queue.list_tasks, task_view)
 
 
 def list_batches(ctx: Context) -> Answer:
@@ -225,7 +254,7 @@ def _task_of(ctx: Context) -> Any:
 
 def get_task(ctx: Context) -> Answer:
     """One task. Raises task_not_found."""
-    return Answer(200, shapes.task_view(_task_of(ctx)))
+    return Answer(200, task_view(_task_of(ctx)))
 
 
 def get_batch(ctx: Context) -> Answer:

@@ -13,8 +13,9 @@ from svcd.api import shapes
 from svcd.api.context import Answer, Context
 from svcd.api.routes import Route, Schema
 from svcd.api.streaming import Places
-from svcd.fields import Param, decode_query
-from svcd.store.records import FINISHED
+from svcd.instance.task_records import FINISHED
+from svcd.tasks.details import task_view
+from svcd.validation import Param, decode_query
 
 WAIT_NAME = "wait"
 # What waits holds a thread and a connection, and few proxies wait longer than this.
@@ -92,4 +93,4 @@ def _after(ctx: Context, bell: Any, seconds: float, uid: int) -> Answer | None:
 
 def _finished(ctx: Context, uid: int) -> Answer | None:
     task = ctx.queue.task(uid)
-    return Answer(200, shapes.task_view(task)) if task is not None and task.status in FINISHED else None
+    return Answer(200, task_view(task)) if task is not None and task.status in FINISHED else None

@@ -15,16 +15,15 @@ from svcd.api import shapes
 from svcd.api.context import Answer, Context
 from svcd.api.routes import Fields, Route
 from svcd.api.shapes import array, record, ref
-from svcd.errors import ApiError
-from svcd.fields import Field, Param, map_of, nullable, query, string
-from svcd.fields.headers import is_header_name, is_header_value
-from svcd.fields.secrets import redacted_secret, redacted_url
-from svcd.fields.urls import parse_web_url
-from svcd.fields.uuids import parse_uuid
-from svcd.store.outbox import Notice
-from svcd.store.webhooks import LAUNCH_UUID, Webhook, merged_headers
-from svcd.tasks.views import moment
-from svcd.times import rfc3339_micro
+from svcd.base.errors import ApiError
+from svcd.base.times import rfc3339_micro
+from svcd.instance.outbox import Notice
+from svcd.instance.webhooks import LAUNCH_UUID, Webhook, merged_headers
+from svcd.tasks.details import moment
+from svcd.validation import Field, Param, map_of, nullable, query_strings, string
+from svcd.validation.names import parse_uuid
+from svcd.validation.redaction import redacted_secret, redacted_url
+from svcd.validation.urls import is_header_name, is_header_value, parse_web_url
 
 MOST_HEADERS = 200
 _BEARER = "Bearer "
@@ -171,11 +170,11 @@ _BODY = Fields(
                       about="Sent with each request; null removes a header, or all of them.")},
     immutable={"uuid": "immutable_webhook_uuid", "isEditable": "immutable_webhook_is_editable"})
 _FAILURES_PARAMS = {
-    "offset": Param(query.positive_integer, "bad_request", default=0, about="Results to leave out at the beginning."),
-    "limit": Param(query.positive_integer, "bad_request", default=20, about="Largest number of results."),
+    "offset": Param(query_strings.positive_integer, "bad_request", default=0, about="Results to leave out at the beginning."),
+    "limit": Param(query_strings.positive_integer, "bad_request", default=20, about="Largest number of results."),
 }
 _REPLAY_PARAMS = {
-    "batchUids": Param.list_of(query.positive_integer, "invalid_batch_uids", about="Batch uids; absent for all."),
+    "batchUids": Param.list_of(query_strings.positive_integer, "invalid_batch_uids", about="Batch uids; absent for all."),
 }
 
 ROUTES = (

@@ -1,1 +1,1 @@
-"""May this caller do this action on this index?"""
+"""TODO"""

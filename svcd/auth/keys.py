@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from svcd import times
-from svcd.auth import patterns
+from svcd.auth import actions as patterns
 from svcd.auth.actions import MASTER_ONLY, OF_TENANTS, expanded, needs_every_index
 from svcd.auth.permission import ALL, INVALID_KEY, Permission, SearchRules
 from svcd.auth.tokens import claims_of
-from svcd.errors import ApiError
+from svcd.base import times
+from svcd.base.errors import ApiError
 
 __all__ = ["ALL", "Keys", "Permission", "bearer_token", "is_same_secret"]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from svcd.auth import patterns
-from svcd.errors import ApiError
+from svcd.auth import actions
+from svcd.base.errors import ApiError
 
 INVALID_KEY = "The provided API key is invalid."
 
@@ -32,8 +32,8 @@ class Permission:
 
     def allows(self, index_uid: str | None) -> bool:
         """True when the bearer may see this index; None stands for what belongs to no index."""
-        return ((self.indexes is None or patterns.covers(self.indexes, index_uid))
-                and (self.rules is None or patterns.covers(self.rules, index_uid)))
+        return ((self.indexes is None or actions.covers(self.indexes, index_uid))
+                and (self.rules is None or actions.covers(self.rules, index_uid)))
 
     @property
     def restriction(self) -> Callable[[str], bool] | None:
@@ -57,7 +57,7 @@ class Permission:
         that the bearer may not use.
         """
         self.require(index_uid)
-        rule = patterns.best(self.rules or (), index_uid)
+        rule = actions.best(self.rules or (), index_uid)
         return None if rule is None or self.rules is None else self.rules[rule]
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from svcd import jsontext
 from svcd.auth.permission import SearchRules
-from svcd.errors import ApiError
-from svcd.fields import parse_index_uid_pattern, parse_uuid
+from svcd.base import json_text
+from svcd.base.errors import ApiError
+from svcd.validation import parse_index_uid_pattern, parse_uuid
 
 ALGORITHMS = ("HS256", "HS384", "HS512")
 _PARTS = 3  # header, claims, signature
@@ -94,7 +94,7 @@ class _Unfit(ValueError):
 def _claims(payload: bytes) -> Claims:
     """The claims of a payload that nobody has verified. Raises invalid_api_key."""
     try:
-        value = jsontext.loads(payload)
+        value = json_text.loads(payload)
     except ValueError as fault:
         raise _undecodable(f"JSON error: {fault}") from None
     if not isinstance(value, dict):
@@ -172,20 +172,20 @@ def _kind(value: Any) -> str:
     if isinstance(value, (list, dict)):
         return "sequence" if isinstance(value, list) else "map"
     if isinstance(value, str):
-        return f"string {jsontext.dumps(value)}"
+        return f"string {json_text.dumps(value)}"
     if value is None:
         return "null"
     name = "boolean" if isinstance(value, bool) else "integer" if isinstance(value, int) else "floating point"
-    return f"{name} `{jsontext.dumps(value)}`"
+    return f"{name} `{json_text.dumps(value)}`"
 
 
 def _end_of(claim: str, payload: bytes, is_inner: bool) -> int:
     """Up to where serde has read the payload when it refuses the value of a claim."""
     at = payload.index(b"{") + 1
     while True:
-        end_of_name = jsontext.value_end(payload, at)
-        end = jsontext.value_end(payload, payload.index(b":", end_of_name) + 1)
-        if jsontext.loads(payload[at:end_of_name]) == claim:
+        end_of_name = json_text.value_end(payload, at)
+        end = json_text.value_end(payload, payload.index(b":", end_of_name) + 1)
+        if json_text.loads(payload[at:end_of_name]) == claim:
             break
         at = payload.index(b",", end) + 1
     is_last = payload[end:].lstrip()[:1] == b"}"

@@ -1,1 +1,1 @@
-"""The command line: options in, a running daemon out."""
+"""TODO"""

@@ -1,7 +1,7 @@
 """The daemon, put together: store, server, and behind its door application and runner; stopped backwards.
 
 Knows which part is given to which; refuses to know what any of them does. What only requests need is made
-in svcd.cli.backstage, after the daemon listens.
+in svcd.cli.wiring, after the daemon listens.
 
 Threads: the main thread runs `server.serve()`, and the handlers of signals; "svcd-opening" makes what stands
 behind the door, and ends; those of server, runner and notifier are described there.
@@ -17,20 +17,21 @@ from types import FrameType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from svcd import INTERFACE_VERSION, __version__, logs
-from svcd.api.door import Door
+from svcd import INTERFACE_VERSION, __version__
+from svcd.api.startup_gate import Door
+from svcd.base import logs
 from svcd.cli import first_start, machine, serving
 from svcd.cli.addresses import Address
 from svcd.cli.config import Config
 from svcd.http.server import Server
-from svcd.store.instance import Instance
+from svcd.instance.instance import Instance
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from svcd.analytics.report import UsageReport
     from svcd.cli.search_workers import SearchWorkers
-    from svcd.remote.notifier import Notifier
-    from svcd.remote.usage_report import UsageReport
+    from svcd.remote.webhook_delivery import Notifier
     from svcd.tasks.runner import Runner
     from svcd.tasks.schedule import SnapshotSchedule
 
@@ -125,13 +126,13 @@ class Opening:
         # Whoever only asks whether the daemon is up gets a whole interpreter for that.
         self._door.wanted.wait(QUIET_S)
         try:
-            from svcd.cli import backstage, word_list_log  # two thirds of the code, and half of the time of a start
+            from svcd.cli import wiring, word_list_log  # two thirds of the code, and half of the time of a start
 
-            self._notifier = backstage.notifier(self._config, self._instance)
-            self._runner = backstage.runner(self._config, self._instance, self._notifier.wake)
-            others: backstage.Others = {"reports": self._workers.reports, "tell": self._workers.tell} if self._workers else {}
-            usage = backstage.usage() if serving.reports_usage(self._config) else None
-            app = backstage.application(self._config, self._instance, self._runner, **others, usage=usage)
+            self._notifier = wiring.notifier(self._config, self._instance)
+            self._runner = wiring.runner(self._config, self._instance, self._notifier.wake)
+            others: wiring.Others = {"reports": self._workers.reports, "tell": self._workers.tell} if self._workers else {}
+            usage = wiring.usage() if serving.reports_usage(self._config) else None
+            app = wiring.application(self._config, self._instance, self._runner, **others, usage=usage)
             machine.give_back_large_blocks()
             self._notifier.start()
             self._runner.start()
@@ -140,10 +141,10 @@ class Opening:
             if self._workers:
                 self._workers.start(self._server)
             if self._config.schedule_snapshot:
-                self._snapshots = backstage.snapshots(self._config, self._instance)
+                self._snapshots = wiring.snapshots(self._config, self._instance)
                 self._snapshots.start()
             if usage:
-                self._report = backstage.usage_report(
+                self._report = wiring.usage_report(
                     self._config, self._instance, usage, self._workers.usages if self._workers else tuple)
                 self._report.start()
             word_list_log.report_at_start()
@@ -200,7 +201,7 @@ def _serve(config: Config, server: Server, opening: Opening) -> None:
 def _tls_context(config: Config) -> SSLContext | None:
     if not config.ssl_cert_path:
         return None
-    from svcd.cli.tls import server_context  # 15 ms that a start without TLS need not pay
+    from svcd.cli.serving import server_context  # 15 ms that a start without TLS need not pay
 
     return server_context(config)
 

@@ -1,7 +1,7 @@
 """What a new instance begins with: a dump or a snapshot, when one is named and there is no database yet.
 
 Knows when one is imported, when the start is refused, and that a first start which fails leaves nothing behind; refuses
-to know dumps (svcd.tasks.importing) and snapshots (svcd.tasks.snapshot_import). Source: options.json (import_dump,
+to know dumps (svcd.tasks.dump_import) and snapshots (svcd.tasks.snapshot_import). Source: options.json (import_dump,
 import_snapshot and their companions).
 """
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from svcd import logs
+from svcd.base import logs
 from svcd.cli.config import Config, ConfigError
 from svcd.cli.options import BY_NAME
 from svcd.http.listening import listen
-from svcd.store.connections import open_reader
+from svcd.index.connections import open_reader
 
 _MISSED = ("tasks", "indexes", "keys", "webhooks", "features")
 
@@ -103,10 +103,10 @@ def _try_address(config: Config) -> None:
 
 
 def _import_dump(path: Path, config: Config) -> None:
-    from svcd.cli.backstage import import_budget  # few starts import anything
-    from svcd.tasks import importing
+    from svcd.cli.wiring import import_budget  # few starts import anything
+    from svcd.tasks import dump_import
 
-    importing.import_dump(path, config.db_path, import_budget(config))
+    dump_import.import_dump(path, config.db_path, import_budget(config))
 
 
 def _import_snapshot(path: Path, config: Config) -> None:

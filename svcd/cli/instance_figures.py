@@ -1,7 +1,7 @@
 """What the anonymous usage report tells of the machine and of the launch options.
 
 Knows where the system says what it is, and that of an option that names a path, an address or a secret only whether
-it was given is told. Refuses to know what is counted of requests (svcd.api.usage).
+it was given is told. Refuses to know what is counted of requests (svcd.analytics.collector).
 """
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from svcd import INTERFACE_VERSION
+from svcd.analytics.figures import FIGURES
 from svcd.cli import machine
 from svcd.cli.config import DEFAULT, FILE, Config
 from svcd.cli.options import BY_NAME, COUNT, INTERVAL, LIMIT, OPTIONS, POSITIVE, PROCESSES, SIZE
-from svcd.remote.usage_figures import FIGURES
-from svcd.store.instance import Instance
+from svcd.instance.instance import Instance
 
 _DAY_S = 86_400
 _PREFIX = "infos."

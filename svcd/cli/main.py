@@ -15,10 +15,11 @@ from typing import Any, NoReturn
 
 import click
 
-from svcd import INTERFACE_VERSION, __version__, logs
-from svcd.cli.absent import why_unsupported
+from svcd import INTERFACE_VERSION, __version__
+from svcd.base import logs
 from svcd.cli.config import Config, ConfigError, load, nearest, quoted, warnings
 from svcd.cli.options import GROUPS, OPTIONS, Option
+from svcd.cli.unsupported_options import why_unsupported
 
 STATUS_FAILED = 1
 STATUS_MISUSE = 2

@@ -5,7 +5,7 @@ variable, the key of the TOML file, the help, the man page, the sample config an
 Refuses to know where a value was given, and what it is used for. Source: options.json.
 
 An option stands here only once it has an effect, or when existing set-ups give it to tune what svcd does not have
-(`has_effect`); those that svcd cannot take stand in svcd.cli.absent.
+(`has_effect`); those that svcd cannot take stand in svcd.cli.unsupported_options.
 """
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from svcd import logs
+from svcd.base import logs
+from svcd.base.sizes import parse_size, print_size
 from svcd.cli import machine
 from svcd.cli.addresses import parse_address, parse_networks
-from svcd.sizes import parse_size, print_size
 
 MASTER_KEY_BYTES = 16
 LARGEST_COUNT = 2**63 - 1
@@ -182,7 +182,7 @@ def _master_key(text: str) -> str:
 
 def _url(text: str) -> str:
     """An address that can be called over HTTP."""
-    from svcd.fields.urls import parse_web_url  # a start without such an option need not wait for it
+    from svcd.validation.urls import parse_web_url  # a start without such an option need not wait for it
 
     try:
         return parse_web_url(text)
@@ -192,7 +192,7 @@ def _url(text: str) -> str:
 
 def _header_value(text: str) -> str:
     """What may stand in a header. The text itself is never repeated in a message."""
-    from svcd.fields.headers import is_header_value
+    from svcd.validation.urls import is_header_value
 
     if not is_header_value(text):
         raise ValueError("cannot be sent in a header: it holds something else than visible ASCII characters")

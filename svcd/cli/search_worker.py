@@ -3,14 +3,14 @@
     -> {orders}                     once: Orders, secrets included, which a command line would show
     -> {"ask": n, "features": {}}   they are these from now on
     -> {"ask": n, "removed": uuid}  an index is gone
-    -> {"ask": n, "log": "info"}    print this of the log (svcd.logs.targets)
+    -> {"ask": n, "log": "info"}    print this of the log (svcd.base.logs)
     -> {"ask": n, "report": true}   what was answered here
     -> {"ask": n, "usage": true}    what was counted here for the usage report, from the last time on
     -> {"ask": n, "stop": seconds}  end in good order, within this time
     <- {"ask": n, ...}              after each
 
 It opens the files read-only, takes connections from the shared sockets, and gives those that ask for anything but a
-search to the main process (svcd.http.sharing). It ends with it: at the end of its input, or by the kernel's hand.
+search to the main process (svcd.http.worker_sharing). It ends with it: at the end of its input, or by the kernel's hand.
 
 Threads: the main thread runs `server.serve()`; "svcd-orders" reads the input.
 """
@@ -24,28 +24,28 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from svcd import logs
 from svcd.api.admission import SearchQueue
 from svcd.api.app import App
-from svcd.api.sharing import is_for_all
+from svcd.api.routes import is_for_all
 from svcd.api.traffic import Traffic
 from svcd.auth.keys import Keys
+from svcd.base import logs
+from svcd.base import logs as targets
+from svcd.base.process import die_with
 from svcd.cli import machine, serving
-from svcd.cli.orders import Orders
-from svcd.engine.settings import resolved
-from svcd.engine.field_values import stored_form
 from svcd.http.server import Server
-from svcd.http.sharing import Board, Share
-from svcd.lifeline import die_with
-from svcd.logs import targets
-from svcd.store.library import Library
+from svcd.http.worker_sharing import Board, Share
+from svcd.instance.data_folder import Library
+from svcd.schema.field_values import stored_form
+from svcd.schema.settings import resolved
 
 if TYPE_CHECKING:
-    from svcd.api.usage import Usage
-    from svcd.store.instance import Instance
+    from svcd.analytics.collector import Usage
+    from svcd.instance.instance import Instance
 
 
 class SearchWorker:
@@ -119,7 +119,7 @@ def main(parent: int) -> None:
 
 
 def _usage() -> Usage:
-    from svcd.api.usage import Usage  # few daemons report
+    from svcd.analytics.collector import Usage  # few daemons report
 
     return Usage()
 
@@ -145,3 +145,45 @@ def _obey(worker: SearchWorker) -> None:
 
 if __name__ == "__main__":
     main(int(sys.argv[1]))
+
+
+# What the main process tells a search worker at its start.
+#
+# Knows the shape of it alone, so that who writes it need not load what a worker needs.
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What a worker has to know. Sockets and memory are descriptors, which it has inherited.
+
+    number: its own; listeners: sockets that listen; board, tray, trays: see svcd.http.worker_sharing.
+    log_targets: what is printed of the log in place of its level; "" when nobody changed it.
+    counts_usage: for the usage report.
+    """
+
+    number: int
+    listeners: list[int]
+    board: int
+    tray: int
+    trays: list[int]
+    path: str
+    features: Mapping[str, bool | None]
+    master_key: str | None
+    payload_limit: int
+    threads: int
+    parallel_searches: int
+    queue_size: int
+    drop_after_s: float
+    log_level: str
+    logs_mode: str
+    log_targets: str = ""
+    counts_usage: bool = False
+
+    @property
+    def descriptors(self) -> list[int]:
+        """All that it has to inherit."""
+        return [*self.listeners, self.board, self.tray, *self.trays]
+
+    def as_json(self) -> str:
+        """One line."""
+        return json.dumps(asdict(self))

@@ -18,18 +18,18 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from svcd import logs
-from svcd.api.sharing import is_for_all
+from svcd.api.routes import is_for_all
 from svcd.api.traffic import Report
+from svcd.base import logs
 from svcd.cli import serving
 from svcd.cli.config import Config
-from svcd.cli.orders import Orders
-from svcd.http.sharing import MAIN, Board, Share, Tray, new_board, new_tray
+from svcd.cli.search_worker import Orders
+from svcd.http.worker_sharing import MAIN, Board, Share, Tray, new_board, new_tray
 
 if TYPE_CHECKING:
+    from svcd.analytics.figures import State
     from svcd.http.server import Server
-    from svcd.remote.usage_figures import State
-    from svcd.store.instance import Instance
+    from svcd.instance.instance import Instance
 
 _MODULE = "svcd.cli.search_worker"
 # A worker answers in a millisecond, or as soon as its interpreter is free; one that does not is not waited for.

@@ -1,22 +1,22 @@
 """Lines of the log about lists of words that are not installed: at the start, and where settings ask for one.
 
-Knows what is said, and that each list is told of once for each; refuses to know how text is cut (svcd.engine.segmenters).
+Knows what is said, and that each list is told of once for each; refuses to know how text is cut (svcd.text.segmenters).
 """
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 
-from svcd import logs
-from svcd.engine import segmenters, wordlists
-from svcd.store.records import SUCCEEDED, Task
+from svcd.base import logs
+from svcd.instance.task_records import SUCCEEDED, Task
+from svcd.text import segmenters, word_lists
 
 _GET = "pip install 'svcd[languages]'"
 
 
 def report_at_start() -> None:
     """Say which lists of words are not installed. Whoever has no such text need not care: one line, and no warning."""
-    if languages := wordlists.missing():
+    if languages := word_lists.missing():
         logs.info("word lists missing, such text is cut coarsely", languages=", ".join(languages), get=_GET)
 
 
@@ -32,7 +32,7 @@ class LocaleWarnings:
         for task in tasks:
             for locale in _locales(task):
                 name = segmenters.list_of(locale)
-                if name and not wordlists.is_installed(name) and self._is_new(name):
+                if name and not word_lists.is_installed(name) and self._is_new(name):
                     _warn(task.index_uid, locale, name)
 
     def _is_new(self, name: str) -> bool:
@@ -52,7 +52,7 @@ def _locales(task: Task) -> Iterator[str]:
 
 
 def _warn(index_uid: str | None, locale: str, name: str) -> None:
-    language = wordlists.language_of(name)
+    language = word_lists.language_of(name)
     get = {"get": _GET} if language else {}  # no package has the other ones
     logs.warn("settings name a locale whose word list is missing: its text is cut coarsely, and searches find other "
               "documents than with the list", locale=locale, language=language or name, index_uid=index_uid, **get)

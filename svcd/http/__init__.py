@@ -1,1 +1,1 @@
-"""HTTP and nothing else: no route, no index, no key."""
+"""TODO"""

@@ -12,15 +12,15 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 
-from svcd.errors import ApiError
-from svcd.http import cors
+from svcd.base.errors import ApiError
+from svcd.http import response_writer
 from svcd.http.delivery import Delivery
 from svcd.http.framing import FramedBody, framed
-from svcd.http.inbox import Inbox
 from svcd.http.message import PIECE, Body, Headers, NoBody, Refused, Request, Response
-from svcd.http.reader import Head, head_end, read_head
-from svcd.http.transport import READABLE, WRITABLE, Transport, keep_little_unsent, reset_on_close, wait
-from svcd.http.writer import CONTINUE, Outgoing, error_response, outgoing
+from svcd.http.receive_buffer import Inbox
+from svcd.http.request_head import Head, head_end, read_head
+from svcd.http.response_writer import CONTINUE, Outgoing, error_response, outgoing
+from svcd.http.sockets import READABLE, WRITABLE, Transport, keep_little_unsent, reset_on_close, wait
 
 if TYPE_CHECKING:
     from svcd.http.server import Server
@@ -267,7 +267,7 @@ class Connection(BaseHTTPRequestHandler):
 
     def _answer(self, request: Request) -> Response:
         try:
-            return cors.preflight(request) or self.server.answer(request)
+            return response_writer.preflight(request) or self.server.answer(request)
         except ApiError as error:
             return error_response(error)
         except Exception:  # a bug: whatever it is, the client gets an answer and the log gets the rest

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from svcd.http.limits import Limits
 from svcd.http.message import Portions, Response
-from svcd.http.transport import WRITABLE, Transport, wait
-from svcd.http.writer import Outgoing
+from svcd.http.response_writer import Outgoing
+from svcd.http.sockets import WRITABLE, Transport, wait
 
 # Up to here head and body leave in one send; above, copying them together costs more than the second call.
 ONE_SEND = 262144

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from svcd.http.message import PIECE, Refused
-from svcd.http.reader import CHUNKED, FIELD_VALUE, TOKEN
+from svcd.http.request_head import CHUNKED, FIELD_VALUE, TOKEN
 
 # Chunk extensions and trailers are read and dropped. Nobody needs them, so little is read: others allow 16 kB of
 # extensions in a whole body (Go), one line of 8 kB for each (Apache).

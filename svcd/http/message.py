@@ -12,10 +12,10 @@ from socket import socket
 from typing import Protocol
 from urllib.parse import unquote
 
-from svcd.errors import ApiError
-from svcd.http import coding
+from svcd.base.errors import ApiError
+from svcd.http import content_coding
 from svcd.http.headers import elements
-from svcd.http.transport import wait_beside
+from svcd.http.sockets import wait_beside
 
 # A piece of a body: large enough that the work per piece does not count, small enough to hold one per request.
 PIECE = 65536
@@ -121,7 +121,7 @@ class Body:
         pieces = _limited(self._wire, self._limit)
         for name in reversed(content_codings(self._encoding)):
             # Each stage has the limit: the one in the middle may be the bomb.
-            pieces = _limited(_whole(coding.unpack(name, pieces)), self._limit)
+            pieces = _limited(_whole(content_coding.unpack(name, pieces)), self._limit)
         return pieces
 
 
@@ -130,12 +130,12 @@ def content_codings(encoding: str | None) -> list[str]:
     if not encoding:
         return []
     names = [name for name in elements(encoding) if name not in ("", "identity")]
-    unknown = [name for name in names if name not in coding.UNPACKERS]
-    if unknown or len(names) > coding.MOST_CODINGS:
+    unknown = [name for name in names if name not in content_coding.UNPACKERS]
+    if unknown or len(names) > content_coding.MOST_CODINGS:
         raise ApiError(
             "unsupported_media_type",
             f"The content encoding `{(unknown or [encoding])[0]}` is not supported: "
-            f"expected at most {coding.MOST_CODINGS} of `br`, `gzip`, `deflate`, `identity`.",
+            f"expected at most {content_coding.MOST_CODINGS} of `br`, `gzip`, `deflate`, `identity`.",
             (("Accept-Encoding", "br, gzip, deflate"),),
         )
     return names
@@ -171,7 +171,7 @@ def _whole(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """The pieces of an unpacker, its failures told as the interface tells them."""
     try:
         yield from pieces
-    except coding.BrokenCoding as broken:
+    except content_coding.BrokenCoding as broken:
         raise Refused(400, INCOMPLETE) from broken
 
 

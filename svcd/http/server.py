@@ -1,7 +1,7 @@
 """The listening side: threads, connections, and an end that loses nothing.
 
 DESIGN
-- Threads: `http-1` to `http-N` all ask one parking (svcd.http.parking) for the next connection that has
+- Threads: `http-1` to `http-N` all ask one parking (svcd.http.poller) for the next connection that has
   something to read. Who gets it reads the request, runs `answer`, sends the answer, parks the connection and asks
   again. Listening sockets are parked like connections: whoever gets one accepts. So nothing is handed from thread
   to thread, which in Python would cost a wait for the interpreter lock each time.
@@ -9,12 +9,12 @@ DESIGN
   `Limits.spare_s` end: each takes the dismissal out of the parking, as if it were work. Nothing that a client can leave
   undone holds one, but for a body it is sending, which has its time (Limits): handshakes, heads, idle connections, and
   those that linger after a refusal wait in the parking. Answers that their clients are slow to take, or that are made in
-  portions, wait in a second one, which has a thread to itself (svcd.http.lane). Answers that tell of things as they happen
-  hold a thread; who gives them bounds their number.
+  portions, wait in a second one, which has a thread to itself (svcd.http.delivery_thread). Answers that tell of things as
+  they happen hold a thread; who gives them bounds their number.
 - The thread that calls `serve()` runs no request. It wakes each `Limits.sweep_s` to close those whose time is
   over, to dismiss threads, to say that the server rests, and once for `stop()`.
 - Queues: the kernel's only (connections not yet accepted; sockets ready and not yet taken, first come first served).
-- Several processes may serve the same listening sockets: svcd.http.sharing.
+- Several processes may serve the same listening sockets: svcd.http.worker_sharing.
 - Promised: answers of one connection come in the order of its requests, one at a time. Between connections
   nothing is promised. After `stop()`: nothing new is accepted, requests already here are answered, each with
   `Connection: close`, within the grace; then connections are cut.
@@ -31,19 +31,19 @@ from collections.abc import Callable, Sequence
 from http.server import HTTPServer
 from typing import TYPE_CHECKING, Any, cast
 
-from svcd import descriptors
+from svcd.base import descriptors
 from svcd.http.connection import Connection
-from svcd.http.lane import Lane
+from svcd.http.delivery_thread import Lane
 from svcd.http.limits import Limits
 from svcd.http.listening import BACKLOG, listen
 from svcd.http.message import Request, Response
-from svcd.http.parking import Guest, Parking
-from svcd.http.transport import READABLE, WRITABLE, PlainTransport, Transport, wait
+from svcd.http.poller import Guest, Parking
+from svcd.http.sockets import READABLE, WRITABLE, PlainTransport, Transport, wait
 
 if TYPE_CHECKING:
     import ssl  # loaded at run time only by who makes the context
 
-    from svcd.http.sharing import Share, Tray
+    from svcd.http.worker_sharing import Share, Tray
 
 Answer = Callable[[Request], Response]
 OnRequest = Callable[[Request, int, float, int], None]  # request, status, seconds, bytes of the answer's body
@@ -186,7 +186,7 @@ class Server(HTTPServer):
     def _trays(self) -> list[Tray]:
         if self._share is None:
             return []
-        from svcd.http.sharing import Tray  # few daemons are of several processes
+        from svcd.http.worker_sharing import Tray  # few daemons are of several processes
 
         return [Tray(self._share.tray, self)]
 

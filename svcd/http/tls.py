@@ -9,7 +9,7 @@ import socket
 import ssl
 from os import PathLike
 
-from svcd.http.transport import READABLE, WRITABLE
+from svcd.http.sockets import READABLE, WRITABLE
 
 
 class TlsError(Exception):

@@ -24,7 +24,7 @@ from urllib.parse import quote, unquote, urlsplit
 from urllib.request import AbstractHTTPHandler, OpenerDirector, Request
 
 from svcd import __version__
-from svcd.remote.faults import Undelivered
+from svcd.remote.errors import Undelivered
 from svcd.remote.guard import Guard
 
 TIMEOUT_S = 30.0
@@ -33,7 +33,7 @@ BYTES_PER_S = 16 << 10
 _USER_AGENT = f"svcd/{__version__}"
 # How much is sent is ours to say: by another length the receiver would take the rest for a request of its own.
 _OURS = frozenset(("content-length", "transfer-encoding", "connection"))
-# As browsers read them, and svcd.fields.urls: any number of slashes, and backslashes are slashes.
+# As browsers read them, and svcd.validation.urls: any number of slashes, and backslashes are slashes.
 _BEGIN = re.compile(r"^(https?):[/\\]*", re.IGNORECASE)
 _PLACE = re.compile(r"^[^?#]*")
 _KEPT_IN_PATHS = "%/:=&?~+!$,;'@()*[]|"

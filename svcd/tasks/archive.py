@@ -1,7 +1,7 @@
 """Dumps and snapshots as files: what is in them, written once through from the data folder as it is.
 
 Runs in the indexing process, while no index is written: the daemon sees to that (svcd.tasks.runner). Knows the
-entries of both kinds; refuses to know when they are made, and how they get their names (svcd.tasks.archiving).
+entries of both kinds; refuses to know when they are made, and how they get their names (svcd.tasks.archive_tasks).
 Nothing is held as a whole: documents go from the table into the archive, lists of unknown length by way of a file.
 
 The queue goes on meanwhile: tasks come in, and waiting ones may be canceled, with which their documents go. So their
@@ -23,17 +23,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from svcd import INTERFACE_VERSION, __version__, times
-from svcd.engine.settings import SETTINGS
-from svcd.errors import ApiError, error_object
-from svcd.jsontext import dumps
-from svcd.store.connections import copy_file, open_reader
-from svcd.store.library import Library, no_file
-from svcd.store.queue import stored_batches, stored_tasks
-from svcd.store.records import ENQUEUED, SUCCEEDED, Batch, Task
-from svcd.store.room import lacks_room
-from svcd.tasks import details, dump_lines
-from svcd.times import rfc3339
+from svcd import INTERFACE_VERSION, __version__
+from svcd.base import times
+from svcd.base.errors import ApiError, error_object
+from svcd.base.json_text import dumps
+from svcd.base.times import rfc3339
+from svcd.index.connections import copy_file, open_reader
+from svcd.index.disk_space import lacks_room
+from svcd.instance.data_folder import Library, no_file
+from svcd.instance.queue import stored_batches, stored_tasks
+from svcd.instance.task_records import ENQUEUED, SUCCEEDED, Batch, Task
+from svcd.schema.settings import SETTINGS
+from svcd.tasks import details, dump_writing
 
 Progress = Callable[[str, int, int], None]  # step, finished, total
 
@@ -224,13 +225,13 @@ def _task_lines(connection: sqlite3.Connection, own: Batch, ended: list[Task]) -
             task = replace(task, status=SUCCEEDED, batch_uid=own.uid, details={"dumpUid": own.details["dumpUid"]},
                            started_at=own.started_at, finished_at=times.now())
             ended.append(task)
-        yield dump_lines.task_line(task)
+        yield dump_writing.task_line(task)
 
 
 def _batch_lines(connection: sqlite3.Connection, own: Batch, ended: list[Task]) -> Iterator[dict[str, Any]]:
-    yield from map(dump_lines.batch_line, stored_batches(connection))
+    yield from map(dump_writing.batch_line, stored_batches(connection))
     for task in ended:
-        yield dump_lines.batch_line(replace(own, details=task.details or {}, stats=details.stats([task]),
+        yield dump_writing.batch_line(replace(own, details=task.details or {}, stats=details.stats([task]),
                                             finished_at=task.finished_at))
 
 

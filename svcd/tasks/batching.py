@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from svcd.store.records import Task
+from svcd.instance.task_records import Task
 from svcd.tasks import kinds
 from svcd.tasks.kinds import ADD, ALONE, DELETE_ALL, DELETE_FILTER, DELETE_IDS, INDEX_DELETION, KINDS, SETTINGS
 

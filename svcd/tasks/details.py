@@ -3,9 +3,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
-from svcd.store.records import Task
+from svcd.base.json_text import dumps
+from svcd.base.times import iso_duration, rfc3339_micro
+from svcd.instance.task_changes import TO_ENQUEUED, TO_FINISHED
+from svcd.instance.task_records import ENQUEUED, PROCESSING, Batch, Task
 from svcd.tasks.kinds import KINDS
 
 
@@ -76,3 +81,92 @@ def duration_of_text(text: str) -> int:
     """The nanoseconds of a duration_text(), as far as its decimals tell."""
     figure = text.rstrip("nµms")
     return round(float(figure) * _UNITS[text.removeprefix(figure)])
+
+
+# How one task is shown: in lists, in single answers, and in the notices that webhooks get.
+#
+# Knows the members of a task and their order; refuses to know where the task comes from and who asked.
+# Source: tasks.md 4.
+
+
+# The tasks of a batch share the moments of its beginning and its end: half of the work of showing them.
+_SHARED = 8
+
+
+@lru_cache(_SHARED)
+def moment(nanoseconds: int | None) -> str | None:
+    """A moment that may not have come yet."""
+    return None if nanoseconds is None else rfc3339_micro(nanoseconds)
+
+
+@lru_cache(_SHARED)
+def duration(started: int | None, finished: int | None) -> str | None:
+    """From one moment to another, once both have come."""
+    return None if started is None or finished is None else iso_duration(finished - started)
+
+
+def task_view(task: Task) -> dict[str, Any]:
+    """One task as an object of JSON."""
+    view: dict[str, Any] = {
+        "uid": task.uid,
+        "batchUid": task.batch_uid,
+        "indexUid": task.index_uid,
+        "status": task.status,
+        "type": task.kind,
+        "canceledBy": task.canceled_by,
+    }
+    if task.details is not None:
+        view["details"] = task.details
+    view |= {
+        "error": task.error,
+        "duration": duration(task.started_at, task.finished_at),
+        "enqueuedAt": rfc3339_micro(task.enqueued_at),
+        "startedAt": moment(task.started_at),
+        "finishedAt": moment(task.finished_at),
+    }
+    if task.custom_metadata is not None:
+        view["customMetadata"] = task.custom_metadata
+    return view
+
+
+def task_line(task: Task) -> str:
+    """One task as a line of NDJSON, without its end."""
+    return dumps(task_view(task))
+
+
+# A task or a batch as it was at one of its changes, made from what became of it. Pure functions.
+#
+# Knows which members of details are known only at the end; refuses to know where tasks are kept.
+
+
+# What an end adds to details, besides the counters of KINDS (tasks.md 5).
+_NULL_BEFORE = {"dumpUid"}
+_ABSENT_BEFORE = {"preCompactionSize", "postCompactionSize"}
+
+
+def task_at(task: Task, step: int) -> Task:
+    """The task right after a change (TO_ENQUEUED and the others); the task itself for its last one."""
+    if step == TO_FINISHED:
+        return task
+    before = replace(task, details=_before_end(task.details), canceled_by=None, error=None, finished_at=None)
+    if step == TO_ENQUEUED:
+        return replace(before, status=ENQUEUED, batch_uid=None, started_at=None)
+    return replace(before, status=PROCESSING)
+
+
+def batch_at(batch: Batch, step: int) -> Batch:
+    """The batch right after a change."""
+    if step == TO_FINISHED or batch.finished_at is None:
+        return batch
+    stats = {name: value for name, value in batch.stats.items() if name in ("totalNbTasks", "types", "indexUids")}
+    stats["status"] = {PROCESSING: batch.stats.get("totalNbTasks", 0)}
+    order = sorted(stats, key=list(batch.stats).index)  # answers have one order of members
+    return replace(batch, finished_at=None, details=_before_end(batch.details) or {},
+                   stats={name: stats[name] for name in order})
+
+
+def _before_end(details: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if details is None:
+        return None
+    return {name: None if name in _COUNTERS or name in _NULL_BEFORE else value
+            for name, value in details.items() if name not in _ABSENT_BEFORE}

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from svcd import jsontext
-from svcd.bitsets import to_docids
-from svcd.engine import documents as walking
-from svcd.engine.analysis import analyzer_of
-from svcd.engine.attributes import locales_test
-from svcd.engine.field_values import FieldValues, field_values, kept_fields
-from svcd.engine.searchable import Searchable
-from svcd.engine.settings import resolved
-from svcd.errors import ApiError
-from svcd.store.index_writer import Change, IndexWriter, Place, StoredDocument
-from svcd.tasks.places import Places
+from svcd.base import json_text
+from svcd.base.bitmaps import to_docids
+from svcd.base.errors import ApiError
+from svcd.geo.geojson import read_geojson
+from svcd.index.shapes import Shape
+from svcd.index.writer import NOWHERE, Change, IndexWriter, Place, StoredDocument
+from svcd.schema import documents as walking
+from svcd.schema.attributes import Filterable, Searchable, locales_test
+from svcd.schema.field_values import FieldValues, field_values, kept_fields, validate_geo
+from svcd.schema.settings import resolved
+from svcd.text.analyzer import analyzer_of
 
 Document = dict[str, Any]
 
@@ -201,7 +201,7 @@ class DocumentWriter:
         """Bring what the index holds of some documents into the portion."""
         unknown = [each for each in dict.fromkeys(document_ids) if each not in self._pending]
         for document_id, stored in self._writer.stored(unknown).items():
-            document = jsontext.loads(stored.json)
+            document = json_text.loads(stored.json)
             self._pending[document_id] = _Pending(stored.docid, document, stored, _counted(document), self.values(document))
             self._pending_bytes += len(stored.json)
 
@@ -247,7 +247,7 @@ class DocumentWriter:
         order = [numbers[name] for name in document]
         if any(left > right for left, right in zip(order, order[1:])):
             document = {name: document[name] for name in sorted(document, key=numbers.__getitem__)}
-        return jsontext.dumps(document)
+        return json_text.dumps(document)
 
     def _number_nested(self, document: Document) -> None:
         """Nested names get their numbers behind the top-level ones; there is room for so many in an index."""
@@ -268,7 +268,7 @@ class DocumentWriter:
         places: dict[int, Place] = {}
         last = -1
         while self._places.are_kept and (part := self._writer.all_stored(last, _PORTION)):
-            places.update((each.docid, self._place(each.document_id, jsontext.loads(each.json))) for each in part)
+            places.update((each.docid, self._place(each.document_id, json_text.loads(each.json))) for each in part)
             last = part[-1].docid
             if len(places) > _MOST_PLACES:
                 self._writer.write_places(places)
@@ -297,3 +297,39 @@ def _counted(document: Document) -> list[str]:
 
 def _too_many_fields() -> ApiError:
     return ApiError("max_fields_limit_exceeded", "A document cannot contain more than 65,535 fields.")
+
+
+# Where documents are, on their way into the index: which coordinates and geometries it keeps, and the check of each.
+#
+# Knows when an index keeps them (relevance.md 8.1, 8.5); refuses to know how they are kept.
+
+
+_GEO, _GEOJSON = "_geo", "_geojson"
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What an index keeps of where its documents are."""
+
+    has_points: bool
+    has_shapes: bool
+
+    @property
+    def are_kept(self) -> bool:
+        """Does it keep anything of it?"""
+        return self.has_points or self.has_shapes
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Places:
+        """What the settings of an index ask for."""
+        full = resolved(settings)
+        names = Filterable.of(full).names
+        return cls(names(_GEO) or _GEO in full["sortableAttributes"], names(_GEOJSON))
+
+    def place(self, document_id: str, document: Mapping[str, Any]) -> Place:
+        """Where a document is. Raises invalid_document_geo_field, invalid_document_geojson_field."""
+        if not self.are_kept:
+            return NOWHERE
+        point = validate_geo(document_id, document) if self.has_points else None
+        shape = read_geojson(document.get(_GEOJSON)) if self.has_shapes else None
+        return Place(point, None if shape is None else Shape(shape.sides(), shape.packed()))

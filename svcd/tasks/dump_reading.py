@@ -1,4 +1,4 @@
-"""The lines of a dump of version 6 as keys, webhooks, tasks and batches: the other way of svcd.tasks.dump_lines.
+"""The lines of a dump of version 6 as keys, webhooks, tasks and batches: the other way of svcd.tasks.dump_writing.
 
 Members that the format allows to be absent are filled in, those that are stored as they are have their type checked.
 Refuses to know files. A line that is none of the format raises one of malformed.MALFORMED. Source: dumps.md 2.1, 2.2, 2.4.
@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from svcd.auth.actions import ACTIONS
-from svcd.store.keys import KeyRow
-from svcd.store.records import CANCELED, ENQUEUED, PROCESSING, STATUSES, Batch, Task
-from svcd.store.webhooks import Webhook, merged_headers
+from svcd.base.times import parse_rfc3339
+from svcd.instance.keys import KeyRow
+from svcd.instance.task_records import CANCELED, ENQUEUED, PROCESSING, STATUSES, Batch, Task
+from svcd.instance.webhooks import Webhook, merged_headers
 from svcd.tasks import roaring
 from svcd.tasks.batching import UNSPECIFIED
-from svcd.tasks.dump_lines import MEMBERS, METHODS
+from svcd.tasks.dump_writing import MEMBERS, METHODS
 from svcd.tasks.malformed import Malformed, named, shown
-from svcd.times import parse_rfc3339
 
 Json = Mapping[str, Any]
 

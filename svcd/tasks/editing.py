@@ -1,6 +1,6 @@
 """Documents edited by a function: one task, all the documents that it is for, or none when the function fails.
 
-Brings the language (svcd.engine.functions) and the documents of an index together, some at a time. Knows which
+Brings the language (svcd.rhai) and the documents of an index together, some at a time. Knows which
 fault of a function becomes which error; refuses to know the queue.
 """
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from svcd import jsontext
-from svcd.bitsets import to_docids
-from svcd.engine.field_values import stored_form
-from svcd.engine.functions import FunctionError, NotAnObject, Program, is_same
-from svcd.engine.primary_keys import document_identifier
-from svcd.engine.settings import resolved
-from svcd.errors import ApiError
-from svcd.store.index_writer import IndexWriter, StoredDocument
+from svcd.base import json_text
+from svcd.base.bitmaps import to_docids
+from svcd.base.errors import ApiError
+from svcd.index.writer import IndexWriter, StoredDocument
+from svcd.rhai import FunctionError, NotAnObject, Program, is_same
+from svcd.schema.field_values import stored_form
+from svcd.schema.primary_keys import document_identifier
+from svcd.schema.settings import resolved
 from svcd.tasks.documents import Document, DocumentWriter, IndexingFailure
 
 # Documents that are read together, and of one report of progress.
@@ -44,8 +44,8 @@ class Edition:
 
     def apply(self, stored: StoredDocument, documents: DocumentWriter) -> None:
         """Edit one document; one that stays as it is, is not written. Raises IndexingFailure."""
-        before = jsontext.loads(stored.json)
-        after = self._run(jsontext.loads(stored.json))
+        before = json_text.loads(stored.json)
+        after = self._run(json_text.loads(stored.json))
         if after is None:
             self.deleted += 1
         elif is_same(before, after):
@@ -97,7 +97,7 @@ def _meant(writer: IndexWriter, wanted: Any) -> int:
     if wanted is None:
         return writer.docids
     # Who never filters does without the grammar, as in `indexing`.
-    from svcd.engine.filters.matching import matching, read_filter
+    from svcd.filters.requests import matching, read_filter
 
     try:
         condition = read_filter(wanted, _FILTER_CODE)

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from svcd import times
-from svcd.errors import ApiError
-from svcd.store.instance import Instance
-from svcd.store.queue import Queue, RunningBatch
-from svcd.store.records import CANCELED, ENQUEUED, FAILED, FINISHED, SUCCEEDED, Task, TaskFilter
+from svcd.base import times
+from svcd.base.errors import ApiError
+from svcd.instance.instance import Instance
+from svcd.instance.queue import Queue, RunningBatch
+from svcd.instance.task_records import CANCELED, ENQUEUED, FAILED, FINISHED, SUCCEEDED, Task, TaskFilter
+from svcd.tasks.indexing_client import Progress
 from svcd.tasks.kinds import failed_details
-from svcd.tasks.progress import Progress
 
 MOST_TASKS = 1_000_000
 CLEANED_AT_ONCE = 100_000

@@ -13,21 +13,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from svcd import jsontext
-from svcd.bitsets import to_docids
-from svcd.engine import settings as settings_table
-from svcd.engine.field_values import COORDINATES, field_values, kept_fields, stored_form
-from svcd.engine.primary_keys import document_identifier, infer_primary_key
-from svcd.engine.settings import Redo
-from svcd.errors import ApiError, error_object
-from svcd.store.applied import Applied
-from svcd.store.index_writer import IndexWriter
-from svcd.store.room import full, lacks_room
+from svcd.base import json_text
+from svcd.base.bitmaps import to_docids
+from svcd.base.errors import ApiError, error_object
+from svcd.index.batch_outcomes import Applied
+from svcd.index.disk_space import full, lacks_room
+from svcd.index.writer import IndexWriter
+from svcd.schema import settings as settings_table
+from svcd.schema.field_values import COORDINATES, field_values, kept_fields, stored_form
+from svcd.schema.primary_keys import document_identifier, infer_primary_key
+from svcd.schema.settings import Redo
 from svcd.tasks import batching, payloads
-from svcd.tasks.budget import Budget
-from svcd.tasks.documents import DocumentWriter, IndexingFailure
+from svcd.tasks.documents import DocumentWriter, IndexingFailure, Places
+from svcd.tasks.indexing_client import Budget
 from svcd.tasks.kinds import KINDS
-from svcd.tasks.places import Places
 
 _CHUNK = 500  # documents of one look-up in the store
 _REINDEX_CHUNK = 200
@@ -255,7 +254,7 @@ def _delete_matching(writer: IndexWriter, documents: DocumentWriter, work: Work)
 def _matching(writer: IndexWriter, work: Work) -> Sequence[int]:
     """The docids of the documents that meet the filter of a task. Raises invalid_document_filter."""
     # Most batches have no filter, and the process that does them stays small.
-    from svcd.engine.filters.matching import matching, read_filter
+    from svcd.filters.requests import matching, read_filter
 
     reader = writer.reader(settings_table.resolved, stored_form)
     try:
@@ -268,7 +267,7 @@ def _matching(writer: IndexWriter, work: Work) -> Sequence[int]:
 def _delete_in_portions(writer: IndexWriter, works: Sequence[Work], budget: Budget, progress: Progress,
                         room: int) -> list[dict[str, Any]]:
     """Deletions by identifier or filter, for which the disk has no room in one transaction."""
-    from svcd.tasks import portions  # full disks are rare
+    from svcd.tasks import portioned_deletion  # full disks are rare
 
     outcomes: list[dict[str, Any]] = []
     for work in works:
@@ -279,7 +278,7 @@ def _delete_in_portions(writer: IndexWriter, works: Sequence[Work], budget: Budg
         except ApiError as error:
             outcomes.append(Outcome(work.uid, error=dict(error.as_json())).as_json())
             continue
-        portions.delete(writer, docids, budget.documents, room)
+        portioned_deletion.delete(writer, docids, budget.documents, room)
         outcomes.append(Outcome(work.uid, {"deletedDocuments": len(docids)}).as_json())
     with writer.transaction():
         _remember(writer, works, outcomes)
@@ -294,7 +293,7 @@ def _named(writer: IndexWriter, work: Work) -> Sequence[int]:
 def _identifiers(work: Work) -> list[str]:
     ids = work.content["ids"]
     if isinstance(ids, str):  # the JSON text of a list, which may be of millions
-        ids = jsontext.loads(ids)
+        ids = json_text.loads(ids)
     return [str(each) for each in ids]
 
 
@@ -394,7 +393,7 @@ def _all_documents(writer: IndexWriter, progress: Progress) -> Iterator[list[tup
     """(docid, document) of every document, some at a time."""
     total, finished, last = writer.number_of_documents, 0, -1
     while part := writer.all_stored(last, _REINDEX_CHUNK):
-        yield [(each.docid, jsontext.loads(each.json)) for each in part]
+        yield [(each.docid, json_text.loads(each.json)) for each in part]
         last, finished = part[-1].docid, finished + len(part)
         progress("indexing", finished, total)
 

@@ -9,8 +9,8 @@ import errno
 import json
 from typing import Any
 
-from svcd.errors import ApiError
-from svcd.fields import FieldError
+from svcd.base.errors import ApiError
+from svcd.validation import FieldError
 
 # What reading raises that meets another form than it expects.
 MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, StopIteration, TypeError,

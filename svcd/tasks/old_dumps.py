@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from svcd.engine.setting_checks import ranking_rules
-from svcd.engine.settings import SETTINGS
-from svcd.errors import ERRORS, error_object
-from svcd.fields import FieldError
+from svcd.base.errors import ERRORS, error_object
+from svcd.base.times import SECOND, now, parse_rfc3339, rfc3339
+from svcd.schema.setting_checks import ranking_rules
+from svcd.schema.settings import SETTINGS
 from svcd.tasks.malformed import Malformed, shown
-from svcd.times import SECOND, now, parse_rfc3339, rfc3339
+from svcd.validation import FieldError
 
 Json = dict[str, Any]
 T = TypeVar("T")

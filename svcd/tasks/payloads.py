@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from svcd import jsontext
-from svcd.errors import ApiError
+from svcd.base import json_text
+from svcd.base.errors import ApiError
 
 # Documents that are read together: those of one look-up in the store, and of one report of progress.
 _CHUNK = 500
@@ -48,7 +48,7 @@ def _parsed(lines: list[bytes], before: int) -> list[dict[str, Any]]:
     parsed = []
     for number, line in enumerate(lines, before + 1):
         try:
-            document = jsontext.loads(line)
+            document = json_text.loads(line)
         except (ValueError, RecursionError) as error:
             raise _unreadable(f"document {number} is damaged: {error}") from None
         if not isinstance(document, dict):

@@ -24,21 +24,19 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
-from svcd import logs, times
-from svcd.errors import error_object
-from svcd.store.applied import Applied
-from svcd.store.instance import Instance
-from svcd.store.library import IndexRow, no_file
-from svcd.store.queue import FREEING, RunningBatch
-from svcd.store.records import FAILED, SUCCEEDED, Batch, Task
-from svcd.store.room import MOST_BYTES
-from svcd.tasks import archiving, batching, details, global_tasks
+from svcd.base import logs, times
+from svcd.base.errors import error_object
+from svcd.index.batch_outcomes import Applied
+from svcd.index.disk_space import MOST_BYTES
+from svcd.instance.data_folder import IndexRow, no_file
+from svcd.instance.instance import Instance
+from svcd.instance.queue import FREEING, RunningBatch
+from svcd.instance.task_records import FAILED, SUCCEEDED, Batch, Task
+from svcd.tasks import archive_tasks, batching, details, global_tasks
 from svcd.tasks.batching import IndexState, Limits, Plan
-from svcd.tasks.budget import Budget
+from svcd.tasks.details import task_line
+from svcd.tasks.indexing_client import Budget, Progress, WriterCrashed, WriterDied, WriterProcess
 from svcd.tasks.kinds import INDEX_DELETION, KINDS, NEWEST_ALONE, changes_index, failed_details
-from svcd.tasks.progress import Progress
-from svcd.tasks.views import task_line
-from svcd.tasks.writer_process import WriterCrashed, WriterDied, WriterProcess
 
 _BY_RANK = sorted((kind for kind, row in KINDS.items() if row.rank < 9), key=lambda kind: KINDS[kind].rank)
 _ARCHIVES = {kind for kind, row in KINDS.items() if row.is_archive}
@@ -77,7 +75,7 @@ class Runner:
     def __init__(self, instance: Instance, *, workers: int = 1, limits: Limits = Limits(), budget: Budget = Budget(),
                  on_batch: OnBatch = lambda batch, tasks: None, on_bug: Callable[[str], None] = print,
                  make_writer: Callable[[int], WriterProcess] = WriterProcess, retry_s: float = 1.0,
-                 quiet_s: float = 2.0, folders: archiving.Folders = archiving.Folders()) -> None:
+                 quiet_s: float = 2.0, folders: archive_tasks.Folders = archive_tasks.Folders()) -> None:
         self._instance = instance
         self._queue = instance.queue
         self._limits = limits
@@ -402,7 +400,7 @@ class Runner:
 
     def _archive(self, job: _Job, writer: WriterProcess) -> None:
         """Have a dump or a snapshot written. A canceled one, or one that svcd's end cuts short, leaves no file."""
-        archive = archiving.archive_of(job.running, self._instance, self._folders)
+        archive = archive_tasks.archive_of(job.running, self._instance, self._folders)
         try:
             error = None if job.is_canceled else self._archive_error(job, writer, archive)
             if job.is_canceled or self._stopping and error:  # a cancelation that comes later waits for the end
@@ -414,7 +412,7 @@ class Runner:
         outcome = {"details": dict(archive.details), "error": error}
         self._finish(job, None, [_ended(task, outcome) for task in job.running.tasks.values()], None)
 
-    def _archive_error(self, job: _Job, writer: WriterProcess, archive: archiving.Archive) -> Any:
+    def _archive_error(self, job: _Job, writer: WriterProcess, archive: archive_tasks.Archive) -> Any:
         """Why an archive was not written, or None."""
         try:
             return writer.run(dict(archive.request), self._shown(job))["error"]

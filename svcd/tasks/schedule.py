@@ -9,8 +9,8 @@ import sqlite3
 import threading
 from collections.abc import Callable
 
-from svcd.errors import ApiError
-from svcd.store.queue import Queue
+from svcd.base.errors import ApiError
+from svcd.instance.queue import Queue
 
 
 class SnapshotSchedule:

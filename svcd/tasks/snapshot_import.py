@@ -15,15 +15,14 @@ import uuid as uuids
 from contextlib import closing
 from pathlib import Path, PurePosixPath
 
-from svcd.fields import checked_index_uid
-from svcd.store import schema
-from svcd.store.connections import open_reader, open_writer
-from svcd.store.durable import sync_tree
-from svcd.store.instance import Instance
-from svcd.store.library import IndexRow
-from svcd.store.records import ENQUEUED, STATUSES
+from svcd.index import schema
+from svcd.index.connections import open_reader, open_writer, sync_tree
+from svcd.instance.data_folder import IndexRow
+from svcd.instance.instance import Instance
+from svcd.instance.task_records import ENQUEUED, STATUSES
 from svcd.tasks.malformed import named
 from svcd.tasks.unpacking import ArchiveRefused, growing, refusing, unpack
+from svcd.validation import checked_index_uid
 
 _VERSION, _UID, _INSTANCE = "VERSION", "instance-uid", "instance.sqlite"
 # A folder that was packed by hand, and not by POST /snapshots, may have a log beside a file.

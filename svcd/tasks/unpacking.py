@@ -1,7 +1,7 @@
 """Dumps and snapshots, unpacked, and the place in which a data folder grows out of them.
 
 Knows tar inside gzip, which entries are refused, how much may be unpacked, and how a folder gets its name; refuses to
-know what is in an archive (svcd.tasks.importing, svcd.tasks.snapshot_import). Source: dumps.md 1 and 3.
+know what is in an archive (svcd.tasks.dump_import, svcd.tasks.snapshot_import). Source: dumps.md 1 and 3.
 
 The folder grows beside the one it becomes, and gets its name when it is whole: an import that fails or is cut short
 leaves nothing behind but what the next one takes away.
@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
-from svcd.errors import ApiError
-from svcd.store.durable import sync_folder
+from svcd.base.errors import ApiError
+from svcd.index.connections import sync_folder
 from svcd.tasks.malformed import MALFORMED, is_odd_file, named, words
 
 _PIECE = 1 << 16

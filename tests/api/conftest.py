@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from svcd import times
 from svcd.api.admission import SearchQueue
 from svcd.api.app import App
 from svcd.api.shapes import SCHEMAS
 from svcd.auth.keys import Keys, KeySource
+from svcd.base import times
 from svcd.http.message import Body, Headers, Portions, Request, Response
-from svcd.store.instance import Instance
+from svcd.instance.instance import Instance
 
 JSON_TYPE = {"content-type": "application/json"}
 _TYPES: dict[str, Callable[[Any], bool]] = {

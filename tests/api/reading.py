@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from svcd.store.instance import Instance
+from svcd.instance.instance import Instance
 
 
 def read_from(monkeypatch: pytest.MonkeyPatch, read: Any) -> None:

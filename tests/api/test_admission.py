@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from svcd.api.admission import SearchQueue
-from svcd.errors import ApiError
+from svcd.base.errors import ApiError
 
 
 class Visitor(threading.Thread):

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from svcd.api import answers as answers_module
 from svcd.api import search as search_module
-from svcd.api.answers import Answers
-from svcd.engine import search as engine
-from svcd.engine.field_values import stored_form
-from svcd.engine.settings import resolved
-from svcd.store.index_writer import Change, IndexWriter
-from svcd.store.library import IndexRow
+from svcd.api import search_cache as answers_module
+from svcd.api.search_cache import Answers
+from svcd.index.writer import Change, IndexWriter
+from svcd.instance.data_folder import IndexRow
+from svcd.schema.field_values import stored_form
+from svcd.schema.settings import resolved
+from svcd.search import search as engine
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from svcd.errors import ERRORS
+from svcd.base.errors import ERRORS
 
 ROOT = Path(__file__).parents[2]
 CONTRACT = ROOT.parent / "shared" / "contract" / "errors.json"

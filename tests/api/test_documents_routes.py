@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from tests.api.working import instance, work  # noqa: F401  # fixtures
-
 from svcd.api.documents import ROUTES
 
 DOCUMENTS = [

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from svcd.api.door import Door
+from svcd.api.startup_gate import Door
 from svcd.http.message import Body, Headers, NoBody, Request, Response
 
 

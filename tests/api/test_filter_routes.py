@@ -16,8 +16,6 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.api.working import instance, work  # noqa: F401  # fixtures
-
 DOCUMENTS = [{"id": 1, "color": "red", "n": 1}, {"id": 2, "color": "blue", "n": 2}, {"id": 3, "color": ["blue", "green"]}, {"id": 4}]
 SEE = "experimental feature. See https://github.com/orgs/svc/discussions"
 
@@ -36,7 +34,7 @@ FILTERS = [("color = blue", [2, 3]), ("color != blue", [1, 4]), (["color = blue"
 
 
 def as_text(asked: Any) -> str:
-    from svcd.jsontext import dumps
+    from svcd.base.json_text import dumps
 
     return quote(asked if isinstance(asked, str) else dumps(asked))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from svcd.api.attributes import field_view
+from svcd.api.indexes import field_view
 
 BAD_UID = ("`a b` is not a valid index uid. Index uid can be an integer or a string containing only alphanumeric "
            "characters, hyphens (-) and underscores (_), and can not be more than 512 bytes.")

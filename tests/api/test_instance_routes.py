@@ -10,11 +10,11 @@ import io
 
 import pytest
 
-from svcd import logs
 from svcd.api.app import ROUTES
 from svcd.api.features import FEATURES
 from svcd.api.routes import Route
 from svcd.api.shapes import size
+from svcd.base import logs
 
 MASTER_KEY = "0123456789abcdef"
 

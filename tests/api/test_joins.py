@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from svcd.auth.permission import Permission
-from svcd.errors import ApiError
-from svcd.store.instance import Instance
+from svcd.base.errors import ApiError
+from svcd.instance.instance import Instance
 from tests.api.reading import read_from
 from tests.engine.dict_reader import DictReader
 

@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from svcd.engine import pages
 from svcd.http.message import PORTION, Portions
-from tests.api.working import instance, work  # noqa: F401  # fixtures
+from svcd.search import long_pages as pages
 
 COUNT = 700
 TEXT = "In a city by the sea a clerk finds a letter that was never sent, and goes to look for who wrote it. " * 4

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from svcd import logs
 from svcd.api import log_streams
-from svcd.errors import ApiError
+from svcd.base import logs
+from svcd.base.errors import ApiError
 
 
 @pytest.fixture

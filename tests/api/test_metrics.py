@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from svcd.api.exposition import GAUGE, Family, Sample, labelled, render
-from svcd.api.process_figures import process_figures
+from svcd.api.metrics import GAUGE, Family, Sample, labelled, process_figures, render
 from svcd.api.traffic import BOUNDS_S, Report, Traffic, sum_of
-from svcd.store.instance import IndexRow
-from svcd.store.records import FAILED, SUCCEEDED
+from svcd.instance.instance import IndexRow
+from svcd.instance.task_records import FAILED, SUCCEEDED
 
 RECORDING = (Path(__file__).parents[3] / "shared/conformance/recordings/features"
              / "features__experimental_feature_metrics.jsonl")

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from svcd import logs
 from svcd.api import not_yet
 from svcd.api.app import ROUTES
 from svcd.api.features import FEATURES
-from svcd.engine.field_values import stored_form
-from svcd.engine.settings import resolved
-from svcd.store.index_writer import IndexWriter
-from svcd.store.instance import IndexRow
+from svcd.base import logs
+from svcd.index.writer import IndexWriter
+from svcd.instance.instance import IndexRow
+from svcd.schema.field_values import stored_form
+from svcd.schema.settings import resolved
 
 LACKS = "This version of svcd does not have"
 GATED = [

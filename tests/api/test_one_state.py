@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from svcd.errors import ApiError
-from svcd.store import library, shelf
-from svcd.store.index import IndexReader
-from svcd.store.instance import Instance
-from tests.api.working import instance, work  # noqa: F401
+from svcd.base.errors import ApiError
+from svcd.index.reader import IndexReader
+from svcd.instance import data_folder, index_snapshot
+from svcd.instance.instance import Instance
 
 SWAP = [{"indexes": ["films", "people"]}]
 QUERIES = [{"indexUid": "films"}, {"indexUid": "people"}, {"indexUid": "films", "q": "star"}]
@@ -95,7 +94,7 @@ def test_nor_is_it_by_what_is_joined(built: Any, meanwhile: Callable[..., None],
 
 def test_a_file_that_went_before_it_was_opened_is_looked_up_again(
         built: Any, work: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    look_up = library._uuids_of
+    look_up = data_folder._uuids_of
 
     def look_up_and_lose(*asked: Any) -> dict[str, str]:
         found = look_up(*asked)
@@ -105,12 +104,12 @@ def test_a_file_that_went_before_it_was_opened_is_looked_up_again(
         work()
         return found
 
-    monkeypatch.setattr(library, "_uuids_of", look_up_and_lose)
+    monkeypatch.setattr(data_folder, "_uuids_of", look_up_and_lose)
     assert places(built)[1] == "people anew"
 
 
 def test_of_many_indexes_not_all_are_held(built: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "MOST_HELD", 1)
+    monkeypatch.setattr(data_folder, "MOST_HELD", 1)
     assert places(built) == ["films", "people", "films"]
     opened: Instance = built.instance
     with opened.read_together(["films", "people", "nowhere"]) as together:
@@ -120,4 +119,4 @@ def test_of_many_indexes_not_all_are_held(built: Any, monkeypatch: pytest.Monkey
         for gone in ("nowhere", "unasked"):
             with pytest.raises(ApiError, match=f"Index `{gone}` not found."), together.read(gone):
                 pass
-    assert shelf.MOST_HELD < 100
+    assert index_snapshot.MOST_HELD < 100

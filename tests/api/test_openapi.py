@@ -22,8 +22,8 @@ from svcd.api.openapi import document, operation_id
 from svcd.api.routes import Fields, Route
 from svcd.api.shapes import SCHEMAS
 from svcd.api.waiting import WAIT_NAME
-from svcd.errors import ERRORS
-from svcd.fields import object_of
+from svcd.base.errors import ERRORS
+from svcd.validation import object_of
 
 CONTRACT = Path(__file__).parents[3] / "shared" / "contract"
 DOCUMENT = document(ROUTES)

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from svcd.api.payloads import CSV, JSON, NDJSON, payload_format, receive
-from svcd.errors import ApiError
+from svcd.api.uploads import CSV, JSON, NDJSON, payload_format, receive
+from svcd.base.errors import ApiError
 
 NO_OBJECTS = "data are neither an object nor a list of objects"
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from svcd.api.performance import duration
-from svcd.store.instance import Instance
+from svcd.instance.instance import Instance
 from tests.api.reading import read_from
 from tests.engine.dict_reader import DictReader
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from svcd.api.filters import narrowed
-from svcd.engine.filters.shapes import is_empty
-from svcd.errors import ApiError
+from svcd.base.errors import ApiError
+from svcd.filters.requests import is_empty
 
 FORMS = [None, "a = 1", ["a = 1"], [["a = 1", "b = 1"], "c = 1"], []]
 CODE = "invalid_search_filter"

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from svcd.api import search
-from svcd.engine.request import Answer, Federation
-from svcd.fields import decode_query
-from svcd.fields.locales import LOCALES
+from svcd.search.request import Answer, Federation
+from svcd.validation import decode_query
+from svcd.validation.names import LOCALES
 from tests.api.reading import read_from
 
 CODES = {
@@ -205,7 +205,7 @@ class Engine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, client: Any, primary_key: str | None = "id") -> None:
         self.primary_key = primary_key
         self.asked: list[Any] = []
-        monkeypatch.setattr("svcd.engine.search.search", self.search)
+        monkeypatch.setattr("svcd.search.search.search", self.search)
         read_from(monkeypatch, lambda _instance, index_uid: self.read(index_uid))
 
     @contextmanager

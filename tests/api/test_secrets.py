@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from svcd import logs
-from svcd.store.keys import KeyRow
+from svcd.base import logs
+from svcd.instance.keys import KeyRow
 from tests.auth.bearers import token, uid, value_of
 from tests.daemon import Daemon, Reply, running
 

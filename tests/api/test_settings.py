@@ -23,11 +23,11 @@ from svcd.api.admission import SearchQueue
 from svcd.api.app import App
 from svcd.api.settings import ROUTES
 from svcd.auth.keys import Keys
-from svcd.engine import settings
-from svcd.engine.settings import SETTINGS, Setting
-from svcd.errors import ApiError
+from svcd.base.errors import ApiError
+from svcd.base.json_text import dumps
 from svcd.http.message import Body, Headers, Request
-from svcd.jsontext import dumps
+from svcd.schema import settings
+from svcd.schema.settings import SETTINGS, Setting
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "conformance" / "recordings"
 SETTINGS_URL = re.compile(r"/indexes/([^/]+)/settings(/[a-z-]+)?")

@@ -5,8 +5,7 @@ import pytest
 
 from svcd.api import facet_search, multi_search, search
 from svcd.api.app import ROUTES
-from svcd.api.routes import Route
-from svcd.api.sharing import is_for_all
+from svcd.api.routes import Route, is_for_all
 from svcd.http.message import Body, Headers, NoBody, Request
 
 SEARCHES = {(route.method, route.path) for route in (*search.ROUTES, *multi_search.ROUTES, *facet_search.ROUTES)}

@@ -16,8 +16,8 @@ import pytest
 
 from svcd.api import streaming
 from svcd.auth.keys import Permission
-from svcd.errors import ApiError
-from svcd.store.records import SUCCEEDED
+from svcd.base.errors import ApiError
+from svcd.instance.task_records import SUCCEEDED
 
 
 class Follower:

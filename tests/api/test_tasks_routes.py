@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from svcd import times
 from svcd.api.shapes import KINDS, STATUSES
-from svcd.store.instance import IndexRow
-from svcd.times import rfc3339
+from svcd.base import times
+from svcd.base.times import rfc3339
+from svcd.instance.instance import IndexRow
 
 UIDS = {"uids": "invalid_task_uids", "batchUids": "invalid_batch_uids", "canceledBy": "invalid_task_canceled_by"}
 DATES = {

@@ -16,11 +16,12 @@ from urllib.parse import quote
 
 import pytest
 
-from svcd.api import cutoff, usage, usage_notes, usage_of_searches, usage_of_settings
+from svcd.analytics import collector, requests
+from svcd.analytics.collector import Usage, sum_of
+from svcd.analytics.figures import FIGURES, groups, nothing
+from svcd.api import admission
 from svcd.api.app import ROUTES
 from svcd.api.routes import Route, Table
-from svcd.api.usage import Usage, sum_of
-from svcd.remote.usage_figures import FIGURES, groups, nothing
 from tests.api.conftest import JSON_TYPE
 
 
@@ -116,9 +117,9 @@ def test_requests_are_counted_by_their_answers(counted) -> None:
 
 
 def test_a_search_whose_time_ran_out_is_counted_once(counted) -> None:
-    is_over = cutoff.Timer()(0)
+    is_over = admission.Timer()(0)
     assert is_over() and is_over()
-    assert not cutoff.Timer()(60_000)()
+    assert not admission.Timer()(60_000)()
     assert told(counted)["requests.total_degraded"] == 1
     assert told(counted)["requests.total_degraded"] == 0
 
@@ -279,8 +280,8 @@ def _bodies(row: Route) -> list[Any]:
 
 def test_a_bug_in_counting_costs_no_answer(counted, monkeypatch) -> None:
     failures = []
-    monkeypatch.setattr("svcd.logs.failure", lambda event, bug, **_: failures.append(event))
-    monkeypatch.setitem(usage_of_searches._SEARCH_MEMBERS, "q", lambda state, value: 1 / 0)
+    monkeypatch.setattr("svcd.base.logs.failure", lambda event, bug, **_: failures.append(event))
+    monkeypatch.setitem(requests._SEARCH_MEMBERS, "q", lambda state, value: 1 / 0)
     assert counted.json("POST", SEARCH, {"q": "x"}).fault[1] == "index_not_found"
     assert failures == ["usage was not counted"]
 
@@ -290,7 +291,7 @@ def test_every_noted_route_is_one_or_will_be(client) -> None:
     to_come = {("POST", "/multi-search"), ("POST", "/indexes/{index_uid}/facet-search"), ("PATCH", "/network"),
                ("POST", "/indexes/{index_uid}/similar"), ("GET", "/indexes/{index_uid}/similar"), ("POST", "/export"),
                ("POST", "/webhooks"), ("PATCH", "/webhooks/{uuid}")}
-    assert set(usage_notes.NOTES) - known <= to_come
+    assert set(collector.NOTES) - known <= to_come
 
 
 def test_no_request_is_lost_between_threads(counted) -> None:
@@ -341,7 +342,7 @@ def test_counting_costs_next_to_nothing(counted) -> None:
 
 def test_every_figure_of_requests_has_a_note() -> None:
     """A row of FIGURES that nothing ever sets would be an empty promise."""
-    modules = (usage, usage_notes, usage_of_searches, usage_of_settings)
+    modules = (collector, collector, requests, requests)
     source = "".join(Path(module.__file__).read_text() for module in modules)
     of_the_moment = {name for name, row in FIGURES.items() if row.group == "instance"} | {"experimental_network"}
     made = {f"filtered_by_{bound}_{event}_at" for bound in ("before", "after") for event in ("enqueued", "started", "finished")}

@@ -17,7 +17,7 @@ from svcd.api.app import ROUTES
 from svcd.api.openapi import operation_id
 from svcd.api.routes import Route
 from svcd.api.waiting import MOST_S, is_write, parse_duration
-from svcd.store.records import FAILED, SUCCEEDED
+from svcd.instance.task_records import FAILED, SUCCEEDED
 from tests.api.conftest import JSON_TYPE
 
 CREATE = b'{"uid":"films"}'

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from svcd import times
-from svcd.store.webhooks import LAUNCH_UUID
+from svcd.base import times
+from svcd.instance.webhooks import LAUNCH_UUID
 from tests.api.conftest import Client
 
 URL = "http://hook.test/tasks"

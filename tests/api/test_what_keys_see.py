@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from svcd.store import queue
-from svcd.store.keys import KeyRow
-from svcd.store.library import IndexRow
-from svcd.store.records import SUCCEEDED
+from svcd.instance import queue
+from svcd.instance.data_folder import IndexRow
+from svcd.instance.keys import KeyRow
+from svcd.instance.task_records import SUCCEEDED
 from tests.auth.bearers import MASTER_KEY, uid, value_of
 
 INDEXES = ["films", "books", "films_2", "cities", "films"]

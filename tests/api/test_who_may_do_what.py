@@ -24,7 +24,7 @@ from svcd.api.app import ROUTES
 from svcd.api.openapi import operation_id
 from svcd.api.routes import Route
 from svcd.auth.actions import ACTIONS
-from svcd.store.instance import Instance
+from svcd.instance.instance import Instance
 from tests.api.conftest import client_of
 from tests.auth.bearers import MASTER_KEY, NOW, SECOND, Clock, Row, Shelf, signed, token, uid, value_of
 

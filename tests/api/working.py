@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from svcd.engine.field_values import stored_form
-from svcd.engine.settings import resolved
-from svcd.store.instance import Instance
+from svcd.instance.instance import Instance
+from svcd.schema.field_values import stored_form
+from svcd.schema.settings import resolved
 from svcd.tasks import indexing
 from svcd.tasks.runner import Runner
 

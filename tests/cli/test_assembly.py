@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from svcd.cli import backstage, daemon, machine, serving
+from svcd.cli import daemon, machine, serving, wiring
 from svcd.cli.config import load
-from svcd.store.instance import Instance
-from svcd.tasks.budget import Budget
+from svcd.instance.instance import Instance
+from svcd.tasks.indexing_client import Budget
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,21 +24,21 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_indexing_has_its_usual_budget_where_memory_is_plenty() -> None:
-    assert backstage._budget(None, 1) == backstage._budget(8 << 30, 4) == Budget()
+    assert wiring._budget(None, 1) == wiring._budget(8 << 30, 4) == Budget()
 
 
 def test_less_memory_is_a_smaller_budget_of_the_same_shape() -> None:
-    full, small = astuple(Budget()), astuple(backstage._budget(50 << 20, 1))
+    full, small = astuple(Budget()), astuple(wiring._budget(50 << 20, 1))
     assert all(0 < less < part for less, part in zip(small, full, strict=True))
     assert small[0] / small[1] == pytest.approx(full[0] / full[1], rel=0.01)
 
 
 def test_each_indexing_process_has_its_part_of_the_memory() -> None:
-    assert backstage._budget(100 << 20, 2) == backstage._budget(50 << 20, 1)
+    assert wiring._budget(100 << 20, 2) == wiring._budget(50 << 20, 1)
 
 
 def test_a_budget_never_vanishes() -> None:
-    assert all(part > 64 << 10 for part in astuple(backstage._budget(0, 4)))
+    assert all(part > 64 << 10 for part in astuple(wiring._budget(0, 4)))
 
 
 def test_threads_hold_running_and_waiting_searches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_what_cannot_be_made_behind_the_door_ends_the_daemon(
     def fail(*_: object, **_named: object) -> None:
         raise OSError("no more threads")
 
-    monkeypatch.setattr(backstage, part, fail)
+    monkeypatch.setattr(wiring, part, fail)
     monkeypatch.setattr(serving, "allow_many_files", lambda: None)
     with pytest.raises(OSError, match="no more threads"):
         daemon.run(load({"http_addr": "127.0.0.1:0", "db_path": str(tmp_path / "data")}, {}))
@@ -127,13 +127,13 @@ def loaded_by(code: str) -> list[str]:
 
 def test_a_start_loads_nothing_that_only_requests_need() -> None:
     """Each of these costs milliseconds and memory before the daemon listens."""
-    late = ("svcd.engine", "svcd.tasks", "svcd.fields", "svcd.api.app", "svcd.auth", "svcd.store.index", "sqlite_utils",
+    late = ("svcd.engine", "svcd.tasks", "svcd.validation", "svcd.api.app", "svcd.auth", "svcd.index.reader", "sqlite_utils",
             "jwt", "brotli", "tomllib", "csv", "hmac", "subprocess", "unicodedata", "hypothesis")
     assert not [name for name in loaded_by("import svcd.cli.main, svcd.cli.daemon") if name.startswith(late)]
 
 
 def test_a_daemon_that_waits_has_not_loaded_what_few_need() -> None:
-    few = ("svcd.tasks.indexing", "svcd.store.index_writer", "svcd.remote.client", "urllib.request", "sqlite_utils",
+    few = ("svcd.tasks.indexing", "svcd.index.writer", "svcd.remote.client", "urllib.request", "sqlite_utils",
            "jwt", "brotli", "tomllib", "csv")
     code = "import svcd.cli.main, svcd.cli.daemon\nfrom svcd.cli import backstage, serving\nserving.warm_up()"
     assert not [name for name in loaded_by(code) if name.startswith(few)]

@@ -21,8 +21,8 @@ import pytest
 
 from svcd.cli import daemon, first_start
 from svcd.cli.config import ConfigError, load
-from svcd.store.instance import Instance
-from svcd.tasks import importing, snapshot_import
+from svcd.instance.instance import Instance
+from svcd.tasks import dump_import, snapshot_import
 from svcd.tasks.unpacking import growing
 
 each_noun = pytest.mark.parametrize("noun", ["dump", "snapshot"])
@@ -32,7 +32,7 @@ each_noun = pytest.mark.parametrize("noun", ["dump", "snapshot"])
 def imports(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path, Path]]:
     """What, file and folder of each import that is asked for."""
     made: list[tuple[str, Path, Path]] = []
-    monkeypatch.setattr(importing, "import_dump", lambda path, folder, budget: made.append(("dump", path, folder)))
+    monkeypatch.setattr(dump_import, "import_dump", lambda path, folder, budget: made.append(("dump", path, folder)))
     monkeypatch.setattr(snapshot_import, "import_snapshot",
                         lambda path, folder: made.append(("snapshot", path, folder)))
     return made

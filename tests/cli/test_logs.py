@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from svcd import logs
+from svcd.base import logs
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 
 from svcd import INTERFACE_VERSION, __version__
+from svcd.base.errors import ApiError
 from svcd.cli import main as command
 from svcd.cli.options import OPTIONS
-from svcd.errors import ApiError
-from svcd.store.instance import FolderInUse
+from svcd.instance.instance import FolderInUse
 from tests.cli.samples import WRONG
 
 ROOT = Path(__file__).resolve().parents[2]

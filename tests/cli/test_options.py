@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from svcd.cli import absent
+from svcd.cli import unsupported_options
 from svcd.cli.main import COMMAND, help_row
 from svcd.cli.options import BY_NAME, OPTIONS, Option
 from tests.cli.samples import OTHER, USABLE, WRONG, other
@@ -47,9 +47,9 @@ def _tables() -> Any:
 
 def test_nothing_of_the_contract_is_unknown() -> None:
     renamed = {"experimental_dumpless_upgrade"}
-    assert set(_contract()) == set(BY_NAME) - OWN | set(absent.UNSUPPORTED) - renamed
-    assert {row["env"] for row in _tables()["environment_only"]} == absent.VARIABLES_WITHOUT_EFFECT
-    assert not set(BY_NAME) & set(absent.UNSUPPORTED)
+    assert set(_contract()) == set(BY_NAME) - OWN | set(unsupported_options.UNSUPPORTED) - renamed
+    assert {row["env"] for row in _tables()["environment_only"]} == unsupported_options.VARIABLES_WITHOUT_EFFECT
+    assert not set(BY_NAME) & set(unsupported_options.UNSUPPORTED)
 
 
 def test_an_option_may_have_a_variable_of_another_name() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from svcd.cli.config import ConfigError, load
-from svcd.cli.tls import server_context
+from svcd.cli.serving import server_context
 
 
 @pytest.fixture(scope="module")

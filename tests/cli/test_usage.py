@@ -18,18 +18,19 @@ from typing import Any
 
 import pytest
 
-from svcd import INTERFACE_VERSION, times
-from svcd.api.usage import Usage
-from svcd.cli import backstage, daemon, instance_figures, serving
+from svcd import INTERFACE_VERSION
+from svcd.analytics.collector import Usage
+from svcd.analytics.figures import FIGURES
+from svcd.analytics.report import EVERY_S, LARGEST_BYTES
+from svcd.base import times
+from svcd.cli import daemon, instance_figures, serving, wiring
 from svcd.cli.config import Config, load
 from svcd.cli.instance_figures import InstanceFigures, _distribution, _largest_disk
 from svcd.cli.options import BY_NAME
 from svcd.cli.search_workers import SearchWorkers
 from svcd.http.message import Body, Headers, NoBody, Request, Response
 from svcd.http.server import Server
-from svcd.remote.usage_figures import FIGURES
-from svcd.remote.usage_report import EVERY_S, LARGEST_BYTES
-from svcd.store.instance import Instance
+from svcd.instance.instance import Instance
 from tests.cli.test_daemon import ROOT, Daemon
 
 HOUR = int(EVERY_S * times.SECOND)
@@ -91,10 +92,10 @@ def test_a_sink_gets_every_figure_once_an_hour(tmp_path: Path, instance: Instanc
                       experimental_allowed_ip_networks="127.0.0.0/8")
     assert serving.reports_usage(config)
     moment = [1_700_000_000_000_000_000]
-    own, other = backstage.usage(), Usage()
-    runner = backstage.runner(config, instance)
-    app = backstage.application(config, instance, runner, usage=own)
-    report = backstage.usage_report(config, instance, own, lambda: [other.take()], lambda: moment[0])
+    own, other = wiring.usage(), Usage()
+    runner = wiring.runner(config, instance)
+    app = wiring.application(config, instance, runner, usage=own)
+    report = wiring.usage_report(config, instance, own, lambda: [other.take()], lambda: moment[0])
     for hour in range(1, 4):
         for target in (app.answer, lambda request: other.answered(request, 200, 0.001)):
             target(Request("GET", "/health", "", Headers({"host": SECRET}), Body(NoBody()), SECRET))
@@ -116,7 +117,7 @@ def test_a_sink_gets_every_figure_once_an_hour(tmp_path: Path, instance: Instanc
 
 def test_the_guard_of_addresses_is_asked(tmp_path: Path, instance: Instance, sink: Sink) -> None:
     moment = [1_700_000_000_000_000_000]
-    report = backstage.usage_report(settings(tmp_path, analytics_url=sink.url), instance, backstage.usage(), tuple,
+    report = wiring.usage_report(settings(tmp_path, analytics_url=sink.url), instance, wiring.usage(), tuple,
                                     lambda: moment[0])
     moment[0] += HOUR
     report.step()
@@ -131,8 +132,8 @@ def test_without_an_address_or_with_no_analytics_none_is_made(
         raise AssertionError("a report is made")
 
     ran = threading.Event()
-    monkeypatch.setattr(backstage, "usage", never)
-    monkeypatch.setattr(backstage, "usage_report", never)
+    monkeypatch.setattr(wiring, "usage", never)
+    monkeypatch.setattr(wiring, "usage_report", never)
     monkeypatch.setattr(serving, "allow_many_files", lambda: None)
     monkeypatch.setattr(serving, "warm_up", ran.set)
     stopping = daemon.StopSignals.call

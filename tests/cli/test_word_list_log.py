@@ -12,8 +12,8 @@ import pytest
 
 from svcd.cli import word_list_log
 from svcd.cli.word_list_log import LocaleWarnings
-from svcd.engine import segmenters, wordlists
-from svcd.store.records import Task
+from svcd.instance.task_records import Task
+from svcd.text import segmenters, word_lists
 from tests.tasks.conftest import House
 
 
@@ -24,7 +24,7 @@ from tests.tasks.conftest import House
 def test_one_line_says_which_word_lists_are_missing(
     missing: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(wordlists, "missing", lambda: missing)
+    monkeypatch.setattr(word_lists, "missing", lambda: missing)
     word_list_log.report_at_start()
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == bool(missing) and all(said in line and "svcd[languages]" in line for line in lines)
@@ -32,7 +32,7 @@ def test_one_line_says_which_word_lists_are_missing(
 
 @pytest.fixture
 def none_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wordlists, "_path", lambda source: None)
+    monkeypatch.setattr(word_lists, "_path", lambda source: None)
 
 
 def settings(*locales: str, status: str = "succeeded", kind: str = "settingsUpdate") -> Task:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from svcd.engine import segmenters
+from svcd.text import segmenters
 
 
 @pytest.fixture

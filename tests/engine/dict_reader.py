@@ -10,18 +10,16 @@ import math
 from collections import defaultdict
 from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
-from svcd import bitsets
-from svcd.engine import attributes, documents
-from svcd.engine.analysis import analyzer_of
-from svcd.engine.field_values import FieldValues, field_values, kept_fields
-from svcd.engine.filterable import Filterable
-from svcd.engine.geo.geojson import read_geojson
-from svcd.engine.geo.shape import Shape
-from svcd.engine.geo_fields import validate_geo
-from svcd.engine.searchable import Searchable
-from svcd.engine.reader import WORD_MARK, DocIds, Sides, Value
-from svcd.columns import Column
-from svcd.sphere import Point, direction, distance
+from svcd.base import bitmaps
+from svcd.base.doc_values import Column
+from svcd.geo.geojson import read_geojson
+from svcd.geo.geometry import Shape
+from svcd.geo.sphere import Point, Sides, direction, distance
+from svcd.query.reader import WORD_MARK, DocIds, Value
+from svcd.schema import attributes, documents
+from svcd.schema.attributes import Filterable, Searchable
+from svcd.schema.field_values import FieldValues, field_values, kept_fields, validate_geo
+from svcd.text.analyzer import analyzer_of
 
 DEFAULTS: dict[str, Any] = {
     "displayedAttributes": ["*"],
@@ -113,7 +111,7 @@ class DictReader:
         return id(self)
 
     def all_docids(self) -> DocIds:
-        return bitsets.from_docids(range(len(self._documents)))
+        return bitmaps.from_docids(range(len(self._documents)))
 
     def indexed_fields(self) -> list[str]:
         return [name for name in self._names if name in self._indexed]
@@ -125,19 +123,19 @@ class DictReader:
         return word in self._words
 
     def word_docids(self, word: str) -> DocIds:
-        return bitsets.from_docids(list(self._words.get(word, ())))
+        return bitmaps.from_docids(list(self._words.get(word, ())))
 
     def word_fields(self, word: str) -> list[str]:
         return [name for name in self._names if name in self._fields.get(word, {})]
 
     def word_field_docids(self, word: str, field: str) -> DocIds:
-        return bitsets.from_docids(list(self._fields.get(word, {}).get(field, ())))
+        return bitmaps.from_docids(list(self._fields.get(word, {}).get(field, ())))
 
     def word_positions(self, word: str) -> list[int]:
         return sorted(self._positions.get(word, {}))
 
     def word_position_docids(self, word: str, bucketed: int) -> DocIds:
-        return bitsets.from_docids(list(self._positions.get(word, {}).get(bucketed, ())))
+        return bitmaps.from_docids(list(self._positions.get(word, {}).get(bucketed, ())))
 
     def words_with_prefix(self, prefix: str, limit: int | None = None) -> list[str]:
         return [word for word in self._sorted if word.startswith(prefix)][:limit]
@@ -166,7 +164,7 @@ class DictReader:
         return _union(self.word_position_docids(word, bucketed) for word in self.words_with_prefix(prefix))
 
     def pair_docids(self, distance: int, left: str, right: str, candidates: DocIds | None = None) -> DocIds:
-        return bitsets.from_docids(list(self._pairs.get((distance, left, right), ())))
+        return bitmaps.from_docids(list(self._pairs.get((distance, left, right), ())))
 
     def prefix_pair_docids(
         self, distance: int, left: str, prefix: str, candidates: DocIds | None = None
@@ -174,7 +172,7 @@ class DictReader:
         return _union(self.pair_docids(distance, left, right) for right in self.words_with_prefix(prefix))
 
     def field_count_docids(self, field: str, count: int) -> DocIds:
-        return bitsets.from_docids(list(self._counts.get((field, count), ()))) if 1 <= count <= 30 else 0
+        return bitmaps.from_docids(list(self._counts.get((field, count), ()))) if 1 <= count <= 30 else 0
 
     def words_docids(self, words: Sequence[str]) -> DocIds:
         return _union(self.word_docids(word) for word in words)
@@ -191,7 +189,7 @@ class DictReader:
         return self._values[docid].get(field) or FieldValues()
 
     def _where(self, is_wanted: Callable[[int], bool]) -> DocIds:
-        return bitsets.from_docids([docid for docid in range(len(self._documents)) if is_wanted(docid)])
+        return bitmaps.from_docids([docid for docid in range(len(self._documents)) if is_wanted(docid)])
 
     def present_docids(self, field: str) -> DocIds:
         return self._where(lambda docid: field in self._values[docid])
@@ -243,7 +241,7 @@ class DictReader:
         return [docids.bit_count() for _, docids in self.ordered_values(field, kind)]
 
     def column(self, field: str, kind: type[Value], documents: int | None = None) -> Column | None:
-        sets = [bitsets.to_docids(docids) for _, docids in self.ordered_values(field, kind)]
+        sets = [bitmaps.to_docids(docids) for _, docids in self.ordered_values(field, kind)]
         if documents is not None and documents < self.least_for_columns:
             return None
         return Column([docid for docids in sets for docid in docids], list(map(len, sets)))
@@ -267,12 +265,12 @@ class DictReader:
     def nearest(self, point: Point, candidates: DocIds) -> Iterator[tuple[int, Point]]:
         origin = direction(point)
         chords = {docid: math.dist(origin, direction(place))
-                  for docid, place in self.points(bitsets.to_docids(candidates))}
+                  for docid, place in self.points(bitmaps.to_docids(candidates))}
         yield from self.points(sorted(chords, key=lambda docid: (chords[docid], docid)))
 
     def docids_within(self, point: Point, metres: float) -> DocIds:
-        places = self.points(bitsets.to_docids(self.all_docids()))
-        return bitsets.from_docids([docid for docid, place in places if distance(point, place) <= metres])
+        places = self.points(bitmaps.to_docids(self.all_docids()))
+        return bitmaps.from_docids([docid for docid, place in places if distance(point, place) <= metres])
 
     def _shape(self, docid: int) -> Shape | None:
         is_kept = Filterable.of(self.settings).names("_geojson")

@@ -4,9 +4,8 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Mapping
 
+from svcd.search.search import Answer, Federation, IndexedQuery, SearchQuery, search
 from tests.engine.dict_reader import DictReader
-
-from svcd.engine.search import Answer, Federation, IndexedQuery, SearchQuery, search
 
 UID = "films"
 

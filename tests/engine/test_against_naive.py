@@ -24,11 +24,11 @@ from typing import Any
 
 import pytest
 
-from svcd import bitsets
-from svcd.engine.keyword import find
-from svcd.engine.ranking import chain, scores
-from svcd.engine.ranking.buckets import Wanted
-from svcd.engine.request import SearchQuery
+from svcd.base import bitmaps
+from svcd.ranking import rule_chain, scores
+from svcd.ranking.bucket_sort import Wanted
+from svcd.search.keyword import find
+from svcd.search.request import SearchQuery
 from tests.engine.dict_reader import DictReader
 from tests.engine.shared_material import needs_oracle, oracle
 
@@ -114,12 +114,12 @@ def _query(chosen: random.Random, text: str, level: int, reader: DictReader) -> 
 
 def _ours(reader: DictReader, query: SearchQuery) -> Any:
     found = find(reader, query, Wanted(1000), lambda: False).ranking
-    is_separated = chain.is_separated(reader.settings["rankingRules"])
+    is_separated = rule_chain.is_separated(reader.settings["rankingRules"])
     hits = [
         (hit.docid, scores.score(hit.details), scores.shown(hit.details, is_separated, lambda field: False))
         for hit in found.hits
     ]
-    return hits, bitsets.to_docids(found.counted)
+    return hits, bitmaps.to_docids(found.counted)
 
 
 def _ordered(reader: DictReader, query: SearchQuery) -> list[int]:

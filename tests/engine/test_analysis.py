@@ -20,11 +20,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.engine import languages, segmenters, wordlists
-from svcd.engine.analysis import HARD, SOFT, STOP_WORD, WORD, Analyzer, analyzer_of
-from svcd.engine.normalisation import parts_of
-from svcd.engine.scripts import ARMENIAN, CJ, CYRILLIC, GREEK, LATIN, OTHER, groups
-from svcd.engine.wordlists import WordList
+from svcd.text import languages, segmenters
+from svcd.text import word_lists as wordlists
+from svcd.text.analyzer import HARD, SOFT, STOP_WORD, WORD, Analyzer, analyzer_of
+from svcd.text.normalization import parts_of
+from svcd.text.scripts import ARMENIAN, CJ, CYRILLIC, GREEK, LATIN, OTHER, groups
+from svcd.text.word_lists import WordList
 from tests.engine.shared_material import contract, needs_contract, needs_oracle, oracle
 
 DEFAULT = Analyzer()

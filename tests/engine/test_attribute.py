@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from svcd.engine.postings import Postings
-from svcd.engine.ranking.attribute import _AtPositions
+from svcd.query.postings import Postings
+from svcd.ranking.attribute import _AtPositions
 from tests.engine.dict_reader import DictReader
 from tests.engine.searching import details_of, titled
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from svcd.engine.compatibility import Compatibility, Incompatible, Ordered
-from svcd.engine.sorting import parse_rule
+from svcd.query.sort_expressions import parse_rule
+from svcd.search.compatibility import Compatibility, Incompatible, Ordered
 
 DEFAULT = ["words", "typo", "proximity", "attributeRank", "sort", "wordPosition", "exactness"]
 

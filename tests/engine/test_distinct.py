@@ -19,14 +19,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd import bitsets
-from svcd.engine import keyword
-from svcd.engine.distinct import document_values
-from svcd.engine.ranking import distinct
-from svcd.engine.ranking.buckets import Ranking, Wanted
-from svcd.engine.ranking.distinct import Distinct
-from svcd.engine.search import Federation, SearchQuery
-from svcd.errors import ApiError
+from svcd.base import bitmaps
+from svcd.base.errors import ApiError
+from svcd.ranking import distinct
+from svcd.ranking.bucket_sort import Ranking, Wanted
+from svcd.ranking.distinct import Distinct
+from svcd.search import keyword
+from svcd.search.distinct import document_values
+from svcd.search.search import Federation, SearchQuery
 from tests.engine.dict_reader import DictReader
 from tests.engine.searching import answer, found_ids
 
@@ -64,7 +64,7 @@ def plainly_ranked(reader: DictReader, q: str, wanted: Wanted) -> tuple[list[int
     everything = keyword.find(reader, SearchQuery(q=q), Wanted(1000), lambda: False).ranking
     hits: list[int] = []
     gone: set[int] = set()
-    counted = set(bitsets.to_docids(everything.counted))
+    counted = set(bitmaps.to_docids(everything.counted))
     for details, bucket in groupby(everything.hits, lambda hit: hit.details):
         if len(hits) >= wanted.hits:
             break
@@ -88,7 +88,7 @@ def test_buckets_are_walked_by_the_definition(listed: list, q: str, count: int, 
     found = ranked(reader, q, wanted)
     hits, counted = plainly_ranked(reader, q, wanted)
     assert [hit.docid for hit in found.hits] == hits
-    assert set(bitsets.to_docids(found.counted)) == counted
+    assert set(bitmaps.to_docids(found.counted)) == counted
 
 
 @settings(max_examples=60, deadline=None)
@@ -109,10 +109,10 @@ def test_a_walk_in_batches_is_a_walk_one_by_one(
         kept, values = Distinct(reader, "color").first(reader.all_docids(), limit)
         others = Distinct(reader, "color").sharing(values, reader.all_docids() & ~kept)
     expected = walked(reader, range(len(listed)))[0][:limit]
-    assert bitsets.to_docids(kept) == expected
+    assert bitmaps.to_docids(kept) == expected
     if limit is None:
         assert Distinct(reader, "color").groups(reader.all_docids()) == Distinct(reader, "color").groups(reader.all_docids()) == kept
-    assert set(bitsets.to_docids(others)) == walked(reader, expected)[1] - set(expected)
+    assert set(bitmaps.to_docids(others)) == walked(reader, expected)[1] - set(expected)
 
 
 def test_the_best_of_each_value_stays() -> None:

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.engine.analysis import Analyzer
-from svcd.engine.attributes import is_beneath, is_reserved, locales_test, matches
-from svcd.engine.documents import Selection, bucketed_position, names, positions, select, shown, walk
-from svcd.engine.wordrows import row_of_tokens, rows_of
+from svcd.schema.attributes import is_beneath, is_reserved, locales_test, matches
+from svcd.schema.documents import Selection, bucketed_position, names, positions, select, shown, walk
+from svcd.text.analyzer import Analyzer
+from svcd.text.term_positions import row_of_tokens, rows_of
 from tests.engine.shared_material import needs_oracle, oracle
 from tests.engine.test_analysis import ALPHABET, BEYOND, texts
 

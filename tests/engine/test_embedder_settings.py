@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from svcd.engine import embedder_settings
-from svcd.engine.embedder_settings import DEFAULT_TEMPLATE, redacted, resolved
-from svcd.errors import ApiError
-from svcd.fields import decode_value
+from svcd.base.errors import ApiError
+from svcd.schema import embedder_settings
+from svcd.schema.embedder_settings import DEFAULT_TEMPLATE, redacted, resolved
+from svcd.validation import decode_value
 
 REST = {"source": "rest", "url": "http://localhost:1337", "request": "{{text}}", "response": "{{embedding}}"}
 

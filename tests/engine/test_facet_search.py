@@ -21,14 +21,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.engine.facet_search import facet_search
-from svcd.engine.facets.forms import search_form
-from svcd.engine.facets.near import near
-from svcd.engine.facets.search import FacetQuery, search_values
-from svcd.engine.facets.sorted_texts import SortedTexts, pack
-from svcd.engine.request import SearchQuery
-from svcd.engine.typos import distance
-from svcd.errors import ApiError
+from svcd.base.errors import ApiError
+from svcd.facets.fuzzy_prefix import near, search_form
+from svcd.facets.value_search import FacetQuery, search_values
+from svcd.facets.values import SortedTexts, pack
+from svcd.query.typos import distance
+from svcd.search.facet_search import facet_search
+from svcd.search.request import SearchQuery
 from tests.engine.dict_reader import DEFAULTS, DictReader
 from tests.engine.searching import never
 from tests.engine.shared_material import contract, needs_contract

@@ -22,12 +22,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd import bitsets
-from svcd.engine.facets import counting, distribution, field_counting, values, walked
-from svcd.engine.facets.distribution import facets_of, number_text, subtract
-from svcd.engine.facets.fields import check_facets, order_of, selected_fields
-from svcd.engine.request import Federation
-from svcd.errors import ApiError
+from svcd.base import bitmaps
+from svcd.base.errors import ApiError
+from svcd.facets import by_value, distribution, strategies, value_counts, values
+from svcd.facets.distribution import facets_of, number_text, subtract
+from svcd.facets.fields import check_facets, order_of, selected_fields
+from svcd.search.request import Federation
 from tests.engine.dict_reader import DictReader
 from tests.engine.searching import UID, answer
 from tests.engine.shared_material import contract, needs_contract
@@ -227,7 +227,7 @@ def _counts(reader: DictReader, kind: type, counted: int) -> Iterator[tuple[Any,
 
 
 def _spelled(reader: DictReader, value: str, docids: int) -> str:
-    return reader.spelling("v", value, bitsets.to_docids(docids)[0])
+    return reader.spelling("v", value, bitmaps.to_docids(docids)[0])
 
 
 def _popped(entries: Sequence[tuple[Any, int]]) -> Iterator[tuple[Any, int]]:
@@ -263,7 +263,7 @@ def _union(group: Sequence[tuple[int, int]]) -> int:
 
 # way: (values of a small field, bytes of sets that are kept, candidates that are looked into, cost of looking into one)
 FORCED = {
-    "by itself": (values.FEW_VALUES, values.MOST_BYTES, 4, counting.DOCUMENT_COST),
+    "by itself": (values.FEW_VALUES, values.MOST_BYTES, 4, value_counts.DOCUMENT_COST),
     "in documents": (values.FEW_VALUES, values.MOST_BYTES, 1000, 0),
     "kept": (values.FEW_VALUES, values.MOST_BYTES, 0, 1000),
     "not kept": (values.FEW_VALUES, 0, 0, 1000),
@@ -276,13 +276,13 @@ FORCED = {
 def _force(patch: pytest.MonkeyPatch, few: int, kept_bytes: int, candidates: int, cost: int) -> None:
     patch.setattr(values, "FEW_VALUES", few)
     patch.setattr(values, "MOST_BYTES", kept_bytes)
-    patch.setattr(field_counting, "FEW_CANDIDATES", candidates)
-    patch.setattr(field_counting, "SURELY_FEW", 0)
-    patch.setattr(field_counting, "DOCUMENT_COST", cost)
-    patch.setattr(walked, "DOCUMENT_COST", cost)
-    patch.setattr(walked, "FEW_CANDIDATES", candidates)
-    patch.setattr(walked, "FIRST_VALUES", 4)
-    patch.setattr(walked, "SAMPLES", 2)
+    patch.setattr(strategies, "FEW_CANDIDATES", candidates)
+    patch.setattr(strategies, "SURELY_FEW", 0)
+    patch.setattr(strategies, "DOCUMENT_COST", cost)
+    patch.setattr(by_value, "DOCUMENT_COST", cost)
+    patch.setattr(by_value, "FEW_CANDIDATES", candidates)
+    patch.setattr(by_value, "FIRST_VALUES", 4)
+    patch.setattr(by_value, "SAMPLES", 2)
 
 
 @pytest.mark.parametrize("way", FORCED)
@@ -331,7 +331,7 @@ def test_the_tree_is_opened_level_by_level(way: str, asked: tuple[int, list[list
 def test_extremes_far_from_both_ends(candidates: set[int], partner: int) -> None:
     # Documents in no order of their numbers, each with two of them.
     held = [[float(number * 37 % 120), float(number * 37 % 120 + partner)] for number in range(120)]
-    counted = bitsets.from_docids([docid for docid, own in enumerate(held) if own[0] in candidates])
+    counted = bitmaps.from_docids([docid for docid, own in enumerate(held) if own[0] in candidates])
     with pytest.MonkeyPatch.context() as patch:
         _force(patch, *FORCED["walked"])
         patch.setattr(distribution, "_SORTED_AS_TEXTS", 0)

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from svcd.engine.federation import federated
-from svcd.engine.request import Answer, Federation, IndexedQuery, SearchQuery
-from svcd.errors import ApiError
+from svcd.base.errors import ApiError
+from svcd.search.federation import federated
+from svcd.search.request import Answer, Federation, IndexedQuery, SearchQuery
 from tests.engine.dict_reader import DictReader
 from tests.engine.searching import never
 

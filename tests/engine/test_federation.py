@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.engine.federation import federated
-from svcd.engine.request import Answer, Federation, IndexedQuery, SearchQuery
-from svcd.errors import ApiError
+from svcd.base.errors import ApiError
+from svcd.search.federation import federated
+from svcd.search.request import Answer, Federation, IndexedQuery, SearchQuery
 from tests.engine.dict_reader import DictReader
 from tests.engine.searching import UID, found_ids, never, titled
 from tests.engine.shared_material import CONTRACT, contract, needs_contract

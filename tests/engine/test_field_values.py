@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from svcd.engine.field_values import FieldValues, field_values, kept_fields, normal_form, stored_form
-from svcd.engine.filterable import Filterable, FilterableRule
-from svcd.engine.settings import resolved
+from svcd.schema.attributes import Filterable, FilterableRule
+from svcd.schema.field_values import FieldValues, field_values, kept_fields, normal_form, stored_form
+from svcd.schema.settings import resolved
 
 
 @pytest.mark.parametrize(

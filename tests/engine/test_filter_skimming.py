@@ -8,12 +8,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.test_filter_texts import SIZE, takes_a_tenth_of_a_second
 
-from svcd.engine.filters import skimming
-from svcd.engine.filters.errors import FilterError
-from svcd.engine.filters.parser import parse
-from svcd.engine.filters.writing import written
+from svcd.filters import prescan
+from svcd.filters.canonical_text import written
+from svcd.filters.errors import FilterError
+from svcd.filters.parser import parse
+from tests.engine.test_filter_texts import SIZE, takes_a_tenth_of_a_second
 
 # Whatever a filter is made of, sound and not, with and without blanks around it.
 PIECES = st.sampled_from([
@@ -42,7 +42,7 @@ def verdict(text: str) -> str:
 def check_same(text: str) -> None:
     plain = verdict(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(skimming, "_LONG", 1)
+        patch.setattr(prescan, "_LONG", 1)
         assert verdict(text) == plain
 
 
@@ -77,7 +77,7 @@ FORMS = ["a = 1", "a = 'x\\'y'", "a IS NOT NULL", "a EXISTS", "a 1 TO 2", "a IN 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_plain_form_is_passed_over(form: str) -> None:
     text = f"{form} AND {form} OR " * 1_000
-    assert skimming.behind_sound_conditions(text, 0) == len(text)
+    assert prescan.behind_sound_conditions(text, 0) == len(text)
 
 
 @pytest.mark.parametrize("text", [

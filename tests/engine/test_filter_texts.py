@@ -14,16 +14,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.engine.shared_material import contract, needs_contract
 
-from svcd.engine.filters.errors import FilterError
-from svcd.engine.filters.gates import gates
-from svcd.engine.filters.matching import read_filter, tree_of
-from svcd.engine.filters.parser import parse
-from svcd.engine.filters.shapes import combine
-from svcd.engine.filters.tree import And, Comparison, Foreign, In, Not, Or, Radius, VectorExists
-from svcd.engine.filters.writing import written
-from svcd.errors import ApiError
+from svcd.base.errors import ApiError
+from svcd.filters.canonical_text import written
+from svcd.filters.errors import FilterError
+from svcd.filters.parser import parse
+from svcd.filters.requests import combine, read_filter, tree_of
+from svcd.filters.requirements import gates
+from svcd.filters.tree import And, Comparison, Foreign, In, Not, Or, Radius, VectorExists
+from tests.engine.shared_material import contract, needs_contract
 
 FORMS = [
     ("a=1", '"a" = "1"'),

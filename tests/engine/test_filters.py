@@ -18,16 +18,17 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+
+from svcd.base.bitmaps import to_docids
+from svcd.base.errors import ApiError
+from svcd.filters import evaluation, geo_checks
+from svcd.filters.canonical_text import written
+from svcd.filters.geo_checks import Circle, Outline, Point, Rectangle
+from svcd.filters.requests import matching, read_filter
+from svcd.search import foreign_filters
 from tests.engine.dict_reader import DictReader
 from tests.engine.searching import found_ids
 from tests.engine.shared_material import contract, needs_contract
-
-from svcd.bitsets import to_docids
-from svcd.engine.filters import evaluation, foreign, geo_conditions
-from svcd.engine.filters.geo_conditions import Circle, Outline, Point, Rectangle
-from svcd.engine.filters.matching import matching, read_filter
-from svcd.engine.filters.writing import written
-from svcd.errors import ApiError
 
 CODE = "invalid_document_filter"
 OPERATOR_CODE = "invalid_search_filter"  # whatever the route
@@ -229,7 +230,7 @@ def test_a_geo_condition_is_met_by_who_knows_where_documents_are(monkeypatch) ->
         given.append(shape)
         return 0b101
 
-    monkeypatch.setattr(geo_conditions, "WHERE", {Circle: find, Rectangle: find, Outline: find})
+    monkeypatch.setattr(geo_checks, "WHERE", {Circle: find, Rectangle: find, Outline: find})
     settings = {"filterableAttributes": ["_geo", "_geojson"]}
     for asked in ("_geoRadius(1,2,-3)", "_geoRadius(1,2,3,1000)", "_geoBoundingBox([3,-4],[1,4])", "_geoPolygon([1,2],[3,4],[5,6])"):
         assert docids(asked, settings=settings) == [0, 2]
@@ -296,9 +297,9 @@ def open_index(index_uid: str) -> Iterator[DictReader]:
 
 def joined(asked: str) -> list[int]:
     condition = read_filter(asked, CODE)
-    assert condition is not None and foreign.is_joined(condition)
-    condition = foreign.resolved(condition, "books", KEYS, open_index)
-    assert not foreign.is_joined(condition)
+    assert condition is not None and foreign_filters.is_joined(condition)
+    condition = foreign_filters.resolved(condition, "books", KEYS, open_index)
+    assert not foreign_filters.is_joined(condition)
     return to_docids(matching(DictReader(BOOKS, KEYS), condition, CODE))
 
 

@@ -17,20 +17,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from svcd.base import json_text
+from svcd.base.bitmaps import to_docids
+from svcd.filters import parser
+from svcd.filters.canonical_text import written
+from svcd.filters.errors import FilterError
+from svcd.filters.evaluation import evaluate
+from svcd.filters.parser import parse
+from svcd.filters.tree import Comparison, Condition, In, Not, Token, parts_of
+from svcd.index.writer import Change, IndexWriter
+from svcd.schema.field_values import field_values, kept_fields, stored_form
+from svcd.schema.settings import resolved
 from tests.engine.dict_reader import DictReader
 from tests.engine.random_filters import FIELDS, FILTER_TEXTS, document, expression
-
-from svcd import jsontext
-from svcd.bitsets import to_docids
-from svcd.engine.field_values import field_values, kept_fields, stored_form
-from svcd.engine.filters import parser
-from svcd.engine.filters.errors import FilterError
-from svcd.engine.filters.evaluation import evaluate
-from svcd.engine.filters.parser import parse
-from svcd.engine.filters.tree import Comparison, Condition, In, Not, Token, parts_of
-from svcd.engine.filters.writing import written
-from svcd.engine.settings import resolved
-from svcd.store.index_writer import Change, IndexWriter
 
 SEED = 20261121
 COUNT = int(os.environ.get("SVC_RANDOM_FILTERS", "300"))
@@ -70,7 +70,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with writer.transaction():
         writer.settings = SETTINGS
         writer.register(["id", *FIELDS])
-        writer.write([Change(docid, str(docid), jsontext.dumps(made), {}, list(made),
+        writer.write([Change(docid, str(docid), json_text.dumps(made), {}, list(made),
                              values=field_values(made, is_kept)) for docid, made in enumerate(DOCUMENTS)])
         yield writer.reader(resolved, stored_form)
     writer.close()

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.engine.analysis import WORD, Analyzer, analyzer_of
-from svcd.engine.documents import names
-from svcd.engine.formatting import FormatOptions, Formatted, Formatter
-from svcd.engine.matching import LocatedTerm, MatchingWords
+from svcd.schema.documents import names
+from svcd.search.formatting import FormatOptions, Formatted, Formatter
+from svcd.search.matches import LocatedTerm, MatchingWords
+from svcd.text.analyzer import WORD, Analyzer, analyzer_of
 from tests.engine.shared_material import contract, needs_contract, needs_oracle, oracle
 
 SUN = MatchingWords([LocatedTerm((0, 0), True, 3, ("sun",))])

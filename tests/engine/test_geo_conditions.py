@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.bitsets import to_docids
-from svcd.engine.geo import grid
-from svcd.engine.geo.conditions import bounding_box, polygon, radius
-from svcd.engine.geo.shape import Shape
-from svcd.sphere import direction, distance
+from svcd.base.bitmaps import to_docids
+from svcd.filters.geo_search import bounding_box, polygon, radius
+from svcd.geo import cells
+from svcd.geo.geometry import Shape
+from svcd.geo.sphere import direction, distance
 from tests.engine.dict_reader import DictReader
 
 BOTH = ["_geo", "_geojson"]
@@ -136,7 +136,7 @@ def test_beyond_the_antimeridian_cells_limit_what_the_plane_finds() -> None:
 
 
 def test_the_grid_covers_the_globe_evenly() -> None:
-    centres = grid._centres()
+    centres = cells._centres()
     assert len(centres) == 122
     nearest = [min(math.dist(one, other) for other in centres if other != one) for one in centres]
     assert min(nearest) > 0.25 and max(nearest) < 0.40
@@ -144,11 +144,11 @@ def test_the_grid_covers_the_globe_evenly() -> None:
 
 @given(POINT)
 def test_every_position_is_in_the_cell_of_the_nearest_centre(point) -> None:
-    (cell,) = grid.cells(Shape([(point[1], point[0])]))
-    assert math.dist(grid._centres()[cell], direction(point)) < 0.23
+    (cell,) = cells.cells(Shape([(point[1], point[0])]))
+    assert math.dist(cells._centres()[cell], direction(point)) < 0.23
 
 
 def test_what_encloses_a_cell_touches_it() -> None:
     around = Shape(polygons=[[[(-60.0, -60.0), (60.0, -60.0), (60.0, 60.0), (-60.0, 60.0), (-60.0, -60.0)]]])
-    assert grid.cells(Shape([(0.0, 0.0)])) <= grid.cells(around)
-    assert not grid.cells(Shape([(150.0, 0.0)])) <= grid.cells(around)
+    assert cells.cells(Shape([(0.0, 0.0)])) <= cells.cells(around)
+    assert not cells.cells(Shape([(150.0, 0.0)])) <= cells.cells(around)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from svcd.engine.geo_fields import validate_geo
-from svcd.errors import ApiError
+from svcd.base.errors import ApiError
+from svcd.schema.field_values import validate_geo
 
 WHERE = 'in the document with the id: `"11"`'
 NOWHERE = f"Could not find latitude nor longitude {WHERE}. Was expecting `_geo.lat` and `_geo.lng` fields."

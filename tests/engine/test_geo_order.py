@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from svcd.bitsets import to_docids
-from svcd.engine.geo.order import geo_buckets, sorted_from, with_distance
-from svcd.errors import ApiError
-from svcd.sphere import distance
+from svcd.base.bitmaps import to_docids
+from svcd.base.errors import ApiError
+from svcd.geo.sphere import distance
+from svcd.ranking.sort import geo_buckets, sorted_from, with_distance
 from tests.engine.dict_reader import DictReader
 from tests.engine.searching import details_of, found_ids, hits
 

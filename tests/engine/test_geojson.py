@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.engine.geo.geojson import read_geojson
-from svcd.engine.geo.shape import Shape, circle, dense, unpacked
-from svcd.errors import ApiError
-from svcd.sphere import distance
+from svcd.base.errors import ApiError
+from svcd.geo.geojson import read_geojson
+from svcd.geo.geometry import Shape, circle, dense, unpacked
+from svcd.geo.sphere import distance
 
 POINT = {"type": "Point", "coordinates": [1, 2, 300]}
 LINE = [[0, 0], [0.01, 0]]

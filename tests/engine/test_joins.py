@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from svcd.engine.joins import foreign_keys, hydrated
-from svcd.errors import ApiError
+from svcd.base.errors import ApiError
+from svcd.search.joins import foreign_keys, hydrated
 from tests.engine.dict_reader import DictReader
 
 ANN, BOB = {"id": "a", "name": "Ann", "friend": "b"}, {"id": 7, "name": "Bob"}

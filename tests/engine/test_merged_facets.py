@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import pytest
 
-from svcd.engine.merged_facets import ALPHA, COUNT, FacetOrders, merged_facets, take_from
-from svcd.engine.request import Facets
-from svcd.errors import ApiError
+from svcd.base.errors import ApiError
+from svcd.facets.merging import ALPHA, COUNT, FacetOrders, Facets, merged_facets, take_from
 
 LEFT = {"genre": {"Drama": 2, "drama": 1, "Noir": 3}, "a": {"10": 1}}
 RIGHT = {"genre": {"Noir": 1, "Western": 3}, "Z": {}}

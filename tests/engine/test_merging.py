@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.engine.merging import Compared, MergedHit, Standing, compare, merged, standings
-from svcd.engine.ranking.buckets import Hit
-from svcd.engine.ranking.scores import Ranked, Skipped, Sorted, score
+from svcd.ranking.bucket_sort import Hit
+from svcd.ranking.scores import Ranked, Skipped, Sorted, score
+from svcd.search.federation import Compared, MergedHit, Standing, compare, merged, standings
 
 WORDS, TYPO = Ranked("words", 2, 2), Ranked("typo", 2, 3)
 

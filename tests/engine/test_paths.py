@@ -15,11 +15,10 @@ from typing import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.engine.querygraph import END, START, Graph, Stop
-from svcd.engine.ranking.cheapest import CheapestPaths, Way
-from svcd.engine.ranking.graph import PathSearch, Step, plan
-from svcd.engine.reader import DocIds
-from svcd.engine.terms import Subset, Term
+from svcd.query.graph import END, START, Graph, Stop
+from svcd.query.reader import DocIds
+from svcd.query.terms import Subset, Term
+from svcd.ranking.path_search import CheapestPaths, PathSearch, Step, Way, plan
 
 DOCUMENTS = 12
 LAYERS = 3

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.engine.geo.plane import Area, do_cross, edges_of, is_inside, side
-from svcd.engine.geo.shape import Shape, closed
+from svcd.geo.geometry import Area, Shape, closed, do_cross, edges_of, is_inside, side
 
 SQUARE = closed([(0.0, 0.0), (4.0, 0.0), (4.0, 4.0), (0.0, 4.0)])
 CORNER = closed([(0.0, 0.0), (4.0, 0.0), (4.0, 1.0), (1.0, 1.0), (1.0, 4.0), (0.0, 4.0)])  # an L

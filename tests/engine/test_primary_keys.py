@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from svcd.engine.primary_keys import checked_identifier, document_identifier, infer_primary_key
-from svcd.errors import ApiError
+from svcd.base.errors import ApiError
+from svcd.schema.primary_keys import checked_identifier, document_identifier, infer_primary_key
 
 ADVICE = "Please specify the primary key manually using the `primaryKey` query parameter."
 RULE = (

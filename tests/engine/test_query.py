@@ -20,13 +20,13 @@ from typing import Any
 
 import pytest
 
-from svcd.engine.analysis import Analyzer
-from svcd.engine.derivations import Terms
-from svcd.engine.lexicon import Lexicon, lexicon_of
-from svcd.engine.postings import Postings
-from svcd.engine.query import LONGEST_TEXT, ParsedQuery, Part, parse, parse_text
-from svcd.engine.querygraph import END, START, Graph, MatchingStrategy, Stop, build, from_paths, removal_groups
-from svcd.engine.terms import Subset, Term
+from svcd.query.derivations import Terms
+from svcd.query.graph import END, START, Graph, MatchingStrategy, Stop, build, from_paths, removal_groups
+from svcd.query.lexicon import Lexicon, lexicon_of
+from svcd.query.parser import LONGEST_TEXT, ParsedQuery, Part, parse, parse_text
+from svcd.query.postings import Postings
+from svcd.query.terms import Subset, Term
+from svcd.text.analyzer import Analyzer
 from tests.engine.dict_reader import DEFAULTS, DictReader
 from tests.engine.searching import titled
 

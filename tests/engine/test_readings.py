@@ -1,4 +1,4 @@
-"""Long texts of hits (svcd.engine.readings) and the bounds of formatting (svcd.engine.allowance). What must hold:
+"""Long texts of hits (svcd.search.long_texts) and the bounds of formatting (svcd.search.formatting_budget). What must hold:
 
 1. Read in pieces a text shows what it shows read at once: marks, match positions, crops.
 2. Of a long text only what is near a match is read, also to crop it.
@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from svcd.engine import formatting, readings
-from svcd.engine.allowance import ASSURED, MOST_ADDED, Allowance
-from svcd.engine.analysis import Analyzer
-from svcd.engine.formatting import FormatOptions, Formatted, Formatter
-from svcd.engine.matching import LocatedTerm, MatchingWords
+from svcd.search import formatting, long_texts
+from svcd.search.formatting import FormatOptions, Formatted, Formatter
+from svcd.search.formatting_budget import ASSURED, MOST_ADDED, Allowance
+from svcd.search.matches import LocatedTerm, MatchingWords
+from svcd.text.analyzer import Analyzer
 
 WORDS = MatchingWords([
     LocatedTerm((0, 0), False, 3, ("sun",)),
@@ -51,7 +51,7 @@ def is_over() -> bool:
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool], None]]:
     """in_pieces(True) has every text read in pieces of a few characters, in_pieces(False) at once."""
     for name, value in (("_CHUNK", 7), ("_LEAST_PIECE", 1), ("_MOST_PIECE", 9)):
-        monkeypatch.setattr(readings, name, value)
+        monkeypatch.setattr(long_texts, name, value)
     yield lambda wanted: monkeypatch.setattr(formatting, "LONG", 0 if wanted else 1 << 30)
 
 
@@ -79,7 +79,7 @@ def test_read_in_pieces_it_shows_the_same(in_pieces: Any, text: str, options: di
 
 def test_a_long_text_is_read_as_a_short_one() -> None:
     text = ("Words, words. " * 10_000 + "the SUN of New-York, bay " + "és œuvres " * 20) * 2
-    assert len(text) > readings.LONG
+    assert len(text) > long_texts.LONG
     marked = shown(text, attributes_to_highlight=["*"])
     assert marked.replace("<em>", "").replace("</em>", "") == text and marked.count("<em>") == 2 * 22
     assert "the <em>SUN</em> of <em>New-York, bay</em> és <em>œ</em>uvres" in marked

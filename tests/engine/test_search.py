@@ -23,11 +23,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.engine import keyword
-from svcd.engine.ranking import scores
-from svcd.engine.ranking.buckets import Wanted
-from svcd.engine.search import Federation, SearchQuery
-from svcd.errors import ApiError
+from svcd.base.errors import ApiError
+from svcd.ranking import scores
+from svcd.ranking.bucket_sort import Wanted
+from svcd.search import keyword
+from svcd.search.search import Federation, SearchQuery
 from tests.engine.dict_reader import DEFAULTS, DictReader
 from tests.engine.searching import answer, details_of, found_ids, hits, titled
 

@@ -22,10 +22,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.engine import settings
-from svcd.engine.settings import Redo
-from svcd.errors import ApiError
-from svcd.fields import decode_body, decode_value
+from svcd.base.errors import ApiError
+from svcd.schema import settings
+from svcd.schema.settings import Redo
+from svcd.validation import decode_body, decode_value
 
 CONTRACT = Path(__file__).parents[3] / "shared" / "contract" / "settings.json"
 

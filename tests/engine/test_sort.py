@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
+from svcd.base.bitmaps import to_docids
+from svcd.query.sort_expressions import SortError, SortRule, check_sortable, parse_rule, split_rules
 from tests.engine.dict_reader import DictReader
-
-from svcd.bitsets import to_docids
-from svcd.engine.sorting import SortError, SortRule, check_sortable, parse_rule, split_rules
-
 
 DOCUMENTS = [{"a": [3, "z", 1, True]}, {"a": ["b", "A", None, [["c"]]]}, {"a": 2}, {"b": 1}, {"a": True}, {"a": "B "},
              {"a": None}, {"a": 2.0}, {"a": ""}]

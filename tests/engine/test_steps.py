@@ -12,11 +12,11 @@ from itertools import count
 
 import pytest
 
-from svcd.engine import steps
-from svcd.engine.federation import federated
-from svcd.engine.filters.matching import read_filter
-from svcd.engine.request import Federation, IndexedQuery, SearchQuery
-from svcd.engine.steps import Recorder, recorded_by, within
+from svcd.filters.requests import read_filter
+from svcd.query import tracing
+from svcd.query.tracing import Recorder, recorded_by, within
+from svcd.search.federation import federated
+from svcd.search.request import Federation, IndexedQuery, SearchQuery
 from tests.engine.searching import UID, answer, never, titled
 
 FILMS = titled("sun", "sun night", filterableAttributes=["id"])
@@ -31,12 +31,12 @@ def recorder() -> Recorder:
 def test_a_step_lasts_until_the_next() -> None:
     measuring = recorder()
     with recorded_by(measuring):
-        steps.begin("a")
+        tracing.begin("a")
         with within("g"):
-            steps.begin("b")
-            steps.begin("c")
-            steps.end()
-            steps.end()
+            tracing.begin("b")
+            tracing.begin("c")
+            tracing.end()
+            tracing.end()
     assert list(measuring.durations.items()) == [("a", 1), ("g > b", 1), ("g > c", 1), ("g", 5)]
 
 
@@ -45,11 +45,11 @@ def test_equal_paths_are_added_up_and_stand_where_they_ended_last() -> None:
 
     @within("g")
     def searched(name: str) -> None:
-        steps.begin(name)
+        tracing.begin(name)
 
     with recorded_by(measuring):
         searched("a")
-        steps.begin("b")
+        tracing.begin("b")
         searched("c")
         searched("a")
     assert list(measuring.durations.items()) == [("wait", 5), ("b", 1), ("g > c", 1), ("g > a", 2), ("g", 9)]
@@ -57,25 +57,25 @@ def test_equal_paths_are_added_up_and_stand_where_they_ended_last() -> None:
 
 def test_only_what_is_recorded_is_told() -> None:
     measuring = recorder()
-    steps.begin("before")
+    tracing.begin("before")
     with recorded_by(measuring):
-        assert steps.recorder() is measuring
+        assert tracing.recorder() is measuring
         with recorded_by(None), within("inner"):
-            steps.begin("nobody hears this")
+            tracing.begin("nobody hears this")
         with within("g"):
             pass
-    steps.begin("after")
-    assert list(measuring.durations) == ["g"] and steps.recorder() is None
+    tracing.begin("after")
+    assert list(measuring.durations) == ["g"] and tracing.recorder() is None
 
 
 def test_a_failure_leaves_its_groups() -> None:
     measuring = recorder()
     with recorded_by(measuring):
         with pytest.raises(ValueError), within("a"), within("b"):
-            steps.begin("c")
+            tracing.begin("c")
             raise ValueError
-        steps.begin("d")
-        steps.end()
+        tracing.begin("d")
+        tracing.end()
     assert list(measuring.durations) == ["a > b > c", "a > b", "a", "d"]
 
 

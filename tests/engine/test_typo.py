@@ -21,8 +21,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.engine.reader import WORD_MARK
-from svcd.engine.typos import ONE_TYPO_WORDS, TWO_TYPO_WORDS, Typos, distance, is_one_edit, typos
+from svcd.query.reader import WORD_MARK
+from svcd.query.typos import ONE_TYPO_WORDS, TWO_TYPO_WORDS, Typos, distance, is_one_edit, typos
 from tests.engine.dict_reader import DictReader
 from tests.engine.searching import details_of, found_ids, titled
 

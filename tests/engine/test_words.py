@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import pytest
 
-from svcd.errors import ApiError
+from svcd.base.errors import ApiError
 from tests.engine.dict_reader import DictReader
 from tests.engine.searching import answer, details_of, found_ids, titled
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from svcd.errors import ApiError
-from svcd.fields import (
+from svcd.base.errors import ApiError
+from svcd.validation import (
     Field,
     array_of,
     boolean,
@@ -38,7 +38,7 @@ from svcd.fields import (
     positive_integer,
     string,
 )
-from svcd.fields.wording import KINDS, edit_distance, expected, found, kind_of
+from svcd.validation.messages import KINDS, edit_distance, expected, found, kind_of
 
 
 def refusal(value: Any, check: Any) -> str:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.fields.headers import is_header_name, is_header_value
+from svcd.validation.urls import is_header_name, is_header_value
 
 
 class Sink(http.client.HTTPConnection):

@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from svcd.errors import ApiError
-from svcd.fields import STAR, Param, decode_query, parse_index_uid, query
-from svcd.fields.locales import LOCALES, parse_locale
-from svcd.fields.urls import parse_url, parse_web_url
+from svcd.base.errors import ApiError
+from svcd.validation import STAR, Param, decode_query, parse_index_uid, query_strings
+from svcd.validation.names import LOCALES, parse_locale
+from svcd.validation.urls import parse_url, parse_web_url
 
 PARAMS = {
-    "limit": Param(query.positive_integer, "invalid_task_limit", default=20),
-    "q": Param(query.text, "invalid_search_q"),
-    "reverse": Param(query.boolean, "invalid_task_reverse", default=False),
-    "uids": Param.list_of(query.positive_integer, "invalid_task_uids", takes_star=True),
+    "limit": Param(query_strings.positive_integer, "invalid_task_limit", default=20),
+    "q": Param(query_strings.text, "invalid_search_q"),
+    "reverse": Param(query_strings.boolean, "invalid_task_reverse", default=False),
+    "uids": Param.list_of(query_strings.positive_integer, "invalid_task_uids", takes_star=True),
     "indexUids": Param.list_of(parse_index_uid, "invalid_index_uid"),
-    "strategy": Param(query.choice("last", "all"), "invalid_search_matching_strategy"),
-    "score": Param(query.number),
+    "strategy": Param(query_strings.choice("last", "all"), "invalid_search_matching_strategy"),
+    "score": Param(query_strings.number),
 }
 NOTHING = {"limit": 20, "q": None, "reverse": False, "uids": None, "indexUids": None, "strategy": None, "score": None}
 
@@ -82,17 +82,17 @@ def test_refusal_names_the_parameter(text: str, code: str, message: str) -> None
 
 
 def test_missing_parameter_has_its_own_code() -> None:
-    params = {"id": Param(query.text, required=True, missing_code="missing_document_id"), "b": Param(query.boolean)}
+    params = {"id": Param(query_strings.text, required=True, missing_code="missing_document_id"), "b": Param(query_strings.boolean)}
     assert refusal("", params) == ("missing_document_id", "Missing parameter `id`")
     assert refusal("b=1", params)[0] == "bad_request"
 
 
 def test_one_character_counts_characters() -> None:
-    assert query.one_character("é") == "é"
+    assert query_strings.one_character("é") == "é"
     with pytest.raises(ValueError, match="following string of 5 characters: `doggo`"):
-        query.one_character("doggo")
+        query_strings.one_character("doggo")
     with pytest.raises(ValueError, match="found an empty string"):
-        query.one_character("")
+        query_strings.one_character("")
 
 
 def test_parameters_describe_themselves() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from svcd.fields import parse_index_uid_pattern
+from svcd.validation import parse_index_uid_pattern
 
 
 @pytest.mark.parametrize("text", ["*", "films", "films*", "films_*", "0", "a-b", "a" * 400, "a" * 400 + "*"])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.fields.uuids import parse_uuid
+from svcd.validation.names import parse_uuid
 
 PLAIN = "4d406476-7a3b-47be-8685-e9ab9bb0a4b0"
 

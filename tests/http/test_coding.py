@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.http import coding
-from svcd.http.coding import BrokenCoding, choose, pack, pack_stream, unpack
+from svcd.http import content_coding
+from svcd.http.content_coding import BrokenCoding, choose, pack, pack_stream, unpack
 
 TEXT = b'{"id": 1, "title": "Star Wars"}\n' * 200
 # Unlike ours: written by the libraries' own one-call functions.
@@ -29,7 +29,7 @@ def whole(name: str, *pieces: bytes) -> bytes:
     return b"".join(unpack(name, iter(pieces)))
 
 
-@pytest.mark.parametrize("name", coding.PACKERS)
+@pytest.mark.parametrize("name", content_coding.PACKERS)
 @given(body=st.binary(max_size=300), cut=st.integers(1, 7))
 def test_what_goes_in_comes_out(name: str, body: bytes, cut: int) -> None:
     packed = pack(name, body)
@@ -37,13 +37,13 @@ def test_what_goes_in_comes_out(name: str, body: bytes, cut: int) -> None:
     assert whole(name, *(packed[i:i + cut] for i in range(0, len(packed), cut))) == body
 
 
-@pytest.mark.parametrize("name", coding.UNPACKERS)
+@pytest.mark.parametrize("name", content_coding.UNPACKERS)
 def test_the_libraries_and_we_understand_each_other(name: str) -> None:
     assert whole(name, FOREIGN[name](TEXT)) == TEXT
     assert whole(name) == b""
 
 
-@pytest.mark.parametrize("name", coding.PACKERS)
+@pytest.mark.parametrize("name", content_coding.PACKERS)
 def test_each_piece_of_a_stream_can_be_read_at_once(name: str) -> None:
     packed = pack_stream(name, iter([b"first", b"", b"second"]))
     unpacked = unpack(name, packed)
@@ -58,21 +58,21 @@ def test_gzip_members_are_one_body_and_zeros_are_padding() -> None:
     assert whole("gzip", *(bytes([byte]) for byte in members)) == b"one two"
 
 
-@pytest.mark.parametrize("name", coding.UNPACKERS)
+@pytest.mark.parametrize("name", content_coding.UNPACKERS)
 @pytest.mark.parametrize("cut", [1, 5, -9, -1])
 def test_bytes_cut_off_are_broken(name: str, cut: int) -> None:
     with pytest.raises(BrokenCoding):
         whole(name, FOREIGN[name](TEXT)[:cut])
 
 
-@pytest.mark.parametrize("name", coding.UNPACKERS)
+@pytest.mark.parametrize("name", content_coding.UNPACKERS)
 @pytest.mark.parametrize("wrong", [b'"kefir"', b"\xff" * 50, b"{}"])
 def test_other_bytes_are_broken(name: str, wrong: bytes) -> None:
     with pytest.raises(BrokenCoding):
         whole(name, wrong)
 
 
-@pytest.mark.parametrize("name", coding.UNPACKERS)
+@pytest.mark.parametrize("name", content_coding.UNPACKERS)
 @pytest.mark.parametrize("is_apart", [True, False])
 def test_bytes_after_the_end_are_broken(name: str, is_apart: bool) -> None:
     packed = FOREIGN[name](TEXT)
@@ -80,12 +80,12 @@ def test_bytes_after_the_end_are_broken(name: str, is_apart: bool) -> None:
         whole(name, packed, b"more") if is_apart else whole(name, packed + b"more")
 
 
-@pytest.mark.parametrize("name", coding.UNPACKERS)
+@pytest.mark.parametrize("name", content_coding.UNPACKERS)
 def test_a_bomb_comes_out_in_small_pieces(name: str) -> None:
     bomb = b"".join(pack_stream("gzip" if name == "x-gzip" else name, itertools.repeat(b"\0" * 1_000_000, 20)))
     assert len(bomb) < 120_000
     sizes = [len(piece) for piece in unpack(name, iter([bomb]))]
-    assert sum(sizes) == 20_000_000 and max(sizes) <= 2 * coding.UNPACKED_PIECE
+    assert sum(sizes) == 20_000_000 and max(sizes) <= 2 * content_coding.UNPACKED_PIECE
 
 
 @pytest.mark.parametrize(("accept", "name"), {

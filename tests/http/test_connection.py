@@ -20,7 +20,7 @@ from typing import Any
 import brotli
 import pytest
 
-from svcd.errors import ApiError
+from svcd.base.errors import ApiError
 from svcd.http.limits import Limits
 from svcd.http.message import Request, Response
 

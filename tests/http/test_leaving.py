@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from svcd.bell import Bell
+from svcd.base.wakeup import Bell
 from svcd.http.message import Request, Response
 
 ASK = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import brotli
 import pytest
 
-from svcd.errors import ApiError
+from svcd.base.errors import ApiError
 from svcd.http.message import Body, Headers, NoBody, Refused, Request, size_text
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from svcd.http.parking import EpollWatch, Parking, SelectorWatch
-from svcd.http.transport import READABLE, WRITABLE
+from svcd.http.poller import EpollWatch, Parking, SelectorWatch
+from svcd.http.sockets import READABLE, WRITABLE
 
 PATIENCE_S = 10
 WATCHES = [pytest.param(SelectorWatch, id="selector")]

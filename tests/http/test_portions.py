@@ -20,8 +20,8 @@ from typing import Any
 import brotli
 import pytest
 
-from svcd.errors import ApiError
-from svcd.http.coding import PACKERS
+from svcd.base.errors import ApiError
+from svcd.http.content_coding import PACKERS
 from svcd.http.limits import Limits
 from svcd.http.message import PORTION, Portions, Request, Response
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.http import reader
+from svcd.http import request_head
 from svcd.http.message import Refused
-from svcd.http.reader import CHUNKED, Head, head_end, read_head
+from svcd.http.request_head import CHUNKED, Head, head_end, read_head
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: a\r\n"
@@ -134,9 +134,9 @@ REFUSED = {  # head: status
     b"GET / HTTP/1.10\r\nHost: a\r\n\r\n": 400,
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n": 400,  # a TLS handshake
     # sizes
-    b"GET /" + b"a" * reader.MOST_TARGET + b" HTTP/1.1\r\nHost: a\r\n\r\n": 414,
-    GET + b"X: " + b"a" * (reader.MOST_LINE + 1) + b"\r\n\r\n": 431,
-    GET + b"X: a\r\n" * reader.MOST_FIELDS + b"\r\n": 431,
+    b"GET /" + b"a" * request_head.MOST_TARGET + b" HTTP/1.1\r\nHost: a\r\n\r\n": 414,
+    GET + b"X: " + b"a" * (request_head.MOST_LINE + 1) + b"\r\n\r\n": 431,
+    GET + b"X: a\r\n" * request_head.MOST_FIELDS + b"\r\n": 431,
     GET + (b"X: " + b"a" * 8000 + b"\r\n") * 20 + b"\r\n": 431,
 }
 
@@ -167,7 +167,7 @@ def test_every_fault_has_a_head_that_shows_it() -> None:
         with pytest.raises(Refused) as refused:
             read(raw)
         messages.add(refused.value.message)
-    assert {message for _, message in reader.WRONG.values()} <= messages
+    assert {message for _, message in request_head.WRONG.values()} <= messages
 
 
 @pytest.mark.parametrize("cut", range(0, len(GET) + 2, 3))
@@ -180,8 +180,8 @@ def test_the_end_is_that_of_the_first_head() -> None:
 
 
 @pytest.mark.parametrize(("raw", "status"), [
-    (b"a" * (reader.MOST_TARGET + 1), 414),
-    (b"GET / HTTP/1.1\r\n" + b"a" * reader.MOST_HEAD, 431),
+    (b"a" * (request_head.MOST_TARGET + 1), 414),
+    (b"GET / HTTP/1.1\r\n" + b"a" * request_head.MOST_HEAD, 431),
 ])
 def test_a_head_without_end_is_refused_when_it_is_too_long(raw: bytes, status: int) -> None:
     with pytest.raises(Refused) as refused:

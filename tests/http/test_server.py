@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from svcd import descriptors
+from svcd.base import descriptors
 from svcd.http.limits import Limits
 from svcd.http.listening import ListenError
 from svcd.http.message import Request, Response

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import svcd
 from svcd.remote.client import Client
-from svcd.remote.faults import Undelivered
+from svcd.remote.errors import Undelivered
 from svcd.remote.guard import ForbiddenAddress, Guard, literal, refusal
 
 # Hosts as a URL has them.

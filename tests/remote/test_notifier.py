@@ -20,12 +20,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from svcd import times
-from svcd.remote import notifier as notifiers
-from svcd.remote.faults import Undelivered
-from svcd.remote.notifier import Courier, Notifier
-from svcd.store.instance import Instance
-from svcd.store.webhooks import Webhook
+from svcd.base import times
+from svcd.instance.instance import Instance
+from svcd.instance.webhooks import Webhook
+from svcd.remote import webhook_delivery as notifiers
+from svcd.remote.errors import Undelivered
+from svcd.remote.webhook_delivery import Courier, Notifier
 
 PATIENCE_S = 20.0
 

@@ -12,8 +12,22 @@ from typing import Any
 
 import pytest
 
-from svcd.remote.usage_figures import (
-    FIGURES, LAST, LEFT_OUT, MEAN, MOST, NOW, TIME_BOUNDS_MS, TIMES, TOTAL, USUAL, WORDS, agent, groups, joined, nothing,
+from svcd.analytics.figures import (
+    FIGURES,
+    LAST,
+    LEFT_OUT,
+    MEAN,
+    MOST,
+    NOW,
+    TIME_BOUNDS_MS,
+    TIMES,
+    TOTAL,
+    USUAL,
+    WORDS,
+    agent,
+    groups,
+    joined,
+    nothing,
 )
 
 SEED = Path(__file__).parents[3] / "shared" / "seed"

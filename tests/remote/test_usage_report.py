@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from svcd import times
-from svcd.remote.faults import Undelivered
-from svcd.remote.usage_report import EVERY_S, LARGEST_BYTES, UsageReport
+from svcd.analytics.report import EVERY_S, LARGEST_BYTES, UsageReport
+from svcd.base import times
+from svcd.remote.errors import Undelivered
 
 UID = "b5a0c5b4-0000-4000-8000-000000000000"
 HOUR = int(EVERY_S * times.SECOND)
@@ -147,7 +147,7 @@ def test_a_sink_that_is_away_costs_no_more_than_a_bundle(sink: Sink, clock: Cloc
 
 def test_a_figure_that_cannot_be_asked_for_ends_nothing(sink: Sink, clock: Clock, monkeypatch: Any) -> None:
     failed = threading.Event()
-    monkeypatch.setattr("svcd.logs.failure", lambda *_, **__: failed.set())
+    monkeypatch.setattr("svcd.base.logs.failure", lambda *_, **__: failed.set())
 
     def figures() -> dict[str, Any]:
         raise OSError("closed")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from svcd.store.cache import Cache
-from svcd.store.connections import open_reader
-from svcd.store.index import IndexReader
-from svcd.store.index_writer import Change, IndexWriter
+from svcd.index.cached_reader import Cache
+from svcd.index.connections import open_reader
+from svcd.index.reader import IndexReader
+from svcd.index.writer import Change, IndexWriter
 
 Positions = Mapping[str, list[str]]
 

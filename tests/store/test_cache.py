@@ -5,7 +5,7 @@
 """
 from __future__ import annotations
 
-from svcd.store.cache import Cache
+from svcd.index.cached_reader import Cache
 
 
 def test_the_least_recently_used_goes_first() -> None:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from svcd import times
-from svcd.store.changes import TO_ENQUEUED, TO_FINISHED, TO_PROCESSING, Position
-from svcd.store.instance import Instance
-from svcd.store.queue import Queue, RunningBatch
-from svcd.store.records import SUCCEEDED, Task
+from svcd.base import times
+from svcd.instance.instance import Instance
+from svcd.instance.queue import Queue, RunningBatch
+from svcd.instance.task_changes import TO_ENQUEUED, TO_FINISHED, TO_PROCESSING, Position
+from svcd.instance.task_records import SUCCEEDED, Task
 
 BEGINNING = Position(0)
 
@@ -128,12 +128,12 @@ def test_batches_are_told_from_beginning_to_end(queue: Queue, most: int) -> None
 
 
 def test_changes_are_read_from_indexes_alone(queue: Queue) -> None:
-    from svcd.store import changes
+    from svcd.instance import task_changes
 
     with queue.finishing() as connection:
-        plan = connection.execute(f"EXPLAIN QUERY PLAN {changes._OF_TASKS} ORDER BY moment, step, uid LIMIT 1",
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {task_changes._OF_TASKS} ORDER BY moment, step, uid LIMIT 1",
                                   [0] * 12).fetchall()
-        plan += connection.execute(f"EXPLAIN QUERY PLAN {changes._OF_BATCHES}", [0, 0]).fetchall()
+        plan += connection.execute(f"EXPLAIN QUERY PLAN {task_changes._OF_BATCHES}", [0, 0]).fetchall()
     read = [row[3] for row in plan if " tasks" in row[3] or " batches" in row[3]]
     assert len(read) == 5 and all(line.startswith("SEARCH") and "INDEX" in line or "PRIMARY KEY" in line for line in read)
 

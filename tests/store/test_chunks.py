@@ -11,10 +11,10 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.bitsets import from_docids
-from svcd.store import chunks
+from svcd.base.bitmaps import from_docids
+from svcd.index import bitmap_blocks
 
-PLACES = st.integers(0, 40) | st.integers(0, chunks.BLOCK - 1)
+PLACES = st.integers(0, 40) | st.integers(0, bitmap_blocks.BLOCK - 1)
 EDITS = st.lists(st.tuples(PLACES, st.booleans()), min_size=1, max_size=30)
 
 
@@ -25,17 +25,17 @@ def edited(held: set[int], edits: list[tuple[int, bool]]) -> set[int]:
 
 
 def chunk_of(places: set[int]) -> bytes:
-    return chunks.changed(None, sorted(places)) if places else b""
+    return bitmap_blocks.changed(None, sorted(places)) if places else b""
 
 
 @given(st.sets(PLACES), st.sampled_from([0, 4000, 4095, 4096, 5000]), EDITS)
 def test_edits_give_the_set_they_give_one_by_one(held: set[int], more: int, edits: list[tuple[int, bool]]) -> None:
-    held |= set(random.Random(more).sample(range(chunks.BLOCK), more))
-    chunk = chunks.changed(chunk_of(held) or None, [place if comes else ~place for place, comes in edits])
+    held |= set(random.Random(more).sample(range(bitmap_blocks.BLOCK), more))
+    chunk = bitmap_blocks.changed(chunk_of(held) or None, [place if comes else ~place for place, comes in edits])
     expected = edited(held, edits)
     assert chunk == chunk_of(expected)
-    assert chunks.count(chunk) == len(expected)
-    assert chunks.joined([(3, chunk)] if chunk else []) == from_docids(sorted(expected)) << 3 * chunks.BLOCK
+    assert bitmap_blocks.count(chunk) == len(expected)
+    assert bitmap_blocks.joined([(3, chunk)] if chunk else []) == from_docids(sorted(expected)) << 3 * bitmap_blocks.BLOCK
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sets(PLACES, min_size=1), st.sampled_from([0, 4096]))))
@@ -44,9 +44,9 @@ def test_chunks_are_joined(several: list[tuple[int, set[int], int]]) -> None:
     for block, places, more in several:
         places = places | set(range(0, 2 * more, 2))
         chunk = chunk_of(places)
-        expected |= from_docids(sorted(places)) << block * chunks.BLOCK
+        expected |= from_docids(sorted(places)) << block * bitmap_blocks.BLOCK
         if more:
             rows.append((block, chunk))
         else:
             lists[block] += chunk
-    assert chunks.joined(rows, [(block, chunk) for block, chunk in lists.items() if chunk]) == expected
+    assert bitmap_blocks.joined(rows, [(block, chunk) for block, chunk in lists.items() if chunk]) == expected

@@ -26,14 +26,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd import bitsets
-from svcd.bitsets import from_docids
-from svcd.store import dense, keeping, pairs, relations, schema, vocabulary
-from svcd.store.cache import Cache
-from svcd.store.delta import Delta
-from svcd.store.index import IndexReader
-from svcd.store.index_writer import IndexWriter
-from svcd.store.value_rows import key
+from svcd.base import bitmaps
+from svcd.base.bitmaps import from_docids
+from svcd.index import cached_reader, materialized, posting_reader, schema, vocabulary
+from svcd.index.cached_reader import Cache
+from svcd.index.delta import Delta
+from svcd.index.reader import IndexReader
+from svcd.index.value_rows import key
+from svcd.index.writer import IndexWriter
 from tests.store.conftest import change, reading
 
 VOCABULARY = ["a", "ab", "abc", "b", "ba", "c", "", "", "|", "X"]
@@ -70,7 +70,7 @@ def play(writer: IndexWriter, history: list[list[tuple[int, Any]]], held: Docume
 
 
 def docids(bits: int) -> set[int]:
-    return set(bitsets.to_docids(bits))
+    return set(bitmaps.to_docids(bits))
 
 
 def expected_pair(document: dict[str, list[str]], left: str, right: str) -> int | None:
@@ -136,7 +136,7 @@ def check_prefix(reader: IndexReader, held: Documents, prefix: str) -> None:
 def test_what_is_known_already_shortens_the_way_alone(documents: list[Any], asked: list[Any]) -> None:
     held: Documents = dict(enumerate(documents))
     with tempfile.TemporaryDirectory() as folder, patch.object(vocabulary, "COMMON", 3), patch.object(
-            relations, "_DOCUMENTS_A_TERM", 1):
+            posting_reader, "_DOCUMENTS_A_TERM", 1):
         path = Path(folder) / "index.sqlite"
         writer = IndexWriter(path)
         play(writer, [[*held.items()]])
@@ -179,7 +179,7 @@ def read_set(reader: IndexReader, word: str, field: str | None, is_prefix: bool)
 @settings(max_examples=40, deadline=None)
 @given(HISTORY, st.sampled_from([0, 1 << 40]), st.sets(st.integers(0, 6)))
 def test_rows_tell_of_pairs_what_fts5_tells(history: list[list[tuple[int, Any]]], cost: int, asked: set[int]) -> None:
-    with tempfile.TemporaryDirectory() as folder, patch.object(pairs, "_ROW", cost):
+    with tempfile.TemporaryDirectory() as folder, patch.object(posting_reader, "_ROW", cost):
         path = Path(folder) / "index.sqlite"
         writer, cache = IndexWriter(path), Cache(1 << 20)
         held = play(writer, history)
@@ -243,7 +243,7 @@ def test_what_is_kept_is_carried_over_writes(history: list[list[tuple[int, Any]]
 def test_ready_made_sets_are_carried_over_writes(history: list[list[tuple[int, Any]]], after: int) -> None:
     """Every set is dense here: made after some batches, asked at the end through an empty cache."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense, "LEAST", 0)
+        patch.setattr(materialized, "LEAST", 0)
         path = Path(folder) / "index.sqlite"
         writer = IndexWriter(path)
         fill_slots(writer)
@@ -258,7 +258,7 @@ def test_ready_made_sets_are_carried_over_writes(history: list[list[tuple[int, A
 
 
 def test_making_sets_gives_way(writer: IndexWriter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense, "LEAST", 1)
+    monkeypatch.setattr(materialized, "LEAST", 1)
     with writer.transaction():
         writer.write([change(0, {"f": ["word"]})])
     writer.make_dense_sets(lambda: True)
@@ -285,7 +285,7 @@ def test_what_was_written_is_held_once_and_counts_with_all_that_it_takes(writer:
 def test_the_docids_of_what_was_written_are_found_once(writer: IndexWriter, tmp_path: Path) -> None:
     with writer.transaction():
         writer.write([change(docid, {"f": [f"word{docid}"]}) for docid in range(20)])
-    with reading(tmp_path / "index.sqlite") as reader, patch.object(keeping, "to_docids", wraps=keeping.to_docids) as asked:
+    with reading(tmp_path / "index.sqlite") as reader, patch.object(cached_reader, "to_docids", wraps=cached_reader.to_docids) as asked:
         assert reader._read_delta(reader.generation - 1) is not None
     asked.assert_called_once_with((1 << 20) - 1)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from svcd.store.instance import Instance
-from svcd.store.keys import KeyRow
-from svcd.store.library import Library
+from svcd.instance.data_folder import Library
+from svcd.instance.instance import Instance
+from svcd.instance.keys import KeyRow
 
 
 @pytest.fixture

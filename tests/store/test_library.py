@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from svcd.errors import ApiError
-from svcd.store.instance import Instance
-from svcd.store.library import IndexRow, Library
+from svcd.base.errors import ApiError
+from svcd.instance.data_folder import IndexRow, Library
+from svcd.instance.instance import Instance
 
 
 @pytest.fixture
@@ -91,8 +91,8 @@ def test_what_is_forgotten_is_held_no_more(instance: Instance, library: Library)
 def test_larger_indexes_have_more_room_between_searches(
         instance: Instance, library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     least, most = 8 << 10, 64 << 10
-    monkeypatch.setattr("svcd.store.library.LEAST_CACHE_BYTES", least)
-    monkeypatch.setattr("svcd.store.library.MOST_CACHE_BYTES", most)
+    monkeypatch.setattr("svcd.instance.data_folder.LEAST_CACHE_BYTES", least)
+    monkeypatch.setattr("svcd.instance.data_folder.MOST_CACHE_BYTES", most)
     rooms, bytes_of_all = [], 0
     for number, kib in enumerate([16, 400, 400]):
         create(instance, f"films{number}", f"u{number}")

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from svcd import times
-from svcd.store import outbox as outboxes
-from svcd.store.instance import Instance
-from svcd.store.outbox import Notice, NoticeGone
-from svcd.store.webhooks import LAUNCH_UUID, Webhook
+from svcd.base import times
+from svcd.instance import outbox as outboxes
+from svcd.instance.instance import Instance
+from svcd.instance.outbox import Notice, NoticeGone
+from svcd.instance.webhooks import LAUNCH_UUID, Webhook
 
 HOUR = 3_600 * times.SECOND
 DAY = times.DAY

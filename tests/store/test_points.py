@@ -19,13 +19,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.bitsets import from_docids, to_docids
-from svcd.sphere import Point, direction, distance
-from svcd.store import point_blocks, point_writer
-from svcd.store.cache import Cache
-from svcd.store.index import IndexReader
-from svcd.store.index_writer import NOWHERE, Change, IndexWriter, Place
-from svcd.store.shapes import Shape
+from svcd.base.bitmaps import from_docids, to_docids
+from svcd.geo.sphere import Point, direction, distance
+from svcd.index import point_writer
+from svcd.index import points as point_blocks
+from svcd.index.cached_reader import Cache
+from svcd.index.reader import IndexReader
+from svcd.index.shapes import Shape
+from svcd.index.writer import NOWHERE, Change, IndexWriter, Place
 from tests.store.conftest import reading
 
 POINT = st.tuples(st.sampled_from([-90.0, -45.0, 0.0, 0.00001, 48.85, 89.99, 90.0]) | st.floats(-90, 90),

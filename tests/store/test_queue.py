@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from svcd.store.instance import FolderInUse, Instance
-from svcd.store.queue import Queue
-from svcd.store.records import CANCELED, FAILED, SUCCEEDED, Task, TaskFilter
-from svcd.errors import ApiError
-from svcd.store import instance as instances
-from svcd.store import queue as queues
+from svcd.base.errors import ApiError
+from svcd.instance import instance as instances
+from svcd.instance import queue as queues
+from svcd.instance.instance import FolderInUse, Instance
+from svcd.instance.queue import Queue
+from svcd.instance.task_records import CANCELED, FAILED, SUCCEEDED, Task, TaskFilter
 
 KINDS = ("documentAdditionOrUpdate", "settingsUpdate", "indexSwap")
 
@@ -194,7 +194,7 @@ def test_a_folder_has_one_daemon(instance: Instance, monkeypatch: pytest.MonkeyP
 
 
 def test_a_newer_folder_is_refused_and_left_alone(tmp_path: Path) -> None:
-    from svcd.store import schema
+    from svcd.index import schema
     Instance(tmp_path / "data").close()
     import sqlite3
     connection = sqlite3.connect(tmp_path / "data" / "instance.sqlite")

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from svcd.store import connections
-from svcd.store.connections import ReadPool, open_writer
+from svcd.index import connections
+from svcd.index.connections import ReadPool, open_writer
 
 PATIENCE_S = 10
 

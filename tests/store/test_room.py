@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from svcd.errors import ApiError
-from svcd.store import room
-from svcd.store.connections import Makeshift, ReadPool, open_reader, open_writer
-from svcd.store.instance import Instance
-from svcd.store.queue import FREEING
-from svcd.store.room import LEAST_BYTES, LOW_BYTES, PART_BYTES, Reserve
+from svcd.base.errors import ApiError
+from svcd.index import disk_space
+from svcd.index.connections import Makeshift, ReadPool, open_reader, open_writer
+from svcd.index.disk_space import LEAST_BYTES, LOW_BYTES, PART_BYTES, Reserve
+from svcd.instance.instance import Instance
+from svcd.instance.queue import FREEING
 
 GIB = 1 << 33
 
@@ -33,7 +33,7 @@ def size(folder: Path) -> int:
 
 
 def test_a_reserve_fits_the_largest_index_and_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MOST_BYTES", 3 * LEAST_BYTES)
+    monkeypatch.setattr(disk_space, "MOST_BYTES", 3 * LEAST_BYTES)
     reserve = Reserve(tmp_path, Disk())
     reserve.keep(0)
     assert size(tmp_path) == LEAST_BYTES
@@ -42,8 +42,8 @@ def test_a_reserve_fits_the_largest_index_and_the_disk(tmp_path: Path, monkeypat
     reserve.fit(4 * LEAST_BYTES)
     assert size(tmp_path) == 2 * LEAST_BYTES
     reserve.fit(1 << 40)
-    assert size(tmp_path) == room.MOST_BYTES
-    assert (tmp_path / "reserve").stat().st_blocks * 512 >= room.MOST_BYTES  # room that is taken, not a hole
+    assert size(tmp_path) == disk_space.MOST_BYTES
+    assert (tmp_path / "reserve").stat().st_blocks * 512 >= disk_space.MOST_BYTES  # room that is taken, not a hole
 
 
 def test_a_small_disk_has_a_small_reserve(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_task_that_frees_room_and_finds_none_is_tried_with_the_reserve(
 _READ = """
 import resource, signal, sys
 from pathlib import Path
-from svcd.store.connections import Makeshift, ReadPool
+from svcd.index.connections import Makeshift, ReadPool
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
 pool = ReadPool()
@@ -177,7 +177,7 @@ def test_a_reader_without_room_sees_what_is_written_meanwhile(tmp_path: Path) ->
     writer.close()
     Path(f"{path}-shm").touch()
     reader = sqlite3.connect(f"{path.as_uri()}?mode=ro&readonly_shm=1", uri=True, factory=Makeshift, isolation_level=None)
-    code = ("import sys; from pathlib import Path; from svcd.store.connections import open_writer\n"
+    code = ("import sys; from pathlib import Path; from svcd.index.connections import open_writer\n"
             "open_writer(Path(sys.argv[1])).execute(\"INSERT INTO films VALUES ('one')\")")
     for count in range(3):
         assert reader.execute("SELECT count(*) FROM films").fetchone() == (count,)
@@ -192,7 +192,7 @@ def test_a_reader_without_room_sees_what_is_written_meanwhile(tmp_path: Path) ->
 def test_a_makeshift_reader_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     open_writer(tmp_path / "films.sqlite").execute("CREATE TABLE films(title)")
     pool = ReadPool()
-    monkeypatch.setattr("svcd.store.connections.open_reader", lambda path: sqlite3.connect(path, factory=Makeshift))
+    monkeypatch.setattr("svcd.index.connections.open_reader", lambda path: sqlite3.connect(path, factory=Makeshift))
     with pool.transaction(tmp_path / "films.sqlite") as first:
         pass
     with pytest.raises(sqlite3.ProgrammingError):

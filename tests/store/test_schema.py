@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from svcd.store import schema
+from svcd.index import schema
 
 Steps = Mapping[int, Callable[[Any], None]]
 

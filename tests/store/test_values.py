@@ -22,13 +22,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.bitsets import from_docids, to_docids
-from svcd.engine.field_values import FieldValues, stored_form
-from svcd.store import chunks, value_orders, value_rows
-from svcd.store.cache import Cache
-from svcd.store.connections import open_reader
-from svcd.store.index import IndexReader
-from svcd.store.index_writer import Change, IndexWriter
+from svcd.base.bitmaps import from_docids, to_docids
+from svcd.index import bitmap_blocks, value_orders, value_rows
+from svcd.index.cached_reader import Cache
+from svcd.index.connections import open_reader
+from svcd.index.reader import IndexReader
+from svcd.index.writer import Change, IndexWriter
+from svcd.schema.field_values import FieldValues, stored_form
 
 NUMBERS = [-math.inf, -2.5, -1.0, -0.0, 0.0, 1e-300, 1.0, 1.5, 2.0, 1e15, 1e300]
 TEXTS = [" ", "\t", "a", "A", " a ", "ab", "b", "B\0", "É", "é", "z\U0001f600", "\ud7ff", "true"]
@@ -36,7 +36,7 @@ VALUE = st.sampled_from(NUMBERS) | st.sampled_from(TEXTS)
 HELD = st.tuples(st.lists(VALUE, max_size=4), st.booleans(), st.booleans()).map(lambda parts: held(*parts))
 FIELDS = ["f", "g"]
 DOCUMENT = st.dictionaries(st.sampled_from(FIELDS), HELD)
-DOCIDS = st.sampled_from([0, 1, 2, 7, chunks.BLOCK - 1, chunks.BLOCK, 3 * chunks.BLOCK + 5])
+DOCIDS = st.sampled_from([0, 1, 2, 7, bitmap_blocks.BLOCK - 1, bitmap_blocks.BLOCK, 3 * bitmap_blocks.BLOCK + 5])
 HISTORY = st.lists(st.lists(st.tuples(DOCIDS, st.none() | DOCUMENT), min_size=1, max_size=6), max_size=5)
 
 Documents = dict[int, dict[str, FieldValues]]
@@ -277,7 +277,7 @@ def test_values_of_a_field_come_and_go_without_the_others(writer: IndexWriter, p
 
 
 def test_a_range_over_very_many_values_and_blocks(writer: IndexWriter, path: Path) -> None:
-    documents: Documents = {docid: {"f": held([float(docid)])} for docid in range(0, 3 * chunks.BLOCK, 61)}
+    documents: Documents = {docid: {"f": held([float(docid)])} for docid in range(0, 3 * bitmap_blocks.BLOCK, 61)}
     play(writer, [list(documents.items())])
     reader = reader_of(path)
     found = reader.range_docids("f", 1000.0, None)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from svcd.errors import ApiError
-from svcd.store.instance import Instance
-from svcd.store.webhooks import LAUNCH_UUID, MOST_WEBHOOKS, Webhook, merged_headers
+from svcd.base.errors import ApiError
+from svcd.instance.instance import Instance
+from svcd.instance.webhooks import LAUNCH_UUID, MOST_WEBHOOKS, Webhook, merged_headers
 
 
 @pytest.fixture

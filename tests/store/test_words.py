@@ -12,8 +12,8 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.store import schema, words
-from svcd.store.connections import open_writer
+from svcd.index import fts_encoding, schema
+from svcd.index.connections import open_writer
 
 # No lemma is empty, holds NUL, or has white space at its ends.
 WORDS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=12)
@@ -22,49 +22,49 @@ ROWS = st.lists(st.sampled_from(["a", "b", "c", "", "|", "A", "x y", "~", "\x07"
 
 @given(WORDS)
 def test_a_term_stands_for_its_word_alone(word: str) -> None:
-    assert words.word(words.term(word)) == word
+    assert fts_encoding.word(fts_encoding.term(word)) == word
 
 
 @given(WORDS, WORDS)
 def test_a_prefix_of_a_word_is_spelled_as_a_prefix_of_its_term(start: str, rest: str) -> None:
-    assert words.term(start + rest).startswith(words.term(start))
+    assert fts_encoding.term(start + rest).startswith(fts_encoding.term(start))
 
 
 def test_fts5_takes_every_term_for_one_token(tmp_path) -> None:
     connection = open_writer(tmp_path / "index.sqlite")
     schema.prepare(connection, schema.INDEX)
-    spelled = [words.term(chr(code)) for code in (*range(1, 0x250), 0x3042, 0x4E00, 0x1F600)]
+    spelled = [fts_encoding.term(chr(code)) for code in (*range(1, 0x250), 0x3042, 0x4E00, 0x1F600)]
     connection.execute("INSERT INTO terms(rowid, c0) VALUES (1, ?)", (" ".join(spelled),))
     assert {row[0] for row in connection.execute("SELECT term FROM vocabulary")} == set(spelled)
     for term in spelled:
-        assert connection.execute("SELECT count(*) FROM terms WHERE terms MATCH ?", (words.quoted(term),)).fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM terms WHERE terms MATCH ?", (fts_encoding.quoted(term),)).fetchone() == (1,)
     connection.close()
 
 
 @given(st.dictionaries(st.integers(0, 50), ROWS, max_size=4))
 def test_a_forward_row_gives_its_fields_back(rows: dict[int, list[str]]) -> None:
-    texts = {slot: words.row_text(row) for slot, row in rows.items()}
-    assert words.forward_rows(words.forward_text(texts)) == texts
+    texts = {slot: fts_encoding.row_text(row) for slot, row in rows.items()}
+    assert fts_encoding.forward_rows(fts_encoding.forward_text(texts)) == texts
 
 
 @given(ROWS)
 def test_fts5_gets_a_term_for_every_position(row: list[str]) -> None:
-    terms = words.column_text(words.row_text(row)).split(" ")
-    assert [words.word(spelled) if spelled != words.HOLE else "" for spelled in terms] == row
+    terms = fts_encoding.column_text(fts_encoding.row_text(row)).split(" ")
+    assert [fts_encoding.word(spelled) if spelled != fts_encoding.HOLE else "" for spelled in terms] == row
 
 
 @given(ROWS)
 def test_positions_are_given_back(row: list[str]) -> None:
-    assert words.positions(words.row_text(row)) == row
+    assert fts_encoding.positions(fts_encoding.row_text(row)) == row
 
 
 @given(ROWS, ROWS, st.sampled_from(["a", "b", "x y", "|"]), st.sampled_from(["a", "c", "A"]), st.booleans())
 def test_distances_are_exact(first: list[str], second: list[str], left: str, right: str, is_prefix: bool) -> None:
-    forward = words.forward_text({0: words.row_text(first), 5: words.row_text(second)})
+    forward = fts_encoding.forward_text({0: fts_encoding.row_text(first), 5: fts_encoding.row_text(second)})
     nearest: dict[str, int] = {}
     for row in (first, second):
         for n, m in combinations(range(len(row)), 2):
             if row[n] == left and (row[m] == right or (is_prefix and row[m].startswith(right))):
                 nearest[row[m]] = min(m - n, nearest.get(row[m], m))
-    found = words.distances(forward, words.term(left), words.term(right), is_prefix)
+    found = fts_encoding.distances(forward, fts_encoding.term(left), fts_encoding.term(right), is_prefix)
     assert sorted(found) == sorted(distance for distance in nearest.values() if distance <= 3)

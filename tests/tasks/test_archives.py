@@ -20,19 +20,19 @@ from typing import Any
 
 import pytest
 
-from svcd.engine.field_values import stored_form
-from svcd.engine.settings import resolved
-from svcd.store.instance import Instance
-from svcd.store.keys import KeyRow
-from svcd.store.records import SUCCEEDED, Task
-from svcd.store.webhooks import Webhook
-from svcd.tasks import archive, dump_lines
-from svcd.tasks.archiving import Folders, dump_uid
+from svcd.instance.instance import Instance
+from svcd.instance.keys import KeyRow
+from svcd.instance.task_records import SUCCEEDED, Task
+from svcd.instance.webhooks import Webhook
+from svcd.schema.field_values import stored_form
+from svcd.schema.settings import resolved
+from svcd.tasks import archive, dump_writing
+from svcd.tasks.archive_tasks import Folders, dump_uid
+from svcd.tasks.indexing_client import WriterDied
 from svcd.tasks.kinds import KINDS
-from svcd.tasks.writer_process import WriterDied
 from tests.tasks.conftest import House, LocalWriter
 
-KEY = dump_lines.key_line(KeyRow("0" * 36, ["*"], ["*"], 0, 0, "all"))
+KEY = dump_writing.key_line(KeyRow("0" * 36, ["*"], ["*"], 0, 0, "all"))
 
 
 @pytest.fixture
@@ -314,7 +314,7 @@ NEVER_MADE = {"export", "upgradeDatabase", "networkTopologyChange", "dsrUpdate",
 
 
 def test_every_kind_of_task_can_be_dumped() -> None:
-    assert set(dump_lines.TYPES) == set(KINDS) - NEVER_MADE
+    assert set(dump_writing.TYPES) == set(KINDS) - NEVER_MADE
 
 
 @pytest.mark.parametrize("kind, details, content, shown, told", [
@@ -339,6 +339,6 @@ def test_every_kind_of_task_can_be_dumped() -> None:
 ])
 def test_a_task_is_told_in_the_words_of_the_format(
         kind: str, details: Any, content: Any, shown: Any, told: Any) -> None:
-    line = dump_lines.task_line(Task(4, kind, "movies", "enqueued", 0, details=details, content=content))
+    line = dump_writing.task_line(Task(4, kind, "movies", "enqueued", 0, details=details, content=content))
     assert (line["type"], line["details"]) == (shown, told)
     assert list(line) == ["uid", "batchUid", "indexUid", "status", "type", "details", "enqueuedAt"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from svcd.store.records import Task
+from svcd.instance.task_records import Task
 from svcd.tasks import batching, kinds
 from svcd.tasks.batching import IndexState, Limits, index_plan, special_plan
 

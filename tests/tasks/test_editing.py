@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from svcd.store.index_writer import Change, IndexWriter
-from svcd.store.records import Task
+from svcd.index.writer import Change, IndexWriter
+from svcd.instance.task_records import Task
 from svcd.tasks.indexing import Budget
 from tests.tasks.conftest import House
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from svcd.store.changes import TO_ENQUEUED, TO_FINISHED, TO_PROCESSING, Position
-from svcd.tasks.hindsight import batch_at, task_at
+from svcd.instance.task_changes import TO_ENQUEUED, TO_FINISHED, TO_PROCESSING, Position
+from svcd.tasks.details import batch_at, task_at
 
 
 class Seen:

@@ -22,9 +22,9 @@ from typing import Any
 
 import pytest
 
-from svcd import logs
-from svcd.errors import ApiError
-from svcd.store.records import Task, TaskFilter
+from svcd.base import logs
+from svcd.base.errors import ApiError
+from svcd.instance.task_records import Task, TaskFilter
 from tests.tasks.conftest import House
 
 _MOST_STEPS = 20

@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from svcd.store import index_writer
-from svcd.store.index_writer import Change, IndexWriter
-from svcd.store.records import Task
+from svcd.index import writer as index_writer
+from svcd.index.writer import Change, IndexWriter
+from svcd.instance.task_records import Task
 from tests.tasks.conftest import House
 
 FULL = "no_space_left_on_device"

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from svcd.store.records import TaskFilter
-from svcd.store.webhooks import LAUNCH_UUID
-from svcd.tasks.views import task_view
-from svcd.tasks.writer_process import WriterCrashed
+from svcd.instance.task_records import TaskFilter
+from svcd.instance.webhooks import LAUNCH_UUID
+from svcd.tasks.details import task_view
+from svcd.tasks.indexing_client import WriterCrashed
 from tests.tasks.conftest import House
 
 

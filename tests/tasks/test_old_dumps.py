@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from svcd import times
-from svcd.tasks.views import task_view
-from svcd.times import rfc3339
+from svcd.base import times
+from svcd.base.times import rfc3339
+from svcd.tasks.details import task_view
 from tests.tasks.conftest import House
 from tests.tasks.test_importing import imported, packed
 

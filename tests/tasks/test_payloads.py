@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from svcd.store.records import Task
+from svcd.instance.task_records import Task
 from tests.tasks.conftest import House
 
 

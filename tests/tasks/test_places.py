@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from svcd.bitsets import to_docids
+from svcd.base.bitmaps import to_docids
 from tests.tasks.conftest import House
 
 EVERYWHERE = (-90.0, -180.0, 90.0, 180.0)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from svcd.store.index_writer import IndexWriter
+from svcd.index.writer import IndexWriter
 from svcd.tasks import documents
 from svcd.tasks.documents import DocumentWriter
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from svcd.store.index_writer import IndexWriter
-from svcd.store.records import Task, TaskFilter
+from svcd.index.writer import IndexWriter
+from svcd.instance.task_records import Task, TaskFilter
 from svcd.tasks.batching import Limits
-from svcd.tasks.writer_process import WriterDied
+from svcd.tasks.indexing_client import WriterDied
 from tests.tasks.conftest import House
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from svcd.errors import ApiError
+from svcd.base.errors import ApiError
 from svcd.tasks.schedule import SnapshotSchedule
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from svcd.store.schema import NewerFormat
-from svcd.tasks.archiving import Folders
+from svcd.index.schema import NewerFormat
+from svcd.tasks.archive_tasks import Folders
 from svcd.tasks.snapshot_import import import_snapshot
 from svcd.tasks.unpacking import ArchiveRefused
 from tests.tasks.conftest import House

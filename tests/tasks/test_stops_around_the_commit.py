@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from svcd.store.index_writer import IndexWriter
-from svcd.tasks.writer_process import WriterDied
+from svcd.index.writer import IndexWriter
+from svcd.tasks.indexing_client import WriterDied
 from tests.tasks.conftest import House
 
 # SQLite keeps the head of the index of a log twice; a commit counts when both copies tell of it.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from svcd.engine.functions import FunctionError, Program
+from svcd.rhai import FunctionError, Program
 
 ALIEN = {"id": 1, "title": "Alien", "list": [3, 1, 2], "cast": {"b": "Weaver", "a": "Hurt"},
          "n": 5, "f": 2.5, "no": None}

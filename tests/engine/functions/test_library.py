@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.engine.functions import Program
+from svcd.rhai import Program
 from tests.engine.functions.running import fault, run, value
 
 

@@ -14,12 +14,12 @@ import time
 import pytest
 from hypothesis import given
 
-from svcd.engine.functions import FunctionError, NotAnObject, limits
-from svcd.engine.functions.code import Coder
-from svcd.engine.functions.library import ANY, LIBRARY
-from svcd.engine.functions.machine import Machine
-from svcd.engine.functions.parser import parse
-from svcd.engine.functions.values import MAX_INT, MIN_INT, Char, Pointer, Range, Value, type_name
+from svcd.rhai import FunctionError, NotAnObject, errors
+from svcd.rhai.compiler import Coder
+from svcd.rhai.interpreter import Machine
+from svcd.rhai.library import ANY, LIBRARY
+from svcd.rhai.statements import parse
+from svcd.rhai.values import MAX_INT, MIN_INT, Char, Pointer, Range, Value, type_name
 from tests.engine.functions.running import fault, run
 from tests.engine.functions.words import texts_of_words
 
@@ -41,7 +41,7 @@ _BIG_LIST = "let l = []; l.pad(9999, 1); "
     _BIG_LIST + "let m = []; loop { m.push(l.map(|x| `${x}`)); }",
 ])
 def test_what_does_not_end_is_ended(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "OPERATIONS", 200_000)
+    monkeypatch.setattr(errors, "OPERATIONS", 200_000)
     started = time.process_time()
     assert "Too many operations" in fault(text)
     assert time.process_time() - started < 20  # below a second on any machine; without a limit it would be hours

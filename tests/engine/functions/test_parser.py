@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from svcd.engine.functions import FunctionError, limits, syntax
-from svcd.engine.functions.parser import parse
+from svcd.rhai import FunctionError, errors, syntax
+from svcd.rhai.statements import parse
 from tests.engine.functions.words import texts_of_words
 
 
@@ -139,13 +139,13 @@ def test_long_is_not_deep() -> None:
     parse("doc.a = 1;" * 500)
     parse("x" + ".y" * 500)
     parse("if a {} " + "else if b {}" * 500)
-    parse("[" + "1," * limits.ARRAY_LENGTH + "]")
+    parse("[" + "1," * errors.ARRAY_LENGTH + "]")
 
 
 def test_too_much_is_refused() -> None:
     for text, told in (
-        ("a" * (limits.TEXT_LENGTH + 1), "Length of function exceeds the maximum limit"),
-        ("[" + "1," * (limits.ARRAY_LENGTH + 1) + "]", "Size of array literal exceeds the maximum limit"),
+        ("a" * (errors.TEXT_LENGTH + 1), "Length of function exceeds the maximum limit"),
+        ("[" + "1," * (errors.ARRAY_LENGTH + 1) + "]", "Size of array literal exceeds the maximum limit"),
         ("".join(f"fn f{n}() {{}}" for n in range(31)), "Number of functions defined exceeds maximum limit"),
     ):
         with pytest.raises(FunctionError, match=told):

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from svcd.engine.functions import FunctionError, NotAnObject, Program
+from svcd.rhai import FunctionError, NotAnObject, Program
 from tests.engine.functions.running import ALIEN, fault, run, value
 
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.engine.functions.tokens import FAULT, tokens
-from svcd.engine.functions.values import Char
+from svcd.rhai.tokens import FAULT, tokens
+from svcd.rhai.values import Char
 
 
 def cut(text: str) -> list[tuple[str, object]]:

@@ -1,0 +1,215 @@
+"""What was asked of this process, as figures for the anonymous usage report.
+
+Refuses to know what a request adds (svcd.analytics.collector), when a report is made, and where it goes. Nothing is kept of
+a request: what a client wrote is looked at, counted, and forgotten; the distinct names of facets and remotes stay as
+hashes until the report.
+
+Threads: every request thread comes here; `_lock` guards the state, and is held for a few additions only.
+"""
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
+
+from svcd.analytics import requests
+from svcd.analytics.figures import TIME_BOUNDS_MS, State, agent, joined, nothing
+from svcd.analytics.notes import NAMES, Note, average, each_of, is_given, one_more, word
+from svcd.analytics.requests import note_filter
+from svcd.api import admission
+from svcd.base import logs
+from svcd.http.headers import media_type
+
+if TYPE_CHECKING:
+    from svcd.api.context import Context
+    from svcd.api.routes import Route
+    from svcd.http.message import Request
+
+
+# What each request adds to the usage report, by route.
+#
+# A route that svcd does not have yet is noted as soon as it has it. Refuses to know how the whole is counted.
+
+
+Key = tuple[str, str]  # method, path of a route
+
+
+# Documents and indexes
+
+def _add_documents(state: State, ctx: Context) -> None:
+    if ctx.query.get("primaryKey") is not None:
+        state["primary_key"] = True
+    word("payload_type")(state, media_type(ctx.request.headers.get("content-type") or ""))
+    if ctx.instance.index(ctx.index_uid) is None:
+        state["index_creation"] = True
+
+
+def _primary_key(state: State, ctx: Context) -> None:
+    if ctx.body.get("primaryKey") is not None:
+        state["primary_key"] = True
+
+
+def _fetch(state: State, ctx: Context) -> None:
+    asked = ctx.body or ctx.query
+    if asked.get("filter"):
+        state["per_filter"] = True
+        note_filter(state, asked["filter"])
+    if asked.get("ids"):
+        state["per_document_id"] = True
+    if asked.get("retrieveVectors"):
+        state["vector.retrieve_vectors"] = True
+
+
+def _swap(state: State, ctx: Context) -> None:
+    state["swap_operation_number"] += len(ctx.body)
+
+
+# Tasks
+
+_TASK_FILTERS = {
+    "uids": "filtered_by_uid", "indexUids": "filtered_by_index_uid", "types": "filtered_by_type",
+    "statuses": "filtered_by_status", "canceledBy": "filtered_by_canceled_by",
+} | {f"{bound}{event}At": f"filtered_by_{bound.lower()}_{event.lower()}_at"
+     for bound in ("before", "after") for event in ("Enqueued", "Started", "Finished")}
+
+
+def _tasks(state: State, ctx: Context) -> None:
+    for name, figure in _TASK_FILTERS.items():
+        if ctx.query.get(name) is not None:
+            state[figure] = True
+
+
+# Network, export, webhooks
+
+def _network(state: State, ctx: Context) -> None:
+    if "self" in ctx.body:
+        state["network_has_self"] = ctx.body["self"] is not None
+    if "remotes" in ctx.body:
+        state["network_size"] = len(ctx.body["remotes"] or ())
+    state["network"] = True
+
+
+def _export(state: State, ctx: Context) -> None:
+    indexes = ctx.body.get("indexes") or {}
+    state["export.total_received"] += 1
+    if ctx.body.get("apiKey"):
+        state["export.has_api_key"] = True
+    average("export.avg_index_patterns")(state, indexes)
+    average("export.avg_patterns_with_filter", int)(
+        state, sum(bool((options or {}).get("filter")) for options in indexes.values()))
+    size = ctx.body.get("payloadSize")
+    if size is not None:
+        average("export.avg_payload_size", int)(state, size)
+
+
+_SETTINGS_PATH = "/indexes/{index_uid}/settings"
+_DOCUMENTS = "/indexes/{index_uid}/documents"
+NOTES: Mapping[Key, Note] = {
+    ("POST", "/indexes/{index_uid}/search"): requests.search,
+    ("GET", "/indexes/{index_uid}/search"): requests.search_by_query_string,
+    ("POST", "/multi-search"): requests.multi_search,
+    ("POST", "/indexes/{index_uid}/facet-search"): requests.facet_search,
+    ("POST", "/indexes/{index_uid}/similar"): requests.search,
+    ("GET", "/indexes/{index_uid}/similar"): requests.search,
+    ("POST", _DOCUMENTS): _add_documents,
+    ("PUT", _DOCUMENTS): _add_documents,
+    ("GET", _DOCUMENTS): _fetch,
+    ("POST", f"{_DOCUMENTS}/fetch"): _fetch,
+    ("GET", f"{_DOCUMENTS}/{{document_id}}"): is_given("per_document_id"),
+    ("DELETE", f"{_DOCUMENTS}/{{document_id}}"): is_given("per_document_id"),
+    ("DELETE", _DOCUMENTS): is_given("clear_all"),
+    ("POST", f"{_DOCUMENTS}/delete-batch"): is_given("per_batch"),
+    ("POST", f"{_DOCUMENTS}/delete"): is_given("per_filter"),
+    ("POST", f"{_DOCUMENTS}/edit"): is_given("per_filter"),
+    ("POST", "/indexes"): each_of(is_given("index_creation"), _primary_key),
+    ("PATCH", "/indexes/{index_uid}"): _primary_key,
+    ("GET", "/indexes/{index_uid}"): is_given("per_index_uid"),
+    ("GET", "/indexes/{index_uid}/stats"): is_given("per_index_uid"),
+    ("POST", "/swap-indexes"): _swap,
+    ("GET", "/tasks"): _tasks,
+    ("DELETE", "/tasks"): _tasks,
+    ("POST", "/tasks/cancel"): _tasks,
+    ("GET", "/batches"): _tasks,
+    ("GET", "/tasks/{task_id}"): is_given("per_task_uid"),
+    ("PATCH", _SETTINGS_PATH): requests.of_all,
+    ("PATCH", "/network"): _network,
+    ("POST", "/export"): _export,
+    ("POST", "/webhooks"): one_more("webhooks_created"),
+    ("PATCH", "/webhooks/{uuid}"): one_more("webhooks.updated"),
+}
+
+
+@cache  # there are as many as routes
+def noted(key: Key) -> Note | None:
+    """What a request of a route adds; None for those that nothing is told of."""
+    method, path = key
+    before, _, segment = path.rpartition("/")
+    if before == _SETTINGS_PATH and method in ("PUT", "PATCH"):
+        return requests.of_one(segment)
+    return NOTES.get(key)
+
+
+# Distinct names that are told apart until the next report.
+_MOSTNAMES = 10_000
+_known_agent = lru_cache(maxsize=256)(agent)
+
+
+class Usage:
+    """What was asked of this process since the last report."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._state = nothing()
+        self._cut_off = admission.ran_out()
+        self._names: set[tuple[str, int]] = set()
+
+    def answered(self, request: Request, status: int, seconds: float) -> None:
+        """One more request was answered."""
+        bucket = bisect_left(TIME_BOUNDS_MS, seconds * 1000)
+        program = _known_agent((request.headers.get("user-agent") or "")[:100])
+        with self._lock:
+            state = self._state
+            state["requests.total_received"] += 1
+            state["requests.total_succeeded" if status < 400 else "requests.total_failed"] += 1
+            state["requests.99th_response_time"][bucket] += 1
+            agents = state["user_agent"]
+            agents[program] = agents.get(program, 0) + 1
+
+    def note(self, route: Route, ctx: Context) -> None:
+        """A request was understood, and is answered: also when what it adds cannot be found out."""
+        note = noted((route.method, route.path))
+        if note is None:
+            return
+        try:
+            with self._lock:
+                note(self._state, ctx)
+                if NAMES in self._state:
+                    self._count_names()
+        except Exception as bug:
+            logs.failure("usage was not counted", bug, route=route.path)
+
+    def _count_names(self) -> None:
+        for figure, name in self._state.pop(NAMES):
+            seen = (figure, hash(name))
+            if seen not in self._names and len(self._names) < _MOSTNAMES:
+                self._names.add(seen)
+                self._state[figure] += 1
+
+    def take(self) -> State:
+        """What was counted, and begin anew."""
+        with self._lock:
+            taken, self._state = self._state, nothing()
+            cut_off, self._cut_off = self._cut_off, admission.ran_out()
+            self._names.clear()
+        taken["requests.total_degraded"] = self._cut_off - cut_off
+        return taken
+
+
+def sum_of(states: Sequence[State]) -> State:
+    """Of several processes."""
+    total = nothing()
+    for state in states:
+        total = joined(total, state)
+    return total

@@ -1,0 +1,217 @@
+"""Documents out of a stream of CSV: a header names the fields and their types, each record is a document.
+
+Knows how the csv crate of the reference reads, counts and words its errors; refuses to know files and
+error codes. Line ends are `\\n`, `\\r` or `\\r\\n`; a quote counts at the beginning of a field only; a
+quoted field that never ends takes the rest. A record has limits of svcd's own, in length and in fields.
+"""
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from svcd.api.bodies import quoted
+from svcd.base.json_text import dumps
+
+_WINDOW_CHARACTERS = 1 << 17  # documents are passed on when about so much text is ready
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BLANKS = (  # what Unicode calls white space; str.strip() alone takes a few more
+    "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003"
+    "\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_FLOAT = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?|nan)", re.ASCII | re.I)
+_BOOLEANS = {"true": True, "false": False}
+_I64 = range(-(2**63), 2**63)
+
+# A field that wants its closing quote would take all the rest of the stream into memory.
+_RECORD_BYTES = 1 << 23
+csv.field_size_limit(_RECORD_BYTES)
+# More could not be stored: an index knows no more names.
+_MOST_FIELDS = 65_535
+
+# A line with all the line ends behind it: a stream of nothing else is a few lines.
+_LINE = re.compile(rb"[^\r\n]*+[\r\n]++")
+
+
+class CsvError(ValueError):
+    """What is wrong with a CSV text, in the words of the reference."""
+
+
+class _TooLarge(Exception):
+    """A record is beyond a limit; the message says which."""
+
+
+class _Lines:
+    """The lines of a stream, their ends included; knows where in the stream they are.
+
+    Empty lines belong to the line before them, which changes nothing for the csv module.
+    """
+
+    def __init__(self, chunks: Iterator[bytes], delimiter: str) -> None:
+        self._lines = _lines_of(chunks)
+        self._delimiter = delimiter.encode()
+        self._byte = 0
+        self._line_ends = 0
+        self._record_bytes = 0
+        self._place = (1, 0)
+        self.is_broken = False  # something was no UTF-8
+
+    def place(self) -> tuple[int, int]:
+        """Line and byte of the next record. The csv crate ends a record at the `\\r`, in front of the `\\n`."""
+        return self._place
+
+    def begin(self) -> None:
+        """The next line begins a record."""
+        self._record_bytes = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._lines:
+            text = line if self._byte else line.removeprefix(_BYTE_ORDER_MARK)
+            self._check(text)
+            content = len(line.rstrip(b"\r\n"))
+            self._place = (self._line_ends + 1 + line.startswith(b"\n", content), self._byte + content + 1)
+            self._byte += len(line)
+            self._line_ends += line.count(b"\n", content)
+            yield self._decoded(text)
+
+    def _check(self, line: bytes) -> None:
+        """Raise _TooLarge before a record beyond the limits is taken apart."""
+        is_first = not self._record_bytes
+        self._record_bytes += len(line)
+        if self._record_bytes > _RECORD_BYTES:
+            raise _TooLarge(f"more than {_RECORD_BYTES} bytes; is a closing quote missing?")
+        if line.count(self._delimiter) >= _MOST_FIELDS:  # perhaps in quotes
+            # A record goes on in a further line inside quotes alone.
+            if _many_fields(self._delimiter).match(line if is_first else b'"' + line):
+                raise _TooLarge(f"more than {_MOST_FIELDS} fields")
+
+    def _decoded(self, line: bytes) -> str:
+        try:
+            return line.decode()
+        except UnicodeDecodeError:
+            self.is_broken = True
+            return line.decode("utf-8", "surrogateescape")
+
+
+def _many_fields(delimiter: bytes) -> re.Pattern[bytes]:
+    """Matches a line that begins with so many fields that one more follows."""
+    after = b"[^%s]*+%s" % ((re.escape(delimiter),) * 2)
+    return re.compile(rb'(?:(?:"[^"]*+(?:""[^"]*+)*+"?+)?+' + after + rb"){%d}+" % _MOST_FIELDS)
+
+
+def _lines_of(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Lines whole, however the stream is cut into chunks; but the line ends behind one may come as another."""
+    kept: list[bytes] = []  # the beginning of a line that is not complete
+    size = 0
+    for chunk in chunks:
+        end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
+        lines = _LINE.findall(chunk, 0, end)
+        if kept and lines:
+            kept.append(lines[0])
+            lines[0] = b"".join(kept)
+            kept, size = [], 0
+        yield from lines
+        if end < len(chunk):
+            kept.append(chunk[end:])
+            size += len(chunk) - end
+        if size > _RECORD_BYTES + len(_BYTE_ORDER_MARK):  # refused for its length, whatever follows
+            break
+    if kept:
+        yield b"".join(kept)
+
+
+def csv_documents(chunks: Iterator[bytes], delimiter: str) -> Iterator[list[str]]:
+    """The records of a stream as JSON objects, each on one line, some at a time. Raises CsvError."""
+    records = _records(_Lines(chunks, delimiter), delimiter)
+    header = next(records, [])
+    columns = [_column(name) for name in header]
+    names = [name for name, _ in columns]
+    readers = [read for _, read in columns]
+    lines: list[str] = []
+    size = 0
+    for number, record in enumerate(records, 1):
+        values = [read(field, number) for read, field in zip(readers, record)]
+        lines.append(dumps(dict(zip(names, values))))
+        size += len(lines[-1])
+        if size > _WINDOW_CHARACTERS:
+            yield lines
+            lines, size = [], 0
+    yield lines
+
+
+def _records(lines: _Lines, delimiter: str) -> Iterator[list[str]]:
+    """All records, the header first; each must have as many fields as the header."""
+    count = expected = 0
+    start = lines.place()
+    reader = csv.reader(lines, delimiter=delimiter)
+    while True:
+        lines.begin()
+        try:
+            record = next(reader, None)
+        except _TooLarge as error:
+            raise CsvError(f"{_at(count, start)}: found record of {error}") from None
+        if record is None:
+            return
+        if not record:  # an empty line; the next record is said to begin with it
+            continue
+        expected = expected or len(record)
+        if lines.is_broken:
+            _check_unicode(record, count, start)
+        if len(record) != expected:
+            lengths = f"found record with {len(record)} fields, but the previous record has {expected} fields"
+            raise CsvError(f"{_at(count, start)}: {lengths}")
+        yield record
+        count += 1
+        start = lines.place()
+
+
+def _at(record: int, start: tuple[int, int]) -> str:
+    return f"CSV error: record {record} (line: {start[0]}, byte: {start[1]})"
+
+
+def _check_unicode(record: list[str], count: int, start: tuple[int, int]) -> None:
+    for at, field in enumerate(record):
+        try:
+            field.encode()
+        except UnicodeEncodeError as error:
+            place = f"record {count} (line {start[0]}, field: {at}, byte: {start[1]})"
+            near = len(field[:error.start].encode())
+            raise CsvError(
+                f"CSV parse error: {place}: invalid utf-8: invalid UTF-8 in field {at} near byte index {near}"
+            ) from None
+
+
+def _column(header: str) -> tuple[str, Callable[[str, int], Any]]:
+    """The name of a field and how its texts become values: `name:number`, `name:boolean`, else texts."""
+    name, colon, kind = header.rpartition(":")
+    return (name, _TYPES[kind]) if colon and kind in _TYPES else (header, _string)
+
+
+def _string(text: str, record: int) -> str | None:
+    return text or None
+
+
+def _number(text: str, record: int) -> int | float | None:
+    trimmed = text.strip(_BLANKS)
+    if not trimmed:
+        return None
+    if _INTEGER.fullmatch(trimmed) and len(trimmed) <= 20 and (integer := int(trimmed)) in _I64:
+        return integer
+    if not _FLOAT.fullmatch(trimmed):
+        raise CsvError(f"Error parsing number {quoted(text)} at line {record}: invalid float literal")
+    number = float(trimmed)
+    return number if math.isfinite(number) else None
+
+
+def _boolean(text: str, record: int) -> bool | None:
+    trimmed = text.strip(_BLANKS)
+    if trimmed and trimmed not in _BOOLEANS:
+        reason = "provided string was not `true` or `false`"
+        raise CsvError(f"Error parsing boolean {quoted(text)} at line {record}: {reason}")
+    return _BOOLEANS.get(trimmed)
+
+
+_TYPES = {"string": _string, "number": _number, "boolean": _boolean}

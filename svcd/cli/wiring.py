@@ -1,0 +1,168 @@
+"""What works behind the door: the application and the runner, made after the daemon listens.
+
+Knows which part is given to which; refuses to know what any of them does. Imported late, in a thread of its own:
+it brings in nearly everything (engine, routes, tasks), and a start need not wait for that.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from svcd.api.admission import SearchQueue
+from svcd.api.app import App
+from svcd.api.keys import default_keys
+from svcd.api.traffic import Report
+from svcd.auth.keys import Keys
+from svcd.base import logs, times
+from svcd.cli import machine, serving
+from svcd.cli.config import Config
+from svcd.cli.word_list_log import LocaleWarnings
+from svcd.instance.instance import Instance
+from svcd.instance.task_records import FAILED, Batch, Task
+from svcd.remote.webhook_delivery import Notifier, Sender
+from svcd.schema.field_values import stored_form
+from svcd.schema.settings import resolved
+from svcd.tasks.archive_tasks import Folders
+from svcd.tasks.batching import Limits
+from svcd.tasks.indexing_client import Budget
+from svcd.tasks.runner import Runner
+
+if TYPE_CHECKING:
+    from svcd.analytics.collector import Usage
+    from svcd.analytics.figures import State
+    from svcd.analytics.report import Send, UsageReport
+    from svcd.remote.client import Client
+    from svcd.tasks.schedule import SnapshotSchedule
+
+# An indexing process without a batch, and what a budgeted byte takes in Python's objects.
+PROCESS_BYTES = 40 << 20
+BYTES_PER_BUDGETED = 2
+# With less than this share of the usual budget a batch would spend its time writing and merging.
+SMALLEST_SHARE = 1 / 16
+
+
+class Others(TypedDict, total=False):
+    """How the application reaches the search workers, where there are any (see App)."""
+
+    reports: Callable[[], Sequence[Report]]
+    tell: Callable[[Mapping[str, Any]], None]
+
+
+def application(config: Config, instance: Instance, runner: Runner,
+                reports: Callable[[], Sequence[Report]] = tuple,
+                tell: Callable[[Mapping[str, Any]], None] = lambda order: None, usage: Usage | None = None) -> App:
+    """What answers requests. reports: asks the search workers what they have answered; tell: gives them orders.
+
+    usage: where requests are counted for the usage report.
+    """
+    instance.use_engine(resolved, stored_form)
+    searches = SearchQueue(
+        serving.parallel_searches(config), config.experimental_search_queue_size,
+        config.experimental_drop_search_after, head_start_s=serving.HEAD_START_S, processes=config.search_workers + 1,
+    )
+    instance.keys.add_to_empty(default_keys())
+    return App(instance, runner, Keys(config.master_key, instance.keys), searches, reports=reports, tell=tell,
+               streams=serving.MOST_STREAMS, waiting_writes=serving.MOST_WAITING_WRITES,
+               large=serving.MOST_LARGE_ANSWERS, usage=usage)
+
+
+def usage() -> Usage:
+    """What counts requests for the usage report; needed where one is made alone."""
+    from svcd.analytics.collector import Usage  # few daemons report
+
+    return Usage()
+
+
+def usage_report(config: Config, instance: Instance, own: Usage, others: Callable[[], Sequence[State]] = tuple,
+                 now: Callable[[], int] = times.now) -> UsageReport:
+    """What sends the usage report, not started yet. others: takes what the search workers have counted."""
+    from svcd.analytics import figures as usage_figures
+    from svcd.analytics.collector import sum_of
+    from svcd.analytics.report import UsageReport
+    from svcd.cli.instance_figures import InstanceFigures
+
+    figures = InstanceFigures(config, instance)
+    return UsageReport(
+        config.analytics_url, instance.uid,
+        lambda: usage_figures.groups(sum_of([own.take(), *others()]) | figures.now()), _sender(config), now,
+    )
+
+
+def _sender(config: Config) -> Send:
+    """What sends a batch of the usage report; what it needs is loaded with the first one."""
+    clients: list[Client] = []
+
+    def send(address: str, content: bytes) -> None:
+        from svcd.remote.client import Client
+        from svcd.remote.guard import Guard
+
+        if not clients:
+            clients.append(Client(Guard(config.experimental_allowed_ip_networks)))
+        clients[0].post(address, {"Content-Type": "application/json"}, [content], len(content))
+
+    return send
+
+
+def notifier(config: Config, instance: Instance) -> Notifier:
+    """What tells webhooks of batches, not started yet."""
+    instance.webhooks.use_launch(config.task_webhook_url, config.task_webhook_authorization_header)
+
+    def sender() -> Sender:
+        from svcd.remote.client import Client  # 8 ms and 1 MB that a daemon without webhooks need not have
+        from svcd.remote.guard import Guard
+
+        return Client(Guard(config.experimental_allowed_ip_networks))
+
+    return Notifier(instance.webhooks, instance.outbox, sender, on_bug=lambda bug: logs.failure("bug", bug))
+
+
+def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = lambda: None) -> Runner:
+    """What runs the tasks, not started yet. on_batch: called after each batch that ended."""
+    limits = Limits(
+        config.experimental_max_number_of_batched_tasks, config.experimental_limit_batched_tasks_total_size,
+    )
+    workers = config.max_indexing_threads or machine.cores()
+    locales = LocaleWarnings()
+    return Runner(
+        instance, workers=workers, limits=limits, budget=_budget(config.max_indexing_memory, workers),
+        on_batch=lambda batch, tasks: _batch_ended(batch, tasks, locales, on_batch),
+        on_bug=lambda traceback: logs.failure("bug", traceback), folders=Folders(config.dump_dir, config.snapshot_dir),
+    )
+
+
+def snapshots(config: Config, instance: Instance) -> SnapshotSchedule:
+    """What asks for a snapshot every so many seconds, not started yet; needed where they are wanted."""
+    from svcd.tasks.schedule import SnapshotSchedule  # few daemons have a schedule
+
+    return SnapshotSchedule(instance.queue, config.schedule_snapshot, on_refusal=logs.warn)
+
+
+def import_budget(config: Config) -> Budget:
+    """What the one indexing process of an import may hold."""
+    return _budget(config.max_indexing_memory, 1)
+
+
+def _budget(memory: int | None, workers: int) -> Budget:
+    """What one of the indexing processes may hold, so that all stay within `memory` bytes; None is no bound."""
+    full = Budget()
+    if memory is None:
+        return full
+    room = (memory // workers - PROCESS_BYTES) // BYTES_PER_BUDGETED
+    share = min(1.0, max(SMALLEST_SHARE, room / sum(astuple(full))))
+    return Budget(*(int(part * share) for part in astuple(full)))
+
+
+def _batch_ended(batch: Batch, tasks: Sequence[Task], locales: LocaleWarnings, on_batch: Callable[[], None]) -> None:
+    _log_batch(batch, tasks)
+    locales.look_at(tasks)
+    on_batch()
+
+
+def _log_batch(batch: Batch, tasks: Sequence[Task]) -> None:
+    ended = batch.finished_at or batch.started_at
+    logs.batch(
+        batch.uid, kind=",".join(sorted({task.kind for task in tasks})),
+        index_uid=",".join(sorted({task.index_uid for task in tasks if task.index_uid})) or None, tasks=len(tasks),
+        failed=sum(task.status == FAILED for task in tasks), seconds=(ended - batch.started_at) / times.SECOND,
+    )

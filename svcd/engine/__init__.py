@@ -1,1 +1,0 @@
-"""Words, queries, ranking and formatting: pure, without SQL, HTTP, clock or threads."""

@@ -1,1 +1,0 @@
-"""What the counted documents hold under chosen attributes: distribution, statistics, and search among values."""

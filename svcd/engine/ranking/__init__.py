@@ -1,1 +1,0 @@
-"""The ranking rules and the one loop that runs them."""

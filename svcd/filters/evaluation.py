@@ -1,0 +1,241 @@
+"""The documents that meet a filter (relevance.md 5.5).
+
+Knows what each operator means over values, and that AND stops when nothing is left; refuses to know how filters are
+written. Sets are over the whole index.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from svcd.base.bitmaps import from_docids, to_docids
+from svcd.base.numbers import number_of
+from svcd.filters import requirements
+from svcd.filters.errors import FilterError
+from svcd.filters.geo_checks import geo_docids
+from svcd.filters.tree import (
+    BETWEEN,
+    CONTAINS,
+    EQUAL,
+    EXISTS,
+    GREATER,
+    GREATER_OR_EQUAL,
+    IS_EMPTY,
+    IS_NULL,
+    LESS,
+    LESS_OR_EQUAL,
+    NOT_EQUAL,
+    SHARD,
+    STARTS_WITH,
+    And,
+    BoundingBox,
+    Comparison,
+    Condition,
+    In,
+    Not,
+    Or,
+    Polygon,
+    Radius,
+    VectorExists,
+)
+from svcd.filters.vectors import vector_docids
+from svcd.query.reader import DocIds, Reader, Value
+from svcd.schema.attributes import Filterable
+from svcd.schema.field_values import normal_form
+
+# More values than these are asked for together; the sets of fewer are worth keeping one by one.
+_MANY_VALUES = 32
+# So few candidates are looked into for CONTAINS, rather than all the texts of the field.
+_FEW_CANDIDATES = 100
+_LAST_CHARACTER = "\U0010ffff"
+_SURROGATES = range(0xD800, 0xE000)
+
+_NO_SHARD = "Shard `{shard}` does not exist"
+_SHARD_OPERATOR = ("Filter operator `{operator} is not allowed for the special attribute `_shard`.\n"
+                   "  - Note: allowed operators: =, !=, IN. \n"
+                   "  - Note: other operators are not allowed for the special attribute `_shard`.")
+
+
+def evaluate(reader: Reader, condition: Condition) -> DocIds:
+    """The documents that meet a condition. Raises FilterError."""
+    evaluation = _Evaluation(reader)
+    requirements.check_fields(evaluation.filterable, condition)
+    return evaluation.docids(condition)
+
+
+class _Evaluation:
+    """One filter over one index, whose fields have been checked."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.filterable = Filterable.of(reader.settings)
+
+    def docids(self, condition: Condition) -> DocIds:
+        """The documents that meet a condition."""
+        return _EVALUATED[type(condition)](self, condition)
+
+    def _and(self, condition: And) -> DocIds:
+        """From left to right; what stands behind an empty set is not even checked."""
+        candidates = self.docids(condition.parts[0])
+        for part in condition.parts[1:]:
+            if not candidates:
+                return 0
+            candidates &= self._among(part, candidates)
+        return candidates
+
+    def _among(self, part: Condition, candidates: DocIds) -> DocIds:
+        """The documents that meet a part; right for the candidates, which may be few enough to look into."""
+        if not isinstance(part, Comparison) or part.operator != CONTAINS or candidates.bit_count() > _FEW_CANDIDATES:
+            return self.docids(part)
+        needle = normal_form(part.values[0])
+        looked_into = self.reader.field_values(part.field.text, to_docids(candidates))
+        return from_docids([docid for docid, values in looked_into
+                            if any(isinstance(value, str) and needle in value for value in values)])
+
+    def _or(self, condition: Or) -> DocIds:
+        """Equalities of one field are one look-up of many values."""
+        docids, equalities = 0, dict[str, list[Comparison]]()
+        for part in condition.parts:
+            if isinstance(part, Comparison) and part.operator == EQUAL and part.field.text != SHARD:
+                self._check_operator(part.field.text, EQUAL)
+                equalities.setdefault(part.field.text, []).append(part)
+            else:
+                docids |= self.docids(part)
+        for comparisons in equalities.values():
+            texts = [comparison.values[0] for comparison in comparisons]
+            docids |= equal_docids(self.reader, comparisons[0].field.text, texts)
+        return docids
+
+    def _not(self, condition: Not) -> DocIds:
+        return self.reader.all_docids() & ~self.docids(condition.part)
+
+    def _in(self, condition: In) -> DocIds:
+        name = condition.field.text
+        if name == SHARD:
+            return _in_shards(condition.values)
+        if condition.values:
+            self._check_operator(name, EQUAL)
+        return equal_docids(self.reader, name, condition.values)
+
+    def _comparison(self, condition: Comparison) -> DocIds:
+        name, operator, values = condition.field.text, condition.operator, condition.values
+        if name == SHARD:
+            return _by_shard(operator, values)
+        self._check_operator(name, operator)
+        if operator == NOT_EQUAL:
+            return self.reader.all_docids() & ~equal_docids(self.reader, name, values)
+        return _OPERATORS[operator](self.reader, name, *values)
+
+    def _check_operator(self, name: str, operator: str) -> None:
+        """Refuse an operator that the field's rule does not allow; a field that no document ever had is just empty."""
+        rule = self.filterable.rule(name)
+        if rule is not None and not requirements.is_allowed(rule, operator) and name in self.reader.fields():
+            raise requirements.not_allowed(rule, name, operator)
+
+    def _geo(self, condition: Radius | BoundingBox | Polygon) -> DocIds:
+        return geo_docids(self.reader, self.filterable, condition)
+
+    def _vectors(self, condition: VectorExists) -> DocIds:
+        return vector_docids(self.reader, condition)
+
+
+_EVALUATED: dict[type, Callable[[_Evaluation, Any], DocIds]] = {
+    And: _Evaluation._and, Or: _Evaluation._or, Not: _Evaluation._not, In: _Evaluation._in,
+    Comparison: _Evaluation._comparison, VectorExists: _Evaluation._vectors,
+    Radius: _Evaluation._geo, BoundingBox: _Evaluation._geo, Polygon: _Evaluation._geo,
+}
+
+
+# Values
+
+
+def equal_docids(reader: Reader, field: str, texts: Sequence[str]) -> DocIds:
+    """Documents with a value that equals one of the texts, as a text or as a number."""
+    values = [value for text in dict.fromkeys(texts) for value in _meant(text)]
+    together: Callable[[str, Sequence[Value]], DocIds] | None = getattr(reader, "values_docids", None)
+    if together is not None and len(values) > _MANY_VALUES:
+        return together(field, values)
+    docids = 0
+    for value in values:
+        docids |= reader.value_docids(field, value)
+    return docids
+
+
+def _meant(text: str) -> Iterable[Value]:
+    """The values that a text of a filter equals."""
+    number = number_of(text)
+    return [normal_form(text), *([] if number is None else [number])]
+
+
+def _above(reader: Reader, field: str, text: str, has_low: bool) -> DocIds:
+    docids = reader.range_docids(field, normal_form(text), None, has_low)
+    number = number_of(text)
+    return docids if number is None else docids | reader.range_docids(field, number, None, has_low)
+
+
+def _below(reader: Reader, field: str, text: str, has_high: bool) -> DocIds:
+    docids = reader.range_docids(field, None, normal_form(text), True, has_high)
+    number = number_of(text)
+    return docids if number is None else docids | reader.range_docids(field, None, number, True, has_high)
+
+
+def _between(reader: Reader, field: str, low: str, high: str) -> DocIds:
+    docids, (least, most) = 0, (normal_form(low), normal_form(high))
+    if least <= most:
+        docids |= reader.range_docids(field, least, most)
+    first, last = number_of(low), number_of(high)
+    if first is not None and last is not None and first <= last:
+        docids |= reader.range_docids(field, first, last)
+    return docids
+
+
+def _containing(reader: Reader, field: str, text: str) -> DocIds:
+    needle = normal_form(text)
+    return reader.containing_docids(field, needle) if needle else reader.kind_docids(field, str)
+
+
+def _starting(reader: Reader, field: str, text: str) -> DocIds:
+    prefix = normal_form(text)
+    if not prefix:
+        return reader.present_docids(field)
+    return reader.range_docids(field, prefix, _behind(prefix), True, False)
+
+
+def _behind(prefix: str) -> str | None:
+    """The first text behind all that begin with the prefix; None when there is none."""
+    kept = prefix.rstrip(_LAST_CHARACTER)
+    if not kept:
+        return None
+    following = ord(kept[-1]) + 1
+    return kept[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)
+
+
+_OPERATORS: dict[str, Callable[..., DocIds]] = {  # (reader, field, values ...)
+    EQUAL: lambda reader, field, text: equal_docids(reader, field, [text]),
+    GREATER: lambda reader, field, text: _above(reader, field, text, False),
+    GREATER_OR_EQUAL: lambda reader, field, text: _above(reader, field, text, True),
+    LESS: lambda reader, field, text: _below(reader, field, text, False),
+    LESS_OR_EQUAL: lambda reader, field, text: _below(reader, field, text, True),
+    BETWEEN: _between,
+    CONTAINS: _containing,
+    STARTS_WITH: _starting,
+    EXISTS: lambda reader, field: reader.present_docids(field),
+    IS_NULL: lambda reader, field: reader.null_docids(field),
+    IS_EMPTY: lambda reader, field: reader.empty_docids(field),
+}
+
+
+# Shards
+
+
+def _by_shard(operator: str, values: Sequence[str]) -> DocIds:
+    if operator not in (EQUAL, NOT_EQUAL):
+        raise FilterError(_SHARD_OPERATOR.format(operator=operator))
+    return _in_shards(values)
+
+
+def _in_shards(names: Sequence[str]) -> DocIds:
+    """An index of this version has no shards, so there is none of any name."""
+    for name in names:
+        raise FilterError(_NO_SHARD.format(shard=name))
+    return 0

@@ -1,0 +1,222 @@
+"""GeoJSON in documents: the geometry it means, and what may be wrong with it (relevance.md 8.5).
+
+Knows the forms of RFC 7946 as far as the reference engine reads them, its order of checks and its words; refuses to
+know what a geometry is compared with. `bbox`, `properties` and `id` are checked and have no effect.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NoReturn
+
+from svcd.base.errors import ApiError
+from svcd.base.json_text import dumps
+from svcd.geo.geometry import DOCUMENT_STEP_M, Position, Shape, closed
+
+Value = Any
+_CODE = "invalid_document_geojson_field"
+
+
+class _Fault(ValueError):
+    """What is wrong, in the words of the reader of GeoJSON."""
+
+
+def read_geojson(value: Value) -> Shape | None:
+    """The geometry of `_geojson`, its outlines along great circles; None for null, and for one without a position.
+
+    Raises invalid_document_geojson_field.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        text = dumps(value)
+        found, column = _kind(value, text), len(text.encode())
+        _refuse(f"Malformed geojson: invalid type: {found}, expected a map at line 1 column {column}")
+    try:
+        shape = _joined(_shapes(value))
+    except _Fault as fault:
+        _refuse(f"Malformed geojson: {fault}")
+    return shape.dense(DOCUMENT_STEP_M) if any(True for _ in shape.positions()) else None
+
+
+def _refuse(message: str) -> NoReturn:
+    raise ApiError(_CODE, message)
+
+
+def _kind(value: Value, text: str) -> str:
+    """A JSON value as serde names it where it expects another."""
+    if isinstance(value, bool):
+        return f"boolean `{text}`"
+    if isinstance(value, str):
+        return f"string {text}"
+    if isinstance(value, list):
+        return "sequence"
+    return f"{'integer' if isinstance(value, int) else 'floating point'} `{text}`"
+
+
+def _shapes(document: dict[str, Value]) -> Iterator[Shape]:
+    """The geometries of a whole GeoJSON text."""
+    kind = document.get("type")
+    if not isinstance(kind, str):
+        _fail("Encountered an unknown 'geometry' object type: `type`")
+    if kind == "Feature":
+        shape = _feature(document)
+        if shape is None:
+            _refuse("Attempted to a convert a feature without a geometry into a geo_types::Geometry: "
+                    f"`{dumps({'type': kind, 'geometry': None, 'properties': None} | document)}`")
+        yield shape
+    elif kind == "FeatureCollection":
+        yield from _features(document)
+    elif kind in _GEOMETRIES:
+        yield _geometry(document)
+    else:
+        _fail("Expected a Feature, FeatureCollection, or Geometry, but got an empty type")
+
+
+def _features(collection: Mapping[str, Value]) -> Iterator[Shape]:
+    _check_box(collection)
+    features = _member(collection, "features")
+    if not isinstance(features, list):
+        _fail(f"Expected an Array value, but got `{_json_type(features)}`")
+    for feature in features:
+        kind = _object(feature).get("type")
+        if kind != "Feature":
+            _fail(f"Expected a Feature mapping, but got a `{_text(_member(feature, 'type'))}`")
+        shape = _feature(feature)
+        if shape is not None:
+            yield shape
+
+
+def _feature(feature: Mapping[str, Value]) -> Shape | None:
+    geometry = _member(feature, "geometry")
+    if geometry is not None and not isinstance(geometry, dict):
+        _fail("Encountered neither object type nor null type for 'geometry' field on 'feature' object: "
+              f"`{dumps(geometry)}`")
+    shape = None if geometry is None else _geometry(geometry)
+    properties, name = feature.get("properties"), feature.get("id", "")
+    if properties is not None and not isinstance(properties, dict):
+        _fail(f"Encountered neither object type nor null type for 'properties' object: `{dumps(properties)}`")
+    if isinstance(name, bool) or not isinstance(name, (str, int, float)):
+        _fail(f"Encountered neither number type nor string type for 'id' field on 'feature' object: `{dumps(name)}`")
+    _check_box(feature)
+    return shape
+
+
+def _geometry(geometry: Mapping[str, Value]) -> Shape:
+    kind = _text(_member(geometry, "type"))
+    if kind not in _GEOMETRIES:
+        _fail(f"Encountered an unknown 'geometry' object type: `{kind}`")
+    shape = _GEOMETRIES[kind](geometry)
+    _check_box(geometry)
+    return shape
+
+
+def _check_box(holder: Mapping[str, Value]) -> None:
+    if "bbox" not in holder:
+        return
+    if not isinstance(holder["bbox"], list):
+        _fail(f"Encountered non-array value for a 'bbox' object: `{dumps(holder['bbox'])}`")
+    for number in holder["bbox"]:
+        if not _is_number(number):
+            _fail(f"Encountered non-numeric value within 'bbox' array: `{dumps(number)}`")
+
+
+def _collection(geometry: Mapping[str, Value]) -> Shape:
+    geometries = _member(geometry, "geometries")
+    if not isinstance(geometries, list):
+        _fail(f"Expected an Array value, but got `{_json_type(geometries)}`")
+    return _joined(_geometry(_object(each)) for each in geometries)
+
+
+def _joined(shapes: Iterable[Shape]) -> Shape:
+    together = Shape()
+    for shape in shapes:
+        together.points.extend(shape.points)
+        together.lines.extend(shape.lines)
+        together.polygons.extend(shape.polygons)
+    return together
+
+
+# coordinates
+
+
+def _position(value: Value) -> Position:
+    """Longitude and latitude; what follows them, as a height, is left out."""
+    numbers = _array(value)
+    if len(numbers) < 2:
+        _fail(f"A position must contain two or more elements, but got `{len(numbers)}`")
+    for number in numbers:
+        if not _is_number(number):
+            _fail("Expected a floating-point value, but got None")
+    return float(numbers[0]), float(numbers[1])
+
+
+def _positions(value: Value) -> list[Position]:
+    return [_position(each) for each in _array(value)]
+
+
+def _rings(value: Value) -> list[list[Position]]:
+    """The rings of a polygon, closed where they are not; those without a position have no effect."""
+    return [ring for ring in map(closed, map(_positions, _array(value))) if ring]
+
+
+def _polygons(value: Value) -> list[list[list[Position]]]:
+    return [rings for rings in map(_rings, _array(value)) if rings]
+
+
+def _lines(value: Value) -> list[list[Position]]:
+    return [line for line in map(_positions, _array(value)) if line]
+
+
+def _coordinates(geometry: Mapping[str, Value]) -> Value:
+    return _member(geometry, "coordinates")
+
+
+_GEOMETRIES: Mapping[str, Callable[[Mapping[str, Value]], Shape]] = {
+    "Point": lambda geometry: Shape(points=[_position(_coordinates(geometry))]),
+    "MultiPoint": lambda geometry: Shape(points=_positions(_coordinates(geometry))),
+    "LineString": lambda geometry: Shape(lines=[line for line in [_positions(_coordinates(geometry))] if line]),
+    "MultiLineString": lambda geometry: Shape(lines=_lines(_coordinates(geometry))),
+    "Polygon": lambda geometry: Shape(polygons=[rings for rings in [_rings(_coordinates(geometry))] if rings]),
+    "MultiPolygon": lambda geometry: Shape(polygons=_polygons(_coordinates(geometry))),
+    "GeometryCollection": _collection,
+}
+
+
+# values
+
+
+def _fail(message: str) -> NoReturn:
+    raise _Fault(message)
+
+
+def _member(holder: Mapping[str, Value], name: str) -> Value:
+    if name not in holder:
+        _fail(f"Expected a GeoJSON property for `{name}`, but got None")
+    return holder[name]
+
+
+def _object(value: Value) -> dict[str, Value]:
+    if not isinstance(value, dict):
+        _fail(f"Expected an owned Object, but got `{dumps(value)}`")
+    return value
+
+
+def _text(value: Value) -> str:
+    if not isinstance(value, str):
+        _fail(f"Expected a String value, but got a `{dumps(value)}`")
+    return value
+
+
+def _array(value: Value) -> list[Value]:
+    if not isinstance(value, list):
+        _fail("Expected an Array value, but got `None`")
+    return value
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _json_type(value: Value) -> str:
+    names = {dict: "Object", str: "String", bool: "Bool", type(None): "Null"}
+    return names.get(type(value), "Number")

@@ -1,0 +1,98 @@
+"""The globe as a sphere: distances between points, and points as directions in space.
+
+Knows latitudes and longitudes in degrees (any finite number is an angle), metres, and boxes of directions;
+refuses to know documents. Directions have no poles and no antimeridian: nearness is one squared chord.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import asin, cos, floor, pi, radians, sin, sqrt
+
+# A box on the globe in degrees: south, west, north, east; none crosses the antimeridian.
+Sides = tuple[float, float, float, float]
+Point = tuple[float, float]  # latitude and longitude, in degrees
+Direction = tuple[float, float, float]  # of length 1
+Box = tuple[float, float, float, float, float, float]  # least x, y, z, greatest x, y, z
+
+RADIUS_M = 6_371_000
+_HALF_TURN_M = pi * RADIUS_M
+# What rounding to the millimetre and the arithmetic of distance() may differ from that of chords.
+_ROUNDING_M = 0.001
+_ROUNDING = 1e-13
+
+
+def distance(left: Point, right: Point) -> float:
+    """Metres between two points, rounded to the millimetre (relevance.md 8.2).
+
+    As the reference computes it: within ten metres its arithmetic is off by millimetres, and so is this.
+    """
+    latitude, other = radians(left[0]), radians(right[0])
+    haversine = (1 - cos(other - latitude)) / 2
+    haversine += cos(latitude) * cos(other) * ((1 - cos(radians(right[1]) - radians(left[1]))) / 2)
+    metres = 2 * RADIUS_M * asin(sqrt(min(max(haversine, 0), 1)))
+    return floor(metres * 1000 + 0.5) / 1000
+
+
+def antipode(point: Point) -> Point:
+    """The point on the other side of the globe."""
+    latitude, longitude = point
+    return -latitude, longitude - 180 if longitude > 0 else longitude + 180
+
+
+def direction(point: Point) -> Direction:
+    """From the centre of the globe to a point of its surface."""
+    latitude, longitude = radians(point[0]), radians(point[1])
+    width = cos(latitude)
+    return width * cos(longitude), width * sin(longitude), sin(latitude)
+
+
+def chords(metres: float) -> tuple[float, float]:
+    """Two squared chords: what is below the first is surely so near, what is above the second surely is not."""
+    return _chord(metres - _ROUNDING_M) - _ROUNDING, _chord(metres + _ROUNDING_M) + _ROUNDING
+
+
+def _chord(metres: float) -> float:
+    """The squared chord of an arc: -1 for one below nothing, 5 for one that goes around all."""
+    if metres < 0:
+        return -1.0
+    return 5.0 if metres > _HALF_TURN_M else 4 * sin(metres / RADIUS_M / 2) ** 2
+
+
+def box(xs: Sequence[float], ys: Sequence[float], zs: Sequence[float]) -> Box:
+    """The box around some directions, at least one."""
+    return min(xs), min(ys), min(zs), max(xs), max(ys), max(zs)
+
+
+def least_chord(box: Box, origin: Direction) -> float:
+    """No direction in the box is nearer than this squared chord."""
+    least = _least(box, origin)
+    # Beyond a quarter of the way around chords hardly grow with the angle, boxes reach far below the surface: there a
+    # box is measured from the other side, where what is four less is near.
+    return least if least < 2 else max(least, 4 - _greatest(box, _opposite(origin)) - _ROUNDING)
+
+
+def greatest_chord(box: Box, origin: Direction) -> float:
+    """No direction in the box is farther than this squared chord."""
+    greatest = _greatest(box, origin)
+    return greatest if greatest < 2 else min(greatest, 4 - _least(box, _opposite(origin)) + _ROUNDING)
+
+
+def _opposite(origin: Direction) -> Direction:
+    x, y, z = origin
+    return -x, -y, -z
+
+
+def _least(box: Box, origin: Direction) -> float:
+    x, y, z = origin
+    x0, y0, z0, x1, y1, z1 = box
+    dx = x0 - x if x < x0 else x - x1 if x > x1 else 0.0
+    dy = y0 - y if y < y0 else y - y1 if y > y1 else 0.0
+    dz = z0 - z if z < z0 else z - z1 if z > z1 else 0.0
+    return dx * dx + dy * dy + dz * dz
+
+
+def _greatest(box: Box, origin: Direction) -> float:
+    x, y, z = origin
+    x0, y0, z0, x1, y1, z1 = box
+    dx, dy, dz = max(x - x0, x1 - x), max(y - y0, y1 - y), max(z - z0, z1 - z)
+    return dx * dx + dy * dy + dz * dz

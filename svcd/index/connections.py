@@ -1,0 +1,326 @@
+"""How files are opened: one connection that writes, any number that only read.
+
+SQLite before 3.51.3 can corrupt a write-ahead log that two connections reset at once, so exactly one
+connection per file writes or checkpoints. Readers open the file read-only: their descriptor can't take
+the exclusive lock that the checkpoint of a last close needs, so they leave the log alone.
+"""
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from svcd.base import descriptors
+from svcd.index.disk_space import lacks_room
+
+PAGE_SIZE = 8192
+# The kernel's page cache serves reads through the map: nothing of it is svcd's own memory.
+MAP_BYTES = 1 << 30
+READER_CACHE_KIB = 512
+BUSY_MS = 10_000
+# For a reader where too many are open: who holds one already may be what others wait for.
+WAITS_S, HOLDER_WAITS_S = 10.0, 0.5
+_MAKESHIFT_ATTEMPTS, _MAKESHIFT_PAUSE_S = 100, 0.002
+
+
+def open_writer(path: Path, *, cache_kib: int = 2048) -> sqlite3.Connection:
+    """The writing connection of a file, made when absent; a commit is on disk when it returns."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000)
+    try:
+        connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        # Some systems build SQLite so that it writes zeros over all that is freed: a log as large as what is deleted.
+        connection.execute("PRAGMA secure_delete = FAST")
+        connection.execute(f"PRAGMA cache_size = -{cache_kib}")
+        connection.execute(f"PRAGMA mmap_size = {MAP_BYTES}")
+    except BaseException:  # a full disk, say: who tries again must find nothing of this
+        connection.close()
+        raise
+    return connection
+
+
+class Makeshift(sqlite3.Connection):
+    """A reader that found no room on the disk for the shared index of the log, and reads the log by itself.
+
+    It sees what others see, and a writer that comes meanwhile; but each transaction begins with an empty cache, so it is
+    not kept.
+    """
+
+
+def keep_log(path: Path) -> None:
+    """Have the files of the log of a database exist, if empty: the last writer takes them away, and on a full disk
+    nobody may be able to make them again, who only wants to read."""
+    for suffix in ("-wal", "-shm"):
+        try:
+            Path(f"{path}{suffix}").touch()
+        except OSError as error:  # while there is no room, there is none
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    """A connection that can't change the file; sqlite3.OperationalError when it is absent."""
+    try:
+        return _reader(path, "mode=ro", sqlite3.Connection)
+    except sqlite3.OperationalError as error:
+        if not lacks_room(error):
+            raise
+    for attempt in range(_MAKESHIFT_ATTEMPTS):
+        try:
+            # The first attempt has left an empty file for the index of the log, which is not written to now.
+            return _reader(path, "mode=ro&readonly_shm=1", Makeshift)
+        except sqlite3.OperationalError as error:
+            # While another thread has the file open as above, SQLite shares its view with this one.
+            if not lacks_room(error) or attempt == _MAKESHIFT_ATTEMPTS - 1:
+                raise
+            time.sleep(_MAKESHIFT_PAUSE_S)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _reader(path: Path, how: str, kind: type[sqlite3.Connection]) -> sqlite3.Connection:
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, factory=kind,
+                                 check_same_thread=False, timeout=BUSY_MS / 1000, cached_statements=64)
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute(f"PRAGMA cache_size = -{READER_CACHE_KIB}")
+        connection.execute(f"PRAGMA mmap_size = {MAP_BYTES}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def copy_file(path: Path, target: Path) -> None:
+    """Write one committed state of a file to another, which is overwritten; who writes the file may go on."""
+    target.unlink(missing_ok=True)
+    with closing(open_reader(path)) as reader, closing(sqlite3.connect(target, isolation_level=None)) as copy:
+        copy.execute("PRAGMA synchronous = OFF")  # a copy that a crash cuts short is of no use to anybody
+        reader.backup(copy)
+
+
+@contextmanager
+def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """All of it or nothing, durable when the block ends."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield connection
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+class ReadPool:
+    """Readers of many files, each lent to one thread at a time; the idle ones are kept for those who ask next.
+
+    most_open: readers that may be open, lent or idle; None follows from the limit of descriptors. Where there are so
+    many, an idle one of the longest unused file is closed for one that is opened, and who holds none waits a moment for
+    others to give theirs back: a thread that holds one does not, so that no two wait for each other. most_idle: idle
+    ones kept. Files are opened on use, so 10,000 indexes that nobody asks cost no descriptor. Paths are texts here:
+    every search asks twice.
+    """
+
+    def __init__(self, most_idle: int = 64, most_open: int | None = None) -> None:
+        self._most_open = most_open or descriptors.readers()
+        self._most_idle = min(most_idle, self._most_open)
+        self._idle: OrderedDict[str, list[sqlite3.Connection]] = OrderedDict()
+        self._idle_count = 0
+        self._lent: dict[int, int] = {}  # id of a connection: the thread that it was lent to
+        self._opening = 0  # connections that are being opened
+        self._gone: set[str] = set()
+        self._changed = threading.Condition(threading.Lock())  # guards all of these; told when a reader was given back
+
+    @contextmanager
+    def transaction(self, path: Path | str) -> Iterator[sqlite3.Connection]:
+        """A connection inside one read transaction: it sees one state of the file until the block ends."""
+        connection = self.begin(path)
+        try:
+            yield connection
+        finally:
+            self.end(path, connection)
+
+    def begin(self, path: Path | str) -> sqlite3.Connection:
+        """A connection inside a read transaction; end() has to follow.
+
+        Raises sqlite3.OperationalError when there is no file, OSError (EMFILE) when there is no descriptor for it and
+        none becomes free.
+        """
+        connection = self._take(str(path)) or self._opened(str(path))
+        connection.execute("BEGIN")
+        return connection
+
+    def end(self, path: Path | str, connection: sqlite3.Connection) -> None:
+        """End the transaction of begin(); whatever went wrong in it, the connection is sound or closed then."""
+        try:
+            connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            connection.close()
+            with self._changed:
+                del self._lent[id(connection)]
+                self._changed.notify_all()
+        else:
+            self._give_back(str(path), connection)
+
+    def forget(self, path: Path) -> None:
+        """Close the idle readers of a file that is about to go; those in use are closed when they end."""
+        with self._changed:
+            self._gone.add(str(path))
+            gone = self._idle.pop(str(path), [])
+            self._idle_count -= len(gone)
+            self._changed.notify_all()
+        _close_all(gone)
+
+    def close(self) -> None:
+        """Close all idle readers."""
+        _close_all(self._all_idle())
+
+    def _take(self, path: str) -> sqlite3.Connection | None:
+        with self._changed:
+            connections = self._idle.get(path)
+            if not connections:
+                return None
+            self._idle_count -= 1
+            connection = connections.pop()
+            self._lent[id(connection)] = threading.get_ident()
+            return connection
+
+    def _give_back(self, path: str, connection: sqlite3.Connection) -> None:
+        surplus: sqlite3.Connection | None = None
+        with self._changed:
+            del self._lent[id(connection)]
+            # The space of a file that is gone is given back only when nobody holds it.
+            if path in self._gone or isinstance(connection, Makeshift):
+                surplus = connection
+            else:
+                self._idle.setdefault(path, []).append(connection)
+                self._idle.move_to_end(path)
+                self._idle_count += 1
+                if self._idle_count > self._most_idle or self._open > self._most_open:
+                    surplus = self._longest_unused()
+            self._changed.notify_all()
+        if surplus:
+            surplus.close()
+
+    def _longest_unused(self) -> sqlite3.Connection:
+        while not (connections := next(iter(self._idle.values()))):
+            self._idle.popitem(last=False)
+        self._idle_count -= 1
+        return connections.pop(0)
+
+    # Opening
+
+    @property
+    def _open(self) -> int:
+        return len(self._lent) + self._idle_count + self._opening
+
+    def _opened(self, path: str) -> sqlite3.Connection:
+        """A new connection that has all its descriptors, lent to this thread."""
+        until = time.monotonic() + (HOLDER_WAITS_S if self._is_holder() else WAITS_S)
+        while True:
+            self._make_room(until)
+            connection = None
+            try:
+                connection = _open_whole(path)
+                return connection
+            except sqlite3.OperationalError as failure:
+                if not _is_out_of_descriptors(failure, path):
+                    raise
+            finally:
+                with self._changed:
+                    self._opening -= 1
+                    if connection is not None:
+                        self._lent[id(connection)] = threading.get_ident()
+                    else:
+                        self._changed.notify_all()
+            if not self._has_freed_one(until):
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    def _is_holder(self) -> bool:
+        with self._changed:
+            return threading.get_ident() in self._lent.values()
+
+    def _make_room(self, until: float) -> None:
+        """Count one more as being opened, and close idle ones for it; wait for others where there are too many."""
+        surplus: list[sqlite3.Connection] = []
+        with self._changed:
+            if threading.get_ident() not in self._lent.values():
+                # When the time is over the system decides whether there is room.
+                self._changed.wait_for(lambda: self._idle_count or self._open < self._most_open,
+                                       max(0.0, until - time.monotonic()))
+            while self._open >= self._most_open and self._idle_count:
+                surplus.append(self._longest_unused())
+            self._opening += 1
+        _close_all(surplus)
+
+    def _has_freed_one(self, until: float) -> bool:
+        """Close all idle readers, or wait for a lent one to come back; False when neither gave a descriptor."""
+        idle = self._all_idle()
+        _close_all(idle)
+        if idle:
+            return True
+        with self._changed:
+            return self._changed.wait(max(0.0, until - time.monotonic()))
+
+    def _all_idle(self) -> list[sqlite3.Connection]:
+        """Take out all idle readers."""
+        with self._changed:
+            idle, self._idle, self._idle_count = self._idle, OrderedDict(), 0
+        return [connection for connections in idle.values() for connection in connections]
+
+
+def _open_whole(path: str) -> sqlite3.Connection:
+    """A reader that has opened the log, too: not only when its first transaction needs it."""
+    connection = open_reader(Path(path))
+    try:
+        connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _is_out_of_descriptors(failure: sqlite3.OperationalError, path: str) -> bool:
+    """SQLite says no more than that it can't open a file: is that for want of descriptors?"""
+    if failure.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or not os.path.exists(path):
+        return False
+    spare: list[int] = []
+    try:
+        while len(spare) < descriptors.PER_READER:
+            spare.append(os.open(os.devnull, os.O_RDONLY))
+        return False
+    except OSError:
+        return True
+    finally:
+        for descriptor in spare:
+            os.close(descriptor)
+
+
+def _close_all(connections: Iterable[sqlite3.Connection]) -> None:
+    for connection in connections:
+        connection.close()
+
+
+# Names of files that survive the loss of power.
+
+
+def sync_folder(folder: Path) -> None:
+    """Make new names in a folder themselves durable; the contents of files are synced by who writes them."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(folder: Path) -> None:
+    """Make a folder durable with all that is in it."""
+    for place in (folder, *folder.rglob("*")):
+        sync_folder(place)

@@ -1,0 +1,158 @@
+"""The points of an index on their way into its tables.
+
+`points` has them by docid, `point_blocks` near ones together, `point_regions` the set of documents of some dozens of
+larger cells, each a run of whole blocks: what covers much of the globe needs no look into blocks. Equal points with
+equal docids give equal answers, whatever the history. Runs in the transaction of the index writer.
+"""
+from __future__ import annotations
+
+import sqlite3
+from array import array
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+
+from svcd.base.bitmaps import from_docids
+from svcd.geo.sphere import Point, direction
+from svcd.index.points import EVERYWHERE, Block, Entry, entry, read_block
+
+# A region is halved when it has more points than this, and more than this share of all: its set has a bit for each
+# document of the index, so there must not be many of them.
+REGION_POINTS = 4096
+REGION_SHARE = 64
+
+_PARAMETERS = 500
+_BOX = "x0, y0, z0, x1, y1, z1"
+_INSERT_BLOCK = (f"INSERT OR REPLACE INTO point_blocks(start, size, points, {_BOX}, docids, directions) "
+                 f"VALUES (?{', ?' * 10})")
+_INSERT_REGION = (f"INSERT OR REPLACE INTO point_regions(start, size, points, {_BOX}, generation, docids) "
+                  f"VALUES (?{', ?' * 10})")
+_TABLES = ("points", "point_blocks", "point_regions")
+
+
+class PointWriter:
+    """Keeps the tables of points in step with documents. forget() after a roll-back."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._starts: list[int] | None = None
+
+    def forget(self) -> None:
+        """Read again what is held in memory."""
+        self._starts = None
+
+    def clear(self) -> None:
+        """Remove every point."""
+        for table in _TABLES:
+            self._connection.execute(f"DELETE FROM {table}")
+        self._starts = None
+
+    def change(self, points: Mapping[int, Point | None], generation: int) -> None:
+        """docid -> its point, or None without one. generation: the one that is being written."""
+        # Most indexes have none, and are not to pay for it with every document.
+        if not any(points.values()) and not self._connection.execute("SELECT 1 FROM points LIMIT 1").fetchone():
+            return
+        before = self._stored(list(points))
+        moved = {docid: point for docid, point in points.items() if point != before.get(docid)}
+        if not moved:
+            return
+        gone = [entry(docid, direction(before[docid])) for docid in moved if docid in before]
+        fresh = [entry(docid, direction(point)) for docid, point in moved.items() if point is not None]
+        self._connection.executemany("DELETE FROM points WHERE docid = ?", [(each.docid,) for each in gone])
+        self._connection.executemany("INSERT INTO points(docid, latitude, longitude) VALUES (?, ?, ?)",
+                                     [(docid, *point) for docid, point in moved.items() if point is not None])
+        self._change_blocks(gone, fresh)
+        self._change_regions(gone, fresh, generation)
+
+    def _stored(self, docids: Sequence[int]) -> dict[int, Point]:
+        found: dict[int, Point] = {}
+        for start in range(0, len(docids), _PARAMETERS):
+            part = docids[start:start + _PARAMETERS]
+            found.update((docid, (latitude, longitude)) for docid, latitude, longitude in self._connection.execute(
+                f"SELECT docid, latitude, longitude FROM points WHERE docid IN ({','.join('?' * len(part))})", part))
+        return found
+
+    # Blocks
+
+    def _change_blocks(self, gone: Sequence[Entry], fresh: Sequence[Entry]) -> None:
+        starts = self._block_starts()
+        touched: dict[int, tuple[set[int], list[Entry]]] = {}
+        for each in gone:
+            touched.setdefault(starts[bisect_right(starts, each.key) - 1], (set(), []))[0].add(each.docid)
+        for each in fresh:
+            touched.setdefault(starts[bisect_right(starts, each.key) - 1], (set(), []))[1].append(each)
+        added: list[int] = []
+        for start in sorted(touched):
+            added += self._change_block(start, *touched[start])
+        starts += added
+        starts.sort()
+
+    def _block_starts(self) -> list[int]:
+        if self._starts is None:
+            rows = self._connection.execute("SELECT start FROM point_blocks ORDER BY start")
+            self._starts = [start for (start,) in rows]
+            if not self._starts:
+                self._starts.append(0)
+                self._write_blocks(EVERYWHERE)
+        return self._starts
+
+    def _change_block(self, start: int, gone: set[int], fresh: Sequence[Entry]) -> list[int]:
+        """Write one block, or those that it becomes; the starts of the further ones."""
+        size, docids, directions = self._connection.execute(
+            "SELECT size, docids, directions FROM point_blocks WHERE start = ?", (start,)).fetchone()
+        return self._write_blocks(read_block(start, size, docids, directions).changed(gone, fresh))
+
+    def _write_blocks(self, block: Block) -> list[int]:
+        blocks = list(block.split())
+        self._connection.executemany(_INSERT_BLOCK, [block.row() for block in blocks])
+        return [block.start for block in blocks[1:]]
+
+    # Regions
+
+    def _change_regions(self, gone: Sequence[Entry], fresh: Sequence[Entry], generation: int) -> None:
+        regions = self._connection.execute("SELECT start, size FROM point_regions ORDER BY start").fetchall()
+        if not regions:
+            regions = [(EVERYWHERE.start, EVERYWHERE.size)]
+        starts = [start for start, _ in regions]
+        touched: dict[int, tuple[list[int], list[int]]] = {}
+        for change, entries in enumerate((gone, fresh)):
+            for each in entries:
+                touched.setdefault(bisect_right(starts, each.key) - 1, ([], []))[change].append(each.docid)
+        for place, (left, come) in touched.items():
+            start, size = regions[place]
+            row = self._connection.execute("SELECT docids FROM point_regions WHERE start = ?", (start,)).fetchone()
+            held = int.from_bytes(row[0], "little") if row else 0
+            self._write_region(start, size, held & ~from_docids(left) | from_docids(come), generation)
+        self._halve_regions(generation)
+
+    def _write_region(self, start: int, size: int, docids: int, generation: int) -> None:
+        around = self._connection.execute(
+            "SELECT min(x0), min(y0), min(z0), max(x1), max(y1), max(z1) FROM point_blocks "
+            "WHERE start BETWEEN ? AND ? AND points > 0", (start, _last_key(start, size))).fetchone()
+        self._connection.execute(_INSERT_REGION, (
+            start, size, docids.bit_count(), *(0.0 if each is None else each for each in around), generation,
+            docids.to_bytes((docids.bit_length() + 7) >> 3, "little")))
+
+    def _halve_regions(self, generation: int) -> None:
+        (total,) = self._connection.execute("SELECT sum(points) FROM point_regions").fetchone()
+        most = max(REGION_POINTS, total // REGION_SHARE)
+        large = self._connection.execute("SELECT start, size FROM point_regions WHERE points > ?", (most,)).fetchall()
+        for start, size in large:
+            self._halve(start, size, most, generation)
+
+    def _halve(self, start: int, size: int, most: int, generation: int) -> None:
+        (blocks,) = self._connection.execute("SELECT count(*) FROM point_blocks WHERE start BETWEEN ? AND ?",
+                                             (start, _last_key(start, size))).fetchone()
+        if blocks == 1:
+            return
+        for half in (start, start + (1 << size - 1)):
+            docids = array("I")
+            for (part,) in self._connection.execute("SELECT docids FROM point_blocks WHERE start BETWEEN ? AND ?",
+                                                    (half, _last_key(half, size - 1))):
+                docids.frombytes(part)
+            self._write_region(half, size - 1, from_docids(docids), generation)
+            if len(docids) > most:
+                self._halve(half, size - 1, most, generation)
+
+
+def _last_key(start: int, size: int) -> int:
+    return start + (1 << size) - 1

@@ -1,0 +1,291 @@
+"""The points of documents as a search asks for them: nearest first, within a distance, of some documents.
+
+Knows the tables of svcd.index.point_writer and how to look into few of their rows: boxes around regions and blocks
+tell what can't be near enough, and what is near enough as a whole. Refuses to know what is sorted or filtered.
+"""
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Container, Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import compress
+from typing import Any, NamedTuple
+
+from svcd.base.bitmaps import from_docids
+from svcd.geo.sphere import Box, Direction, Point, box, chords, direction, distance, greatest_chord, least_chord
+from svcd.index.cached_reader import DocIds, marks, parts
+from svcd.index.posting_reader import Relations
+
+_BOX = "x0, y0, z0, x1, y1, z1"
+_REGION, _BLOCK, _POINT = range(3)  # of equal distance the larger is opened first: points come by docid
+
+
+class _Region(NamedTuple):
+    """The run of blocks that start in `start` .. `last`. generation: of its last change; what was read of it before
+    that is stale.
+    """
+
+    start: int
+    last: int
+    generation: int
+    box: Box
+
+
+class _Covered(NamedTuple):
+    """A block as its row begins."""
+
+    start: int
+    points: int
+    box: Box
+
+
+class Points(Relations):
+    """The documents with a point (relevance.md 8.1) in the read transaction of the connection."""
+
+    def located_docids(self) -> DocIds:
+        """Documents that have a point."""
+        return self._kept(("located",), self._read_located)
+
+    def _read_located(self) -> DocIds:
+        located = 0
+        for region in self.regions():
+            located |= self.region_docids(region)
+        return located
+
+    def points(self, docids: Sequence[int]) -> Iterator[tuple[int, Point]]:
+        """(docid, point) of those of some documents that have one, in no order."""
+        for part in parts(docids):
+            for docid, latitude, longitude in self._connection.execute(
+                    f"SELECT docid, latitude, longitude FROM points WHERE docid IN ({marks(part)})", part):
+                yield docid, (latitude, longitude)
+
+    def nearest(self, point: Point, candidates: DocIds) -> Iterator[tuple[int, Point]]:
+        """(docid, point) of the candidates that have one, nearest first, equally near ones by docid; as asked for."""
+        for docid in _nearest_first(self, direction(point), candidates & self.located_docids()):
+            yield docid, self._connection.execute(
+                "SELECT latitude, longitude FROM points WHERE docid = ?", (docid,)).fetchone()
+
+    def docids_within(self, point: Point, metres: float) -> DocIds:
+        """Documents whose point is at most so far away."""
+        return _Circle(self, point, metres).docids()
+
+    # Rows
+
+    def regions(self) -> list[_Region]:
+        """The regions with a point."""
+        return self._kept(("point regions",), lambda: [
+            _Region(start, start + (1 << size) - 1, generation, tuple(around))
+            for start, size, generation, *around in self._connection.execute(
+                f"SELECT start, size, generation, {_BOX} FROM point_regions WHERE points > 0")])
+
+    def region_docids(self, region: _Region) -> DocIds:
+        """The documents of a region."""
+        return self._cache.get((self._uuid, "point region", region.start, region.generation), lambda: int.from_bytes(
+            self._connection.execute("SELECT docids FROM point_regions WHERE start = ?", (region.start,)).fetchone()[0],
+            "little"))
+
+    def blocks(self, region: _Region) -> list[_Covered]:
+        """The blocks of a region that have a point."""
+        return self._cache.get((self._uuid, "point blocks", region.start, region.generation), lambda: [
+            _Covered(start, points, tuple(around)) for start, points, *around in self._connection.execute(
+                f"SELECT start, points, {_BOX} FROM point_blocks WHERE start BETWEEN ? AND ? AND points > 0",
+                (region.start, region.last))])
+
+    def block_docids(self, start: int) -> array[int]:
+        """The documents of a block."""
+        (docids,) = self._connection.execute("SELECT docids FROM point_blocks WHERE start = ?", (start,)).fetchone()
+        return array("I", docids)
+
+    def block(self, start: int) -> Block:
+        """The points of a block."""
+        return read_block(start, 0, *self._connection.execute(
+            "SELECT docids, directions FROM point_blocks WHERE start = ?", (start,)).fetchone())
+
+
+def _nearest_first(rows: Points, origin: Direction, candidates: DocIds) -> Iterator[int]:
+    """Regions, blocks and points in one queue by what is the nearest they can hold, opened as they come to its head."""
+    is_candidate = candidates.to_bytes((rows.located_docids().bit_length() >> 3) + 1, "little")
+    queue: list[tuple[float, int, int, Any]] = [
+        (least_chord(region.box, origin), _REGION, region.start, region) for region in rows.regions()]
+    heapify(queue)
+    while queue:
+        _, kind, number, opened = heappop(queue)
+        if kind == _POINT:
+            yield number
+        elif kind == _BLOCK:
+            for chord, docid in _chords(rows.block(number), origin):
+                if opened or is_candidate[docid >> 3] >> (docid & 7) & 1:
+                    heappush(queue, (chord, _POINT, docid, None))
+        elif candidates & (docids := rows.region_docids(opened)):
+            are_all = not docids & ~candidates
+            for block in rows.blocks(opened):
+                heappush(queue, (least_chord(block.box, origin), _BLOCK, block.start, are_all))
+
+
+def _chords(block: Block, origin: Direction) -> Iterator[tuple[float, int]]:
+    """(squared chord, docid) of the points of a block."""
+    x0, y0, z0 = origin
+    return zip([(x - x0) * (x - x0) + (y - y0) * (y - y0) + (z - z0) * (z - z0)
+                for x, y, z in zip(block.xs, block.ys, block.zs)], block.docids)
+
+
+class _Circle:
+    """The documents at most so far from a point."""
+
+    def __init__(self, rows: Points, point: Point, metres: float) -> None:
+        self._rows = rows
+        self._point, self._metres = point, metres
+        self._origin = direction(point)
+        self._surely_near, self._surely_far = chords(metres)
+        self._near: list[int] = []
+        self._far: list[int] = []  # of regions that are taken whole but for these
+
+    def docids(self) -> DocIds:
+        """All of them."""
+        found: DocIds = 0
+        for region in self._rows.regions():
+            if self._is_near(region) or (not self._is_far(region) and self._is_mostly_near(region)):
+                found |= self._rows.region_docids(region)
+        return (found | from_docids(self._near)) & ~from_docids(self._far)
+
+    def _is_near(self, whole: _Region | _Covered) -> bool:
+        return greatest_chord(whole.box, self._origin) <= self._surely_near
+
+    def _is_far(self, whole: _Region | _Covered) -> bool:
+        return least_chord(whole.box, self._origin) > self._surely_far
+
+    def _is_mostly_near(self, region: _Region) -> bool:
+        """Are most documents of a region near? Those that are not, or else those that are, are noted."""
+        inside: list[_Covered] = []
+        outside: list[_Covered] = []
+        crossed: list[_Covered] = []
+        for block in self._rows.blocks(region):
+            (inside if self._is_near(block) else outside if self._is_far(block) else crossed).append(block)
+        is_mostly_near = _points_in(inside) > _points_in(outside)
+        noted = self._far if is_mostly_near else self._near
+        for block in outside if is_mostly_near else inside:
+            noted += self._rows.block_docids(block.start)
+        for block in crossed:
+            noted += self._parted(block, is_mostly_near)
+        return is_mostly_near
+
+    def _parted(self, covered: _Covered, are_far: bool) -> list[int]:
+        """The documents of a block that are near, or those that are not."""
+        block = self._rows.block(covered.start)
+        x0, y0, z0 = self._origin
+        # Of the angle that a chord spans, in a third of the time; as exact as the bounds need.
+        cosines = [x * x0 + y * y0 + z * z0 for x, y, z in zip(block.xs, block.ys, block.zs)]
+        near, far = 1 - self._surely_near / 2, 1 - self._surely_far / 2
+        if are_far:
+            found = [docid for docid, cosine in zip(block.docids, cosines) if cosine < far]
+        else:
+            found = [docid for docid, cosine in zip(block.docids, cosines) if cosine >= near]
+        between = [docid for docid, cosine in zip(block.docids, cosines) if far <= cosine < near]
+        found += [docid for docid, other in self._rows.points(between)
+                  if (distance(self._point, other) > self._metres) == are_far]
+        return found
+
+
+def _points_in(blocks: Iterable[_Covered]) -> int:
+    return sum(block.points for block in blocks)
+
+
+# Points in blocks: how the points of an index lie together, near ones in one row.
+#
+# The cube around the globe is halved along its axes in turn; a key has one bit for each halving (18 an axis: cells of
+# 49 m), and below them nine of the docid, for many documents may stand at one point. A block covers an aligned range of
+# keys and is halved when it has more than MOST points. Knows keys, splitting and the form of a block's row.
+
+
+MOST = 512
+
+_KEY_BITS = 63
+_AXIS_BITS = 18
+_DOCID_BITS = 9
+_HALF = _AXIS_BITS // 2
+_SPREAD = [sum((value >> bit & 1) << 3 * bit for bit in range(_HALF)) for value in range(1 << _HALF)]
+_LOW = (1 << _HALF) - 1
+_SCALE = 1 << _AXIS_BITS - 1
+_LAST = (1 << _AXIS_BITS) - 1
+
+
+class Entry(NamedTuple):
+    """A document's place among the others."""
+
+    key: int
+    docid: int
+    x: float
+    y: float
+    z: float
+
+
+def entry(docid: int, place: Direction) -> Entry:
+    """A document at a point."""
+    key = _spread(place[0]) | _spread(place[1]) << 1 | _spread(place[2]) << 2
+    # Neighbouring docids stay together: a batch that puts thousands at one point writes few blocks.
+    return Entry(key << _DOCID_BITS | docid >> _DOCID_BITS & (1 << _DOCID_BITS) - 1, docid, *place)
+
+
+def _spread(coordinate: float) -> int:
+    step = min(int((coordinate + 1) * _SCALE), _LAST)
+    return _SPREAD[step >> _HALF] << 3 * _HALF | _SPREAD[step & _LOW]
+
+
+class Block(NamedTuple):
+    """The points whose keys lie in `start` .. `start + 2**size`, in no order."""
+
+    start: int
+    size: int
+    docids: array[int]
+    xs: array[float]
+    ys: array[float]
+    zs: array[float]
+
+    def changed(self, gone: Container[int], fresh: Sequence[Entry]) -> Block:
+        """The block without some documents, and with others."""
+        docids, xs, ys, zs = self.docids, self.xs, self.ys, self.zs
+        if gone:
+            kept = [docid not in gone for docid in docids]
+            docids = array("I", compress(docids, kept))
+            xs, ys, zs = (array("d", compress(column, kept)) for column in (xs, ys, zs))
+        docids.extend(each.docid for each in fresh)
+        for at, column in enumerate((xs, ys, zs), 2):
+            column.extend(each[at] for each in fresh)
+        return Block(self.start, self.size, docids, xs, ys, zs)
+
+    def split(self) -> Iterator[Block]:
+        """The block itself, or those that it becomes when it has too many points."""
+        if len(self.docids) <= MOST:
+            yield self
+        else:
+            entries = [entry(docid, (x, y, z)) for docid, x, y, z in zip(self.docids, self.xs, self.ys, self.zs)]
+            yield from _split(self.start, self.size, sorted(entries))
+
+    def row(self) -> tuple[object, ...]:
+        """The block as the table has it: start, size, points, box, docids, directions."""
+        around: Box = box(self.xs, self.ys, self.zs) if self.docids else (0.0,) * 6
+        directions = b"".join(column.tobytes() for column in (self.xs, self.ys, self.zs))
+        return self.start, self.size, len(self.docids), *around, self.docids.tobytes(), directions
+
+
+def read_block(start: int, size: int, docids: bytes, directions: bytes) -> Block:
+    """The block of a row."""
+    numbers, coordinates = array("I", docids), array("d", directions)
+    count = len(numbers)
+    return Block(start, size, numbers, coordinates[:count], coordinates[count:2 * count], coordinates[2 * count:])
+
+
+EVERYWHERE = read_block(0, _KEY_BITS, b"", b"")
+
+
+def _split(start: int, size: int, entries: Sequence[Entry]) -> Iterator[Block]:
+    """The blocks that cover a range of keys. entries: those in it, ascending by key."""
+    if len(entries) <= MOST or size == 0:
+        yield Block(start, size, array("I", [each.docid for each in entries]),
+                    *(array("d", [each[at] for each in entries]) for at in (2, 3, 4)))
+        return
+    middle = start + (1 << size - 1)
+    place = bisect_left(entries, middle, key=lambda each: each.key)
+    yield from _split(start, size - 1, entries[:place])
+    yield from _split(middle, size - 1, entries[place:])

@@ -1,0 +1,531 @@
+"""The one writing connection of an index file: documents in, postings kept in step, one transaction a batch.
+
+Is given documents as JSON texts and the words of their fields by position, never a tokenizer. What it
+holds in memory (field numbers, the set of docids) is read again when a savepoint is rolled back.
+"""
+from __future__ import annotations
+
+import json
+import sqlite3
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from svcd.base.bitmaps import from_docids
+from svcd.geo.sphere import Point
+from svcd.index import fts_encoding, materialized, prefix_postings, schema
+from svcd.index.batch_outcomes import Applied, record
+from svcd.index.cached_reader import Cache
+from svcd.index.connections import BUSY_MS, keep_log, open_reader, open_writer
+from svcd.index.disk_space import lacks_room
+from svcd.index.point_writer import PointWriter
+from svcd.index.prefix_postings import BeginningWriter
+from svcd.index.reader import IndexReader
+from svcd.index.shapes import Shape, ShapeWriter
+from svcd.index.value_rows import Held
+from svcd.index.value_writer import ValueWriter
+
+_PARAMETERS = 500
+# What so few documents wrote is kept for so many generations, for readers that know an older one.
+MOST_LOGGED = 1000
+MOST_LOOKED_UP = 2000
+GENERATIONS = 100
+_READER_BYTES = 8 << 20
+
+Positions = Mapping[str, Sequence[str]]  # attribute -> word at each position, "" for a hole
+Values = Mapping[str, Held]  # attribute -> what a document has under it
+
+
+@dataclass(frozen=True)
+class StoredDocument:
+    """A document as the index holds it."""
+
+    docid: int
+    document_id: str
+    json: str
+
+
+class Place(NamedTuple):
+    """Where a document is: latitude and longitude, a geometry with the box around it; None for what it has not."""
+
+    point: Point | None = None
+    shape: Shape | None = None
+
+
+NOWHERE = Place()
+
+
+@dataclass
+class Change:
+    """One document's new state. json None removes it; positions None leaves its words as they are.
+
+    names, names_before: the top-level fields after and before, for the field distribution.
+    values, values_before: of the fields whose values the index keeps.
+    place: where it is.
+    """
+
+    docid: int
+    document_id: str
+    json: str | None
+    positions: Positions | None
+    names: Sequence[str] = ()
+    names_before: Sequence[str] = ()
+    bytes_before: int = 0
+    values: Values = field(default_factory=dict)
+    values_before: Values = field(default_factory=dict)
+    place: Place = field(default_factory=lambda: NOWHERE)
+
+
+@dataclass
+class _Words:
+    """The words of one document, ready to be written."""
+
+    rows: dict[int, str] = field(default_factory=dict)     # slot -> terms by position
+    terms: dict[int, Sequence[str]] = field(default_factory=dict)  # the same, not joined
+    counts: dict[int, int] = field(default_factory=dict)   # slot -> words, 0 above COUNTED_WORDS
+    letters: dict[int, set[str]] = field(default_factory=dict)  # slot -> what its words begin with
+
+    @cached_property
+    def forward(self) -> str:
+        """The forward row; once `rows` are complete."""
+        return fts_encoding.forward_text(self.rows)
+
+
+class IndexWriter:
+    """Opens (or makes) an index file for writing. Use inside transaction()."""
+
+    def __init__(self, path: Path, *, cache_kib: int = 8192, hash_bytes: int = 4 << 20) -> None:
+        self._connection = open_writer(path, cache_kib=cache_kib)
+        schema.prepare(self._connection, schema.INDEX)
+        self._path = path
+        self._hash_bytes = hash_bytes
+        self._values = ValueWriter(self._connection)
+        self._beginnings = BeginningWriter(self._connection)
+        self._points, self._shapes = PointWriter(self._connection), ShapeWriter(self._connection)
+        self._load()
+
+    def close(self) -> None:
+        """Close the file; what was not committed is gone."""
+        self._connection.close()
+        keep_log(self._path)
+
+    def _load(self) -> None:
+        rows = self._connection.execute("SELECT name, fid, slot FROM fields ORDER BY fid").fetchall()
+        self.field_numbers: dict[str, int] = {name: fid for name, fid, _ in rows}
+        self._slots: dict[str, int] = {name: slot for name, _, slot in rows if slot is not None}
+        self.docids = int.from_bytes(self.meta("docids") or b"", "little")
+        self._document_bytes = int(self.meta("document_bytes") or 0)
+        self._distribution: dict[str, int] = {}
+        self._values.forget()
+        self._beginnings.forget()
+        self._points.forget()
+
+    def _begin_log(self) -> None:
+        self._written: set[int] | None = set()  # docids; None: too many to be told
+        self._taken: set[str] = set()           # terms of old rows, which may be gone
+
+    # Transactions
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All that the block writes becomes visible, and durable, at its end; nothing of it on an exception."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._begin_log()
+        try:
+            self._set_hash_size()
+            yield
+            self._save()
+            self._end_generation()
+        except BaseException:
+            self._roll_back("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def _set_hash_size(self) -> None:
+        """FTS5 gathers this many bytes of postings in memory before it writes a segment; it keeps the number."""
+        for table in ("terms", "places"):
+            row = self._connection.execute(f"SELECT v FROM {table}_config WHERE k = 'hashsize'").fetchone()
+            if row is None or row[0] != self._hash_bytes:
+                self._connection.execute(f"INSERT INTO {table}({table}, rank) VALUES ('hashsize', ?)", (self._hash_bytes,))
+
+    def _end_generation(self) -> None:
+        generation = int(self.meta("generation") or 0) + 1
+        self._meta_put("generation", generation)
+        docids = None if self._written is None else array("I", self._written).tobytes()
+        self._connection.execute("INSERT INTO changes(generation, docids, gone) VALUES (?, ?, ?)",
+                                 (generation, docids, self._gone()))
+        self._connection.execute("DELETE FROM changes WHERE generation <= ?", (generation - GENERATIONS,))
+
+    def _gone(self) -> str | None:
+        """The terms that no document holds any more, as JSON; null when there are too many to look them up."""
+        if self._written is None or len(self._taken) > MOST_LOOKED_UP:
+            return None
+        return json.dumps([term for term in self._taken if not self._connection.execute(
+            "SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (fts_encoding.quoted(term),)).fetchone()])
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """What the block writes is undone on an exception; the transaction goes on."""
+        self._save()
+        self._connection.execute("SAVEPOINT part")
+        try:
+            yield
+            self._save()
+        except BaseException:
+            self._roll_back("ROLLBACK TO part")
+            self._connection.execute("RELEASE part")
+            raise
+        self._connection.execute("RELEASE part")
+
+    def _roll_back(self, statement: str) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute(statement)
+        self._load()
+
+    def _save(self) -> None:
+        self._values.flush()
+        self._beginnings.flush()
+        self._meta_put("docids", self.docids.to_bytes((self.docids.bit_length() + 7) >> 3, "little"))
+        self._meta_put("document_bytes", self._document_bytes)
+        self._connection.executemany("UPDATE fields SET documents = documents + ? WHERE name = ?",
+                                     [(count, name) for name, count in self._distribution.items() if count])
+        self._distribution.clear()
+
+    def checkpoint(self) -> None:
+        """Move the log into the file and cut it, as far as readers allow: searches without a gap must not hold a batch up."""
+        self._connection.execute("PRAGMA busy_timeout = 0")
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+
+    def cut_log(self) -> None:
+        """checkpoint(), where the disk has room for what the file grows by; else a later one does it."""
+        try:
+            self.checkpoint()
+        except sqlite3.OperationalError as error:
+            if not lacks_room(error):
+                raise
+
+    def log_bytes(self) -> int:
+        """Size of the log."""
+        return self._path.with_name(f"{self._path.name}-wal").stat().st_size
+
+    def needs_dense_sets(self) -> bool:
+        """Are the ready-made sets of the index missing, or too old to be carried?"""
+        return materialized.is_stale(self._connection, int(self.meta("generation") or 0), self.number_of_documents)
+
+    def make_dense_sets(self, should_stop: Callable[[], bool]) -> None:
+        """Write the ready-made sets, one at a time, until should_stop(); outside a transaction."""
+        connection = open_reader(self._path)
+        try:
+            connection.execute("BEGIN")
+            materialized.make(self._connection, materialized.reader_of(connection), should_stop)
+        finally:
+            connection.close()
+        self.checkpoint()
+
+    def compact(self) -> None:
+        """Merge the postings into one segment and give free pages back; outside a transaction."""
+        for table in ("terms", "places"):
+            self._connection.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
+        self._connection.execute("VACUUM")
+        self.checkpoint()
+
+    # Values of the index
+
+    def meta(self, key: str) -> Any:
+        """A value kept under a name, or None."""
+        row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return row[0] if row else None
+
+    def _meta_put(self, key: str, value: object) -> None:
+        self._connection.execute("INSERT OR REPLACE INTO meta(key, value) VALUES (?, ?)", (key, value))
+
+    @property
+    def primary_key(self) -> str | None:
+        """The field that identifies a document."""
+        name: str | None = self.meta("primary_key")
+        return name
+
+    @primary_key.setter
+    def primary_key(self, name: str | None) -> None:
+        self._meta_put("primary_key", name)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings as stored: those that were set."""
+        stored: dict[str, Any] = json.loads(self.meta("settings") or "{}")
+        return stored
+
+    @settings.setter
+    def settings(self, stored: Mapping[str, Any]) -> None:
+        self._meta_put("settings", json.dumps(stored, ensure_ascii=False))
+
+    @property
+    def applied(self) -> Applied | None:
+        """What remember() kept last: the outcomes of the newest batch, committed with its effect."""
+        return Applied.parse(self.meta("applied"))
+
+    def remember(self, outcomes: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
+        """Keep how the tasks of the batch ended in its transaction: the moment each was enqueued, and its outcome."""
+        self._meta_put("applied", json.dumps(record(outcomes)))
+
+    @property
+    def number_of_documents(self) -> int:
+        """How many documents the index holds, with those of this transaction."""
+        return self.docids.bit_count()
+
+    def stats(self) -> dict[str, Any]:
+        """documents, bytes of their texts, field distribution; after a commit or inside a transaction's end."""
+        counts = self._connection.execute("SELECT name, documents FROM fields WHERE documents > 0 ORDER BY name")
+        return {"documents": self.number_of_documents, "bytes": self._document_bytes, "fields": dict(counts)}
+
+    # Fields
+
+    def register(self, names: Iterable[str]) -> None:
+        """Give the next field numbers to names that have none yet, in order."""
+        fresh = [name for name in dict.fromkeys(names) if name not in self.field_numbers]
+        if not fresh:
+            return
+        first = len(self.field_numbers)
+        rows = [(first + n, name) for n, name in enumerate(fresh)]
+        self._connection.executemany("INSERT INTO fields(fid, name) VALUES (?, ?)", rows)
+        self.field_numbers.update((name, fid) for fid, name in rows)
+
+    def unregister(self, count: int) -> None:
+        """Keep the first so many names alone. Nothing may have been written yet under the others."""
+        self._connection.execute("DELETE FROM fields WHERE fid >= ?", (count,))
+        self.field_numbers = dict(islice(self.field_numbers.items(), count))
+
+    def _slot(self, name: str) -> int:
+        slot = self._slots.get(name)
+        if slot is None:
+            self.register([name])
+            slot = self._slots[name] = len(self._slots)
+            self._connection.execute("UPDATE fields SET slot = ? WHERE name = ?", (slot, name))
+        return slot
+
+    # Documents
+
+    def stored(self, document_ids: Sequence[str]) -> dict[str, StoredDocument]:
+        """The documents among `document_ids` that the index holds, by identifier."""
+        found: dict[str, StoredDocument] = {}
+        for start in range(0, len(document_ids), _PARAMETERS):
+            part = document_ids[start:start + _PARAMETERS]
+            rows = self._connection.execute("SELECT docid, document_id, json FROM documents WHERE document_id IN "
+                                            f"({','.join('?' * len(part))})", part)
+            found.update((row[1], StoredDocument(*row)) for row in rows)
+        return found
+
+    def document_ids(self, docids: Sequence[int]) -> list[str]:
+        """The identifiers of a few documents."""
+        return [row[0] for row in self._connection.execute(
+            f"SELECT document_id FROM documents WHERE docid IN ({','.join('?' * len(docids))})", docids)]
+
+    def reader(self, resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+               stored_form: Callable[[str], str]) -> IndexReader:
+        """The index as this transaction has it by now, until the next write."""
+        self._save()
+        # Nothing read here is the committed state, so it is kept apart from what other readers keep.
+        return IndexReader(self._connection, "", Cache(_READER_BYTES), resolve_settings, stored_form)
+
+    def all_stored(self, after: int, limit: int) -> list[StoredDocument]:
+        """Up to `limit` documents with a docid above `after`, ascending."""
+        return [StoredDocument(*row) for row in self._connection.execute(
+            "SELECT docid, document_id, json FROM documents WHERE docid > ? ORDER BY docid LIMIT ?", (after, limit))]
+
+    def write(self, changes: Iterable[Change]) -> None:
+        """Apply changes, one per document, in ascending docid (FTS5 gathers ascending rows best)."""
+        ordered = sorted(changes, key=lambda change: change.docid)
+        removed = [(change.docid,) for change in ordered if change.json is None]
+        kept = [change for change in ordered if change.json is not None]
+        self._write_words([change for change in ordered if change.positions is not None])
+        self._write_values([change for change in ordered if _has_other_values(change)])
+        self.write_places({change.docid: change.place for change in ordered})
+        self._connection.executemany("DELETE FROM documents WHERE docid = ?", removed)
+        self._connection.executemany("INSERT OR REPLACE INTO documents(docid, document_id, json) VALUES (?, ?, ?)",
+                                     [(change.docid, change.document_id, change.json) for change in kept])
+        self.docids |= from_docids([change.docid for change in kept])
+        self.docids &= ~from_docids([docid for (docid,) in removed])
+        self._count_fields(ordered)
+
+    def _count_fields(self, changes: Sequence[Change]) -> None:
+        distribution = self._distribution
+        for change in changes:
+            self._document_bytes += (len(change.json.encode()) if change.json else 0) - change.bytes_before
+            for name in change.names:
+                distribution[name] = distribution.get(name, 0) + 1
+            for name in change.names_before:
+                distribution[name] = distribution.get(name, 0) - 1
+
+    def clear(self) -> None:
+        """Remove every document; fields keep their numbers."""
+        self._written = None
+        self._values.clear()
+        self._beginnings.clear()
+        self.clear_places()
+        for statement in (*_CLEAR_WORDS, "DELETE FROM documents", "DELETE FROM forward", "DELETE FROM word_counts",
+                          "DELETE FROM dense", "UPDATE fields SET documents = 0"):
+            self._connection.execute(statement)
+        self._distribution.clear()
+        self.docids = self._document_bytes = 0
+
+    # Values
+
+    def _write_values(self, changes: Sequence[Change]) -> None:
+        numbered = [(change.docid, self._numbered(change.values_before), self._numbered(change.values))
+                    for change in changes]
+        for docid, before, after in numbered:
+            self._log(docid, "")
+            self._values.change(docid, before, after)
+        self._values.keep_rows((docid, after) for docid, _, after in numbered)
+
+    def _numbered(self, values: Values) -> dict[int, Held]:
+        if not values.keys() <= self.field_numbers.keys():
+            self.register(values)
+        return {self.field_numbers[name]: held for name, held in values.items()}
+
+    def drop_values(self, names: Iterable[str]) -> None:
+        """Forget the values of some fields; the rows of all documents are to be written again behind it."""
+        self._written = None
+        self._values.drop_fields(self.field_numbers[name] for name in names)
+
+    def write_values(self, documents: Iterable[tuple[int, Values, Values]]) -> None:
+        """(docid, the values of fields that had none kept, the values of all fields) of documents that are there."""
+        numbered = [(docid, self._numbered(fresh), self._numbered(values)) for docid, fresh, values in documents]
+        for docid, fresh, _ in numbered:
+            self._values.change(docid, {}, fresh)
+        self._values.keep_rows((docid, values) for docid, _, values in numbered)
+
+    # Places
+
+    def write_places(self, places: Mapping[int, Place]) -> None:
+        """Keep where documents are, by docid."""
+        self._points.change({docid: place.point for docid, place in places.items()}, int(self.meta("generation") or 0) + 1)
+        self._shapes.change({docid: place.shape for docid, place in places.items()})
+
+    def clear_places(self) -> None:
+        """Forget where all documents are."""
+        self._points.clear()
+        self._shapes.clear()
+
+    # Words
+
+    def clear_words(self) -> None:
+        """Forget all words and which fields hold them; the documents stay, to be indexed again."""
+        self._written = None
+        self._beginnings.clear()
+        for statement in (*_CLEAR_WORDS, "DELETE FROM forward", "DELETE FROM word_counts",
+                          "UPDATE fields SET slot = NULL"):
+            self._connection.execute(statement)
+        self._slots.clear()
+
+    def write_words(self, positions: Iterable[tuple[int, Positions]]) -> None:
+        """Index documents, by ascending docid, whose words were cleared."""
+        fresh = [(docid, self._words(found)) for docid, found in positions]
+        for docid, ready in fresh:
+            self._post(docid, {}, ready)
+        self._keep(fresh, {})
+
+    def _words(self, positions: Positions) -> _Words:
+        ready = _Words()
+        for name, held in positions.items():
+            slot = self._slot(name)
+            count = len(held) - held.count("")
+            row = ready.rows[slot] = fts_encoding.row_text(held)
+            ready.terms[slot] = fts_encoding.terms_of(row, held)
+            ready.letters[slot] = prefix_postings.letters(held)
+            ready.counts[slot] = count if count <= schema.COUNTED_WORDS else 0
+        return ready
+
+    def _write_words(self, changes: Sequence[Change]) -> None:
+        before = self._forward([change.docid for change in changes])
+        replaced: list[tuple[int, _Words]] = []
+        for change in changes:
+            ready, old = self._words(change.positions or {}), before.get(change.docid, "")
+            if old != ready.forward:
+                self._log(change.docid, old)
+                self._post(change.docid, fts_encoding.forward_rows(old), ready)
+                replaced.append((change.docid, ready))
+        self._keep(replaced, before)
+
+    def _log(self, docid: int, old: str) -> None:
+        if self._written is None or (docid not in self._written and len(self._written) >= MOST_LOGGED):
+            self._written = None
+            return
+        self._written.add(docid)
+        for row in fts_encoding.forward_rows(old).values():
+            self._taken.update(row.split(" "))
+        self._taken.discard("")
+
+    def _post(self, docid: int, old: Mapping[int, str], ready: _Words) -> None:
+        """Exchange a document's postings; FTS5 wants the old text back to take its terms out."""
+        if old:
+            terms = {slot: row.split(" ") for slot, row in old.items()}
+            self._connection.execute(_DELETE, ("delete", docid, *_column_values(old, terms)))
+            self._connection.execute(_DELETE_PLACES, ("delete", docid, fts_encoding.places_text(terms.values())))
+            ready.counts = {**dict.fromkeys(old, 0), **ready.counts}
+        known = {slot: prefix_postings.letters(fts_encoding.positions(row)) for slot, row in old.items()}
+        self._beginnings.change(docid, known, ready.letters)
+        if ready.rows:
+            self._connection.execute(_INSERT, (docid, *_column_values(ready.rows, ready.terms)))
+            self._connection.execute(_INSERT_PLACES, (docid, fts_encoding.places_text(ready.terms.values())))
+
+    def _forward(self, docids: Sequence[int]) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for start in range(0, len(docids), _PARAMETERS):
+            part = docids[start:start + _PARAMETERS]
+            found.update(self._connection.execute(
+                f"SELECT docid, words FROM forward WHERE docid IN ({','.join('?' * len(part))})", part))
+        return found
+
+    def _keep(self, fresh: Sequence[tuple[int, _Words]], before: Mapping[int, str]) -> None:
+        """Keep the forward rows and word counts of documents whose postings were exchanged."""
+        self._connection.executemany("DELETE FROM forward WHERE docid = ?",
+                                     [(docid,) for docid, ready in fresh if docid in before and not ready.rows])
+        self._connection.executemany("INSERT OR REPLACE INTO forward(docid, words) VALUES (?, ?)",
+                                     [(docid, ready.forward) for docid, ready in fresh if ready.rows])
+        self._count_words([(docid, ready.counts) for docid, ready in fresh])
+
+    def _count_words(self, counted: Iterable[tuple[int, Mapping[int, int]]]) -> None:
+        """Write counts into the blobs of word_counts: slot -> words, per docid."""
+        blocks: dict[tuple[int, int], dict[int, int]] = {}
+        for docid, counts in counted:
+            block, place = divmod(docid, schema.COUNT_BLOCK)
+            for slot, count in counts.items():
+                blocks.setdefault((slot, block), {})[place] = count
+        for key, places in blocks.items():
+            row = self._connection.execute("SELECT counts FROM word_counts WHERE slot = ? AND block = ?", key).fetchone()
+            blob = bytearray(row[0] if row else b"")
+            blob.extend(bytes(max(0, max(places) + 1 - len(blob))))
+            for place, count in places.items():
+                blob[place] = count
+            self._connection.execute("INSERT OR REPLACE INTO word_counts(slot, block, counts) VALUES (?, ?, ?)",
+                                     (*key, bytes(blob)))
+
+
+_COLUMNS = ", ".join(f"c{n}" for n in range(schema.COLUMNS))
+_VALUES = ", ".join("?" * schema.COLUMNS)
+_INSERT = f"INSERT INTO terms(rowid, {_COLUMNS}) VALUES (?, {_VALUES})"
+_DELETE = f"INSERT INTO terms(terms, rowid, {_COLUMNS}) VALUES (?, ?, {_VALUES})"
+_INSERT_PLACES = "INSERT INTO places(rowid, c0) VALUES (?, ?)"
+_DELETE_PLACES = "INSERT INTO places(places, rowid, c0) VALUES (?, ?, ?)"
+_CLEAR_WORDS = ("INSERT INTO terms(terms) VALUES ('delete-all')", "INSERT INTO places(places) VALUES ('delete-all')")
+# A phrase must not reach from one field of the shared column into the next.
+_BETWEEN_SHARED = f" {' '.join([fts_encoding.HOLE] * 7)} "
+
+
+def _column_values(rows: Mapping[int, str], terms: Mapping[int, Sequence[str]]) -> list[str | None]:
+    columns = {slot: fts_encoding.column_text(row, terms[slot]) for slot, row in rows.items()}
+    values: list[str | None] = [columns.get(slot) for slot in range(schema.SHARED_COLUMN)]
+    shared = [columns[slot] for slot in sorted(columns) if slot >= schema.SHARED_COLUMN]
+    return [*values, _BETWEEN_SHARED.join(shared) or None]
+
+
+def _has_other_values(change: Change) -> bool:
+    """May a document have other values than before? 0.0 and -0.0 are two, though they are equal."""
+    return change.values != change.values_before or any(0.0 in held.values for held in change.values.values())

@@ -1,0 +1,587 @@
+"""Tasks and batches on disk: enqueue, read from, finish, trim.
+
+A task is stored `enqueued` and then finished, once; that it is processing is a view of the running
+batches, which live in memory alone, so that a stop at any moment leaves it enqueued. What the queue
+does is durable when the call returns. Knows nothing of what a task does.
+"""
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from svcd.base import logs, times
+from svcd.base.errors import ApiError
+from svcd.index.connections import ReadPool, write_transaction
+from svcd.index.disk_space import Reserve, lacks_room
+from svcd.instance import task_changes, task_records
+from svcd.instance.task_changes import TO_ENQUEUED, TO_PROCESSING, Listeners, Position
+from svcd.instance.task_records import ENQUEUED, PROCESSING, Batch, Page, Task, TaskFilter
+
+T = TypeVar("T", Task, Batch)
+IsAllowed = Callable[[str], bool]
+
+# What a task database may have; from 40 percent of it on, new tasks are refused (tasks.md 8).
+DATABASE_BYTES = 20 << 30
+MOST_BYTES = DATABASE_BYTES * 2 // 5
+_MAKING_ROOM = ("taskCancelation", "taskDeletion")
+# Tasks that free room on the disk, and may use its reserve.
+FREEING = frozenset(("taskCancelation", "taskDeletion", "indexDeletion", "documentDeletion"))
+
+# Only what runs tasks reads their content: it may be a million identifiers.
+_TASK_COLUMNS = ("uid, kind, index_uid, status, enqueued_at, batch_uid, canceled_by, details, error, {content}, payload, "
+                 "payload_bytes, custom_metadata, started_at, finished_at")
+_SHOWN, _WHOLE = _TASK_COLUMNS.format(content="'{}'"), _TASK_COLUMNS.format(content="content")
+_JSON_PLACES = (7, 8, 9)
+# Each part is answered by an index alone: tables of a million tasks are not read.
+_COUNTS = f"""
+    SELECT CASE WHEN status = '{ENQUEUED}' AND uid IN (SELECT value FROM json_each(?)) THEN '{PROCESSING}'
+           ELSE status END AS seen, kind, NULL, count(*) FROM tasks GROUP BY seen, kind
+    UNION ALL SELECT NULL, NULL, index_uid, count(*) FROM tasks WHERE index_uid IS NOT NULL GROUP BY index_uid
+    UNION ALL SELECT NULL, NULL, side.value, count(DISTINCT uid) FROM tasks, json_each(details, '$.swaps') AS pair,
+           json_each(pair.value, '$.indexes') AS side WHERE kind = 'indexSwap' GROUP BY side.value"""
+# So many tasks are quickly asked for their batches; of more, a page of batches is quicker asked for its tasks.
+_FEW_TASKS = 10_000
+# Every index that tasks name, with one look into the index of the table for each: not at a million rows.
+_INDEXES = """
+    WITH RECURSIVE named(uid) AS (SELECT min(index_uid) FROM tasks
+        UNION ALL SELECT (SELECT min(index_uid) FROM tasks WHERE index_uid > named.uid) FROM named
+        WHERE named.uid IS NOT NULL)
+    SELECT uid FROM named WHERE uid IS NOT NULL"""
+_BATCH_COLUMNS = "uid, started_at, strategy, details, stats, finished_at, earliest_enqueued_at, latest_enqueued_at"
+
+
+@dataclass
+class RunningBatch:
+    """A batch between its claim and its end; progress is replaced as it goes on."""
+
+    batch: Batch
+    tasks: dict[int, Task]
+
+
+class Queue:
+    """The log of tasks. All writes go through one connection under one lock."""
+
+    def __init__(self, path: Path, writer: sqlite3.Connection, lock: threading.RLock, readers: ReadPool,
+                 payload_folder: Path, reserve: Reserve | None = None) -> None:
+        self.payload_folder = payload_folder
+        # Called, outside the lock, when a task came in.
+        self.on_enqueued: Callable[[], None] = lambda: None
+        self.listeners = Listeners()
+        self._path = path
+        self._writer = writer
+        self._lock = lock  # guards _writer, _running and what follows
+        self._last_moment = 0
+        self._ended: list[int] = []  # tasks that end with the present transaction
+        self._given_back: dict[int, int] = {}  # tasks that are enqueued again -> since when
+        self._readers = readers
+        self._reserve = reserve or Reserve(path.parent)
+        self._running: dict[int, RunningBatch] = {}
+        self._next_batch = 1 + self._highest("SELECT max(coalesce((SELECT max(uid) FROM batches), -1), "
+                                             "coalesce((SELECT max(batch_uid) FROM tasks), -1))")
+
+    def _highest(self, query: str) -> int:
+        (highest,) = self._writer.execute(query).fetchone()
+        return -1 if highest is None else highest
+
+    def moment(self) -> int:
+        """The present moment; each is later than all before, so that changes have an order. To be called with the lock,
+        inside finishing()."""
+        self._last_moment = max(times.now(), self._last_moment + 1)
+        return self._last_moment
+
+    # Append
+
+    def enqueue(self, kind: str, index_uid: str | None, *, details: dict[str, Any] | None,
+                content: dict[str, Any] | None = None, payload: Path | None = None, payload_bytes: int = 0,
+                custom_metadata: str | None = None) -> Task:
+        """Add a task. Its payload must be on disk already; the file belongs to the queue from now on.
+
+        Raises no_space_left_on_device when so many tasks are stored, or the disk is so full, that only taking some
+        away is allowed.
+        """
+        self.refuse_without_room(kind)
+        with self._lock:
+            self._refuse_when_full(kind, content or {})
+            task = Task(self._highest("SELECT max(uid) FROM tasks") + 1, kind, index_uid, ENQUEUED, self.moment(),
+                        details=details, content=content or {}, payload=payload.name if payload else None,
+                        payload_bytes=payload_bytes, custom_metadata=custom_metadata)
+            try:
+                self._insert(task)
+            except sqlite3.OperationalError as error:
+                if not lacks_room(error) or kind not in FREEING:
+                    raise
+                self._find_room()
+                self._insert(task)
+        self.on_enqueued()
+        self.listeners.ring()
+        return task
+
+    def refuse_without_room(self, kind: str) -> None:
+        """Raise no_space_left_on_device for a task that takes room, while there is none but that of the reserve."""
+        if kind in FREEING:
+            self._reserve.make_way()
+        else:
+            self._reserve.refuse_growth()
+
+    def _insert(self, task: Task) -> None:
+        self._writer.execute(  # a statement of its own is a transaction of its own
+            "INSERT INTO tasks(uid, kind, index_uid, status, enqueued_at, details, content, payload, payload_bytes, "
+            "custom_metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (task.uid, task.kind, task.index_uid, ENQUEUED, task.enqueued_at, _text(task.details), _text(task.content),
+             task.payload, task.payload_bytes, task.custom_metadata))
+
+    def _find_room(self) -> None:
+        """A write found none: give the reserve up, and let the log begin anew, which then need not grow."""
+        self._reserve.give_up()
+        try:
+            self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        except sqlite3.OperationalError:  # the file cannot grow either
+            pass
+
+    def _refuse_when_full(self, kind: str, content: dict[str, Any]) -> None:
+        if kind in _MAKING_ROOM and content.get("uids"):
+            return
+        size, pages, free = (self._writer.execute(f"PRAGMA {name}").fetchone()[0]
+                             for name in ("page_size", "page_count", "freelist_count"))
+        if size * (pages - free) > MOST_BYTES:
+            raise ApiError("no_space_left_on_device",
+                           "Svc cannot receive write operations because the limit of the task database has been "
+                           "reached. Please delete tasks to continue performing write operations.")
+
+    # Read
+
+    def task(self, uid: int, *, with_content: bool = False) -> Task | None:
+        """One task, or None. What is only shown needs no content."""
+        with self._reading() as connection:
+            return next(self._tasks(connection, "uid = ?", [uid], _WHOLE if with_content else _SHOWN), None)
+
+    # In lists, `is_allowed` says which indexes the caller may see: tasks and batches of no index are then left out.
+    # None sees all. Totals count what the caller may see: a filter must not tell how much there is of another index.
+
+    def batch(self, uid: int, is_allowed: IsAllowed | None = None) -> Batch | None:
+        """One batch, running or finished, of which a task may be seen, or None."""
+        running = self._running.get(uid)
+        if running:
+            return running.batch if _may_see(running, is_allowed) else None
+        with self._reading() as connection:
+            condition = _joined(("uid = ?", [uid]), self._visible_batches(connection, is_allowed))
+            return next(_batches(connection, *condition), None)
+
+    def list_tasks(self, wanted: TaskFilter, limit: int, from_uid: int | None, reverse: bool,
+                   is_allowed: IsAllowed | None = None) -> Page[Task]:
+        """A page of the tasks that match, newest first unless `reverse`.
+
+        Of indexes named in the filter, swaps count in the total but are not among the results. Without a filter the
+        total counts the tasks of all indexes, whoever asks, as recorded: the uids of one's own tasks tell as much.
+        """
+        condition = task_records.task_condition(wanted, self._running_tasks())
+        with self._reading() as connection:
+            visible = self._visible_tasks(connection, is_allowed)
+            total = _count(connection, "tasks", condition if wanted == TaskFilter() else _joined(condition, visible))
+            if wanted.index_uids is not None:
+                condition = f"index_uid IS NOT NULL AND {condition[0]}", condition[1]
+            condition = _joined(condition, visible)
+            rows = list(self._tasks(connection, *_paged(condition, limit, from_uid, reverse)))
+        return _page(rows, total, limit)
+
+    def list_batches(self, wanted: TaskFilter, limit: int, from_uid: int | None, reverse: bool,
+                     is_allowed: IsAllowed | None = None) -> Page[Batch]:
+        """A page of the batches of which a task matches, newest first unless `reverse`."""
+        condition = task_records.batch_condition(wanted, self._running_tasks())
+        with self._reading() as connection:
+            visible = _joined(condition, self._visible_batches(connection, is_allowed))
+            stored = list(_batches(connection, *_paged(visible, limit, from_uid, reverse)))
+            total = _count(connection, "batches", visible)
+            running = [one for one in self._matching_batches(wanted)
+                       if not any(batch.uid == one.batch.uid for batch in stored)]
+        seen = [one.batch for one in running if _may_see(one, is_allowed)]
+        inside = [b for b in seen if from_uid is None or (b.uid >= from_uid if reverse else b.uid <= from_uid)]
+        merged = sorted(stored + inside, key=lambda batch: batch.uid, reverse=not reverse)
+        return _page(merged[:limit + 1], total + len(seen), limit)
+
+    def matching(self, wanted: TaskFilter, is_allowed: IsAllowed | None = None) -> list[int]:
+        """The uids of all tasks that match, ascending."""
+        condition = task_records.task_condition(wanted, self._running_tasks())
+        with self._reading() as connection:
+            sql, values = _joined(condition, self._visible_tasks(connection, is_allowed))
+            return [row[0] for row in connection.execute(f"SELECT uid FROM tasks WHERE {sql} ORDER BY uid", values)]
+
+    def _visible_tasks(self, connection: sqlite3.Connection, is_allowed: IsAllowed | None) -> task_records.Condition:
+        if is_allowed is None:
+            return "1", []
+        return task_records.of_indexes([uid for (uid,) in connection.execute(_INDEXES) if is_allowed(uid)])
+
+    def _visible_batches(self, connection: sqlite3.Connection, is_allowed: IsAllowed | None) -> task_records.Condition:
+        if is_allowed is None:
+            return "1", []
+        sql, values = self._visible_tasks(connection, is_allowed)
+        some = f"SELECT count(*) FROM (SELECT 1 FROM tasks WHERE {sql} LIMIT {_FEW_TASKS + 1})"
+        if connection.execute(some, values).fetchone()[0] <= _FEW_TASKS:
+            return f"uid IN (SELECT batch_uid FROM tasks WHERE {sql})", values
+        return f"EXISTS (SELECT 1 FROM tasks WHERE batch_uid = batches.uid AND {sql})", values
+
+    def tasks_of(self, uids: Iterable[int]) -> list[Task]:
+        """The tasks of some uids that exist, ascending."""
+        with self._reading() as connection:
+            return list(self._tasks(connection, "uid IN (SELECT value FROM json_each(?)) ORDER BY uid",
+                                    [json.dumps(list(uids))]))
+
+    def enqueued(self, kinds: Sequence[str], *, newest_first: bool = False,
+                 index_uid: str | None = None) -> Iterator[Task]:
+        """The enqueued tasks of some kinds that do not run, one index alone when it is named; read as they are taken."""
+        order = "DESC" if newest_first else "ASC"
+        of_index, values = ("AND index_uid = ?", [index_uid]) if index_uid is not None else ("", [])
+        with self._reading() as connection:
+            for task in self._tasks(connection, f"status = '{ENQUEUED}' AND kind IN (SELECT value FROM json_each(?)) "
+                                    f"{of_index} ORDER BY uid {order}", [json.dumps(list(kinds)), *values], _WHOLE):
+                if task.status == ENQUEUED:
+                    yield task
+
+    def enqueued_kinds(self) -> set[str]:
+        """The kinds of the enqueued tasks that do not run."""
+        running = {uid: task.kind for batch in self.running() for uid, task in batch.tasks.items()}
+        counts: dict[str, int] = {}
+        for kind in running.values():
+            counts[kind] = counts.get(kind, 0) + 1
+        with self._reading() as connection:
+            rows = connection.execute(
+                f"SELECT kind, count(*) FROM tasks WHERE status = '{ENQUEUED}' GROUP BY kind").fetchall()
+        return {kind for kind, count in rows if count > counts.get(kind, 0)}
+
+    def enqueued_indexes(self) -> list[str]:
+        """The indexes that enqueued tasks name."""
+        with self._reading() as connection:
+            return [row[0] for row in connection.execute(
+                f"SELECT DISTINCT index_uid FROM tasks WHERE status = '{ENQUEUED}' AND index_uid IS NOT NULL")]
+
+    def count_at_most(self, limit: int) -> int:
+        """How many tasks are stored, at most: exact once the uids span `limit`, else their span."""
+        with self._reading() as connection:
+            lowest, highest = connection.execute("SELECT min(uid), max(uid) FROM tasks").fetchone()
+            span = 0 if highest is None else highest - lowest + 1
+            return span if span < limit else _count(connection, "tasks", ("1", []))
+
+    def count_enqueued(self) -> int:
+        """How many tasks wait or run."""
+        with self._reading() as connection:
+            return _count(connection, "tasks", (f"status = '{ENQUEUED}'", []))
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How many tasks there are: `statuses`, `types` and `indexes` -> value -> tasks; what has none is absent.
+
+        A swap counts for each index that it names.
+        """
+        counts: dict[str, dict[str, int]] = {"statuses": {}, "types": {}, "indexes": {}}
+        running = json.dumps(list(self._running_tasks()))
+        with self._reading() as connection:
+            for status, kind, index_uid, count in connection.execute(_COUNTS, [running]):
+                for name, value in (("statuses", status), ("types", kind), ("indexes", index_uid)):
+                    if value is not None:
+                        counts[name][value] = counts[name].get(value, 0) + count
+        return counts
+
+    def oldest_enqueued_at(self) -> int | None:
+        """Since when the oldest task that waits or runs is here; None when there is none."""
+        with self._reading() as connection:
+            row = connection.execute("SELECT enqueued_at FROM tasks WHERE uid = "
+                                     f"(SELECT min(uid) FROM tasks WHERE status = '{ENQUEUED}')").fetchone()
+        return row[0] if row else None
+
+    def room(self) -> int:
+        """Bytes that the queue may still grow by until it, or the disk, is full."""
+        disk = os.statvfs(self._path)
+        return max(0, min(MOST_BYTES - self.bytes()[1], disk.f_bavail * disk.f_frsize))
+
+    def bytes(self) -> tuple[int, int]:
+        """Size of the database file in bytes, and how much of it is in use."""
+        with self._reading() as connection:
+            size, pages, free = (connection.execute(f"PRAGMA {name}").fetchone()[0]
+                                 for name in ("page_size", "page_count", "freelist_count"))
+        return size * pages, size * (pages - free)
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._readers.transaction(self._path) as connection:
+            yield connection
+
+    def _tasks(self, connection: sqlite3.Connection, condition: str, values: Sequence[Any],
+               columns: str = _SHOWN) -> Iterator[Task]:
+        yield from map(self._as_running, _tasks(connection, condition, values, columns))
+
+    # Running batches: in memory
+
+    def start(self, tasks: Sequence[Task], strategy: str,
+              describe: Callable[[RunningBatch], None] = lambda running: None) -> RunningBatch:
+        """Make a batch of enqueued tasks: from now on they are seen as processing. describe: completes the batch, first."""
+        with self._lock:
+            batch = Batch(self._next_batch, self.moment(), strategy,
+                          earliest_enqueued_at=min(task.enqueued_at for task in tasks),
+                          latest_enqueued_at=max(task.enqueued_at for task in tasks))
+            self._next_batch += 1
+            running = RunningBatch(batch, {task.uid: replace(
+                task, status=PROCESSING, batch_uid=batch.uid, started_at=batch.started_at) for task in tasks})
+            describe(running)
+            self._running[batch.uid] = running
+            for uid in self._given_back.keys() & running.tasks.keys():
+                del self._given_back[uid]
+        self.listeners.ring()
+        return running
+
+    def give_back(self, running: RunningBatch, uids: Iterable[int] | None = None) -> None:
+        """Tasks of a batch (all of them by default) are enqueued again; a batch without tasks was never there."""
+        with self._lock:
+            moment = self.moment()
+            for uid in list(running.tasks if uids is None else uids):
+                if running.tasks.pop(uid, None):
+                    self._given_back[uid] = moment
+            if not running.tasks:
+                self._running.pop(running.batch.uid, None)
+        self.listeners.ring()
+
+    def running(self) -> list[RunningBatch]:
+        """The batches that run now."""
+        return list(self._running.values())
+
+    def _running_tasks(self) -> dict[int, int]:
+        return {uid: running.batch.started_at for running in self.running() for uid in running.tasks}
+
+    def _matching_batches(self, wanted: TaskFilter) -> list[RunningBatch]:
+        condition, values = task_records.task_condition(replace(wanted, batch_uids=None), self._running_tasks(), dates=False)
+        with self._reading() as connection:
+            matching = {row[0] for row in connection.execute(
+                f"SELECT uid FROM tasks WHERE status = '{ENQUEUED}' AND {condition}", values)}
+        return [running for running in self.running() if matching & set(running.tasks)
+                and (wanted.batch_uids is None or running.batch.uid in wanted.batch_uids)
+                and _batch_dates_match(running.batch, wanted)]
+
+    def _as_running(self, task: Task) -> Task:
+        if task.status != ENQUEUED:
+            return task
+        for running in self.running():
+            if task.uid in running.tasks:
+                return running.tasks[task.uid]
+        return task
+
+    # What changed, for those who follow it
+
+    def changes_of_tasks(self, since: Position, most: int) -> list[tuple[Position, Task]]:
+        """The first changes of tasks behind a position, in their order, each with the task as it is now."""
+        until, running, given_back = self._present(since)
+        found = {Position(batch.batch.started_at, TO_PROCESSING, task.uid): task for batch in running
+                 for task in list(batch.tasks.values())}
+        found = {change: task for change, task in found.items() if since < change}
+        again = [Position(moment, TO_ENQUEUED, uid) for uid, moment in given_back.items()]
+        with self._reading() as connection:
+            stored = task_changes.of_tasks(connection, since, until, most)
+            order = sorted({*stored, *found, *(change for change in again if since < change)})[:most]
+            tasks = {task.uid: task for task in self._tasks(
+                connection, "uid IN (SELECT value FROM json_each(?))", [task_changes.uids_of(order)])}
+        return [(change, found.get(change) or tasks[change.uid]) for change in order
+                if change in found or change.uid in tasks]
+
+    def changes_of_batches(self, since: Position, most: int) -> list[tuple[Position, Batch]]:
+        """The first changes of batches behind a position, in their order, each with the batch as it is now."""
+        until, running, _ = self._present(since)
+        found = {Position(one.batch.started_at, TO_PROCESSING, one.batch.uid): one.batch for one in running}
+        found = {change: batch for change, batch in found.items() if since < change}
+        with self._reading() as connection:
+            order = sorted({*found, *task_changes.of_batches(connection, since, until)})[:most]
+            batches = {batch.uid: batch for batch in _batches(
+                connection, "uid IN (SELECT value FROM json_each(?))", [task_changes.uids_of(order)])}
+        return [(change, batches.get(change.uid) or found[change]) for change in order
+                if change in found or change.uid in batches]
+
+    def present(self) -> Position:
+        """The position behind all that has happened."""
+        with self._lock:
+            return Position(self.moment())
+
+    def _present(self, since: Position) -> tuple[int, list[RunningBatch], dict[int, int]]:
+        """A moment up to which everything is stored or stands here: the batches that run, what was given back.
+
+        All that happens later has a later moment, wherever it is found.
+        """
+        with self._lock:
+            running = [one for one in self._running.values() if one.batch.started_at >= since.moment]
+            return self.moment(), running, dict(self._given_back)
+
+    # Finish and trim
+
+    @contextmanager
+    def finishing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction in which tasks end together with what they changed in the same file."""
+        self._reserve.make_way()
+        with self._lock:
+            self._ended = []
+            try:
+                with write_transaction(self._writer) as connection:
+                    yield connection
+            except sqlite3.OperationalError as error:
+                if lacks_room(error):  # for who tries again
+                    self._find_room()
+                raise
+            ended = self._ended
+            for uid in ended if self._given_back else ():
+                self._given_back.pop(uid, None)
+        self.listeners.ring(ended)
+
+    def finish(self, connection: sqlite3.Connection, running: RunningBatch, finished: Sequence[Task]) -> None:
+        """Inside finishing(): store a batch and the end of its tasks. forget() follows the commit."""
+        batch = running.batch
+        connection.execute(
+            f"INSERT INTO batches({_BATCH_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (batch.uid, batch.started_at, batch.strategy, _text(batch.details), _text(batch.stats), batch.finished_at,
+             batch.earliest_enqueued_at, batch.latest_enqueued_at))
+        self.store(connection, finished)
+
+    def store(self, connection: sqlite3.Connection, tasks: Iterable[Task]) -> None:
+        """Inside finishing(): write the state of tasks over their rows. A task that ended is left as it is."""
+        tasks = list(tasks)
+        self._ended += [task.uid for task in tasks]
+        connection.executemany(
+            "UPDATE tasks SET index_uid = ?, status = ?, batch_uid = ?, canceled_by = ?, details = ?, error = ?, "
+            "started_at = ?, finished_at = ?, payload = NULL WHERE uid = ? AND status = 'enqueued'",
+            [(task.index_uid, task.status, task.batch_uid, task.canceled_by, _text(task.details), _text(task.error),
+              task.started_at, task.finished_at, task.uid) for task in tasks])
+
+    def forget(self, running: RunningBatch) -> None:
+        """After the commit of finish(): the batch runs no longer."""
+        with self._lock:
+            self._running.pop(running.batch.uid, None)
+
+    def delete(self, connection: sqlite3.Connection, uids: Sequence[int]) -> int:
+        """Inside finishing(): remove finished tasks, and batches left without any; how many tasks went."""
+        listed = json.dumps(list(uids))
+        among = "uid IN (SELECT value FROM json_each(?)) AND status <> 'enqueued'"
+        batches = [row[0] for row in connection.execute(f"SELECT DISTINCT batch_uid FROM tasks WHERE {among}", (listed,))]
+        gone = connection.execute(f"DELETE FROM tasks WHERE {among}", (listed,)).rowcount
+        connection.execute(
+            "DELETE FROM batches WHERE uid IN (SELECT value FROM json_each(?)) "
+            "AND NOT EXISTS (SELECT 1 FROM tasks WHERE batch_uid = batches.uid)", (json.dumps(batches),))
+        return gone
+
+    def rename_indexes(self, connection: sqlite3.Connection, names: dict[str, str], before_uid: int) -> None:
+        """Inside finishing(): finished tasks older than a swap speak of the indexes by their new names.
+
+        As in the reference engine, errors and batches stay as they were written: they tell what was said then (its
+        source rewrites index, content and details of tasks; recording batches/test_summarized_index_swap).
+        """
+        rows = connection.execute(
+            "SELECT uid, index_uid FROM tasks WHERE uid < ? AND status <> 'enqueued' AND index_uid IN "
+            "(SELECT value FROM json_each(?))", (before_uid, json.dumps(list(names)))).fetchall()
+        connection.executemany("UPDATE tasks SET index_uid = ? WHERE uid = ?",
+                               [(names[index_uid], uid) for uid, index_uid in rows])
+        swaps = connection.execute("SELECT uid, details, content FROM tasks WHERE uid < ? AND kind = 'indexSwap' "
+                                   "AND status <> 'enqueued'", (before_uid,)).fetchall()
+        connection.executemany("UPDATE tasks SET details = ?, content = ? WHERE uid = ?", [
+            (_renamed_swaps(details, names), _renamed_swaps(content, names), uid) for uid, details, content in swaps])
+
+    def remove_payload(self, name: str | None) -> None:
+        """Delete the stored content of a task that ended; what cannot be deleted stays until a start can."""
+        if name:
+            _try_to_remove(self.payload_folder / name)
+
+    def remove_orphaned_payloads(self) -> None:
+        """Delete the files that no enqueued task names: uploads that were never acknowledged, or tasks that ended."""
+        with self._reading() as connection:
+            wanted = {row[0] for row in connection.execute(
+                f"SELECT payload FROM tasks WHERE status = '{ENQUEUED}' AND payload IS NOT NULL")}
+        for path in self.payload_folder.iterdir():
+            if path.name not in wanted:
+                _try_to_remove(path)
+
+    def compact(self) -> tuple[int, int]:
+        """Give free pages back; bytes before and after."""
+        before = self.bytes()[0]
+        with self._lock:
+            self._writer.execute("VACUUM")
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return before, self.bytes()[0]
+
+
+def _try_to_remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        logs.warn("a file of uploaded documents could not be deleted", file=path.name, reason=error.strerror)
+
+
+def stored_tasks(connection: sqlite3.Connection) -> Iterator[Task]:
+    """All tasks of an instance's file with their content, oldest first, as they are stored: what runs is enqueued."""
+    return _tasks(connection, "1 ORDER BY uid", (), _WHOLE)
+
+
+def stored_batches(connection: sqlite3.Connection) -> Iterator[Batch]:
+    """All batches of an instance's file that ended, oldest first."""
+    return _batches(connection, "1 ORDER BY uid", ())
+
+
+def _tasks(connection: sqlite3.Connection, condition: str, values: Sequence[Any], columns: str) -> Iterator[Task]:
+    for row in connection.execute(f"SELECT {columns} FROM tasks WHERE {condition}", values):
+        yield Task(*(json.loads(value) if place in _JSON_PLACES and value else value
+                     for place, value in enumerate(row)))
+
+
+def _may_see(running: RunningBatch, is_allowed: IsAllowed | None) -> bool:
+    if is_allowed is None:
+        return True
+    return any(task.index_uid is not None and is_allowed(task.index_uid) for task in list(running.tasks.values()))
+
+
+def _joined(left: task_records.Condition, right: task_records.Condition) -> task_records.Condition:
+    return f"{left[0]} AND {right[0]}", [*left[1], *right[1]]
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _count(connection: sqlite3.Connection, table: str, condition: task_records.Condition) -> int:
+    count: int = connection.execute(f"SELECT count(*) FROM {table} WHERE {condition[0]}", condition[1]).fetchone()[0]
+    return count
+
+
+def _paged(condition: task_records.Condition, limit: int, from_uid: int | None, reverse: bool) -> task_records.Condition:
+    sql, values = condition
+    if from_uid is not None:
+        sql, values = f"{sql} AND uid {'>=' if reverse else '<='} ?", [*values, min(from_uid, (1 << 63) - 1)]
+    # One more than the page: the first of the next one.
+    return f"{sql} ORDER BY uid {'ASC' if reverse else 'DESC'} LIMIT ?", [*values, min(limit, 1 << 62) + 1]
+
+
+def _page(rows: list[T], total: int, limit: int) -> Page[T]:
+    uids: list[int] = [row.uid for row in rows]
+    return Page(rows[:limit], total, uids[0] if uids and limit else None, uids[limit] if len(rows) > limit else None)
+
+
+def _batches(connection: sqlite3.Connection, condition: str, values: Sequence[Any]) -> Iterator[Batch]:
+    for uid, started_at, strategy, details, stats, finished_at, earliest, latest in connection.execute(
+            f"SELECT {_BATCH_COLUMNS} FROM batches WHERE {condition}", values):
+        yield Batch(uid, started_at, strategy, json.loads(details), json.loads(stats), finished_at,
+                    earliest_enqueued_at=earliest, latest_enqueued_at=latest)
+
+
+def _batch_dates_match(batch: Batch, wanted: TaskFilter) -> bool:
+    """The date conditions of a filter on a batch that is not stored yet: it has no end."""
+    if wanted.before_finished_at is not None or wanted.after_finished_at is not None:
+        return False
+    earliest, latest = batch.earliest_enqueued_at or 0, batch.latest_enqueued_at or 0
+    below = ((earliest, wanted.before_enqueued_at), (batch.started_at, wanted.before_started_at))
+    above = ((latest, wanted.after_enqueued_at), (batch.started_at, wanted.after_started_at))
+    return (all(bound is None or moment < bound for moment, bound in below)
+            and all(bound is None or moment > bound for moment, bound in above))
+
+
+def _renamed_swaps(written: str, names: dict[str, str]) -> str:
+    """written: details or content of a swap, which have one shape."""
+    value = json.loads(written)
+    for swap in value.get("swaps", ()):
+        swap["indexes"] = [names.get(index_uid, index_uid) for index_uid in swap["indexes"]]
+    return json.dumps(value, ensure_ascii=False)

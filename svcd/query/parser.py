@@ -1,0 +1,132 @@
+"""What a query text says: words, phrases, a last word that may go on, and what must not be there.
+
+Knows how tokens become the parts of a query (relevance.md 2.2, 2.3); refuses to know which words an
+index has and what each part stands for there.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Sequence
+
+from svcd.text.analyzer import HARD, STOP_WORD, WORD, Analyzer, Token
+
+Phrase = tuple["str | None", ...]  # None is a hole: a stop word that still takes its place
+
+MOST_PARTS = 10
+MOST_TOKENS = 1000
+
+# Characters of a query text that are looked at: 65 for each token that is read. Only the script and the language of
+# what is longer still, and a word that is cut here, could be another beyond.
+LONGEST_TEXT = 65_536
+
+# A hard separator keeps the words on its sides 8 apart: 7 here, 1 by the word itself.
+_HARD_STEP = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A word or a phrase of the query; start and end are word positions in the query."""
+
+    words: Phrase
+    start: int
+    end: int
+    is_phrase: bool = False
+    is_prefix: bool = False
+
+
+@dataclass(slots=True)
+class ParsedQuery:
+    """A query text taken apart; with no parts it is a placeholder search."""
+
+    parts: list[Part] = field(default_factory=list)
+    negative_words: list[str] = field(default_factory=list)
+    negative_phrases: list[Phrase] = field(default_factory=list)
+
+
+def parse_text(text: str, analyzer: Analyzer, locales: Sequence[str] | None = None,
+               has_prefix: bool = True) -> ParsedQuery:
+    """The parts of a query text; of one of megabytes no more is taken apart than a query can have."""
+    tokens = analyzer.tokens(text[:LONGEST_TEXT], locales, most=MOST_TOKENS)
+    is_cut = len(text) > LONGEST_TEXT and len(tokens) < MOST_TOKENS
+    return parse(tokens, has_prefix and not is_cut)
+
+
+def parse(tokens: Sequence[Token], has_prefix: bool = True) -> ParsedQuery:
+    """The parts of a query.
+
+    tokens: of the query text, stop words marked. has_prefix: may the very last word be the
+    beginning of a longer one?
+    """
+    return _Parser(tokens[:MOST_TOKENS], has_prefix).parse()
+
+
+class _Parser:
+    """Reads tokens from the left; `phrase` is the open phrase, or None outside of quotes."""
+
+    def __init__(self, tokens: Sequence[Token], has_prefix: bool) -> None:
+        self._tokens = tokens
+        self._has_prefix = has_prefix
+        self._parsed = ParsedQuery()
+        self._position = -1
+        self._phrase: list[tuple[str | None, int]] | None = None
+        self._is_phrase_negative = False
+        self._is_next_negative = False
+        self._after_space = True
+
+    def parse(self) -> ParsedQuery:
+        for number, token in enumerate(self._tokens, 1):
+            if not token.lemma:
+                continue
+            if len(self._parsed.parts) >= MOST_PARTS:
+                return self._parsed
+            if token.kind in (WORD, STOP_WORD):
+                self._read_word(token, is_last=number == len(self._tokens))
+            else:
+                self._read_separator(token)
+            self._after_space = token.lemma[-1].isspace()
+        self._close_phrase()
+        return self._parsed
+
+    def _read_word(self, token: Token, is_last: bool) -> None:
+        self._position += 1
+        is_word = token.kind == WORD
+        if self._phrase is not None:
+            self._phrase.append((token.lemma if is_word else None, self._position))
+        elif self._is_next_negative:
+            self._parsed.negative_words.append(token.lemma)
+            self._is_next_negative = False
+        elif is_word or is_last:  # a stop word counts only while it is still being typed
+            is_prefix = is_last and self._has_prefix
+            place = self._position
+            self._parsed.parts.append(Part((token.lemma,), place, place, is_prefix=is_prefix))
+
+    def _read_separator(self, token: Token) -> None:
+        if token.kind == HARD:
+            self._position += _HARD_STEP
+            if self._phrase is not None:
+                self._close_phrase()
+                self._phrase = []
+        self._read_quotes(token.lemma.count('"'))
+        is_dash = token.lemma == "-" and self._after_space
+        self._is_next_negative = is_dash and self._phrase is None
+
+    def _read_quotes(self, quotes: int) -> None:
+        if not quotes:
+            return
+        if self._phrase is not None:
+            self._close_phrase()
+            quotes -= 1
+        if quotes % 2:
+            self._phrase = []
+            self._is_phrase_negative = self._is_next_negative
+
+    def _close_phrase(self) -> None:
+        phrase, self._phrase = self._phrase, None
+        places = [position for word, position in phrase or () if word is not None]
+        if not phrase or not places:
+            return
+        words = tuple(word for word, _ in phrase)
+        if self._is_phrase_negative:
+            self._parsed.negative_phrases.append(words)
+        else:
+            self._parsed.parts.append(Part(words, places[0], phrase[-1][1], is_phrase=True))

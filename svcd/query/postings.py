@@ -1,0 +1,257 @@
+"""Which documents hold a word, a phrase or a pair of words, as one search is allowed to see them.
+
+Knows the two kinds of occurrences (tolerant: within reach of typos; exact: not), the restriction to
+some fields (relevance.md 2.5.2, 2.3, 4.2) and the two precisions of proximity (3.6.3); refuses to
+know why a word is asked for. Made anew for each search: it remembers the answers of the reader.
+"""
+from __future__ import annotations
+
+from typing import Callable, Hashable, Iterable, Sequence, TypeVar
+
+from svcd.query.parser import Phrase
+from svcd.query.reader import DocIds, Reader
+from svcd.schema.attributes import is_beneath
+from svcd.text.separators import is_numeric
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+# A phrase is checked through a window of this many places, sliding over it.
+_WINDOW = 3
+
+
+class Postings:
+    """The words of one index, restricted to some fields.
+
+    fields: the only fields to look into, None for all. It restricts single words, not pairs
+    (`byWord`) nor positions: relevance.md 4.2.
+    """
+
+    def __init__(self, reader: Reader, fields: Iterable[str] | None = None) -> None:
+        typo_tolerance = reader.settings.get("typoTolerance") or {}
+        self.reader = reader
+        self._fields = None if fields is None else list(dict.fromkeys(fields))
+        self._exact_attributes: list[str] = list(typo_tolerance.get("disableOnAttributes") or ())
+        self._exact_numbers: bool = bool(typo_tolerance.get("disableOnNumbers"))
+        self.is_by_attribute = reader.settings.get("proximityPrecision") == "byAttribute"
+        self._words: dict[str, bool] = {}
+        self._tolerant: dict[str, DocIds] = {}
+        self._original: dict[str, DocIds] = {}
+        self._phrases: dict[Phrase, DocIds] = {}
+        self._together: dict[tuple[str, str], DocIds] = {}
+
+    @property
+    def is_restricted(self) -> bool:
+        """Are only some fields looked into?"""
+        return self._fields is not None
+
+    def looks_into(self, field: str) -> bool:
+        """Is the field one of those looked into?"""
+        return self._fields is None or field in self._fields
+
+    @property
+    def is_tolerant_throughout(self) -> bool:
+        """Are typos forgiven wherever a word stands?"""
+        return not self._exact_attributes and not self._exact_numbers
+
+    @property
+    def is_plain(self) -> bool:
+        """Is a word found in a field always found as a word of the index, and the other way round?"""
+        return self._fields is None and self.is_tolerant_throughout
+
+    def remembered(self, key: Key, make: Callable[[], Value]) -> Value:
+        """make(), which follows from the words of the index alone; kept where the reader can."""
+        keep: Callable[[Key, Callable[[], Value]], Value] | None = getattr(self.reader, "remembered", None)
+        return make() if keep is None else keep(key, make)
+
+    # words
+
+    def has_word(self, word: str) -> bool:
+        """Does any document hold the word, in any field? The halves of words are asked for again and again."""
+        known = self._words.get(word)
+        if known is None:
+            known = self._words[word] = self.reader.has_word(word)
+        return known
+
+    def original(self, word: str) -> DocIds:
+        """Documents of a word as it was asked for: tolerant and exact occurrences."""
+        return _remembered(self._original, word, self._find_original)
+
+    def derived(self, word: str) -> DocIds:
+        """Documents of a word reached by a typo or an n-gram: tolerant occurrences alone."""
+        return _remembered(self._tolerant, word, self._find_tolerant)
+
+    def any_derived(self, words: Sequence[str]) -> DocIds:
+        """The union of `derived` over many words."""
+        ask: Callable[[Sequence[str]], DocIds] | None = getattr(self.reader, "words_docids", None)
+        if ask is not None and self.is_plain and len(words) > 1:
+            return ask(words)
+        docids = 0
+        for word in words:
+            docids |= self.derived(word)
+        return docids
+
+    def is_tolerant(self, word: str) -> bool:
+        """Does the word stand anywhere in the index where typos are forgiven? No field restricts this."""
+        if self._exact_numbers and is_numeric(word):
+            return False
+        if not self._exact_attributes:
+            return True
+        return any(not self._is_exact_field(field) for field in self.reader.word_fields(word))
+
+    def in_field(self, word: str, field: str) -> DocIds:
+        """Documents with the word in a field, both kinds of occurrences."""
+        if not self.looks_into(field):
+            return 0
+        return self.reader.word_field_docids(word, field)
+
+    def fields_of(self, word: str) -> list[str]:
+        """The fields, among those looked into, that hold the word."""
+        return self._looked_into(self.reader.word_fields(word))
+
+    # beginnings of words, only those cached (1.10)
+
+    def original_prefix(self, prefix: str) -> DocIds:
+        """Documents with any word that begins so."""
+        if self._fields is None:
+            return self.reader.prefix_docids(prefix)
+        return self._in_fields(prefix, self._fields)
+
+    def derived_prefix(self, prefix: str) -> DocIds:
+        """Documents with a tolerant occurrence of any word that begins so."""
+        if self._fields is not None:
+            return self._in_fields(prefix, self._tolerant_fields(self._fields))
+        if self._exact_numbers and is_numeric(prefix):
+            return self.any_derived(self.reader.words_with_prefix(prefix))
+        if self._exact_attributes:
+            fields = self.reader.prefix_fields(prefix)
+            return self._in_fields(prefix, [field for field in fields if not self._is_exact_field(field)])
+        return self.reader.prefix_docids(prefix)
+
+    def prefix_in_field(self, prefix: str, field: str) -> DocIds:
+        """Documents with any word in this field that begins so."""
+        if not self.looks_into(field):
+            return 0
+        return self.reader.prefix_field_docids(prefix, field)
+
+    # words together
+
+    def pair(self, distance: int, left: str, right: str, candidates: DocIds | None = None) -> DocIds:
+        """Documents with the two words at this smallest distance, in this order.
+
+        candidates: the answer need only be right for these. By attribute it is the documents with
+        both in one field, whatever the distance, and the first answer for a pair, within the
+        candidates of that moment, is given ever after (3.6.3: quirk).
+        """
+        if not self.is_by_attribute:
+            return self.reader.pair_docids(distance, left, right, candidates)
+        found = self._together.get((left, right))
+        if found is None:
+            found = self._in_one_field(left, right)
+            if candidates is not None:
+                found &= candidates
+            self._together[left, right] = found
+        return found
+
+    def phrase(self, phrase: Phrase) -> DocIds:
+        """Documents of a phrase: all its words, and neighbours near each other (2.3)."""
+        return _remembered(self._phrases, phrase, self._find_phrase)
+
+    def phrase_in_field(self, phrase: Phrase, field: str) -> DocIds:
+        """Documents of a phrase whose first word stands in this field."""
+        word = first_word(phrase)
+        return self.phrase(phrase) & self.in_field(word, field) if word is not None else 0
+
+    # how it is found
+
+    def _find_original(self, word: str) -> DocIds:
+        if self._fields is None:
+            return self.reader.word_docids(word)
+        docids = 0
+        for field in self._fields:
+            docids |= self.reader.word_field_docids(word, field)
+        return docids
+
+    def _find_tolerant(self, word: str) -> DocIds:
+        if self._fields is None:
+            return self._tolerant_anywhere(word)
+        docids = 0
+        for field in self._tolerant_fields(self._fields):
+            docids |= self.reader.word_field_docids(word, field)
+        return docids
+
+    def _tolerant_anywhere(self, word: str) -> DocIds:
+        if self._exact_numbers and is_numeric(word):
+            return 0
+        if not self._exact_attributes:
+            return self.reader.word_docids(word)
+        docids = 0
+        for field in self.reader.word_fields(word):
+            if not self._is_exact_field(field):
+                docids |= self.reader.word_field_docids(word, field)
+        return docids
+
+    def _tolerant_fields(self, fields: Iterable[str]) -> list[str]:
+        """With `attributesToSearchOn` only literal names count as exact, and numbers do not: 4.2."""
+        return [field for field in fields if field not in self._exact_attributes]
+
+    def _is_exact_field(self, field: str) -> bool:
+        return any(is_beneath(field, attribute) for attribute in self._exact_attributes)
+
+    def _looked_into(self, fields: Iterable[str]) -> list[str]:
+        return [field for field in fields if self.looks_into(field)]
+
+    def _in_fields(self, prefix: str, fields: Iterable[str]) -> DocIds:
+        docids = 0
+        for field in fields:
+            docids |= self.reader.prefix_field_docids(prefix, field)
+        return docids
+
+    def _in_one_field(self, left: str, right: str) -> DocIds:
+        docids = 0
+        for field in self.fields_of(left):
+            docids |= self.in_field(left, field) & self.in_field(right, field)
+        return docids
+
+    def _find_phrase(self, phrase: Phrase) -> DocIds:
+        docids = -1
+        for word in phrase:
+            if word is not None:
+                docids &= self.original(word)
+        docids = max(docids, 0)  # a phrase without any word has no documents
+        for left, right, is_next in _neighbours(phrase):
+            # By attribute each pair must be asked for all the same, as the answer is remembered.
+            if docids or self.is_by_attribute:
+                docids &= self._near(left, right, is_next, docids)
+        return docids
+
+    def _near(self, left: str, right: str, is_next: bool, candidates: DocIds) -> DocIds:
+        # What is remembered must be right for the whole index.
+        within = None if self.is_by_attribute else candidates
+        near = self.pair(1, left, right, within)
+        return near if is_next else near | self.pair(2, left, right, within)
+
+
+def first_word(phrase: Phrase) -> str | None:
+    """The first word of a phrase that is no hole."""
+    return next((word for word in phrase if word is not None), None)
+
+
+def _neighbours(phrase: Phrase) -> Iterable[tuple[str, str, bool]]:
+    """(left, right, adjacent) for every two words of a phrase in one window; each once."""
+    width = min(_WINDOW, len(phrase))
+    places = [(place, word) for place, word in enumerate(phrase) if word is not None]
+    wanted = [
+        (left, right, second - first == 1)
+        for first, left in places
+        for second, right in places
+        if 0 < second - first < width
+    ]
+    return dict.fromkeys(wanted)
+
+
+def _remembered(answers: dict[Key, DocIds], key: Key, find: Callable[[Key], DocIds]) -> DocIds:
+    docids = answers.get(key)
+    if docids is None:
+        docids = answers[key] = find(key)
+    return docids

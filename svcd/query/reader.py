@@ -1,0 +1,235 @@
+"""What a search may ask of one index: the contract between ranking and whatever keeps the words.
+
+Knows the questions and the shape of the answers; refuses to know where the answers are stored.
+Sets of documents are integers (`svcd.base.bitmaps`), words are lemmas, fields are dotted names. All answers
+belong to one moment: a reader is one read transaction. An unknown word, field or pair has the
+empty set; nothing here raises for a name it does not know.
+
+"Bucketed" positions are those of relevance.md 1.9, as `documents.bucketed_position` makes them.
+"""
+from __future__ import annotations
+
+from typing import Any, Callable, Hashable, Iterator, Mapping, Protocol, Sequence, TypeVar
+
+from svcd.base.doc_values import Column
+from svcd.geo.sphere import Point, Sides
+
+T = TypeVar("T")
+
+DocIds = int
+Key = tuple[Hashable | type, ...]
+Value = float | str
+
+# Stands before each word and behind the last one in `joined_words`. No lemma contains it, for
+# control characters are removed from every token.
+WORD_MARK = "\0"
+
+
+class Reader(Protocol):
+    """One index in one read transaction."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """All settings in camelCase, defaults filled in; the same object while they do not change."""
+
+    @property
+    def primary_key(self) -> str | None:
+        """The attribute that identifies documents, None while the index has none."""
+
+    @property
+    def state(self) -> Hashable:
+        """Equal for readers of the same state of the same index."""
+
+    def all_docids(self) -> DocIds:
+        """Every document of the index."""
+
+    def indexed_fields(self) -> Sequence[str]:
+        """Attributes that hold at least one word, in field-number order."""
+
+    def fields(self) -> Sequence[str]:
+        """All attributes ever met in a document, in field-number order."""
+
+    # words
+
+    def has_word(self, word: str) -> bool:
+        """Does any document hold this word?"""
+
+    def word_docids(self, word: str) -> DocIds:
+        """Documents with the word in any field."""
+
+    def word_fields(self, word: str) -> Sequence[str]:
+        """Fields that hold the word."""
+
+    def word_field_docids(self, word: str, field: str) -> DocIds:
+        """Documents with the word in this field."""
+
+    def word_positions(self, word: str) -> Sequence[int]:
+        """Bucketed positions of the word over all fields, ascending."""
+
+    def word_position_docids(self, word: str, bucketed: int) -> DocIds:
+        """Documents with the word at this bucketed position of any field."""
+
+    # words by their beginning
+
+    def words_with_prefix(self, prefix: str, limit: int | None = None) -> Sequence[str]:
+        """The first `limit` words that begin so, in byte order, the prefix itself included."""
+
+    def first_characters(self) -> Sequence[str]:
+        """The distinct first characters of all words."""
+
+    def joined_words(self, character: str) -> str:
+        """All words that begin with the character, in byte order, a WORD_MARK around each.
+
+        "" when there is none. Asked for each query word that may have typos: keep it.
+        """
+
+    def prefix_docids(self, prefix: str) -> DocIds:
+        """Union of `word_docids` over the words that begin so."""
+
+    def prefix_fields(self, prefix: str) -> Sequence[str]:
+        """Fields that hold a word that begins so."""
+
+    def prefix_field_docids(self, prefix: str, field: str) -> DocIds:
+        """Union of `word_field_docids` over the words that begin so."""
+
+    def prefix_positions(self, prefix: str) -> Sequence[int]:
+        """Bucketed positions of the words that begin so, ascending."""
+
+    def prefix_position_docids(self, prefix: str, bucketed: int) -> DocIds:
+        """Union of `word_position_docids` over the words that begin so."""
+
+    # words together; with candidates the answer need only be right for these documents, so that a
+    # store which has to look into documents looks into few
+
+    def pair_docids(
+        self, distance: int, left: str, right: str, candidates: DocIds | None = None
+    ) -> DocIds:
+        """Documents whose smallest distance from left to right, in that order, is 1, 2 or 3."""
+
+    def prefix_pair_docids(
+        self, distance: int, left: str, prefix: str, candidates: DocIds | None = None
+    ) -> DocIds:
+        """Union of `pair_docids` over the right words that begin so."""
+
+    def field_count_docids(self, field: str, count: int) -> DocIds:
+        """Documents whose field has exactly so many words (1 to 30; else the empty set)."""
+
+    # Several at once, and what is kept. A store may leave these out: `Postings` asks one by one then, and never
+    # reads rows, and what could be remembered is found anew.
+
+    def words_docids(self, words: Sequence[str]) -> DocIds:
+        """Union of `word_docids` over many words, most of them rare."""
+
+    def rows(self, docids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[str]]]]:
+        """(docid, field -> its words by position, "" being a hole) of a few documents.
+
+        To look into some dozens of documents is cheaper than to ask for every position in the index.
+        """
+
+    def remembered(self, key: Key, make: Callable[[], T]) -> T:
+        """make(), kept under the key for later readers until the index is written to.
+
+        For what follows from its words alone and takes long to find; never None.
+        """
+
+    # Values (relevance.md 5.4) of the fields of which `field_values.kept_fields` has some kept; other fields have none.
+    # A value is a number (float) or a text in its stored form. Numbers ascend by value, -0.0 before 0.0, texts by
+    # their bytes.
+
+    def present_docids(self, field: str) -> DocIds:
+        """Documents that have the field, be it null."""
+
+    def null_docids(self, field: str) -> DocIds:
+        """Documents in which the field is null."""
+
+    def empty_docids(self, field: str) -> DocIds:
+        """Documents in which the field is an empty text, array or object."""
+
+    def value_docids(self, field: str, value: Value) -> DocIds:
+        """Documents with this value."""
+
+    def values_docids(self, field: str, values: Sequence[Value]) -> DocIds:
+        """Union of `value_docids` over many values of both kinds. A store may leave this out."""
+
+    def containing_docids(self, field: str, part: str) -> DocIds:
+        """Documents with a text that contains another one, which is in normal form and not empty."""
+
+    def range_docids(
+        self, field: str, low: Value | None, high: Value | None, has_low: bool = True, has_high: bool = True
+    ) -> DocIds:
+        """Documents with a value from low to high, which are of one kind; None for one without bound.
+
+        has_low, has_high: do the bounds belong to the range?
+        """
+
+    def kind_docids(self, field: str, kind: type[Value]) -> DocIds:
+        """Documents with any value of a kind, `float` or `str`."""
+
+    def ordered_values(
+        self, field: str, kind: type[Value], ascending: bool = True, among: DocIds | None = None
+    ) -> Iterator[tuple[Value, DocIds]]:
+        """The values of a kind with their documents (perhaps none), in order; read as they are asked for.
+
+        among: the only documents that count.
+        """
+
+    def values(self, field: str, kind: type[Value]) -> Sequence[Value]:
+        """All values of a kind, ascending."""
+
+    def few_values(self, field: str, kind: type[Value]) -> Sequence[Value] | None:
+        """All values of a kind, ascending, perhaps with some that no document has any more; None when they are many."""
+
+    def value_counts(self, field: str, kind: type[Value]) -> Sequence[int]:
+        """For each of `values`, how many documents have it."""
+
+    def column(self, field: str, kind: type[Value], documents: int | None = None) -> Column | None:
+        """The values of a kind by document; for fields with many of them, as all rows are read for it.
+
+        documents: None while it is quicker to look into so many documents, which will be done then.
+        """
+
+    def field_values(self, field: str, docids: Sequence[int]) -> Iterator[tuple[int, Sequence[Value]]]:
+        """(docid, its values, each once) of documents, in the order asked; for few: it looks into each of them."""
+
+    def spelling(self, field: str, value: str, docid: int) -> str:
+        """A text as a document that has it spells it."""
+
+    def sort_buckets(
+        self, field: str, ascending: bool, candidates: DocIds
+    ) -> Iterator[tuple[Value | None, DocIds]]:
+        """The candidates by their value of the field, best first (relevance.md 3.13), None last."""
+
+    # Places: the points of documents (relevance.md 8.1) while `_geo` is filterable or sortable, their geometries (8.5)
+    # while `_geojson` is filterable
+
+    def located_docids(self) -> DocIds:
+        """Documents that have a point."""
+
+    def points(self, docids: Sequence[int]) -> Iterator[tuple[int, Point]]:
+        """(docid, point) of those of some documents that have one, in no order."""
+
+    def nearest(self, point: Point, candidates: DocIds) -> Iterator[tuple[int, Point]]:
+        """(docid, point) of the candidates that have one, nearest first, equally near ones by docid; as asked for."""
+
+    def docids_within(self, point: Point, metres: float) -> DocIds:
+        """Documents whose point is at most so far away."""
+
+    def shapes_meeting(self, sides: Sides) -> Iterator[tuple[int, Sides]]:
+        """(docid, the box around its geometry) of the documents whose box meets a box, in no order.
+
+        Boxes are south, west, north and east in degrees, sides included; none goes over the antimeridian.
+        """
+
+    def shape(self, docid: int) -> bytes:
+        """The geometry of a document that has one, as it was kept."""
+
+    # documents
+
+    def documents(self, docids: Sequence[int]) -> Sequence[str]:
+        """The documents as compact JSON texts, members in field-number order; in the order asked."""
+
+    def average_document_size(self) -> int:
+        """Bytes that the JSON text of a document usually has, at least 1."""
+
+    def identified_documents(self, document_ids: Sequence[str]) -> Mapping[str, str]:
+        """Identifier -> the JSON text of the document, of those identifiers that some document has."""

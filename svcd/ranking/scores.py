@@ -1,0 +1,166 @@
+"""What a rule says of a document, and what all of it comes to: scores and their details.
+
+Knows ranks and how they merge (relevance.md 3.2), and how details are shown; refuses to know how a
+rank was found. All numbers are doubles, ranks unsigned integers of 32 bits that wrap around.
+"""
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable, NamedTuple, Sequence
+
+from svcd.base.numbers import shown_number
+from svcd.geo.sphere import Point
+
+WORDS, TYPO, PROXIMITY = "words", "typo", "proximity"
+ATTRIBUTE_RANK, WORD_POSITION = "attributeRank", "wordPosition"
+EXACT_ATTRIBUTE, EXACT_WORDS = "exactAttribute", "exactWords"
+
+_WRAP = 0xFFFF_FFFF
+EXACT_MATCH, MATCHES_START, NO_EXACT_MATCH = 3, 2, 1  # ranks of exactAttribute, of 3
+_MATCH_TYPES = {EXACT_MATCH: "exactMatch", MATCHES_START: "matchesStart", NO_EXACT_MATCH: "noExactMatch"}
+
+
+class Ranked(NamedTuple):
+    """The documents stand at `rank` of `most` by this rule; `most` is best."""
+
+    rule: str
+    rank: int
+    most: int
+
+    @property
+    def score(self) -> float:
+        """Between 0 and 1."""
+        return self.rank / self.most
+
+
+class Sorted(NamedTuple):
+    """The value by which the documents were sorted: number, normalised string, or None without one."""
+
+    field: str
+    ascending: bool
+    value: float | str | None
+
+
+class GeoSorted(NamedTuple):
+    """The documents are about so far from the point they are sorted from; None for both without a place.
+
+    place, metres: of the first of them.
+    """
+
+    point: Point
+    ascending: bool
+    place: Point | None
+    metres: float | None
+
+
+class Skipped(NamedTuple):
+    """The time was over before the rule could look at the documents."""
+
+
+Detail = Ranked | Sorted | GeoSorted | Skipped
+
+
+def score(details: Iterable[Detail]) -> float:
+    """The global score of a document, 1.0 when nothing ranked it."""
+    rank, most = 1, 1
+    for detail in details:
+        if isinstance(detail, Ranked):
+            rank, most = max(rank - 1, 0) * detail.most + detail.rank & _WRAP, most * detail.most & _WRAP
+        elif isinstance(detail, Skipped):
+            rank = max(rank - 1, 0)
+    return rank / most if most else 0.0
+
+
+def shown(
+    details: Sequence[Detail], is_separated: bool, is_hidden: Callable[[str], bool]
+) -> dict[str, Any]:
+    """`_rankingScoreDetails`.
+
+    is_separated: are attribute rank and word position rules of their own? is_hidden: says of a field
+    that its name and values must not be shown.
+    """
+    view: dict[str, Any] = {}
+    order = 0
+    by_rule = {detail.rule: detail for detail in details if isinstance(detail, Ranked)}
+    for detail in details:
+        if isinstance(detail, Sorted):
+            view.update(_sorted(detail, order, is_hidden))
+        elif isinstance(detail, GeoSorted):
+            view.update(_geo_sorted(detail, order))
+        elif isinstance(detail, Skipped):
+            view["skipped"] = {"order": order}
+        elif not _merged_into_earlier(detail, view, by_rule, is_separated):
+            view.update(_RANKED[detail.rule](detail, order, is_separated))
+        else:
+            continue
+        order += 1
+    return view
+
+
+def _sorted(detail: Sorted, order: int, is_hidden: Callable[[str], bool]) -> dict[str, Any]:
+    if is_hidden(detail.field):
+        return {f"<hidden-rule-{order}>": {"order": order, "value": "<hidden>"}}
+    direction = "asc" if detail.ascending else "desc"
+    return {f"{detail.field}:{direction}": {"order": order, "value": detail.value}}
+
+
+def _geo_sorted(detail: GeoSorted, order: int) -> dict[str, Any]:
+    direction = "asc" if detail.ascending else "desc"
+    place = detail.place and dict(zip(("lat", "lng"), detail.place))
+    name = f"_geoPoint({', '.join(map(shown_number, detail.point))}):{direction}"
+    return {name: {"order": order, "value": place, "distance": detail.metres}}
+
+
+def _merged_into_earlier(
+    detail: Ranked, view: dict[str, Any], by_rule: dict[str, Ranked], is_separated: bool
+) -> bool:
+    """The second halves of `attribute` and `exactness` have no entry, and no order, of their own."""
+    if detail.rule == WORD_POSITION and not is_separated:
+        attribute = view["attribute"]
+        attribute["queryWordDistanceScore"] = detail.score
+        attribute["score"] = score((by_rule[ATTRIBUTE_RANK], detail))
+        return True
+    if detail.rule != EXACT_WORDS:
+        return False
+    exact_attribute = by_rule[EXACT_ATTRIBUTE]
+    if exact_attribute.rank == NO_EXACT_MATCH:
+        exactness = view["exactness"]
+        del exactness["score"]
+        exactness["matchingWords"] = detail.rank - 1
+        exactness["maxMatchingWords"] = detail.most - 1
+        exactness["score"] = score((exact_attribute, detail))
+    return True
+
+
+def _words(detail: Ranked, order: int, is_separated: bool) -> dict[str, Any]:
+    counts = {"matchingWords": detail.rank, "maxMatchingWords": detail.most}
+    return {"words": {"order": order, **counts, "score": detail.score}}
+
+
+def _typo(detail: Ranked, order: int, is_separated: bool) -> dict[str, Any]:
+    counts = {"typoCount": detail.most - detail.rank, "maxTypoCount": detail.most - 1}
+    return {"typo": {"order": order, **counts, "score": detail.score}}
+
+
+def _plain(detail: Ranked, order: int, is_separated: bool) -> dict[str, Any]:
+    return {detail.rule: {"order": order, "score": detail.score}}
+
+
+def _attribute_rank(detail: Ranked, order: int, is_separated: bool) -> dict[str, Any]:
+    if is_separated:
+        return _plain(detail, order, is_separated)
+    return {"attribute": {"order": order, "attributeRankingOrderScore": detail.score}}
+
+
+def _exact_attribute(detail: Ranked, order: int, is_separated: bool) -> dict[str, Any]:
+    match_type = _MATCH_TYPES[detail.rank]
+    return {"exactness": {"order": order, "matchType": match_type, "score": detail.score}}
+
+
+_RANKED: dict[str, Callable[[Ranked, int, bool], dict[str, Any]]] = {
+    WORDS: _words,
+    TYPO: _typo,
+    PROXIMITY: _plain,
+    ATTRIBUTE_RANK: _attribute_rank,
+    WORD_POSITION: _plain,
+    EXACT_ATTRIBUTE: _exact_attribute,
+}

@@ -1,0 +1,336 @@
+"""The parts that a function is made of, as the parser finds them.
+
+Every part has a value: statements have `()`. Each knows where it stands, for the errors of its run. Knows
+nothing of how parts are found and what they do.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from svcd.rhai import errors
+from svcd.rhai.errors import FunctionError, Position
+from svcd.rhai.tokens import THIS
+from svcd.rhai.values import Range, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One part; position: the one that errors about its value name."""
+
+    position: Position
+
+
+# Expressions
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(Node):
+    """A number, text, character, boolean or `()`."""
+
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Interpolated(Node):
+    """A text in back-ticks, of texts and blocks."""
+
+    parts: Sequence[Node]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable(Node):
+    """A variable, or `this`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayLiteral(Node):
+    """`[a, b]`"""
+
+    elements: Sequence[Node]
+
+
+@dataclass(frozen=True, slots=True)
+class MapLiteral(Node):
+    """`#{name: value}`"""
+
+    members: Sequence[tuple[str, Node]]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Node):
+    """A call of an operator with one or two operands."""
+
+    operator: str
+    operands: Sequence[Node]
+
+
+@dataclass(frozen=True, slots=True)
+class Logic(Node):
+    """`&&`, `||` and `??`, which look at their right side only when it matters."""
+
+    operator: str
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Node):
+    """`name(arguments)`"""
+
+    name: str
+    arguments: Sequence[Node]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One step of a chain; is_safe: `?.` and `?[`, where `()` ends the chain."""
+
+    position: Position
+    is_safe: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Member(Link):
+    """`.name`"""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Index(Link):
+    """`[index]`"""
+
+    index: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Method(Link):
+    """`.name(arguments)`"""
+
+    name: str
+    arguments: Sequence[Node]
+
+
+@dataclass(frozen=True, slots=True)
+class Chain(Node):
+    """A value and the steps that lead from it: `doc.list[0].len()`."""
+
+    root: Node
+    links: Sequence[Link]
+
+
+@dataclass(frozen=True, slots=True)
+class Closure(Node):
+    """`|parameters| body`"""
+
+    parameters: Sequence[str]
+    body: Node
+
+
+# Statements, which are expressions as well
+
+
+@dataclass(frozen=True, slots=True)
+class Block(Node):
+    """Statements with a scope of their own; the value is that of the last."""
+
+    statements: Sequence[Node]
+
+
+@dataclass(frozen=True, slots=True)
+class If(Node):
+    """branches: conditions and their blocks, in order; otherwise: None or a block."""
+
+    branches: Sequence[tuple[Node, Node]]
+    otherwise: Node | None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One arm of a switch: values or ranges of integers, of which one must match; none at all match anything."""
+
+    matches: Sequence[Value | Range]
+    condition: Node | None
+    body: Node
+    is_default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Switch(Node):
+    """`switch value { matches => body }`"""
+
+    value: Node
+    cases: Sequence[Case]
+
+
+@dataclass(frozen=True, slots=True)
+class While(Node):
+    """`while`, and `loop` when there is no condition."""
+
+    condition: Node | None
+    body: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Do(Node):
+    """`do { } while condition`, or `until` (is_until)."""
+
+    body: Node
+    condition: Node
+    is_until: bool
+
+
+@dataclass(frozen=True, slots=True)
+class For(Node):
+    """`for (name, counter) in values { }`"""
+
+    name: str
+    counter: str | None
+    values: Node
+    body: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Let(Node):
+    """`let name = value`, or `const`."""
+
+    name: str
+    value: Node | None
+    is_constant: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment(Node):
+    """`target = value`; operator: `+` of `+=`, or None. position: that of the sign."""
+
+    target: Variable | Chain
+    operator: str | None
+    value: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Break(Node):
+    """`break value`"""
+
+    value: Node | None
+
+
+@dataclass(frozen=True, slots=True)
+class Continue(Node):
+    """`continue`"""
+
+
+@dataclass(frozen=True, slots=True)
+class Return(Node):
+    """`return value`"""
+
+    value: Node | None
+
+
+@dataclass(frozen=True, slots=True)
+class Throw(Node):
+    """`throw value`"""
+
+    value: Node | None
+
+
+@dataclass(frozen=True, slots=True)
+class Try(Node):
+    """`try { } catch (name) { }`"""
+
+    body: Node
+    name: str | None
+    handler: Node
+
+
+# A whole function
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """`fn name(parameters) { body }`"""
+
+    position: Position
+    name: str
+    parameters: Sequence[str]
+    body: Node
+
+
+@dataclass(slots=True)
+class Script:
+    """What a text says: its statements, and the functions it defines by name and number of parameters."""
+
+    statements: list[Node] = field(default_factory=list)
+    definitions: dict[tuple[str, int], Definition] = field(default_factory=dict)
+
+
+# Which slot of a call holds which variable: names are found once, before any run.
+#
+# Knows that blocks hide and reveal names, and that a closure shares what it sees of the functions around it.
+# Functions see nothing but their parameters.
+
+
+class Scope:
+    """The names of one function, or of the text outside of all functions. Slot 0 is `this`.
+
+    captures: (slot in the function around, own slot, name, position) of what a closure sees there.
+    """
+
+    def __init__(self, parameters: Sequence[str], outer: Scope | None = None) -> None:
+        self._outer = outer
+        self._names: list[tuple[str, int, bool]] = [(THIS, 0, False)]
+        self._captured: dict[str, int] = {}
+        self.slots = 1
+        self.captures: list[tuple[int, int, str, Position]] = []
+        for name in parameters:
+            self._add(name, False)
+
+    def declare(self, name: str, position: Position, *, is_constant: bool = False) -> int:
+        """The slot of a new variable, which hides others of its name to the end of the block."""
+        if len(self._names) > errors.VARIABLES:
+            raise FunctionError("Too many variables defined", position)
+        return self._add(name, is_constant)
+
+    def _add(self, name: str, is_constant: bool) -> int:
+        self._names.append((name, self.slots, is_constant))
+        self.slots += 1
+        return self.slots - 1
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """A block: its names are gone behind it."""
+        count = len(self._names)
+        yield
+        del self._names[count:]
+
+    def find(self, name: str, position: Position) -> int | None:
+        """The slot of a variable; one of a function around a closure is shared. None for an unknown name."""
+        for known, slot, _ in reversed(self._names):
+            if known == name:
+                return slot
+        if name not in self._captured and self._outer:
+            outer = self._outer.find(name, position)
+            if outer is not None:
+                self._capture(name, outer, position)
+        return self._captured.get(name)
+
+    def _capture(self, name: str, outer: int, position: Position) -> None:
+        self._captured[name] = self.slots
+        self.captures.append((outer, self.slots, name, position))
+        self.slots += 1
+
+    def is_constant(self, name: str) -> bool:
+        """Is a variable known to be a constant?"""
+        return next((is_constant for known, _, is_constant in reversed(self._names) if known == name), False)
+
+    def visible(self) -> dict[str, int]:
+        """The slots of the names that may be used here."""
+        return {**self._captured, **{name: slot for name, slot, _ in self._names}}
+
+    def slots_of(self, name: str) -> list[int]:
+        """The slots of all variables of a name, those that are hidden too, the newest first."""
+        return [slot for known, slot, _ in reversed(self._names) if known == name]

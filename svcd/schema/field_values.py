@@ -1,0 +1,213 @@
+"""The values of a document's attributes: what filters, facets and orders see of it (relevance.md 5.4).
+
+Knows the normal form of texts, how a document is walked for its values, and of which attributes an index
+keeps them; refuses to know where they are kept.
+"""
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from svcd.base.errors import ApiError
+from svcd.base.json_text import dumps
+from svcd.schema.attributes import Filterable, is_beneath
+from svcd.schema.setting_checks import custom_rule
+
+Value = float | str  # a number, or a text in its normal form
+
+_STORED_BYTES = 468
+GEO = "_geo"
+COORDINATES = (f"{GEO}.lat", f"{GEO}.lng")  # numbers, as far as `_geo` is kept
+_NEVER = ("_vectors", GEO, "_geojson")
+# The property White_Space of Unicode; str.strip() takes control characters too.
+_ASCII_WHITE_SPACE = "\t\n\x0b\x0c\r "
+WHITE_SPACE = f"{_ASCII_WHITE_SPACE}\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+
+
+def normal_form(text: str) -> str:
+    """The form in which texts are compared: trimmed, each character decomposed, in lower case."""
+    if text.isascii():
+        return text.strip(_ASCII_WHITE_SPACE).lower()
+    trimmed = text.strip(WHITE_SPACE)
+    # By character: marks of one are not sorted among those of the next.
+    return "".join(unicodedata.normalize("NFKD", character) for character in trimmed).lower()
+
+
+def stored_form(text: str) -> str:
+    """The normal form, cut to what an index stores of it."""
+    normal = normal_form(text)
+    if len(normal) * 4 <= _STORED_BYTES:
+        return normal
+    return normal.encode()[:_STORED_BYTES].decode(errors="ignore")
+
+
+@dataclass(slots=True)
+class FieldValues:
+    """What one document has under one attribute.
+
+    values: each value, with the text as the document spells it (the last one of several); None for numbers.
+    is_null, is_empty: is null, or "" or [] or {}, the value of a member of that name?
+    has_both_zeros: does the zero in `values` stand for 0.0 and for -0.0, which are two values?
+    """
+
+    values: dict[Value, str | None] = field(default_factory=dict)
+    is_null: bool = False
+    is_empty: bool = False
+    has_both_zeros: bool = False
+
+    def each(self) -> list[Value]:
+        """All values."""
+        if not self.has_both_zeros:
+            return list(self.values)
+        return [*self.values, *(-value for value in self.values if value == 0.0)]
+
+    def add(self, scalar: str | int | float | bool) -> None:
+        """Take a value in as a document has it; the text without any character is none."""
+        if isinstance(scalar, bool):
+            spelled = "true" if scalar else "false"
+            self.values[spelled] = spelled
+        elif isinstance(scalar, str):
+            if scalar:  # of white space alone it is a text, the first of all
+                self.values[stored_form(scalar)] = scalar
+        else:
+            number = float(scalar)
+            self.has_both_zeros |= number == 0 and any(repr(value) == repr(-number) for value in self.values)
+            self.values[number] = None
+
+
+def field_values(document: Mapping[str, Any], is_kept: Callable[[str], bool]) -> dict[str, FieldValues]:
+    """attribute -> its values, of those kept that the document has. Its coordinates have been validated."""
+    found: dict[str, FieldValues] = {}
+    for name, value in document.items():
+        if name not in _NEVER:
+            _member(name, value, is_kept, found)
+    if GEO in document:
+        _coordinates(document, is_kept, found)
+    return found
+
+
+def kept_fields(settings: Mapping[str, Any]) -> Callable[[str], bool]:
+    """Of which attributes an index keeps the values: those filterable, facet-searchable, sortable, distinct or ranked by.
+
+    settings: resolved.
+    """
+    filterable, sortable = Filterable.of(settings), settings["sortableAttributes"]
+    exact: set[str | None] = {custom[0] for rule in settings["rankingRules"] if (custom := custom_rule(rule))}
+    exact.add(settings.get("distinctAttribute"))
+    # Coordinates are no ordinary values: no pattern means them.
+    known: dict[str, bool] = dict.fromkeys((GEO, *COORDINATES), filterable.names(GEO) or GEO in sortable)
+    if not filterable.listed and not sortable and exact == {None}:
+        return lambda name: False
+
+    def is_kept(name: str) -> bool:
+        if name not in known:
+            rule = filterable.rule(name)
+            is_ruled = rule is not None and rule.needs_values
+            known[name] = name in exact or is_ruled or any(is_beneath(name, entry) for entry in sortable)
+        return known[name]
+
+    return is_kept
+
+
+def _member(name: str, value: Any, is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:
+    """A member of the document or of an object in it."""
+    if is_kept(name):
+        held = found.setdefault(name, FieldValues())
+        held.is_null |= value is None
+        held.is_empty |= value in ("", [], {})  # 0 and false are none of them
+    if isinstance(value, (dict, list)):
+        _beneath(name, value, is_kept, found)
+    elif value is not None and is_kept(name):
+        found[name].add(value)
+
+
+def _beneath(name: str, value: Any, is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:
+    if isinstance(value, dict):
+        for member, inner in value.items():
+            _member(f"{name}.{member}", inner, is_kept, found)
+    elif isinstance(value, list):
+        for element in value:
+            _beneath(name, element, is_kept, found)
+    elif value is not None and is_kept(name):
+        found.setdefault(name, FieldValues()).add(value)
+
+
+def _coordinates(document: Mapping[str, Any], is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:
+    """Latitude and longitude count as numbers, those that are spelled as texts too."""
+    if is_kept(GEO) and (point := validate_geo("", document)):
+        for name, degrees in zip(COORDINATES, point):
+            found[name] = FieldValues({degrees: None})
+
+
+# The coordinates in a document's `_geo` field, and what may be wrong with them.
+#
+# Knows the field's form and the words for each fault; refuses to know indexes and distances.
+
+
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+
+
+def validate_geo(document_id: str, document: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Latitude and longitude of a document in degrees, None when it has none. Raises invalid_document_geo_field."""
+    geo = document.get("_geo")
+    if geo is None:
+        return None
+    if not isinstance(geo, dict):
+        expected = "Was expecting an object with the `_geo.lat` and `_geo.lng` fields"
+        _fail(f"The `_geo` field in the document with the id: `{dumps(document_id)}` is not an object. "
+              f"{expected} but instead got `{dumps(geo)}`.")
+    _check_members(document_id, geo)
+    latitude, longitude = degrees(geo["lat"]), degrees(geo["lng"])
+    if latitude is None or longitude is None:
+        _fail_values(document_id, geo, latitude, longitude)
+    return latitude, longitude
+
+
+def _check_members(document_id: str, geo: Mapping[str, Any]) -> None:
+    where = f"in the document with the id: `{dumps(document_id)}`"
+    if "lat" not in geo and "lng" not in geo:
+        _fail(f"Could not find latitude nor longitude {where}. Was expecting `_geo.lat` and `_geo.lng` fields.")
+    for name, meaning in (("lat", "latitude"), ("lng", "longitude")):
+        if name not in geo:
+            _fail(f"Could not find {meaning} {where}. Was expecting a `_geo.{name}` field.")
+    others = _others(geo)
+    if others:
+        _fail(f"The `_geo` field {where} contains the following unexpected fields: `{dumps(others)}`.")
+
+
+def _others(geo: Mapping[str, Any]) -> dict[str, Any]:
+    """The members beside the coordinates. The last of all takes the place of one that is taken out, as in the
+    reference engine."""
+    names = list(geo)
+    for name in ("lat", "lng"):
+        names[names.index(name)] = names[-1]
+        names.pop()
+    return {name: geo[name] for name in names}
+
+
+def degrees(value: Any) -> float | None:
+    """The number that a JSON value stands for, a text that spells one included; None for any other."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    if isinstance(value, str) and not _DECIMAL.fullmatch(value):
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _fail_values(document_id: str, geo: Mapping[str, Any], latitude: float | None, longitude: float | None) -> NoReturn:
+    where = f"in the document with the id: `{dumps(document_id)}`"
+    lat, lng = dumps(geo["lat"]), dumps(geo["lng"])
+    if latitude is None and longitude is None:
+        expected = f"Was expecting finite numbers but instead got `{lat}` and `{lng}`."
+        _fail(f"Could not parse latitude nor longitude {where}. {expected}")
+    meaning, value = ("latitude", lat) if latitude is None else ("longitude", lng)
+    _fail(f"Could not parse {meaning} {where}. Was expecting a finite number but instead got `{value}`.")
+
+
+def _fail(message: str) -> NoReturn:
+    raise ApiError("invalid_document_geo_field", message)

@@ -1,0 +1,315 @@
+"""The settings of an index: one row each, and what follows from the rows.
+
+From a row follow the routes, the default, the reset, the check, the merge of a change with what is
+stored, the answer, and what must be made again. What is *stored* holds only what was set; what is
+*resolved* has every default filled in. Refuses to know SQL, HTTP and documents.
+Source: settings.json; the order of SETTINGS is that of answers and messages.
+"""
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from svcd.base.errors import ApiError
+from svcd.schema import embedder_settings
+from svcd.schema import setting_checks as checks
+from svcd.text.analyzer import whole_lemma
+from svcd.text.normalization import decompose
+from svcd.validation import Check, Field, boolean, nullable, one_of, positive_integer, string
+from svcd.validation.names import long_form
+
+Stored = Mapping[str, Any]
+Change = Mapping[str, Any]  # {name: value, or None to reset}
+
+PUT, PATCH = "PUT", "PATCH"
+
+
+class Redo(enum.Enum):
+    """What a change makes stale in an index."""
+
+    WORDS = "words"  # every document has to be tokenised again
+    PAIRS = "pairs"  # distances between words
+    PREFIXES = "prefixes"  # what is kept per prefix
+    FACETS = "facets"  # values, orders and coordinates of attributes
+    VECTORS = "vectors"  # embeddings
+
+
+def _replaced(_stored: Any, given: Any) -> Any:
+    return given
+
+
+def _each_once(_stored: Any, given: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(given))
+
+
+def _decomposed(_stored: Any, given: Iterable[str]) -> list[str]:
+    return sorted(set(map(decompose, given)))
+
+
+def _in_long_form(_stored: Any, given: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{**rule, "locales": list(map(long_form, rule["locales"]))} for rule in given]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _merge_members(depth: int, order: Iterable[str] = ()) -> Callable[[Any, Any], Any]:
+    """Merge a change into an object: members left out are kept, null removes one.
+
+    depth: 1 replaces the objects inside, 2 merges them too. order: that of their members, if it matters.
+    """
+    places = {name: place for place, name in enumerate(order)}
+
+    def merge(stored: Mapping[str, Any] | None, given: Mapping[str, Any], depth: int = depth) -> dict[str, Any]:
+        after = dict(stored or {})
+        for name, value in given.items():
+            if depth > 1 and isinstance(value, dict):
+                value = merge(after.get(name), value, depth - 1)
+            after[name] = value
+        kept = {name: value for name, value in after.items() if value is not None}
+        return dict(sorted(kept.items(), key=lambda member: places.get(member[0], 0)))
+
+    return merge
+
+
+def _filled(default: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Fill the defaults into a stored object and the objects inside it."""
+
+    def fill(stored: Mapping[str, Any], default: Mapping[str, Any] = default) -> dict[str, Any]:
+        full = {**default, **stored}
+        inner = {name: fill(full[name], value) for name, value in default.items() if isinstance(value, dict)}
+        return full | inner
+
+    return fill
+
+
+def _filled_faceting(stored: Mapping[str, Any]) -> dict[str, Any]:
+    full = _filled(_FACETING)(stored)
+    return full | {"sortFacetValuesBy": dict(sorted(full["sortFacetValuesBy"].items()))}
+
+
+def _check_ranking_rules(rules: list[str]) -> None:
+    if "attribute" in rules and not {"attributeRank", "wordPosition"}.isdisjoint(rules):
+        raise ApiError(
+            "invalid_settings_ranking_rules",
+            "Mixed usage of the attribute, attributeRank, and wordPosition ranking rules. You must either use "
+            "the attribute ranking rule alone or the attributeRank and wordPosition ranking rules.")
+
+
+def _check_chat(chat: Mapping[str, Any]) -> None:
+    if chat.get("documentTemplateMaxBytes") == 0:
+        # The code is that of the reference, where templates belong to embedders.
+        raise ApiError(
+            embedder_settings.CODE, "`.chat.documentTemplateMaxBytes`: `documentTemplateMaxBytes` cannot be zero")
+
+
+def _merge_typo_tolerance(stored: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    after: dict[str, Any] = _merge_members(2)(stored, given)
+    sizes = _filled(_TYPO_TOLERANCE)(after)["minWordSizeForTypos"]
+    refusal = checks.typo_sizes_refusal(sizes["oneTypo"], sizes["twoTypos"])
+    if refusal:
+        raise ApiError("invalid_settings_typo_tolerance", refusal)
+    if "disableOnWords" in after:
+        after["disableOnWords"] = sorted(set(map(whole_lemma, after["disableOnWords"])))
+    return after
+
+
+def _merge_embedders(stored: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    return embedder_settings.merged(stored or {}, given)
+
+
+def _sorted_attributes(rules: Iterable[str]) -> list[str]:
+    """The attributes that ranking rules order by."""
+    return sorted({custom[0] for rule in rules if (custom := checks.custom_rule(rule))})
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Setting:
+    """One setting.
+
+    method: how its own route is written to. check: of a value; null always resets it.
+    merge: (stored or None, change) -> stored; may raise ApiError for what only the whole can show.
+    fill: stored -> resolved. validate: raises ApiError for what the check of one member can't see.
+    redo: what a change makes stale, when `stale_by` of the resolved value differs.
+    feature: (flag, action) that a value needs; an answer of all settings leaves it out without the flag.
+    hide: a value as answers may show it. reset_as: how details of tasks write a reset.
+    """
+
+    name: str
+    method: str
+    check: Check
+    default: Any
+    code: str
+    redo: tuple[Redo, ...] = ()
+    stale_by: Callable[[Any], Any] = _same
+    merge: Callable[[Any, Any], Any] = _replaced
+    fill: Callable[[Any], Any] = _same
+    validate: Callable[[Any], None] = _same
+    feature: tuple[str, str] | None = None
+    hide: Callable[[Any], Any] = _same
+    reset_as: Any = None
+    about: str = ""
+
+    @property
+    def route(self) -> str:
+        """The last segment of its own route: stopWords -> stop-words."""
+        return re.sub("[A-Z]", lambda capital: f"-{capital[0].lower()}", self.name)
+
+    def resolved(self, stored: Stored) -> Any:
+        """Its value with defaults."""
+        return self.fill(stored[self.name]) if stored.get(self.name) is not None else self.default
+
+    def shown(self, stored: Stored) -> Any:
+        """Its value as an answer shows it."""
+        return self.hide(self.resolved(stored))
+
+    def changed_as_shown(self, value: Any) -> Any:
+        """A value, or None for a reset, as the details of a task show it."""
+        return self.reset_as if value is None else self.hide(value)
+
+
+_ALL = [checks.WILDCARD]
+_RANKING_RULES = ["words", "typo", "proximity", "attributeRank", "sort", "wordPosition", "exactness"]
+_TYPO_TOLERANCE = {
+    "enabled": True,
+    "minWordSizeForTypos": {"oneTypo": 5, "twoTypos": 9},
+    "disableOnWords": [],
+    "disableOnAttributes": [],
+    "disableOnNumbers": False,
+}
+_FACETING = {"maxValuesPerFacet": 100, "sortFacetValuesBy": {checks.WILDCARD: "alpha"}}
+_PAGINATION = {"maxTotalHits": 1000}
+_CHAT = {
+    "description": "",
+    "documentTemplate": embedder_settings.DEFAULT_TEMPLATE,
+    "documentTemplateMaxBytes": embedder_settings.DEFAULT_TEMPLATE_BYTES,
+    "searchParameters": {},
+}
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("displayedAttributes", PUT, checks.attributes, _ALL, "invalid_settings_displayed_attributes",
+            merge=_each_once, reset_as=_ALL, about="Attributes that hits show; `*` for all."),
+    Setting("searchableAttributes", PUT, checks.attributes, _ALL, "invalid_settings_searchable_attributes",
+            redo=(Redo.WORDS, Redo.VECTORS), stale_by=frozenset, merge=_each_once, reset_as=_ALL,
+            about="Attributes in which words are found, most important first; `*` for all."),
+    Setting("filterableAttributes", PUT, checks.filterable_attributes, [], "invalid_settings_filterable_attributes",
+            redo=(Redo.FACETS,), about="Attributes that filters and facets may use, or rules on patterns of them."),
+    Setting("sortableAttributes", PUT, checks.string_set, [], "invalid_settings_sortable_attributes",
+            redo=(Redo.FACETS,), about="Attributes that `sort` may use."),
+    Setting("foreignKeys", PUT, checks.foreign_keys, [], "invalid_settings_foreign_keys",
+            feature=("foreignKeys", "setting `foreignKeys` in the index settings"),
+            about="Attributes that hold the identifiers of documents of other indexes."),
+    Setting("rankingRules", PUT, checks.ranking_rules, _RANKING_RULES, "invalid_settings_ranking_rules",
+            redo=(Redo.FACETS,), stale_by=_sorted_attributes, validate=_check_ranking_rules,
+            about="What makes a hit better than another, most important first."),
+    Setting("stopWords", PUT, checks.string_set, [], "invalid_settings_stop_words",
+            redo=(Redo.WORDS,), merge=_decomposed, about="Words that queries and documents ignore."),
+    Setting("nonSeparatorTokens", PUT, checks.string_set, [], "invalid_settings_non_separator_tokens",
+            redo=(Redo.WORDS,), about="Separators that are to be parts of words."),
+    Setting("separatorTokens", PUT, checks.string_set, [], "invalid_settings_separator_tokens",
+            redo=(Redo.WORDS,), about="Texts that part words, besides the usual ones."),
+    Setting("dictionary", PUT, checks.string_set, [], "invalid_settings_dictionary",
+            redo=(Redo.WORDS,), about="Texts that are kept whole as one word."),
+    Setting("synonyms", PUT, checks.synonyms, {}, "invalid_settings_synonyms",
+            about="Words and phrases with those that are found in their place."),
+    Setting("distinctAttribute", PUT, string, None, "invalid_settings_distinct_attribute",
+            redo=(Redo.FACETS,), about="Attribute of which hits show each value once."),
+    Setting("proximityPrecision", PUT, one_of("byWord", "byAttribute"), "byWord",
+            "invalid_settings_proximity_precision", redo=(Redo.PAIRS,), about="How finely distances are kept."),
+    Setting("typoTolerance", PATCH, checks.typo_tolerance, _TYPO_TOLERANCE, "invalid_settings_typo_tolerance",
+            merge=_merge_typo_tolerance, fill=_filled(_TYPO_TOLERANCE), about="Which words may have typos."),
+    Setting("faceting", PATCH, checks.faceting, _FACETING, "invalid_settings_faceting",
+            merge=_merge_members(1), fill=_filled_faceting, about="How many facet values are shown, and their order."),
+    Setting("pagination", PATCH, checks.pagination, _PAGINATION, "invalid_settings_pagination",
+            merge=_merge_members(1), fill=_filled(_PAGINATION), about="How many hits a search can reach."),
+    Setting("embedders", PATCH, embedder_settings.embedders, {}, embedder_settings.CODE,
+            redo=(Redo.VECTORS,), merge=_merge_embedders, fill=embedder_settings.resolved,
+            validate=embedder_settings.check, hide=embedder_settings.redacted, about="Where vectors come from."),
+    Setting("searchCutoffMs", PUT, positive_integer, None, "invalid_settings_search_cutoff_ms",
+            about="Milliseconds after which a search returns what it has; null for 1500."),
+    Setting("localizedAttributes", PUT, checks.localized_attributes, None, "invalid_settings_localized_attributes",
+            redo=(Redo.WORDS,), merge=_in_long_form, about="Languages of attributes; null to have them detected."),
+    Setting("facetSearch", PUT, boolean, True, "invalid_settings_facet_search",
+            redo=(Redo.FACETS,), about="May facet values be searched?"),
+    Setting("prefixSearch", PUT, one_of("indexingTime", "disabled"), "indexingTime",
+            "invalid_settings_prefix_search", redo=(Redo.PREFIXES,), about="Do the beginnings of words find them?"),
+    Setting("chat", PATCH, checks.chat, _CHAT, "invalid_settings_index_chat",
+            merge=_merge_members(2, checks.SEARCH_PARAMETERS), fill=_filled(_CHAT), validate=_check_chat,
+            feature=("chatCompletions", "setting `chat` in the index settings"),
+            about="How a language model sees and searches this index."),
+)
+
+BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
+
+# The members of a body that changes several settings.
+FIELDS: Mapping[str, Field] = {
+    setting.name: Field(nullable(setting.check), setting.code, about=setting.about) for setting in SETTINGS
+}
+
+RESET_ALL: Change = dict.fromkeys(BY_NAME)
+
+
+def resolved(stored: Stored) -> dict[str, Any]:
+    """Every setting with its defaults filled in; what is resolved already stays as it is."""
+    return {setting.name: setting.resolved(stored) for setting in SETTINGS}
+
+
+def defaults() -> dict[str, Any]:
+    """The settings of an index where nothing was set."""
+    return resolved({})
+
+
+def features_used(change: Change) -> Iterator[tuple[str, str]]:
+    """(flag, action) of each experimental feature that a change needs, in the order they are to be checked."""
+    for setting in SETTINGS:
+        if setting.feature and change.get(setting.name) is not None:
+            yield setting.feature
+    yield from embedder_settings.features_used(change.get("embedders") or {})
+
+
+def validate(change: Change) -> None:
+    """Refuse a decoded change for what its members say together. Raises ApiError."""
+    for name, value in change.items():
+        if value is not None:
+            BY_NAME[name].validate(value)
+
+
+def merged(stored: Stored, change: Change) -> dict[str, Any]:
+    """What is stored after a change.
+
+    Raises ApiError when the change doesn't go with what is stored: invalid_settings_typo_tolerance,
+    invalid_settings_embedders.
+    """
+    after = dict(stored)
+    for name, value in change.items():
+        after.pop(name, None)
+        if value is not None:
+            after[name] = BY_NAME[name].merge(stored.get(name), value)
+    return {name: after[name] for name in BY_NAME if name in after}
+
+
+def redo_of(old: Stored, new: Stored) -> set[Redo]:
+    """What must be made again when stored settings go from old to new; nothing when no value changes."""
+    stale: set[Redo] = set()
+    for setting in SETTINGS:
+        if setting.redo and setting.stale_by(setting.resolved(old)) != setting.stale_by(setting.resolved(new)):
+            stale.update(setting.redo)
+    return stale
+
+
+def as_shown(stored: Stored, features: Mapping[str, bool | None]) -> dict[str, Any]:
+    """The answer of all settings, secrets hidden; what belongs to a feature that is off is left out."""
+    return {
+        setting.name: setting.shown(stored)
+        for setting in SETTINGS
+        if setting.feature is None or features.get(setting.feature[0])
+    }
+
+
+def changed_as_shown(change: Change) -> dict[str, Any]:
+    """A change as the details of its task show it, secrets hidden."""
+    return {name: BY_NAME[name].changed_as_shown(change[name]) for name in BY_NAME if name in change}

@@ -1,0 +1,108 @@
+"""Hits with documents of other indexes in the place of what identifies them (relevance.md 11.5).
+
+Knows which values of a hit are foreign keys, and what is shown of a foreign document; refuses to know how another
+index is opened, and who may look into it.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from svcd.base.json_text import dumps, loads
+from svcd.schema.attributes import is_beneath, is_everything, is_related
+from svcd.schema.documents import Selection, shown
+from svcd.schema.primary_keys import identifier
+
+if TYPE_CHECKING:
+    from svcd.search.foreign_filters import Opener
+
+Hit = dict[str, Any]
+Keys = Mapping[str, str]  # attribute -> uid of the index whose documents its values identify
+
+_FORMATTED, _VECTORS = "_formatted", "_vectors"
+# What a search adds to the document of a hit: not its attributes, whatever a foreign key is called.
+_ADDED = frozenset((_FORMATTED, "_matchesPosition", "_rankingScore", "_rankingScoreDetails", "_federation", "_geoDistance"))
+_NOTHING: Mapping[str, Any] = {}  # is shown for a document that is not there
+
+
+def foreign_keys(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The foreign keys of an index; of several for one attribute the first counts."""
+    keys: dict[str, str] = {}
+    for key in settings.get("foreignKeys") or ():
+        keys.setdefault(key["fieldName"], key["foreignIndexUid"])
+    return keys
+
+
+def hydrated(hits: Sequence[str], keys_of: Callable[[Hit], Keys], open_index: Opener) -> list[str]:
+    """Hits, as JSON texts, with each scalar that is a foreign key and can identify a document replaced by that document.
+
+    keys_of: the foreign keys for a hit. Each other index is opened and asked once for all hits, and not at all unless
+    one names a document of it. Raises what opening raises.
+    """
+    read = [loads(hit) for hit in hits]
+    named: dict[str, list[_Reference]] = {}  # index uid -> where its documents belong
+    for hit in read:
+        for reference in _references(hit, keys_of(hit)):
+            named.setdefault(reference.index_uid, []).append(reference)
+    for index_uid, references in named.items():
+        documents = _documents(index_uid, {each.document_id for each in references}, open_index)
+        for each in references:
+            each.container[each.place] = documents.get(each.document_id, _NOTHING)
+    return [dumps(hit) for hit in read] if named else list(hits)
+
+
+class _Reference(NamedTuple):
+    """A place in a hit, and the document that belongs there."""
+
+    container: Any  # an object or an array
+    place: Any
+    index_uid: str
+    document_id: str
+
+
+def _references(hit: Hit, keys: Keys) -> Iterator[_Reference]:
+    """The references in the document of a hit, and in what is shown of it formatted."""
+    if keys:
+        attributes = _Attributes(keys)
+        yield from _beneath(hit, "", attributes, _ADDED)
+        yield from _beneath(hit.get(_FORMATTED, {}), "", attributes)
+
+
+class _Attributes:
+    """Attributes by their foreign keys."""
+
+    def __init__(self, keys: Keys) -> None:
+        self.index_of: Callable[[str], str | None] = lru_cache(None)(
+            lambda name: next((uid for key, uid in keys.items() if is_beneath(name, key)), None))
+        self.leads_to_any: Callable[[str], bool] = lru_cache(None)(
+            lambda name: any(is_related(name, key) for key in keys))
+
+
+def _beneath(container: Any, path: str, attributes: _Attributes, without: frozenset[str] = frozenset()) -> Iterator[_Reference]:
+    """The references in an object or array at a path, elements of arrays standing at the path of their array."""
+    is_object = isinstance(container, dict)
+    members: Iterable[tuple[Any, Any]] = container.items() if is_object else enumerate(container)
+    for place, value in members:
+        if place in without:
+            continue
+        name = (f"{path}.{place}" if path else place) if is_object else path
+        if isinstance(value, (dict, list)):
+            if attributes.leads_to_any(name):
+                yield from _beneath(value, name, attributes)
+        elif (index_uid := attributes.index_of(name)) is not None and (document_id := identifier(value)) is not None:
+            yield _Reference(container, place, index_uid, document_id)
+
+
+def _documents(index_uid: str, document_ids: set[str], open_index: Opener) -> dict[str, Any]:
+    """Identifier -> what is displayed of the document, for those that are there. Vectors are not shown unasked."""
+    with open_index(index_uid) as reader:
+        displayed = reader.settings["displayedAttributes"]
+        texts = reader.identified_documents(sorted(document_ids))
+    documents = {document_id: loads(text) for document_id, text in texts.items()}
+    for document in documents.values():
+        document.pop(_VECTORS, None)
+    if is_everything(displayed):
+        return documents
+    selection = Selection(displayed)
+    return {document_id: shown(document, selection) for document_id, document in documents.items()}

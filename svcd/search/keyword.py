@@ -1,0 +1,163 @@
+"""One query on one index: from its text to the best documents and the words that found them.
+
+Knows how the parts of the engine follow each other; refuses to know how hits are shown, and that
+there are other queries and indexes.
+"""
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
+
+from svcd.base.errors import ApiError
+from svcd.filters.requests import matching
+from svcd.query import tracing
+from svcd.query.derivations import Terms
+from svcd.query.graph import BuiltQuery, Graph, MatchingStrategy, build, universe
+from svcd.query.lexicon import lexicon_of
+from svcd.query.parser import ParsedQuery, parse_text
+from svcd.query.postings import Postings
+from svcd.query.reader import DocIds, Reader
+from svcd.query.sort_expressions import SortError, check_sortable, parse_rule
+from svcd.query.terms import Term
+from svcd.ranking.bucket_sort import Ranking, Wanted, rank
+from svcd.ranking.distinct import Distinct
+from svcd.ranking.rule import Shared
+from svcd.ranking.rule_chain import chain
+from svcd.schema import attributes
+from svcd.schema.attributes import Searchable
+from svcd.search.distinct import distinct_field
+from svcd.search.matches import LocatedTerm, MatchingWords
+from svcd.search.request import SearchQuery
+
+
+class Found(NamedTuple):
+    """The ranked documents of a query, and the terms that found them."""
+
+    ranking: Ranking
+    terms: Terms
+    located: Sequence[tuple[Term, int, int]]
+
+    def matching_words(self) -> MatchingWords:
+        """What highlighting may mark: all that was derived for this ranking (7.2), not the rest of it."""
+        return MatchingWords([_located_term(self.terms, *place) for place in self.located])
+
+
+def find(
+    reader: Reader,
+    query: SearchQuery,
+    wanted: Wanted,
+    expired: Callable[[], bool],
+    candidates: DocIds | None = None,
+) -> Found:
+    """Rank the documents of one index.
+
+    candidates: the only documents in play, None for all. Raises invalid_search_filter, invalid_search_sort for a field
+    that is not sortable, invalid_search_attributes_to_search_on for one that is not searchable, invalid_search_distinct
+    for one that is not filterable.
+    """
+    restricted = restricted_fields(reader, query.attributes_to_search_on)
+    field = distinct_field(reader, query.distinct)
+    if query.filter is not None:
+        tracing.begin("evaluate filter")
+    docids = matching(reader, query.filter, "invalid_search_filter", is_rewritten=True)
+    tracing.end()
+    _check_sort(reader.settings, query.sort or ())
+    tracing.begin("tokenize query")
+    lexicon = lexicon_of(reader.settings)
+    terms = Terms(Postings(reader, restricted), lexicon.typo_rules, lexicon.synonyms)
+    locales, has_prefix = locales_of(reader, query, restricted), reader.settings.get("prefixSearch") != "disabled"
+    parsed = parse_text(query.q or "", lexicon.analyzer, locales, has_prefix)
+    tracing.begin("evaluate query")
+    shared = Shared(terms, MatchingStrategy(query.matching_strategy))
+    if candidates is not None:
+        docids &= candidates
+    docids &= ~_rejected(terms.postings, parsed)
+    built = build(terms, parsed) if parsed.parts else BuiltQuery(Graph([None, None], [[], []]), [])
+    if parsed.parts:
+        docids = universe(built.graph, terms, shared.strategy, docids)
+    rules = chain(shared, reader.settings["rankingRules"], query.sort or (), bool(parsed.parts))
+    tracing.begin("keyword ranking" if parsed.parts else "placeholder ranking")
+    ranking = rank(rules, built.graph, docids, wanted, expired, None if field is None else Distinct(reader, field))
+    tracing.end()
+    return Found(ranking, terms, built.located)
+
+
+def _rejected(postings: Postings, parsed: ParsedQuery) -> DocIds:
+    """The documents of what the query says must not be there."""
+    docids = 0
+    for word in parsed.negative_words:
+        docids |= postings.original(word)
+    for phrase in parsed.negative_phrases:
+        docids |= postings.phrase(phrase)
+    return docids
+
+
+def _located_term(terms: Terms, term: Term, start: int, end: int) -> LocatedTerm:
+    words = [] if term.exact is None else [term.exact]
+    words += [*term.prefix_words, *term.typos.one, *term.typos.two]
+    phrases = [phrase for phrase in (term.phrase, *term.synonyms, term.split) if phrase is not None]
+    return LocatedTerm((start, end), term.is_prefix, len(term.word), terms.interned.ordered(words), phrases)
+
+
+# fields and languages
+
+
+def _searchable_fields(reader: Reader) -> list[str]:
+    searchable = Searchable.of(reader.settings)
+    return [field for field in reader.indexed_fields() if field in searchable]
+
+
+def restricted_fields(reader: Reader, names: Sequence[str] | None) -> list[str] | None:
+    """The fields that `attributesToSearchOn` means (4.2), None for no restriction.
+
+    Raises invalid_search_attributes_to_search_on.
+    """
+    if names is None:
+        return None
+    searchable = _searchable_fields(reader)
+    fields: dict[str, None] = {}
+    for name in names:
+        fields.update(dict.fromkeys(_fields_named(reader, name, searchable)))
+    return None if attributes.WILDCARD in names else list(fields)
+
+
+def _fields_named(reader: Reader, name: str, searchable: Sequence[str]) -> list[str]:
+    if name == attributes.WILDCARD:
+        return []
+    matching = [field for field in searchable if field == name]
+    if not matching and attributes.WILDCARD in name:
+        matching = [field for field in searchable if attributes.matches(field, name)]
+    listed = Searchable.of(reader.settings)
+    if not matching and not listed.is_everything and not listed.names(name):
+        raise _not_searchable(reader.settings, name, searchable)
+    return matching
+
+
+def _check_sort(settings: Mapping[str, Any], sort: Sequence[str]) -> None:
+    """Refuse what the settings do not let a request sort by."""
+    if not sort:
+        return
+    if "sort" not in settings["rankingRules"]:
+        raise ApiError("invalid_search_sort", "You must specify where `sort` is listed in the rankingRules setting "
+                                              "to use the sort parameter at search time.")
+    try:
+        check_sortable(map(parse_rule, sort), settings["sortableAttributes"], settings["displayedAttributes"])
+    except SortError as error:
+        raise ApiError("invalid_search_sort", str(error)) from None
+
+
+def _not_searchable(settings: Mapping[str, Any], name: str, searchable: Sequence[str]) -> ApiError:
+    message = (
+        f"Attribute `{name}` is not searchable."
+        f" Available searchable attributes are: `{attributes.listed(searchable, settings['displayedAttributes'])}`."
+    )
+    return ApiError("invalid_search_attributes_to_search_on", message)
+
+
+def locales_of(reader: Reader, query: SearchQuery, restricted: Sequence[str] | None) -> list[str] | None:
+    """The languages the query may be written in: those asked for, else those of the fields searched."""
+    rules = reader.settings.get("localizedAttributes")
+    if query.locales or not rules:
+        return list(query.locales or ()) or None
+    of_field = attributes.locales_test(rules)
+    fields = _searchable_fields(reader) if restricted is None else restricted
+    return list(dict.fromkeys(locale for field in fields for locale in of_field(field) or ())) or None

@@ -1,1 +1,0 @@
-"""What is kept on disk: the only SQL of svcd."""

@@ -1,0 +1,254 @@
+"""A dump, of svcd or of any version of the reference engine, made into the data folder of a new instance.
+
+Indexes are built by an indexing process, within the memory that indexing may use. Refuses to know archives and how
+the folder gets its name (svcd.tasks.unpacking), and when a dump is imported (svcd.cli.first_start).
+Source: dumps.md 2 and 3.
+"""
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import uuid as uuids
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from svcd.base import logs, times
+from svcd.base.errors import ApiError
+from svcd.instance import instance as restoring
+from svcd.instance.data_folder import IndexRow
+from svcd.instance.instance import Instance
+from svcd.instance.task_records import ENQUEUED, Task
+from svcd.instance.webhooks import MOST_WEBHOOKS, Webhook
+from svcd.schema import settings as settings_table
+from svcd.tasks import batching, dump_reading, old_dumps
+from svcd.tasks.archive import VERSION
+from svcd.tasks.indexing_client import Budget, WriterCrashed, WriterDied, WriterProcess
+from svcd.tasks.malformed import MALFORMED, is_odd_file, named, shown, words
+from svcd.tasks.unpacking import ArchiveRefused, growing, refusing, unpack
+from svcd.validation import checked_index_uid, decode_body
+
+T = TypeVar("T")
+Json = Mapping[str, Any]
+
+# The steps of an import are older than every task: the first one that waits has its turn after it.
+_CREATION, _SETTINGS, _DOCUMENTS = -3, -2, -1
+_MOST_JSON = 256 << 20  # bytes of an entry that is parsed as a whole; synonyms of an index may have some MB
+_MOST_UID = 100
+_NO_DOCUMENTS = "Corrupted dump."  # the words of the reference engine for documents that lack
+
+
+def import_dump(path: Path, folder: Path, budget: Budget = Budget(),
+                make_writer: Callable[[], Any] = WriterProcess) -> None:
+    """Make the data folder, which is absent or empty, from a dump. Raises ArchiveRefused, OSError."""
+    with growing(folder) as data, refusing(path, "dump"), closing(make_writer()) as writer:
+        dump = data.with_name("dump")
+        unpack(path, dump, "dump")
+        _Import(dump, data, budget, writer).run()
+
+
+class _Import:
+    """One dump, unpacked in `dump`, on its way into the folder `data`."""
+
+    def __init__(self, dump: Path, data: Path, budget: Budget, writer: Any) -> None:
+        self._dump, self._data, self._budget, self._writer = dump, data, budget, writer
+
+    def run(self) -> None:
+        version = self._object("metadata.json", {}).get("dumpVersion")
+        if not isinstance(version, str) or version not in (VERSION, *old_dumps.VERSIONS):
+            told = f"the version {named(version)}" if isinstance(version, str) else "no version"
+            raise ArchiveRefused(f"the dump has {told}, expected V1 to {VERSION}")
+        if version != VERSION:
+            self._modernise(version)
+        self._data.mkdir()
+        uid = self._instance_uid()
+        if uid:
+            (self._data / "instance-uid").write_text(uid)
+        instance = Instance(self._data)
+        try:
+            self._restore(instance)
+        except sqlite3.IntegrityError as error:
+            raise ArchiveRefused("the dump has two indexes, tasks, batches or keys of the same uid") from error
+        finally:
+            instance.close()
+
+    def _modernise(self, version: str) -> None:
+        try:
+            old_dumps.modernise(self._dump, version)
+        except MALFORMED as error:
+            raise ArchiveRefused(f"the dump is none of its version {version}: {words(error)}") from error
+        except OSError as error:
+            if not is_odd_file(error):
+                raise
+            raise ArchiveRefused(f"the dump is none of its version {version}: {named(self._place(error.filename))} is not "
+                                 "there, or there twice, or is no file of its kind") from error
+
+    def _place(self, path: str | Path | None) -> str:
+        """Where in the dump a file lies."""
+        return os.path.relpath(path, self._dump) if path else ""
+
+    def _instance_uid(self) -> str | None:
+        try:
+            text = self._read("instance_uid.uuid", _MOST_UID)
+        except FileNotFoundError:
+            return None
+        try:
+            return dump_reading.uid_of(text.decode().strip())
+        except MALFORMED as error:
+            raise ArchiveRefused(f"instance_uid.uuid of the dump: {words(error)}") from None
+
+    def _webhooks(self) -> Iterator[Webhook]:
+        rows = self._object("webhooks.json", {}).get("webhooks", {})
+        try:
+            for number, (uuid, row) in enumerate(rows.items()):
+                if number == MOST_WEBHOOKS:
+                    raise ArchiveRefused(f"webhooks.json of the dump has more than {MOST_WEBHOOKS} webhooks")
+                yield dump_reading.webhook_of(uuid, row)
+        except MALFORMED as error:
+            raise ArchiveRefused(f"webhooks.json of the dump: {words(error)}") from error
+
+    def _restore(self, instance: Instance) -> None:
+        for webhook in self._webhooks():
+            instance.webhooks.create(webhook)
+        with instance.queue.finishing() as connection:
+            restoring.add_keys(connection, self._lines("keys.jsonl", dump_reading.key_of))
+            restoring.add_features(connection, self._features())
+            for folder in sorted(self._dump.glob("indexes/*/")):
+                if not folder.name.startswith("."):  # hidden: rules, which svcd does not have
+                    instance.create_index(connection, self._index(instance, folder))
+            restoring.add_batches(connection, self._lines("batches/queue.jsonl", dump_reading.batch_of))
+            restoring.add_tasks(connection, (
+                self._with_payload(instance, task) for task in self._lines("tasks/queue.jsonl", dump_reading.task_of)))
+
+    def _features(self) -> Mapping[str, bool | None]:
+        flags = {name: bool(is_on) for name, is_on in self._object("experimental-features.json", {}).items()
+                 if is_on is not None}
+        # The recordings show null for this one where a dump does not have it.
+        return {"legacySearch": None} | flags
+
+    def _index(self, instance: Instance, folder: Path) -> IndexRow:
+        place = folder.relative_to(self._dump)
+        about = self._object(str(place / "metadata.json"))
+        try:
+            row = IndexRow(checked_index_uid(about["uid"]), str(uuids.uuid4()), dump_reading.moment_of(about["createdAt"]),
+                           times.now(), dump_reading.primary_key_of(about))
+            change = decode_body(_completed(self._json(str(place / "settings.json"))), settings_table.FIELDS)
+            settings_table.validate(change)
+        except (ApiError, *MALFORMED) as error:
+            raise ArchiveRefused(f"{place} of the dump: {words(error)}") from error
+        documents = folder / "documents.jsonl"
+        if not documents.is_file():
+            raise ArchiveRefused(f"the dump has no entry `{place}/documents.jsonl`")
+        steps: list[tuple[int, str, str, Mapping[str, Any], Path | None]] = [
+            (_CREATION, "indexCreation", "indexCreation", {"primaryKey": row.primary_key}, None)]
+        if change:
+            steps.append((_SETTINGS, batching.SETTINGS, "settingsUpdate", {"settings": change}, None))
+        if documents.stat().st_size:
+            content = {"method": "replace", "primaryKey": row.primary_key}
+            steps.append((_DOCUMENTS, batching.DOCUMENTS, "documentAdditionOrUpdate", content, documents))
+        answer: dict[str, Any] = {}
+        path = instance.index_path(row.uuid)
+        for step in steps:
+            answer = self._done(place, path, row.uid, *step)
+        if answer["needsDenseSets"]:
+            self._writer.run({"path": str(path), "denseSets": True}, _silently)
+        logs.info("index imported", index_uid=row.uid, documents=answer["stats"].get("documents", 0))
+        return replace(row, primary_key=answer["primaryKey"], stats=answer["stats"])
+
+    def _done(self, place: Path, path: Path, index_uid: str, uid: int, shape: str, kind: str,
+              content: Mapping[str, Any], payload: Path | None) -> dict[str, Any]:
+        """The answer of the indexing process to one step. Raises ArchiveRefused when it fails."""
+        task = {"uid": uid, "kind": kind, "content": content, "payload": str(payload) if payload else None,
+                "payload_bytes": payload.stat().st_size if payload else 0}
+        request = {"path": str(path), "indexUid": index_uid, "shape": shape, "budget": asdict(self._budget),
+                   "tasks": [task]}
+        try:
+            answer = self._writer.run(request, _silently)
+        except WriterDied as error:
+            raise ArchiveRefused(f"{place} of the dump could not be indexed: {error}") from error
+        except WriterCrashed as error:
+            if payload:
+                self._check_documents(place, payload)
+            logs.failure("bug", str(error))
+            raise ArchiveRefused(f"{place} of the dump could not be indexed for a fault of svcd, which is in its log") from error
+        (outcome,) = answer["outcomes"]
+        if outcome["error"]:
+            if payload and outcome["error"]["code"] == "io_error":
+                self._check_documents(place, payload)  # names the line, which the task has not
+            raise ArchiveRefused(f"{place} of the dump: {outcome['error']['message']}")
+        return answer
+
+    def _check_documents(self, place: Path, documents: Path) -> None:
+        """Documents are read without a second look: raise ArchiveRefused where a line of them is none."""
+        for _ in self._lines(str(place / documents.name), dump_reading.document_of):
+            pass
+
+    def _with_payload(self, instance: Instance, task: Task) -> Task:
+        """A task that waits gets its documents, and all that waits a place in the queue of svcd."""
+        if task.kind != "documentAdditionOrUpdate" or task.status != ENQUEUED:
+            return task
+        documents = self._dump / "tasks" / "update_files" / f"{task.uid}.jsonl"
+        if not documents.exists():
+            if (task.details or {}).get("receivedDocuments"):
+                raise ArchiveRefused(f"{_NO_DOCUMENTS} Task {task.uid} waits, and its documents are not there.")
+            documents.parent.mkdir(parents=True, exist_ok=True)
+            documents.touch()
+        payload = instance.queue.payload_folder / str(uuids.uuid4())
+        documents.replace(payload)
+        with payload.open("rb") as file:
+            os.fsync(file.fileno())
+        return replace(task, payload=payload.name, payload_bytes=payload.stat().st_size)
+
+    # Entries
+
+    def _json(self, name: str, absent: Any = None) -> Any:
+        """The value of an entry. Raises ArchiveRefused when it is none, or is needed and not there."""
+        try:
+            return json.loads(self._read(name))
+        except FileNotFoundError:
+            if absent is None:
+                raise ArchiveRefused(f"the dump has no entry `{name}`") from None
+            return absent
+        except (RecursionError, ValueError) as error:
+            raise ArchiveRefused(f"{name} of the dump is not JSON: {words(error)}") from error
+
+    def _object(self, name: str, absent: Json | None = None) -> Json:
+        value = self._json(name, absent)
+        if not isinstance(value, dict):
+            raise ArchiveRefused(f"{name} of the dump is {shown(value)}, expected an object")
+        return value
+
+    def _read(self, name: str, most: int = _MOST_JSON) -> bytes:
+        """The bytes of a small entry. Raises FileNotFoundError, ArchiveRefused when it is a folder or too large."""
+        path = self._dump / name
+        if path.exists() and (not path.is_file() or path.stat().st_size > most):
+            raise ArchiveRefused(f"{named(name)} of the dump is no file of {most} bytes or fewer")
+        return path.read_bytes()
+
+    def _lines(self, name: str, read: Callable[[Any], T]) -> Iterator[T]:
+        path = self._dump / name
+        if not path.exists():
+            return
+        if not path.is_file():
+            raise ArchiveRefused(f"{named(name)} of the dump is no file")
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    yield read(json.loads(line))
+                except MALFORMED as error:
+                    raise ArchiveRefused(f"{name} of the dump, line {number}: {words(error)}") from error
+
+
+def _completed(settings: Any) -> Any:
+    """Settings with what was the default when the dump was written, where that is another one today."""
+    for embedder in (settings.get("embedders") or {}).values() if isinstance(settings, dict) else ():
+        if isinstance(embedder, dict) and embedder.get("source") == "huggingFace" and "pooling" not in embedder:
+            embedder["pooling"] = "forceMean"
+    return settings
+
+
+def _silently(_step: str, _finished: int, _total: int) -> None:
+    """Nobody follows an import."""

@@ -1,0 +1,169 @@
+"""The daemon's side of the indexing process: start it on first use, give it a batch, end it.
+
+One WriterProcess belongs to one thread of the runner, but for call() and kill(), which any may call. Knows the lines of
+the pipe (see `writer`); refuses to know what a batch means.
+"""
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+_MODULE = "svcd.tasks.indexing_process"
+_END_S = 5.0
+
+
+class WriterDied(RuntimeError):
+    """The process ended in the middle of a batch: killed, out of memory, or by a crash of the interpreter."""
+
+
+class WriterCrashed(RuntimeError):
+    """The process answered with a traceback: a bug in indexing."""
+
+
+class WriterProcess:
+    """A process that indexes. keep_open: a descriptor it holds with us, such as that of the folder's lock."""
+
+    def __init__(self, keep_open: int | None = None) -> None:
+        self._keep_open = () if keep_open is None else (keep_open,)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, request: dict[str, Any], progress: Callable[[str, int, int], None]) -> dict[str, Any]:
+        """Do a batch and give its answer. Raises WriterDied, WriterCrashed."""
+        process = self._started()
+        assert process.stdin and process.stdout
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            for line in process.stdout:
+                answer = json.loads(line)
+                if "step" not in answer:
+                    break
+                progress(answer["step"], answer["finished"], answer["total"])
+            else:
+                raise WriterDied(self._ended())
+        except (BrokenPipeError, json.JSONDecodeError) as error:
+            raise WriterDied(self._ended()) from error
+        if "crash" in answer:
+            raise WriterCrashed(answer["crash"])
+        return answer
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", _MODULE, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                pass_fds=self._keep_open)
+        return self._process
+
+    def _ended(self) -> str:
+        process, self._process = self._process, None
+        assert process
+        self._close_pipes(process)
+        return f"the indexing process ended with status {process.wait()}"
+
+    def call(self) -> None:
+        """Have it end early what it does while nothing else waits; any thread may call."""
+        process = self._process
+        if process is not None and process.stdin and not process.stdin.closed:
+            try:
+                os.write(process.stdin.fileno(), b"\n")
+            except OSError:  # it ended meanwhile
+                pass
+
+    def kill(self) -> None:
+        """End it at once: what it has not committed never was. run(), if under way, raises WriterDied."""
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        """End it when it does nothing."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        self._close_pipes(process)
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    @staticmethod
+    def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+        for pipe in (process.stdin, process.stdout):
+            if pipe:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    pass
+
+
+# How far a running batch is, and what each step took.
+
+
+_WHOLE = "processing tasks"
+
+
+class Progress:
+    """The progress of one batch, as `/batches` shows it; made and moved on by one thread, read by many."""
+
+    def __init__(self) -> None:
+        self._step = ""
+        self._since = time.monotonic_ns()
+        self._begun = self._since
+        self.trace: dict[str, int] = {}
+        self.view: dict[str, Any] = _view("", 0, 1)
+
+    def __call__(self, step: str, finished: int, total: int) -> None:
+        """`finished` of `total` units of a step are done."""
+        if step != self._step:
+            self._end_step()
+            self._step = step
+        self.view = _view(step, finished, total)
+
+    def end(self) -> dict[str, int]:
+        """Step path -> nanoseconds."""
+        self._end_step()
+        return {_WHOLE: time.monotonic_ns() - self._begun, **self.trace}
+
+    def _end_step(self) -> None:
+        moment = time.monotonic_ns()
+        if self._step:
+            path = f"{_WHOLE} > {self._step}"
+            self.trace[path] = self.trace.get(path, 0) + moment - self._since
+        self._since = moment
+
+
+def _view(step: str, finished: int, total: int) -> dict[str, Any]:
+    steps = [{"currentStep": _WHOLE, "finished": 0, "total": 1}]
+    if step:
+        steps.append({"currentStep": step, "finished": finished, "total": total})
+    return {"steps": steps, "percentage": round(100 * finished / total, 2) if step and total else 0.0}
+
+
+# How much memory the indexing of a batch may take.
+#
+# Knows shares; stands apart from `indexing` so that the main process, which hands budgets out, need not load that.
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What one batch may hold in memory, in bytes."""
+
+    page_cache: int = 8 << 20
+    postings: int = 4 << 20
+    documents: int = 2 << 20
+
+    @classmethod
+    def of(cls, memory: int | None) -> Budget:
+        """Shares of `memory` bytes, never more than these defaults: they are as fast as any more."""
+        if memory is None:
+            return cls()
+        return cls(*(max(1 << 18, min(most, memory // share)) for most, share in
+                     ((cls.page_cache, 8), (cls.postings, 16), (cls.documents, 32))))

@@ -1,0 +1,120 @@
+"""From the text of a token to its lemma.
+
+Knows what decomposition, case, marks and letter variants become (relevance contract 1.7). Refuses
+to know where a token begins and which tokens are words.
+
+Everything works on *parts*: what each character of the token has become, in order. Joined they are
+the lemma; apart they tell which characters gave the beginning of a lemma.
+"""
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+
+from svcd.text import character_tables
+from svcd.text.scripts import ARABIC, ARMENIAN, CJ, CYRILLIC, GEORGIAN, GREEK, HEBREW, LATIN, THAI
+
+Parts = list[str]
+
+# Control characters (Cc) but those that are white space.
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")
+_BICAMERAL = frozenset({LATIN, CYRILLIC, GREEK, GEORGIAN, ARMENIAN})
+_CHINESE = frozenset({None, "cmn", "zho"})
+
+_PERSIAN = str.maketrans(
+    {
+        **dict.fromkeys("يیىۀ", "ی"),
+        **dict.fromkeys("كک", "ک"),
+        **{chr(0x06F0 + digit): str(digit) for digit in range(10)},
+        "،": ",",
+        "؟": "?",
+        "\ufdfc": "RIAL",
+        "\u200c": "",
+    }
+)
+_ARABIC_LETTERS = str.maketrans({"ـ": "", "أ": "ا", "إ": "ا", "آ": "ا", "ٱ": "ا", "ى": "ي", "ة": "ه"})
+_LATIN_QUOTES_AND_LIGATURES = str.maketrans(
+    {"\u2018": "'", "\u2019": "'", "\u201b": "'", "œ": "oe", "Œ": "oe", "æ": "ae", "Æ": "ae"}
+)
+# Vietnamese and Turkish letters; after the marks, as they come in their order.
+_LATIN_LETTERS = str.maketrans({"Ð": "d", "Đ": "d", "đ": "d", "ð": "d", "ı": "i"})
+
+
+def decompose(text: str) -> str:
+    """What classification and stop words are compared with: decomposed, without control characters."""
+    if text.isascii():
+        return _CONTROL.sub("", text)
+    return "".join(_decomposed(text))
+
+
+def lemma_of(text: str, script: str, language: str | None) -> str:
+    """The lemma of a token."""
+    if text.isascii() and script != ARABIC:
+        plain = _CONTROL.sub("", text)
+        return plain.lower() if script in _BICAMERAL else plain
+    return "".join(parts_of(text, script, language))
+
+
+def parts_of(text: str, script: str, language: str | None) -> Parts:
+    """The piece of lemma that each character of a token gives (maybe empty)."""
+    parts = _decomposed(text)
+    if script == ARABIC and language == "pes":
+        parts = _translated(parts, _PERSIAN)
+    if script in _BICAMERAL and any(map(_has_upper, parts)):
+        parts = ["".join(map(str.lower, part)) for part in parts]  # letter by letter: no final sigma
+    steps = _STEPS.get(script)
+    if steps is not None:
+        parts = steps(parts, language)
+    return parts
+
+
+def _decomposed(text: str) -> Parts:
+    return [_CONTROL.sub("", unicodedata.normalize("NFKD", character)) for character in text]
+
+
+def _has_upper(part: str) -> bool:
+    return any(map(str.isupper, part))
+
+
+def _translated(parts: Parts, table: Mapping[int, str | int]) -> Parts:
+    return [part.translate(table) for part in parts]
+
+
+def _without_marks(parts: Parts) -> Parts:
+    marks = character_tables.nonspacing_marks()
+    return ["".join([character for character in part if character not in marks]) for part in parts]
+
+
+def _latin(parts: Parts, language: str | None) -> Parts:
+    parts = _without_marks(_translated(parts, _LATIN_QUOTES_AND_LIGATURES))
+    return _translated(parts, _LATIN_LETTERS)
+
+
+def _ideographs(parts: Parts, language: str | None) -> Parts:
+    return _translated(parts, character_tables.ideograph_variants()) if language in _CHINESE else parts
+
+
+def _greek(parts: Parts, language: str | None) -> Parts:
+    filled = [place for place, part in enumerate(parts) if part]
+    if filled and parts[filled[-1]].endswith("ς"):
+        parts[filled[-1]] = parts[filled[-1]][:-1] + "σ"
+    return _without_marks(parts)
+
+
+def _arabic(parts: Parts, language: str | None) -> Parts:
+    return _without_marks(_translated(parts, _ARABIC_LETTERS))
+
+
+def _marks_only(parts: Parts, language: str | None) -> Parts:
+    return _without_marks(parts)
+
+
+_STEPS: dict[str, Callable[[Parts, str | None], Parts]] = {
+    LATIN: _latin,
+    CJ: _ideographs,
+    GREEK: _greek,
+    ARABIC: _arabic,
+    HEBREW: _marks_only,
+    THAI: _marks_only,
+}

@@ -1,0 +1,371 @@
+"""What a JSON value must be: checks that decode it, name the bad place, and describe themselves.
+
+A check has `decode(value, location) -> decoded`, raising FieldError, and `describe() -> JSON schema`.
+The first error in the order of the body is the one reported. This module refuses to know any route,
+setting or code; source of the sentences: messages.json, shared.json_body.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from svcd.base.errors import ApiError
+from svcd.validation import messages
+from svcd.validation.messages import ARRAY, BOOLEAN, NEGATIVE, NUMBER, OBJECT, POSITIVE, STRING, U64_MAX, FieldError
+
+Schema = dict[str, Any]
+
+BAD_REQUEST = "bad_request"
+
+
+class Check(Protocol):
+    """Decodes one JSON value and describes what it accepts."""
+
+    def decode(self, value: Any, location: str) -> Any:
+        """The decoded value. location: `.a[0].b`, "" at the root. Raises FieldError."""
+        ...
+
+    def describe(self) -> Schema:
+        """A JSON schema, in the dialect of OpenAPI 3.1."""
+        ...
+
+
+class _Absent:
+    """The default of a member that stays out of the decoded object when the body leaves it out."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT = _Absent()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Field:
+    """One member of a JSON object.
+
+    code: of errors in this member; None leaves them to the enclosing field.
+    missing_code: when a required member is absent; None takes the code of the enclosing object.
+    default: what an absent member decodes to; ABSENT leaves it out.
+    """
+
+    check: Check
+    code: str | None = None
+    required: bool = False
+    missing_code: str | None = None
+    default: Any = ABSENT
+    about: str = ""
+
+    def decode(self, value: Any, location: str) -> Any:
+        """As the check, with the code of the field."""
+        try:
+            return self.check.decode(value, location)
+        except FieldError as error:
+            raise error.within(self.code) from None
+
+    def describe(self) -> Schema:
+        """The schema of the check with description and default."""
+        schema = self.check.describe()
+        if self.about:
+            schema["description"] = self.about
+        if self.default is not ABSENT:
+            schema["default"] = self.default
+        return schema
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Kind:
+    """Any value of the accepted kinds, unchanged."""
+
+    kinds: tuple[str, ...]
+    schema: Mapping[str, Any]
+
+    def decode(self, value: Any, location: str) -> Any:
+        if self.kinds and messages.kind_of(value) not in self.kinds:
+            raise messages.wrong_type(value, self.kinds, location)
+        return value
+
+    def describe(self) -> Schema:
+        return dict(self.schema)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Integer:
+    """An integer within bounds; takes_zero False also refuses 0 in its own words."""
+
+    low: int
+    high: int
+    takes_zero: bool = True
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return (POSITIVE,) if self.low >= 0 else (POSITIVE, NEGATIVE)
+
+    def decode(self, value: Any, location: str) -> int:
+        if messages.kind_of(value) not in self.kinds:
+            raise messages.wrong_type(value, self.kinds, location)
+        reason = self._refusal(value)
+        if reason:
+            raise messages.invalid_value(reason, location)
+        return value
+
+    def _refusal(self, value: int) -> str:
+        if not value and not self.takes_zero:
+            return f"a non-zero integer value lower than `{self.high}` was expected, but found a zero"
+        if value > self.high:
+            return f"value: `{value}` is too large to be deserialized, maximum value authorized is `{self.high}`"
+        if value < self.low:
+            return f"value: `{value}` is too small to be deserialized, minimum value authorized is `{self.low}`"
+        return ""
+
+    def describe(self) -> Schema:
+        schema: Schema = {"type": "integer", "minimum": self.low if self.takes_zero else 1}
+        return schema if self.high == U64_MAX else {**schema, "maximum": self.high}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Number:
+    """Any number; integers become floats."""
+
+    def decode(self, value: Any, location: str) -> float:
+        if messages.kind_of(value) not in (POSITIVE, NEGATIVE, NUMBER):
+            raise messages.wrong_type(value, (NUMBER,), location)
+        return float(value)
+
+    def describe(self) -> Schema:
+        return {"type": "number"}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Array:
+    """A list whose elements one check covers. length: the only accepted number of elements, or None."""
+
+    check: Check
+    length: int | None = None
+
+    def decode(self, value: Any, location: str) -> list[Any]:
+        if not isinstance(value, list):
+            raise messages.wrong_type(value, (ARRAY,), location)
+        if self.length is not None and len(value) != self.length:
+            count = f"Received {len(value)} elements instead of {self.length}"
+            raise FieldError(f"Invalid array len{messages.at(location)}. {count}: `{messages.shown(value)}`")
+        return [self.check.decode(element, f"{location}[{i}]") for i, element in enumerate(value)]
+
+    def describe(self) -> Schema:
+        schema: Schema = {"type": "array", "items": self.check.describe()}
+        return schema if self.length is None else {**schema, "minItems": self.length, "maxItems": self.length}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Map:
+    """An object of any names, whose values one check covers; keys keep the order of the body."""
+
+    check: Check
+
+    def decode(self, value: Any, location: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise messages.wrong_type(value, (OBJECT,), location)
+        return {name: self.check.decode(member, f"{location}.{name}") for name, member in value.items()}
+
+    def describe(self) -> Schema:
+        return {"type": "object", "additionalProperties": self.check.describe()}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _OneOf:
+    """One of some texts."""
+
+    names: tuple[str, ...]
+
+    def decode(self, value: Any, location: str) -> str:
+        if not isinstance(value, str):
+            raise messages.wrong_type(value, (STRING,), location)
+        if value not in self.names:
+            raise messages.unknown_value(value, self.names, location)
+        return value
+
+    def describe(self) -> Schema:
+        return {"type": "string", "enum": list(self.names)}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Nullable:
+    """null, or what the check accepts. Messages name the kinds of the check alone."""
+
+    check: Check
+
+    def decode(self, value: Any, location: str) -> Any:
+        return None if value is None else self.check.decode(value, location)
+
+    def describe(self) -> Schema:
+        schema = self.check.describe()
+        if isinstance(schema.get("type"), str) and "enum" not in schema:
+            return {**schema, "type": [schema["type"], "null"]}
+        return {"oneOf": [{"type": "null"}, schema]} if schema else schema
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Parsed:
+    """A checked value turned into another by a function that raises ValueError(reason) to refuse it."""
+
+    check: Check
+    parse: Callable[[Any], Any]
+
+    def decode(self, value: Any, location: str) -> Any:
+        checked = self.check.decode(value, location)
+        try:
+            return self.parse(checked)
+        except FieldError:
+            raise
+        except ValueError as error:
+            raise messages.invalid_value(str(error), location) from None
+
+    def describe(self) -> Schema:
+        return self.check.describe()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _ObjectOr:
+    """Objects go to the first check, everything else to the second, which words the wrong types."""
+
+    objects: Check
+    others: Check
+
+    def decode(self, value: Any, location: str) -> Any:
+        return (self.objects if isinstance(value, dict) else self.others).decode(value, location)
+
+    def describe(self) -> Schema:
+        return {"oneOf": [self.others.describe(), self.objects.describe()]}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Object:
+    """An object whose members are declared; the decoded one has them in declared order.
+
+    immutable: {member: code} for members that exist but can't be given here. is_open: other members are left out of
+    the decoded object instead of being refused.
+    """
+
+    fields: Mapping[str, Field]
+    immutable: Mapping[str, str] = field(default_factory=dict)
+    is_open: bool = False
+    # What follows from the fields, for every body asks it: places in the order, required names, defaults.
+    _places: Mapping[str, int] = field(init=False)
+    _required: tuple[str, ...] = field(init=False)
+    _defaults: Mapping[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_places", {name: place for place, name in enumerate(self.fields)})
+        object.__setattr__(self, "_required", tuple(name for name, each in self.fields.items() if each.required))
+        object.__setattr__(self, "_defaults", {name: each.default for name, each in self.fields.items()
+                                               if each.default is not ABSENT})
+
+    def decode(self, value: Any, location: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise messages.wrong_type(value, (OBJECT,), location)
+        given: dict[str, Any] = {}
+        for name, member in value.items():
+            if name not in self.fields:
+                if self.is_open:
+                    continue
+                raise self._refused(name, location)
+            given[name] = self.fields[name].decode(member, f"{location}.{name}")
+        self._check_required(given, location)
+        return self._in_order(given)
+
+    def _refused(self, name: str, location: str) -> FieldError:
+        where, names = messages.inside(location), tuple(self.fields)
+        if name in self.immutable:
+            return FieldError(f"Immutable field `{name}`{where}: {messages.one_of(names)}", self.immutable[name])
+        hint = messages.did_you_mean(name, names)
+        return FieldError(f"Unknown field `{name}`{where}: {hint}{messages.one_of(names)}")
+
+    def _check_required(self, given: Mapping[str, Any], location: str) -> None:
+        for name in self._required:
+            if name not in given:
+                raise FieldError(f"Missing field `{name}`{messages.inside(location)}", self.fields[name].missing_code)
+
+    def _in_order(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        decoded = {**self._defaults, **given}
+        return {name: decoded[name] for name in sorted(decoded, key=self._places.__getitem__)}
+
+    def describe(self) -> Schema:
+        schema: Schema = {"type": "object"}
+        required = [name for name, declared in self.fields.items() if declared.required]
+        if required:
+            schema["required"] = required
+        schema["properties"] = {name: declared.describe() for name, declared in self.fields.items()}
+        return schema if self.is_open else {**schema, "additionalProperties": False}
+
+
+string = _Kind((STRING,), {"type": "string"})
+boolean = _Kind((BOOLEAN,), {"type": "boolean"})
+any_object = _Kind((OBJECT,), {"type": "object"})
+anything = _Kind((), {})
+positive_integer = _Integer(0, U64_MAX)
+non_zero = _Integer(0, U64_MAX, takes_zero=False)
+integer = _Integer(-(2**63), 2**63 - 1)
+number = _Number()
+
+
+def bounded(high: int, low: int = 0) -> Check:
+    """An integer from low to high, both included."""
+    return _Integer(low, high)
+
+
+def array_of(check: Check, length: int | None = None) -> Check:
+    """A list; with a length, of exactly as many elements."""
+    return _Array(check, length)
+
+
+def map_of(check: Check) -> Check:
+    """An object of any names."""
+    return _Map(check)
+
+
+def one_of(*names: str) -> Check:
+    """One of some texts, listed in this order in messages."""
+    return _OneOf(names)
+
+
+def nullable(check: Check) -> Check:
+    """null or what the check accepts."""
+    return _Nullable(check)
+
+
+def parsed(check: Check, parse: Callable[[Any], Any]) -> Check:
+    """What `parse` makes of a checked value; it raises ValueError(reason) to refuse it."""
+    return _Parsed(check, parse)
+
+
+def object_or(objects: Check, others: Check) -> Check:
+    """An object by the first check, anything else by the second."""
+    return _ObjectOr(objects, others)
+
+
+def object_of(
+    fields: Mapping[str, Field], *, immutable: Mapping[str, str] | None = None, is_open: bool = False
+) -> Check:
+    """An object of declared members. is_open: it may have others, which nobody reads."""
+    return _Object(fields, immutable or {}, is_open)
+
+
+def decode_value(value: Any, check: Check, *, code: str = BAD_REQUEST) -> Any:
+    """Decode a whole body. Raises ApiError with the code of the field at fault, or the one given."""
+    try:
+        return check.decode(value, "")
+    except FieldError as error:
+        raise ApiError(error.code or code, error.message) from None
+
+
+def decode_body(
+    value: Any,
+    fields: Mapping[str, Field],
+    *,
+    code: str = BAD_REQUEST,
+    immutable: Mapping[str, str] | None = None,
+    is_open: bool = False,
+) -> dict[str, Any]:
+    """Decode a body that is an object of declared members; absent members without default are absent."""
+    return decode_value(value, object_of(fields, immutable=immutable, is_open=is_open), code=code)

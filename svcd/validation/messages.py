@@ -1,0 +1,160 @@
+"""How a refused value is told to the caller: kinds, places, suggestions.
+
+Knows the sentences of messages.json (shared: json_body, query_string, did_you_mean) and nothing of
+where they are used: neither routes nor codes.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from svcd.base.json_text import dumps_begin
+
+NULL, BOOLEAN, POSITIVE, NEGATIVE, NUMBER, STRING, ARRAY, OBJECT = KINDS = (
+    "null", "a boolean", "a positive integer", "a negative integer",
+    "a number", "a string", "an array", "an object",
+)
+INTEGER = "an integer"
+U64_MAX = 2**64 - 1
+_I64_MIN = -(2**63)
+
+# (byte length of the unknown name, typos allowed in a suggestion); longer names allow 5.
+_TYPOS_BY_LENGTH = ((3, 0), (7, 1), (12, 2), (17, 3), (24, 4))
+_MOST_TYPOS = 5
+
+# A received value is shown whole up to so many characters: more help nobody, and may be megabytes.
+MOST_SHOWN = 10_000
+
+
+class FieldError(ValueError):
+    """A refused value. code: that of the nearest enclosing field that has one, None until one is met."""
+
+    def __init__(self, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+
+    def within(self, code: str | None) -> FieldError:
+        """The same error seen from the enclosing field, whose code it takes if it has none yet."""
+        self.code = self.code or code
+        return self
+
+
+def kind_of(value: Any) -> str:
+    """One of KINDS. Integers that fit no 64 bits are numbers, as the JSON reader makes them."""
+    if isinstance(value, bool):
+        return BOOLEAN
+    if isinstance(value, int):
+        return _kind_of_integer(value)
+    for type_, kind in ((str, STRING), (list, ARRAY), (dict, OBJECT), (float, NUMBER)):
+        if isinstance(value, type_):
+            return kind
+    return NULL
+
+
+def _kind_of_integer(value: int) -> str:
+    if not _I64_MIN <= value <= U64_MAX:
+        return NUMBER
+    return POSITIVE if value >= 0 else NEGATIVE
+
+
+def expected(kinds: Iterable[str]) -> str:
+    """Accepted kinds as one phrase: sorted as KINDS, integers merged, joined with commas and "or"."""
+    accepted = set(kinds)
+    wanted = [kind for kind in KINDS if kind in accepted]
+    if NUMBER in wanted:
+        wanted = [kind for kind in wanted if kind not in (POSITIVE, NEGATIVE)]
+    if POSITIVE in wanted and NEGATIVE in wanted:
+        wanted[wanted.index(POSITIVE)] = INTEGER
+        wanted.remove(NEGATIVE)
+    if len(wanted) < 3:
+        return " or ".join(wanted)
+    return f"{', '.join(wanted[:-1])}, or {wanted[-1]}"
+
+
+def found(value: Any) -> str:
+    """Kind and JSON of a received value: "a string: `\"x\"`"; null stands alone."""
+    kind = kind_of(value)
+    return NULL if kind == NULL else f"{kind}: `{shown(value)}`"
+
+
+def shown(value: Any) -> str:
+    """The JSON of a received value; of a long one the beginning."""
+    text = dumps_begin(value, MOST_SHOWN + 1)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+
+
+def at(location: str) -> str:
+    """` at `.a[0]`` for a value; nothing at the root."""
+    return f" at `{location}`" if location else ""
+
+
+def inside(location: str) -> str:
+    """` inside `.a[0]`` for a missing or unknown member; nothing at the root."""
+    return f" inside `{location}`" if location else ""
+
+
+def one_of(names: Iterable[str]) -> str:
+    """"expected one of `a`, `b`", in the order given."""
+    return "expected one of " + ", ".join(f"`{name}`" for name in names)
+
+
+def wrong_type(value: Any, kinds: Iterable[str], location: str) -> FieldError:
+    """A value of a kind that isn't accepted."""
+    return FieldError(f"Invalid value type{at(location)}: expected {expected(kinds)}, but found {found(value)}")
+
+
+def unknown_value(value: str, accepted: Sequence[str], location: str) -> FieldError:
+    """A text that isn't one of the accepted ones."""
+    return FieldError(f"Unknown value `{value}`{at(location)}: {did_you_mean(value, accepted)}{one_of(accepted)}")
+
+
+def invalid_value(reason: str, location: str) -> FieldError:
+    """A value of the right kind that its own check refuses."""
+    return FieldError(f"Invalid value{at(location)}: {reason}")
+
+
+def did_you_mean(name: str, accepted: Iterable[str]) -> str:
+    """"did you mean `x`? " for the nearest accepted name within the allowed typos, otherwise ""."""
+    allowed = _allowed_typos(name)
+    if not allowed:
+        return ""
+    best, nearest = allowed + 1, ""
+    for candidate in accepted:
+        distance = edit_distance(name, candidate)
+        if distance < best:
+            best, nearest = distance, candidate
+    return f"did you mean `{nearest}`? " if nearest else ""
+
+
+def _allowed_typos(name: str) -> int:
+    length = len(name.encode("utf-8", "surrogatepass"))
+    return next((typos for most, typos in _TYPOS_BY_LENGTH if length <= most), _MOST_TYPOS)
+
+
+def edit_distance(left: str, right: str) -> int:
+    """Damerau-Levenshtein distance in characters: a swap of neighbours is one edit, and may be edited further."""
+    far = len(left) + len(right)
+    if abs(len(left) - len(right)) > _MOST_TYPOS:
+        return far  # no suggestion allows this many, and unknown names may be very long
+    rows = [[far] * (len(right) + 2), [far, *range(len(right) + 1)]]
+    last_row_of: dict[str, int] = {}
+    for i, char in enumerate(left, 1):
+        rows.append(_next_row(rows, last_row_of, i, char, right, far))
+        last_row_of[char] = i
+    return rows[-1][-1]
+
+
+def _next_row(
+    rows: list[list[int]], last_row_of: dict[str, int], i: int, char: str, right: str, far: int
+) -> list[int]:
+    """Row i of the matrix, which has a border of `far` before its first row and column."""
+    row, above = [far, i], rows[-1]
+    last_match = 0
+    for j, other in enumerate(right, 1):
+        k, m = last_row_of.get(other, 0), last_match
+        swap = rows[k][m] + (i - k - 1) + 1 + (j - m - 1)
+        row.append(min(above[j] + (char != other), above[j + 1] + 1, row[j] + 1, swap))
+        if char == other:
+            last_match = j
+    return row

@@ -1,0 +1,146 @@
+"""What may name an index, and what may stand for many.
+
+Knows the letters and the length of an index uid, and the star at the end of a pattern; refuses to know which
+indexes exist.
+"""
+from __future__ import annotations
+
+import re
+
+from svcd.base.errors import ApiError
+from svcd.validation.checks import one_of, parsed, string
+
+# Messages speak of 512 bytes, but 400 is what fits: the recordings keep the old number in the text.
+_LONGEST_UID = 400
+_UID = re.compile(rf"[A-Za-z0-9_-]{{1,{_LONGEST_UID}}}", re.ASCII)
+
+
+def parse_index_uid(text: str) -> str:
+    """The text itself when it may name an index; raises ValueError(reason) otherwise."""
+    if _UID.fullmatch(text):
+        return text
+    raise ValueError(
+        f"`{text}` is not a valid index uid. Index uid can be an integer or a string containing only "
+        "alphanumeric characters, hyphens (-) and underscores (_), and can not be more than 512 bytes."
+    )
+
+
+def parse_index_uid_pattern(text: str) -> str:
+    """The text itself when it is an index uid, the beginning of some followed by `*`, or `*`.
+
+    Raises ValueError(reason) otherwise.
+    """
+    beginning = text.removesuffix("*")
+    if text == "*" or _UID.fullmatch(beginning):
+        return text
+    raise ValueError(
+        f"`{text}` is not a valid index uid pattern. Index uid patterns can be an integer or a string containing only "
+        "alphanumeric characters, hyphens (-), underscores (_), and optionally end with a star (*)."
+    )
+
+
+def checked_index_uid(text: str) -> str:
+    """The index uid of a path. Raises ApiError invalid_index_uid."""
+    try:
+        return parse_index_uid(text)
+    except ValueError as error:
+        raise ApiError("invalid_index_uid", str(error)) from None
+
+
+index_uid = parsed(string, parse_index_uid)
+index_uid_pattern = parsed(string, parse_index_uid_pattern)
+
+
+# UUIDs as clients write them.
+#
+# Knows their four forms and the words for what is wrong; refuses to know what they name.
+# Source: messages.json, shared.uuid_error; recordings auth/*bad_uid*, auth/*parameters_uid*.
+
+
+_PREFIX = "urn:uuid:"
+_GROUPS = (8, 4, 4, 4, 12)
+_FOREIGN = re.compile(r"[^0-9a-fA-F-]")
+_DIGITS = 32
+_MOST_BYTES = len(_PREFIX) + _DIGITS + len(_GROUPS) - 1
+
+
+def parse_uuid(text: str) -> str:
+    """The UUID in lower case with its hyphens; raises ValueError(reason) when the text is none.
+
+    Takes `8-4-4-4-12` digits, 32 digits, and both in braces or after `urn:uuid:`.
+    """
+    body, begin = _body(text)
+    groups = body.split("-")
+    if len(groups) == 1 and len(body) == _DIGITS and not _FOREIGN.search(body):
+        ends = [sum(_GROUPS[:count]) for count in range(len(_GROUPS) + 1)]
+        groups = [body[start:end] for start, end in zip(ends, ends[1:])]
+    if reason := _fault(text, body, begin, groups):
+        raise ValueError(reason)
+    return "-".join(groups).lower()
+
+
+def _body(text: str) -> tuple[str, int]:
+    """What is left without braces or prefix, and where it begins."""
+    if text.startswith("{") and text.endswith("}"):
+        return text[1:-1], 1
+    if text.startswith(_PREFIX):
+        return text[len(_PREFIX):], len(_PREFIX)
+    return text, 0
+
+
+def _fault(text: str, body: str, begin: int, groups: list[str]) -> str:
+    """What is wrong, "" for nothing."""
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > _MOST_BYTES:  # nobody looks at what it is made of
+        return f"invalid length: found {size}"
+    if foreign := _FOREIGN.search(body):
+        place = begin + len(body[:foreign.start()].encode("utf-8", "surrogatepass"))
+        return f"invalid character: found `{foreign[0]}` at {place}"
+    if len(groups) == 1:
+        return f"invalid length: found {size}"
+    if len(groups) != len(_GROUPS):
+        return f"invalid group count: expected {len(_GROUPS)}, found {len(groups)}"
+    for place, (group, length) in enumerate(zip(groups, _GROUPS)):
+        if len(group) != length:
+            return f"invalid group length in group {place}: expected {length}, found {len(group)}"
+    return ""
+
+
+uuid = parsed(string, parse_uuid)
+
+
+# The languages that a caller may name, by their codes of ISO 639-1 or 639-3.
+#
+# Knows the codes, which of them mean the same, and their two orders in messages; refuses to know what a
+# language changes. Source: messages.json, shared.locales.
+
+
+# In the order of messages about JSON bodies: codes of two letters, those of three letters in the same order,
+# and one that has no short form.
+LOCALES = tuple("""
+    af ak am ar az be bn bg ca cs da de el en eo et fi fr gu he hi hr hu hy id it jv ja kn ka km ko la lv lt
+    ml mr mk my ne nl nb or pa fa pl pt ro ru si sk sl sn es sr sv ta te tl th tk tr uk ur uz vi yi zh zu
+    afr aka amh ara aze bel ben bul cat ces dan deu ell eng epo est fin fra guj heb hin hrv hun hye ind ita
+    jav jpn kan kat khm kor lat lav lit mal mar mkd mya nep nld nob ori pan pes pol por ron rus sin slk slv
+    sna spa srp swe tam tel tgl tha tuk tur ukr urd uzb vie yid zho zul cmn
+""".split())
+
+_SHORT = [code for code in LOCALES if len(code) == 2]
+_LONG_FORMS = dict(zip(_SHORT, LOCALES[len(_SHORT):]))
+
+# Messages about query strings list the two-letter codes first, each group sorted.
+_QUERY_ORDER = ", ".join(sorted(LOCALES, key=lambda code: (len(code), code)))
+
+locale = one_of(*LOCALES)
+
+
+def long_form(code: str) -> str:
+    """The code of three letters of a language, whichever of its codes is given."""
+    return _LONG_FORMS.get(code, code)
+
+
+def parse_locale(text: str) -> str:
+    """A locale of a query string; raises ValueError(reason) for another text."""
+    if text in LOCALES:
+        return text
+    raise ValueError(f"Unsupported locale `{text}`, expected one of {_QUERY_ORDER}")

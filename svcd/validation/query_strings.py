@@ -1,0 +1,174 @@
+"""What a query string may hold: parameters that parse their text, name the bad one, describe themselves.
+
+Every value of a query string is a text; a parser takes it and raises ValueError(reason) to refuse it.
+This module refuses to know any route; source of the sentences: messages.json, shared.query_string.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+from svcd.base.errors import ApiError
+from svcd.validation import messages
+from svcd.validation.checks import BAD_REQUEST, Schema
+from svcd.validation.messages import U64_MAX, FieldError
+
+STAR = "*"  # what a list parameter with takes_star decodes to when it is `*`: no filter
+
+Parse = Callable[[str], Any]
+
+_POSITIVE = re.compile(r"\+?[0-9]+", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf(?:inity)?|nan)", re.ASCII | re.I)
+_BOOLEANS = {"true": True, "false": False}
+
+
+class UnknownText(ValueError):
+    """Raised by parsers of enumerations: the reason alone can't carry the list."""
+
+    def __init__(self, accepted: tuple[str, ...]) -> None:
+        super().__init__("unknown value")
+        self.accepted = accepted
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Param:
+    """One query parameter.
+
+    parse: its text -> its value; ValueError(reason) refuses it.
+    code: of errors in it; None takes that of the whole query, as does missing_code.
+    """
+
+    parse: Parse
+    code: str | None = None
+    required: bool = False
+    missing_code: str | None = None
+    default: Any = None
+    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
+    is_list: bool = False
+    takes_star: bool = False
+    about: str = ""
+
+    @classmethod
+    def list_of(cls, parse: Parse, code: str | None = None, *, takes_star: bool = False, **others: Any) -> Param:
+        """A list of texts separated by commas; with takes_star, `*` alone decodes to STAR."""
+        return cls(parse, code, is_list=True, takes_star=takes_star, **others)
+
+    def decode(self, name: str, text: str) -> Any:
+        """The value of the parameter. Raises FieldError, whose place is `name`, or `name[1]` in a list."""
+        if not self.is_list:
+            return self._parsed(name, text)
+        if self.takes_star and text == STAR:
+            return STAR
+        texts = text.split(",")
+        if len(texts) == 1:
+            return [self._parsed(name, text)]
+        return [self._parsed(f"{name}[{i}]", element) for i, element in enumerate(texts)]
+
+    def _parsed(self, place: str, text: str) -> Any:
+        try:
+            return self.parse(text)
+        except UnknownText as error:
+            hint = messages.did_you_mean(text, error.accepted)
+            names = messages.one_of(error.accepted)
+            raise FieldError(f"Unknown value `{text}` for parameter `{place}`: {hint}{names}", self.code) from None
+        except ValueError as error:
+            raise FieldError(f"Invalid value in parameter `{place}`: {error}", self.code) from None
+
+    def describe(self, name: str) -> Schema:
+        """The parameter object of the OpenAPI document."""
+        schema = dict(_SCHEMAS.get(self.parse, self.schema))
+        if self.is_list:
+            schema = {"type": "array", "items": schema}
+        if self.default is not None:
+            schema["default"] = self.default
+        described: Schema = {"name": name, "in": "query", "required": self.required, "schema": schema}
+        if self.is_list:
+            described |= {"style": "form", "explode": False}
+        return {**described, "description": self.about} if self.about else described
+
+
+def text(value: str) -> str:
+    """Any text, unchanged."""
+    return value
+
+
+def positive_integer(value: str) -> int:
+    """An integer from 0 to 2^64 - 1."""
+    digits = value.removeprefix("+").lstrip("0") or "0"
+    # 20 digits hold every such integer; longer texts aren't worth converting.
+    if _POSITIVE.fullmatch(value) and len(digits) <= 20 and int(digits) <= U64_MAX:
+        return int(digits)
+    raise ValueError(f"could not parse `{value}` as a positive integer")
+
+
+def number(value: str) -> float:
+    """A floating point number, in decimal or scientific notation."""
+    if _NUMBER.fullmatch(value):
+        return float(value)
+    raise ValueError(f"could not parse `{value}` as a number")
+
+
+def boolean(value: str) -> bool:
+    """`true` or `false`, in exactly these letters."""
+    if value in _BOOLEANS:
+        return _BOOLEANS[value]
+    raise ValueError(f"could not parse `{value}` as a boolean, expected either `true` or `false`")
+
+
+def choice(*accepted: str) -> Parse:
+    """A parser of one of some texts, listed in this order in messages."""
+
+    def parse(value: str) -> str:
+        if value not in accepted:
+            raise UnknownText(accepted)
+        return value
+
+    return parse
+
+
+def one_character(value: str) -> str:
+    """A text of exactly one character."""
+    if len(value) == 1:
+        return value
+    if not value:
+        raise ValueError("expected a string of one character, but found an empty string")
+    found = f"found the following string of {len(value)} characters: `{value}`"
+    raise ValueError(f"expected a string of one character, but {found}")
+
+
+_SCHEMAS: Mapping[Parse, Schema] = {
+    positive_integer: {"type": "integer", "minimum": 0},
+    number: {"type": "number"},
+    boolean: {"type": "boolean"},
+}
+
+
+def decode_query(query: str, params: Mapping[str, Param], *, code: str = BAD_REQUEST) -> dict[str, Any]:
+    """Decode a raw query string; every parameter is in the answer, with its default when absent.
+
+    A parameter given twice counts once, at its first place with its last text.
+    Raises ApiError with the code of the parameter at fault, or the one given.
+    """
+    texts = dict(parse_qsl(query, keep_blank_values=True, errors="replace"))
+    try:
+        given = {name: _known(name, params).decode(name, value) for name, value in texts.items()}
+        _check_required(given, params)
+    except FieldError as error:
+        raise ApiError(error.code or code, error.message) from None
+    return {name: given.get(name, param.default) for name, param in params.items()}
+
+
+def _known(name: str, params: Mapping[str, Param]) -> Param:
+    if name in params:
+        return params[name]
+    hint = messages.did_you_mean(name, params)
+    raise FieldError(f"Unknown parameter `{name}`: {hint}{messages.one_of(params)}")
+
+
+def _check_required(given: Mapping[str, Any], params: Mapping[str, Param]) -> None:
+    for name, param in params.items():
+        if param.required and name not in given:
+            raise FieldError(f"Missing parameter `{name}`", param.missing_code)
