@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.daemon import Daemon, running
+from svcd.text import segmenters
+from tests.support.daemon import Daemon, running
 
 
 @pytest.fixture(scope="module")
@@ -14,3 +15,13 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     with running(tmp_path_factory.mktemp("daemon")) as started:
         yield started
         assert started.bugs() == []
+
+
+@pytest.fixture
+def no_word_lists() -> Iterator[None]:
+    """As if the extra `languages` were not installed, which is all that the oracle knows."""
+    for language in segmenters.LISTS:
+        segmenters.offer(language, lambda: None)
+    yield
+    for language in segmenters.LISTS:
+        segmenters.offer(language, None)

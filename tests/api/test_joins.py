@@ -16,8 +16,8 @@ import pytest
 from svcd.auth.permission import Permission
 from svcd.base.errors import ApiError
 from svcd.instance.instance import Instance
-from tests.api.reading import read_from
-from tests.engine.dict_reader import DictReader
+from tests.support.patched_reading import read_from
+from tests.support.dict_reader import DictReader
 
 KEYS = [{"fieldName": "by", "foreignIndexUid": "people"}, {"fieldName": "at", "foreignIndexUid": "places"}]
 ANN = {"id": "a", "name": "Ann"}

@@ -13,7 +13,7 @@ import pytest
 
 from svcd.api.keys import default_keys
 from svcd.auth.actions import ACTIONS, needs_every_index
-from tests.auth.bearers import MASTER_KEY, uid, value_of
+from tests.support.bearers import MASTER_KEY, uid, value_of
 
 BODY = {"actions": ["search"], "indexes": ["films"], "expiresAt": None}
 

@@ -17,7 +17,7 @@ from svcd.api import search
 from svcd.search.request import Answer, Federation
 from svcd.validation import decode_query
 from svcd.validation.names import LOCALES
-from tests.api.reading import read_from
+from tests.support.patched_reading import read_from
 
 CODES = {
     "q": "q", "offset": "offset", "limit": "limit", "page": "page", "hitsPerPage": "hits_per_page",

@@ -16,8 +16,8 @@ import pytest
 
 from svcd.base import logs
 from svcd.instance.keys import KeyRow
-from tests.auth.bearers import token, uid, value_of
-from tests.daemon import Daemon, Reply, running
+from tests.support.bearers import token, uid, value_of
+from tests.support.daemon import Daemon, Reply, running
 
 MASTER_KEY = "a-master-key-of-some-length"
 KEY = value_of(uid(1), MASTER_KEY)

@@ -18,7 +18,7 @@ from svcd.instance import queue
 from svcd.instance.data_folder import IndexRow
 from svcd.instance.keys import KeyRow
 from svcd.instance.task_records import SUCCEEDED
-from tests.auth.bearers import MASTER_KEY, uid, value_of
+from tests.support.bearers import MASTER_KEY, uid, value_of
 
 INDEXES = ["films", "books", "films_2", "cities", "films"]
 

@@ -26,7 +26,7 @@ from svcd.api.routes import Route
 from svcd.auth.actions import ACTIONS
 from svcd.instance.instance import Instance
 from tests.api.conftest import client_of
-from tests.auth.bearers import MASTER_KEY, NOW, SECOND, Clock, Row, Shelf, signed, token, uid, value_of
+from tests.support.bearers import MASTER_KEY, NOW, SECOND, Clock, Row, Shelf, signed, token, uid, value_of
 
 CONTRACT = Path(__file__).parents[3] / "shared" / "contract" / "permissions.json"
 EVERY_READ = {

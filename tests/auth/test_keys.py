@@ -17,7 +17,7 @@ import pytest
 import svcd
 from svcd.auth.keys import ALL, Keys
 from svcd.base.errors import ApiError
-from tests.auth.bearers import MASTER_KEY, NOW, SECOND, Clock, Row, Shelf, keys_of, token, uid, value_of
+from tests.support.bearers import MASTER_KEY, NOW, SECOND, Clock, Row, Shelf, keys_of, token, uid, value_of
 
 INVALID = "The provided API key is invalid."
 

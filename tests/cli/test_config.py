@@ -25,7 +25,7 @@ from svcd.cli import config as configuration
 from svcd.cli import unsupported_options
 from svcd.cli.config import COMMAND_LINE, DEFAULT, ENVIRONMENT, FILE, Config, ConfigError, load, warnings
 from svcd.cli.options import BY_NAME, OPTIONS, Option
-from tests.cli.samples import USABLE, WRONG, companions, other
+from tests.support.option_samples import USABLE, WRONG, companions, other
 
 KEY = "a-master-key-of-some-length"
 in_file = pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from svcd.base.errors import ApiError
 from svcd.cli import main as command
 from svcd.cli.options import OPTIONS
 from svcd.instance.instance import FolderInUse
-from tests.cli.samples import WRONG
+from tests.support.option_samples import WRONG
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from svcd.cli import unsupported_options
 from svcd.cli.main import COMMAND, help_row
 from svcd.cli.options import BY_NAME, OPTIONS, Option
-from tests.cli.samples import OTHER, USABLE, WRONG, other
+from tests.support.option_samples import OTHER, USABLE, WRONG, other
 
 CONTRACT = Path(__file__).resolve().parents[3] / "shared" / "contract" / "options.json"
 OWN = {"analytics_url", "search_workers"}  # options that the contract does not know

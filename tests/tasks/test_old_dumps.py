@@ -18,7 +18,7 @@ from svcd.base import times
 from svcd.base.times import rfc3339
 from svcd.tasks.details import task_view
 from tests.tasks.conftest import House
-from tests.tasks.test_importing import imported, packed
+from tests.tasks.test_dump_import import imported, packed
 
 __all__ = ["imported"]
 

@@ -22,7 +22,7 @@ from svcd.tasks.archive_tasks import Folders
 from svcd.tasks.snapshot_import import import_snapshot
 from svcd.tasks.unpacking import ArchiveRefused
 from tests.tasks.conftest import House
-from tests.tasks.test_importing import packed, shown
+from tests.tasks.test_dump_import import packed, shown
 
 
 @pytest.fixture

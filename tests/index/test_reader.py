@@ -1,0 +1,422 @@
+"""What must hold of an index:
+
+1. Its relations are those of the words by position that it was given (worked out here word by word).
+2. What a reader keeps is carried over writes, and equals what it would read anew.
+3. After any history it answers as one built at once from the same documents with the same docids.
+4. FTS5's own integrity check agrees with what was written.
+5. What is not committed is not seen; what a savepoint undid was never there.
+6. A reader sees one state from its first read to its last.
+7. What is kept of written documents to carry other things over counts in the cache with what it takes.
+"""
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+import sys
+import tempfile
+import time
+import tracemalloc
+from itertools import product
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from svcd.base import bitmaps
+from svcd.base.bitmaps import from_docids
+from svcd.index import cached_reader, materialized, posting_reader, schema, vocabulary
+from svcd.index.cached_reader import Cache
+from svcd.index.delta import Delta
+from svcd.index.reader import IndexReader
+from svcd.index.value_rows import key
+from svcd.index.writer import IndexWriter
+from tests.index.conftest import change, reading
+
+VOCABULARY = ["a", "ab", "abc", "b", "ba", "c", "", "", "|", "X"]
+ROW = st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=25).map(lambda row: [*row, "z"])
+# Two fields of their own and two that share the last column.
+FIELDS = ["f0", "f1", *(f"f{n}" for n in (schema.SHARED_COLUMN, schema.SHARED_COLUMN + 1))]
+DOCUMENT = st.dictionaries(st.sampled_from(FIELDS), ROW, max_size=4)
+HISTORY = st.lists(st.lists(st.tuples(st.integers(0, 6), st.none() | DOCUMENT), min_size=1, max_size=6), max_size=5)
+
+Documents = dict[int, dict[str, list[str]]]
+
+
+def fill_slots(writer: IndexWriter) -> None:
+    """Give every field its column before any document comes, so that two indexes agree on them."""
+    everything = {f"f{n}": ["w"] for n in range(schema.SHARED_COLUMN + 2)}
+    with writer.transaction():
+        writer.write([change(99, everything)])
+    with writer.transaction():
+        writer.write([change(99, None, everything)])
+
+
+def play(writer: IndexWriter, history: list[list[tuple[int, Any]]], held: Documents | None = None) -> Documents:
+    held = {} if held is None else held
+    for batch in history:
+        newest = dict(batch)
+        with writer.transaction():
+            writer.write([change(docid, positions, held.get(docid)) for docid, positions in newest.items()
+                          if positions is not None or docid in held])
+        for docid, positions in newest.items():
+            held.pop(docid, None)
+            if positions is not None:
+                held[docid] = positions
+    return held
+
+
+def docids(bits: int) -> set[int]:
+    return set(bitmaps.to_docids(bits))
+
+
+def expected_pair(document: dict[str, list[str]], left: str, right: str) -> int | None:
+    distances = [d for row in document.values() for n, w in enumerate(row) if w == left
+                 for d in (1, 2, 3) if n + d < len(row) and row[n + d] == right]
+    return min(distances, default=None)
+
+
+def bucketed(position: int) -> int:
+    return position if position < 16 else 24 if position < 24 else 1 << (position - 1).bit_length()
+
+
+def check_relations(reader: IndexReader, held: Documents) -> None:
+    known = sorted({w for document in held.values() for row in document.values() for w in row if w})
+    assert docids(reader.all_docids()) == set(held)
+    assert list(reader.words_with_prefix("")) == known
+    assert list(reader.first_characters()) == sorted({w[0] for w in known})
+    assert dict(reader.rows(sorted(held))) == held
+    assert docids(reader.words_docids(["ab", "c", "none", "|"])) == {
+        docid for docid, document in held.items() if any({"ab", "c", "|"} & set(row) for row in document.values())}
+    for word in ["a", "ab", "|", "X", "none"]:
+        check_word(reader, held, word)
+    for prefix in ["a", "b"]:
+        check_prefix(reader, held, prefix)
+    for left, right in [("a", "b"), ("b", "a"), ("a", "a"), ("|", "X")]:
+        for distance in (1, 2, 3):
+            assert docids(reader.pair_docids(distance, left, right)) == {
+                docid for docid, document in held.items() if expected_pair(document, left, right) == distance}
+    for field in FIELDS:
+        for count in (1, 3, 9):
+            assert docids(reader.field_count_docids(field, count)) == {
+                docid for docid, document in held.items() if field in document
+                and sum(map(bool, document[field])) == count}
+
+
+def check_word(reader: IndexReader, held: Documents, word: str) -> None:
+    assert docids(reader.word_docids(word)) == {
+        docid for docid, document in held.items() if any(word in row for row in document.values())}
+    for field in FIELDS:
+        assert docids(reader.word_field_docids(word, field)) == {
+            docid for docid, document in held.items() if word in document.get(field, [])}
+    places = {(bucketed(n), docid) for docid, document in held.items() for row in document.values()
+              for n, w in enumerate(row) if w == word}
+    assert {(position, docid) for position in reader.word_positions(word)
+            for docid in docids(reader.word_position_docids(word, position))} == places
+
+
+def check_prefix(reader: IndexReader, held: Documents, prefix: str) -> None:
+    found = reader.words_with_prefix(prefix)
+    assert docids(reader.prefix_docids(prefix)) == set().union(*(docids(reader.word_docids(w)) for w in found))
+    assert set(reader.prefix_positions(prefix)) == {p for w in found for p in reader.word_positions(w)}
+    for field in FIELDS:
+        assert docids(reader.prefix_field_docids(prefix, field)) == set().union(
+            *(docids(reader.word_field_docids(w, field)) for w in found))
+    for distance in (1, 2, 3):
+        assert docids(reader.prefix_pair_docids(distance, "c", prefix)) == set().union(
+            *(docids(reader.pair_docids(distance, "c", w)) for w in found))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.dictionaries(st.sampled_from(["f0", "f1", "f2"]), ROW), min_size=1, max_size=12),
+       st.permutations([*product(["a", "ab", "abc"], [None, "f0", "f1", "f2"], [False, True])]))
+def test_what_is_known_already_shortens_the_way_alone(documents: list[Any], asked: list[Any]) -> None:
+    held: Documents = dict(enumerate(documents))
+    with tempfile.TemporaryDirectory() as folder, patch.object(vocabulary, "COMMON", 3), patch.object(
+            posting_reader, "_DOCUMENTS_A_TERM", 1):
+        path = Path(folder) / "index.sqlite"
+        writer = IndexWriter(path)
+        play(writer, [[*held.items()]])
+        writer.close()
+        with reading(path) as reader:
+            for prefix in ("ab", "abc"):
+                reader.words_with_prefix(prefix, 100)
+            for word, field, is_prefix in asked:
+                expected = {docid for docid, document in held.items() for name, row in document.items()
+                            if field in (None, name) and any(w == word or (is_prefix and w.startswith(word)) for w in row)}
+                assert docids(read_set(reader, word, field, is_prefix)) == expected
+            for word in ("ab", "abc"):
+                for position in range(3):
+                    assert docids(reader.prefix_position_docids(word, position)) == {
+                        docid for docid, document in held.items() for row in document.values()
+                        if position < len(row) and row[position].startswith(word)}
+
+
+@pytest.mark.parametrize(("many", "most_rare"), [(1, 9), (2, 9), (3, 1), (50, 9), (50, 2)])
+def test_words_are_found_in_lists_that_are_held(tmp_path: Path, many: int, most_rare: int) -> None:
+    known = ["a", "ab", "abc", "b", "ba", "X", "Xa", "|", "é", "éa", "z", "~"]
+    writer = IndexWriter(tmp_path / "index.sqlite")
+    play(writer, [[(1, {"f0": [*known, ""]})]])
+    writer.close()
+    with patch.object(vocabulary, "_MANY_WORDS", many), patch.object(vocabulary, "_MOST_RARE", most_rare):
+        with reading(tmp_path / "index.sqlite") as reader:
+            assert list(reader.first_characters()) == sorted({word[0] for word in known})
+            reader.words_with_prefix("a")
+            for word in ("a", "aa", "ab", "abcd", "b", "ba", "X", "Xa", "|", "é", "éb", "z", "~", "none", "ù"):
+                assert reader.has_word(word) == (word in known)
+                assert list(reader.words_with_prefix(word)) == sorted(w for w in known if w.startswith(word))
+
+
+def read_set(reader: IndexReader, word: str, field: str | None, is_prefix: bool) -> int:
+    if field is None:
+        return reader.prefix_docids(word) if is_prefix else reader.word_docids(word)
+    return reader.prefix_field_docids(word, field) if is_prefix else reader.word_field_docids(word, field)
+
+
+@settings(max_examples=40, deadline=None)
+@given(HISTORY, st.sampled_from([0, 1 << 40]), st.sets(st.integers(0, 6)))
+def test_rows_tell_of_pairs_what_fts5_tells(history: list[list[tuple[int, Any]]], cost: int, asked: set[int]) -> None:
+    with tempfile.TemporaryDirectory() as folder, patch.object(posting_reader, "_ROW", cost):
+        path = Path(folder) / "index.sqlite"
+        writer, cache = IndexWriter(path), Cache(1 << 20)
+        held = play(writer, history)
+        for written in ({}, {3: {"f0": ["a", "", "b", "c", "a"]}}):
+            held = play(writer, [[*written.items()]] if written else [], held)
+            with reading(path, cache) as reader:
+                check_pairs(reader, held, asked)
+        writer.close()
+
+
+def check_pairs(reader: IndexReader, held: Documents, asked: set[int]) -> None:
+    for distance in (1, 2, 3):
+        for left, right in [("a", "b"), ("b", "a"), ("a", "a"), ("c", "ab")]:
+            found = docids(reader.pair_docids(distance, left, right, from_docids(sorted(asked))))
+            assert found & asked == {docid for docid, document in held.items() if docid in asked
+                                     and expected_pair(document, left, right) == distance}
+        found = docids(reader.prefix_pair_docids(distance, "c", "a", from_docids(sorted(asked))))
+        assert found & asked == asked & {docid for docid, document in held.items() for word in ("a", "ab", "abc")
+                                         if expected_pair(document, "c", word) == distance}
+
+
+@settings(max_examples=40, deadline=None)
+@given(HISTORY)
+def test_any_history_answers_as_its_documents_say(history: list[list[tuple[int, Any]]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "index.sqlite"
+        writer = IndexWriter(path)
+        fill_slots(writer)
+        held = play(writer, history)
+        writer.checkpoint()
+        with reading(path) as reader:
+            check_relations(reader, held)
+            assert reader.field_distribution() == {
+                field: count for field in FIELDS if (count := sum(field in document for document in held.values()))}
+            wanted = [f"d{docid}" for docid in (*held, 10_000)]
+            assert reader.identified_documents(wanted) == {f"d{docid}": reader.document(docid) for docid in held}
+            assert reader.raw_document_size() == sum(len(reader.document(docid)) for docid in held)
+        for table in ("terms", "places"):
+            writer._connection.execute(f"INSERT INTO {table}({table}) VALUES ('integrity-check')")
+        writer.close()
+
+
+@settings(max_examples=40, deadline=None)
+@given(HISTORY, st.integers(1, 3))
+def test_what_is_kept_is_carried_over_writes(history: list[list[tuple[int, Any]]], step: int) -> None:
+    """Asked after every `step` batches through one cache: what was kept then has to become what is now."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "index.sqlite"
+        writer = IndexWriter(path)
+        fill_slots(writer)
+        cache, held = Cache(1 << 24), {}
+        for start in range(0, len(history), step):
+            play(writer, history[start:start + step], held)
+            with reading(path, cache) as reader:
+                check_relations(reader, held)
+        writer.close()
+
+
+@settings(max_examples=25, deadline=None)
+@given(HISTORY, st.integers(0, 4))
+def test_ready_made_sets_are_carried_over_writes(history: list[list[tuple[int, Any]]], after: int) -> None:
+    """Every set is dense here: made after some batches, asked at the end through an empty cache."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(materialized, "LEAST", 0)
+        path = Path(folder) / "index.sqlite"
+        writer = IndexWriter(path)
+        fill_slots(writer)
+        held = play(writer, history[:after])
+        assert writer.needs_dense_sets()
+        writer.make_dense_sets(lambda: False)
+        assert not writer.needs_dense_sets()
+        play(writer, history[after:], held)
+        with reading(path) as reader:
+            check_relations(reader, held)
+        writer.close()
+
+
+def test_making_sets_gives_way(writer: IndexWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(materialized, "LEAST", 1)
+    with writer.transaction():
+        writer.write([change(0, {"f": ["word"]})])
+    writer.make_dense_sets(lambda: True)
+    assert writer.needs_dense_sets()
+    writer.make_dense_sets(lambda: False)
+    assert not writer.needs_dense_sets()
+
+
+def test_what_was_written_is_held_once_and_counts_with_all_that_it_takes(writer: IndexWriter, tmp_path: Path) -> None:
+    """After each write other sets are asked: some were last asked a write ago, some long before."""
+    cache = Cache(1 << 24)
+    for step in range(30):
+        with writer.transaction():
+            writer.write([change(docid, {"f": [f"word{step}", f"word{docid}"]}) for docid in range(20)])
+        with reading(tmp_path / "index.sqlite", cache) as reader:
+            for number in range(step % 7, 20, 1 + step % 5):
+                held = from_docids([number] if number != step else range(20))
+                assert reader.word_docids(f"word{number}") == held
+    held = [span.delta for span, _ in cache._entries.values() if getattr(span, "delta", None)]
+    assert 1 <= len(held) <= 2
+    assert cache._held > sum(map(sys.getsizeof, held))
+
+
+def test_the_docids_of_what_was_written_are_found_once(writer: IndexWriter, tmp_path: Path) -> None:
+    with writer.transaction():
+        writer.write([change(docid, {"f": [f"word{docid}"]}) for docid in range(20)])
+    with reading(tmp_path / "index.sqlite") as reader, patch.object(cached_reader, "to_docids", wraps=cached_reader.to_docids) as asked:
+        assert reader._read_delta(reader.generation - 1) is not None
+    asked.assert_called_once_with((1 << 20) - 1)
+
+
+def test_a_delta_knows_about_how_much_it_holds(writer: IndexWriter, tmp_path: Path) -> None:
+    with reading(tmp_path / "index.sqlite") as reader:
+        check_size_of_delta(reader)
+
+
+def check_size_of_delta(reader: IndexReader) -> None:
+    dice = random.Random(1)
+    letters = [f"{dice.randrange(10**6):x}" for _ in range(20_000)]
+    tracemalloc.start()
+    rows = {docid: {0: [str(docid), *dice.choices(letters, k=dice.randrange(200))]} for docid in range(300)}
+    texts = {docid: json.dumps({"0": [docid, *dice.choices(letters, k=20)]}) for docid in rows}
+    delta = Delta((1 << 300) - 1, rows, None, texts)
+    assert delta.word("7") == 1 << 7 and reader._written(delta, 0).by_key[key(7.0)] == [7]
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held / 3 < sys.getsizeof(delta) < held * 3
+
+
+def test_a_reader_that_began_earlier_keeps_its_state(writer: IndexWriter, tmp_path: Path) -> None:
+    cache = Cache(1 << 20)
+    with reading(tmp_path / "index.sqlite", cache) as early:
+        with writer.transaction():
+            writer.write([change(0, {"f": ["late"]})])
+        with reading(tmp_path / "index.sqlite", cache) as later:
+            assert later.word_docids("late") == 1
+            assert early.word_docids("late") == 0
+            assert later.word_docids("late") == 1
+
+
+@settings(max_examples=15, deadline=None)
+@given(HISTORY)
+def test_incremental_equals_rebuilt(history: list[list[tuple[int, Any]]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        tables = []
+        for name in ("history", "at once"):
+            path = Path(folder) / f"{name}.sqlite"
+            writer = IndexWriter(path)
+            fill_slots(writer)
+            if name == "history":
+                held = play(writer, history)
+            else:
+                play(writer, [list(held.items())])
+            tables.append(everything(writer._connection))
+            writer.close()
+        assert tables[0] == tables[1]
+
+
+def everything(connection: sqlite3.Connection) -> list[Any]:
+    """All that an index says, in an order that does not depend on how it came to be."""
+    connection.execute("CREATE VIRTUAL TABLE temp.occurrences USING fts5vocab(main, terms, 'instance')")
+    connection.execute("CREATE VIRTUAL TABLE temp.spots USING fts5vocab(main, places, 'instance')")
+    queries = ("SELECT docid, document_id, json FROM documents ORDER BY docid",
+               "SELECT docid, words FROM forward ORDER BY docid",
+               "SELECT term, doc, col, offset FROM occurrences ORDER BY term, doc, col, offset",
+               "SELECT term, doc FROM spots ORDER BY term, doc",
+               "SELECT fid, name, slot, documents FROM fields ORDER BY fid")
+    counts = {(slot, place): count
+              for slot, block, blob in connection.execute("SELECT slot, block, counts FROM word_counts")
+              for place, count in enumerate(blob) if count}
+    return [connection.execute(query).fetchall() for query in queries] + [counts]
+
+
+def test_an_undone_savepoint_leaves_nothing(writer: IndexWriter, tmp_path: Path) -> None:
+    with writer.transaction():
+        writer.write([change(0, {"f": ["kept"]})])
+        with pytest.raises(RuntimeError), writer.savepoint():
+            writer.write([change(1, {"g": ["gone"]})])
+            raise RuntimeError
+        writer.write([change(2, {"h": ["kept"]})])
+    with reading(tmp_path / "index.sqlite") as reader:
+        assert docids(reader.word_docids("kept")) == {0, 2}
+        assert not reader.word_docids("gone")
+        assert reader.fields() == ["f", "h"]
+
+
+def test_a_failed_transaction_leaves_nothing(writer: IndexWriter, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), writer.transaction():
+        writer.write([change(1, {"g": ["gone"]})])
+        raise RuntimeError
+    assert (writer.number_of_documents, writer.field_numbers) == (0, {})
+    with reading(tmp_path / "index.sqlite") as reader:
+        assert not reader.all_docids()
+
+
+def test_a_reader_sees_one_state(writer: IndexWriter, tmp_path: Path) -> None:
+    with reading(tmp_path / "index.sqlite") as reader:
+        with writer.transaction():
+            writer.write([change(0, {"f": ["late"]})])
+        assert not reader.word_docids("late")
+    with reading(tmp_path / "index.sqlite") as reader:
+        assert reader.word_docids("late") == 1
+
+
+def test_a_reader_does_not_hold_a_checkpoint_up(writer: IndexWriter, tmp_path: Path) -> None:
+    with reading(tmp_path / "index.sqlite") as reader:
+        list(reader.docids_page(0, 1))
+        with writer.transaction():
+            writer.write([change(0, {"f": ["word"]})])
+        begin = time.monotonic()
+        writer.checkpoint()
+        assert time.monotonic() - begin < 1
+
+
+def test_a_reader_does_not_touch_the_log(writer: IndexWriter, tmp_path: Path) -> None:
+    """One connection alone checkpoints a file: the last reader's close must not."""
+    path = tmp_path / "index.sqlite"
+    with writer.transaction():
+        writer.write([change(0, {"f": ["word"]})])
+    log = path.with_name(path.name + "-wal")
+    before = log.stat().st_size
+    # The writer dies without a word, as a killed process does: its descriptors go, its log stays.
+    copy = tmp_path / "copy.sqlite"
+    copy.write_bytes(path.read_bytes())
+    copy.with_name("copy.sqlite-wal").write_bytes(log.read_bytes())
+    with reading(copy) as reader:
+        assert reader.word_docids("word") == 1
+    assert copy.with_name("copy.sqlite-wal").stat().st_size == before > 0
+
+
+def test_a_reader_cannot_write(writer: IndexWriter, tmp_path: Path) -> None:
+    with reading(tmp_path / "index.sqlite") as reader, pytest.raises(sqlite3.OperationalError):
+        reader._connection.execute("DELETE FROM documents")
+
+
+def test_words_beyond_the_counted_ones_count_in_no_set(writer: IndexWriter, tmp_path: Path) -> None:
+    with writer.transaction():
+        writer.write([change(0, {"f": ["w"] * 30}), change(1, {"f": ["w"] * 31})])
+    with reading(tmp_path / "index.sqlite") as reader:
+        assert docids(reader.field_count_docids("f", 30)) == {0}
+        assert not reader.field_count_docids("f", 31)

@@ -1,0 +1,105 @@
+"""The steps of a search. What must hold:
+
+1. A step lasts until the next one begins, it is ended, or its group is left.
+2. Steps of one path are added up; a path stands where it ended last, and so behind all that it holds.
+3. Nobody is told of steps outside the block that is recorded, or while another block records nothing.
+4. A failure leaves the groups that it comes out of.
+5. Searches tell their steps: those of keywords, of none, of filters and facets, and of merged lists.
+"""
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from svcd.filters.requests import read_filter
+from svcd.query import tracing
+from svcd.query.tracing import Recorder, recorded_by, within
+from svcd.search.federation import federated
+from svcd.search.request import Federation, IndexedQuery, SearchQuery
+from tests.support.searching import UID, answer, never, titled
+
+FILMS = titled("sun", "sun night", filterableAttributes=["id"])
+LOCAL = "execute local search"
+
+
+def recorder() -> Recorder:
+    """Its clock goes one forward each time it is looked at."""
+    return Recorder(count().__next__)
+
+
+def test_a_step_lasts_until_the_next() -> None:
+    measuring = recorder()
+    with recorded_by(measuring):
+        tracing.begin("a")
+        with within("g"):
+            tracing.begin("b")
+            tracing.begin("c")
+            tracing.end()
+            tracing.end()
+    assert list(measuring.durations.items()) == [("a", 1), ("g > b", 1), ("g > c", 1), ("g", 5)]
+
+
+def test_equal_paths_are_added_up_and_stand_where_they_ended_last() -> None:
+    measuring = Recorder(count().__next__, {"wait": 5})
+
+    @within("g")
+    def searched(name: str) -> None:
+        tracing.begin(name)
+
+    with recorded_by(measuring):
+        searched("a")
+        tracing.begin("b")
+        searched("c")
+        searched("a")
+    assert list(measuring.durations.items()) == [("wait", 5), ("b", 1), ("g > c", 1), ("g > a", 2), ("g", 9)]
+
+
+def test_only_what_is_recorded_is_told() -> None:
+    measuring = recorder()
+    tracing.begin("before")
+    with recorded_by(measuring):
+        assert tracing.recorder() is measuring
+        with recorded_by(None), within("inner"):
+            tracing.begin("nobody hears this")
+        with within("g"):
+            pass
+    tracing.begin("after")
+    assert list(measuring.durations) == ["g"] and tracing.recorder() is None
+
+
+def test_a_failure_leaves_its_groups() -> None:
+    measuring = recorder()
+    with recorded_by(measuring):
+        with pytest.raises(ValueError), within("a"), within("b"):
+            tracing.begin("c")
+            raise ValueError
+        tracing.begin("d")
+        tracing.end()
+    assert list(measuring.durations) == ["a > b > c", "a > b", "a", "d"]
+
+
+@pytest.mark.parametrize(("q", "asked", "expected"), [
+    ("sun", {}, ["tokenize query", "evaluate query", "keyword ranking", "format"]),
+    ("", {}, ["tokenize query", "evaluate query", "placeholder ranking", "format"]),
+    ("sun", {"filter": "id = 1", "facets": ["id"]},
+     ["evaluate filter", "tokenize query", "evaluate query", "keyword ranking", "format", "facet distribution"]),
+])
+def test_a_search_tells_its_steps(q: str, asked: dict, expected: list[str]) -> None:
+    measuring = recorder()
+    federation = Federation(facets={UID: asked["facets"]} if "facets" in asked else {})
+    with recorded_by(measuring):
+        answer(FILMS, q, federation, filter=read_filter(asked.get("filter"), "invalid_search_filter"))
+    assert list(measuring.durations) == [*(f"{LOCAL} > {name}" for name in expected), LOCAL]
+    inner = sum(measuring.durations[f"{LOCAL} > {name}"] for name in expected)
+    assert len(expected) == inner < measuring.durations[LOCAL]
+
+
+def test_a_merged_search_tells_its_steps() -> None:
+    measuring = recorder()
+    queries = [IndexedQuery(uid, SearchQuery(q="sun")) for uid in ("a", "b")]
+    with recorded_by(measuring):
+        federated(lambda uid: FILMS, queries, Federation(facets={"b": ["id"]}), never)
+    local = [f"{LOCAL} > {name}" for name in ("tokenize query", "evaluate query", "keyword ranking", "facet distribution", "format")]
+    assert list(measuring.durations) == ["partition queries", *local[:4], "merge results", local[4], LOCAL]
+    assert [measuring.durations[path] for path in local] == [2, 2, 2, 1, 2]

@@ -1,0 +1,189 @@
+"""How documents are walked and their words counted (relevance contract 1.9). What must hold:
+
+1. Members of objects are reported whatever they are, elements of arrays only when scalar.
+2. Words follow each other by 1, behind a hard separator by 8; stop words take a position and leave a hole.
+3. Each further value of an attribute starts 8 behind the last word, or the start, of the one before.
+4. Blank and longer words than 250 bytes are not kept; nothing is kept behind position 65,535.
+5. The short ways to a row give what its tokens give.
+6. A selection keeps the order of the document and what lies beneath the names.
+7. A hit goes by names alone: values without members, and elements without any of those asked for, stay.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from svcd.schema.attributes import is_beneath, is_reserved, locales_test, matches
+from svcd.schema.documents import Selection, bucketed_position, names, positions, select, shown, walk
+from svcd.text.analyzer import Analyzer
+from svcd.text.term_positions import row_of_tokens, rows_of
+from tests.support.shared_material import needs_oracle, oracle
+from tests.text.test_analyzer import ALPHABET, BEYOND, texts
+
+DEFAULT = Analyzer()
+
+
+def located(document: dict[str, Any], analyzer: Analyzer = DEFAULT) -> dict[str, list[tuple[int, str]]]:
+    """attribute -> (position, word), without the holes."""
+    rows = positions(document, analyzer, lambda name: not is_reserved(name), lambda name: None)
+    return {name: [(place, word) for place, word in enumerate(row) if word] for name, row in rows.items()}
+
+
+def test_members_are_reported_whatever_they_are() -> None:
+    document = {"a": {"b": [1, {"c": 2}], "d": {}}, "e": [], "f": None, "_geo": {"lat": 1}}
+    assert list(walk(document)) == [
+        ("a.b", [1, {"c": 2}]),
+        ("a.b", 1),
+        ("a.b.c", 2),
+        ("a.d", {}),
+        ("a.d", {}),
+        ("e", []),
+        ("f", None),
+    ]
+
+
+def test_names_are_the_members_first() -> None:
+    assert list(dict.fromkeys(names({"a": {"b": 1}, "c": 2, "_geo": {}}))) == ["a", "c", "_geo", "a.b"]
+
+
+def test_a_hard_separator_leaves_seven_holes() -> None:
+    assert located({"t": "...One two. Three, four"}) == {"t": [(0, "one"), (1, "two"), (9, "three"), (17, "four")]}
+
+
+def test_stop_words_leave_holes_that_keep_no_distance_to_the_next_value() -> None:
+    stopping = Analyzer(stop_words=["the", "of"])
+    document = {"t": ["the end of the the the the the the the the", "the", "next"]}
+    assert located(document, stopping) == {"t": [(1, "end"), (17, "next")]}
+
+
+def test_an_array_in_an_object_counts_as_a_value_of_its_own() -> None:
+    assert located({"t": ["x", "y"], "a": {"t": ["x", "y"]}}) == {
+        "t": [(0, "x"), (8, "y")],
+        "a.t": [(8, "x"), (16, "y")],
+    }
+
+
+def test_values_without_words_move_the_next_one() -> None:
+    assert located({"t": ["a", None, "", "!", "b"]}) == {"t": [(0, "a"), (32, "b")]}
+
+
+def test_numbers_and_booleans_are_read_from_their_json() -> None:
+    assert located({"a": 1.5, "b": True, "c": -3, "d": 1e16, "e": None}) == {
+        "a": [(0, "1"), (1, "5")],
+        "b": [(0, "true")],
+        "c": [(0, "3")],
+        "d": [(0, "1e16")],
+    }
+
+
+def test_only_searchable_attributes_have_words() -> None:
+    found = positions({"a": "x", "b": {"c": "y", "d": "z"}}, DEFAULT, lambda name: name == "b.c", lambda name: None)
+    assert found == {"b.c": ["y"]}
+
+
+def test_locales_are_asked_for_each_attribute() -> None:
+    rules = [{"attributePatterns": ["ja*"], "locales": ["jpn"]}]
+    found = positions({"ja_t": "東京", "t": "東京"}, DEFAULT, lambda name: True, locales_test(rules))
+    assert found == {"ja_t": ["東京"], "t": ["東", "京"]}
+
+
+@pytest.mark.parametrize(("length", "is_kept"), [(250, True), (251, False)])
+def test_words_longer_than_250_bytes_are_not_kept(length: int, is_kept: bool) -> None:
+    row = rows_of(DEFAULT).of("a " + "b" * length + " c")
+    assert row == ["a", "b" * length if is_kept else "", "c"]
+    assert rows_of(DEFAULT).of("ж" * 126 + " c") == ["", "c"]
+
+
+def test_nothing_is_kept_behind_the_last_position() -> None:
+    row = positions({"t": "a " * 70_000}, DEFAULT, lambda name: True, lambda name: None)["t"]
+    assert len(row) == 65_536
+    many = positions({"t": ["a"] * 9_000}, DEFAULT, lambda name: True, lambda name: None)["t"]
+    assert len(many) == 65_529
+
+
+@settings(deadline=None)  # the first Chinese text loads the list of words, where it is installed
+@given(texts, st.sampled_from([DEFAULT, Analyzer(stop_words=["a", "é", "."]), Analyzer(separator_tokens=["é", "ab"])]))
+def test_the_short_ways_give_the_row_of_the_tokens(text: str, analyzer: Analyzer) -> None:
+    assert rows_of(analyzer).of(text) == row_of_tokens(analyzer.tokens(text))
+
+
+@given(st.text("ab .,!\x00\x0b\x1c-", max_size=20))
+def test_the_short_way_for_ascii_gives_the_row_of_the_tokens(text: str) -> None:
+    assert rows_of(DEFAULT).of(text) == row_of_tokens(DEFAULT.tokens(text))
+
+
+@pytest.mark.parametrize(
+    ("position", "bucket"),
+    [(0, 0), (15, 15), (16, 24), (23, 24), (24, 32), (32, 32), (33, 64), (40_000, 65_535), (65_535, 65_535)],
+)
+def test_bucketed_positions(position: int, bucket: int) -> None:
+    assert bucketed_position(position) == bucket
+
+
+def test_a_selection_keeps_order_and_what_lies_beneath() -> None:
+    document = {"z": 1, "a": {"b": {"c": 1}, "d": 2}, "l": [{"x": 1, "y": 2}, 3, [{"x": 4}], {"y": 5}]}
+    assert list(select(document, ["a.b", "z"]).items()) == [("z", 1), ("a", {"b": {"c": 1}})]
+    assert select(document, ["l.x"]) == {"l": [{"x": 1}, [{"x": 4}]]}
+    assert select(document, ["l"]) == {"l": document["l"]}
+    assert select(document, ["nope", "z.q", "a.nope"]) == {"a": {}}
+
+
+@pytest.mark.parametrize(("asked", "parts"), [
+    (["a.b", "z"], {"z": 1, "a": {"b": {"c": 1}}}),
+    (["l.x"], {"l": [{"x": 1}, 3, [{"x": 4}, None], {}]}),
+    (["z.q", "a.nope", "a.b.c"], {"z": 1, "a": {"b": {"c": 1}}}),
+    (["a.nope"], {"a": {}}), (["l"], {"l": [{"x": 1, "y": 2}, 3, [{"x": 4}, None], {"y": 5}]}), (["nope", "zz"], {}),
+])
+def test_values_without_members_stay_in_hits(asked: list[str], parts: dict[str, Any]) -> None:
+    document = {"z": 1, "a": {"b": {"c": 1}, "d": 2}, "l": [{"x": 1, "y": 2}, 3, [{"x": 4}, None], {"y": 5}]}
+    assert list(shown(document, Selection(asked)).items()) == list(parts.items())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched"),
+    [
+        ("*", ["a", "a.b", "ba", "b"]),
+        ("a", ["a"]),
+        ("a*", ["a", "a.b"]),
+        ("a.*", ["a.b"]),
+        ("*a", ["a", "ba"]),
+        ("*a*", ["a", "a.b", "ba"]),
+        ("**", ["a", "a.b", "ba", "b"]),
+    ],
+)
+def test_patterns(pattern: str, matched: list[str]) -> None:
+    assert [name for name in ["a", "a.b", "ba", "b"] if matches(name, pattern)] == matched
+
+
+def test_what_lies_beneath() -> None:
+    assert is_beneath("a.b.c", "a") and is_beneath("a", "a")
+    assert not is_beneath("ab", "a") and not is_beneath("a", "a.b")
+    assert is_reserved("_geo.lat") and not is_reserved("_geography")
+
+
+scalars = st.one_of(
+    st.text(ALPHABET, max_size=12), st.integers(-99, 99), st.booleans(), st.none(), st.sampled_from([1.5, -0.25])
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+)
+
+
+@needs_oracle
+@pytest.mark.usefixtures("no_word_lists")
+@settings(max_examples=200, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(["t", "u", "_geo"]), values, max_size=3).filter(lambda d: not BEYOND.search(str(d)))
+)
+def test_positions_are_those_of_the_oracle(document: dict[str, Any]) -> None:
+    index = oracle("ranking").Index({"stopWords": ["a", "É"]}, [])
+    try:
+        index.index_doc(0, document)
+    except NotImplementedError:
+        return
+    expected = {name: occurrences for name, occurrences in index.occ[0].items() if occurrences}
+    assert located(document, Analyzer(stop_words=["a", "É"])) == expected

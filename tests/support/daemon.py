@@ -1,0 +1,267 @@
+"""A daemon as its users meet it: a process of its own, reached over loopback, killed and started again.
+
+Knows processes, sockets and /proc; refuses to know what any route means, but for the two that tell whether tasks
+are left (`/tasks`). Every wait here is for something that happens, with an end of its own.
+"""
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+START_S = 20.0
+DRAIN_S = 120.0
+ORPHAN_S = 5.0
+_BANNER = re.compile(r"address\s+http://127\.0\.0\.1:(\d+)")
+_TRACEBACK = re.compile(r"^Traceback .*\n(?:[ \t].*\n)+(.*)", re.MULTILINE)
+_UNFINISHED = "/tasks?statuses=enqueued,processing&limit=0"
+
+Content = bytes | str | Iterable[bytes] | None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answer, and how long it took."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    seconds: float
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> str | None:
+        """The code of an error object, None for another answer."""
+        shown = self.json if self.body[:1] == b"{" else {}
+        return shown.get("code") if self.status >= 400 else None
+
+
+class Daemon:
+    """One folder with a daemon on it. Its stderr goes to `folder/log`, its data to `folder/data.ms`."""
+
+    def __init__(self, folder: Path, args: Sequence[str] = (), most_files: int | None = None) -> None:
+        """most_files: how many it may have open, as with `ulimit -n`."""
+        self._shell = ["sh", "-c", f'ulimit -n {most_files} && exec "$@"', "sh"] if most_files else []
+        self.folder = folder
+        self.data = folder / "data.ms"
+        self.log = folder / "log"
+        self._args = args
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+
+    # Life
+
+    def start(self) -> Daemon:
+        """Start, also again after an end; returns when it listens."""
+        begin = self.log.stat().st_size if self.log.exists() else 0
+        self.spawn()
+        self.port = self._announced(begin)
+        return self
+
+    def spawn(self) -> None:
+        """Start, and do not wait for anything."""
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("SVC_")}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._shell, sys.executable, "-m", "svcd", "--http-addr", "127.0.0.1:0", "--db-path", str(self.data),
+                 "--no-analytics", *self._args], cwd=self.folder, env={**environ, "PYTHONPATH": str(ROOT)},
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
+
+    def _announced(self, begin: int) -> int:
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            said = self.log.read_bytes()[begin:].decode()
+            found = _BANNER.search(said)
+            if found and "pid" in said[found.end():]:
+                return int(found[1])
+            assert self._process and self._process.poll() is None, f"it did not start: {said}"
+            time.sleep(0.005)
+        raise AssertionError(f"it does not listen: {said}")
+
+    @property
+    def pids(self) -> list[int]:
+        """The daemon, and the processes it has started, as far as they live."""
+        assert self._process
+        main = self._process.pid
+        found = [main]
+        try:
+            for thread in Path(f"/proc/{main}/task").iterdir():
+                found += map(int, (thread / "children").read_text().split())
+        except OSError:  # it ended, or a thread of it
+            pass
+        return found
+
+    def anonymous_mb(self) -> float:
+        """What daemon and indexing processes hold in memory of their own, in MB of 10^6 bytes."""
+        return sum(map(_anonymous_bytes, self.pids)) / 1e6
+
+    def kill9(self) -> None:
+        """End the daemon as a crash does. Its indexing processes must end by themselves, and at once."""
+        assert self._process
+        pids = self.pids
+        self._process.kill()
+        self._process.wait()
+        deadline = time.monotonic() + ORPHAN_S
+        while any(map(_lives, pids)):
+            assert time.monotonic() < deadline, f"indexing processes outlive the daemon: {pids}"
+            time.sleep(0.002)
+
+    def ended(self) -> int:
+        """The exit status of one that ends by itself."""
+        assert self._process
+        return self._process.wait(START_S)
+
+    def stop(self) -> int:
+        """End in good order; the exit status."""
+        assert self._process
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(START_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise
+
+    def bugs(self) -> list[str]:
+        """What the log tells of bugs: there must be none. An indexing process that finds nobody to answer any more
+        is none."""
+        said = self.log.read_text(errors="replace")
+        lines = [line for line in said.splitlines() if " ERROR " in line]
+        return lines + [end for end in _TRACEBACK.findall(said) if not end.startswith("BrokenPipeError")]
+
+    # Requests
+
+    def call(self, method: str, path: str, body: Content = None, headers: Mapping[str, str] | None = None,
+             timeout: float = 60.0) -> Reply:
+        """One request on a connection of its own. A body without Content-Type is JSON; an iterable is sent in chunks."""
+        content = body.encode() if isinstance(body, str) else body
+        sent = {"accept": "*/*", **({"content-type": "application/json"} if body is not None else {}), **(headers or {})}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        begin = time.monotonic()
+        try:
+            try:
+                connection.request(method, path, content, sent)
+            except (BrokenPipeError, ConnectionResetError):  # refused before its end: the answer is there
+                if connection.sock is None:  # killed while it took the connection: there is none
+                    raise
+            answer = connection.getresponse()
+            return Reply(answer.status, dict(answer.headers), answer.read(), time.monotonic() - begin)
+        finally:
+            connection.close()
+
+    def post(self, path: str, value: Any) -> Reply:
+        """A POST of a JSON value."""
+        return self.call("POST", path, json.dumps(value))
+
+    def get(self, path: str) -> Any:
+        """The JSON that a path answers."""
+        reply = self.call("GET", path)
+        assert reply.status == 200, (path, reply.body)
+        return reply.json
+
+    def raw(self, request: bytes, timeout: float = 20.0) -> bytes:
+        """What comes back for bytes that no well-behaved client sends, up to the end of the connection."""
+        received = b""
+        with socket.create_connection(("127.0.0.1", self.port), timeout) as connection:
+            try:
+                connection.sendall(request)
+                connection.shutdown(socket.SHUT_WR)
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            try:
+                while piece := connection.recv(65536):
+                    received += piece
+            except ConnectionResetError:
+                pass
+        return received
+
+    # Tasks
+
+    def unfinished(self) -> int:
+        """How many tasks wait or run."""
+        return self.get(_UNFINISHED)["total"]
+
+    def drain(self, seconds: float = DRAIN_S) -> None:
+        """Wait until no task waits or runs."""
+        deadline = time.monotonic() + seconds
+        while self.unfinished():
+            assert time.monotonic() < deadline, f"tasks are left: {self.get('/tasks?statuses=enqueued,processing')}"
+            time.sleep(0.01)
+
+    def done(self, summary: Reply, seconds: float = DRAIN_S) -> dict[str, Any]:
+        """The task of a 202, once it has ended."""
+        assert summary.status == 202, summary.body
+        deadline = time.monotonic() + seconds
+        while (task := self.get(f"/tasks/{summary.json['taskUid']}"))["status"] in ("enqueued", "processing"):
+            assert time.monotonic() < deadline, f"it does not end: {task}"
+            time.sleep(0.005)
+        return task
+
+
+def start(args: Sequence[str], folder: Path) -> Daemon:
+    """A daemon that listens. Whoever starts it ends it."""
+    return Daemon(folder, args).start()
+
+
+@contextmanager
+def running(folder: Path, *args: str) -> Iterator[Daemon]:
+    """A daemon for the length of a block."""
+    daemon = start(args, folder)
+    try:
+        yield daemon
+    finally:
+        daemon.kill9()
+
+
+@contextmanager
+def memory_watched(daemon: Daemon, every_s: float = 0.02) -> Iterator[list[float]]:
+    """The anonymous memory of a daemon during a block, in MB: [at its beginning, the most since]."""
+    seen = [daemon.anonymous_mb()] * 2
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(every_s):
+            seen[1] = max(seen[1], daemon.anonymous_mb())
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        ended.set()
+        watcher.join()
+        seen[1] = max(seen[1], daemon.anonymous_mb())
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _anonymous_bytes(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:  # it ended
+        return 0
+    found = re.search(r"^Anonymous:\s+(\d+) kB", text, re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0

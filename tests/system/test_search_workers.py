@@ -1,0 +1,356 @@
+"""What must hold of a daemon whose searches are answered by several processes (`--search-workers`).
+
+1. Every process gives the answers that the main one gives, refusals and keys included.
+2. Writes, and all else, go through the same port, also on a connection that searches.
+3. A committed write is seen by the next search, whoever answers it; so is the end, the renaming and the new making
+   of an index, and a feature that is switched.
+4. A worker that is killed loses no write, and comes back; searches go on meanwhile.
+5. Killed, the main process takes the workers along, and a new one can have the folder.
+6. SIGTERM ends all in good order: what is asked is answered, and the exit status is 0.
+7. /metrics counts the requests of all processes. With TLS the workers are refused.
+8. A key opens searches in every process from its making on, and in none from its deletion on, nor do its tokens.
+
+How requests are dealt out: tests/http/test_worker_sharing.py.
+"""
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.bearers import signed
+from tests.support.daemon import ROOT, Daemon, running
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="search workers need Linux")
+
+WORKERS = 2
+KEY = "a-master-key-of-some-length"
+PATIENCE_S = 15.0
+FILMS = [{"id": number, "title": title} for number, title in enumerate(
+    ("The General", "The Gold Rush", "Metropolis", "Sunrise", "The Kid", "Nosferatu", "Faust", "City Lights"))]
+_MODULE = "svcd.cli.search_worker"
+
+
+def workers(daemon: Daemon) -> list[int]:
+    """The pids of the workers."""
+    return [pid for pid in daemon.pids if _MODULE in _command(pid)]
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def await_workers(daemon: Daemon, but: int = 0) -> None:
+    """Wait until all answer: each has a thread that waits for connections. but: one that was killed."""
+    deadline = time.monotonic() + PATIENCE_S
+    while sum(map(_serves, pids := workers(daemon))) < WORKERS or but in pids:
+        assert time.monotonic() < deadline, f"workers: {pids}"
+        time.sleep(0.01)
+
+
+def _serves(pid: int) -> bool:
+    """It has the thread that reads orders, and one that waits for connections."""
+    try:
+        return len(list(Path(f"/proc/{pid}/task").iterdir())) >= 3
+    except OSError:  # it ended
+        return False
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with running(tmp_path_factory.mktemp("workers"), "--search-workers", str(WORKERS), "--master-key", KEY,
+                 "--experimental-enable-metrics") as one:
+        await_workers(one)
+        client = Client(one)
+        client.done("POST", "/indexes/films/documents", FILMS)
+        client.close()
+        yield one
+
+
+class Client:
+    """A client that keeps its connection."""
+
+    def __init__(self, daemon: Daemon, key: str | None = KEY) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=PATIENCE_S)
+        self._headers = {"content-type": "application/json", "accept": "*/*"}
+        self._headers |= {"authorization": f"Bearer {key}"} if key else {}
+
+    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        self._connection.request(method, path, None if body is None else json.dumps(body), self._headers)
+        answer = self._connection.getresponse()
+        content = answer.read()
+        return answer.status, json.loads(content) if content[:1] in (b"{", b"[") else content.decode()
+
+    def done(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        status, summary = self.call(method, path, body)
+        assert status == 202, summary
+        deadline = time.monotonic() + PATIENCE_S
+        while (task := self.call("GET", f"/tasks/{summary['taskUid']}")[1])["status"] in ("enqueued", "processing"):
+            assert time.monotonic() < deadline, task
+            time.sleep(0.002)
+        assert task["status"] == "succeeded", task
+        return task
+
+    def titles(self, text: str, index_uid: str = "films") -> list[str]:
+        status, answer = self.call("POST", f"/indexes/{index_uid}/search", {"q": text})
+        assert status == 200, answer
+        return [hit["title"] for hit in answer["hits"]]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def client(daemon: Daemon) -> Iterator[Client]:
+    one = Client(daemon)
+    yield one
+    one.close()
+
+
+def everywhere(daemon: Daemon, ask: Any, clients: int = 12, rounds: int = 12) -> list[Any]:
+    """What many clients at once are answered: so many that every process has some."""
+    answers: list[Any] = []
+
+    def work() -> None:
+        client = Client(daemon)
+        for _ in range(rounds):
+            answers.append(ask(client))
+        client.close()
+
+    threads = [threading.Thread(target=work) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == clients * rounds
+    return answers
+
+
+def same(answers: list[Any]) -> Any:
+    shown = {json.dumps(answer, sort_keys=True) for answer in answers}
+    assert len(shown) == 1, shown
+    return answers[0]
+
+
+def _without_times(answer: tuple[int, Any]) -> tuple[int, Any]:
+    status, shown = answer
+    return status, {name: value for name, value in shown.items() if name not in ("processingTimeMs", "requestUid")}
+
+
+@pytest.mark.parametrize(("method", "path", "body"), [
+    ("POST", "/indexes/films/search", {"q": "the", "showRankingScore": True}),
+    ("GET", "/indexes/films/search?q=the+kid&attributesToHighlight=title", None),
+    ("POST", "/indexes/none/search", {}),
+    ("POST", "/indexes/films/search", {"limit": "many"}),
+    ("POST", "/indexes/films/search", {"media": {}, "hybrid": {"embedder": "x"}}),
+    ("GET", "/indexes/films/search?limit=-1", None),
+])
+def test_all_processes_answer_alike(daemon: Daemon, method: str, path: str, body: Any) -> None:
+    same(everywhere(daemon, lambda client: _without_times(client.call(method, path, body))))
+
+
+@pytest.mark.parametrize(("key", "code"), [(None, "missing_authorization_header"), ("wrong", "invalid_api_key")])
+def test_all_processes_ask_for_the_key(daemon: Daemon, key: str | None, code: str) -> None:
+    def ask(_: Client) -> tuple[int, str]:
+        stranger = Client(daemon, key)
+        status, answer = stranger.call("POST", "/indexes/films/search", {})
+        stranger.close()
+        return status, answer["code"]
+
+    assert same(everywhere(daemon, ask))[1] == code
+
+
+def test_a_key_counts_everywhere_from_its_making_to_its_deletion(daemon: Daemon, client: Client) -> None:
+    def ask(secret: str) -> list[tuple[int, str | None]]:
+        def searched(_: Client) -> tuple[int, str | None]:
+            one = Client(daemon, secret)
+            status, answer = one.call("POST", "/indexes/films/search", {"q": "kid"})
+            one.close()
+            return status, answer.get("code")
+
+        return same(everywhere(daemon, searched, clients=8, rounds=4))
+
+    for _ in range(3):
+        body = {"actions": ["search"], "indexes": ["films"], "expiresAt": None}
+        status, key = client.call("POST", "/keys", body)
+        assert status == 201
+        tenant = signed({"searchRules": ["films"], "apiKeyUid": key["uid"]}, key["key"])
+        forbidden = signed({"searchRules": ["films"], "apiKeyUid": key["uid"]}, key["key"][::-1])
+        assert ask(key["key"]) == ask(tenant) == (200, None)
+        assert ask(forbidden) == (403, "invalid_api_key")
+        assert client.call("DELETE", f"/keys/{key['uid']}")[0] == 204
+        assert ask(key["key"]) == ask(tenant) == (403, "invalid_api_key")
+
+
+def test_one_connection_searches_and_writes(client: Client) -> None:
+    for number in range(10):
+        title = f"Film zq{number}x"
+        assert client.titles(f"zq{number}x") == []
+        client.done("POST", "/indexes/films/documents", [{"id": 100 + number, "title": title}])
+        assert client.titles(f"zq{number}x") == [title]
+        client.done("DELETE", f"/indexes/films/documents/{100 + number}")
+        assert client.titles(f"zq{number}x") == []
+
+
+def test_a_body_that_follows_its_head_late_is_read_by_who_answers(daemon: Daemon) -> None:
+    body = json.dumps([{"id": 200, "title": "Late zlate"}]).encode()
+    head = (f"POST /indexes/films/documents HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+            f"Authorization: Bearer {KEY}\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n").encode()
+    with socket.create_connection(("127.0.0.1", daemon.port), PATIENCE_S) as sock:
+        sock.sendall(head)
+        assert sock.recv(100).startswith(b"HTTP/1.1 100")
+        sock.sendall(body)
+        assert sock.recv(1000).startswith(b"HTTP/1.1 202")
+
+
+def test_requests_sent_at_once_are_answered_in_their_order(daemon: Daemon) -> None:
+    lines = (b"GET /indexes/films/search?q=kid", b"GET /health", b"GET /indexes/none/search", b"GET /version")
+    headers = b" HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + KEY.encode() + b"\r\n"
+    raw = b"".join(line + headers + b"\r\n" for line in lines[:-1]) + lines[-1] + headers + b"Connection: close\r\n\r\n"
+    answer = daemon.raw(raw).decode()
+    marks = ('"hits"', '"available"', '"index_not_found"', '"pkgVersion"')
+    places = [answer.index(mark) for mark in marks]
+    assert places == sorted(places)
+
+
+def test_a_write_is_seen_by_the_next_search_of_every_process(daemon: Daemon, client: Client) -> None:
+    for number in range(5):
+        client.done("PUT", "/indexes/films/documents", [{"id": 0, "title": f"The General zr{number}y"}])
+        assert same(everywhere(daemon, lambda one: one.titles(f"zr{number}y"), rounds=3)) \
+            == [f"The General zr{number}y"]
+
+
+def test_indexes_come_go_and_change_names_under_searches(daemon: Daemon, client: Client) -> None:
+    for number in range(3):
+        client.done("POST", "/indexes/coming/documents", [{"id": 1, "title": f"made {number}"}])
+        assert same(everywhere(daemon, lambda one: one.titles("made", "coming"), rounds=3)) == [f"made {number}"]
+        client.done("POST", "/swap-indexes", [{"indexes": ["coming", "gone"], "rename": True}])
+        assert same(everywhere(daemon, lambda one: one.call("GET", "/indexes/coming/search")[0], rounds=3)) == 404
+        assert same(everywhere(daemon, lambda one: one.titles("made", "gone"), rounds=3)) == [f"made {number}"]
+        client.done("DELETE", "/indexes/gone")
+        assert same(everywhere(daemon, lambda one: one.call("GET", "/indexes/gone/search")[0], rounds=3)) == 404
+    assert not [name for pid in daemon.pids for name in _open_files(pid) if "(deleted)" in name and ".sqlite" in name]
+
+
+def _open_files(pid: int) -> list[str]:
+    return [os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir() if file.is_symlink()]
+
+
+def test_a_feature_that_is_switched_is_known_to_all_processes(daemon: Daemon, client: Client) -> None:
+    def code(one: Client) -> str:
+        return one.call("POST", "/indexes/films/search", {"useNetwork": True})[1]["code"]
+
+    for is_on in (True, False, True, False):
+        client.call("PATCH", "/experimental-features", {"network": is_on})
+        assert (same(everywhere(daemon, code, rounds=3)) == "feature_not_enabled") != is_on
+
+
+def test_the_requests_of_all_processes_are_counted(daemon: Daemon, client: Client) -> None:
+    before = _counted(client)
+    everywhere(daemon, lambda one: one.titles("kid"), clients=6, rounds=5)
+    assert _counted(client) - before == 30
+
+
+def _counted(client: Client) -> int:
+    mark = 'svc_http_requests_total{method="POST",path="/indexes/{index_uid}/search",status="200"} '
+    lines = client.call("GET", "/metrics")[1].splitlines()
+    return sum(int(line.removeprefix(mark)) for line in lines if line.startswith(mark))
+
+
+def test_a_killed_worker_comes_back_and_no_write_is_lost(daemon: Daemon, client: Client) -> None:
+    for number in range(2):
+        killed = workers(daemon)[0]
+        acknowledged = []
+        for each in range(6):
+            writer = Client(daemon)  # may be let in by a worker
+            if each == 3:
+                os.kill(killed, signal.SIGKILL)
+            try:
+                status, summary = writer.call("POST", "/indexes/films/documents", [{"id": 300 + each, "title": "more"}])
+                acknowledged.append(summary["taskUid"])
+                assert status == 202
+            except (OSError, http.client.HTTPException):
+                pass
+            writer.close()
+        assert len(acknowledged) >= 3
+        for uid in acknowledged:
+            while client.call("GET", f"/tasks/{uid}")[1]["status"] in ("enqueued", "processing"):
+                time.sleep(0.005)
+            assert client.call("GET", f"/tasks/{uid}")[1]["status"] == "succeeded"
+        await_workers(daemon, but=killed)
+        same(everywhere(daemon, lambda one: one.titles("kid"), rounds=3))
+
+
+def test_the_log_speaks_of_no_bug(daemon: Daemon) -> None:
+    assert not daemon.bugs()
+    assert KEY not in daemon.log.read_text() + "".join(_command(pid) for pid in workers(daemon))
+
+
+def test_killed_the_main_process_takes_its_workers_along(tmp_path: Path) -> None:
+    one = Daemon(tmp_path, ["--search-workers", str(WORKERS)]).start()
+    await_workers(one)
+    one.kill9()  # asserts that all end
+    one.start()
+    await_workers(one)
+    assert one.get("/health")
+    one.kill9()
+
+
+def _is_answered(connection: http.client.HTTPConnection) -> bool:
+    """A search is answered, and another may be sent; False when the connection has ended, which it may between two."""
+    try:
+        connection.request("GET", "/indexes/films/search?q=the")
+        answer = connection.getresponse()
+    except (OSError, http.client.HTTPException):
+        return False
+    assert answer.status == 200 and answer.read()
+    return answer.getheader("connection") != "close"
+
+
+def test_sigterm_ends_all_in_good_order(tmp_path: Path) -> None:
+    one = Daemon(tmp_path, ["--search-workers", str(WORKERS)]).start()
+    await_workers(one)
+    one.done(one.post("/indexes/films/documents", FILMS))
+    answered = [0]
+
+    def ask() -> None:
+        with closing(http.client.HTTPConnection("127.0.0.1", one.port, timeout=PATIENCE_S)) as connection:
+            while _is_answered(connection):
+                answered[0] += 1
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    pids = one.pids
+    while answered[0] < 50:
+        time.sleep(0.005)
+    assert one.stop() == 0
+    for thread in threads:
+        thread.join()
+    assert not [pid for pid in pids if _command(pid)]
+    assert not one.bugs()
+
+
+def test_workers_are_refused_with_tls_in_words(tmp_path: Path) -> None:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("SVC_")}
+    refused = subprocess.run(
+        [sys.executable, "-m", "svcd", "--search-workers", "1", "--ssl-cert-path", "a.pem", "--ssl-key-path", "b.pem"],
+        cwd=tmp_path, env={**environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=PATIENCE_S,
+        check=False)
+    assert refused.returncode == 2
+    assert "--search-workers" in refused.stderr and "TLS" in refused.stderr
