@@ -24,14 +24,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from svcd.search.search import Federation, IndexedQuery, SearchQuery, search
-from svcd.schema.settings import resolved
 from svcd.index.cached_reader import Cache
 from svcd.index.connections import open_reader
 from svcd.index.reader import IndexReader
+from svcd.schema.settings import resolved
+from svcd.search.search import Federation, IndexedQuery, SearchQuery, search
 from svcd.tasks import batching
-from svcd.tasks.indexing_client import Budget
 from svcd.tasks.indexing import Work, run
+from svcd.tasks.indexing_client import MemoryBudget
 
 WORD = re.compile(r"[A-Za-z]{2,}")
 MAP_BYTES = 2**34
@@ -68,7 +68,7 @@ def make_svcd(folder: Path, documents: list[dict[str, Any]]) -> Callable[[str], 
     path = folder / "index.sqlite"
     begin = time.process_time()
     run(path, "films", batching.DOCUMENTS, [Work(0, "documentAdditionOrUpdate", {"method": "replace"}, str(upload),
-                                                 upload.stat().st_size)], Budget())
+                                                 upload.stat().st_size)], MemoryBudget())
     print(f"svcd     index s {time.process_time() - begin:8.2f}")
     connection, cache = open_reader(path), Cache(32 << 20)
 

@@ -21,7 +21,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 def no_word_lists() -> Iterator[None]:
     """As if the extra `languages` were not installed, which is all that the oracle knows."""
     for language in segmenters.LISTS:
-        segmenters.offer(language, lambda: None)
+        segmenters.offer_word_lists(language, lambda: None)
     yield
     for language in segmenters.LISTS:
-        segmenters.offer(language, None)
+        segmenters.offer_word_lists(language, None)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from svcd.analytics import requests
 from svcd.analytics.figures import TIME_BOUNDS_MS, State, agent, joined, nothing
-from svcd.analytics.notes import NAMES, Note, average, each_of, is_given, one_more, word
+from svcd.analytics.notes import NAMES, FigureUpdate, average, each_of, is_given, one_more, word
 from svcd.analytics.requests import note_filter
 from svcd.api import admission
 from svcd.base import logs
@@ -106,7 +106,7 @@ def _export(state: State, ctx: Context) -> None:
 
 _SETTINGS_PATH = "/indexes/{index_uid}/settings"
 _DOCUMENTS = "/indexes/{index_uid}/documents"
-NOTES: Mapping[Key, Note] = {
+NOTES: Mapping[Key, FigureUpdate] = {
     ("POST", "/indexes/{index_uid}/search"): requests.search,
     ("GET", "/indexes/{index_uid}/search"): requests.search_by_query_string,
     ("POST", "/multi-search"): requests.multi_search,
@@ -142,7 +142,7 @@ NOTES: Mapping[Key, Note] = {
 
 
 @cache  # there are as many as routes
-def noted(key: Key) -> Note | None:
+def noted(key: Key) -> FigureUpdate | None:
     """What a request of a route adds; None for those that nothing is told of."""
     method, path = key
     before, _, segment = path.rpartition("/")
@@ -162,7 +162,7 @@ class Usage:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._state = nothing()
-        self._cut_off = admission.ran_out()
+        self._cut_off = admission.degraded_searches()
         self._names: set[tuple[str, int]] = set()
 
     def answered(self, request: Request, status: int, seconds: float) -> None:
@@ -201,7 +201,7 @@ class Usage:
         """What was counted, and begin anew."""
         with self._lock:
             taken, self._state = self._state, nothing()
-            cut_off, self._cut_off = self._cut_off, admission.ran_out()
+            cut_off, self._cut_off = self._cut_off, admission.degraded_searches()
             self._names.clear()
         taken["requests.total_degraded"] = self._cut_off - cut_off
         return taken

@@ -9,12 +9,12 @@ from typing import Any
 
 from svcd.analytics.figures import State
 
-Note = Callable[[State, Any], None]  # what a value adds
+FigureUpdate = Callable[[State, Any], None]  # what a value adds
 # Not a figure: (figure, name) of names that the request at hand mentions, to be told apart and dropped.
 NAMES = "names"
 
 
-def is_given(figure: str) -> Note:
+def is_given(figure: str) -> FigureUpdate:
     """The member is there, and says something."""
     def note(state: State, value: Any) -> None:
         state[figure] = True
@@ -22,7 +22,7 @@ def is_given(figure: str) -> Note:
     return note
 
 
-def is_not(figure: str, default: Any) -> Note:
+def is_not(figure: str, default: Any) -> FigureUpdate:
     """The member is not what it is without being given."""
     def note(state: State, value: Any) -> None:
         if value != default:
@@ -31,7 +31,7 @@ def is_not(figure: str, default: Any) -> Note:
     return note
 
 
-def largest(figure: str, measure: Callable[[Any], int] = int) -> Note:
+def largest(figure: str, measure: Callable[[Any], int] = int) -> FigureUpdate:
     """The largest so far."""
     def note(state: State, value: Any) -> None:
         state[figure] = max(state[figure], measure(value))
@@ -39,7 +39,7 @@ def largest(figure: str, measure: Callable[[Any], int] = int) -> Note:
     return note
 
 
-def average(figure: str, measure: Callable[[Any], int] = len) -> Note:
+def average(figure: str, measure: Callable[[Any], int] = len) -> FigureUpdate:
     """One more part of a mean: by default, of how many elements there are."""
     def note(state: State, value: Any) -> None:
         parts = state[figure]
@@ -49,7 +49,7 @@ def average(figure: str, measure: Callable[[Any], int] = len) -> Note:
     return note
 
 
-def word(figure: str) -> Note:
+def word(figure: str) -> FigureUpdate:
     """One more use of a word; of those that the figure does not know, only that there are some is told."""
     def note(state: State, value: str) -> None:
         counts = state[figure]
@@ -58,7 +58,7 @@ def word(figure: str) -> Note:
     return note
 
 
-def words(figure: str) -> Note:
+def words(figure: str) -> FigureUpdate:
     """One more use of each."""
     add = word(figure)
 
@@ -69,7 +69,7 @@ def words(figure: str) -> Note:
     return note
 
 
-def one_more(figure: str) -> Note:
+def one_more(figure: str) -> FigureUpdate:
     """Count it, whatever it is."""
     def note(state: State, value: Any) -> None:
         state[figure] += 1
@@ -77,7 +77,7 @@ def one_more(figure: str) -> Note:
     return note
 
 
-def distinct(figure: str) -> Note:
+def distinct(figure: str) -> FigureUpdate:
     """Count it unless it was met before."""
     def note(state: State, value: Any) -> None:
         state.setdefault(NAMES, []).append((figure, value))
@@ -85,7 +85,7 @@ def distinct(figure: str) -> Note:
     return note
 
 
-def each_of(*notes: Note) -> Note:
+def each_of(*notes: FigureUpdate) -> FigureUpdate:
     """What all of them add."""
     def note(state: State, value: Any) -> None:
         for each in notes:
@@ -94,7 +94,7 @@ def each_of(*notes: Note) -> Note:
     return note
 
 
-def last(figure: str, measure: Callable[[Any], Any] = lambda value: value) -> Note:
+def last(figure: str, measure: Callable[[Any], Any] = lambda value: value) -> FigureUpdate:
     """In place of what was before."""
     def note(state: State, value: Any) -> None:
         state[figure] = measure(value)

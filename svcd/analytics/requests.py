@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.analytics.figures import State
 from svcd.analytics.notes import (
-    Note,
+    FigureUpdate,
     average,
     distinct,
     each_of,
@@ -89,7 +89,7 @@ def _hybrid(state: State, value: Mapping[str, Any]) -> None:
 
 
 # Of members with a default only what differs from it: a query string has them all.
-_SEARCH_MEMBERS: Mapping[str, Note] = {
+_SEARCH_MEMBERS: Mapping[str, FigureUpdate] = {
     "q": _q,
     "offset": largest("pagination.max_offset"),
     "limit": largest("pagination.max_limit"),
@@ -179,11 +179,11 @@ def facet_search(state: State, ctx: Context) -> None:
 # Knows the settings by their names in bodies; refuses to know what they do.
 
 
-def _total(figure: str) -> Note:
+def _total(figure: str) -> FigureUpdate:
     return last(f"{figure}.total", lambda value: len(value or ()))
 
 
-def _is_set(figure: str) -> Note:
+def _is_set(figure: str) -> FigureUpdate:
     return last(f"{figure}.set", lambda value: value is not None)
 
 
@@ -238,7 +238,7 @@ def _has_wildcard(names: Sequence[str] | None) -> bool:
     return names is None or "*" in names  # null is all of them, and `*` decodes to it
 
 
-_SETTINGS: Mapping[str, Note] = {
+_SETTINGS: Mapping[str, FigureUpdate] = {
     "rankingRules": _ranking_rules,
     "sortableAttributes": each_of(_total("sortable_attributes"),
                                last("sortable_attributes.has_geo", lambda names: "_geo" in (names or ()))),
@@ -273,7 +273,7 @@ def of_all(state: State, ctx: Context) -> None:
             _SETTINGS[name](state, value)
 
 
-def of_one(segment: str) -> Note | None:
+def of_one(segment: str) -> FigureUpdate | None:
     """What a change of one setting adds. segment: the last of its route, `stop-words`."""
     first, *rest = segment.split("-")
     note = _SETTINGS.get(first + "".join(word.capitalize() for word in rest))

@@ -166,6 +166,6 @@ def _count() -> None:
         _ran_out += 1
 
 
-def ran_out() -> int:
+def degraded_searches() -> int:
     """How many searches of this process were told that their time is over."""
     return _ran_out

@@ -31,19 +31,19 @@ from svcd.api import (
 )
 from svcd.api.admission import SearchQueue
 from svcd.api.bodies import json_value, read_body
-from svcd.api.context import JSON, Answer, Context, Text
+from svcd.api.context import JSON, Context, HandlerResult, Text
 from svcd.api.routes import Match, Route, Stream, Table, Value
-from svcd.api.search_cache import Answers
-from svcd.api.streaming import Places
+from svcd.api.search_cache import SearchCache
+from svcd.api.streaming import ConcurrencyLimit
 from svcd.api.traffic import Report, Traffic
 from svcd.auth.keys import Keys
-from svcd.auth.permission import ALL, Permission
+from svcd.auth.permission import ALL_PERMITTED, Permission
 from svcd.base import logs
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.http.headers import media_type
-from svcd.http.message import Refused, Request, Response
-from svcd.index.disk_space import full, lacks_room
+from svcd.http.message import HttpError, Request, Response
+from svcd.index.disk_space import disk_full_error, lacks_room
 from svcd.validation import checked_index_uid, decode_body, decode_query, decode_value
 
 if TYPE_CHECKING:
@@ -107,11 +107,11 @@ class App:
         self._traffic = traffic or Traffic()
         self._reports = reports
         self._tell = tell
-        self._streams = Places(streams)
-        self._large = Places(large, "large answers")
-        self._waiting_writes = Places(waiting_writes)
+        self._streams = ConcurrencyLimit(streams)
+        self._large = ConcurrencyLimit(large, "large answers")
+        self._waiting_writes = ConcurrencyLimit(waiting_writes)
         self._usage = usage
-        self._answers = Answers()
+        self._answers = SearchCache()
 
     def answer(self, request: Request) -> Response:
         """The response to a request; never raises."""
@@ -153,7 +153,7 @@ class App:
             return self._permission(route, raw_path.get("index_uid"), request)
 
         permission = permitted()
-        query, wait_s = waiting.taken_out(route, request.query)
+        query, wait_s = waiting.extract_wait(route, request.query)
         ctx = Context(
             instance=self._instance, runner=self._runner, searches=self._searches, request=request,
             permission=permission, query=_query(route, query), body=_body(route, request), traffic=self._traffic,
@@ -166,10 +166,10 @@ class App:
         if self._usage is not None:
             self._usage.note(route, ctx)
         answer = route.run(ctx)
-        return _encoded(waiting.awaited(ctx, answer, wait_s, self._waiting_writes) if wait_s else answer)
+        return _encoded(waiting.wait_for_task(ctx, answer, wait_s, self._waiting_writes) if wait_s else answer)
 
     def _permission(self, route: Route, index_uid: str | None, request: Request) -> Permission:
-        permission = ALL
+        permission = ALL_PERMITTED
         for action in route.actions:  # of one key, which has its indexes for all of them
             permission = self._keys.check(action, index_uid, request.headers.get("authorization"))
         if permission.has_filters and not route.joins_rules:
@@ -191,7 +191,7 @@ class App:
             reason = f"The method {request.verb} is not allowed on `{path}`: expected one of {', '.join(methods)}"
         else:
             reason = f"There is no route `{path}`. `GET /openapi.json` describes all of them."
-        return refusal(Refused(status, reason, headers))
+        return refusal(HttpError(status, reason, headers))
 
 
 def _shown_path(request: Request) -> str:
@@ -210,10 +210,10 @@ def refusal(error: ApiError) -> Response:
 def _system_error(error: Exception) -> ApiError:
     """What an unexpected exception is to a client: the machine's fault where it is known, else `internal`."""
     if lacks_room(error):
-        return full()
+        return disk_full_error()
     code = _SYSTEM_ERRORS.get(error.errno or 0) if isinstance(error, OSError) else None
     if code == "no_space_left_on_device":
-        return full()
+        return disk_full_error()
     return ApiError(code, str(error)) if code else ApiError("internal", f"Internal error: {type(error).__name__}")
 
 
@@ -251,7 +251,7 @@ def _check_json(content_type: str | None) -> None:
         raise ApiError("invalid_content_type", f"The Content-Type `{content_type}` is invalid. {accepted}")
 
 
-def _encoded(answer: Answer) -> Response:
+def _encoded(answer: HandlerResult) -> Response:
     value = answer.value
     if isinstance(value, Text):
         body = value.body.encode() if isinstance(value.body, str) else value.body

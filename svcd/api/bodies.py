@@ -29,7 +29,7 @@ def read_body(request: Request) -> bytes:
 
 def json_value(content: bytes, most: int = MOST_VALUES) -> Any:
     """The value in a body. Raises malformed_payload, payload_too_large."""
-    with told_faults():
+    with json_errors_as_api_errors():
         check_size(content, most)
         return json_text.loads(content)
 
@@ -42,7 +42,7 @@ def check_size(content: bytes, most: int) -> None:
 
 
 @contextmanager
-def told_faults() -> Iterator[None]:
+def json_errors_as_api_errors() -> Iterator[None]:
     """Faults of a JSON text become malformed_payload."""
     try:
         yield
@@ -71,7 +71,7 @@ def read_sequence(request: Request, most: int) -> Iterator[list[Any]]:
     if subtype != "json" and not subtype.endswith("+json"):
         raise ApiError("unsupported_media_type", "Content type error")
     content = read_body(request)
-    with told_faults():
+    with json_errors_as_api_errors():
         yield from _sequence(content, most)
 
 

@@ -9,18 +9,18 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from svcd.api.search_cache import Answers
-from svcd.api.streaming import Places
+from svcd.api.search_cache import SearchCache
+from svcd.api.streaming import ConcurrencyLimit
 from svcd.api.traffic import Report, Traffic
 from svcd.auth.keys import Keys
-from svcd.auth.permission import ALL, Permission
+from svcd.auth.permission import ALL_PERMITTED, Permission
 from svcd.http.message import Portions
 
 if TYPE_CHECKING:
     from svcd.api.admission import SearchQueue
     from svcd.http.message import Request
     from svcd.index.reader import IndexReader
-    from svcd.instance.index_snapshot import Shelf
+    from svcd.instance.index_snapshot import IndexSnapshot
     from svcd.instance.instance import Instance
     from svcd.instance.queue import Queue
 
@@ -37,7 +37,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HandlerResult:
     """What a handler returns. value: anything JSON, or a Text; None with status 204 is an empty body."""
 
     status: int
@@ -67,16 +67,16 @@ class Context:
     path: Mapping[str, Any] = field(default_factory=dict)
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
-    permission: Permission = ALL
+    permission: Permission = ALL_PERMITTED
     traffic: Traffic = field(default_factory=Traffic)
     reports: Callable[[], Sequence[Report]] = tuple
     keys: Keys = field(default_factory=lambda: Keys(None))
     tell: Callable[[Mapping[str, Any]], None] = lambda order: None
-    streams: Places = field(default_factory=lambda: Places(1))
-    large: Places = field(default_factory=lambda: Places(1))
-    renewed: Callable[[], Permission] = lambda: ALL
-    answers: Answers = field(default_factory=Answers)
-    shelf: Shelf | None = None
+    streams: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(1))
+    large: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(1))
+    renewed: Callable[[], Permission] = lambda: ALL_PERMITTED
+    answers: SearchCache = field(default_factory=SearchCache)
+    shelf: IndexSnapshot | None = None
 
     @property
     def queue(self) -> Queue:

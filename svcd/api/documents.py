@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.api import features, shapes
 from svcd.api.bodies import read_sequence
-from svcd.api.context import Answer, Context, Text
+from svcd.api.context import Context, HandlerResult, Text
 from svcd.api.filters import allowed_filter, local_filter, of_query_string, without_joins
 from svcd.api.joins import one_state, read_joined
 from svcd.api.large_responses import WHOLE, listed
 from svcd.api.routes import Fields, Route, Stream
 from svcd.api.uploads import CONTENT_TYPES, payload_format, receive
 from svcd.base import json_text
-from svcd.base.bitmaps import each_docid, from_docids
+from svcd.base.bitmaps import DocIds, each_docid, from_docids
 from svcd.base.errors import ApiError
 from svcd.filters.requests import check_shape
 from svcd.query.sort_expressions import SortError, SortRule, check_sortable, parse_rule, split_rules
@@ -39,13 +39,12 @@ _MOST_IDS = 2_000_000  # of one deletion; the indexing process holds them all
 _FILTER_CODE, _SORT_CODE = "invalid_document_filter", "invalid_document_sort"
 _NOT_YET = "this version of svcd does not have `{}` yet."
 
-DocIds = int
 
 
 # Read
 
 
-def fetch(ctx: Context, wanted: Mapping[str, Any]) -> Answer:
+def fetch(ctx: Context, wanted: Mapping[str, Any]) -> HandlerResult:
     """One page of the documents that `ids` names, or of all, by docid or in the order of `sort`.
 
     wanted: the members of the body of `/documents/fetch`. Raises, in this order, invalid_document_ids,
@@ -69,7 +68,7 @@ def fetch(ctx: Context, wanted: Mapping[str, Any]) -> Answer:
         body = listed(b'{"results":[', (view(text).encode() for text in reader.each_document(docids)),
                       f'],"offset":{offset},"limit":{limit},"total":{total}}}'.encode,
                       expected=expected, places=ctx.large, held=held)
-    return Answer(200, Text(body))
+    return HandlerResult(200, Text(body))
 
 
 def _page(reader: IndexReader, meant: DocIds | None, rules: Sequence[SortRule],
@@ -93,9 +92,9 @@ def _meant(reader: IndexReader, ids: Sequence[str] | None, condition: Condition 
     named = None if ids is None else _named(reader, ids)
     if condition is None:
         return named
-    from svcd.filters.requests import matching
+    from svcd.filters.requests import filter_docids
 
-    docids = matching(reader, condition, _FILTER_CODE)
+    docids = filter_docids(reader, condition, _FILTER_CODE)
     return docids if named is None else docids & named
 
 
@@ -174,18 +173,18 @@ def _refuse_network(ctx: Context, wanted: Mapping[str, Any]) -> None:
         raise ApiError("invalid_document_use_network", message)
 
 
-def get_documents(ctx: Context) -> Answer:
+def get_documents(ctx: Context) -> HandlerResult:
     """One page of the documents, by the query string."""
     sort, condition = ctx.query["sort"], of_query_string(ctx.query["filter"], _FILTER_CODE)
     return fetch(ctx, {**ctx.query, "sort": None if sort is None else split_rules(sort), "filter": condition})
 
 
-def documents_by_query_post(ctx: Context) -> Answer:
+def documents_by_query_post(ctx: Context) -> HandlerResult:
     """One page of the documents, by the body."""
     return fetch(ctx, ctx.body)
 
 
-def get(ctx: Context) -> Answer:
+def get(ctx: Context) -> HandlerResult:
     """One document. Raises index_not_found, document_not_found."""
     document_id = ctx.path["document_id"]
     _refuse_network(ctx, ctx.query)
@@ -194,20 +193,20 @@ def get(ctx: Context) -> Answer:
         if docid is None:
             raise ApiError("document_not_found", f"Document `{document_id}` not found.")
         text = reader.document(docid)
-    return Answer(200, Text(_view(ctx.query["fields"], ctx.query["retrieveVectors"])(text)))
+    return HandlerResult(200, Text(_view(ctx.query["fields"], ctx.query["retrieveVectors"])(text)))
 
 
 # Write
 
 
 def _enqueued(ctx: Context, kind: str, details: dict[str, Any], content: dict[str, Any],
-              **payload: Any) -> Answer:
+              **payload: Any) -> HandlerResult:
     task = ctx.queue.enqueue(kind, ctx.index_uid, details=details, content=content,
                              custom_metadata=ctx.query["customMetadata"], **payload)
-    return Answer(202, shapes.task_summary(task))
+    return HandlerResult(202, shapes.task_summary(task))
 
 
-def _add(ctx: Context, method: str) -> Answer:
+def _add(ctx: Context, method: str) -> HandlerResult:
     """Receive documents and enqueue their addition.
 
     Raises the errors of payloads, invalid_document_csv_delimiter.
@@ -230,29 +229,29 @@ def _add(ctx: Context, method: str) -> Answer:
         raise
 
 
-def replace_documents(ctx: Context) -> Answer:
+def replace_documents(ctx: Context) -> HandlerResult:
     """Enqueue documents that replace those of the same identifier."""
     return _add(ctx, "replace")
 
 
-def update_documents(ctx: Context) -> Answer:
+def update_documents(ctx: Context) -> HandlerResult:
     """Enqueue documents whose fields are merged into those of the same identifier."""
     return _add(ctx, "update")
 
 
-def _delete_ids(ctx: Context, count: int, ids: str) -> Answer:
+def _delete_ids(ctx: Context, count: int, ids: str) -> HandlerResult:
     """ids: so many texts as the inside of a JSON list. As one text the task goes through the daemon; a list of
     millions would take many times the memory wherever it is read."""
     details = {"providedIds": count, "deletedDocuments": None, "originalFilter": None}
     return _enqueued(ctx, "documentDeletion", details, {"ids": f"[{ids}]"})
 
 
-def delete(ctx: Context) -> Answer:
+def delete(ctx: Context) -> HandlerResult:
     """Enqueue the deletion of one document; whether it exists shows when the task runs."""
     return _delete_ids(ctx, 1, json_text.dumps(ctx.path["document_id"]))
 
 
-def delete_documents_batch(ctx: Context) -> Answer:
+def delete_documents_batch(ctx: Context) -> HandlerResult:
     """Enqueue the deletion of documents by a list of identifiers, texts or numbers.
 
     Raises bad_request for a body that is no list, missing_payload, malformed_payload, unsupported_media_type,
@@ -266,12 +265,12 @@ def delete_documents_batch(ctx: Context) -> Answer:
     return _delete_ids(ctx, count, ",".join(portions))
 
 
-def clear_all_documents(ctx: Context) -> Answer:
+def clear_all_documents(ctx: Context) -> HandlerResult:
     """Enqueue the deletion of all documents."""
     return _enqueued(ctx, "documentDeletion", {"deletedDocuments": None}, {"all": True})
 
 
-def delete_documents_by_filter(ctx: Context) -> Answer:
+def delete_documents_by_filter(ctx: Context) -> HandlerResult:
     """Enqueue the deletion of the documents that meet a filter when the task runs.
 
     Raises invalid_document_filter, feature_not_enabled.
@@ -284,7 +283,7 @@ def delete_documents_by_filter(ctx: Context) -> Answer:
     return _enqueued(ctx, "documentDeletion", details, {"filter": value})
 
 
-def edit_documents_by_function(ctx: Context) -> Answer:
+def edit_documents_by_function(ctx: Context) -> HandlerResult:
     """Enqueue the edition by a function of the documents that meet a filter when the task runs, or of all.
 
     Raises bad_request for a function that the language does not know, invalid_document_filter,

@@ -8,7 +8,7 @@ import time
 
 from svcd.api import search
 from svcd.api.admission import Timer
-from svcd.api.context import Answer, Context
+from svcd.api.context import Context, HandlerResult
 from svcd.api.joins import one_state
 from svcd.api.routes import Fields, Route
 from svcd.validation import Field, boolean, nullable, string
@@ -28,7 +28,7 @@ _BODY = Fields({
 }, is_open=True)
 
 
-def search_facets(ctx: Context) -> Answer:
+def search_facets(ctx: Context) -> HandlerResult:
     """Search values. Raises index_not_found, facet_search_disabled, invalid_facet_search_facet_name and what a search
     raises."""
     # As with searches: a fifth of the time to start that not every daemon needs.
@@ -40,7 +40,7 @@ def search_facets(ctx: Context) -> Answer:
         search.check_available(body, ctx.instance.features)
         query = search.without_joins_of(ctx, search.query_of(ctx, ctx.index_uid, body), reader).query
         hits = facet_search(reader, facet, query, bool(body.get("exhaustiveFacetCount")), Timer())
-    return Answer(200, {
+    return HandlerResult(200, {
         "facetHits": [hit._asdict() for hit in hits],
         "facetQuery": facet.text,
         "processingTimeMs": search.milliseconds_since(started),

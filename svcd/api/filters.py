@@ -54,18 +54,18 @@ def local_filter(value: Any, code: str, flags: Flags, index_uid: str | None = No
 
 
 def _check_features(condition: Condition | None, flags: Flags) -> None:
-    from svcd.filters.requirements import gates
+    from svcd.filters.requirements import feature_requirements
 
-    for gate in gates(condition) if condition is not None else ():
+    for gate in feature_requirements(condition) if condition is not None else ():
         if not flags().get(gate.flag):
             refusal = features.not_enabled(features.FEATURES[gate.flag], gate.action)
             raise ApiError(refusal.code, f"{refusal.message}\n{gate.shown_place}")
 
 
 def _refuse_joins(condition: Condition | None, code: str) -> None:
-    from svcd.filters.requirements import gates
+    from svcd.filters.requirements import feature_requirements
 
-    for gate in gates(condition) if condition is not None else ():
+    for gate in feature_requirements(condition) if condition is not None else ():
         if gate.flag == "foreignKeys":
             raise ApiError(code, f"{_NO_JOIN}\n{gate.shown_place}")
 
@@ -88,20 +88,20 @@ def without_joins(condition: Condition | None, index_uid: str, reader: Reader, o
     if condition is None or not has_joins(condition):
         return condition
     from svcd.query import tracing
-    from svcd.search.foreign_filters import resolved
+    from svcd.search.foreign_filters import resolve_foreign
 
-    with tracing.within("execute local search"):
+    with tracing.span("execute local search"):
         tracing.begin("evaluate filter")
-        return resolved(condition, index_uid, reader.settings, open_index)
+        return resolve_foreign(condition, index_uid, reader.settings, open_index)
 
 
 def has_joins(condition: Condition | None) -> bool:
     """Does a filter ask anything of other indexes?"""
     if condition is None:
         return False
-    from svcd.search.foreign_filters import is_joined
+    from svcd.search.foreign_filters import has_foreign
 
-    return is_joined(condition)
+    return has_foreign(condition)
 
 
 def of_query_string(text: str | None, code: str) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from svcd.api import shapes
-from svcd.api.context import Answer, Context
+from svcd.api.context import Context, HandlerResult
 from svcd.api.routes import Fields, Route, Value
 from svcd.base.errors import ApiError
 from svcd.facets.fields import order_of
@@ -106,13 +106,13 @@ def _is_wanted(view: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     return all(view[member]["enabled"] is flag for member, flag in flags.items())
 
 
-def list_fields(ctx: Context) -> Answer:
+def list_fields(ctx: Context) -> HandlerResult:
     """One page of the fields of an index, by name. Raises index_not_found."""
     offset, limit, wanted = ctx.body["offset"], ctx.body["limit"], ctx.body.get("filter") or {}
     with ctx.instance.read(ctx.index_uid) as reader:
         views = [field_view(reader.settings, name) for name in sorted(reader.fields())]
     kept = [view for view in views if _is_wanted(view, wanted)]
-    return Answer(200, shapes.page(kept[offset:offset + limit], offset, limit, len(kept)))
+    return HandlerResult(200, shapes.page(kept[offset:offset + limit], offset, limit, len(kept)))
 
 
 def _flag(code: str) -> Field:
@@ -138,30 +138,30 @@ FIELDS_BODY = Fields({
 _TAG = "Indexes"
 
 
-def list_indexes(ctx: Context) -> Answer:
+def list_indexes(ctx: Context) -> HandlerResult:
     """One page of the indexes that the key may see, by uid."""
     offset, limit = ctx.query["offset"], ctx.query["limit"]
     rows, total = ctx.instance.list_indexes(offset, limit, ctx.permission.allows)
-    return Answer(200, shapes.page([shapes.index_view(row) for row in rows], offset, limit, total))
+    return HandlerResult(200, shapes.page([shapes.index_view(row) for row in rows], offset, limit, total))
 
 
-def get(ctx: Context) -> Answer:
+def get(ctx: Context) -> HandlerResult:
     """One index. Raises index_not_found."""
-    return Answer(200, shapes.index_view(ctx.instance.require_index(ctx.index_uid)))
+    return HandlerResult(200, shapes.index_view(ctx.instance.require_index(ctx.index_uid)))
 
 
-def _enqueued(ctx: Context, kind: str, uid: str | None, details: dict[str, Any] | None, content: Any = None) -> Answer:
-    return Answer(202, shapes.task_summary(ctx.queue.enqueue(kind, uid, details=details, content=content)))
+def _enqueued(ctx: Context, kind: str, uid: str | None, details: dict[str, Any] | None, content: Any = None) -> HandlerResult:
+    return HandlerResult(202, shapes.task_summary(ctx.queue.enqueue(kind, uid, details=details, content=content)))
 
 
-def create(ctx: Context) -> Answer:
+def create(ctx: Context) -> HandlerResult:
     """Enqueue the creation of an index."""
     ctx.permission.require(ctx.body["uid"])
     primary_key = {"primaryKey": ctx.body.get("primaryKey")}
     return _enqueued(ctx, "indexCreation", ctx.body["uid"], primary_key, primary_key)
 
 
-def update(ctx: Context) -> Answer:
+def update(ctx: Context) -> HandlerResult:
     """Enqueue the change of the primary key; the task of null succeeds, and leaves the key as it is.
 
     Source: recordings index/update_nothing, tasks/test_summarized_index_update.
@@ -170,12 +170,12 @@ def update(ctx: Context) -> Answer:
     return _enqueued(ctx, "indexUpdate", ctx.index_uid, primary_key, primary_key)
 
 
-def delete(ctx: Context) -> Answer:
+def delete(ctx: Context) -> HandlerResult:
     """Enqueue the deletion of an index with its documents and settings."""
     return _enqueued(ctx, "indexDeletion", ctx.index_uid, {"deletedDocuments": None}, {})
 
 
-def compact(ctx: Context) -> Answer:
+def compact(ctx: Context) -> HandlerResult:
     """Enqueue the compaction of the file of an index."""
     return _enqueued(ctx, "indexCompaction", ctx.index_uid, {}, {})
 
@@ -208,12 +208,12 @@ def _is_indexing(ctx: Context, uid: str) -> bool:
     return any(task.index_uid == uid for running in ctx.queue.running() for task in list(running.tasks.values()))
 
 
-def get_stats(ctx: Context) -> Answer:
+def get_stats(ctx: Context) -> HandlerResult:
     """The statistics of one index. Raises index_not_found."""
-    return Answer(200, index_stats(ctx, ctx.instance.require_index(ctx.index_uid)))
+    return HandlerResult(200, index_stats(ctx, ctx.instance.require_index(ctx.index_uid)))
 
 
-def swap(ctx: Context) -> Answer:
+def swap(ctx: Context) -> HandlerResult:
     """Enqueue the swap of pairs of indexes, all or none.
 
     Raises invalid_swap_indexes for a list that is no pair, invalid_swap_duplicate_index_found for an

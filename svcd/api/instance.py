@@ -8,7 +8,7 @@ from typing import Any
 
 from svcd import INTERFACE_VERSION
 from svcd.api import not_yet, shapes
-from svcd.api.context import Answer, Context
+from svcd.api.context import Context, HandlerResult
 from svcd.api.features import FEATURES
 from svcd.api.indexes import STATS_PARAMS, index_stats
 from svcd.api.routes import Fields, Route
@@ -18,22 +18,22 @@ from svcd.base.times import rfc3339_micro
 from svcd.validation import Field, boolean, nullable
 
 
-def root(_ctx: Context) -> Answer:
+def root(_ctx: Context) -> HandlerResult:
     """A sign of life for people who open the address in a browser."""
-    return Answer(200, {"status": "Svc is running"})
+    return HandlerResult(200, {"status": "Svc is running"})
 
 
-def health(_ctx: Context) -> Answer:
+def health(_ctx: Context) -> HandlerResult:
     """Always available: the process answers."""
-    return Answer(200, {"status": "available"})
+    return HandlerResult(200, {"status": "available"})
 
 
-def version(_ctx: Context) -> Answer:
+def version(_ctx: Context) -> HandlerResult:
     """The version of the interface; a build knows no commit."""
-    return Answer(200, {"commitSha": "unknown", "commitDate": "unknown", "pkgVersion": INTERFACE_VERSION})
+    return HandlerResult(200, {"commitSha": "unknown", "commitDate": "unknown", "pkgVersion": INTERFACE_VERSION})
 
 
-def stats(ctx: Context) -> Answer:
+def stats(ctx: Context) -> HandlerResult:
     """Sizes of the database, and the statistics of the indexes that the key may see."""
     rows, _ = ctx.instance.list_indexes(is_allowed=ctx.permission.allows)
     by_index: dict[str, Any] = {}
@@ -43,7 +43,7 @@ def stats(ctx: Context) -> Answer:
         except ApiError:  # deleted since it was listed
             continue
     size_format, last_update = ctx.query["sizeFormat"], max((row.updated_at for row in rows), default=None)
-    return Answer(200, {
+    return HandlerResult(200, {
         "databaseSize": shapes.size(ctx.instance.database_size(), size_format),
         "usedDatabaseSize": shapes.size(ctx.instance.used_database_size(), size_format),
         "lastUpdate": None if last_update is None else rfc3339_micro(last_update),
@@ -57,12 +57,12 @@ def _flags(ctx: Context) -> dict[str, bool | None]:
     return {flag: stored.get(flag, False) for flag in FEATURES}
 
 
-def get_features(ctx: Context) -> Answer:
+def get_features(ctx: Context) -> HandlerResult:
     """Which experimental features are on."""
-    return Answer(200, _flags(ctx))
+    return HandlerResult(200, _flags(ctx))
 
 
-def update_features(ctx: Context) -> Answer:
+def update_features(ctx: Context) -> HandlerResult:
     """Switch features on or off; null and absent leave them as they are. The log says which have no effect here."""
     changes = {flag: is_on for flag, is_on in ctx.body.items() if is_on is not None}
     before = ctx.instance.features()
@@ -70,7 +70,7 @@ def update_features(ctx: Context) -> Answer:
     for flag, what in not_yet.without_effect(flag for flag in changes if changes[flag] and not before.get(flag)).items():
         logs.warn("feature switched on without effect, this version does not have what it needs", feature=flag,
                   missing=what)
-    return Answer(200, _flags(ctx))
+    return HandlerResult(200, _flags(ctx))
 
 
 _FEATURES_BODY = Fields({flag: Field(nullable(boolean)) for flag in FEATURES})

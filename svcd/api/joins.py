@@ -50,7 +50,7 @@ def has_foreign_keys(reader: Reader) -> bool:
     return bool(reader.settings.get("foreignKeys"))
 
 
-def hydrated(ctx: Context, hits: Sequence[str], readers: Mapping[str, Reader], index_uid: str | None = None) -> Sequence[str]:
+def hydrate_hits(ctx: Context, hits: Sequence[str], readers: Mapping[str, Reader], index_uid: str | None = None) -> Sequence[str]:
     """The hits with foreign documents in the place of their identifiers.
 
     readers: by index uid, of all indexes that were searched. index_uid: the one of all hits; None when each tells its

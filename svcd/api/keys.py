@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from svcd.api import shapes
-from svcd.api.context import Answer, Context
+from svcd.api.context import Context, HandlerResult
 from svcd.api.routes import Fields, Route
 from svcd.auth.actions import ACTIONS, EVERY_INDEX, needs_every_index
 from svcd.base import times
@@ -50,20 +50,20 @@ def default_keys() -> list[KeyRow]:
             for name, description, actions in _DEFAULTS]
 
 
-def list_keys(ctx: Context) -> Answer:
+def list_keys(ctx: Context) -> HandlerResult:
     """One page of the keys, newest first."""
     offset, limit = ctx.query["offset"], ctx.query["limit"]
     rows, total = ctx.instance.keys.page(offset, limit)
-    return Answer(200, shapes.page([_view(ctx, row) for row in rows], offset, limit, total))
+    return HandlerResult(200, shapes.page([_view(ctx, row) for row in rows], offset, limit, total))
 
 
-def get(ctx: Context) -> Answer:
+def get(ctx: Context) -> HandlerResult:
     """One key, by its uid or its value. Raises api_key_not_found."""
     row = ctx.instance.keys.get(_uid(ctx))
-    return Answer(200, _view(ctx, row if row else _refuse_unknown(ctx)))
+    return HandlerResult(200, _view(ctx, row if row else _refuse_unknown(ctx)))
 
 
-def create(ctx: Context) -> Answer:
+def create(ctx: Context) -> HandlerResult:
     """Make a key. Raises index_scoped_api_key_with_global_action, api_key_already_exists."""
     body, now = ctx.body, times.now()
     _check_reach(body["actions"], body["indexes"])
@@ -71,7 +71,7 @@ def create(ctx: Context) -> Answer:
                  body.get("name"), body.get("description"), body["expiresAt"])
     if not ctx.instance.keys.add(row):
         raise ApiError("api_key_already_exists", f"`uid` field value `{row.uid}` is already an existing API key.")
-    return Answer(201, _view(ctx, row))
+    return HandlerResult(201, _view(ctx, row))
 
 
 def _check_reach(actions: Sequence[str], indexes: Sequence[str]) -> None:
@@ -86,17 +86,17 @@ def _check_reach(actions: Sequence[str], indexes: Sequence[str]) -> None:
                 f'`"{action}"` from the action list, or remove `indexes` to make the key global')
 
 
-def update(ctx: Context) -> Answer:
+def update(ctx: Context) -> HandlerResult:
     """Change name and description; null clears, absent keeps. Raises api_key_not_found."""
     row = ctx.instance.keys.update(_uid(ctx), ctx.body, times.now())
-    return Answer(200, _view(ctx, row if row else _refuse_unknown(ctx)))
+    return HandlerResult(200, _view(ctx, row if row else _refuse_unknown(ctx)))
 
 
-def delete(ctx: Context) -> Answer:
+def delete(ctx: Context) -> HandlerResult:
     """Delete a key: it opens nothing any more, nor do the tokens signed with it. Raises api_key_not_found."""
     if not ctx.instance.keys.remove(_uid(ctx)):
         _refuse_unknown(ctx)
-    return Answer(204)
+    return HandlerResult(204)
 
 
 def _uid(ctx: Context) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
 
-from svcd.api.streaming import Places
+from svcd.api.streaming import ConcurrencyLimit
 from svcd.http.message import PORTION, Portions
 
 # An answer up to this many bytes is made at once: it has a length, and is gone with one send.
@@ -16,7 +16,7 @@ WHOLE = 1 << 18
 SEPARATOR = b","
 
 
-def assembled(parts: Iterable[bytes], *, expected: int, places: Places, held: ExitStack) -> bytes | Portions:
+def assembled(parts: Iterable[bytes], *, expected: int, places: ConcurrencyLimit, held: ExitStack) -> bytes | Portions:
     """The body of an answer that is these parts in a row, made when they are asked for; the rest is as for listed()."""
     return listed(b"", parts, bytes, expected=expected, places=places, held=held, separator=b"")
 
@@ -29,7 +29,7 @@ def separated(elements: Iterable[bytes]) -> Iterator[bytes]:
         between = SEPARATOR
 
 
-def listed(before: bytes, elements: Iterable[bytes], behind: Callable[[], bytes], *, expected: int, places: Places,
+def listed(before: bytes, elements: Iterable[bytes], behind: Callable[[], bytes], *, expected: int, places: ConcurrencyLimit,
            held: ExitStack, separator: bytes = SEPARATOR) -> bytes | Portions:
     """The body of an answer: a list between what stands before and behind it.
 

@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
-from svcd.api.context import NDJSON, Answer, Context, Text
+from svcd.api.context import NDJSON, Context, HandlerResult, Text
 from svcd.api.metrics import resident_bytes
 from svcd.api.routes import Route, Value
-from svcd.api.streaming import HEADERS, Pieces
+from svcd.api.streaming import HEADERS, StreamBody
 from svcd.base import logs
 from svcd.base import logs as targets
 from svcd.base.errors import ApiError
@@ -138,28 +138,28 @@ def _profiled(has_memory: bool) -> _Write:
     return write
 
 
-def stream(ctx: Context) -> Answer:
+def stream(ctx: Context) -> HandlerResult:
     """Follow the log. Raises bad_request when somebody else does."""
     mode = ctx.body["mode"]
     write = {_HUMAN: logs.as_text, _JSON: logs.as_json}.get(mode) or _profiled(ctx.body["profileMemory"])
     follower = _Follower(write, ctx.queue.listeners)
     _present.begin(ctx.body.get("target", _USUAL), follower)
-    body = Pieces(follower.pieces(ctx), follower.close)
-    return Answer(200, Text(body, _PLAIN if mode == _HUMAN else NDJSON), HEADERS)
+    body = StreamBody(follower.pieces(ctx), follower.close)
+    return HandlerResult(200, Text(body, _PLAIN if mode == _HUMAN else NDJSON), HEADERS)
 
 
-def cancel(_ctx: Context) -> Answer:
+def cancel(_ctx: Context) -> HandlerResult:
     """End the stream of whoever follows the log."""
     _present.end()
-    return Answer(204)
+    return HandlerResult(204)
 
 
-def update_stderr(ctx: Context) -> Answer:
+def update_stderr(ctx: Context) -> HandlerResult:
     """Change what is printed on stderr, in all processes, until the next start."""
     wanted = ctx.body.get("target", _USUAL)
     logs.direct(wanted)
     ctx.tell({"log": str(wanted)})
-    return Answer(204)
+    return HandlerResult(204)
 
 
 def _targets(text: str) -> Targets:

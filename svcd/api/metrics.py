@@ -13,7 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from svcd.api.context import Answer, Context, Text
+from svcd.api.context import Context, HandlerResult, Text
 from svcd.api.routes import Route
 from svcd.api.traffic import BOUNDS_S, Report, Traffic, sum_of
 from svcd.base import times
@@ -149,7 +149,7 @@ _BATCH_INDEX = ("batch_uid", "index")
 _BOUNDS = tuple(number(bound) for bound in (*BOUNDS_S, float("inf")))
 
 
-def get(ctx: Context) -> Answer:
+def get(ctx: Context) -> HandlerResult:
     """All figures. Raises invalid_api_key for a key that may not see every index."""
     if not ctx.permission.allows(None):
         raise ApiError("invalid_api_key", _ALL_INDEXES)
@@ -157,7 +157,7 @@ def get(ctx: Context) -> Answer:
     traffic = sum_of(ctx.traffic, reports)
     groups = (_sizes(ctx), _traffic(traffic), _indexes(ctx), _tasks(ctx), _searches(ctx, reports), _batches(ctx))
     families = sorted(chain(*groups), key=attrgetter("name"))
-    return Answer(200, Text(render((*families, *_process())), CONTENT_TYPE))
+    return HandlerResult(200, Text(render((*families, *_process())), CONTENT_TYPE))
 
 
 def _gauge(name: str, about: str, value: float) -> Family:

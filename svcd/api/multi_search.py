@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from svcd.api import features, performance
 from svcd.api.admission import Timer
-from svcd.api.context import Answer, Context, Text
+from svcd.api.context import Context, HandlerResult, Text
 from svcd.api.filters import has_joins
-from svcd.api.joins import hydrated, one_state
+from svcd.api.joins import hydrate_hits, one_state
 from svcd.api.routes import Fields, Route
 from svcd.api.search import (
     FIELDS,
@@ -272,7 +272,7 @@ def _merged(answered: Answered, ctx: Context, queries: Sequence[Query], federati
     answered.add(f"],{dumps(rest)[1:]}".encode())
 
 
-@tracing.within("search")
+@tracing.span("search")
 def _found(answered: Answered, ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]) -> dict[str, Any]:
     """Add the JSON texts of the hits; the members of the answer behind them."""
     from svcd.search.federation import federated  # as in the module of searches
@@ -300,7 +300,7 @@ def _found(answered: Answered, ctx: Context, queries: Sequence[Query], federatio
                 stack.callback(reader.close)
             answered.held.push(stack.pop_all())
         else:
-            answered.add(",".join(hydrated(ctx, [without_vectors(hit) for hit in found.hits], readers)).encode())
+            answered.add(",".join(hydrate_hits(ctx, [without_vectors(hit) for hit in found.hits], readers)).encode())
         primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
     rest: dict[str, Any] = {
         "processingTimeMs": milliseconds_since(started), **found.pagination,
@@ -311,7 +311,7 @@ def _found(answered: Answered, ctx: Context, queries: Sequence[Query], federatio
     return rest
 
 
-def multi_search_with_post(ctx: Context) -> Answer:
+def multi_search_with_post(ctx: Context) -> HandlerResult:
     """Run all queries; one place in the queue is enough for them."""
     queries, federation = ctx.body["queries"], ctx.body.get("federation")
     is_measured = federation.get("showPerformanceDetails") if federation is not None else any(
@@ -328,7 +328,7 @@ def multi_search_with_post(ctx: Context) -> Answer:
                 _separate(answered, ctx, queries)
             else:
                 _merged(answered, ctx, queries, federation)
-        return Answer(200, Text(answered.body(ctx)))
+        return HandlerResult(200, Text(answered.body(ctx)))
 
 
 ROUTES = (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from svcd.api.context import Answer, Context
+from svcd.api.context import Context, HandlerResult
 from svcd.api.filters import allowed_filter, has_joins, of_query_string
 from svcd.api.routes import Fields, Route
 from svcd.base.errors import ApiError
@@ -62,10 +62,10 @@ class Missing:
     routes: tuple[Route, ...] = ()
 
 
-def _lacks(what: str, code: str = "bad_request") -> Callable[[Context], Answer]:
+def _lacks(what: str, code: str = "bad_request") -> Callable[[Context], HandlerResult]:
     """A handler that refuses."""
 
-    def refuse(_ctx: Context) -> Answer:
+    def refuse(_ctx: Context) -> HandlerResult:
         raise ApiError(code, f"This version of svcd does not have {what} yet.")
 
     return refuse
@@ -146,12 +146,12 @@ _EXPORT_BODY = Fields({
 _FILTER_CODE = "invalid_similar_filter"
 
 
-def _similar(ctx: Context, wanted: Mapping[str, Any]) -> Answer:
+def _similar(ctx: Context, wanted: Mapping[str, Any]) -> HandlerResult:
     """Refuse, in the order of the reference engine, what is wrong; then the rest.
 
     Raises index_not_found, invalid_similar_filter, invalid_similar_embedder.
     """
-    from svcd.filters.requests import matching  # see svcd.api.filters
+    from svcd.filters.requests import filter_docids  # see svcd.api.filters
 
     with ctx.instance.read(ctx.index_uid) as reader:
         condition = allowed_filter(wanted.get("filter"), _FILTER_CODE, ctx.instance.features)
@@ -159,17 +159,17 @@ def _similar(ctx: Context, wanted: Mapping[str, Any]) -> Answer:
         if name not in reader.settings["embedders"]:
             raise ApiError("invalid_similar_embedder", f"Cannot find embedder with name `{name}`.")
         if not has_joins(condition):
-            matching(reader, condition, _FILTER_CODE)
+            filter_docids(reader, condition, _FILTER_CODE)
     raise ApiError("invalid_similar_embedder",
                    f"Embedder `{name}` embeds nothing: this version of svcd does not have {_SIMILAR} yet.")
 
 
-def similar(ctx: Context) -> Answer:
+def similar(ctx: Context) -> HandlerResult:
     """`POST /indexes/{index_uid}/similar`."""
     return _similar(ctx, ctx.body)
 
 
-def similar_by_query_string(ctx: Context) -> Answer:
+def similar_by_query_string(ctx: Context) -> HandlerResult:
     """`GET /indexes/{index_uid}/similar`."""
     return _similar(ctx, {**ctx.query, "filter": of_query_string(ctx.query["filter"], _FILTER_CODE)})
 

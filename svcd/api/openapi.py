@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from svcd import INTERFACE_VERSION
-from svcd.api.context import JSON, Answer, Context, Text
+from svcd.api.context import JSON, Context, HandlerResult, Text
 from svcd.api.routes import Body, Fields, Route, Schema, Value
 from svcd.api.shapes import SCHEMAS, Json, ref
 from svcd.api.waiting import WAIT, WAIT_NAME, answers_of, is_write
@@ -160,10 +160,10 @@ def route_of(routes: Sequence[Route]) -> Route:
     """The route that serves the document of the other routes and itself."""
     ready: list[str] = []
 
-    def describe(_ctx: Context) -> Answer:
+    def describe(_ctx: Context) -> HandlerResult:
         if not ready:
             ready.append(dumps(document((*routes, route))))
-        return Answer(200, Text(ready[0]))
+        return HandlerResult(200, Text(ready[0]))
 
     route = Route("GET", "/openapi.json", describe, "version", {200: {"type": "object"}},
                   "Get this description of the interface", "Version")

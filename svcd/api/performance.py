@@ -20,7 +20,7 @@ def measured(is_asked: Any) -> AbstractContextManager[None]:
     outer = tracing.recorder()
     # What all searches of a request waited for is part of each of them.
     durations = None if outer is None else outer.durations
-    return tracing.recorded_by(tracing.Recorder(time.perf_counter_ns, durations) if is_asked else None)
+    return tracing.recording(tracing.Recorder(time.perf_counter_ns, durations) if is_asked else None)
 
 
 def place_in(searches: SearchQueue) -> AbstractContextManager[None]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from svcd.api.context import JSON, Answer, Context
+from svcd.api.context import JSON, Context, HandlerResult
 from svcd.validation import Field, Param
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Route:
 
     method: str
     path: str
-    run: Callable[[Context], Answer]
+    run: Callable[[Context], HandlerResult]
     action: str | tuple[str, ...] | None
     answers: Mapping[int, Schema]
     summary: str

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.api import features, performance
 from svcd.api.admission import Timer
-from svcd.api.context import Answer, Context, Text
+from svcd.api.context import Context, HandlerResult, Text
 from svcd.api.filters import allowed_filter, has_joins, narrowed, of_query_string, without_joins
-from svcd.api.joins import has_foreign_keys, hydrated, one_state, read_joined
+from svcd.api.joins import has_foreign_keys, hydrate_hits, one_state, read_joined
 from svcd.api.large_responses import assembled, separated
 from svcd.api.routes import Fields, Route
 from svcd.base.errors import ApiError
@@ -334,7 +334,7 @@ class Answered:
         """Hits that are made when the answer is sent; the rest is as for hydrated(). The readers stay until then."""
         def texts() -> Iterator[bytes]:
             for portion in hits.portions():
-                for hit in hydrated(ctx, [without_vectors(hit) for hit in portion], readers, index_uid):
+                for hit in hydrate_hits(ctx, [without_vectors(hit) for hit in portion], readers, index_uid):
                     yield hit.encode()
 
         self._parts.append(separated(texts()))
@@ -375,7 +375,7 @@ def add_answer(answered: Answered, ctx: Context, asked: IndexedQuery, body: Mapp
     started = time.monotonic()
     rule = ctx.permission.search_filter(asked.index_uid)
     long_page: list[LongPage] = []
-    with tracing.within("search"), answered.reading(ctx, asked.index_uid) as (reader, keep):
+    with tracing.span("search"), answered.reading(ctx, asked.index_uid) as (reader, keep):
         hits, rest = ctx.answers.get(reader.state, dumps([body, rule]), lambda: _found(ctx, asked, body, reader, long_page))
         primary_key = reader.primary_key
         if long_page:
@@ -413,13 +413,13 @@ def _found(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], reader: R
     if isinstance(found.hits, LongPage):
         long_page.append(found.hits)
         return (b"", rest[1:-1].encode()), False
-    hits = hydrated(ctx, [without_vectors(hit) for hit in found.hits], {index_uid: reader}, index_uid)
+    hits = hydrate_hits(ctx, [without_vectors(hit) for hit in found.hits], {index_uid: reader}, index_uid)
     is_lasting = not (timer.has_run_out or has_joins(asked.query.filter) or has_foreign_keys(reader)
                       or body.get("showPerformanceDetails"))
     return (",".join(hits).encode(), rest[1:-1].encode()), is_lasting
 
 
-def _search(ctx: Context, body: Mapping[str, Any]) -> Answer:
+def _search(ctx: Context, body: Mapping[str, Any]) -> HandlerResult:
     """Run one query on the index of the path."""
     asked = query_of(ctx, ctx.index_uid, body)
     check_available(body, ctx.instance.features)
@@ -428,15 +428,15 @@ def _search(ctx: Context, body: Mapping[str, Any]) -> Answer:
         with performance.measured(body.get("showPerformanceDetails")), performance.place_in(ctx.searches):
             held.enter_context(one_state(ctx, [ctx.index_uid]))
             add_answer(answered, ctx, asked, body, uuid7())
-        return Answer(200, Text(answered.body(ctx)))
+        return HandlerResult(200, Text(answered.body(ctx)))
 
 
-def search_with_post(ctx: Context) -> Answer:
+def search_with_post(ctx: Context) -> HandlerResult:
     """Search with the parameters of the body."""
     return _search(ctx, ctx.body)
 
 
-def search_with_url_query(ctx: Context) -> Answer:
+def search_with_url_query(ctx: Context) -> HandlerResult:
     """Search with the parameters of the query string."""
     return _search(ctx, from_query_string(ctx.query))
 

@@ -16,7 +16,7 @@ _MOST_BYTES = 64 << 10  # of one answer
 Parts = tuple[bytes, ...]  # of JSON: as text, one odd character would double what they take
 
 
-class Answers:
+class SearchCache:
     """Answers of one process, the least recently used of them going first. Safe for many threads."""
 
     def __init__(self, limit: int = LIMIT_BYTES) -> None:

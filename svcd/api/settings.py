@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from svcd.api import shapes
-from svcd.api.context import Answer, Context
+from svcd.api.context import Context, HandlerResult
 from svcd.api.features import require
 from svcd.api.routes import Fields, Route, Value
 from svcd.schema import settings
@@ -21,24 +21,24 @@ _PATH = "/indexes/{index_uid}/settings"
 _READ, _WRITE = "settings.get", "settings.update"
 
 
-def get(ctx: Context) -> Answer:
+def get(ctx: Context) -> HandlerResult:
     """All settings; those of a feature that is off are left out. Raises index_not_found."""
     with ctx.instance.read(ctx.index_uid) as reader:
         stored = reader.settings
-    return Answer(200, settings.as_shown(stored, ctx.instance.features()))
+    return HandlerResult(200, settings.as_shown(stored, ctx.instance.features()))
 
 
-def update(ctx: Context) -> Answer:
+def update(ctx: Context) -> HandlerResult:
     """Enqueue a change of the settings in the body."""
     return _enqueue(ctx, ctx.body)
 
 
-def reset(ctx: Context) -> Answer:
+def reset(ctx: Context) -> HandlerResult:
     """Enqueue the reset of all settings, on an index that exists."""
     return _enqueue(ctx, settings.RESET_ALL, is_reset=True)
 
 
-def _enqueue(ctx: Context, change: Mapping[str, Any], is_reset: bool = False) -> Answer:
+def _enqueue(ctx: Context, change: Mapping[str, Any], is_reset: bool = False) -> HandlerResult:
     """Enqueue a decoded change. Raises feature_not_enabled and the codes of settings.validate."""
     flags = ctx.instance.features()
     for flag, action in settings.features_used(change):
@@ -51,22 +51,22 @@ def _enqueue(ctx: Context, change: Mapping[str, Any], is_reset: bool = False) ->
     }
     details = settings.changed_as_shown(change)
     task = ctx.queue.enqueue("settingsUpdate", ctx.index_uid, details=details, content=content)
-    return Answer(202, shapes.task_summary(task))
+    return HandlerResult(202, shapes.task_summary(task))
 
 
-def _get_one(setting: Setting) -> Callable[[Context], Answer]:
-    def get_one(ctx: Context) -> Answer:
+def _get_one(setting: Setting) -> Callable[[Context], HandlerResult]:
+    def get_one(ctx: Context) -> HandlerResult:
         with ctx.instance.read(ctx.index_uid) as reader:
-            return Answer(200, setting.shown(reader.settings))
+            return HandlerResult(200, setting.shown(reader.settings))
 
     return get_one
 
 
-def _update_one(setting: Setting) -> Callable[[Context], Answer]:
+def _update_one(setting: Setting) -> Callable[[Context], HandlerResult]:
     return lambda ctx: _enqueue(ctx, {setting.name: ctx.body})
 
 
-def _reset_one(setting: Setting) -> Callable[[Context], Answer]:
+def _reset_one(setting: Setting) -> Callable[[Context], HandlerResult]:
     return lambda ctx: _enqueue(ctx, {setting.name: None}, is_reset=True)
 
 

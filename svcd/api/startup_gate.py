@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 AVAILABLE = b'{"status":"available"}'  # a test compares it with the answer of the route
 
 
-class Door:
+class StartupGate:
     """Gives each request to the application, once there is one."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator
 
-from svcd.http.message import Refused
+from svcd.http.message import HttpError
 
 EVENTS, LINES = "text/event-stream", "application/x-ndjson"
 # Without a word for this long, proxies take a connection for dead; 60 s is the least that is usual.
@@ -16,14 +16,14 @@ _RETRY_AFTER_S = 10
 HEADERS = (("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"))  # the second: to nginx
 
 
-class Pieces:
+class StreamBody:
     """The body of such an answer. at_end is called once, also where no piece was ever asked for."""
 
     def __init__(self, pieces: Generator[bytes], at_end: Callable[[], None]) -> None:
         self._pieces = pieces
         self._at_end: Callable[[], None] | None = at_end
 
-    def __iter__(self) -> Pieces:
+    def __iter__(self) -> StreamBody:
         return self
 
     def __next__(self) -> bytes:
@@ -37,7 +37,7 @@ class Pieces:
             at_end()
 
 
-class Places:
+class ConcurrencyLimit:
     """How many may be held at once: each holds a thread, or a state of an index. noun: what they are, as refusals say."""
 
     def __init__(self, most: int, noun: str = "streams") -> None:
@@ -52,7 +52,7 @@ class Places:
     def require(self) -> None:
         """As take(). Raises a refusal with status 503 if there is none."""
         if not self.take():
-            raise Refused(503, f"All {self._most} {self._noun} of this instance are in use: end one, or try again later.",
+            raise HttpError(503, f"All {self._most} {self._noun} of this instance are in use: end one, or try again later.",
                           (("Retry-After", str(_RETRY_AFTER_S)),))
 
     def leave(self) -> None:
@@ -66,7 +66,7 @@ def event(text: str, position: object = None) -> bytes:
     return f"{head}data: {text}\n\n".encode()
 
 
-def beginning(position: object) -> bytes:
+def first_event_id(position: object) -> bytes:
     """What a client names to go on, should it lose the connection before the first event. Nothing is dispatched."""
     return f"id: {position}\n\n".encode()
 

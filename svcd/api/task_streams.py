@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from svcd.api import shapes, streaming
-from svcd.api.context import Answer, Context, Text
+from svcd.api.context import Context, HandlerResult, Text
 from svcd.api.routes import Route
-from svcd.api.streaming import EVENTS, LINES, Pieces
+from svcd.api.streaming import EVENTS, LINES, StreamBody
 from svcd.api.tasks import FILTER_PARAMS, task_filter
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
@@ -107,14 +107,14 @@ def _since(ctx: Context) -> Position:
         raise ApiError("bad_request", f"Invalid value in header `Last-Event-ID`: {wrong}.") from None
 
 
-def _stream(ctx: Context, kind: type[_Tasks] | type[_Batches]) -> Answer:
+def _stream(ctx: Context, kind: type[_Tasks] | type[_Batches]) -> HandlerResult:
     """Tell changes until the client leaves, its key ends, or svcd does."""
     since, wanted = _since(ctx), task_filter(ctx.query)
     accepted = ctx.request.headers.get("accept") or ""
     has_lines = LINES in accepted and EVENTS not in accepted
     ctx.streams.require()
     pieces = _Telling(ctx, kind(ctx, wanted), _as_lines if has_lines else _as_events)
-    return Answer(200, Text(Pieces(pieces.behind(since), ctx.streams.leave), LINES if has_lines else EVENTS),
+    return HandlerResult(200, Text(StreamBody(pieces.behind(since), ctx.streams.leave), LINES if has_lines else EVENTS),
                   streaming.HEADERS)
 
 
@@ -131,7 +131,7 @@ class _Telling:
         listeners = self._ctx.queue.listeners
         bell = listeners.add()
         try:
-            yield b"" if self._written is _as_lines else streaming.beginning(since)
+            yield b"" if self._written is _as_lines else streaming.first_event_id(since)
             while not listeners.is_over and self._is_allowed():
                 bell.silence()
                 before, (since, told) = since, self._source.behind(since)
@@ -168,12 +168,12 @@ def _as_lines(told: Sequence[Told]) -> bytes:
     return "".join(f"{dumps(view)}\n" for _, view in told).encode()
 
 
-def stream_tasks(ctx: Context) -> Answer:
+def stream_tasks(ctx: Context) -> HandlerResult:
     """Every change of status of a task."""
     return _stream(ctx, _Tasks)
 
 
-def stream_batches(ctx: Context) -> Answer:
+def stream_batches(ctx: Context) -> HandlerResult:
     """Every change of status or progress of a batch."""
     return _stream(ctx, _Batches)
 

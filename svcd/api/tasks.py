@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from svcd.api import shapes, waiting
-from svcd.api.context import NDJSON, Answer, Context, Text
+from svcd.api.context import NDJSON, Context, HandlerResult, Text
 from svcd.api.large_responses import listed
 from svcd.api.routes import Route
 from svcd.base.errors import ApiError
@@ -20,7 +20,7 @@ from svcd.base.json_text import dumps
 from svcd.base.times import DAY, MICROSECOND, parse_date, parse_rfc3339
 from svcd.http.message import PORTION, Portions
 from svcd.instance.queue import Queue
-from svcd.instance.queue_snapshot import standing
+from svcd.instance.queue_snapshot import queue_snapshot
 from svcd.instance.task_records import STATUSES, Page, TaskFilter
 from svcd.tasks.details import task_view
 from svcd.tasks.dump_writing import key_line
@@ -35,17 +35,17 @@ from svcd.validation import STAR, Param, parse_index_uid, query_strings
 _ARCHIVES = "Backups"
 
 
-def create_dump(ctx: Context) -> Answer:
+def create_dump(ctx: Context) -> HandlerResult:
     """Enqueue a dump. Keys and instance uid are those of this moment, all else of the one when it is made."""
     _, newest_first = ctx.instance.keys.read()
     content = {"keys": [key_line(row) for row in reversed(newest_first)], "instanceUid": ctx.instance.uid}
     task = ctx.queue.enqueue("dumpCreation", None, details={"dumpUid": None}, content=content)
-    return Answer(202, shapes.task_summary(task))
+    return HandlerResult(202, shapes.task_summary(task))
 
 
-def create_snapshot(ctx: Context) -> Answer:
+def create_snapshot(ctx: Context) -> HandlerResult:
     """Enqueue a snapshot; those that wait become one."""
-    return Answer(202, shapes.task_summary(ctx.queue.enqueue("snapshotCreation", None, details=None)))
+    return HandlerResult(202, shapes.task_summary(ctx.queue.enqueue("snapshotCreation", None, details=None)))
 
 
 ARCHIVE_ROUTES = (
@@ -184,7 +184,7 @@ def _is_everything(value: Any) -> bool:
     return value is None or value == STAR or isinstance(value, list) and STAR in value
 
 
-def _list_page(ctx: Context, list_rows: Callable[..., Page[Any]], view: Callable[[Any], Any]) -> Answer:
+def _list_page(ctx: Context, list_rows: Callable[..., Page[Any]], view: Callable[[Any], Any]) -> HandlerResult:
     values = ctx.query
     wanted, limit = task_filter(values), values["limit"]
 
@@ -196,14 +196,14 @@ def _list_page(ctx: Context, list_rows: Callable[..., Page[Any]], view: Callable
         return _in_portions(ctx, portion, view, limit, values["from"])
     found = portion(ctx.queue, limit, values["from"])
     results = [view(row) for row in found.results]
-    return Answer(200, shapes.uid_page(results, found.total, limit, found.from_uid, found.next_uid))
+    return HandlerResult(200, shapes.uid_page(results, found.total, limit, found.from_uid, found.next_uid))
 
 
 def _in_portions(ctx: Context, portion: Callable[[Queue, int, int | None], Page[Any]], view: Callable[[Any], Any],
-                 limit: int, from_uid: int | None) -> Answer:
+                 limit: int, from_uid: int | None) -> HandlerResult:
     """A long page, read in portions from one state of the queue, as they are sent if it is large."""
     with ExitStack() as held:
-        queue = held.enter_context(standing(ctx.queue))
+        queue = held.enter_context(queue_snapshot(ctx.queue))
         page = first = portion(queue, _PORTION, from_uid)
 
         def texts() -> Iterator[bytes]:
@@ -222,16 +222,16 @@ def _in_portions(ctx: Context, portion: Callable[[Queue, int, int | None], Page[
 
         expected = min(limit, first.total) * _USUAL_BYTES
         body = listed(_NO_RESULTS[:-2].encode(), texts(), behind, expected=expected, places=ctx.large, held=held)
-    return Answer(200, Text(body))
+    return HandlerResult(200, Text(body))
 
 
-def list_tasks(ctx: Context) -> Answer:
+def list_tasks(ctx: Context) -> HandlerResult:
     """One page of the tasks that the key may see, newest first unless reversed; without a filter the total counts the
     others too."""
     return _list_page(ctx, Queue.list_tasks, task_view)
 
 
-def list_batches(ctx: Context) -> Answer:
+def list_batches(ctx: Context) -> HandlerResult:
     """One page of the batches that the key may see, newest first unless reversed."""
     return _list_page(ctx, Queue.list_batches, shapes.batch_view)
 
@@ -252,27 +252,27 @@ def _task_of(ctx: Context) -> Any:
     return task
 
 
-def get_task(ctx: Context) -> Answer:
+def get_task(ctx: Context) -> HandlerResult:
     """One task. Raises task_not_found."""
-    return Answer(200, task_view(_task_of(ctx)))
+    return HandlerResult(200, task_view(_task_of(ctx)))
 
 
-def get_batch(ctx: Context) -> Answer:
+def get_batch(ctx: Context) -> HandlerResult:
     """One batch. Raises batch_not_found."""
     uid = ctx.path["batch_id"]
     batch = ctx.queue.batch(uid, ctx.permission.restriction)
     if batch is None:
         raise ApiError("batch_not_found", f"Batch `{uid}` not found.")
-    return Answer(200, shapes.batch_view(batch))
+    return HandlerResult(200, shapes.batch_view(batch))
 
 
-def get_documents(ctx: Context) -> Answer:
+def get_documents(ctx: Context) -> HandlerResult:
     """The stored documents of a task that is not finished. Raises task_not_found, task_file_not_found."""
     task = _task_of(ctx)
     is_waiting = task.kind == "documentAdditionOrUpdate" and task.status in ("enqueued", "processing")
     try:
         if is_waiting and task.payload is not None:
-            return Answer(200, Text(_opened(ctx.queue.payload_folder / task.payload), NDJSON))
+            return HandlerResult(200, Text(_opened(ctx.queue.payload_folder / task.payload), NDJSON))
     except FileNotFoundError:  # the task ended meanwhile and took its documents along
         pass
     raise ApiError(
@@ -298,7 +298,7 @@ def _original_filter(query_string: str) -> str:
     return f"?{waiting.without_wait(query_string)}"
 
 
-def _change(ctx: Context, kind: str, counter: str, verb: str) -> Answer:
+def _change(ctx: Context, kind: str, counter: str, verb: str) -> HandlerResult:
     """Enqueue a cancelation or deletion of the tasks that match now and that the key may see.
 
     Raises missing_task_filters.
@@ -312,24 +312,24 @@ def _change(ctx: Context, kind: str, counter: str, verb: str) -> Answer:
         )
     uids = ctx.queue.matching(task_filter(ctx.query), ctx.permission.restriction)
     details = {"matchedTasks": len(uids), counter: None, "originalFilter": _original_filter(ctx.request.query)}
-    return Answer(200, shapes.task_summary(ctx.queue.enqueue(kind, None, details=details, content={"uids": uids})))
+    return HandlerResult(200, shapes.task_summary(ctx.queue.enqueue(kind, None, details=details, content={"uids": uids})))
 
 
-def cancel(ctx: Context) -> Answer:
+def cancel(ctx: Context) -> HandlerResult:
     """Cancel the matching tasks that are not finished."""
     return _change(ctx, "taskCancelation", "canceledTasks", "cancel")
 
 
-def delete(ctx: Context) -> Answer:
+def delete(ctx: Context) -> HandlerResult:
     """Remove the matching tasks that are finished."""
     return _change(ctx, "taskDeletion", "deletedTasks", "delete")
 
 
-def compact(ctx: Context) -> Answer:
+def compact(ctx: Context) -> HandlerResult:
     """Give the free space of the task database back, while no batch runs."""
     before, after = ctx.queue.compact()
     summary = {"preSize": shapes.size(before, "human"), "postSize": shapes.size(after, "human"), "status": "succeeded"}
-    return Answer(200, summary)
+    return HandlerResult(200, summary)
 
 
 ROUTES = (

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from svcd.api import shapes
-from svcd.api.context import Answer, Context
+from svcd.api.context import Context, HandlerResult
 from svcd.api.routes import Route, Schema
-from svcd.api.streaming import Places
+from svcd.api.streaming import ConcurrencyLimit
 from svcd.instance.task_records import FINISHED
 from svcd.tasks.details import task_view
 from svcd.validation import Param, decode_query
@@ -56,7 +56,7 @@ def answers_of(route: Route) -> Mapping[int, Schema]:
     return {**route.answers, 200: finished}
 
 
-def taken_out(route: Route, query: str) -> tuple[str, float]:
+def extract_wait(route: Route, query: str) -> tuple[str, float]:
     """The query string without the parameter, and the seconds that it allows: 0 without it. Raises bad_request."""
     if WAIT_NAME not in query or not is_write(route):
         return query, 0.0
@@ -74,7 +74,7 @@ def _is_wait(part: str) -> bool:
     return part.partition("=")[0] == WAIT_NAME
 
 
-def awaited(ctx: Context, answer: Answer, seconds: float, places: Places) -> Answer:
+def wait_for_task(ctx: Context, answer: HandlerResult, seconds: float, places: ConcurrencyLimit) -> HandlerResult:
     """The finished task in place of its summary. Without a place, nobody waits: the summary is never wrong."""
     if not places.take():
         return answer
@@ -86,11 +86,11 @@ def awaited(ctx: Context, answer: Answer, seconds: float, places: Places) -> Ans
         places.leave()
 
 
-def _after(ctx: Context, bell: Any, seconds: float, uid: int) -> Answer | None:
+def _after(ctx: Context, bell: Any, seconds: float, uid: int) -> HandlerResult | None:
     """None when the time is over, or nobody is left who waits."""
     return _finished(ctx, uid) if ctx.request.wait(bell, seconds) else None
 
 
-def _finished(ctx: Context, uid: int) -> Answer | None:
+def _finished(ctx: Context, uid: int) -> HandlerResult | None:
     task = ctx.queue.task(uid)
-    return Answer(200, task_view(task)) if task is not None and task.status in FINISHED else None
+    return HandlerResult(200, task_view(task)) if task is not None and task.status in FINISHED else None

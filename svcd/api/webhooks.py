@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from svcd.api import shapes
-from svcd.api.context import Answer, Context
+from svcd.api.context import Context, HandlerResult
 from svcd.api.routes import Fields, Route
 from svcd.api.shapes import array, record, ref
 from svcd.base.errors import ApiError
@@ -112,56 +112,56 @@ def _editable_uuid(ctx: Context) -> str:
 
 # Handlers
 
-def list_webhooks(ctx: Context) -> Answer:
+def list_webhooks(ctx: Context) -> HandlerResult:
     """All webhooks, that of the launch options first."""
-    return Answer(200, {"results": [_view(webhook) for webhook in ctx.instance.webhooks.listed()]})
+    return HandlerResult(200, {"results": [_view(webhook) for webhook in ctx.instance.webhooks.listed()]})
 
 
-def get(ctx: Context) -> Answer:
+def get(ctx: Context) -> HandlerResult:
     """One webhook. Raises webhook_not_found."""
-    return Answer(200, _view(ctx.instance.webhooks.require(ctx.path["uuid"])))
+    return HandlerResult(200, _view(ctx.instance.webhooks.require(ctx.path["uuid"])))
 
 
-def create(ctx: Context) -> Answer:
+def create(ctx: Context) -> HandlerResult:
     """Add a webhook. Raises invalid_webhooks when there are too many."""
     webhook_uuid = str(uuids.uuid4())
     _refuse_many_headers(webhook_uuid, ctx.body.get("headers") or {})
     ctx.instance.webhooks.refuse_more()
     webhook = _checked(Webhook(webhook_uuid, _url(ctx.body, webhook_uuid), _headers(ctx.body, {})))
     ctx.instance.webhooks.create(webhook)
-    return Answer(201, _view(webhook))
+    return HandlerResult(201, _view(webhook))
 
 
-def update(ctx: Context) -> Answer:
+def update(ctx: Context) -> HandlerResult:
     """Change URL or headers; what a body leaves out stays. Raises immutable_webhook, webhook_not_found."""
     def change(webhook: Webhook) -> Webhook:
         return _checked(replace(webhook, url=_url(ctx.body, webhook.uuid, webhook.url),
                                 headers=_headers(ctx.body, webhook.headers)))
 
-    return Answer(200, _view(ctx.instance.webhooks.update(_editable_uuid(ctx), change)))
+    return HandlerResult(200, _view(ctx.instance.webhooks.update(_editable_uuid(ctx), change)))
 
 
-def delete(ctx: Context) -> Answer:
+def delete(ctx: Context) -> HandlerResult:
     """Remove a webhook, and all it was still to be told. Raises immutable_webhook, webhook_not_found."""
     ctx.instance.webhooks.delete(_editable_uuid(ctx))
-    return Answer(204)
+    return HandlerResult(204)
 
 
-def list_failures(ctx: Context) -> Answer:
+def list_failures(ctx: Context) -> HandlerResult:
     """A page of the batches that one webhook could not be told of, oldest first. Raises webhook_not_found."""
     webhook = ctx.instance.webhooks.require(ctx.path["uuid"])
     offset, limit = ctx.query["offset"], ctx.query["limit"]
     notices, total = ctx.instance.outbox.failures(webhook.uuid, offset, limit)
-    return Answer(200, shapes.page([_failure_view(notice) for notice in notices], offset, limit, total))
+    return HandlerResult(200, shapes.page([_failure_view(notice) for notice in notices], offset, limit, total))
 
 
-def replay(ctx: Context) -> Answer:
+def replay(ctx: Context) -> HandlerResult:
     """Deliver again what was given up, of all batches or of some. Raises webhook_not_found."""
     webhooks = ctx.instance.webhooks
     webhook = webhooks.require(ctx.path["uuid"])
     replayed = ctx.instance.outbox.replay(webhook.uuid, ctx.query["batchUids"])
     webhooks.on_change(webhook.uuid)
-    return Answer(202, {"replayed": replayed})
+    return HandlerResult(202, {"replayed": replayed})
 
 
 _BODY = Fields(

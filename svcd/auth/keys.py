@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 from svcd.auth import actions as patterns
 from svcd.auth.actions import MASTER_ONLY, OF_TENANTS, expanded, needs_every_index
-from svcd.auth.permission import ALL, INVALID_KEY, Permission, SearchRules
+from svcd.auth.permission import ALL_PERMITTED, INVALID_KEY, Permission, SearchRules
 from svcd.auth.tokens import claims_of
 from svcd.base import times
 from svcd.base.errors import ApiError
 
-__all__ = ["ALL", "Keys", "Permission", "bearer_token", "is_same_secret"]
+__all__ = ["ALL_PERMITTED", "Keys", "Permission", "bearer_token", "is_same_secret"]
 
 _MISSING_HEADER = "The Authorization header is missing. It must use the bearer authorization method."
 _MISSING_MASTER_KEY = (
@@ -156,11 +156,11 @@ class Keys:
         if self._master_key is None:
             if action.startswith(MASTER_ONLY):
                 raise ApiError("missing_master_key", _MISSING_MASTER_KEY)
-            return ALL
+            return ALL_PERMITTED
         if authorization_header is None:
             raise ApiError("missing_authorization_header", _MISSING_HEADER)
         if is_same_secret(token, self._master_key):
-            return ALL
+            return ALL_PERMITTED
         if action.startswith(MASTER_ONLY):
             raise ApiError("invalid_api_key", INVALID_KEY)
         return self._checked(token, action, index_uid)

@@ -61,4 +61,4 @@ class Permission:
         return None if rule is None or self.rules is None else self.rules[rule]
 
 
-ALL = Permission()
+ALL_PERMITTED = Permission()

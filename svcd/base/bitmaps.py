@@ -7,6 +7,9 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Union
 
+# A set of documents.
+DocIds = int
+
 _BITS = [tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256)]
 _FEW = 4
 _TRUTH = bytes(digit == ord("1") for digit in range(256))
@@ -70,7 +73,7 @@ def _few(bits: int) -> list[int]:
     return found[::-1]
 
 
-def selector(bits: int) -> bytes:
+def membership_bytes(bits: int) -> bytes:
     """For each docid up to the largest one: is it in the set? As itertools.compress takes it."""
     return f"{bits:b}"[::-1].encode().translate(_TRUTH)
 

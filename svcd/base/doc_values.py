@@ -14,9 +14,8 @@ from math import copysign
 from operator import sub
 from typing import Any
 
-from svcd.base.bitmaps import from_docids, selector, to_docids
+from svcd.base.bitmaps import DocIds, from_docids, membership_bytes, to_docids
 
-DocIds = int
 Counts = Mapping[int, int] | Sequence[int]
 
 # Sets with more than one document in so many are read from end to end: 20 ns a docid, beside 300 ns for each one found.
@@ -25,7 +24,7 @@ _DENSE = 16
 _THIN = 8
 
 
-class Column:
+class DocValues:
     """Of one kind of values. Documents asked about have at least one of them; ranks of one document ascend.
 
     size: how many values there are. samples: rank -> the smallest docid that has the value.
@@ -81,7 +80,7 @@ class Column:
     def value(self, rank: int, values_of: Callable[[int], Iterable[Any]]) -> Any:
         """The value of a rank. values_of: docid -> the values of this kind that the document has, in any order."""
         docid = self.samples[rank]
-        return sorted(values_of(docid), key=order)[self.ranks_of(docid).index(rank)]
+        return sorted(values_of(docid), key=value_order)[self.ranks_of(docid).index(rank)]
 
     def pairs(self, docids: DocIds) -> Iterator[tuple[int, int]]:
         """(docid, rank) of each value of each document of a set, by docid; ranks of one ascend."""
@@ -95,7 +94,7 @@ class Column:
         if not _is_dense(docids):
             listed = to_docids(docids)
             return chain.from_iterable(map(self.ranks_of, listed)) if starts else map(self._ranks.__getitem__, listed)
-        wanted: Iterable[int] = selector(docids)
+        wanted: Iterable[int] = membership_bytes(docids)
         if starts:
             wanted = chain.from_iterable(map(repeat, wanted, map(sub, islice(starts, 1, None), starts)))
         return compress(self._ranks, wanted)
@@ -136,7 +135,7 @@ class Column:
         return counts
 
 
-def order(value: Any) -> Any:
+def value_order(value: Any) -> Any:
     """By this values of one kind ascend, and equal ones are one: -0.0 stands before 0.0."""
     return value if isinstance(value, str) else (value, copysign(1, value))
 
@@ -154,4 +153,4 @@ def _is_dense(docids: DocIds) -> bool:
 
 
 def _listed(docids: DocIds) -> Iterable[int]:
-    return compress(range(docids.bit_length()), selector(docids)) if _is_dense(docids) else to_docids(docids)
+    return compress(range(docids.bit_length()), membership_bytes(docids)) if _is_dense(docids) else to_docids(docids)

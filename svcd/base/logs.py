@@ -109,7 +109,7 @@ class Event(NamedTuple):
     details: str = ""
 
 
-Hear = Callable[[Event], None]
+LogFollower = Callable[[Event], None]
 
 
 class _SetUp(NamedTuple):
@@ -122,7 +122,7 @@ class _SetUp(NamedTuple):
     as_json: bool = False
     stream: TextIO | None = None
     heard: Targets = of_level(OFF)
-    hear: Hear | None = None
+    hear: LogFollower | None = None
     most: int = INFO
 
 
@@ -156,7 +156,7 @@ def direct(printed: Targets) -> None:
     _change(printed=printed)
 
 
-def follow(heard: Targets, hear: Hear) -> bool:
+def follow(heard: Targets, hear: LogFollower) -> bool:
     """Tell events that are wanted to another listener, too, which must be quick; False when somebody listens already."""
     with _lock:
         if _set_up.hear is not None:
@@ -165,7 +165,7 @@ def follow(heard: Targets, hear: Hear) -> bool:
         return True
 
 
-def unfollow(hear: Hear) -> None:
+def unfollow(hear: LogFollower) -> None:
     """Tell it no more."""
     with _lock:
         if _set_up.hear == hear:

@@ -11,7 +11,7 @@ import signal
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
     """From here on, be killed when the thread that started this process ends.
 
     parent: pid of its process, to notice that it died before we could ask.

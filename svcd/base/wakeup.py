@@ -11,7 +11,7 @@ import threading
 _PIECE = 4096
 
 
-class Bell:
+class WakeupPipe:
     """Readable, as a descriptor, from the first ring() to the next silence()."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from svcd import INTERFACE_VERSION, __version__
-from svcd.api.startup_gate import Door
+from svcd.api.startup_gate import StartupGate
 from svcd.base import logs
 from svcd.cli import first_start, machine, serving
 from svcd.cli.addresses import Address
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from svcd.analytics.report import UsageReport
     from svcd.cli.search_workers import SearchWorkers
-    from svcd.remote.webhook_delivery import Notifier
+    from svcd.remote.webhook_delivery import WebhookNotifier
     from svcd.tasks.runner import Runner
     from svcd.tasks.schedule import SnapshotSchedule
 
@@ -79,19 +79,19 @@ class StopSignals:
             self._stop()
 
 
-class Opening:
+class BackgroundStart:
     """A thread that makes application and runner once the daemon listens, and opens the door.
 
     workers: are started then, too. When the parts cannot be made, it ends the server.
     """
 
-    def __init__(self, config: Config, instance: Instance, door: Door, server: Server,
+    def __init__(self, config: Config, instance: Instance, door: StartupGate, server: Server,
                  workers: SearchWorkers | None) -> None:
         self._config, self._instance, self._door, self._server = config, instance, door, server
         self._workers = workers
         self._failure: Exception | None = None
         self._runner: Runner | None = None
-        self._notifier: Notifier | None = None
+        self._notifier: WebhookNotifier | None = None
         self._report: UsageReport | None = None
         self._snapshots: SnapshotSchedule | None = None
         self._thread = threading.Thread(target=self._run, name="svcd-opening")
@@ -171,7 +171,7 @@ def _run(config: Config, context: SSLContext | None, keep: Callable[[], None]) -
         instance = Instance(config.db_path)
         try:
             _force_features(config, instance)
-            door, workers = Door(), _search_workers(config, instance)
+            door, workers = StartupGate(), _search_workers(config, instance)
             server = Server(
                 door.answer, config.http_addr, threads=serving.threads(config),
                 payload_limit=config.http_payload_size_limit, ssl_context=context,
@@ -179,7 +179,7 @@ def _run(config: Config, context: SSLContext | None, keep: Callable[[], None]) -
                 on_stopping=instance.queue.listeners.close, on_rest=machine.give_back_memory,
             )
             keep()
-            opening = Opening(config, instance, door, server, workers)
+            opening = BackgroundStart(config, instance, door, server, workers)
             signals.call(opening.stop)
             _serve(config, server, opening)
         finally:
@@ -188,7 +188,7 @@ def _run(config: Config, context: SSLContext | None, keep: Callable[[], None]) -
     return 0
 
 
-def _serve(config: Config, server: Server, opening: Opening) -> None:
+def _serve(config: Config, server: Server, opening: BackgroundStart) -> None:
     opening.start()
     try:
         _announce(config, server.port)

@@ -35,11 +35,11 @@ from svcd.api.traffic import Traffic
 from svcd.auth.keys import Keys
 from svcd.base import logs
 from svcd.base import logs as targets
-from svcd.base.process import die_with
+from svcd.base.process import end_with_parent
 from svcd.cli import machine, serving
 from svcd.http.server import Server
-from svcd.http.worker_sharing import Board, Share
-from svcd.instance.data_folder import Library
+from svcd.http.worker_sharing import LoadTable, PeerProcesses
+from svcd.instance.data_folder import DataFolderReader
 from svcd.schema.field_values import stored_form
 from svcd.schema.settings import resolved
 
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 class SearchWorker:
     """The parts of a worker."""
 
-    def __init__(self, orders: Orders) -> None:
-        self._library = Library(Path(orders.path), orders.features)
+    def __init__(self, orders: WorkerConfiguration) -> None:
+        self._library = DataFolderReader(Path(orders.path), orders.features)
         self._library.use_engine(resolved, stored_form)
         self._searches = SearchQueue(
             orders.parallel_searches, orders.queue_size, orders.drop_after_s, head_start_s=serving.HEAD_START_S,
@@ -103,8 +103,8 @@ class SearchWorker:
 def main(parent: int) -> None:
     """Serve until told to stop. parent: pid of the daemon."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon, which tells us
-    die_with(parent)
-    orders = Orders(**json.loads(sys.stdin.buffer.readline()))
+    end_with_parent(parent)
+    orders = WorkerConfiguration(**json.loads(sys.stdin.buffer.readline()))
     logs.configure(orders.log_level, orders.logs_mode)
     if orders.log_targets:
         _direct_log(orders.log_targets)
@@ -128,9 +128,9 @@ def _direct_log(text: str) -> None:
     logs.direct(targets.parse(text))
 
 
-def _share(orders: Orders) -> Share:
+def _share(orders: WorkerConfiguration) -> PeerProcesses:
     trays = [socket.socket(fileno=tray) for tray in orders.trays]
-    return Share(orders.number, Board(orders.board), socket.socket(fileno=orders.tray), trays, is_for_all)
+    return PeerProcesses(orders.number, LoadTable(orders.board), socket.socket(fileno=orders.tray), trays, is_for_all)
 
 
 def _obey(worker: SearchWorker) -> None:
@@ -153,7 +153,7 @@ if __name__ == "__main__":
 
 
 @dataclass(frozen=True)
-class Orders:
+class WorkerConfiguration:
     """What a worker has to know. Sockets and memory are descriptors, which it has inherited.
 
     number: its own; listeners: sockets that listen; board, tray, trays: see svcd.http.worker_sharing.

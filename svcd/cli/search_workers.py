@@ -23,8 +23,8 @@ from svcd.api.traffic import Report
 from svcd.base import logs
 from svcd.cli import serving
 from svcd.cli.config import Config
-from svcd.cli.search_worker import Orders
-from svcd.http.worker_sharing import MAIN, Board, Share, Tray, new_board, new_tray
+from svcd.cli.search_worker import WorkerConfiguration
+from svcd.http.worker_sharing import MAIN, HandoffQueue, LoadTable, PeerProcesses, new_handoff_queue, new_load_table
 
 if TYPE_CHECKING:
     from svcd.analytics.figures import State
@@ -50,7 +50,7 @@ class _Worker:
         self._asked = 0
         self._is_over = False
 
-    def live(self, orders: Callable[[], Orders], lock_descriptor: int) -> int:
+    def live(self, orders: Callable[[], WorkerConfiguration], lock_descriptor: int) -> int:
         """Start it and read what it says until it ends: its status. lock_descriptor: of the folder; it shares it."""
         with self._lock:
             if self._is_over:
@@ -131,9 +131,9 @@ class SearchWorkers:
         processes = config.search_workers + 1
         self._instance = instance
         self._config = config
-        self._board = new_board(processes)
-        self._takers, self._givers = zip(*(new_tray() for _ in range(processes)))
-        self.share = Share(MAIN, Board(self._board), self._takers[MAIN], self._givers, is_for_all)
+        self._board = new_load_table(processes)
+        self._takers, self._givers = zip(*(new_handoff_queue() for _ in range(processes)))
+        self.share = PeerProcesses(MAIN, LoadTable(self._board), self._takers[MAIN], self._givers, is_for_all)
         self._workers = [_Worker(number) for number in range(1, processes)]
         self._threads = [threading.Thread(target=self._keep, args=(worker,), name=f"svcd-search-worker-{worker.number}")
                          for worker in self._workers]
@@ -215,7 +215,7 @@ class SearchWorkers:
         """What was passed on to a worker that has ended."""
         assert self._server
         self.share.mark_absent(number)
-        Tray(self._takers[number], self._server).last_turn()
+        HandoffQueue(self._takers[number], self._server).last_turn()
 
     def _oversee(self) -> None:
         assert self._server
@@ -230,10 +230,10 @@ class SearchWorkers:
         # Only now: until here, workers pass on what only this process answers.
         self._server.stop(max(ANSWER_S, until - time.monotonic()))
 
-    def _orders(self, number: int) -> Orders:
+    def _orders(self, number: int) -> WorkerConfiguration:
         assert self._server
         config = self._config
-        return Orders(
+        return WorkerConfiguration(
             number=number, listeners=[sock.fileno() for sock in self._server.sockets], board=self._board,
             tray=self._takers[number].fileno(), trays=[giver.fileno() for giver in self._givers],
             path=str(self._instance.path), features=self._instance.features(), master_key=config.master_key,

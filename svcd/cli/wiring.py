@@ -20,12 +20,12 @@ from svcd.cli.config import Config
 from svcd.cli.word_list_log import LocaleWarnings
 from svcd.instance.instance import Instance
 from svcd.instance.task_records import FAILED, Batch, Task
-from svcd.remote.webhook_delivery import Notifier, Sender
+from svcd.remote.webhook_delivery import Sender, WebhookNotifier
 from svcd.schema.field_values import stored_form
 from svcd.schema.settings import resolved
 from svcd.tasks.archive_tasks import Folders
 from svcd.tasks.batching import Limits
-from svcd.tasks.indexing_client import Budget
+from svcd.tasks.indexing_client import MemoryBudget
 from svcd.tasks.runner import Runner
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _sender(config: Config) -> Send:
     return send
 
 
-def notifier(config: Config, instance: Instance) -> Notifier:
+def notifier(config: Config, instance: Instance) -> WebhookNotifier:
     """What tells webhooks of batches, not started yet."""
     instance.webhooks.use_launch(config.task_webhook_url, config.task_webhook_authorization_header)
 
@@ -114,7 +114,7 @@ def notifier(config: Config, instance: Instance) -> Notifier:
 
         return Client(Guard(config.experimental_allowed_ip_networks))
 
-    return Notifier(instance.webhooks, instance.outbox, sender, on_bug=lambda bug: logs.failure("bug", bug))
+    return WebhookNotifier(instance.webhooks, instance.outbox, sender, on_bug=lambda bug: logs.failure("bug", bug))
 
 
 def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = lambda: None) -> Runner:
@@ -138,19 +138,19 @@ def snapshots(config: Config, instance: Instance) -> SnapshotSchedule:
     return SnapshotSchedule(instance.queue, config.schedule_snapshot, on_refusal=logs.warn)
 
 
-def import_budget(config: Config) -> Budget:
+def import_budget(config: Config) -> MemoryBudget:
     """What the one indexing process of an import may hold."""
     return _budget(config.max_indexing_memory, 1)
 
 
-def _budget(memory: int | None, workers: int) -> Budget:
+def _budget(memory: int | None, workers: int) -> MemoryBudget:
     """What one of the indexing processes may hold, so that all stay within `memory` bytes; None is no bound."""
-    full = Budget()
+    full = MemoryBudget()
     if memory is None:
         return full
     room = (memory // workers - PROCESS_BYTES) // BYTES_PER_BUDGETED
     share = min(1.0, max(SMALLEST_SHARE, room / sum(astuple(full))))
-    return Budget(*(int(part * share) for part in astuple(full)))
+    return MemoryBudget(*(int(part * share) for part in astuple(full)))
 
 
 def _batch_ended(batch: Batch, tasks: Sequence[Task], locales: LocaleWarnings, on_batch: Callable[[], None]) -> None:

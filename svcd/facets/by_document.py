@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, groupby
 
-from svcd.base.bitmaps import to_docids
-from svcd.facets.value_counts import Entry, lowest
-from svcd.facets.values import Standings, standings
-from svcd.query.reader import DocIds, Reader, Value
+from svcd.base.bitmaps import DocIds, to_docids
+from svcd.facets.value_counts import Entry, lowest_values
+from svcd.facets.values import CountOrders, count_orders
+from svcd.query.reader import Reader, Value
 
 Docids = DocIds | list[int]  # a set, or ascending
 
 
-class Gathered:
+class CountsByDocument:
     """A Counting that knows all values.
 
     values: ascending. counts: of each. docids: gives the candidates of each, standings: the places of all values of the
@@ -26,7 +26,7 @@ class Gathered:
     """
 
     def __init__(self, values: Sequence[Value], counts: Sequence[int], docids: Callable[[], Sequence[Docids]],
-                 standings: Callable[[], Standings]) -> None:
+                 standings: Callable[[], CountOrders]) -> None:
         self._values = values
         self._counts = counts
         self._docids = cache(docids)
@@ -52,7 +52,7 @@ class Gathered:
 
     def _first(self, place: int) -> int:
         docids = self._docids()[place]
-        return lowest(docids) if isinstance(docids, int) else docids[0]
+        return lowest_values(docids) if isinstance(docids, int) else docids[0]
 
     def is_alone(self, entry: Entry, width: int) -> bool:
         docids, group = self._docids(), self._rank(entry.place) // width
@@ -77,11 +77,11 @@ class Gathered:
         return (self._values[0], self._values[-1]) if self._values else None
 
 
-def _no_standings() -> Standings:
+def _no_standings() -> CountOrders:
     raise AssertionError("there is no value whose place could be asked for")
 
 
-NOTHING = Gathered([], [], list, _no_standings)
+NO_COUNTS = CountsByDocument([], [], list, _no_standings)
 
 
 def _is_within(inner: Docids, outer: Docids) -> bool:
@@ -90,30 +90,30 @@ def _is_within(inner: Docids, outer: Docids) -> bool:
     return set(inner) <= set(outer)  # type: ignore[arg-type]  # both are lists, as those of one Gathered are
 
 
-def tried(values: Sequence[Value], sets: Sequence[DocIds], candidates: DocIds,
-          standings: Callable[[], Standings]) -> Gathered:
+def counts_by_value_sets(values: Sequence[Value], sets: Sequence[DocIds], candidates: DocIds,
+          standings: Callable[[], CountOrders]) -> CountsByDocument:
     """What candidates have of some values. sets: the documents of each value."""
     found: list[tuple[Value, DocIds]] = []
     for value, docids in zip(values, sets):
         docids &= candidates
         if docids:
             found.append((value, docids))
-    return Gathered([value for value, _ in found], [docids.bit_count() for _, docids in found],
+    return CountsByDocument([value for value, _ in found], [docids.bit_count() for _, docids in found],
                     lambda: [docids for _, docids in found], standings)
 
 
-def looked_into(reader: Reader, field: str, candidates: DocIds) -> dict[type[Value], Gathered]:
+def counts_by_documents(reader: Reader, field: str, candidates: DocIds) -> dict[type[Value], CountsByDocument]:
     """What each of the candidates says it has, for both kinds of values."""
     rows = [(docid, values) for docid, values in reader.field_values(field, to_docids(candidates)) if values]
     counts = Counter(chain.from_iterable(values for _, values in rows))
     texts = sorted(value for value in counts if isinstance(value, str))
-    found = {str: Gathered(texts, [counts[value] for value in texts], lambda: _docids_of(texts, rows),
-                           lambda: standings(reader, field, str)), float: NOTHING}
+    found = {str: CountsByDocument(texts, [counts[value] for value in texts], lambda: _docids_of(texts, rows),
+                           lambda: count_orders(reader, field, str)), float: NO_COUNTS}
     if len(texts) < len(counts):
         numbers = sorted(value for value in counts if isinstance(value, float))
         listed = _with_both_zeros(reader, field, list(zip(numbers, _docids_of(numbers, rows))))
-        found[float] = Gathered([number for number, _ in listed], [len(docids) for _, docids in listed],
-                                lambda: [docids for _, docids in listed], lambda: standings(reader, field, float))
+        found[float] = CountsByDocument([number for number, _ in listed], [len(docids) for _, docids in listed],
+                                lambda: [docids for _, docids in listed], lambda: count_orders(reader, field, float))
     return found
 
 

@@ -13,10 +13,11 @@ from functools import cached_property
 from itertools import compress
 from sys import maxsize
 
-from svcd.base.doc_values import Column
-from svcd.facets.value_counts import Entry, lowest
-from svcd.facets.values import ranks, value_of_rank
-from svcd.query.reader import DocIds, Reader, Value
+from svcd.base.bitmaps import DocIds
+from svcd.base.doc_values import DocValues
+from svcd.facets.value_counts import Entry, lowest_values
+from svcd.facets.values import value_of_rank, value_ranks
+from svcd.query.reader import Reader, Value
 
 # The documents of each value are found for all at once among so many candidates, rather than one by one.
 _FEW_CANDIDATES = 5_000
@@ -26,10 +27,10 @@ _FEW_VALUES = 2000
 _NEIGHBOURS, _ALL = 8, maxsize
 
 
-class Ranked:
+class CountsByOrdinal:
     """A Counting whose entries are told apart by their ranks; values stay unknown until they are asked for."""
 
-    def __init__(self, reader: Reader, field: str, kind: type[Value], column: Column, candidates: DocIds) -> None:
+    def __init__(self, reader: Reader, field: str, kind: type[Value], column: DocValues, candidates: DocIds) -> None:
         """candidates: each of them has a value of the kind."""
         self._reader = reader
         self._field = field
@@ -78,7 +79,7 @@ class Ranked:
     def _value(self, rank: int) -> Value:
         self._asked += 1
         if self._asked > _FEW_VALUES:
-            return ranks(self._reader, self._field, self._kind)[rank]
+            return value_ranks(self._reader, self._field, self._kind)[rank]
         return value_of_rank(self._reader, self._field, self._kind, self._column, rank)
 
     def first(self, entry: Entry) -> int:
@@ -87,7 +88,7 @@ class Ranked:
         sample = self._column.samples[entry.place]
         if self._candidates >> sample & 1:
             return sample
-        return lowest(self._reader.value_docids(self._field, self.value(entry)) & self._candidates)
+        return lowest_values(self._reader.value_docids(self._field, self.value(entry)) & self._candidates)
 
     @cached_property
     def _are_few(self) -> bool:

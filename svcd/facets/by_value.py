@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
 
-from svcd.base.bitmaps import to_docids
-from svcd.base.doc_values import Column
-from svcd.facets.by_document import Gathered
-from svcd.facets.by_ordinal import Ranked
-from svcd.facets.value_counts import DOCUMENT_COST, FEW_CANDIDATES, Entry, lowest
-from svcd.facets.values import Ranks, column_of, ranks
-from svcd.query.reader import DocIds, Reader, Value
+from svcd.base.bitmaps import DocIds, to_docids
+from svcd.base.doc_values import DocValues
+from svcd.facets.by_document import CountsByDocument
+from svcd.facets.by_ordinal import CountsByOrdinal
+from svcd.facets.value_counts import DOCUMENT_COST, FEW_CANDIDATES, Entry, lowest_values
+from svcd.facets.values import ValueRanks, column_of, value_ranks
+from svcd.query.reader import Reader, Value
 
 # So many values are walked before it is foretold how long the walk will be.
 FIRST_VALUES = 64
@@ -25,7 +25,7 @@ SAMPLES = 8
 _COUNT = attrgetter("count")
 
 
-class Walked:
+class CountsByValueScan:
     """A Counting that knows a value when it is asked for it.
 
     look_into: finds all values in the candidates, which are the `size` ones of the request; None where a walk over all
@@ -33,18 +33,18 @@ class Walked:
     """
 
     def __init__(self, reader: Reader, field: str, kind: type[Value], candidates: DocIds, size: int,
-                 look_into: Callable[[], Gathered] | None) -> None:
+                 look_into: Callable[[], CountsByDocument] | None) -> None:
         self._reader = reader
         self._field = field
         self._kind = kind
         self._look_into = look_into
-        self._known: Gathered | Ranked | None = None
+        self._known: CountsByDocument | CountsByOrdinal | None = None
         everything = reader.kind_docids(field, kind)
         self._candidates = candidates & everything
         self._size = size
         self._patience = size * DOCUMENT_COST  # values, in the time that it takes to look into all candidates
 
-    def _all(self) -> Gathered | Ranked:
+    def _all(self) -> CountsByDocument | CountsByOrdinal:
         """All values, found in the candidates or in the column. They are not walked for any more."""
         if self._known is None:
             assert self._look_into is not None
@@ -83,12 +83,12 @@ class Walked:
             return iter(())
         if self._look_into is None:
             return _together(list(self.ascending()))
-        if not isinstance(self._known, Ranked):
+        if not isinstance(self._known, CountsByOrdinal):
             self._known = self._ranked(column_of(self._reader, self._field, self._kind))
         return self._known.by_count(most)
 
-    def _ranked(self, column: Column) -> Ranked:
-        return Ranked(self._reader, self._field, self._kind, column, self._candidates)
+    def _ranked(self, column: DocValues) -> CountsByOrdinal:
+        return CountsByOrdinal(self._reader, self._field, self._kind, column, self._candidates)
 
     # of one value
 
@@ -101,7 +101,7 @@ class Walked:
     def first(self, entry: Entry) -> int:
         if self._known is not None and entry.place >= 0:
             return self._known.first(entry)
-        return lowest(self._reader.value_docids(self._field, self.value(entry)) & self._candidates)
+        return lowest_values(self._reader.value_docids(self._field, self.value(entry)) & self._candidates)
 
     def is_alone(self, entry: Entry, width: int) -> bool:
         if self._known is not None and entry.place >= 0:
@@ -115,8 +115,8 @@ class Walked:
     def values_of_field(self) -> int:
         return len(self._every()) if self._known is None else self._known.values_of_field()
 
-    def _every(self) -> Ranks:
-        return ranks(self._reader, self._field, self._kind)
+    def _every(self) -> ValueRanks:
+        return value_ranks(self._reader, self._field, self._kind)
 
     def extremes(self) -> tuple[Value, Value] | None:
         if not self._candidates:

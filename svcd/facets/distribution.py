@@ -10,12 +10,13 @@ from decimal import Decimal
 from itertools import chain, islice
 from sys import maxsize
 
+from svcd.base.bitmaps import DocIds
 from svcd.facets.fields import check_facets, order_of, selected_fields
-from svcd.facets.merging import Facets, take_from
-from svcd.facets.strategies import FieldCounting
-from svcd.facets.value_counts import Counting, Entry
+from svcd.facets.merging import Facets, take_max_values
+from svcd.facets.strategies import FieldCounter
+from svcd.facets.value_counts import Entry, ValueCounts
 from svcd.query import tracing
-from svcd.query.reader import DocIds, Reader, Value
+from svcd.query.reader import Reader, Value
 from svcd.schema.field_values import stored_form
 
 # text -> count; the smallest and the largest number.
@@ -57,7 +58,7 @@ def subtract(facets: Facets, reader: Reader, docid: int) -> None:
     for name, shown in facets.distribution.items():
         for _, values in reader.field_values(name, [docid]):
             numbers = {number_text(value) for value in values if isinstance(value, float)}
-            take_from(shown, [text for text in shown if text in numbers or stored_form(text) in values])
+            take_max_values(shown, [text for text in shown if text in numbers or stored_form(text) in values])
 
 
 def number_text(number: float) -> str:
@@ -79,11 +80,11 @@ class _Field:
 
     def found(self, counted: DocIds) -> _Found:
         """What the counted documents have."""
-        counting = FieldCounting(self._reader, self._name, counted)
+        counting = FieldCounter(self._reader, self._name, counted)
         numbers, texts = counting.of(float), counting.of(str)
         return self._shown(numbers, texts, counted.bit_count()), numbers.extremes()
 
-    def _shown(self, numbers: Counting, texts: Counting, counted: int) -> dict[str, int]:
+    def _shown(self, numbers: ValueCounts, texts: ValueCounts, counted: int) -> dict[str, int]:
         """text -> count, numbers first; a text that looks like a number has its place, and its own count."""
         if not self._is_by_count and counted <= _SORTED_AS_TEXTS:
             return self._cut_first(numbers, texts)
@@ -96,22 +97,22 @@ class _Field:
                     break
         return shown
 
-    def _cut_first(self, numbers: Counting, texts: Counting) -> dict[str, int]:
+    def _cut_first(self, numbers: ValueCounts, texts: ValueCounts) -> dict[str, int]:
         """The first numbers, sorted as texts, and as many texts as are missing to the limit."""
         shown = dict(sorted(self._numbers(numbers, numbers.ascending()))[: self._most])
         room = self._most - len(shown)
         shown.update(self._texts(texts, islice(texts.ascending(room), room)))
         return shown
 
-    def _ordered(self, counting: Counting) -> Iterator[Entry]:
+    def _ordered(self, counting: ValueCounts) -> Iterator[Entry]:
         if not self._is_by_count:
             return counting.ascending(self._most or None)
         return by_count(counting, self._most or maxsize)
 
-    def _numbers(self, numbers: Counting, entries: Iterable[Entry]) -> Iterator[tuple[str, int]]:
+    def _numbers(self, numbers: ValueCounts, entries: Iterable[Entry]) -> Iterator[tuple[str, int]]:
         return ((number_text(numbers.value(entry)), entry.count) for entry in entries)  # type: ignore[arg-type]  # floats
 
-    def _texts(self, texts: Counting, entries: Iterable[Entry]) -> Iterator[tuple[str, int]]:
+    def _texts(self, texts: ValueCounts, entries: Iterable[Entry]) -> Iterator[tuple[str, int]]:
         spelling, name = self._reader.spelling, self._name
         return ((spelling(name, str(texts.value(entry)), texts.first(entry)), entry.count) for entry in entries)
 
@@ -127,7 +128,7 @@ GROUP = 4
 LEAST = 20
 
 
-def by_count(counting: Counting, most: int) -> Iterator[Entry]:
+def by_count(counting: ValueCounts, most: int) -> Iterator[Entry]:
     """By count, the highest first; of equal ones the largest value first, but for what the tree makes of it.
 
     most: see Counting.by_count.
@@ -142,7 +143,7 @@ def by_count(counting: Counting, most: int) -> Iterator[Entry]:
         yield from _met(counting, iter(together))
 
 
-def _met(counting: Counting, together: Iterator[Entry]) -> Iterator[Entry]:
+def _met(counting: ValueCounts, together: Iterator[Entry]) -> Iterator[Entry]:
     """Entries of equal count, which come descending, in the order in which they are met; asks no more than needed."""
     first = list(islice(together, 2))
     waiting: Iterable[Entry] = chain(first, together)

@@ -40,7 +40,7 @@ def query_locales(settings: Mapping[str, Any], field: str, asked: Sequence[str] 
     return [locale for locale in of_field if long_form(locale) in codes]
 
 
-class Forms(NamedTuple):
+class NormalizedValues(NamedTuple):
     """forms: of all texts of a field, each once. others: form -> the values that have it, if it is not its only one."""
 
     forms: SortedTexts
@@ -56,12 +56,12 @@ class Forms(NamedTuple):
         return self.others.get(form) or (form,)
 
 
-def forms_of(reader: Reader, field: str) -> Forms:
+def normalized_values(reader: Reader, field: str) -> NormalizedValues:
     """The search forms of a field's texts."""
     locales = field_locales(reader.settings, field)
     packed, others = reader.remembered(
         ("facet forms", field, *(locales or ())), lambda: _forms_of(_texts(reader, field), locales))
-    return Forms(SortedTexts(packed), others)
+    return NormalizedValues(SortedTexts(packed), others)
 
 
 def _texts(reader: Reader, field: str) -> Sequence[Any]:
@@ -89,7 +89,7 @@ _LOWEST, _HIGHEST = "\0", "\U0010ffff"
 _ALL_NEAR, _NONE_NEAR, _THIS_NEAR, _THIS_NOT = range(4)
 
 
-def near(texts: SortedTexts, term: str, most: int) -> Iterator[str]:
+def values_near_prefix(texts: SortedTexts, term: str, most: int) -> Iterator[str]:
     """The texts that are at most so many typos away from beginning with the term, in order.
 
     The first letter is like any other. With `most` 0: those that begin with the term.

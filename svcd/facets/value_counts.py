@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from svcd.query.reader import DocIds, Value
+from svcd.base.bitmaps import DocIds
+from svcd.query.reader import Value
 
 # What follows is in values that are walked over, some 7 us each with 36,000 documents.
 # To look into a document, and to count what it has:
@@ -32,7 +33,7 @@ class Entry(NamedTuple):
     place: int = -1
 
 
-class Counting(Protocol):
+class ValueCounts(Protocol):
     """The values of one kind that the candidates have."""
 
     def ascending(self, most: int | None = None) -> Iterator[Entry]:
@@ -63,7 +64,7 @@ class Counting(Protocol):
         """The smallest and the largest value."""
 
 
-def lowest(docids: DocIds) -> int:
+def lowest_values(docids: DocIds) -> int:
     """The smallest docid of a set that is not empty."""
     return (docids ^ (docids - 1)).bit_length() - 1
 

@@ -11,13 +11,14 @@ from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple
 
+from svcd.base.bitmaps import DocIds
 from svcd.facets.fields import check_searchable, order_of
-from svcd.facets.fuzzy_prefix import field_locales, forms_of, near, query_locales, search_form
-from svcd.facets.strategies import FieldCounting
-from svcd.facets.value_counts import DOCUMENT_COST, Counting, Entry, lowest
-from svcd.facets.values import ranks
+from svcd.facets.fuzzy_prefix import field_locales, normalized_values, query_locales, search_form, values_near_prefix
+from svcd.facets.strategies import FieldCounter
+from svcd.facets.value_counts import DOCUMENT_COST, Entry, ValueCounts, lowest_values
+from svcd.facets.values import value_ranks
 from svcd.query.lexicon import lexicon_of
-from svcd.query.reader import DocIds, Reader
+from svcd.query.reader import Reader
 
 # Characters of a query that are read. No value has so many: what an index keeps of one has 468 bytes.
 LONGEST_QUERY = 4096
@@ -76,7 +77,7 @@ class _Search:
         self._field = query.field
         locales = query_locales(reader.settings, query.field, query.locales)
         self._term = None if query.text is None else search_form(query.text[:LONGEST_QUERY], locales)
-        self._counting = FieldCounting(reader, query.field, documents)
+        self._counting = FieldCounter(reader, query.field, documents)
         everything = reader.kind_docids(query.field, str)
         self._documents = documents & everything
         self._is_whole = self._documents == everything
@@ -113,25 +114,25 @@ class _Search:
 
     def hit(self, value: str, count: int) -> FacetHit:
         """A value as it is shown."""
-        docid = lowest(self._reader.value_docids(self._field, value))
+        docid = lowest_values(self._reader.value_docids(self._field, value))
         return FacetHit(self._reader.spelling(self._field, value, docid), count)
 
     def _matching(self, term: str) -> Iterator[str]:
         """The values whose search form begins almost like the term, by their forms."""
-        settings, forms = self._reader.settings, forms_of(self._reader, self._field)
+        settings, forms = self._reader.settings, normalized_values(self._reader, self._field)
         typo_tolerance, rules = settings["typoTolerance"], lexicon_of(settings).typo_rules
         has_typos = typo_tolerance["enabled"] and self._field not in typo_tolerance["disableOnAttributes"]
         if has_typos and rules.disables(term):
             return iter(forms.values(term) if forms.has(term) else ())
         # Bytes, where the words of a search count characters (6.4).
         most = rules.budget_of_length(len(term.encode())) if has_typos else 0
-        return chain.from_iterable(map(forms.values, near(forms.forms, term, most)))
+        return chain.from_iterable(map(forms.values, values_near_prefix(forms.forms, term, most)))
 
     def _counted(self, values: Iterable[str]) -> Iterator[tuple[str, int]]:
         """Values with their counts: one by one, from the documents themselves if that becomes too much."""
         count_of, patience = self._count, self._documents.bit_count() * DOCUMENT_COST
         if self._is_whole:
-            counts, every = self._reader.value_counts(self._field, str), ranks(self._reader, self._field, str)
+            counts, every = self._reader.value_counts(self._field, str), value_ranks(self._reader, self._field, str)
             count_of, patience = (lambda value: counts[every.rank(value)]), len(counts)
         for asked, value in enumerate(values):
             if asked == patience:
@@ -146,7 +147,7 @@ class _Search:
         return (self._reader.value_docids(self._field, value) & self._documents).bit_count()
 
 
-def _found(counting: Counting, entries: Iterable[Entry]) -> Iterator[tuple[str, int]]:
+def _found(counting: ValueCounts, entries: Iterable[Entry]) -> Iterator[tuple[str, int]]:
     return ((str(counting.value(entry)), entry.count) for entry in entries)
 
 

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
-from svcd.base.doc_values import Column, order
-from svcd.query.reader import DocIds, Reader, Value
+from svcd.base.bitmaps import DocIds
+from svcd.base.doc_values import DocValues, value_order
+from svcd.query.reader import Reader, Value
 
 # Fields with more values of a kind are walked only as far as needed, or not at all.
 FEW_VALUES = 1024
@@ -29,7 +30,7 @@ class FewValues(NamedTuple):
     sets: Sequence[DocIds] | None
 
 
-class Ranks(Protocol):
+class ValueRanks(Protocol):
     """All values of a kind, ascending."""
 
     def __len__(self) -> int: ...
@@ -77,7 +78,7 @@ def _few_values(
     return values, sets
 
 
-def ranks(reader: Reader, field: str, kind: type[Value]) -> Ranks:
+def value_ranks(reader: Reader, field: str, kind: type[Value]) -> ValueRanks:
     """Where each value of a field stands."""
     if kind is str:
         return SortedTexts(reader.remembered(("texts", field), lambda: pack(_values(reader, field, str))))
@@ -88,7 +89,7 @@ def _values(reader: Reader, field: str, kind: type[Value]) -> Sequence[Any]:
     return reader.values(field, kind)
 
 
-class Standings(Protocol):
+class CountOrders(Protocol):
     """Where values stand among all of their kind, told by a document that has them."""
 
     def __len__(self) -> int: ...
@@ -96,7 +97,7 @@ class Standings(Protocol):
 
 
 class _ByValue:
-    def __init__(self, every: Ranks) -> None:
+    def __init__(self, every: ValueRanks) -> None:
         self._every = every
 
     def __len__(self) -> int:
@@ -120,24 +121,24 @@ class _ByDocument:
         own = self._column.ranks_of(docid)
         if len(own) == 1:
             return own[0]
-        return own[sorted(map(order, _held(self._reader, self._field, self._kind, docid))).index(order(value))]
+        return own[sorted(map(value_order, _held(self._reader, self._field, self._kind, docid))).index(value_order(value))]
 
 
-def standings(reader: Reader, field: str, kind: type[Value]) -> Standings:
+def count_orders(reader: Reader, field: str, kind: type[Value]) -> CountOrders:
     """The places of a field's values."""
     if few_values(reader, field, kind).values is None:
         return _ByDocument(reader, field, kind)
-    return _ByValue(ranks(reader, field, kind))
+    return _ByValue(value_ranks(reader, field, kind))
 
 
-def column_of(reader: Reader, field: str, kind: type[Value]) -> Column:
+def column_of(reader: Reader, field: str, kind: type[Value]) -> DocValues:
     """The column of a field, whatever it costs."""
     column = reader.column(field, kind)
     assert column is not None
     return column
 
 
-def value_of_rank(reader: Reader, field: str, kind: type[Value], column: Column, rank: int) -> Value:
+def value_of_rank(reader: Reader, field: str, kind: type[Value], column: DocValues, rank: int) -> Value:
     """The value of a rank, as a document tells it."""
     value: Value = column.value(rank, lambda docid: _held(reader, field, kind, docid))
     return value

@@ -28,12 +28,12 @@ from svcd.filters.tree import (
 from svcd.filters.vectors import FRAGMENTS
 
 
-def written(condition: Condition) -> str:
+def canonical_text(condition: Condition) -> str:
     """The canonical text of a filter; read again it is the same tree."""
     return "".join(_Writing(condition).pieces)
 
 
-def rewritten(condition: Condition, token: Token) -> Token:
+def canonical_condition(condition: Condition, token: Token) -> Token:
     """A token of a tree as it stands in the canonical text."""
     writing = _Writing(condition, token)
     start = sum(map(len, writing.pieces[:writing.before])) + writing.inside

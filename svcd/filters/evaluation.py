@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from svcd.base.bitmaps import from_docids, to_docids
+from svcd.base.bitmaps import DocIds, from_docids, to_docids
 from svcd.base.numbers import number_of
 from svcd.filters import requirements
 from svcd.filters.errors import FilterError
@@ -39,7 +39,7 @@ from svcd.filters.tree import (
     VectorExists,
 )
 from svcd.filters.vectors import vector_docids
-from svcd.query.reader import DocIds, Reader, Value
+from svcd.query.reader import Reader, Value
 from svcd.schema.attributes import Filterable
 from svcd.schema.field_values import normal_form
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from svcd.base.bitmaps import DocIds
 from svcd.base.numbers import number_of, shown_number
 from svcd.filters import geo_search
 from svcd.filters.errors import fail
 from svcd.filters.requirements import check_geo
 from svcd.filters.tree import BoundingBox, Geo, Polygon, Radius, Token
-from svcd.query.reader import DocIds, Reader
+from svcd.query.reader import Reader
 from svcd.schema.attributes import Filterable
 
 DEFAULT_RESOLUTION = 125

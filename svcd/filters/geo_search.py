@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from svcd.base.bitmaps import from_docids
+from svcd.base.bitmaps import DocIds, from_docids
 from svcd.geo.cells import cells, is_jumping
 from svcd.geo.geometry import QUERY_STEP_M, Area, Position, Ring, Shape, circle, closed, dense, unpacked
 from svcd.geo.sphere import Point, Sides
-from svcd.query.reader import DocIds, Reader
+from svcd.query.reader import Reader
 from svcd.schema.attributes import Filterable
 from svcd.schema.field_values import COORDINATES
 

@@ -103,7 +103,7 @@ class _Parser:
 
         end: reads what must follow on the conditions.
         """
-        behind = prescan.behind_sound_conditions(self.source, at) if depth + prescan.DEPTH <= MOST_DEPTH else None
+        behind = prescan.end_of_valid_conditions(self.source, at) if depth + prescan.DEPTH <= MOST_DEPTH else None
         if behind is not None:
             end(self._any_of(behind, depth)[1])
 
@@ -284,7 +284,7 @@ class _Parser:
 
     def _odd_list(self, at: int) -> tuple[Sequence[str], int]:
         """A list with escapes, odd white space or mistakes, one value at a time."""
-        behind = prescan.behind_sound_values(self.source, at)
+        behind = prescan.end_of_valid_values(self.source, at)
         if behind is not None:
             self._odd_list(behind)  # to meet a mistake there first
         values: list[str] = []

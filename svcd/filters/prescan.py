@@ -62,7 +62,7 @@ def _list() -> re.Pattern[str]:
     return re.compile(_LISTED)
 
 
-def behind_sound_conditions(source: str, at: int) -> int | None:
+def end_of_valid_conditions(source: str, at: int) -> int | None:
     """Where another part must begin, behind many that are sound and joined by AND and OR; None when there are few.
 
     One that is long itself, in parentheses, is not looked into: what is inside them can be skimmed when it is read.
@@ -72,7 +72,7 @@ def behind_sound_conditions(source: str, at: int) -> int | None:
     return _behind(_conditions, source, at)
 
 
-def behind_sound_values(source: str, at: int) -> int | None:
+def end_of_valid_values(source: str, at: int) -> int | None:
     """Where another value of a list, or its end, must stand, behind many that are sound; None when there are few."""
     return _behind(_list, source, at)
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from svcd.base.bitmaps import DocIds
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
-from svcd.filters.canonical_text import rewritten
+from svcd.filters.canonical_text import canonical_condition
 from svcd.filters.errors import FilterError, shown_place
 from svcd.filters.evaluation import evaluate
 from svcd.filters.parser import parse
 from svcd.filters.tree import And, Condition, Or
-from svcd.query.reader import DocIds, Reader
+from svcd.query.reader import Reader
 from svcd.schema.field_values import WHITE_SPACE
 
 # What may stand at each level, from the outside to the inside.
@@ -62,12 +63,12 @@ def read_filter(value: Any, code: str) -> Condition | None:
         return None
     check_shape(value, code)
     try:
-        return tree_of(value)
+        return parse_filter(value)
     except FilterError as error:
         raise ApiError(code, error.message) from None
 
 
-def tree_of(value: Any) -> Condition | None:
+def parse_filter(value: Any) -> Condition | None:
     """The tree of a filter of right shape; None when it asks for nothing. Raises FilterError."""
     if isinstance(value, str):
         return parse(value)
@@ -81,7 +82,7 @@ def _joined(join: Any, parts: Any) -> Condition | None:
     return join(conditions) if len(conditions) > 1 else next(iter(conditions), None)
 
 
-def matching(reader: Reader, condition: Condition | None, code: str, *, is_rewritten: bool = False,
+def filter_docids(reader: Reader, condition: Condition | None, code: str, *, is_rewritten: bool = False,
              since: int = 0) -> DocIds:
     """The documents that meet a filter; all of them without one.
 
@@ -97,6 +98,6 @@ def matching(reader: Reader, condition: Condition | None, code: str, *, is_rewri
         if error.place is None:
             raise ApiError(_OPERATOR_CODE, error.sentence) from None
         if is_rewritten:
-            raise ApiError(code, f"{error.sentence}\n{shown_place(rewritten(condition, error.place))}") from None
+            raise ApiError(code, f"{error.sentence}\n{shown_place(canonical_condition(condition, error.place))}") from None
         error.since = since
         raise ApiError(code, error.message) from None

@@ -93,7 +93,7 @@ def not_allowed(rule: FilterableRule, field: str, operator: str) -> FilterError:
 # Knows the words of the refusals; refuses to know which features are on.
 
 
-class Gate(NamedTuple):
+class FeatureRequirement(NamedTuple):
     """flag: of the feature. action: the words that open the refusal without it. shown_place: of what needs it."""
 
     flag: str
@@ -123,7 +123,7 @@ _NEEDS: dict[type[Condition], Sequence[tuple[str, Callable[[Any], Token | None]]
 }
 
 
-def gates(condition: Condition) -> Iterator[Gate]:
+def feature_requirements(condition: Condition) -> Iterator[FeatureRequirement]:
     """The features that a filter needs, each once, with the first place that needs it."""
     found: dict[str, str] = {}
     waiting = [(condition, 0)]
@@ -136,4 +136,4 @@ def gates(condition: Condition) -> Iterator[Gate]:
                 found[flag] = shown_place(place, since)
         if below := parts_of(condition):
             waiting += [(part, since) for part in reversed(below)]
-    yield from (Gate(flag, action, found[flag]) for flag, action in _ACTIONS.items() if flag in found)
+    yield from (FeatureRequirement(flag, action, found[flag]) for flag, action in _ACTIONS.items() if flag in found)

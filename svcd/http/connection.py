@@ -16,10 +16,10 @@ from svcd.base.errors import ApiError
 from svcd.http import response_writer
 from svcd.http.delivery import Delivery
 from svcd.http.framing import FramedBody, framed
-from svcd.http.message import PIECE, Body, Headers, NoBody, Refused, Request, Response
-from svcd.http.receive_buffer import Inbox
+from svcd.http.message import PIECE, Body, Headers, HttpError, NoBody, Request, Response
+from svcd.http.receive_buffer import ReceiveBuffer
 from svcd.http.request_head import Head, head_end, read_head
-from svcd.http.response_writer import CONTINUE, Outgoing, error_response, outgoing
+from svcd.http.response_writer import CONTINUE, EncodedResponse, encode_response, error_response
 from svcd.http.sockets import READABLE, WRITABLE, Transport, keep_little_unsent, reset_on_close, wait
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Connection(BaseHTTPRequestHandler):
         self.close_connection = False
         self.deadline = time.monotonic() + self.limits.head_s
         self._phase: Callable[[], int | None] = self._serve if received else self._greet
-        self._inbox = Inbox(transport, self.limits, lambda: self._send(CONTINUE))
+        self._inbox = ReceiveBuffer(transport, self.limits, lambda: self._send(CONTINUE))
         self._inbox.buffer += received
         self._is_settled = bool(received)  # the next request is answered here, whoever else could
         self._has_answered = False
@@ -99,7 +99,7 @@ class Connection(BaseHTTPRequestHandler):
     def expire(self) -> None:
         """The deadline has passed: tell a client that is in the middle of a head, as far as that needs no waiting."""
         if self._phase == self._serve and self._inbox.buffer:
-            self._refuse(Refused(408, "The head of the request took too long to arrive."))
+            self._refuse(HttpError(408, "The head of the request took too long to arrive."))
             try:
                 self._deliver()
             except OSError:
@@ -196,7 +196,7 @@ class Connection(BaseHTTPRequestHandler):
             return -1
         try:
             return head_end(buffer)
-        except Refused as refused:
+        except HttpError as refused:
             self._refuse(refused)
             return -1
 
@@ -208,7 +208,7 @@ class Connection(BaseHTTPRequestHandler):
         del buffer[:end]
         try:
             head = read_head(raw)
-        except Refused as refused:
+        except HttpError as refused:
             self._refuse(refused)
             return
         self.close_connection = not head.keep_alive
@@ -239,13 +239,13 @@ class Connection(BaseHTTPRequestHandler):
         started = time.perf_counter()
         response = self._answer(request)
 
-        def write(response: Response) -> Outgoing:
+        def write(response: Response) -> EncodedResponse:
             return self._outgoing(request, response, head.minor, wire)
 
         self._begin_delivery(request, response, started, write)
 
     def _begin_delivery(self, request: Request, response: Response, started: float,
-                        write: Callable[[Response], Outgoing]) -> None:
+                        write: Callable[[Response], EncodedResponse]) -> None:
         def told(delivery: Delivery) -> None:
             self.server.on_request(request, delivery.response.status, time.perf_counter() - started, delivery.sent)
 
@@ -285,10 +285,10 @@ class Connection(BaseHTTPRequestHandler):
             return error_response(broken)
         return self._internal_error()
 
-    def _outgoing(self, request: Request, response: Response, minor: int, wire: FramedBody | None) -> Outgoing:
+    def _outgoing(self, request: Request, response: Response, minor: int, wire: FramedBody | None) -> EncodedResponse:
         if wire is not None and not wire.is_over:
             self._settle_body(wire.remaining)
-        answer = outgoing(request, response, minor=minor, closes=self.close_connection or self.server.is_stopping)
+        answer = encode_response(request, response, minor=minor, closes=self.close_connection or self.server.is_stopping)
         self.close_connection = answer.closes
         return answer
 
@@ -300,13 +300,13 @@ class Connection(BaseHTTPRequestHandler):
         self._must_linger = self.close_connection and not inbox.is_broken
         self._skip = 0 if self.close_connection else rest or 0
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: HttpError) -> None:
         """Answer a head that cannot be understood; where the next one would begin is not known."""
         self.close_connection = self._must_linger = True
         request = Request("-", "-", "", Headers({}), Body(NoBody()), self.client)
 
-        def write(response: Response) -> Outgoing:
-            return outgoing(request, response, minor=1, closes=True)
+        def write(response: Response) -> EncodedResponse:
+            return encode_response(request, response, minor=1, closes=True)
 
         self._begin_delivery(request, error_response(refused), time.perf_counter(), write)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from svcd.http.limits import Limits
 from svcd.http.message import Portions, Response
-from svcd.http.response_writer import Outgoing
+from svcd.http.response_writer import EncodedResponse
 from svcd.http.sockets import WRITABLE, Transport, wait
 
 # Up to here head and body leave in one send; above, copying them together costs more than the second call.
@@ -26,7 +26,7 @@ class Delivery:
     sent: bytes of its body that were taken.
     """
 
-    def __init__(self, response: Response, transport: Transport, limits: Limits, write: Callable[[Response], Outgoing],
+    def __init__(self, response: Response, transport: Transport, limits: Limits, write: Callable[[Response], EncodedResponse],
                  instead: Callable[[Exception, bool], Response]) -> None:
         """write: the bytes of a response. instead: the answer in place of one that failed, told whether that has begun."""
         self.response = response

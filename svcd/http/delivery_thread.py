@@ -9,20 +9,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from svcd.http.poller import Guest, Parking
+from svcd.http.poller import Pollable, Poller
 
 
-class Lane:
+class DeliveryThread:
     """A parking with a thread of its own, started with the first guest. turn: called with each whose event is there."""
 
-    def __init__(self, turn: Callable[[Guest], None], stack_size: int) -> None:
+    def __init__(self, turn: Callable[[Pollable], None], stack_size: int) -> None:
         self._turn = turn
         self._stack_size = stack_size
-        self.parking = Parking()
+        self.parking = Poller()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()  # over _thread
 
-    def park(self, guest: Guest, events: int) -> None:
+    def park(self, guest: Pollable, events: int) -> None:
         """As Parking.park(). Raises RuntimeError when there is no thread to be had, and nobody was parked."""
         if self._thread is None:
             self._start()

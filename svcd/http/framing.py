@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Protocol
 
-from svcd.http.message import PIECE, Refused
+from svcd.http.message import PIECE, HttpError
 from svcd.http.request_head import CHUNKED, FIELD_VALUE, TOKEN
 
 # Chunk extensions and trailers are read and dropped. Nobody needs them, so little is read: others allow 16 kB of
@@ -74,17 +74,17 @@ class ChunkedBody:
                 size -= len(piece)
                 yield piece
             if self._wire.take_line(2) != b"\r\n":
-                raise Refused(400, "A chunk of the body is longer than its size says.")
+                raise HttpError(400, "A chunk of the body is longer than its size says.")
         self._drop_trailer()
         self.is_over = True
 
     def _chunk_size(self) -> int:
         line = CHUNK_LINE.fullmatch(self._wire.take_line(MOST_CHUNK_LINE))
         if line is None:
-            raise Refused(400, "The size of a chunk of the body is malformed: expected hexadecimal digits.")
+            raise HttpError(400, "The size of a chunk of the body is malformed: expected hexadecimal digits.")
         self._extensions += len(line[2] or b"")
         if self._extensions > MOST_EXTENSIONS:
-            raise Refused(400, f"There are too many chunk extensions: at most {MOST_EXTENSIONS} bytes are read.")
+            raise HttpError(400, f"There are too many chunk extensions: at most {MOST_EXTENSIONS} bytes are read.")
         return int(line[1], 16)
 
     def _drop_trailer(self) -> None:
@@ -92,9 +92,9 @@ class ChunkedBody:
         while (line := self._wire.take_line(MOST_TRAILER)) != b"\r\n":
             size += len(line)
             if size >= MOST_TRAILER:
-                raise Refused(431, f"The trailer of the body is too long: at most {MOST_TRAILER} bytes are read.")
+                raise HttpError(431, f"The trailer of the body is too long: at most {MOST_TRAILER} bytes are read.")
             if not TRAILER_LINE.fullmatch(line):
-                raise Refused(400, "The trailer of the body is malformed: expected `name: value`.")
+                raise HttpError(400, "The trailer of the body is malformed: expected `name: value`.")
 
 
 FramedBody = SizedBody | ChunkedBody

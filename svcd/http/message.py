@@ -26,7 +26,7 @@ INCOMPLETE = "The provided payload is incomplete and cannot be parsed"
 UNITS = {1024: ("B", "KiB", "MiB", "GiB", "TiB", "PiB"), 1000: ("B", "KB", "MB", "GB", "TB", "PB")}
 
 
-class Refused(ApiError):
+class HttpError(ApiError):
     """A request that breaks the rules of HTTP: code `bad_request`, with the status that HTTP has for it."""
 
     def __init__(self, status: int, message: str, headers: tuple[tuple[str, str], ...] = ()) -> None:
@@ -172,7 +172,7 @@ def _whole(pieces: Iterator[bytes]) -> Iterator[bytes]:
     try:
         yield from pieces
     except content_coding.BrokenCoding as broken:
-        raise Refused(400, INCOMPLETE) from broken
+        raise HttpError(400, INCOMPLETE) from broken
 
 
 class Request:

@@ -16,7 +16,7 @@ from typing import Protocol
 from svcd.http.sockets import READABLE, WRITABLE
 
 
-class Guest(Protocol):
+class Pollable(Protocol):
     """What can be parked. deadline: when (monotonic) it has waited long enough."""
 
     deadline: float
@@ -119,26 +119,26 @@ class SelectorWatch:
         self._selector.close()
 
 
-class Parking:
+class Poller:
     """Each guest belongs to whoever took it out last: `next()`, `take_where()`, or the one who never parked it."""
 
     def __init__(self, watch: Watch | None = None) -> None:
         self._watch = watch or (EpollWatch() if hasattr(select, "epoll") else SelectorWatch())
-        self._guests: dict[int, Guest] = {}  # those parked now, the longest first
+        self._guests: dict[int, Pollable] = {}  # those parked now, the longest first
         # Over _guests and the arming of what stands in it: a guest must not be taken out, closed and its number
         # given to another between the two.
         self._lock = threading.Lock()
         self._alarm, self._alarm_end = os.pipe()
         self._watch.wake(self._alarm)  # a pipe closed at its other end is readable for ever
 
-    def park(self, guest: Guest, events: int) -> None:
+    def park(self, guest: Pollable, events: int) -> None:
         """Wait for events (READABLE or WRITABLE). From here on another thread may have the guest."""
         descriptor = guest.fileno()
         with self._lock:
             self._guests[descriptor] = guest
             self._watch.arm(descriptor, events)
 
-    def next(self) -> Guest | None:
+    def next(self) -> Pollable | None:
         """Wait for a guest whose event is there and take it out; None when the parking is closed."""
         while True:
             descriptor = self._watch.next()
@@ -149,11 +149,11 @@ class Parking:
             if guest is not None:  # else somebody else took it out meanwhile
                 return guest
 
-    def take_where(self, condition: Callable[[Guest], bool], most: int = 1 << 30) -> list[Guest]:
+    def take_where(self, condition: Callable[[Pollable], bool], most: int = 1 << 30) -> list[Pollable]:
         """Take out the guests, longest parked first, for which the condition holds."""
         with self._lock:
             guests = list(self._guests.values())
-        taken: list[Guest] = []
+        taken: list[Pollable] = []
         for guest in filter(condition, guests):
             if len(taken) == most:
                 break
@@ -161,7 +161,7 @@ class Parking:
                 taken.append(guest)
         return taken
 
-    def _take(self, guest: Guest) -> bool:
+    def _take(self, guest: Pollable) -> bool:
         with self._lock:
             # Its descriptor is -1 once it was closed, and another guest's when that was parked since.
             is_parked = self._guests.get(guest.fileno()) is guest
@@ -169,7 +169,7 @@ class Parking:
                 del self._guests[guest.fileno()]
             return is_parked
 
-    def forget(self, guest: Guest) -> None:
+    def forget(self, guest: Pollable) -> None:
         """To be called, once it was taken out, before a guest's descriptor is closed."""
         self._watch.disarm(guest.fileno())
 

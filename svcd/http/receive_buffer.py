@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 
 from svcd.http.limits import Limits
-from svcd.http.message import INCOMPLETE, PIECE, Refused
+from svcd.http.message import INCOMPLETE, PIECE, HttpError
 from svcd.http.sockets import Transport, wait
 
 
-class Inbox:
+class ReceiveBuffer:
     """The Wire (svcd.http.framing) of the bodies on one connection.
 
     buffer: bytes received and not read; whoever reads heads takes them from its front.
@@ -70,7 +70,7 @@ class Inbox:
             piece = b""
         if not piece:
             self.is_broken = True
-            raise Refused(400, INCOMPLETE)
+            raise HttpError(400, INCOMPLETE)
         self._received += len(piece)
         return piece
 
@@ -89,5 +89,5 @@ class Inbox:
         started = time.monotonic()
         if not wait(self._transport.sock, self._transport.awaited, min(limits.body_stall_s, patience)):
             self.is_broken = True
-            raise Refused(408, "The body of the request took too long to arrive.")
+            raise HttpError(408, "The body of the request took too long to arrive.")
         self._waited += time.monotonic() - started

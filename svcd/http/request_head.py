@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from svcd.http.headers import elements, trimmed
-from svcd.http.message import Headers, Refused
+from svcd.http.message import Headers, HttpError
 
 # Others: nginx 8 kB per line, Apache 8 kB and 100 fields, hyper 400 kB and 100 fields. Filters and vectors
 # come in the query string of GET /search, so the target may be longer than theirs.
@@ -110,7 +110,7 @@ def _headers(fields: str) -> dict[str, str]:
             raise _refused("LINE_SIZE")
         if name in headers:
             if name in SINGLE:
-                raise Refused(400, f"The request is ambiguous: it has more than one `{name}` header.")
+                raise HttpError(400, f"The request is ambiguous: it has more than one `{name}` header.")
             value = f"{headers[name]}, {value}"
         headers[name] = value
     return headers
@@ -214,8 +214,8 @@ FIELD_FAULTS = (
 )
 
 
-def _refused(wrong: str) -> Refused:
-    return Refused(*WRONG[wrong])
+def _refused(wrong: str) -> HttpError:
+    return HttpError(*WRONG[wrong])
 
 
 def _broken_request_line(line: str, fields: str) -> str:

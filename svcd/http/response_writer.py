@@ -23,7 +23,7 @@ BODILESS = frozenset((204, 304))
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 
 
-class Outgoing(NamedTuple):
+class EncodedResponse(NamedTuple):
     """An answer ready to be sent: head, then body, then each of stream as it comes."""
 
     head: bytes
@@ -32,7 +32,7 @@ class Outgoing(NamedTuple):
     closes: bool  # its end is the end of the connection
 
 
-def outgoing(request: Request, response: Response, *, minor: int, closes: bool) -> Outgoing:
+def encode_response(request: Request, response: Response, *, minor: int, closes: bool) -> EncodedResponse:
     """The answer for a client of HTTP/1.minor; closes: the connection ends with it."""
     fields = _fields(request, response)
     body, stream = response.body, None
@@ -56,7 +56,7 @@ def outgoing(request: Request, response: Response, *, minor: int, closes: bool) 
     head = "".join(fields).encode("latin-1")
     if request.verb == "HEAD":
         body, stream = b"", None
-    return Outgoing(head, body, stream, closes)
+    return EncodedResponse(head, body, stream, closes)
 
 
 def error_response(error: ApiError) -> Response:

@@ -33,17 +33,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 from svcd.base import descriptors
 from svcd.http.connection import Connection
-from svcd.http.delivery_thread import Lane
+from svcd.http.delivery_thread import DeliveryThread
 from svcd.http.limits import Limits
 from svcd.http.listening import BACKLOG, listen
 from svcd.http.message import Request, Response
-from svcd.http.poller import Guest, Parking
+from svcd.http.poller import Pollable, Poller
 from svcd.http.sockets import READABLE, WRITABLE, PlainTransport, Transport, wait
 
 if TYPE_CHECKING:
     import ssl  # loaded at run time only by who makes the context
 
-    from svcd.http.worker_sharing import Share, Tray
+    from svcd.http.worker_sharing import HandoffQueue, PeerProcesses
 
 Answer = Callable[[Request], Response]
 OnRequest = Callable[[Request, int, float, int], None]  # request, status, seconds, bytes of the answer's body
@@ -64,7 +64,7 @@ class Listener:
 
     deadline = float("inf")
 
-    def __init__(self, sock: socket.socket, server: Server, share: Share | None = None) -> None:
+    def __init__(self, sock: socket.socket, server: Server, share: PeerProcesses | None = None) -> None:
         self.sock = sock
         self._server = server
         # Among several processes each takes one and looks again, so that others come to their part.
@@ -129,7 +129,7 @@ class Server(HTTPServer):
         on_request: OnRequest | None = None,
         on_error: OnError | None = None,
         limits: Limits = Limits(),
-        share: Share | None = None,
+        share: PeerProcesses | None = None,
         on_stopping: Callable[[], None] = lambda: None,
         on_rest: Callable[[], None] = lambda: None,
     ) -> None:
@@ -168,11 +168,11 @@ class Server(HTTPServer):
         self._most_connections = descriptors.connections()
         self._grace_s = 0.0
         self._share = share
-        self._doors: list[Listener | Tray] = [*self._listen(address), *self._trays()]
-        self._resting: list[Listener | Tray] = []  # those that found no room
+        self._doors: list[Listener | HandoffQueue] = [*self._listen(address), *self._trays()]
+        self._resting: list[Listener | HandoffQueue] = []  # those that found no room
         self._bell, self._bell_rope = socket.socketpair()
-        self._parking = Parking()
-        self._lane = Lane(self._turn_in_lane, THREAD_STACK)
+        self._parking = Poller()
+        self._lane = DeliveryThread(self._turn_in_lane, THREAD_STACK)
 
     def _listen(self, address: tuple[str, int] | Sequence[socket.socket]) -> list[Listener]:
         sockets = listen(*address) if isinstance(address, tuple) else address
@@ -183,12 +183,12 @@ class Server(HTTPServer):
         self.sockets = tuple(sockets)
         return [Listener(sock, self, self._share) for sock in sockets]
 
-    def _trays(self) -> list[Tray]:
+    def _trays(self) -> list[HandoffQueue]:
         if self._share is None:
             return []
-        from svcd.http.worker_sharing import Tray  # few daemons are of several processes
+        from svcd.http.worker_sharing import HandoffQueue  # few daemons are of several processes
 
-        return [Tray(self._share.tray, self)]
+        return [HandoffQueue(self._share.tray, self)]
 
     @property
     def port(self) -> int:
@@ -304,7 +304,7 @@ class Server(HTTPServer):
                 self._note(connections)
                 if not self._waiting:
                     self._start_thread()
-            self._turn(cast("Connection | Listener | Tray", guest))
+            self._turn(cast("Connection | Listener | HandoffQueue", guest))
             with self._lock:
                 self._waiting += 1
                 self._note(-connections)
@@ -331,7 +331,7 @@ class Server(HTTPServer):
         if self._share is not None and not self.is_stopping:
             self._share.note(self._at_work)
 
-    def _turn(self, guest: Connection | Listener | Tray) -> None:
+    def _turn(self, guest: Connection | Listener | HandoffQueue) -> None:
         try:
             awaited = guest.handle()
         except Exception:  # a bug of svcd.http itself must not cost a thread
@@ -344,12 +344,12 @@ class Server(HTTPServer):
         else:
             self._resting.append(guest)
 
-    def _turn_in_lane(self, guest: Guest) -> None:
+    def _turn_in_lane(self, guest: Pollable) -> None:
         self._turn(cast(Connection, guest))
         with self._lock:
             self._has_worked = True
 
-    def _park(self, guest: Connection | Listener | Tray, events: int) -> None:
+    def _park(self, guest: Connection | Listener | HandoffQueue, events: int) -> None:
         if not isinstance(guest, Connection) or not guest.is_delivering:
             self._parking.park(guest, events)
             return
@@ -450,7 +450,7 @@ class Server(HTTPServer):
             if self._share is not None:
                 self._share.mark_absent(self._share.number)
 
-    def _close_door(self, door: Listener | Tray) -> None:
+    def _close_door(self, door: Listener | HandoffQueue) -> None:
         while not self._parking.take_where(lambda guest: guest is door) and door not in self._resting:
             wait(self._bell, 0, 0.001)  # a thread is accepting
         door.last_turn()

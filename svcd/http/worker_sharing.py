@@ -40,7 +40,7 @@ PATIENCE_S = 10.0
 TAKEN_PER_TURN = 64
 
 
-class Board:
+class LoadTable:
     """How many connections each process works on, or ABSENT."""
 
     def __init__(self, descriptor: int) -> None:
@@ -48,14 +48,14 @@ class Board:
         self.words = memoryview(mmap.mmap(descriptor, 0)).cast("q")
 
 
-def new_board(processes: int) -> int:
+def new_load_table(processes: int) -> int:
     """The descriptor of memory for a Board on which all are absent. Linux only."""
     descriptor = os.memfd_create("svcd-board")
     os.write(descriptor, ABSENT.to_bytes(WORD, "little", signed=True) * processes)
     return descriptor
 
 
-def new_tray() -> tuple[socket.socket, socket.socket]:
+def new_handoff_queue() -> tuple[socket.socket, socket.socket]:
     """Where a process takes connections out, and where all others put them in."""
     ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in ends:
@@ -64,10 +64,10 @@ def new_tray() -> tuple[socket.socket, socket.socket]:
     return ends
 
 
-class Share:
+class PeerProcesses:
     """One process' part in answering."""
 
-    def __init__(self, number: int, board: Board, tray: socket.socket, trays: Sequence[socket.socket],
+    def __init__(self, number: int, board: LoadTable, tray: socket.socket, trays: Sequence[socket.socket],
                  is_for_all: Callable[[Request], bool]) -> None:
         """number: its own. tray: to take out of; trays: to put into, by number.
 
@@ -131,7 +131,7 @@ class Share:
                 return False
 
 
-class Tray:
+class HandoffQueue:
     """Connections from other processes, as a guest of the parking; its turn is to take them."""
 
     deadline = float("inf")

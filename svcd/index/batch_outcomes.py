@@ -17,7 +17,7 @@ Outcome = Mapping[str, Any]  # "uid", and how the task ended
 
 
 @dataclass(frozen=True)
-class Applied:
+class BatchOutcomes:
     """last: the highest uid of the batch. enqueued_at: the latest moment at which one of its tasks was enqueued; None in
     a file of an svcd that did not keep it, where uids alone have to do."""
 
@@ -26,7 +26,7 @@ class Applied:
     outcomes: tuple[Outcome, ...]
 
     @classmethod
-    def parse(cls, text: str | bytes | None) -> Applied | None:
+    def parse(cls, text: str | bytes | None) -> BatchOutcomes | None:
         """Of record(), as the file holds it; None when no batch has written the file. ValueError, KeyError."""
         held = json.loads(text) if text else None
         return cls(held["last"], held.get("enqueuedAt"), tuple(held["outcomes"])) if held else None
@@ -41,7 +41,7 @@ class Applied:
                      if outcome["uid"] == uid and outcome.get("enqueuedAt", enqueued_at) == enqueued_at), None)
 
 
-def record(outcomes: Iterable[tuple[int, Outcome]]) -> dict[str, Any]:
+def outcome_record(outcomes: Iterable[tuple[int, Outcome]]) -> dict[str, Any]:
     """What a file is to say of a batch: the moment at which each of its tasks was enqueued, and its outcome."""
     known = list(outcomes)
     return {"last": max(outcome["uid"] for _, outcome in known), "enqueuedAt": max(moment for moment, _ in known),

@@ -7,7 +7,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 
-from svcd.base.bitmaps import from_docids, to_docids
+from svcd.base.bitmaps import DocIds, from_docids, to_docids
 
 BLOCK_BITS = 16
 BLOCK = 1 << BLOCK_BITS
@@ -15,10 +15,9 @@ BLOCK_BYTES = BLOCK >> 3
 # From so many on the bits are smaller than the list; so a chunk of BLOCK_BYTES is bits, a shorter one a list.
 _MOST_LISTED = BLOCK_BYTES // 2 - 1
 
-DocIds = int
 
 
-def changed(chunk: bytes | None, edits: Sequence[int]) -> bytes:
+def edited_block(chunk: bytes | None, edits: Sequence[int]) -> bytes:
     """The chunk after some edits, b"" when nothing is left.
 
     edits, in their order: a place (docid within the block) comes in, ~place goes.
@@ -56,19 +55,19 @@ def _listed(chunk: bytes) -> array[int]:
     return places
 
 
-def count(chunk: bytes) -> int:
+def block_count(chunk: bytes) -> int:
     """How many documents a chunk holds."""
     return len(chunk) >> 1 if len(chunk) < BLOCK_BYTES else int.from_bytes(chunk, "little").bit_count()
 
 
-def docids(block: int, chunk: bytes) -> Sequence[int]:
+def block_docids(block: int, chunk: bytes) -> Sequence[int]:
     """The documents of a chunk, ascending."""
     start = block << BLOCK_BITS
     places = _places(chunk) if len(chunk) == BLOCK_BYTES else chunk
     return [start | place for place in _listed(places)]
 
 
-class Among:
+class IntersectedBlocks:
     """A set of documents that many others are to be cut with, most of them small: as bytes, block by block."""
 
     def __init__(self, docids: DocIds) -> None:
@@ -99,7 +98,7 @@ def _common(bits: bytes, chunk: bytes) -> Iterable[int]:
     return to_docids(int.from_bytes(bits, "little") & int.from_bytes(chunk, "little"))
 
 
-def joined(chunks: Sequence[tuple[int, bytes]], lists: Sequence[tuple[int, bytes]] = ()) -> DocIds:
+def joined_blocks(chunks: Sequence[tuple[int, bytes]], lists: Sequence[tuple[int, bytes]] = ()) -> DocIds:
     """The set of (block, chunk) in any order; of one block there may be several.
 
     lists: further ones that are lists, however long: several set one behind the other.

@@ -14,12 +14,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from svcd.base.bitmaps import Packed, from_docids, packed, to_docids, unpacked
+from svcd.base.bitmaps import DocIds, Packed, from_docids, packed, to_docids, unpacked
 from svcd.index import fts_encoding
 from svcd.index.delta import Delta
 
 T = TypeVar("T")
-DocIds = int
 # Classes can be keys like any other value; mypy looks at how what they make is hashed.
 Key = tuple[Hashable | type, ...]
 
@@ -40,7 +39,7 @@ class _Span(NamedTuple):
     lost: int = -1
 
 
-class Keeping:
+class CachedReader:
     """One index in the read transaction of `connection`, at its generation."""
 
     def __init__(self, connection: sqlite3.Connection, uuid: str, cache: Cache, generation: int) -> None:
@@ -127,17 +126,17 @@ class Keeping:
         return self._by_docid("SELECT docid, held FROM facet_rows", docids)
 
     def _by_docid(self, select: str, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
-        for part in parts(docids):
-            yield from self._connection.execute(f"{select} WHERE docid IN ({marks(part)})", part)
+        for part in statement_portions(docids):
+            yield from self._connection.execute(f"{select} WHERE docid IN ({placeholders(part)})", part)
 
 
-def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
+def statement_portions(values: Sequence[T]) -> Iterator[Sequence[T]]:
     """A list in portions that one statement takes as parameters."""
     for start in range(0, len(values), _PARAMETERS):
         yield values[start:start + _PARAMETERS]
 
 
-def marks(part: Iterable[object]) -> str:
+def placeholders(part: Iterable[object]) -> str:
     """The places of a portion's parameters."""
     return ",".join("?" for _ in part)
 

@@ -46,7 +46,7 @@ def open_writer(path: Path, *, cache_kib: int = 2048) -> sqlite3.Connection:
     return connection
 
 
-class Makeshift(sqlite3.Connection):
+class FullDiskReader(sqlite3.Connection):
     """A reader that found no room on the disk for the shared index of the log, and reads the log by itself.
 
     It sees what others see, and a writer that comes meanwhile; but each transaction begins with an empty cache, so it is
@@ -75,7 +75,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
     for attempt in range(_MAKESHIFT_ATTEMPTS):
         try:
             # The first attempt has left an empty file for the index of the log, which is not written to now.
-            return _reader(path, "mode=ro&readonly_shm=1", Makeshift)
+            return _reader(path, "mode=ro&readonly_shm=1", FullDiskReader)
         except sqlite3.OperationalError as error:
             # While another thread has the file open as above, SQLite shares its view with this one.
             if not lacks_room(error) or attempt == _MAKESHIFT_ATTEMPTS - 1:
@@ -197,7 +197,7 @@ class ReadPool:
         with self._changed:
             del self._lent[id(connection)]
             # The space of a file that is gone is given back only when nobody holds it.
-            if path in self._gone or isinstance(connection, Makeshift):
+            if path in self._gone or isinstance(connection, FullDiskReader):
                 surplus = connection
             else:
                 self._idle.setdefault(path, []).append(connection)

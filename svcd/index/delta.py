@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from svcd.base.bitmaps import from_docids
+from svcd.base.bitmaps import DocIds, from_docids
 from svcd.index import fts_encoding
 
-DocIds = int
 Rows = Mapping[int, Mapping[int, Sequence[str]]]  # docid -> slot -> terms by position, "" for a hole
 Occurrence = tuple[int, int, int]  # docid, slot, position
 
@@ -91,7 +90,7 @@ class Delta:
     def place(self, spelled: str, is_prefix: bool, bucket: int) -> DocIds:
         """Documents with the term (or one that starts so) at a bucketed position of any field."""
         return from_docids([docid for docid, _, position in self._all(spelled, is_prefix)
-                            if fts_encoding.bucketed(position) == bucket])
+                            if fts_encoding.bucketed_position(position) == bucket])
 
     def both(self, left: str, right: str, is_prefix: bool) -> DocIds:
         """Documents with both terms, however far apart."""
@@ -127,6 +126,6 @@ class Delta:
             return None
         held = set(known)
         # What went with one write may have come back with a later one.
-        gone = held.intersection(fts_encoding.word(term) for term in self.gone if term not in self._occurrences)
-        fresh = {fts_encoding.word(term) for term in self._spelled(fts_encoding.term(prefix), True)} - held
+        gone = held.intersection(fts_encoding.word_of_term(term) for term in self.gone if term not in self._occurrences)
+        fresh = {fts_encoding.word_of_term(term) for term in self._spelled(fts_encoding.term_of_word(prefix), True)} - held
         return sorted((held - gone) | fresh, key=str.encode) if gone or fresh else known

@@ -43,7 +43,7 @@ def lacks_room(error: BaseException) -> bool:
     return isinstance(error, sqlite3.OperationalError) and getattr(error, "sqlite_errorcode", 0) in _CODES
 
 
-def full() -> ApiError:
+def disk_full_error() -> ApiError:
     """What is said of a write for which there is no room."""
     return ApiError("no_space_left_on_device", _FULL)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-HOLE = "|"
+POSITION_GAP = "|"
 # Seven holes are one hard separator, the commonest gap: kept as one character in the forward rows.
-GAP = "\x07"
+SEPARATOR_MARK = "\x07"
 _SEVEN_HOLES = " " * 8
 # The ASCII tokenizer folds capitals and ends a term at a control character; HOLE and the escape itself
 # must not be met in a word. Escaped character by character, so a prefix of a word stays a prefix.
@@ -25,24 +25,24 @@ BUCKETS = (*range(16), 24, *(1 << n for n in range(5, 16)), _LAST_POSITION)
 _PLACES: list[str] = []
 _SLOT_END = "\t"
 _FIELD_END = "\n"
-_BEFORE_TERM = f" {GAP}{_SLOT_END}"
+_BEFORE_TERM = f" {SEPARATOR_MARK}{_SLOT_END}"
 # Terms and holes side by side in a forward row; it matches anywhere.
-_THREE = re.compile(rf"([^ {GAP}\n]*)(?: ([^ {GAP}\n]*)(?: ([^ {GAP}\n]*))?)?")
+_THREE = re.compile(rf"([^ {SEPARATOR_MARK}\n]*)(?: ([^ {SEPARATOR_MARK}\n]*)(?: ([^ {SEPARATOR_MARK}\n]*))?)?")
 
 
-def term(word: str) -> str:
+def term_of_word(word: str) -> str:
     """The spelling of a word in FTS5."""
     return word if word.isalnum() and word.islower() else _ESCAPED.sub(lambda m: f"~{ord(m[0]):02x}", word)
 
 
-def word(spelled: str) -> str:
+def word_of_term(spelled: str) -> str:
     """The word of a spelling; term()'s inverse."""
     if "~" not in spelled:
         return spelled
     return _ESCAPE.sub(lambda m: chr(int(m[1], 16)), spelled)
 
 
-def quoted(spelled: str) -> str:
+def fts_string(spelled: str) -> str:
     """A term, or terms with spaces between, as a string of FTS5's query language."""
     return '"' + spelled.replace('"', '""') + '"'
 
@@ -51,7 +51,7 @@ def row_text(positions: Sequence[str]) -> str:
     """The words of one field by position, as forward rows keep them: terms, nothing for a hole, a space between."""
     text = " ".join(positions)
     if _ESCAPED_IN_TEXT.search(text) or text.count(" ") >= len(positions):
-        return " ".join(map(term, positions))
+        return " ".join(map(term_of_word, positions))
     return text
 
 
@@ -61,7 +61,7 @@ def column_text(row: str, terms: Sequence[str] | None = None) -> str:
     terms: those of the row, where they are at hand.
     """
     has_hole = "  " in row or row[:1] == " " or row[-1:] == " " or not row
-    return " ".join([spelled or HOLE for spelled in terms or row.split(" ")]) if has_hole else row
+    return " ".join([spelled or POSITION_GAP for spelled in terms or row.split(" ")]) if has_hole else row
 
 
 def terms_of(row: str, positions: Sequence[str]) -> Sequence[str]:
@@ -72,40 +72,40 @@ def terms_of(row: str, positions: Sequence[str]) -> Sequence[str]:
 def positions(row: str) -> list[str]:
     """The words of a field by position, "" for a hole; row_text()'s inverse."""
     terms = row.split(" ")
-    return list(map(word, terms)) if "~" in row else terms
+    return list(map(word_of_term, terms)) if "~" in row else terms
 
 
-def bucketed(position: int) -> int:
+def bucketed_position(position: int) -> int:
     """The coarse position that stands for a position: exact below 16, then 24, then powers of two."""
     if position < 16:
         return position
     return 24 if position < 24 else min(1 << (position - 1).bit_length(), _LAST_POSITION)
 
 
-def place(bucket: int, spelled: str) -> str:
+def position_term(bucket: int, spelled: str) -> str:
     """The term of the table of places that says: this term, at this bucketed position."""
     return f"{bucket:x}:{spelled}"
 
 
-def places_text(rows: Iterable[Sequence[str]]) -> str:
+def position_terms_text(rows: Iterable[Sequence[str]]) -> str:
     """The text that the table of places is given for a document: each place of its fields once. rows: of terms."""
     found: set[str] = set()
     for terms in rows:
         if len(terms) > len(_PLACES):
-            _PLACES.extend(place(bucketed(n), "") for n in range(len(_PLACES), len(terms)))
+            _PLACES.extend(position_term(bucketed_position(n), "") for n in range(len(_PLACES), len(terms)))
         found.update([start + spelled for start, spelled in zip(_PLACES, terms) if spelled])
     return " ".join(found)
 
 
 def forward_text(rows: Mapping[int, str]) -> str:
     """The forward row of a document: `slot TAB row` lines, ascending, hard separators shortened to GAP."""
-    return _FIELD_END.join(f"{slot}{_SLOT_END}{rows[slot].replace(_SEVEN_HOLES, GAP)}" for slot in sorted(rows))
+    return _FIELD_END.join(f"{slot}{_SLOT_END}{rows[slot].replace(_SEVEN_HOLES, SEPARATOR_MARK)}" for slot in sorted(rows))
 
 
 def forward_rows(forward: str) -> dict[int, str]:
     """Slot -> row of a field; forward_text()'s inverse."""
     rows = {}
-    for line in forward.replace(GAP, _SEVEN_HOLES).split(_FIELD_END) if forward else ():
+    for line in forward.replace(SEPARATOR_MARK, _SEVEN_HOLES).split(_FIELD_END) if forward else ():
         slot, _, row = line.partition(_SLOT_END)
         rows[int(slot)] = row
     return rows
@@ -115,7 +115,7 @@ def spelled_words(terms: Iterable[str]) -> list[str]:
     """The words of terms in byte order, in byte order themselves (an escape sorts elsewhere)."""
     found = list(terms)
     if any("~" in spelled for spelled in found):
-        return sorted((word(spelled) for spelled in found), key=str.encode)
+        return sorted((word_of_term(spelled) for spelled in found), key=str.encode)
     return found
 
 

@@ -41,7 +41,7 @@ def is_stale(connection: sqlite3.Connection, generation: int, documents: int) ->
     return bool(unknown) or (written or 0) > MOST_WRITTEN
 
 
-def make(writer: sqlite3.Connection, reader: IndexReader, should_stop: Callable[[], bool]) -> None:
+def write_postings(writer: sqlite3.Connection, reader: IndexReader, should_stop: Callable[[], bool]) -> None:
     """Write the sets down as `reader` sees them, one at a time; what is there when it is stopped stays."""
     least = max(LEAST, reader.number_of_documents // SHARE)
     made: list[str] = []
@@ -65,7 +65,7 @@ def _keys(reader: IndexReader, least: int, should_stop: Callable[[], bool]) -> I
     """The sets that may be large: of terms and beginnings that so many documents hold."""
     slots = [slot for slot in reader.slots().values() if slot < SHARED_COLUMN]
     for spelled, is_prefix in _common(reader, least, should_stop):
-        if not (is_prefix and prefix_postings.is_kept(spelled)):
+        if not (is_prefix and prefix_postings.has_prefix_postings(spelled)):
             yield "word", spelled, is_prefix, None
             for slot in slots:
                 yield "word", spelled, is_prefix, slot

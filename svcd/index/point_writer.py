@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from svcd.base.bitmaps import from_docids
 from svcd.geo.sphere import Point, direction
-from svcd.index.points import EVERYWHERE, Block, Entry, entry, read_block
+from svcd.index.points import EVERYWHERE, BlockEntry, PointBlock, block_entry, read_block
 
 # A region is halved when it has more points than this, and more than this share of all: its set has a bit for each
 # document of the index, so there must not be many of them.
@@ -55,8 +55,8 @@ class PointWriter:
         moved = {docid: point for docid, point in points.items() if point != before.get(docid)}
         if not moved:
             return
-        gone = [entry(docid, direction(before[docid])) for docid in moved if docid in before]
-        fresh = [entry(docid, direction(point)) for docid, point in moved.items() if point is not None]
+        gone = [block_entry(docid, direction(before[docid])) for docid in moved if docid in before]
+        fresh = [block_entry(docid, direction(point)) for docid, point in moved.items() if point is not None]
         self._connection.executemany("DELETE FROM points WHERE docid = ?", [(each.docid,) for each in gone])
         self._connection.executemany("INSERT INTO points(docid, latitude, longitude) VALUES (?, ?, ?)",
                                      [(docid, *point) for docid, point in moved.items() if point is not None])
@@ -73,9 +73,9 @@ class PointWriter:
 
     # Blocks
 
-    def _change_blocks(self, gone: Sequence[Entry], fresh: Sequence[Entry]) -> None:
+    def _change_blocks(self, gone: Sequence[BlockEntry], fresh: Sequence[BlockEntry]) -> None:
         starts = self._block_starts()
-        touched: dict[int, tuple[set[int], list[Entry]]] = {}
+        touched: dict[int, tuple[set[int], list[BlockEntry]]] = {}
         for each in gone:
             touched.setdefault(starts[bisect_right(starts, each.key) - 1], (set(), []))[0].add(each.docid)
         for each in fresh:
@@ -95,20 +95,20 @@ class PointWriter:
                 self._write_blocks(EVERYWHERE)
         return self._starts
 
-    def _change_block(self, start: int, gone: set[int], fresh: Sequence[Entry]) -> list[int]:
+    def _change_block(self, start: int, gone: set[int], fresh: Sequence[BlockEntry]) -> list[int]:
         """Write one block, or those that it becomes; the starts of the further ones."""
         size, docids, directions = self._connection.execute(
             "SELECT size, docids, directions FROM point_blocks WHERE start = ?", (start,)).fetchone()
         return self._write_blocks(read_block(start, size, docids, directions).changed(gone, fresh))
 
-    def _write_blocks(self, block: Block) -> list[int]:
+    def _write_blocks(self, block: PointBlock) -> list[int]:
         blocks = list(block.split())
         self._connection.executemany(_INSERT_BLOCK, [block.row() for block in blocks])
         return [block.start for block in blocks[1:]]
 
     # Regions
 
-    def _change_regions(self, gone: Sequence[Entry], fresh: Sequence[Entry], generation: int) -> None:
+    def _change_regions(self, gone: Sequence[BlockEntry], fresh: Sequence[BlockEntry], generation: int) -> None:
         regions = self._connection.execute("SELECT start, size FROM point_regions ORDER BY start").fetchall()
         if not regions:
             regions = [(EVERYWHERE.start, EVERYWHERE.size)]

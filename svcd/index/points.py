@@ -12,10 +12,10 @@ from heapq import heapify, heappop, heappush
 from itertools import compress
 from typing import Any, NamedTuple
 
-from svcd.base.bitmaps import from_docids
+from svcd.base.bitmaps import DocIds, from_docids
 from svcd.geo.sphere import Box, Direction, Point, box, chords, direction, distance, greatest_chord, least_chord
-from svcd.index.cached_reader import DocIds, marks, parts
-from svcd.index.posting_reader import Relations
+from svcd.index.cached_reader import placeholders, statement_portions
+from svcd.index.posting_reader import PostingReader
 
 _BOX = "x0, y0, z0, x1, y1, z1"
 _REGION, _BLOCK, _POINT = range(3)  # of equal distance the larger is opened first: points come by docid
@@ -40,7 +40,7 @@ class _Covered(NamedTuple):
     box: Box
 
 
-class Points(Relations):
+class PointReader(PostingReader):
     """The documents with a point (relevance.md 8.1) in the read transaction of the connection."""
 
     def located_docids(self) -> DocIds:
@@ -55,9 +55,9 @@ class Points(Relations):
 
     def points(self, docids: Sequence[int]) -> Iterator[tuple[int, Point]]:
         """(docid, point) of those of some documents that have one, in no order."""
-        for part in parts(docids):
+        for part in statement_portions(docids):
             for docid, latitude, longitude in self._connection.execute(
-                    f"SELECT docid, latitude, longitude FROM points WHERE docid IN ({marks(part)})", part):
+                    f"SELECT docid, latitude, longitude FROM points WHERE docid IN ({placeholders(part)})", part):
                 yield docid, (latitude, longitude)
 
     def nearest(self, point: Point, candidates: DocIds) -> Iterator[tuple[int, Point]]:
@@ -97,13 +97,13 @@ class Points(Relations):
         (docids,) = self._connection.execute("SELECT docids FROM point_blocks WHERE start = ?", (start,)).fetchone()
         return array("I", docids)
 
-    def block(self, start: int) -> Block:
+    def block(self, start: int) -> PointBlock:
         """The points of a block."""
         return read_block(start, 0, *self._connection.execute(
             "SELECT docids, directions FROM point_blocks WHERE start = ?", (start,)).fetchone())
 
 
-def _nearest_first(rows: Points, origin: Direction, candidates: DocIds) -> Iterator[int]:
+def _nearest_first(rows: PointReader, origin: Direction, candidates: DocIds) -> Iterator[int]:
     """Regions, blocks and points in one queue by what is the nearest they can hold, opened as they come to its head."""
     is_candidate = candidates.to_bytes((rows.located_docids().bit_length() >> 3) + 1, "little")
     queue: list[tuple[float, int, int, Any]] = [
@@ -123,7 +123,7 @@ def _nearest_first(rows: Points, origin: Direction, candidates: DocIds) -> Itera
                 heappush(queue, (least_chord(block.box, origin), _BLOCK, block.start, are_all))
 
 
-def _chords(block: Block, origin: Direction) -> Iterator[tuple[float, int]]:
+def _chords(block: PointBlock, origin: Direction) -> Iterator[tuple[float, int]]:
     """(squared chord, docid) of the points of a block."""
     x0, y0, z0 = origin
     return zip([(x - x0) * (x - x0) + (y - y0) * (y - y0) + (z - z0) * (z - z0)
@@ -133,7 +133,7 @@ def _chords(block: Block, origin: Direction) -> Iterator[tuple[float, int]]:
 class _Circle:
     """The documents at most so far from a point."""
 
-    def __init__(self, rows: Points, point: Point, metres: float) -> None:
+    def __init__(self, rows: PointReader, point: Point, metres: float) -> None:
         self._rows = rows
         self._point, self._metres = point, metres
         self._origin = direction(point)
@@ -198,7 +198,7 @@ def _points_in(blocks: Iterable[_Covered]) -> int:
 # keys and is halved when it has more than MOST points. Knows keys, splitting and the form of a block's row.
 
 
-MOST = 512
+MOST_BLOCK_POINTS = 512
 
 _KEY_BITS = 63
 _AXIS_BITS = 18
@@ -210,7 +210,7 @@ _SCALE = 1 << _AXIS_BITS - 1
 _LAST = (1 << _AXIS_BITS) - 1
 
 
-class Entry(NamedTuple):
+class BlockEntry(NamedTuple):
     """A document's place among the others."""
 
     key: int
@@ -220,11 +220,11 @@ class Entry(NamedTuple):
     z: float
 
 
-def entry(docid: int, place: Direction) -> Entry:
+def block_entry(docid: int, place: Direction) -> BlockEntry:
     """A document at a point."""
     key = _spread(place[0]) | _spread(place[1]) << 1 | _spread(place[2]) << 2
     # Neighbouring docids stay together: a batch that puts thousands at one point writes few blocks.
-    return Entry(key << _DOCID_BITS | docid >> _DOCID_BITS & (1 << _DOCID_BITS) - 1, docid, *place)
+    return BlockEntry(key << _DOCID_BITS | docid >> _DOCID_BITS & (1 << _DOCID_BITS) - 1, docid, *place)
 
 
 def _spread(coordinate: float) -> int:
@@ -232,7 +232,7 @@ def _spread(coordinate: float) -> int:
     return _SPREAD[step >> _HALF] << 3 * _HALF | _SPREAD[step & _LOW]
 
 
-class Block(NamedTuple):
+class PointBlock(NamedTuple):
     """The points whose keys lie in `start` .. `start + 2**size`, in no order."""
 
     start: int
@@ -242,7 +242,7 @@ class Block(NamedTuple):
     ys: array[float]
     zs: array[float]
 
-    def changed(self, gone: Container[int], fresh: Sequence[Entry]) -> Block:
+    def changed(self, gone: Container[int], fresh: Sequence[BlockEntry]) -> PointBlock:
         """The block without some documents, and with others."""
         docids, xs, ys, zs = self.docids, self.xs, self.ys, self.zs
         if gone:
@@ -252,14 +252,14 @@ class Block(NamedTuple):
         docids.extend(each.docid for each in fresh)
         for at, column in enumerate((xs, ys, zs), 2):
             column.extend(each[at] for each in fresh)
-        return Block(self.start, self.size, docids, xs, ys, zs)
+        return PointBlock(self.start, self.size, docids, xs, ys, zs)
 
-    def split(self) -> Iterator[Block]:
+    def split(self) -> Iterator[PointBlock]:
         """The block itself, or those that it becomes when it has too many points."""
-        if len(self.docids) <= MOST:
+        if len(self.docids) <= MOST_BLOCK_POINTS:
             yield self
         else:
-            entries = [entry(docid, (x, y, z)) for docid, x, y, z in zip(self.docids, self.xs, self.ys, self.zs)]
+            entries = [block_entry(docid, (x, y, z)) for docid, x, y, z in zip(self.docids, self.xs, self.ys, self.zs)]
             yield from _split(self.start, self.size, sorted(entries))
 
     def row(self) -> tuple[object, ...]:
@@ -269,20 +269,20 @@ class Block(NamedTuple):
         return self.start, self.size, len(self.docids), *around, self.docids.tobytes(), directions
 
 
-def read_block(start: int, size: int, docids: bytes, directions: bytes) -> Block:
+def read_block(start: int, size: int, docids: bytes, directions: bytes) -> PointBlock:
     """The block of a row."""
     numbers, coordinates = array("I", docids), array("d", directions)
     count = len(numbers)
-    return Block(start, size, numbers, coordinates[:count], coordinates[count:2 * count], coordinates[2 * count:])
+    return PointBlock(start, size, numbers, coordinates[:count], coordinates[count:2 * count], coordinates[2 * count:])
 
 
 EVERYWHERE = read_block(0, _KEY_BITS, b"", b"")
 
 
-def _split(start: int, size: int, entries: Sequence[Entry]) -> Iterator[Block]:
+def _split(start: int, size: int, entries: Sequence[BlockEntry]) -> Iterator[PointBlock]:
     """The blocks that cover a range of keys. entries: those in it, ascending by key."""
-    if len(entries) <= MOST or size == 0:
-        yield Block(start, size, array("I", [each.docid for each in entries]),
+    if len(entries) <= MOST_BLOCK_POINTS or size == 0:
+        yield PointBlock(start, size, array("I", [each.docid for each in entries]),
                     *(array("d", [each[at] for each in entries]) for at in (2, 3, 4)))
         return
     middle = start + (1 << size - 1)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from svcd.base.bitmaps import Packed, from_bytes_equal, from_docids, listed, packed, to_docids, unpacked
+from svcd.base.bitmaps import DocIds, Packed, from_bytes_equal, from_docids, listed, packed, to_docids, unpacked
 from svcd.index import fts_encoding, prefix_postings, vocabulary
-from svcd.index.cached_reader import DocIds, Key
+from svcd.index.cached_reader import Key
 from svcd.index.delta import Delta
 from svcd.index.schema import COUNT_BLOCK, COUNTED_WORDS, SHARED_COLUMN
 
@@ -25,7 +25,7 @@ _DOCUMENTS_A_TERM = 600
 _MOST_COMPARED = 8
 
 
-class Relations(vocabulary.Vocabulary):
+class PostingReader(vocabulary.VocabularyReader):
     """The words of one index, and what of it holds them, in a read transaction."""
 
     # Sets that may be written down ready-made: ("word", term, is_prefix, slot), ("place", term, is_prefix, bucket)
@@ -82,7 +82,7 @@ class Relations(vocabulary.Vocabulary):
         """Does any document hold the word?"""
         several = self._listed(word)
         if several is None:
-            return self._matches("terms", fts_encoding.quoted(fts_encoding.term(word)))
+            return self._matches("terms", fts_encoding.fts_string(fts_encoding.term_of_word(word)))
         at = bisect_left(several, word)
         return several[at:at + 1] == [word]
 
@@ -92,22 +92,22 @@ class Relations(vocabulary.Vocabulary):
 
     def word_docids(self, word: str) -> DocIds:
         """Documents that hold the word in any field."""
-        return self._holding(fts_encoding.term(word), False)
+        return self._holding(fts_encoding.term_of_word(word), False)
 
     def prefix_docids(self, prefix: str) -> DocIds:
         """Documents that hold a word that starts with the prefix."""
-        return self._holding(fts_encoding.term(prefix), True)
+        return self._holding(fts_encoding.term_of_word(prefix), True)
 
     def _holding(self, spelled: str, is_prefix: bool, slot: int | None = None) -> DocIds:
         """Documents with a term, anywhere or in the column of a slot below the shared one."""
-        if is_prefix and prefix_postings.is_kept(spelled):
+        if is_prefix and prefix_postings.has_prefix_postings(spelled):
             return self._beginning(spelled, slot)
         return self._ready(("word", spelled, is_prefix, slot), lambda: self._read_holding(spelled, is_prefix, slot),
                            lambda delta: delta.word(spelled, is_prefix, slot))
 
     def _read_holding(self, spelled: str, is_prefix: bool, slot: int | None) -> Packed:
         """From the index, with as few documents handed over as can be: that takes longer than to look at them."""
-        query, column = phrase(spelled, is_prefix), "" if slot is None else f"{{c{slot}}} : "
+        query, column = fts_phrase(spelled, is_prefix), "" if slot is None else f"{{c{slot}}} : "
         several = self._few_terms(spelled) if is_prefix else None
         if several is not None:
             return _union(several, lambda term: self._holding(term, False, slot),
@@ -133,14 +133,15 @@ class Relations(vocabulary.Vocabulary):
         return None if held is None else unpacked(held)
 
     def _beginning(self, letter: str, slot: int | None) -> DocIds:
-        return self._set(("beginning", letter, slot), lambda: prefix_postings.read(self._connection, letter, slot),
+        return self._set(("beginning", letter, slot),
+                         lambda: prefix_postings.read_prefix_postings(self._connection, letter, slot),
                          lambda delta: delta.word(letter, True, slot))
 
     def words_docids(self, several: Sequence[str]) -> DocIds:
         """Documents that hold any of several words."""
         held = 0
         for start in range(0, len(several), _PHRASES):
-            held |= self._holding_any(tuple(map(fts_encoding.term, several[start:start + _PHRASES])))
+            held |= self._holding_any(tuple(map(fts_encoding.term_of_word, several[start:start + _PHRASES])))
         return held
 
     def _holding_any(self, terms: tuple[str, ...]) -> DocIds:
@@ -149,23 +150,23 @@ class Relations(vocabulary.Vocabulary):
 
     def word_field_docids(self, word: str, field: str) -> DocIds:
         """Documents that hold the word in one field."""
-        return self._in_field(fts_encoding.term(word), False, field)
+        return self._in_field(fts_encoding.term_of_word(word), False, field)
 
     def prefix_field_docids(self, prefix: str, field: str) -> DocIds:
         """Documents that hold a word with the prefix in one field."""
-        return self._in_field(fts_encoding.term(prefix), True, field)
+        return self._in_field(fts_encoding.term_of_word(prefix), True, field)
 
     def _in_field(self, spelled: str, is_prefix: bool, field: str) -> DocIds:
         slot = self.slots().get(field)
         if slot is None:
             return 0
-        if slot < SHARED_COLUMN or (is_prefix and prefix_postings.is_kept(spelled)):
+        if slot < SHARED_COLUMN or (is_prefix and prefix_postings.has_prefix_postings(spelled)):
             return self._holding(spelled, is_prefix, slot)
         return self._set(("word", spelled, is_prefix, slot), lambda: self._in_shared_column(spelled, is_prefix, slot),
                          lambda delta: delta.word(spelled, is_prefix, slot))
 
     def _in_shared_column(self, spelled: str, is_prefix: bool, slot: int) -> DocIds:
-        column = unpacked(self._matching("terms", f"{{c{SHARED_COLUMN}}} : {phrase(spelled, is_prefix)}"))
+        column = unpacked(self._matching("terms", f"{{c{SHARED_COLUMN}}} : {fts_phrase(spelled, is_prefix)}"))
         found = []
         for docid, forward in self.forward_rows(to_docids(column)):
             terms = fts_encoding.forward_rows(forward).get(slot, "").split(" ")
@@ -193,19 +194,19 @@ class Relations(vocabulary.Vocabulary):
 
     def word_positions(self, word: str) -> list[int]:
         """The bucketed positions at which the word stands, ascending."""
-        return self._positions(fts_encoding.term(word), False)
+        return self._positions(fts_encoding.term_of_word(word), False)
 
     def word_position_docids(self, word: str, bucketed: int) -> DocIds:
         """Documents that hold the word at a bucketed position of any field."""
-        return self._at(fts_encoding.term(word), False, bucketed)
+        return self._at(fts_encoding.term_of_word(word), False, bucketed)
 
     def prefix_positions(self, prefix: str) -> list[int]:
         """The bucketed positions of the words with the prefix, ascending."""
-        return self._positions(fts_encoding.term(prefix), True)
+        return self._positions(fts_encoding.term_of_word(prefix), True)
 
     def prefix_position_docids(self, prefix: str, bucketed: int) -> DocIds:
         """Documents that hold a word with the prefix at a bucketed position of any field."""
-        return self._at(fts_encoding.term(prefix), True, bucketed)
+        return self._at(fts_encoding.term_of_word(prefix), True, bucketed)
 
     def _at(self, spelled: str, is_prefix: bool, bucket: int) -> DocIds:
         return self._ready(("place", spelled, is_prefix, bucket),
@@ -215,14 +216,14 @@ class Relations(vocabulary.Vocabulary):
     def _read_at(self, spelled: str, is_prefix: bool, bucket: int) -> Packed:
         several = self._few_terms(spelled) if is_prefix else None
         if several is None or sum(several.values()) < _DOCUMENTS_A_TERM * len(several):
-            return self._matching("places", phrase(fts_encoding.place(bucket, spelled), is_prefix))
+            return self._matching("places", fts_phrase(fts_encoding.position_term(bucket, spelled), is_prefix))
         return _union(several, lambda term: self._at(term, False, bucket),
-                      lambda rare: self._matching("places", _any_of([fts_encoding.place(bucket, term) for term in rare])))
+                      lambda rare: self._matching("places", _any_of([fts_encoding.position_term(bucket, term) for term in rare])))
 
     def _positions(self, spelled: str, is_prefix: bool) -> list[int]:
         return self._kept(("positions", spelled, is_prefix), lambda: [
             bucket for bucket in fts_encoding.BUCKETS
-            if self._matches("places", phrase(fts_encoding.place(bucket, spelled), is_prefix))])
+            if self._matches("places", fts_phrase(fts_encoding.position_term(bucket, spelled), is_prefix))])
 
     # Counts
 
@@ -242,13 +243,13 @@ class Relations(vocabulary.Vocabulary):
         return found
 
 
-def phrase(spelled: str, is_prefix: bool) -> str:
+def fts_phrase(spelled: str, is_prefix: bool) -> str:
     """Terms with spaces between, one behind the other, as FTS5 is asked for them; the last one may go on."""
-    return fts_encoding.quoted(spelled) + (" *" if is_prefix else "")
+    return fts_encoding.fts_string(spelled) + (" *" if is_prefix else "")
 
 
 def _any_of(terms: Iterable[str]) -> str:
-    return " OR ".join(map(fts_encoding.quoted, terms))
+    return " OR ".join(map(fts_encoding.fts_string, terms))
 
 
 def _union(terms: Mapping[str, int], of: Callable[[str], DocIds], of_any: Callable[[Sequence[str]], Packed]) -> Packed:
@@ -278,7 +279,7 @@ _PREFIX_STEP = 0.25
 _NEAR = 3
 
 
-class Pairs(Relations):
+class WordPairReader(PostingReader):
     """Pairs of words in the read transaction of the connection."""
 
     def pair_docids(self, distance: int, left: str, right: str, candidates: DocIds | None = None) -> DocIds:
@@ -286,7 +287,7 @@ class Pairs(Relations):
 
         candidates: the documents for which the answer must be right; others may be missing.
         """
-        pair = fts_encoding.term(left), fts_encoding.term(right), False
+        pair = fts_encoding.term_of_word(left), fts_encoding.term_of_word(right), False
         if candidates is None and distance == 1:
             return self._adjacent(*pair)
         lefts, rights = self.word_docids(left), self.word_docids(right)
@@ -310,7 +311,7 @@ class Pairs(Relations):
         count = asked.bit_count()
         if not count:
             return 0
-        pair = fts_encoding.term(left), fts_encoding.term(prefix), True
+        pair = fts_encoding.term_of_word(left), fts_encoding.term_of_word(prefix), True
         if count * _ROW <= rights.bit_count() * _PREFIX_STEP:
             return self._read(distance, *pair, asked)
         if distance == 1:
@@ -321,12 +322,12 @@ class Pairs(Relations):
 
     def _adjacent(self, left: str, right: str, is_prefix: bool) -> DocIds:
         return self._set(("adjacent", left, right, is_prefix),
-                         lambda: self._matching("terms", phrase(f"{left} {right}", is_prefix)),
+                         lambda: self._matching("terms", fts_phrase(f"{left} {right}", is_prefix)),
                          lambda delta: delta.pair(1, left, right, is_prefix))
 
     def _within(self, distance: int, left: str, right: str, is_prefix: bool) -> DocIds:
         """Documents with both at most so far apart, in any order."""
-        query = f"NEAR({fts_encoding.quoted(left)} {phrase(right, is_prefix)}, {distance - 1})"
+        query = f"NEAR({fts_encoding.fts_string(left)} {fts_phrase(right, is_prefix)}, {distance - 1})"
         return self._set(("near", distance, left, right, is_prefix), lambda: self._matching("terms", query),
                          lambda delta: delta.both(left, right, is_prefix))
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
-from svcd.base.bitmaps import from_docids, to_docids
+from svcd.base.bitmaps import DocIds, from_docids, to_docids
 
 BLOCK = 1 << 13
 _BLOCK_BYTES = BLOCK >> 3
@@ -23,7 +23,6 @@ _MOST_GATHERED = 150_000
 # The first byte of a row: bits, or a list of two bytes a document where that is shorter.
 _BITS, _LIST = b"b", b"l"
 
-DocIds = int
 Letters = Mapping[int, set[str]]  # slot -> the first characters of the words of a field
 # slot -> letter -> places in their order, ~place for a document that has it no more
 _Slots = defaultdict[int, defaultdict[str, list[int]]]
@@ -31,17 +30,17 @@ _Slots = defaultdict[int, defaultdict[str, list[int]]]
 _first = itemgetter(0)
 
 
-def letters(positions: Iterable[str]) -> set[str]:
+def first_letters(positions: Iterable[str]) -> set[str]:
     """The first characters of the words of a field, "" being a hole."""
     return set(map(_first, filter(None, positions)))
 
 
-def is_kept(prefix: str) -> bool:
+def has_prefix_postings(prefix: str) -> bool:
     """Is there a set of the words that begin so?"""
     return len(prefix) == 1 and prefix < _NO_LETTER
 
 
-class BeginningWriter:
+class PrefixPostingWriter:
     """Keeps the table in step with documents, in the transaction of the index writer.
 
     What is gathered is written at the end of each savepoint and transaction, and forgotten when one is undone.
@@ -74,7 +73,7 @@ class BeginningWriter:
     def flush(self) -> None:
         """Write what was gathered."""
         gathered = [(letter, slot, block, edits) for block, slots in self._edits.items()
-                    for slot, by_letter in slots.items() for letter, edits in by_letter.items() if is_kept(letter)]
+                    for slot, by_letter in slots.items() for letter, edits in by_letter.items() if has_prefix_postings(letter)]
         self.forget()
         for *key, edits in sorted(gathered):
             row = self._connection.execute("SELECT docids FROM beginnings WHERE letter = ? AND slot = ? AND block = ?",
@@ -92,12 +91,12 @@ class BeginningWriter:
         self._connection.execute("DELETE FROM beginnings")
 
 
-def has(connection: sqlite3.Connection, letter: str) -> bool:
+def has_rows(connection: sqlite3.Connection, letter: str) -> bool:
     """Does any word begin with a letter for which is_kept()?"""
     return connection.execute("SELECT 1 FROM beginnings WHERE letter = ? LIMIT 1", (letter,)).fetchone() is not None
 
 
-def read(connection: sqlite3.Connection, letter: str, slot: int | None) -> DocIds:
+def read_prefix_postings(connection: sqlite3.Connection, letter: str, slot: int | None) -> DocIds:
     """The documents with a word that begins with a letter for which is_kept(), in the field of a slot or in any."""
     of_slot, values = ("", (letter,)) if slot is None else ("AND slot = ?", (letter, slot))
     blocks: dict[int, DocIds] = {}

@@ -11,18 +11,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from svcd.index.cached_reader import Cache, DocIds, marks, parts
-from svcd.index.points import Points
-from svcd.index.posting_reader import Pairs
-from svcd.index.shapes import Shapes
-from svcd.index.value_orders import ValueOrders
+from svcd.base.bitmaps import DocIds
+from svcd.index.cached_reader import Cache, placeholders, statement_portions
+from svcd.index.points import PointReader
+from svcd.index.posting_reader import WordPairReader
+from svcd.index.shapes import ShapeReader
+from svcd.index.value_orders import ValueOrderReader
 
 # Documents that are read one after another: so many bytes of them, and so many at most, together.
 READ_BYTES = 32768
 _MOST_READ = 500
 
 
-class IndexReader(ValueOrders, Pairs, Points, Shapes):
+class IndexReader(ValueOrderReader, WordPairReader, PointReader, ShapeReader):
     """The committed state of one index when the transaction of `connection` began."""
 
     def __init__(self, connection: sqlite3.Connection, uuid: str, cache: Cache,
@@ -114,9 +115,9 @@ class IndexReader(ValueOrders, Pairs, Points, Shapes):
     def identified_documents(self, document_ids: Sequence[str]) -> dict[str, str]:
         """Identifier -> the JSON text of the document, of those identifiers that some document has."""
         found: dict[str, str] = {}
-        for part in parts(document_ids):
+        for part in statement_portions(document_ids):
             found.update(self._connection.execute(
-                f"SELECT document_id, json FROM documents WHERE document_id IN ({marks(part)})", part))
+                f"SELECT document_id, json FROM documents WHERE document_id IN ({placeholders(part)})", part))
         return found
 
     def docids_page(self, offset: int, limit: int) -> Iterator[int]:

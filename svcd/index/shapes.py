@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from svcd.geo.sphere import Sides
-from svcd.index.posting_reader import Relations
+from svcd.index.posting_reader import PostingReader
 
 # No box is lower than a thousandth of a millimetre, as far as this order is concerned.
 _LEAST_SIZE = -46
 _SIDES = "south, west, north, east"
 
 
-class Shape(NamedTuple):
+class StoredShape(NamedTuple):
     """A geometry, and the box around it: south, west, north, east."""
 
     sides: Sides
@@ -37,7 +37,7 @@ class ShapeWriter:
         """Remove every shape."""
         self._connection.execute("DELETE FROM shapes")
 
-    def change(self, shapes: Mapping[int, Shape | None]) -> None:
+    def change(self, shapes: Mapping[int, StoredShape | None]) -> None:
         """docid -> its shape, or None without one."""
         # Most indexes have none, and are not to pay for it with every document.
         if not any(shapes.values()) and not self._connection.execute("SELECT 1 FROM shapes LIMIT 1").fetchone():
@@ -49,7 +49,7 @@ class ShapeWriter:
             [(docid, _size(shape.sides), *shape.sides, shape.geometry) for docid, shape in shapes.items() if shape])
 
 
-class Shapes(Relations):
+class ShapeReader(PostingReader):
     """The shapes of an index in the read transaction of the connection."""
 
     def shapes_meeting(self, sides: Sides) -> Iterator[tuple[int, Sides]]:

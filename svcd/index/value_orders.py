@@ -11,13 +11,12 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from svcd.base.bitmaps import from_docids, to_docids
-from svcd.base.doc_values import Column
+from svcd.base.bitmaps import DocIds, from_docids, to_docids
+from svcd.base.doc_values import DocValues
 from svcd.index import bitmap_blocks
-from svcd.index.cached_reader import DocIds
 from svcd.index.delta import Delta
-from svcd.index.value_rows import KINDS, NUMBER, Key, Value, key, value_of
-from svcd.index.values import OF_KIND, Values
+from svcd.index.value_rows import KINDS, NUMBER, Key, Value, value_key, value_of
+from svcd.index.values import OF_KIND, ValueReader
 
 # Of a field with so many values each one's set is kept; the sets of others are read as they are asked for.
 _FEW_VALUES = 1024
@@ -35,7 +34,7 @@ _FEW_TO_WALK = 500
 _FIRST_PAGE, _LARGEST_PAGE = 64, 4096  # rows
 
 
-class ValueOrders(Values):
+class ValueOrderReader(ValueReader):
     """The orders of values in a read transaction."""
 
     # Values in order
@@ -57,10 +56,10 @@ class ValueOrders(Values):
         rows = self._connection.execute(f"SELECT value, docids {OF_KIND} ORDER BY value, block", (fid, kind))
         for found, of_value in groupby(rows, itemgetter(0)):
             values.append(value_of(found))
-            counts.append(sum(bitmap_blocks.count(chunk) for _, chunk in of_value))
+            counts.append(sum(bitmap_blocks.block_count(chunk) for _, chunk in of_value))
         return values, counts
 
-    def column(self, field: str, kind: type[Value], documents: int | None = None) -> Column | None:
+    def column(self, field: str, kind: type[Value], documents: int | None = None) -> DocValues | None:
         """The ranks of the values of a kind, by document; made from all rows of the field, kept until the next write.
 
         documents: who asks could look into so many instead, and gets None until that has taken as long, in all
@@ -68,7 +67,7 @@ class ValueOrders(Values):
         """
         fid = self._fid(field)
         key = ("column", fid, kind)
-        held: tuple[Column] | None = None if documents is None else self._held(key)
+        held: tuple[DocValues] | None = None if documents is None else self._held(key)
         if held is None and documents is not None:
             effort = self._kept(("column", "effort", fid, kind), lambda: [0])
             effort[0] += documents
@@ -78,7 +77,7 @@ class ValueOrders(Values):
         (column,) = held or self._kept(key, lambda: (self._read_column(fid, KINDS[kind]),))
         return column
 
-    def _read_column(self, fid: int, kind: int) -> Column:
+    def _read_column(self, fid: int, kind: int) -> DocValues:
         docids, counts, last = array("I"), array("I"), None
         for found, block, chunk in self._rows_in_order(fid, kind, True):
             if found != last:
@@ -88,10 +87,10 @@ class ValueOrders(Values):
                 docids.append(block << bitmap_blocks.BLOCK_BITS | int.from_bytes(chunk, "little"))
                 counts[-1] += 1
             else:
-                several = bitmap_blocks.docids(block, chunk)
+                several = bitmap_blocks.block_docids(block, chunk)
                 docids.extend(several)
                 counts[-1] += len(several)
-        return Column(docids, counts)
+        return DocValues(docids, counts)
 
     def ordered_values(self, field: str, kind: type[Value], ascending: bool = True, among: DocIds | None = None
                        ) -> Iterator[tuple[Value, DocIds]]:
@@ -121,7 +120,7 @@ class ValueOrders(Values):
             fresh = {each: value for each in self._written(delta, fid).by_key if isinstance(value := value_of(each), kind)}
             if known[0] is None:
                 return known
-            fresh |= {key(value): value for value in known[0]}
+            fresh |= {value_key(value): value for value in known[0]}
             return ([fresh[each] for each in sorted(fresh)],) if len(fresh) <= _FEW_VALUES else None
 
         return self._kept(("few values", fid, kind), read, carried)[0]
@@ -129,7 +128,7 @@ class ValueOrders(Values):
     def _read_ordered(self, fid: int, kind: int, ascending: bool, among: DocIds | None
                       ) -> Iterator[tuple[Value, DocIds]]:
         is_cut = among is not None and among.bit_count() * _THIN < among.bit_length()
-        docids_of = bitmap_blocks.Among(among or 0).cut if is_cut else bitmap_blocks.joined
+        docids_of = bitmap_blocks.IntersectedBlocks(among or 0).cut if is_cut else bitmap_blocks.joined_blocks
         for found, of_value in groupby(self._rows_in_order(fid, kind, ascending), itemgetter(0)):
             docids = docids_of([row[1:] for row in of_value])
             yield value_of(found), docids if among is None or is_cut else docids & among
@@ -181,7 +180,7 @@ class ValueOrders(Values):
                             else self._by_rank(field, kind, ascending, left, column))
                 return
 
-    def _by_rank(self, field: str, kind: type[Value], ascending: bool, left: DocIds, column: Column
+    def _by_rank(self, field: str, kind: type[Value], ascending: bool, left: DocIds, column: DocValues
                  ) -> Iterator[tuple[Value, DocIds]]:
         """As _in_order: the ranks that documents have, then who has them."""
         is_met = bytearray(column.size)
@@ -195,7 +194,7 @@ class ValueOrders(Values):
                 left ^= bucket
             rank = is_met.find(1, rank + 1) if ascending else is_met.rfind(1, 0, rank)
 
-    def _ranked_value(self, field: str, kind: type[Value], column: Column, rank: int) -> Value:
+    def _ranked_value(self, field: str, kind: type[Value], column: DocValues, rank: int) -> Value:
         def held(docid: int) -> list[Value]:
             ((_, values),) = self.field_values(field, [docid])
             return [value for value in values if isinstance(value, kind)]
@@ -216,7 +215,7 @@ class ValueOrders(Values):
         grouped: dict[tuple[int, Key], list[int]] = {}
         without: list[int] = []
         for docid, values in self.field_values(field, to_docids(candidates)):
-            keys = [(KINDS[type(value)], key(value)) for value in values if not of or type(value) in of]
+            keys = [(KINDS[type(value)], value_key(value)) for value in values if not of or type(value) in of]
             numbers = [each for each in keys if each[0] == NUMBER]
             if keys:
                 grouped.setdefault(best(numbers or keys), []).append(docid)

@@ -19,7 +19,7 @@ Key = int | bytes | str  # of a flag, a number, a text
 FLAG, NUMBER, TEXT = 0, 1, 2
 KINDS: Mapping[type[Value], int] = {float: NUMBER, str: TEXT}
 PRESENT, IS_NULL, IS_EMPTY, HAS_NUMBER, HAS_TEXT = range(5)  # flags
-HAS = {float: HAS_NUMBER, str: HAS_TEXT}
+HAS_KIND = {float: HAS_NUMBER, str: HAS_TEXT}
 
 # Documents of one value and block spell it differently: to be looked up in their rows. No text is spelled so.
 MIXED = ""
@@ -29,7 +29,7 @@ _ALL = (1 << 64) - 1
 _EXACT_INTEGERS = 1e15
 
 
-class Held(Protocol):
+class FieldEntry(Protocol):
     """What a document has under a field. values: each one with its spelling, None for a number.
 
     has_both_zeros: does the zero among them stand for 0.0 and for -0.0? each(): all values, these two apart.
@@ -43,7 +43,7 @@ class Held(Protocol):
     def each(self) -> Sequence[Value]: ...
 
 
-def key(value: Value) -> Key:
+def value_key(value: Value) -> Key:
     """Under which a value is found: keys of one kind ascend as the values do."""
     if isinstance(value, str):
         return value
@@ -61,7 +61,7 @@ def value_of(found: Key) -> Value:
     return found
 
 
-def entries(fid: int, held: Held) -> list[tuple[tuple[int, int, Key], str | None]]:
+def posting_entries(fid: int, held: FieldEntry) -> list[tuple[tuple[int, int, Key], str | None]]:
     """((fid, kind, key), spelling or None if it is spelled like the value) of all that a document has under a field."""
     found: list[tuple[tuple[int, int, Key], str | None]] = [((fid, FLAG, PRESENT), None)]
     flags = set()
@@ -72,7 +72,7 @@ def entries(fid: int, held: Held) -> list[tuple[tuple[int, int, Key], str | None
             found.append(((fid, TEXT, value), None if spelling == value else spelling))
         else:
             flags.add(HAS_NUMBER)
-            found.append(((fid, NUMBER, key(value)), None))
+            found.append(((fid, NUMBER, value_key(value)), None))
     if held.is_null:
         flags.add(IS_NULL)
     if held.is_empty:
@@ -81,14 +81,14 @@ def entries(fid: int, held: Held) -> list[tuple[tuple[int, int, Key], str | None
     return found
 
 
-def row_text(values: Mapping[int, Held]) -> str | None:
+def row_text(values: Mapping[int, FieldEntry]) -> str | None:
     """The row of a document, None when it has none of the fields."""
     if not values:
         return None
     return json.dumps({str(fid): _listed(held) for fid, held in values.items()}, ensure_ascii=False, separators=(",", ":"))
 
 
-def _listed(held: Held) -> list[float | int | str | None]:
+def _listed(held: FieldEntry) -> list[float | int | str | None]:
     """null and "" stand for the flags: neither is a value."""
     flags: list[float | int | str | None] = [*[None] * held.is_null, *[""] * held.is_empty]
     return flags + [_shortest(value) if held.values[value] is None else held.values[value] for value in held.each()]
@@ -99,7 +99,7 @@ def _shortest(number: Value) -> float | int | str:
     return int(number) if is_short else number
 
 
-class Row:
+class StoredFieldEntry:
     """What a document has under a field, read from its row."""
 
     def __init__(self, listed: Iterable[float | int | str | None], stored_form: Callable[[str], str]) -> None:
@@ -124,6 +124,6 @@ class Row:
         return [*self.values, *(-value for value in self.values if value == 0.0)]
 
 
-def rows_of(text: str, stored_form: Callable[[str], str]) -> dict[int, Row]:
+def rows_of(text: str, stored_form: Callable[[str], str]) -> dict[int, StoredFieldEntry]:
     """fid -> what the document has under it, from the text of its row."""
-    return {int(fid): Row(listed, stored_form) for fid, listed in json.loads(text).items()}
+    return {int(fid): StoredFieldEntry(listed, stored_form) for fid, listed in json.loads(text).items()}

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from svcd.index import bitmap_blocks
-from svcd.index.value_rows import MIXED, Held, Key, entries, row_text
+from svcd.index.value_rows import MIXED, FieldEntry, Key, posting_entries, row_text
 
 # Some 10 MB of them, and few enough rows are touched twice.
 _MOST_GATHERED = 150_000
 _ROWS_AT_ONCE = 2000
 _NOTHING_ADDED = "\0"  # no document came in that spells the value
 
-Values = Mapping[int, Held]  # by field number
+Values = Mapping[int, FieldEntry]  # by field number
 _Row = tuple[int, int, Key, int]
 
 
@@ -55,8 +55,8 @@ class ValueWriter:
     def change(self, docid: int, before: Values, after: Values) -> None:
         """A document's values of some fields were these, and are those."""
         block, place = divmod(docid, bitmap_blocks.BLOCK)
-        old = dict(entry for fid, held in before.items() for entry in entries(fid, held))
-        new = [entry for fid, held in after.items() for entry in entries(fid, held)]
+        old = dict(entry for fid, held in before.items() for entry in posting_entries(fid, held))
+        new = [entry for fid, held in after.items() for entry in posting_entries(fid, held)]
         for key in old.keys() - {key for key, _ in new} if old else ():
             self._edits[*key, block].places.append(~place)
         for key, spelling in new:
@@ -89,7 +89,7 @@ class ValueWriter:
             chunk, spelling = self._connection.execute(
                 "SELECT docids, spelling FROM facets WHERE fid = ? AND kind = ? AND value = ? AND block = ?", row,
             ).fetchone() or (None, _NOTHING_ADDED)
-            chunk = bitmap_blocks.changed(chunk, edit.places)
+            chunk = bitmap_blocks.edited_block(chunk, edit.places)
             if chunk:
                 kept.append((*row, chunk, _agreed(spelling, edit.spelling)))
             else:

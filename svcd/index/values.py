@@ -9,12 +9,25 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 
-from svcd.base.bitmaps import from_docids
+from svcd.base.bitmaps import DocIds, from_docids
 from svcd.index import bitmap_blocks
-from svcd.index.cached_reader import Cache, DocIds, marks, parts
+from svcd.index.cached_reader import Cache, placeholders, statement_portions
 from svcd.index.delta import Delta
-from svcd.index.posting_reader import Relations
-from svcd.index.value_rows import FLAG, HAS, IS_EMPTY, IS_NULL, KINDS, MIXED, PRESENT, Key, Row, Value, key, rows_of
+from svcd.index.posting_reader import PostingReader
+from svcd.index.value_rows import (
+    FLAG,
+    HAS_KIND,
+    IS_EMPTY,
+    IS_NULL,
+    KINDS,
+    MIXED,
+    PRESENT,
+    Key,
+    StoredFieldEntry,
+    Value,
+    rows_of,
+    value_key,
+)
 
 OF_KIND = "FROM facets WHERE fid = ? AND kind = ?"
 
@@ -22,15 +35,15 @@ OF_KIND = "FROM facets WHERE fid = ? AND kind = ?"
 class _Written:
     """What some documents have under a field. by_key: key of a number or text -> the docids that have it."""
 
-    def __init__(self, rows: Sequence[tuple[int, Row]]) -> None:
+    def __init__(self, rows: Sequence[tuple[int, StoredFieldEntry]]) -> None:
         self.rows = rows
         self.by_key: dict[Key, list[int]] = {}
         for docid, row in rows:
             for value in row.each():
-                self.by_key.setdefault(key(value), []).append(docid)
+                self.by_key.setdefault(value_key(value), []).append(docid)
 
 
-class Values(Relations):
+class ValueReader(PostingReader):
     """The values in the read transaction of `connection`. stored_form: of a text, as the engine has it."""
 
     def __init__(self, connection: sqlite3.Connection, uuid: str, cache: Cache, generation: int,
@@ -60,31 +73,31 @@ class Values(Relations):
 
     def kind_docids(self, field: str, kind: type[Value]) -> DocIds:
         """Documents with any number (float) or text (str)."""
-        return self._flagged(field, HAS[kind], lambda row: any(isinstance(value, kind) for value in row.values))
+        return self._flagged(field, HAS_KIND[kind], lambda row: any(isinstance(value, kind) for value in row.values))
 
-    def _flagged(self, field: str, flag: int, is_in: Callable[[Row], bool]) -> DocIds:
-        return self._valued(field, ("flag", flag), lambda fid: bitmap_blocks.joined(self._chunks(fid, FLAG, flag)), is_in)
+    def _flagged(self, field: str, flag: int, is_in: Callable[[StoredFieldEntry], bool]) -> DocIds:
+        return self._valued(field, ("flag", flag), lambda fid: bitmap_blocks.joined_blocks(self._chunks(fid, FLAG, flag)), is_in)
 
     def value_docids(self, field: str, value: Value) -> DocIds:
         """Documents with this value."""
-        found = key(value)
+        found = value_key(value)
         fid = self._fid(field)
         return self._set(("facet", fid, "value", found),
-                         lambda: bitmap_blocks.joined(self._chunks(fid, KINDS[type(value)], found)),
+                         lambda: bitmap_blocks.joined_blocks(self._chunks(fid, KINDS[type(value)], found)),
                          lambda delta: from_docids(self._written(delta, fid).by_key.get(found, ())))
 
     def values_docids(self, field: str, values: Sequence[Value]) -> DocIds:
         """Documents with any of many values; read each time."""
         fid, found = self._fid(field), list[tuple[int, bytes]]()
         for kind in KINDS:
-            for part in parts([key(value) for value in values if isinstance(value, kind)]):
+            for part in statement_portions([value_key(value) for value in values if isinstance(value, kind)]):
                 found += self._connection.execute(
-                    f"SELECT block, docids {OF_KIND} AND value IN ({marks(part)})", (fid, KINDS[kind], *part))
-        return bitmap_blocks.joined(found)
+                    f"SELECT block, docids {OF_KIND} AND value IN ({placeholders(part)})", (fid, KINDS[kind], *part))
+        return bitmap_blocks.joined_blocks(found)
 
     def containing_docids(self, field: str, part: str) -> DocIds:
         """Documents with a text that contains another one, in normal form: all texts of the field are looked at."""
-        return self._valued(field, ("containing", part), lambda fid: bitmap_blocks.joined(self._connection.execute(
+        return self._valued(field, ("containing", part), lambda fid: bitmap_blocks.joined_blocks(self._connection.execute(
             f"SELECT block, docids {OF_KIND} AND instr(value, ?)", (fid, KINDS[str], part)).fetchall()),
             lambda row: any(isinstance(value, str) and part in value for value in row.values))
 
@@ -94,14 +107,14 @@ class Values(Relations):
         bound = high if low is None else low
         assert bound is not None  # a range is open on one side at most
         kind = type(bound)
-        bounds = (None if low is None else key(low), None if high is None else key(high), has_low, has_high)
+        bounds = (None if low is None else value_key(low), None if high is None else value_key(high), has_low, has_high)
         return self._valued(field, ("range", KINDS[kind], *bounds),
                             lambda fid: self._read_range(fid, KINDS[kind], *bounds),
-                            lambda row: any(isinstance(value, kind) and _is_within(key(value), *bounds)
+                            lambda row: any(isinstance(value, kind) and _is_within(value_key(value), *bounds)
                                             for value in row.each()))
 
     def _valued(self, field: str, what: tuple[object, ...], read: Callable[[int], DocIds],
-                is_in: Callable[[Row], bool]) -> DocIds:
+                is_in: Callable[[StoredFieldEntry], bool]) -> DocIds:
         """A set that is kept. is_in: is a document in it that has such a row?"""
         fid = self._fid(field)
 
@@ -128,7 +141,7 @@ class Values(Relations):
         lists = self._connection.execute(f"SELECT block, CAST(group_concat(docids, '') AS BLOB) {where} "
                                          f"AND length(docids) < {bitmap_blocks.BLOCK_BYTES} GROUP BY block", bound).fetchall()
         bits = self._connection.execute(f"SELECT block, docids {where} AND length(docids) = {bitmap_blocks.BLOCK_BYTES}", bound)
-        return bitmap_blocks.joined(bits.fetchall(), lists)
+        return bitmap_blocks.joined_blocks(bits.fetchall(), lists)
 
     # Documents
 
@@ -138,7 +151,7 @@ class Values(Relations):
         texts = dict(self._facet_rows(docids))
         for docid in docids:
             listed = json.loads(texts[docid]).get(name) if docid in texts else None
-            yield docid, Row(listed, self._stored_form).each() if listed else ()
+            yield docid, StoredFieldEntry(listed, self._stored_form).each() if listed else ()
 
     def spelling(self, field: str, value: str, docid: int) -> str:
         """A text as a document that has it spells it."""

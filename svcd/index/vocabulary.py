@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from svcd.index import fts_encoding as words
 from svcd.index import prefix_postings
-from svcd.index.cached_reader import Keeping
+from svcd.index.cached_reader import CachedReader
 
 # What the engine asks of the words with a beginning, to see whether they are many.
 _FIRST_WORDS = 100
@@ -41,12 +41,12 @@ class _Begun(NamedTuple):
         return cls(terms if are_few else None, words.spelled_words(terms))
 
 
-class Vocabulary(Keeping):
+class VocabularyReader(CachedReader):
     """The vocabulary in a read transaction."""
 
     def term_counts(self) -> Iterator[tuple[str, int]]:
         """(term, documents that hold it) of the whole vocabulary."""
-        return self._connection.execute("SELECT term, doc FROM vocabulary WHERE term <> ?", (words.HOLE,))
+        return self._connection.execute("SELECT term, doc FROM vocabulary WHERE term <> ?", (words.POSITION_GAP,))
 
     def words_with_prefix(self, prefix: str, limit: int | None = None) -> Sequence[str]:
         """The first `limit` words that start with the prefix, itself included, in byte order; "" gives all."""
@@ -62,10 +62,10 @@ class Vocabulary(Keeping):
 
     def _read_terms(self, prefix: str, limit: int) -> dict[str, int]:
         """The first terms that start so, each with the number of its documents."""
-        start = words.term(prefix)
+        start = words.term_of_word(prefix)
         return dict(self._connection.execute(
             "SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? AND term <> ? LIMIT ?",
-            (start, start + _AFTER_ANY_WORD, words.HOLE, limit)))
+            (start, start + _AFTER_ANY_WORD, words.POSITION_GAP, limit)))
 
     def first_characters(self) -> Sequence[str]:
         """The distinct first characters of all words."""
@@ -74,7 +74,7 @@ class Vocabulary(Keeping):
 
     def _read_first_characters(self) -> tuple[frozenset[str], list[str]]:
         """The first characters of many words, and the words with any other, in byte order."""
-        common = {letter for letter in _LETTERS if prefix_postings.has(self._connection, letter)}
+        common = {letter for letter in _LETTERS if prefix_postings.has_rows(self._connection, letter)}
         rare: list[str] = []
         for after, before in _BESIDE_LETTERS:
             self._add_characters(after, before, common, rare)
@@ -83,12 +83,12 @@ class Vocabulary(Keeping):
     def _add_characters(self, after: str, before: str, common: set[str], rare: list[str]) -> None:
         while terms := self._connection.execute("SELECT term FROM vocabulary WHERE term > ? AND term < ? LIMIT ?",
                                                 (after, before, _MANY_WORDS)).fetchall():
-            found = [words.word(term) for (term,) in terms if term != words.HOLE]
+            found = [words.word_of_term(term) for (term,) in terms if term != words.POSITION_GAP]
             after = terms[-1][0]
             are_many = len(found) == _MANY_WORDS and found[0][0] == found[-1][0]
             if are_many or len(rare) > _MOST_RARE:  # jump over all others of the last one
                 common.update(word[0] for word in found)
-                after = words.term(found[-1][0]) + _AFTER_ANY_WORD if found else after
+                after = words.term_of_word(found[-1][0]) + _AFTER_ANY_WORD if found else after
             else:
                 rare += found
 
@@ -109,7 +109,7 @@ class Vocabulary(Keeping):
 
     def _few_terms(self, spelled: str) -> Mapping[str, int] | None:
         """The terms that start so with the number of their documents; None if they are many, or were not asked for."""
-        held: _Begun | None = self._held(("begun", words.word(spelled)))
+        held: _Begun | None = self._held(("begun", words.word_of_term(spelled)))
         return held and held.few
 
 

@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 from svcd.base.bitmaps import from_docids
 from svcd.geo.sphere import Point
 from svcd.index import fts_encoding, materialized, prefix_postings, schema
-from svcd.index.batch_outcomes import Applied, record
+from svcd.index.batch_outcomes import BatchOutcomes, outcome_record
 from svcd.index.cached_reader import Cache
 from svcd.index.connections import BUSY_MS, keep_log, open_reader, open_writer
 from svcd.index.disk_space import lacks_room
 from svcd.index.point_writer import PointWriter
-from svcd.index.prefix_postings import BeginningWriter
+from svcd.index.prefix_postings import PrefixPostingWriter
 from svcd.index.reader import IndexReader
-from svcd.index.shapes import Shape, ShapeWriter
-from svcd.index.value_rows import Held
+from svcd.index.shapes import ShapeWriter, StoredShape
+from svcd.index.value_rows import FieldEntry
 from svcd.index.value_writer import ValueWriter
 
 _PARAMETERS = 500
@@ -38,7 +38,7 @@ GENERATIONS = 100
 _READER_BYTES = 8 << 20
 
 Positions = Mapping[str, Sequence[str]]  # attribute -> word at each position, "" for a hole
-Values = Mapping[str, Held]  # attribute -> what a document has under it
+Values = Mapping[str, FieldEntry]  # attribute -> what a document has under it
 
 
 @dataclass(frozen=True)
@@ -50,18 +50,18 @@ class StoredDocument:
     json: str
 
 
-class Place(NamedTuple):
+class DocumentLocation(NamedTuple):
     """Where a document is: latitude and longitude, a geometry with the box around it; None for what it has not."""
 
     point: Point | None = None
-    shape: Shape | None = None
+    shape: StoredShape | None = None
 
 
-NOWHERE = Place()
+NO_LOCATION = DocumentLocation()
 
 
 @dataclass
-class Change:
+class DocumentChange:
     """One document's new state. json None removes it; positions None leaves its words as they are.
 
     names, names_before: the top-level fields after and before, for the field distribution.
@@ -78,7 +78,7 @@ class Change:
     bytes_before: int = 0
     values: Values = field(default_factory=dict)
     values_before: Values = field(default_factory=dict)
-    place: Place = field(default_factory=lambda: NOWHERE)
+    place: DocumentLocation = field(default_factory=lambda: NO_LOCATION)
 
 
 @dataclass
@@ -105,7 +105,7 @@ class IndexWriter:
         self._path = path
         self._hash_bytes = hash_bytes
         self._values = ValueWriter(self._connection)
-        self._beginnings = BeginningWriter(self._connection)
+        self._beginnings = PrefixPostingWriter(self._connection)
         self._points, self._shapes = PointWriter(self._connection), ShapeWriter(self._connection)
         self._load()
 
@@ -166,7 +166,7 @@ class IndexWriter:
         if self._written is None or len(self._taken) > MOST_LOOKED_UP:
             return None
         return json.dumps([term for term in self._taken if not self._connection.execute(
-            "SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (fts_encoding.quoted(term),)).fetchone()])
+            "SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (fts_encoding.fts_string(term),)).fetchone()])
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -223,7 +223,7 @@ class IndexWriter:
         connection = open_reader(self._path)
         try:
             connection.execute("BEGIN")
-            materialized.make(self._connection, materialized.reader_of(connection), should_stop)
+            materialized.write_postings(self._connection, materialized.reader_of(connection), should_stop)
         finally:
             connection.close()
         self.checkpoint()
@@ -266,13 +266,13 @@ class IndexWriter:
         self._meta_put("settings", json.dumps(stored, ensure_ascii=False))
 
     @property
-    def applied(self) -> Applied | None:
+    def applied(self) -> BatchOutcomes | None:
         """What remember() kept last: the outcomes of the newest batch, committed with its effect."""
-        return Applied.parse(self.meta("applied"))
+        return BatchOutcomes.parse(self.meta("applied"))
 
     def remember(self, outcomes: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
         """Keep how the tasks of the batch ended in its transaction: the moment each was enqueued, and its outcome."""
-        self._meta_put("applied", json.dumps(record(outcomes)))
+        self._meta_put("applied", json.dumps(outcome_record(outcomes)))
 
     @property
     def number_of_documents(self) -> int:
@@ -338,7 +338,7 @@ class IndexWriter:
         return [StoredDocument(*row) for row in self._connection.execute(
             "SELECT docid, document_id, json FROM documents WHERE docid > ? ORDER BY docid LIMIT ?", (after, limit))]
 
-    def write(self, changes: Iterable[Change]) -> None:
+    def write(self, changes: Iterable[DocumentChange]) -> None:
         """Apply changes, one per document, in ascending docid (FTS5 gathers ascending rows best)."""
         ordered = sorted(changes, key=lambda change: change.docid)
         removed = [(change.docid,) for change in ordered if change.json is None]
@@ -353,7 +353,7 @@ class IndexWriter:
         self.docids &= ~from_docids([docid for (docid,) in removed])
         self._count_fields(ordered)
 
-    def _count_fields(self, changes: Sequence[Change]) -> None:
+    def _count_fields(self, changes: Sequence[DocumentChange]) -> None:
         distribution = self._distribution
         for change in changes:
             self._document_bytes += (len(change.json.encode()) if change.json else 0) - change.bytes_before
@@ -376,7 +376,7 @@ class IndexWriter:
 
     # Values
 
-    def _write_values(self, changes: Sequence[Change]) -> None:
+    def _write_values(self, changes: Sequence[DocumentChange]) -> None:
         numbered = [(change.docid, self._numbered(change.values_before), self._numbered(change.values))
                     for change in changes]
         for docid, before, after in numbered:
@@ -384,7 +384,7 @@ class IndexWriter:
             self._values.change(docid, before, after)
         self._values.keep_rows((docid, after) for docid, _, after in numbered)
 
-    def _numbered(self, values: Values) -> dict[int, Held]:
+    def _numbered(self, values: Values) -> dict[int, FieldEntry]:
         if not values.keys() <= self.field_numbers.keys():
             self.register(values)
         return {self.field_numbers[name]: held for name, held in values.items()}
@@ -403,7 +403,7 @@ class IndexWriter:
 
     # Places
 
-    def write_places(self, places: Mapping[int, Place]) -> None:
+    def write_places(self, places: Mapping[int, DocumentLocation]) -> None:
         """Keep where documents are, by docid."""
         self._points.change({docid: place.point for docid, place in places.items()}, int(self.meta("generation") or 0) + 1)
         self._shapes.change({docid: place.shape for docid, place in places.items()})
@@ -438,11 +438,11 @@ class IndexWriter:
             count = len(held) - held.count("")
             row = ready.rows[slot] = fts_encoding.row_text(held)
             ready.terms[slot] = fts_encoding.terms_of(row, held)
-            ready.letters[slot] = prefix_postings.letters(held)
+            ready.letters[slot] = prefix_postings.first_letters(held)
             ready.counts[slot] = count if count <= schema.COUNTED_WORDS else 0
         return ready
 
-    def _write_words(self, changes: Sequence[Change]) -> None:
+    def _write_words(self, changes: Sequence[DocumentChange]) -> None:
         before = self._forward([change.docid for change in changes])
         replaced: list[tuple[int, _Words]] = []
         for change in changes:
@@ -467,13 +467,13 @@ class IndexWriter:
         if old:
             terms = {slot: row.split(" ") for slot, row in old.items()}
             self._connection.execute(_DELETE, ("delete", docid, *_column_values(old, terms)))
-            self._connection.execute(_DELETE_PLACES, ("delete", docid, fts_encoding.places_text(terms.values())))
+            self._connection.execute(_DELETE_PLACES, ("delete", docid, fts_encoding.position_terms_text(terms.values())))
             ready.counts = {**dict.fromkeys(old, 0), **ready.counts}
-        known = {slot: prefix_postings.letters(fts_encoding.positions(row)) for slot, row in old.items()}
+        known = {slot: prefix_postings.first_letters(fts_encoding.positions(row)) for slot, row in old.items()}
         self._beginnings.change(docid, known, ready.letters)
         if ready.rows:
             self._connection.execute(_INSERT, (docid, *_column_values(ready.rows, ready.terms)))
-            self._connection.execute(_INSERT_PLACES, (docid, fts_encoding.places_text(ready.terms.values())))
+            self._connection.execute(_INSERT_PLACES, (docid, fts_encoding.position_terms_text(ready.terms.values())))
 
     def _forward(self, docids: Sequence[int]) -> dict[int, str]:
         found: dict[int, str] = {}
@@ -516,7 +516,7 @@ _INSERT_PLACES = "INSERT INTO places(rowid, c0) VALUES (?, ?)"
 _DELETE_PLACES = "INSERT INTO places(places, rowid, c0) VALUES (?, ?, ?)"
 _CLEAR_WORDS = ("INSERT INTO terms(terms) VALUES ('delete-all')", "INSERT INTO places(places) VALUES ('delete-all')")
 # A phrase must not reach from one field of the shared column into the next.
-_BETWEEN_SHARED = f" {' '.join([fts_encoding.HOLE] * 7)} "
+_BETWEEN_SHARED = f" {' '.join([fts_encoding.POSITION_GAP] * 7)} "
 
 
 def _column_values(rows: Mapping[int, str], terms: Mapping[int, Sequence[str]]) -> list[str | None]:
@@ -526,6 +526,6 @@ def _column_values(rows: Mapping[int, str], terms: Mapping[int, Sequence[str]]) 
     return [*values, _BETWEEN_SHARED.join(shared) or None]
 
 
-def _has_other_values(change: Change) -> bool:
+def _has_other_values(change: DocumentChange) -> bool:
     """May a document have other values than before? 0.0 and -0.0 are two, though they are equal."""
     return change.values != change.values_before or any(0.0 in held.values for held in change.values.values())

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from svcd.base.errors import ApiError
 from svcd.index.cached_reader import Cache
 from svcd.index.connections import ReadPool
-from svcd.instance.index_snapshot import MOST_HELD, Shelf
+from svcd.instance.index_snapshot import MOST_HELD, IndexSnapshot
 from svcd.instance.keys import KeyReader
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # What is kept between searches: more where there are many documents, as each set of words has a bit for each of them.
 LEAST_CACHE_BYTES, MOST_CACHE_BYTES = 32 << 20, 128 << 20
 _CACHE_PART = 10  # of the bytes of all indexes that were read
-ROW = "uid, uuid, created_at, updated_at, primary_key, stats"  # of an index, as IndexRow has them
+INDEX_COLUMNS = "uid, uuid, created_at, updated_at, primary_key, stats"  # of an index, as IndexRow has them
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class IndexRow:
     stats: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Library:
+class DataFolderReader:
     """A data folder that is there, and that may be in use.
 
     keys: those that are stored at the moment of each question.
@@ -75,7 +75,7 @@ class Library:
     def index(self, index_uid: str) -> IndexRow | None:
         """The row of an index, or None."""
         with self._reading() as connection:
-            row = connection.execute(f"SELECT {ROW} FROM indexes WHERE uid = ?", (index_uid,)).fetchone()
+            row = connection.execute(f"SELECT {INDEX_COLUMNS} FROM indexes WHERE uid = ?", (index_uid,)).fetchone()
         return _index_row(row) if row else None
 
     def require_index(self, index_uid: str) -> IndexRow:
@@ -89,7 +89,7 @@ class Library:
                      is_allowed: Callable[[str], bool] | None = None) -> tuple[list[IndexRow], int]:
         """A page of the indexes by uid, and how many there are; those a caller may not see count in neither."""
         with self._reading() as connection:
-            rows = [_index_row(row) for row in connection.execute(f"SELECT {ROW} FROM indexes ORDER BY uid")
+            rows = [_index_row(row) for row in connection.execute(f"SELECT {INDEX_COLUMNS} FROM indexes ORDER BY uid")
                     if is_allowed is None or is_allowed(row[0])]
         return rows[offset:None if limit is None else offset + limit], len(rows)
 
@@ -124,7 +124,7 @@ class Library:
 
     @contextmanager
     def read_together(self, index_uids: Iterable[str],
-                      linked: Callable[[IndexReader], Iterable[str]] = lambda reader: ()) -> Iterator[Shelf]:
+                      linked: Callable[[IndexReader], Iterable[str]] = lambda reader: ()) -> Iterator[IndexSnapshot]:
         """Indexes as one state of the list of indexes has them; those that do not exist are refused when they are read.
 
         linked: gives the uids of others that a request for this index may read, too.
@@ -132,7 +132,8 @@ class Library:
         with ExitStack() as stack:
             yield self._shelf(stack, list(dict.fromkeys(index_uids)), linked)
 
-    def _shelf(self, stack: ExitStack, index_uids: Sequence[str], linked: Callable[[IndexReader], Iterable[str]]) -> Shelf:
+    def _shelf(self, stack: ExitStack, index_uids: Sequence[str],
+               linked: Callable[[IndexReader], Iterable[str]]) -> IndexSnapshot:
         while True:
             uuids: dict[str, str] = {}
             held: dict[str, IndexReader] = {}
@@ -147,7 +148,7 @@ class Library:
                         raise  # they are there: something else is wrong
                     continue  # one was deleted after the list was read
                 stack.push(attempt.pop_all())
-                return Shelf(uuids, held, self.read_file)
+                return IndexSnapshot(uuids, held, self.read_file)
 
     def _hold(self, stack: ExitStack, uuids: dict[str, str], held: dict[str, IndexReader], found: Mapping[str, str]) -> None:
         uuids.update(found)

@@ -21,7 +21,7 @@ MOST_HELD = 64
 ReadFile = Callable[[str, str], "AbstractContextManager[IndexReader]"]
 
 
-class Shelf:
+class IndexSnapshot:
     """uuids: by index uid, of those of the request that there are. held: readers of the first of them."""
 
     def __init__(self, uuids: Mapping[str, str], held: Mapping[str, IndexReader], read_file: ReadFile) -> None:

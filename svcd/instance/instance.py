@@ -28,11 +28,11 @@ from typing import IO, Any
 
 from svcd import __version__
 from svcd.index import schema
-from svcd.index.batch_outcomes import Applied
+from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.connections import keep_log, open_writer, write_transaction
 from svcd.index.disk_space import PART_BYTES, Reserve, lacks_room
 from svcd.instance import unlisted_files
-from svcd.instance.data_folder import ROW, IndexRow, Library
+from svcd.instance.data_folder import INDEX_COLUMNS, DataFolderReader, IndexRow
 from svcd.instance.keys import KeyRow, KeyWriter, insert_key
 from svcd.instance.outbox import Outbox
 from svcd.instance.queue import Queue
@@ -46,7 +46,7 @@ class FolderInUse(RuntimeError):
     """Another daemon has the data folder."""
 
 
-class Instance(Library):
+class Instance(DataFolderReader):
     """Opens a data folder, made when absent. One daemon at a time: FolderInUse, schema.NewerFormat, OSError.
 
     resolve_settings fills defaults in, stored_form gives the form in which texts are compared: the engine's, which the store
@@ -81,7 +81,7 @@ class Instance(Library):
         self.keys.before_removal = self.webhooks.before_removal = self.reserve.make_way
         self.use_features(self._stored_features())
         # Files that enqueued tasks have made, by the name of the index that has no row yet.
-        self._unborn = unlisted_files.sort_out(path, self._writer)
+        self._unborn = unlisted_files.adopt_or_remove(path, self._writer)
         self.queue.remove_orphaned_payloads()
 
     def _opened_writer(self) -> sqlite3.Connection:
@@ -115,7 +115,7 @@ class Instance(Library):
     def create_index(self, connection: sqlite3.Connection, row: IndexRow) -> None:
         """Inside finishing(): an index whose file is committed comes into being."""
         self._unborn.pop(row.uid, None)
-        connection.execute(f"INSERT INTO indexes({ROW}) VALUES (?, ?, ?, ?, ?, ?)",
+        connection.execute(f"INSERT INTO indexes({INDEX_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
                            (row.uid, row.uuid, row.created_at, row.updated_at, row.primary_key, json.dumps(row.stats)))
 
     def update_index(self, connection: sqlite3.Connection, index_uid: str, *, updated_at: int,
@@ -130,10 +130,10 @@ class Instance(Library):
 
     def rename_indexes(self, connection: sqlite3.Connection, names: Mapping[str, str]) -> None:
         """Inside finishing(): old name -> new name, all at once, so that two may change places."""
-        rows = connection.execute(f"SELECT {ROW} FROM indexes WHERE uid IN (SELECT value FROM json_each(?))",
+        rows = connection.execute(f"SELECT {INDEX_COLUMNS} FROM indexes WHERE uid IN (SELECT value FROM json_each(?))",
                                   (json.dumps(list(names)),)).fetchall()
         connection.executemany("DELETE FROM indexes WHERE uid = ?", [(row[0],) for row in rows])
-        connection.executemany(f"INSERT INTO indexes({ROW}) VALUES (?, ?, ?, ?, ?, ?)",
+        connection.executemany(f"INSERT INTO indexes({INDEX_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
                                [(names[row[0]], *row[1:]) for row in rows])
 
     def remove_file(self, uuid: str) -> None:
@@ -141,7 +141,7 @@ class Instance(Library):
         path = self.index_path(uuid)
         self._unborn = {index_uid: other for index_uid, other in self._unborn.items() if other != uuid}
         self.forget(uuid)
-        unlisted_files.remove(path)
+        unlisted_files.remove_index_file(path)
         self.on_removal(uuid)
 
     def uuid_of(self, index_uid: str) -> str | None:
@@ -155,7 +155,7 @@ class Instance(Library):
             if index_uid not in kept:
                 self.remove_file(uuid)
 
-    def applied(self, uuid: str) -> Applied | None:
+    def applied(self, uuid: str) -> BatchOutcomes | None:
         """What the file of an index has committed of its newest batch; None when there is none."""
         try:
             with self._readers.transaction(self.index_path(uuid)) as connection:

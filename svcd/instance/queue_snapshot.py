@@ -17,7 +17,7 @@ _COUNT = "SELECT count(*) "
 
 
 @contextmanager
-def standing(queue: Queue) -> Iterator[Queue]:
+def queue_snapshot(queue: Queue) -> Iterator[Queue]:
     """The queue as it is now, to be read from until the block ends; what writes is not there."""
     # Before the file is read, as it is for every list: what ends meanwhile has its end in the file.
     running = [RunningBatch(replace(one.batch), dict(one.tasks)) for one in queue.running()]

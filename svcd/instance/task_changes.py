@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from svcd.base.wakeup import Bell
+from svcd.base.wakeup import WakeupPipe
 
 # The changes of a task, in the order in which they happen; a batch has the last two.
 TO_ENQUEUED, TO_PROCESSING, TO_FINISHED = range(3)
@@ -80,15 +80,15 @@ class Listeners:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._of_all: list[Bell] = []
-        self._of_the_end: list[Bell] = []
-        self._of_ends: dict[int, list[Bell]] = {}
+        self._of_all: list[WakeupPipe] = []
+        self._of_the_end: list[WakeupPipe] = []
+        self._of_ends: dict[int, list[WakeupPipe]] = {}
         self.is_over = False  # svcd stops: nobody shall wait any longer
 
     @contextmanager
-    def of_end(self, uid: int) -> Iterator[Bell]:
+    def of_end(self, uid: int) -> Iterator[WakeupPipe]:
         """A bell that rings when a task has ended, if that is still to come."""
-        bell = Bell()
+        bell = WakeupPipe()
         with self._lock:
             self._of_ends.setdefault(uid, []).append(bell)
             self._ring_when_over(bell)
@@ -101,21 +101,21 @@ class Listeners:
                     del self._of_ends[uid]
             bell.close()
 
-    def add(self, has_changes: bool = True) -> Bell:
+    def add(self, has_changes: bool = True) -> WakeupPipe:
         """A bell that rings at every change, until remove(). Without changes: when svcd stops."""
-        bell = Bell()
+        bell = WakeupPipe()
         with self._lock:
             (self._of_all if has_changes else self._of_the_end).append(bell)
             self._ring_when_over(bell)
         return bell
 
-    def remove(self, bell: Bell) -> None:
+    def remove(self, bell: WakeupPipe) -> None:
         """It is heard no longer."""
         with self._lock:
             (self._of_all if bell in self._of_all else self._of_the_end).remove(bell)
         bell.close()
 
-    def _ring_when_over(self, bell: Bell) -> None:
+    def _ring_when_over(self, bell: WakeupPipe) -> None:
         if self.is_over:
             bell.ring()
 

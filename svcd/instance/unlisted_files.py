@@ -12,14 +12,14 @@ from contextlib import closing
 from pathlib import Path
 
 from svcd.base import logs
-from svcd.index.batch_outcomes import Applied
+from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.connections import keep_log, open_reader, sync_folder
 
 UNCLAIMED = "unclaimed"
 _SUFFIXES = ("", "-wal", "-shm")  # of the files of one index
 
 
-def sort_out(folder: Path, connection: sqlite3.Connection) -> dict[str, str]:
+def adopt_or_remove(folder: Path, connection: sqlite3.Connection) -> dict[str, str]:
     """Deal with the files of `folder/indexes`; index uid -> uuid of the file that its enqueued tasks have made.
 
     connection: of instance.sqlite.
@@ -42,19 +42,19 @@ def sort_out(folder: Path, connection: sqlite3.Connection) -> dict[str, str]:
             continue
         index_uid = _maker(applied, connection) if applied is not None else None
         if applied is None or index_uid is None or index_uid in rows.values():
-            remove(_path(folder, uuid))
+            remove_index_file(_path(folder, uuid))
         else:  # of several, which only other faults can leave, the newest
             made[index_uid] = max(made.get(index_uid, (applied.last, uuid)), (applied.last, uuid))
     return {index_uid: uuid for index_uid, (_, uuid) in made.items()}
 
 
-def applied_of(connection: sqlite3.Connection) -> Applied | None:
+def applied_of(connection: sqlite3.Connection) -> BatchOutcomes | None:
     """What the file of an index says of its newest batch."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'applied'").fetchone()
-    return Applied.parse(row[0]) if row else None
+    return BatchOutcomes.parse(row[0]) if row else None
 
 
-def read_applied(path: Path) -> Applied | None:
+def read_applied(path: Path) -> BatchOutcomes | None:
     """The same of a file that may be anything; None when nothing was committed to it."""
     try:
         with closing(open_reader(path)) as reader:
@@ -63,7 +63,7 @@ def read_applied(path: Path) -> Applied | None:
         return None
 
 
-def remove(path: Path) -> None:
+def remove_index_file(path: Path) -> None:
     """Delete the files of an index."""
     for suffix in _SUFFIXES:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
@@ -73,7 +73,7 @@ def _path(folder: Path, uuid: str) -> Path:
     return folder / "indexes" / f"{uuid}.sqlite"
 
 
-def _is_newer(applied: Applied, connection: sqlite3.Connection) -> bool:
+def _is_newer(applied: BatchOutcomes, connection: sqlite3.Connection) -> bool:
     """Has the file been written by a task that the queue does not know, or knows as another one?"""
     (newest,) = connection.execute("SELECT coalesce(max(uid), -1) FROM tasks").fetchone()
     return applied.last > newest or any(
@@ -81,7 +81,7 @@ def _is_newer(applied: Applied, connection: sqlite3.Connection) -> bool:
         for row in connection.execute("SELECT enqueued_at FROM tasks WHERE uid = ?", (outcome["uid"],)))
 
 
-def _maker(applied: Applied, connection: sqlite3.Connection) -> str | None:
+def _maker(applied: BatchOutcomes, connection: sqlite3.Connection) -> str | None:
     """The index whose enqueued tasks have written the file; None when they ended, or a swap may give it another name."""
     for outcome in applied.outcomes:
         row = connection.execute("SELECT index_uid FROM tasks WHERE uid = ? AND status = 'enqueued' "
@@ -92,7 +92,7 @@ def _maker(applied: Applied, connection: sqlite3.Connection) -> str | None:
     return None
 
 
-def _set_aside(folder: Path, uuid: str, applied: Applied) -> None:
+def _set_aside(folder: Path, uuid: str, applied: BatchOutcomes) -> None:
     path, aside = _path(folder, uuid), folder / UNCLAIMED
     aside.mkdir(exist_ok=True)
     for suffix in reversed(_SUFFIXES):  # what is cut short is done again for the rest

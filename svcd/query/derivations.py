@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Mapping, Sequence
 
+from svcd.base.bitmaps import DocIds
 from svcd.query.parser import Phrase
 from svcd.query.postings import Postings
-from svcd.query.reader import DocIds
-from svcd.query.terms import ALL, NONE, Interned, Subset, Term, TypoRules
+from svcd.query.terms import ALL, NONE, Subset, Term, TermInterner, TypoRules
 from svcd.query.typos import Typos, typos
 
 LONGEST_WORD = 250  # bytes
@@ -34,7 +34,7 @@ class Terms:
         synonyms: Mapping[tuple[str, ...], Sequence[Phrase]],
     ) -> None:
         self.postings = postings
-        self.interned = Interned()
+        self.interned = TermInterner()
         self._rules = rules
         self._synonyms = synonyms
         self._docids: dict[Subset, DocIds] = {}

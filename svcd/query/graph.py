@@ -9,9 +9,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Callable, Hashable, Iterable, Iterator, NamedTuple, Sequence
 
+from svcd.base.bitmaps import DocIds
 from svcd.query.derivations import Terms
 from svcd.query.parser import ParsedQuery, Part
-from svcd.query.reader import DocIds
 from svcd.query.terms import Subset, Term
 
 START, END = 0, 1
@@ -29,7 +29,7 @@ class MatchingStrategy(Enum):
     FREQUENCY = "frequency"
 
 
-class Stop(NamedTuple):
+class QueryNode(NamedTuple):
     """A subset of a term at its place: positions in the query, and numbers of the terms it covers."""
 
     subset: Subset
@@ -55,17 +55,17 @@ class Graph:
     Start and End have no stop (None).
     """
 
-    def __init__(self, stops: Sequence[Stop | None], successors: Sequence[Sequence[int]]) -> None:
+    def __init__(self, stops: Sequence[QueryNode | None], successors: Sequence[Sequence[int]]) -> None:
         self.stops = stops
         self.successors = successors
         self.plans: dict[Hashable, Any] = {}  # what rules worked out for this graph, by their names
         self._backwards: list[int] | None = None
 
-    def nodes(self) -> list[tuple[int, Stop]]:
+    def nodes(self) -> list[tuple[int, QueryNode]]:
         """(number, stop) of all nodes but Start and End, ascending."""
         return [(number, stop) for number, stop in enumerate(self.stops) if stop is not None]
 
-    def pairs(self) -> Iterator[tuple[Stop, Stop]]:
+    def pairs(self) -> Iterator[tuple[QueryNode, QueryNode]]:
         """All stops with one that may follow."""
         for stop, following in zip(self.stops, self.successors):
             for behind in map(self.stops.__getitem__, following):
@@ -86,7 +86,7 @@ class Graph:
                 self._add_backwards(following, met, order)
         order.append(node)
 
-    def highest(self, cost: Callable[[Stop | None, Stop], int]) -> int:
+    def highest(self, cost: Callable[[QueryNode | None, QueryNode], int]) -> int:
         """The cost of the dearest path. cost: of a stop, given also the one before it (None for Start)."""
         dearest = [0] * len(self.stops)
         for node in self.backwards():
@@ -106,13 +106,13 @@ class BuiltQuery(NamedTuple):
 # building
 
 
-def build(terms: Terms, parsed: ParsedQuery) -> BuiltQuery:
+def build_graph(terms: Terms, parsed: ParsedQuery) -> BuiltQuery:
     """The graph of all parts of a query and their n-grams."""
-    stops: list[Stop | None] = [None, None]
+    stops: list[QueryNode | None] = [None, None]
     made = [_term(terms, part) for part in parsed.parts]
     ngrams: list[tuple[Term, int, int]] = []
     for number, part in enumerate(parsed.parts):
-        stops.append(Stop(Subset(made[number]), part.start, part.end, number, number))
+        stops.append(QueryNode(Subset(made[number]), part.start, part.end, number, number))
         for ngram in _ngrams_ending(terms, parsed.parts, number):
             stops.append(ngram)
             ngrams.append((ngram.subset.term, ngram.start, ngram.end))
@@ -131,14 +131,14 @@ def _text(part: Part) -> str:
     return part.words[0] or ""
 
 
-def _ngrams_ending(terms: Terms, parts: Sequence[Part], number: int) -> Iterable[Stop]:
+def _ngrams_ending(terms: Terms, parts: Sequence[Part], number: int) -> Iterable[QueryNode]:
     for length in range(2, min(LONGEST_NGRAM, number + 1) + 1):
         joined = parts[number - length + 1 : number + 1]
         if not _are_contiguous(joined):
             return
         term = terms.ngram([_text(part) for part in joined], joined[-1].is_prefix)
         if term is not None:
-            yield Stop(Subset(term), joined[0].start, joined[-1].end, number - length + 1, number)
+            yield QueryNode(Subset(term), joined[0].start, joined[-1].end, number - length + 1, number)
 
 
 def _are_contiguous(parts: Sequence[Part]) -> bool:
@@ -147,7 +147,7 @@ def _are_contiguous(parts: Sequence[Part]) -> bool:
     return all(left.end + 1 == right.start for left, right in zip(parts, parts[1:]))
 
 
-def _follow(stops: Sequence[Stop | None]) -> list[list[int]]:
+def _follow(stops: Sequence[QueryNode | None]) -> list[list[int]]:
     """Each node leads to all nodes that begin with the next term, or to End."""
     beginning: dict[int, list[int]] = {}
     for number, stop in enumerate(stops):
@@ -160,14 +160,14 @@ def _follow(stops: Sequence[Stop | None]) -> list[list[int]]:
     return successors
 
 
-def from_paths(paths: Iterable[Sequence[Stop]]) -> Graph:
+def from_paths(paths: Iterable[Sequence[QueryNode]]) -> Graph:
     """The graph of these paths alone: paths that end alike share the nodes of their ends.
 
     Nodes are numbered as they are first met along the paths.
     """
-    stops: list[Stop | None] = [None, None]
+    stops: list[QueryNode | None] = [None, None]
     successors: list[list[int]] = [[], []]
-    shared: dict[tuple[Stop, int], int] = {}  # by stop and the node behind it, which stands for the rest
+    shared: dict[tuple[QueryNode, int], int] = {}  # by stop and the node behind it, which stands for the rest
     for path in paths:
         joint, new = END, len(path)
         while new and (path[new - 1], joint) in shared:
@@ -210,7 +210,7 @@ def removal_groups(graph: Graph, terms: Terms, strategy: MatchingStrategy) -> li
 
 
 def _costs_by_frequency(
-    nodes: Sequence[tuple[int, Stop]], terms: Terms, ids: Sequence[int]
+    nodes: Sequence[tuple[int, QueryNode]], terms: Terms, ids: Sequence[int]
 ) -> dict[int, int]:
     """The term of most documents costs 1, the next 2; as many documents, the same cost."""
     docids = dict.fromkeys(ids, 0)

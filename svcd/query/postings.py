@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Callable, Hashable, Iterable, Sequence, TypeVar
 
+from svcd.base.bitmaps import DocIds
 from svcd.query.parser import Phrase
-from svcd.query.reader import DocIds, Reader
+from svcd.query.reader import Reader
 from svcd.schema.attributes import is_beneath
 from svcd.text.separators import is_numeric
 

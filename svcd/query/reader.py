@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import Any, Callable, Hashable, Iterator, Mapping, Protocol, Sequence, TypeVar
 
-from svcd.base.doc_values import Column
+from svcd.base.bitmaps import DocIds
+from svcd.base.doc_values import DocValues
 from svcd.geo.sphere import Point, Sides
 
 T = TypeVar("T")
 
-DocIds = int
 Key = tuple[Hashable | type, ...]
 Value = float | str
 
@@ -182,7 +182,7 @@ class Reader(Protocol):
     def value_counts(self, field: str, kind: type[Value]) -> Sequence[int]:
         """For each of `values`, how many documents have it."""
 
-    def column(self, field: str, kind: type[Value], documents: int | None = None) -> Column | None:
+    def column(self, field: str, kind: type[Value], documents: int | None = None) -> DocValues | None:
         """The values of a kind by document; for fields with many of them, as all rows are read for it.
 
         documents: None while it is quicker to look into so many documents, which will be done then.

@@ -39,7 +39,7 @@ class TypoRules:
         return word in self._disabled_words
 
 
-class Interned:
+class TermInterner:
     """The order in which words were first met by a query: what decides between equal matches (7.2)."""
 
     def __init__(self) -> None:

@@ -61,7 +61,7 @@ def recorder() -> Recorder | None:
 
 
 @contextmanager
-def recorded_by(measuring: Recorder | None) -> Iterator[None]:
+def recording(measuring: Recorder | None) -> Iterator[None]:
     """Steps in this block are told to a recorder; None for nobody."""
     token = _recorder.set(measuring)
     try:
@@ -82,7 +82,7 @@ def end() -> None:
         measuring.end()
 
 
-class within(ContextDecorator):
+class span(ContextDecorator):
     """A group of steps: a block, or all that a function does."""
 
     def __init__(self, name: str) -> None:

@@ -10,14 +10,14 @@ from bisect import bisect_left
 from functools import lru_cache
 from typing import Generic, Mapping, Sequence, TypeVar
 
+from svcd.base.bitmaps import DocIds
 from svcd.query.derivations import Terms
-from svcd.query.graph import Graph, Stop
+from svcd.query.graph import Graph, QueryNode
 from svcd.query.postings import Postings, first_word
-from svcd.query.reader import DocIds
 from svcd.query.terms import Subset
-from svcd.ranking.forward_index import FEW_FOR_FIELDS, FEW_FOR_POSITIONS, Chosen, Group
-from svcd.ranking.path_search import Step, Way
-from svcd.ranking.rule import FewRule, Known, Shared, ways_by_cost
+from svcd.ranking.forward_index import FEW_FOR_FIELDS, FEW_FOR_POSITIONS, CandidateBatch, LocalBitset
+from svcd.ranking.path_search import Edge, WeightedEdge
+from svcd.ranking.rule import ForwardIndexRule, KnownDocids, RankingContext, edges_by_cost
 from svcd.ranking.scores import ATTRIBUTE_RANK, WORD_POSITION
 from svcd.schema.attributes import Searchable
 from svcd.schema.documents import bucketed_position
@@ -32,54 +32,54 @@ _REMEMBERED_POSITIONS = 4096
 _NO_WEIGHT = 1 << 32
 
 
-class AttributeRank(FewRule):
+class AttributeRank(ForwardIndexRule):
     """Documents by the best fields that hold the words."""
 
     name = ATTRIBUTE_RANK
     FEW = FEW_FOR_FIELDS
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: RankingContext) -> None:
         super().__init__(shared)
         self._searchable = Searchable.of(shared.postings.reader.settings)
         # Then each document of a subset has it in some field, and all fields cost the same.
         self._is_even = self._searchable.is_everything and shared.postings.is_plain
         self._weights = _Weights(self._searchable, shared.postings)
 
-    def group(self, graph: Graph, candidates: DocIds) -> Group | None:
+    def group(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
         """The candidates read whole, if they are few, unless there is nothing to tell apart."""
         return None if self._is_even else super().group(graph, candidates)
 
-    def highest(self, left: Stop | None, right: Stop) -> int:
+    def highest(self, left: QueryNode | None, right: QueryNode) -> int:
         """The highest weight counts also where no field has it."""
         return self._searchable.heaviest * right.width
 
-    def steps(self, stop: Stop) -> list[Step]:
+    def steps(self, stop: QueryNode) -> list[Edge]:
         """One step for each weight."""
         words = self.terms.words(stop.subset)  # asked for in any case: it shows in highlighting (7.2)
         if self._is_even:
-            return [Step(0, self.shared.matching(stop.subset), stop)]
+            return [Edge(0, self.shared.matching(stop.subset), stop)]
         steps = [
-            Step(weight * stop.width, self.shared.condition(_InFields, stop.subset, tuple(fields)), stop)
+            Edge(weight * stop.width, self.shared.condition(_InFields, stop.subset, tuple(fields)), stop)
             for weight, fields in self._by_weight(self._fields(stop.subset, words)).items()
         ]
         return [*steps, self._scale(stop)]
 
-    def ways(self, group: Group, stop: Stop, chosen: Chosen) -> list[Way]:
+    def ways(self, group: CandidateBatch, stop: QueryNode, chosen: LocalBitset) -> list[WeightedEdge]:
         """One way for each weight that is the lowest in some document."""
         if self._is_even:
-            return [Way(0, chosen & group.of(self.terms.docids(stop.subset)), stop)]
+            return [WeightedEdge(0, chosen & group.of(self.terms.docids(stop.subset)), stop)]
         places_in, weight_of = self.shared.met(stop.subset).places, self._weights.__getitem__
-        costs: dict[int, Chosen] = {}
+        costs: dict[int, LocalBitset] = {}
         for alone, document in group.each(chosen):
             places = places_in(document)
             weight = min(map(weight_of, document.fields_at(places))) if places else _NO_WEIGHT
             if weight < _NO_WEIGHT:
                 costs[weight * stop.width] = costs.get(weight * stop.width, 0) | alone
-        return ways_by_cost(costs, stop)
+        return edges_by_cost(costs, stop)
 
-    def _scale(self, stop: Stop) -> Step:
+    def _scale(self, stop: QueryNode) -> Edge:
         """A step that nothing can take: the highest cost counts also where no field has it."""
-        return Step(self._searchable.heaviest * stop.width, Known(0), stop)
+        return Edge(self._searchable.heaviest * stop.width, KnownDocids(0), stop)
 
     def _by_weight(self, fields: Sequence[str]) -> Mapping[int, list[str]]:
         weights: dict[int, list[str]] = {}
@@ -144,7 +144,7 @@ class _InFields(_AtPlaces[str]):
         return docids
 
 
-class WordPosition(FewRule):
+class WordPosition(ForwardIndexRule):
     """Documents by how near the words stand to their places in the query, in any field."""
 
     name = WORD_POSITION
@@ -155,31 +155,31 @@ class WordPosition(FewRule):
     # All that positions can be, bucketed.
     POSITIONS = (*range(16), 24, *(2**power for power in range(5, 16)), 2**16 - 1)
 
-    def highest(self, left: Stop | None, right: Stop) -> int:
+    def highest(self, left: QueryNode | None, right: QueryNode) -> int:
         """The cost of the furthest position."""
         return self.FARTHEST * right.width
 
-    def steps(self, stop: Stop) -> list[Step]:
+    def steps(self, stop: QueryNode) -> list[Edge]:
         """One step for each cost a position can have; which of them there are is asked when it is tried."""
         self.terms.words(stop.subset)  # asked for in any case: it shows in highlighting (7.2)
         positions: dict[int, list[int]] = {self.FARTHEST * stop.width: []}
         for position in self.POSITIONS:
             positions.setdefault(_cost(position, stop.start, stop.width), []).append(position)
         return [
-            Step(cost, self.shared.condition(_AtPositions, stop.subset, tuple(positions[cost])), stop)
+            Edge(cost, self.shared.condition(_AtPositions, stop.subset, tuple(positions[cost])), stop)
             for cost in sorted(positions)
         ]
 
-    def ways(self, group: Group, stop: Stop, chosen: Chosen) -> list[Way]:
+    def ways(self, group: CandidateBatch, stop: QueryNode, chosen: LocalBitset) -> list[WeightedEdge]:
         """One way for each cost that is the lowest in some document."""
         places_in, cost_at = self.shared.met(stop.subset).places, _costs_of(stop.start, stop.width).__getitem__
-        costs: dict[int, Chosen] = {}
+        costs: dict[int, LocalBitset] = {}
         for alone, document in group.each(chosen):
             places = places_in(document)
             if places:
                 cost = min(map(cost_at, document.positions(places)))
                 costs[cost] = costs.get(cost, 0) | alone
-        return ways_by_cost(costs, stop)
+        return edges_by_cost(costs, stop)
 
 
 def _cost(position: int, start: int, width: int) -> int:

@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Callable, Iterator, NamedTuple, Sequence
 
-from svcd.base.bitmaps import to_docids
+from svcd.base.bitmaps import DocIds, to_docids
 from svcd.query.graph import Graph
-from svcd.query.reader import DocIds
 from svcd.ranking.distinct import Distinct
-from svcd.ranking.forward_index import Group
+from svcd.ranking.forward_index import CandidateBatch
 from svcd.ranking.rule import Bucket, Rule
 from svcd.ranking.scores import Detail, Skipped, score
 
@@ -27,7 +26,7 @@ class Hit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RankingLimits:
     """How much of the ranking is asked for.
 
     hits: how many at most. threshold: documents of a lower score are left out and not counted.
@@ -52,7 +51,7 @@ class Ranking:
 
 
 def rank(
-    rules: Sequence[Rule], graph: Graph, universe: DocIds, wanted: Wanted, expired: Callable[[], bool],
+    rules: Sequence[Rule], graph: Graph, universe: DocIds, wanted: RankingLimits, expired: Callable[[], bool],
     distinct: Distinct | None = None,
 ) -> Ranking:
     """The best documents of the universe, by the first rule, then the second one within its buckets...
@@ -65,7 +64,7 @@ def rank(
 
 class _BucketSort:
     def __init__(
-        self, rules: Sequence[Rule], wanted: Wanted, expired: Callable[[], bool], distinct: Distinct | None,
+        self, rules: Sequence[Rule], wanted: RankingLimits, expired: Callable[[], bool], distinct: Distinct | None,
         universe: DocIds,
     ) -> None:
         self._rules = rules
@@ -84,7 +83,7 @@ class _BucketSort:
         return ranking
 
     def _descend(
-        self, level: int, graph: Callable[[], Graph], universe: DocIds, details: Details, group: Group | None = None
+        self, level: int, graph: Callable[[], Graph], universe: DocIds, details: Details, group: CandidateBatch | None = None
     ) -> None:
         """Split the universe by the rules from `level` on. group: the universe is a set of its documents."""
         if level == len(self._rules) or (self._wanted.order_alone and _is_one(universe)):
@@ -119,7 +118,7 @@ class _BucketSort:
         threshold = self._wanted.threshold
         return threshold is not None and score(details) < threshold
 
-    def _deliver(self, universe: DocIds, details: Details, group: Group | None) -> None:
+    def _deliver(self, universe: DocIds, details: Details, group: CandidateBatch | None) -> None:
         """Hand out a finished bucket."""
         hits = self._ranking.hits
         left = max(self._wanted.hits - len(hits), 0)
@@ -144,8 +143,8 @@ class _BucketSort:
 
 
 def _begun(
-    rule: Rule, graph: Graph, universe: DocIds, group: Group | None
-) -> tuple[Group | None, DocIds, Iterator[Bucket]]:
+    rule: Rule, graph: Graph, universe: DocIds, group: CandidateBatch | None
+) -> tuple[CandidateBatch | None, DocIds, Iterator[Bucket]]:
     """The buckets of a rule, and the universe as a set of a group if its documents are read by now."""
     if group is None:
         group = rule.group(graph, universe)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from svcd.base.bitmaps import from_docids, to_docids
-from svcd.base.doc_values import Column
-from svcd.query.reader import DocIds, Reader, Value
+from svcd.base.bitmaps import DocIds, from_docids, to_docids
+from svcd.base.doc_values import DocValues
+from svcd.query.reader import Reader, Value
 
 # So many documents are looked into at once: more as long as most of them are kept, as each adds a value then, fewer
 # while most share their value with the first one.
@@ -27,18 +27,18 @@ _FEW_VALUES = 1024
 _BLOCK = 1 << 15
 
 
-class Taken(NamedTuple):
+class TakenValues(NamedTuple):
     """Values that are shown: those of some documents. values: all of them, None where nobody has read them."""
 
     docids: DocIds
     values: Sequence[Value] | None
 
 
-class Kept(NamedTuple):
+class DistinctResult(NamedTuple):
     """The documents that stay, and the values that they have."""
 
     docids: DocIds
-    values: Taken
+    values: TakenValues
 
 
 class Distinct:
@@ -49,7 +49,7 @@ class Distinct:
         self._field = field
         self._kinds: dict[type[Value], DocIds] = {}
 
-    def sharing(self, taken: Taken, among: DocIds) -> DocIds:
+    def sharing(self, taken: TakenValues, among: DocIds) -> DocIds:
         """Those of some documents that have one of these values."""
         documents = among.bit_count()
         known = taken.docids.bit_count() if taken.values is None else len(taken.values)
@@ -79,7 +79,7 @@ class Distinct:
             docids |= self._reader.value_docids(self._field, value)
         return docids
 
-    def first(self, docids: DocIds, limit: int | None = None) -> Kept:
+    def first(self, docids: DocIds, limit: int | None = None) -> DistinctResult:
         """Walk documents by docid, and keep each that shares no value with one kept before.
 
         limit: stop when so many are kept.
@@ -91,12 +91,12 @@ class Distinct:
             columns = self._columns(docids, docids.bit_count())
             if columns is not None:
                 kept = self._first_by(columns, docids)
-                return Kept(without | kept, Taken(kept, None))
+                return DistinctResult(without | kept, TakenValues(kept, None))
         walk = _Walk(self, docids, limit)
         for base in range(0, docids.bit_length(), _BLOCK):
             walk.over(base)
         kept = from_docids(walk.kept)
-        return Kept(without | kept, Taken(kept, walk.values))
+        return DistinctResult(without | kept, TakenValues(kept, walk.values))
 
     def groups(self, docids: DocIds) -> DocIds:
         """Those that a walk to the end keeps. Pages of a whole index ask for it each time, so that it is remembered."""
@@ -114,14 +114,14 @@ class Distinct:
 
     # By columns: where there are many documents, and many values
 
-    def _columns(self, docids: DocIds, effort: int) -> list[tuple[DocIds, Column]] | None:
+    def _columns(self, docids: DocIds, effort: int) -> list[tuple[DocIds, DocValues]] | None:
         """The columns of some documents, with those of the index that have a value in each; None for another way.
 
         effort: documents that would be looked into on that. No document may stand in two columns.
         """
         if self._with(float) & self._with(str):
             return None
-        columns: list[tuple[DocIds, Column]] = []
+        columns: list[tuple[DocIds, DocValues]] = []
         for kind in (float, str):
             if not docids & self._with(kind):
                 continue
@@ -132,13 +132,13 @@ class Distinct:
             columns.append((self._with(kind), column))
         return columns
 
-    def _first_by(self, columns: Iterable[tuple[DocIds, Column]], docids: DocIds) -> DocIds:
+    def _first_by(self, columns: Iterable[tuple[DocIds, DocValues]], docids: DocIds) -> DocIds:
         kept = 0
         for with_kind, column in columns:
             kept |= column.first_of_each(docids & with_kind, bytearray(column.size))
         return kept
 
-    def _sharing_by(self, columns: Iterable[tuple[DocIds, Column]], taken: DocIds, among: DocIds) -> DocIds:
+    def _sharing_by(self, columns: Iterable[tuple[DocIds, DocValues]], taken: DocIds, among: DocIds) -> DocIds:
         sharing = 0
         for with_kind, column in columns:
             values = bytearray(column.size)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Iterator, Sequence
 
+from svcd.base.bitmaps import DocIds
 from svcd.query.derivations import Terms
-from svcd.query.graph import Graph, Stop
+from svcd.query.graph import Graph, QueryNode
 from svcd.query.parser import Phrase
-from svcd.query.reader import DocIds
 from svcd.query.terms import EXACT, Subset
-from svcd.ranking.forward_index import FEW_FOR_EXACT, Chosen, DocumentWords, Group, are_at
-from svcd.ranking.path_search import Step, Way
-from svcd.ranking.rule import Bucket, FewRule, Shared, WholeIndex
+from svcd.ranking.forward_index import FEW_FOR_EXACT, CandidateBatch, DocumentWords, LocalBitset, are_at
+from svcd.ranking.path_search import Edge, WeightedEdge
+from svcd.ranking.rule import Bucket, ForwardIndexRule, InvertedIndexRule, RankingContext
 from svcd.ranking.scores import EXACT_ATTRIBUTE, EXACT_MATCH, EXACT_WORDS, MATCHES_START, NO_EXACT_MATCH, Ranked
 from svcd.schema.attributes import Searchable
 from svcd.schema.documents import bucketed_position
@@ -22,15 +22,15 @@ from svcd.schema.documents import bucketed_position
 COUNTED_WORDS = 30  # longer fields are never the query
 
 
-class ExactAttribute(WholeIndex):
+class ExactAttribute(InvertedIndexRule):
     """Documents with a field that is the query, or begins with it; keeps the graph as it is."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: RankingContext) -> None:
         self._shared = shared
         self._postings = shared.postings
         self._searchable = Searchable.of(shared.postings.reader.settings)
 
-    def group(self, graph: Graph, candidates: DocIds) -> Group | None:
+    def group(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
         """The candidates read whole, if they are few."""
         return self._shared.few.group(candidates, FEW_FOR_EXACT)
 
@@ -40,7 +40,7 @@ class ExactAttribute(WholeIndex):
         exact, starting = self._split(placed, length, candidates) if placed else (0, 0)
         return _three(graph, candidates, exact, starting)
 
-    def buckets_of(self, group: Group, graph: Graph, chosen: Chosen) -> Iterator[Bucket]:
+    def buckets_of(self, group: CandidateBatch, graph: Graph, chosen: LocalBitset) -> Iterator[Bucket]:
         """At most three of them."""
         placed, length = _placed(graph)
         exact = starting = 0
@@ -106,12 +106,12 @@ def _placed(graph: Graph) -> tuple[list[tuple[str, int]], int]:
     return placed, sum(stop.end - stop.start + 1 for stop, _ in stops)
 
 
-def _exact_stops(graph: Graph) -> list[tuple[Stop, Phrase]]:
+def _exact_stops(graph: Graph) -> list[tuple[QueryNode, Phrase]]:
     """The exact terms from the first one on, one for each place; none when one is missing between.
 
     That a last one is missing goes unnoticed (3.10: quirk).
     """
-    found: dict[int, tuple[Stop, Phrase]] = {}
+    found: dict[int, tuple[QueryNode, Phrase]] = {}
     for _, stop in graph.nodes():
         phrase = stop.subset.exact_phrase
         if phrase is not None:
@@ -125,36 +125,36 @@ def _exact_stops(graph: Graph) -> list[tuple[Stop, Phrase]]:
     return stops
 
 
-class ExactWords(FewRule):
+class ExactWords(ForwardIndexRule):
     """Documents by how many words they have as typed; narrows these words to themselves."""
 
     name = EXACT_WORDS
 
-    def group(self, graph: Graph, candidates: DocIds) -> Group | None:
+    def group(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
         """None: to ask which documents have the words as typed is as quick."""
         return None
 
-    def highest(self, left: Stop | None, right: Stop) -> int:
+    def highest(self, left: QueryNode | None, right: QueryNode) -> int:
         """None of the words as typed."""
         return right.width
 
-    def ways(self, group: Group, stop: Stop, chosen: Chosen) -> list[Way]:
+    def ways(self, group: CandidateBatch, stop: QueryNode, chosen: LocalBitset) -> list[WeightedEdge]:
         """As typed, if the word can be met so at all, and anyhow."""
-        anyhow = Way(stop.width, chosen & group.of(self.terms.docids(stop.subset)), stop)
+        anyhow = WeightedEdge(stop.width, chosen & group.of(self.terms.docids(stop.subset)), stop)
         if stop.subset.exact_phrase is None:
             return [anyhow]
-        return [Way(0, chosen & group.of(self.terms.exact_docids(stop.subset)), _as_typed(stop)), anyhow]
+        return [WeightedEdge(0, chosen & group.of(self.terms.exact_docids(stop.subset)), _as_typed(stop)), anyhow]
 
-    def steps(self, stop: Stop) -> list[Step]:
+    def steps(self, stop: QueryNode) -> list[Edge]:
         """As typed, if the word can be met so at all, and anyhow."""
         subset = stop.subset
-        anyhow = Step(stop.width, self.shared.matching(subset), stop)
+        anyhow = Edge(stop.width, self.shared.matching(subset), stop)
         if subset.exact_phrase is None:
             return [anyhow]
-        return [Step(0, self.shared.condition(_AsTyped, subset), _as_typed(stop)), anyhow]
+        return [Edge(0, self.shared.condition(_AsTyped, subset), _as_typed(stop)), anyhow]
 
 
-def _as_typed(stop: Stop) -> Stop:
+def _as_typed(stop: QueryNode) -> QueryNode:
     return stop._replace(subset=Subset(stop.subset.term, EXACT, False, False, True))
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Collection, Iterable, Iterator, Mapping, Sequence
 
-from svcd.base.bitmaps import from_docids, to_docids
+from svcd.base.bitmaps import DocIds, from_docids, to_docids
 from svcd.query.derivations import Terms
 from svcd.query.parser import Phrase
 from svcd.query.postings import Postings, first_word
-from svcd.query.reader import DocIds
 from svcd.query.terms import Subset
 from svcd.schema.documents import bucketed_position
 
@@ -28,7 +27,7 @@ FEW_FOR_PAIRS = 128
 NEAR = 3
 
 # A set of the documents of one group: bit n stands for the n-th of them.
-Chosen = int
+LocalBitset = int
 
 # So many words are quicker looked for one by one than by a look at all words of a document.
 _SOME_WORDS = 4
@@ -99,17 +98,17 @@ class DocumentWords:
         return len(words) - words.count("")
 
 
-class Group:
+class CandidateBatch:
     """Some documents read whole, in a row: sets of them are small integers, whatever their docids are."""
 
     __slots__ = ("documents", "everything", "_docids")
 
     def __init__(self, documents: Sequence[DocumentWords], docids: DocIds) -> None:
         self.documents = documents
-        self.everything: Chosen = (1 << len(documents)) - 1
+        self.everything: LocalBitset = (1 << len(documents)) - 1
         self._docids = docids
 
-    def of(self, docids: DocIds) -> Chosen:
+    def of(self, docids: DocIds) -> LocalBitset:
         """Those of the group that are in a set of docids."""
         together = docids & self._docids
         if together == self._docids:
@@ -120,15 +119,15 @@ class Group:
                 chosen |= (together >> document.docid & 1) << number
         return chosen
 
-    def docids(self, chosen: Chosen) -> DocIds:
+    def docids(self, chosen: LocalBitset) -> DocIds:
         """The set of docids of some of the group."""
         return self._docids if chosen == self.everything else from_docids(self.listed(chosen))
 
-    def listed(self, chosen: Chosen) -> list[int]:
+    def listed(self, chosen: LocalBitset) -> list[int]:
         """The docids of some of the group, ascending."""
         return [document.docid for _, document in self.each(chosen)]
 
-    def each(self, chosen: Chosen) -> Iterator[tuple[Chosen, DocumentWords]]:
+    def each(self, chosen: LocalBitset) -> Iterator[tuple[LocalBitset, DocumentWords]]:
         """(the set of it alone, the document) of some of the group, by docid."""
         while chosen:
             alone = chosen & -chosen
@@ -136,14 +135,14 @@ class Group:
             yield alone, self.documents[alone.bit_length() - 1]
 
 
-class Few:
+class ForwardIndexLoader:
     """Reads each document once for all rules of a search."""
 
     def __init__(self, postings: Postings) -> None:
         self._rows = getattr(postings.reader, "rows", None)
         self._known: dict[int, DocumentWords] = {}
 
-    def group(self, candidates: DocIds, limit: int) -> Group | None:
+    def group(self, candidates: DocIds, limit: int) -> CandidateBatch | None:
         """The candidates, read whole; None when more than `limit` of them had to be read for that."""
         if self._rows is None or candidates.bit_count() > limit + len(self._known):
             return None
@@ -153,10 +152,10 @@ class Few:
             return None
         for docid, rows in self._rows(missing) if missing else ():
             self._known[docid] = DocumentWords(docid, rows)
-        return Group([self._known[docid] for docid in docids], candidates)
+        return CandidateBatch([self._known[docid] for docid in docids], candidates)
 
 
-class Met:
+class TermPositions:
     """The words by which a subset is met in documents; looked for once in each.
 
     place: the element of a phrase that stands for it, 0 or -1; None for its first real word. Where
@@ -198,7 +197,7 @@ def _standing(phrase: Phrase, place: int | None) -> str | None:
     return first_word(phrase) if place is None else phrase[place]
 
 
-def nearness(left: Met, right: Met, document: DocumentWords) -> int | None:
+def smallest_distance(left: TermPositions, right: TermPositions, document: DocumentWords) -> int | None:
     """The smallest distance (1, 2, 3) of a word of each side; wrong order is one further. None when they are far.
 
     left, right: met by the last and by the first word of their phrases.

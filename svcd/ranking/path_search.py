@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from svcd.query.graph import END, START, Graph, Stop
-from svcd.query.reader import DocIds
-from svcd.ranking.forward_index import Chosen
+from svcd.base.bitmaps import DocIds
+from svcd.query.graph import END, START, Graph, QueryNode
+from svcd.ranking.forward_index import LocalBitset
 
-Path = tuple[Stop, ...]
+Path = tuple[QueryNode, ...]
 
 
 class Condition(Protocol):
@@ -31,7 +31,7 @@ class Condition(Protocol):
         """The documents that fulfil it; need only be right for the candidates."""
 
 
-class Step(NamedTuple):
+class Edge(NamedTuple):
     """A way into a node, or past it.
 
     condition: None to pass the node: every document may, and the next graph keeps nothing of it.
@@ -41,14 +41,14 @@ class Step(NamedTuple):
 
     cost: int
     condition: Condition | None
-    stop: Stop | None
+    stop: QueryNode | None
     dropped: int = 0
 
 
 class Plan:
     """The steps of one rule through one graph, with all costs that can come out."""
 
-    def __init__(self, edges: Sequence[Sequence[tuple[int, Step]]]) -> None:
+    def __init__(self, edges: Sequence[Sequence[tuple[int, Edge]]]) -> None:
         self.edges = edges
         steps = (step for leaving in edges for target, step in leaving if target != END)
         self.has_passing = any(step.condition is None for step in steps)  # of nodes that may be left out
@@ -77,17 +77,17 @@ class Plan:
         return (cost for cost in range(self.highest + 1) if self.costs[START] >> cost & 1)
 
 
-_TO_END = Step(0, None, None)
+_TO_END = Edge(0, None, None)
 
 
-def plan(graph: Graph, steps: Callable[[int, int], Sequence[Step]]) -> Plan:
+def plan(graph: Graph, steps: Callable[[int, int], Sequence[Edge]]) -> Plan:
     """The plan of a rule.
 
     steps: gives the steps from one node (its number) into another one.
     """
-    edges: list[list[tuple[int, Step]]] = []
+    edges: list[list[tuple[int, Edge]]] = []
     for node, successors in enumerate(graph.successors):
-        leaving: list[tuple[int, Step]] = []
+        leaving: list[tuple[int, Edge]] = []
         for target in successors:
             into = [_TO_END] if target == END else steps(node, target)
             leaving.extend((target, step) for step in into)
@@ -105,7 +105,7 @@ class PathSearch:
         self.left = candidates
         self._plan = plan
         self._docids = _Fulfilled(self)
-        self._path: list[Stop | None] = []
+        self._path: list[QueryNode | None] = []
         self._good: list[Path] = []
         self._looks_ahead = looks_ahead and not plan.has_passing
         # By node and the cost left there: the documents that can go on from there and get to End with it.
@@ -209,28 +209,28 @@ class _Fulfilled(dict[Condition, DocIds]):
 # takes the cheapest of several steps between two nodes in any case. The tests compare them.
 
 
-class Way(NamedTuple):
+class WeightedEdge(NamedTuple):
     """A way into a node: its cost, the documents that may take it, what the next graph keeps of it."""
 
     cost: int
-    chosen: Chosen
-    stop: Stop
+    chosen: LocalBitset
+    stop: QueryNode
 
 
 # (node, next node) -> the ways between them, in the order in which they are tried.
-Ways = Callable[[int, int], Sequence[Way]]
+EdgesBetween = Callable[[int, int], Sequence[WeightedEdge]]
 
 
 class CheapestPaths:
     """The cheapest costs of documents through a graph; `buckets` gives them one by one."""
 
-    def __init__(self, graph: Graph, ways: Ways, chosen: Chosen) -> None:
+    def __init__(self, graph: Graph, ways: EdgesBetween, chosen: LocalBitset) -> None:
         # By node: cost of the cheapest way to End -> the documents that have it.
-        self._rest: list[dict[int, Chosen]] = [{} for _ in graph.stops]
+        self._rest: list[dict[int, LocalBitset]] = [{} for _ in graph.stops]
         self._rest[END] = {0: chosen}
-        self._leaving: list[list[tuple[int, Way]]] = [[] for _ in graph.stops]
+        self._leaving: list[list[tuple[int, WeightedEdge]]] = [[] for _ in graph.stops]
         self._good: list[Path] = []
-        self._left: Chosen = 0
+        self._left: LocalBitset = 0
         for node in graph.backwards():
             successors = graph.successors[node]
             if END in successors:  # where it leads elsewhere as well, End is tried first and takes all
@@ -239,8 +239,8 @@ class CheapestPaths:
             self._leaving[node] = [(target, way) for target in successors for way in ways(node, target) if way.chosen]
             self._rest[node] = self._cheapest(node)
 
-    def _cheapest(self, node: int) -> dict[int, Chosen]:
-        reached: dict[int, Chosen] = {}
+    def _cheapest(self, node: int) -> dict[int, LocalBitset]:
+        reached: dict[int, LocalBitset] = {}
         for target, way in self._leaving[node]:
             for cost, chosen in self._rest[target].items():
                 both = chosen & way.chosen
@@ -249,7 +249,7 @@ class CheapestPaths:
                     reached[cost] = reached.get(cost, 0) | both
         return _disjoint(reached) if len(reached) > 1 else reached
 
-    def buckets(self) -> Iterator[tuple[int, Chosen, list[Path]]]:
+    def buckets(self) -> Iterator[tuple[int, LocalBitset, list[Path]]]:
         """(cost, its documents, the paths that found one), cheapest first."""
         for cost, chosen in sorted(self._rest[START].items()):
             self._good = []
@@ -257,7 +257,7 @@ class CheapestPaths:
             self._walk(START, cost, chosen, ())
             yield cost, chosen, self._good
 
-    def _walk(self, node: int, cost: int, chosen: Chosen, path: Path) -> None:
+    def _walk(self, node: int, cost: int, chosen: LocalBitset, path: Path) -> None:
         """Every document that gets here has this cost to go, so that every path taken finds some."""
         if not self._leaving[node]:
             self._left &= ~chosen
@@ -272,9 +272,9 @@ class CheapestPaths:
                     return
 
 
-def _disjoint(reached: dict[int, Chosen]) -> dict[int, Chosen]:
+def _disjoint(reached: dict[int, LocalBitset]) -> dict[int, LocalBitset]:
     """Each document at its lowest cost alone."""
-    cheapest: dict[int, Chosen] = {}
+    cheapest: dict[int, LocalBitset] = {}
     seen = 0
     for cost in sorted(reached):
         chosen = reached[cost] & ~seen

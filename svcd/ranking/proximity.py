@@ -8,82 +8,83 @@ from __future__ import annotations
 
 from typing import Callable, Iterator, Sequence
 
+from svcd.base.bitmaps import DocIds
 from svcd.query.derivations import Terms
-from svcd.query.graph import Graph, Stop
+from svcd.query.graph import Graph, QueryNode
 from svcd.query.parser import Phrase
-from svcd.query.reader import DocIds
 from svcd.query.terms import Subset
-from svcd.ranking.forward_index import FEW_FOR_PAIRS, NEAR, Chosen, Group, nearness
-from svcd.ranking.path_search import Step, Way, Ways
-from svcd.ranking.rule import Bucket, FewRule, Shared, WholeIndex
+from svcd.ranking.forward_index import FEW_FOR_PAIRS, NEAR, CandidateBatch, LocalBitset, smallest_distance
+from svcd.ranking.path_search import Edge, EdgesBetween, WeightedEdge
+from svcd.ranking.rule import Bucket, ForwardIndexRule, InvertedIndexRule, RankingContext
 from svcd.ranking.scores import PROXIMITY
 
 
-class Proximity(FewRule):
+class Proximity(ForwardIndexRule):
     """Documents by how near the words stand to each other, neighbour by neighbour."""
 
     name = PROXIMITY
     FEW = FEW_FOR_PAIRS
     looks_ahead = False  # no condition takes longer to find; by attribute it shows which ones are asked for
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: RankingContext) -> None:
         super().__init__(shared)
         # By attribute the order of the questions shows (3.6.3), restricted fields only in single words.
         self._reads_documents = not shared.postings.is_by_attribute and not shared.postings.is_restricted
 
-    def group(self, graph: Graph, candidates: DocIds) -> Group | None:
+    def group(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
         """The candidates read whole, if they are few and the documents tell how near words count."""
         if not self._reads_documents or not any(_are_neighbours(*pair) for pair in graph.pairs()):
             return None
         return super().group(graph, candidates)
 
-    def buckets_of(self, group: Group, graph: Graph, chosen: Chosen) -> Iterator[Bucket]:
+    def buckets_of(self, group: CandidateBatch, graph: Graph, chosen: LocalBitset) -> Iterator[Bucket]:
         """The buckets of some documents of a group."""
         if self._reads_documents:
             return super().buckets_of(group, graph, chosen)
-        return WholeIndex.buckets_of(self, group, graph, chosen)
+        return InvertedIndexRule.buckets_of(self, group, graph, chosen)
 
-    def highest(self, left: Stop | None, right: Stop) -> int:
+    def highest(self, left: QueryNode | None, right: QueryNode) -> int:
         """As far apart as can be."""
         return right.width - 1 + (NEAR if _are_neighbours(left, right) else 0)
 
-    def ways_between(self, group: Group, graph: Graph, chosen: Chosen) -> Ways:
+    def ways_between(self, group: CandidateBatch, graph: Graph, chosen: LocalBitset) -> EdgesBetween:
         """The only ways that depend on where they come from."""
         return lambda node, target: self._ways(group, chosen, graph.stops[node], graph.stops[target])
 
-    def _ways(self, group: Group, chosen: Chosen, left: Stop | None, right: Stop | None) -> list[Way]:
+    def _ways(self, group: CandidateBatch, chosen: LocalBitset, left: QueryNode | None,
+              right: QueryNode | None) -> list[WeightedEdge]:
         assert right is not None
         own = right.width - 1
         anywhere = chosen & group.of(self.terms.docids(right.subset))
         if left is None or not _are_neighbours(left, right):
-            return [Way(own, anywhere, right)]
+            return [WeightedEdge(own, anywhere, right)]
         met, behind = self.shared.met(left.subset, -1), self.shared.met(right.subset, 0)
         near = [0] * (NEAR + 1)
         for alone, document in group.each(chosen):
-            near[nearness(met, behind, document) or 0] |= alone
-        return [*(Way(own + distance - 1, near[distance], right) for distance in range(1, NEAR + 1)),
-                Way(own + NEAR, anywhere, right)]
+            near[smallest_distance(met, behind, document) or 0] |= alone
+        return [*(WeightedEdge(own + distance - 1, near[distance], right) for distance in range(1, NEAR + 1)),
+                WeightedEdge(own + NEAR, anywhere, right)]
 
-    def steps_between(self, graph: Graph) -> Callable[[int, int], Sequence[Step]]:
+    def steps_between(self, graph: Graph) -> Callable[[int, int], Sequence[Edge]]:
         """The only steps that depend on where they come from."""
         return lambda node, target: self._between(graph.stops[node], graph.stops[target])
 
-    def _between(self, left: Stop | None, right: Stop | None) -> list[Step]:
+    def _between(self, left: QueryNode | None, right: QueryNode | None) -> list[Edge]:
         assert right is not None
         own = right.width - 1
         anywhere = self.shared.matching(right.subset)
         if left is None or not _are_neighbours(left, right):
-            return [Step(own, anywhere, right)]
+            return [Edge(own, anywhere, right)]
         pair = self.shared.condition(_Pair, left.subset, right.subset)
         assert isinstance(pair, _Pair)
         near = [
-            Step(own + distance - 1, self.shared.condition(_Near, pair, distance), right)
+            Edge(own + distance - 1, self.shared.condition(_Near, pair, distance), right)
             for distance in range(1, NEAR + 1)
         ]
-        return [*near, Step(own + NEAR, anywhere, right)]
+        return [*near, Edge(own + NEAR, anywhere, right)]
 
 
-def _are_neighbours(left: Stop | None, right: Stop) -> bool:
+def _are_neighbours(left: QueryNode | None, right: QueryNode) -> bool:
     """Do they follow each other in the query, with nothing between?"""
     return left is not None and left.end + 1 == right.start
 

@@ -11,7 +11,7 @@ from svcd.query.sort_expressions import parse_rule
 from svcd.ranking.attribute import AttributeRank, WordPosition
 from svcd.ranking.exactness import ExactAttribute, ExactWords
 from svcd.ranking.proximity import Proximity
-from svcd.ranking.rule import Rule, Shared
+from svcd.ranking.rule import RankingContext, Rule
 from svcd.ranking.sort import GeoSort, Sort
 from svcd.ranking.words import Typo, Words
 
@@ -20,7 +20,7 @@ _SORT = "sort"
 _ATTRIBUTE_RULES = ("attribute", "attributeRank", "wordPosition")
 
 # entry: (rules it brings, entries that make it void when met before it)
-_WORD_RULES: dict[str, tuple[Sequence[Callable[[Shared], Rule]], Sequence[str]]] = {
+_WORD_RULES: dict[str, tuple[Sequence[Callable[[RankingContext], Rule]], Sequence[str]]] = {
     "typo": ((Typo,), ("typo",)),
     "proximity": ((Proximity,), ("proximity",)),
     "attribute": ((AttributeRank, WordPosition), _ATTRIBUTE_RULES),
@@ -36,7 +36,7 @@ def is_separated(ranking_rules: Iterable[str]) -> bool:
 
 
 def chain(
-    shared: Shared, ranking_rules: Iterable[str], sort: Sequence[str], has_terms: bool
+    shared: RankingContext, ranking_rules: Iterable[str], sort: Sequence[str], has_terms: bool
 ) -> list[Rule]:
     """The rules of one search.
 
@@ -50,7 +50,7 @@ def chain(
 
 
 class _Chain:
-    def __init__(self, shared: Shared, sort: Sequence[str], has_terms: bool) -> None:
+    def __init__(self, shared: RankingContext, sort: Sequence[str], has_terms: bool) -> None:
         self.rules: list[Rule] = []
         self._shared = shared
         self._sort = sort

@@ -11,20 +11,20 @@ from itertools import islice
 from math import floor
 from typing import NamedTuple
 
-from svcd.base.bitmaps import from_docids, to_docids
+from svcd.base.bitmaps import DocIds, from_docids, to_docids
 from svcd.base.json_text import dumps, loads
 from svcd.geo.sphere import Point, antipode, distance
 from svcd.query.graph import Graph
-from svcd.query.reader import DocIds, Reader
-from svcd.ranking.rule import Bucket, Shared, WholeIndex
+from svcd.query.reader import Reader
+from svcd.ranking.rule import Bucket, InvertedIndexRule, RankingContext
 from svcd.ranking.scores import GeoSorted, Sorted
 from svcd.schema.field_values import degrees
 
 
-class Sort(WholeIndex):
+class Sort(InvertedIndexRule):
     """Buckets of equal values; keeps the graph as it is."""
 
-    def __init__(self, shared: Shared, field: str, ascending: bool) -> None:
+    def __init__(self, shared: RankingContext, field: str, ascending: bool) -> None:
         self._reader = shared.postings.reader
         self._field = field
         self._ascending = ascending
@@ -36,10 +36,10 @@ class Sort(WholeIndex):
                 yield Bucket(docids, Sorted(self._field, self._ascending, value), lambda: graph)
 
 
-class GeoSort(WholeIndex):
+class GeoSort(InvertedIndexRule):
     """Buckets of equal distance from a point; keeps the graph as it is."""
 
-    def __init__(self, shared: Shared, point: Point, ascending: bool) -> None:
+    def __init__(self, shared: RankingContext, point: Point, ascending: bool) -> None:
         self._reader = shared.postings.reader
         self._point = point
         self._ascending = ascending

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Callable, Sequence
 
-from svcd.query.graph import Graph, Stop, removal_groups
+from svcd.query.graph import Graph, QueryNode, removal_groups
 from svcd.query.terms import NONE, Subset
-from svcd.ranking.path_search import Step
+from svcd.ranking.path_search import Edge
 from svcd.ranking.rule import GraphRule
 from svcd.ranking.scores import TYPO, WORDS
 
@@ -20,17 +20,17 @@ class Words(GraphRule):
     name = WORDS
     looks_ahead = False  # what no path gets to is not derived, and not highlighted (7.2)
 
-    def steps_between(self, graph: Graph) -> Callable[[int, int], Sequence[Step]]:
+    def steps_between(self, graph: Graph) -> Callable[[int, int], Sequence[Edge]]:
         """A step to match each node, and before it one to skip those that may be dropped."""
         stops = dict(graph.nodes())
-        into: dict[int, list[Step]] = {node: [] for node in stops}
+        into: dict[int, list[Edge]] = {node: [] for node in stops}
         dropped = 0
         for group in removal_groups(graph, self.terms, self.shared.strategy):
             for node in group:
-                into[node].append(Step(stops[node].width, None, None, dropped))
+                into[node].append(Edge(stops[node].width, None, None, dropped))
             dropped |= sum(1 << node for node in group)
         for node, stop in stops.items():
-            into[node].append(Step(0, self.shared.matching(stop.subset), stop))
+            into[node].append(Edge(0, self.shared.matching(stop.subset), stop))
         return lambda node, target: into[target]
 
     def extra_rank(self, graph: Graph) -> int:
@@ -45,19 +45,19 @@ class Typo(GraphRule):
 
     name = TYPO
 
-    def steps(self, stop: Stop) -> list[Step]:
+    def steps(self, stop: QueryNode) -> list[Edge]:
         """One step for each number of typos that is allowed."""
         base = 0 if stop.width == 1 else stop.width
         return [self._step(stop, base, typo_count) for typo_count in range(_most_typos(stop.subset) + 1)]
 
-    def _step(self, stop: Stop, base: int, typo_count: int) -> Step:
+    def _step(self, stop: QueryNode, base: int, typo_count: int) -> Edge:
         subset = stop.subset
         kept = subset._replace(
             zero=subset.zero if typo_count == 0 else NONE,
             one=subset.one and typo_count == 1,
             two=subset.two and typo_count == 2,
         )
-        return Step(base + typo_count, self.shared.matching(kept), stop._replace(subset=kept))
+        return Edge(base + typo_count, self.shared.matching(kept), stop._replace(subset=kept))
 
 
 def _most_typos(subset: Subset) -> int:

@@ -59,7 +59,7 @@ class Client:
 
         What reading `body` raises comes through as it is.
         """
-        target, own = called(url)
+        target, own = failure_text(url)
         given = {name: value for name, value in headers.items() if name.lower() not in _OURS}
         with self._call(self._timeout_s + length / BYTES_PER_S) as call, _in_own_words(call):
             request = _Request(call, target, body, {**own, **given, "Content-Length": str(length)})
@@ -200,7 +200,7 @@ def _reason(failure: Any) -> str:
     return type(failure).__name__  # the words of others may repeat what was sent
 
 
-def called(url: str) -> tuple[str, dict[str, str]]:
+def failure_text(url: str) -> tuple[str, dict[str, str]]:
     """A URL as it is called: host and path in ASCII; and the header that its user and password become.
 
     Raises Undelivered for what is no URL of HTTP.

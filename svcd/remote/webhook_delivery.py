@@ -42,7 +42,7 @@ class Sender(Protocol):
         """End what is under way: it is Undelivered."""
 
 
-class Courier:
+class WebhookDelivery:
     """Carries the notices of one webhook, one a step. now: the present moment."""
 
     def __init__(self, webhook_uuid: str, webhooks: Webhooks, outbox: Outbox, sender: Sender,
@@ -107,7 +107,7 @@ class _Round:
     is_hurried: bool = False
 
 
-class Notifier:
+class WebhookNotifier:
     """Sends couriers out. make_sender: called once, for the first of them; on_bug is told of tracebacks."""
 
     def __init__(self, webhooks: Webhooks, outbox: Outbox, make_sender: Callable[[], Sender],
@@ -172,11 +172,11 @@ class Notifier:
 
     def _deliver(self, webhook_uuid: str) -> None:
         """The life of a thread."""
-        courier = Courier(webhook_uuid, self._webhooks, self._outbox, self._shared_sender())
+        courier = WebhookDelivery(webhook_uuid, self._webhooks, self._outbox, self._shared_sender())
         while self._is_to_go_on(webhook_uuid, courier, self._stepped(courier)):
             pass
 
-    def _stepped(self, courier: Courier) -> float | None:
+    def _stepped(self, courier: WebhookDelivery) -> float | None:
         try:
             return courier.step()
         except Exception as bug:  # or a full disk
@@ -185,7 +185,7 @@ class Notifier:
             self._on_bug(bug)
             return courier.pause_s()
 
-    def _is_to_go_on(self, webhook_uuid: str, courier: Courier, pause_s: float | None) -> bool:
+    def _is_to_go_on(self, webhook_uuid: str, courier: WebhookDelivery, pause_s: float | None) -> bool:
         """Wait for the next step; False, and the round is over, when there is none."""
         with self._changed:
             current = self._rounds[webhook_uuid]

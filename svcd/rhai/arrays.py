@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from svcd.rhai import errors
-from svcd.rhai.builtins import ANY, Native, Taker, changing, pure
+from svcd.rhai.builtins import ANY, Builtin, Taker, changing, pure
 from svcd.rhai.errors import FunctionError
 from svcd.rhai.operators import is_equal
 from svcd.rhai.strings import range_span, span, start_of
@@ -291,7 +291,7 @@ def _join(machine: Taker, array: Array, between: str = "") -> str:
     return machine.text(between.join(array))
 
 
-def _elements() -> Iterator[Native]:
+def _elements() -> Iterator[Builtin]:
     yield pure("len", (list,), lambda machine, array: len(array))
     yield pure("is_empty", (list,), lambda machine, array: not array)
     yield pure("get", (list, int), _get)
@@ -308,7 +308,7 @@ def _elements() -> Iterator[Native]:
     yield changing("clear", (list,), lambda machine, array: array.clear())
 
 
-def _parts() -> Iterator[Native]:
+def _parts() -> Iterator[Builtin]:
     yield pure("extract", (list, int), _extract)
     yield pure("extract", (list, int, int), _extract)
     yield pure("extract", (list, Range), _extract_range)
@@ -323,7 +323,7 @@ def _parts() -> Iterator[Native]:
         yield changing(name, (list, Pointer), partial(_cut_chosen, keeps=keeps))
 
 
-def _questions() -> Iterator[Native]:
+def _questions() -> Iterator[Builtin]:
     for name, act in (("filter", _filter), ("map", _map), ("find", _find), ("some", _some),
                       ("find_map", _find_map), ("all", _all), ("index_of", _position), ("reduce", _reduce),
                       ("reduce_rev", _reduce_rev)):
@@ -338,7 +338,7 @@ def _questions() -> Iterator[Native]:
     yield pure("zip", (list, list, Pointer), _zip)
 
 
-def _orders() -> Iterator[Native]:
+def _orders() -> Iterator[Builtin]:
     yield changing("sort", (list,), _in_place(_order))
     yield changing("sort", (list, Pointer), _in_place(_order_by))
     yield changing("sort_by", (list, Pointer), _in_place(_order_by))
@@ -354,5 +354,5 @@ def _orders() -> Iterator[Native]:
     yield pure("join", (list, str), _join)
 
 
-ARRAYS = (*_elements(), *_parts(), *_questions(), *_orders())
+ARRAY_BUILTINS = (*_elements(), *_parts(), *_questions(), *_orders())
 PROPERTIES = {list: ("len", "is_empty")}

@@ -33,7 +33,7 @@ class Taker(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Native:
+class Builtin:
     """run: called with the machine and the arguments.
 
     changes: it changes its first argument, which must not be a constant. replaces: it answers what its first
@@ -47,16 +47,16 @@ class Native:
     replaces: bool = False
 
 
-def pure(name: str, kinds: tuple[type, ...], run: Callable[..., Any]) -> Native:
+def pure(name: str, kinds: tuple[type, ...], run: Callable[..., Any]) -> Builtin:
     """A function that changes nothing."""
-    return Native(name, kinds, run)
+    return Builtin(name, kinds, run)
 
 
-def changing(name: str, kinds: tuple[type, ...], run: Callable[..., Any]) -> Native:
+def changing(name: str, kinds: tuple[type, ...], run: Callable[..., Any]) -> Builtin:
     """A function that changes its first argument, an array or object map, in place."""
-    return Native(name, kinds, run, changes=True)
+    return Builtin(name, kinds, run, changes=True)
 
 
-def replacing(name: str, kinds: tuple[type, ...], run: Callable[..., Any]) -> Native:
+def replacing(name: str, kinds: tuple[type, ...], run: Callable[..., Any]) -> Builtin:
     """A function that answers (what its first argument becomes, its value)."""
-    return Native(name, kinds, run, changes=True, replaces=True)
+    return Builtin(name, kinds, run, changes=True, replaces=True)

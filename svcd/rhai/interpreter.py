@@ -10,7 +10,7 @@ from typing import Any
 
 from svcd.rhai import errors
 from svcd.rhai.errors import FunctionError, Position
-from svcd.rhai.library import ANY, LIBRARY, Native
+from svcd.rhai.library import ANY, LIBRARY, Builtin
 from svcd.rhai.values import Pointer, Value, mismatch, pieces, type_name
 
 
@@ -62,7 +62,7 @@ class Machine:
         self.scripted: Mapping[tuple[str, int], Scripted] = {}
         self._taken = 0
         self._depth = 0
-        self._found: dict[tuple[str, tuple[type, ...]], Native | None] = {}
+        self._found: dict[tuple[str, tuple[type, ...]], Builtin | None] = {}
 
     def reset(self) -> None:
         """Begin the next document."""
@@ -151,7 +151,7 @@ class Machine:
 
     # Calls
 
-    def native(self, name: str, arguments: Sequence[Value]) -> Native:
+    def native(self, name: str, arguments: Sequence[Value]) -> Builtin:
         """The function of the language for arguments of these types. Raises when there is none."""
         kinds = tuple(map(type, arguments))
         key = (name, kinds)
@@ -237,7 +237,7 @@ def not_found(name: str, arguments: Sequence[Value]) -> FunctionError:
     return FunctionError(f"Function not found: {name} ({kinds})")
 
 
-def _search(name: str, kinds: tuple[type, ...]) -> Native | None:
+def _search(name: str, kinds: tuple[type, ...]) -> Builtin | None:
     """The row for these types: types that are named come before any type, from the left."""
     for mask in range(1 << len(kinds)):
         wanted = tuple(ANY if mask >> (len(kinds) - 1 - at) & 1 else kind for at, kind in enumerate(kinds))

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from svcd.base import json_text
-from svcd.rhai.builtins import ANY, Native, Taker, changing, pure
+from svcd.rhai.builtins import ANY, Builtin, Taker, changing, pure
 from svcd.rhai.values import Pointer, Range, Value, as_json
 
 Map = dict[str, Value]
@@ -64,7 +64,7 @@ def _to_json(machine: Taker, members: Map) -> str:
     return machine.text(text)
 
 
-def _rows() -> Iterator[Native]:
+def _rows() -> Iterator[Builtin]:
     yield pure("len", (dict,), lambda machine, members: len(members))
     yield pure("is_empty", (dict,), lambda machine, members: not members)
     yield pure("get", (dict, str), lambda machine, members, name: members.get(name))
@@ -82,7 +82,7 @@ def _rows() -> Iterator[Native]:
     yield pure("to_json", (dict,), _to_json)
 
 
-def _range_rows() -> Iterator[Native]:
+def _range_rows() -> Iterator[Builtin]:
     yield pure("start", (Range,), lambda machine, numbers: numbers.start)
     yield pure("end", (Range,), lambda machine, numbers: numbers.end)
     yield pure("is_inclusive", (Range,), lambda machine, numbers: numbers.is_inclusive)
@@ -90,5 +90,5 @@ def _range_rows() -> Iterator[Native]:
     yield pure("is_empty", (Range,), lambda machine, numbers: not numbers.values())
 
 
-MAPS = (*_rows(), *_range_rows())
+MAP_BUILTINS = (*_rows(), *_range_rows())
 PROPERTIES = {Range: ("start", "end", "is_inclusive", "is_exclusive", "is_empty")}

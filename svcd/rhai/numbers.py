@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from svcd.rhai import errors
-from svcd.rhai.builtins import Native, Taker, pure
+from svcd.rhai.builtins import Builtin, Taker, pure
 from svcd.rhai.errors import FunctionError
 from svcd.rhai.values import MAX_INT, MIN_INT, Char, Range, float_text
 
@@ -116,7 +116,7 @@ def _range(machine: Taker, start: int, end: int, step: int = 1) -> Range:
     return Range(start, end, step=step)
 
 
-def _of_integers() -> Iterator[Native]:
+def _of_integers() -> Iterator[Builtin]:
     yield pure("abs", (int,), _absolute)
     yield pure("is_odd", (int,), lambda machine, number: number % 2 == 1)
     yield pure("is_even", (int,), lambda machine, number: number % 2 == 0)
@@ -131,7 +131,7 @@ def _of_integers() -> Iterator[Native]:
     yield pure("range", (Range, int), lambda machine, numbers, step: _range(machine, numbers.start, numbers.end, step))
 
 
-def _of_floats() -> Iterator[Native]:
+def _of_floats() -> Iterator[Builtin]:
     yield pure("abs", (float,), lambda machine, number: abs(number))
     yield pure("to_int", (float,), _to_int)
     yield pure("to_float", (float,), lambda machine, number: number)
@@ -145,7 +145,7 @@ def _of_floats() -> Iterator[Native]:
     yield pure("is_infinite", (float,), lambda machine, number: math.isinf(number))
 
 
-def _curves() -> Iterator[Native]:
+def _curves() -> Iterator[Builtin]:
     for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh",
                  "sqrt", "exp"):
         yield pure(name, (float,), _curve(getattr(math, name)))
@@ -160,7 +160,7 @@ def _curves() -> Iterator[Native]:
     yield pure("E", (), lambda machine: math.e)
 
 
-def _of_both() -> Iterator[Native]:
+def _of_both() -> Iterator[Builtin]:
     for kind in (int, float):
         yield pure("sign", (kind,), _sign)
         yield pure("is_zero", (kind,), lambda machine, number: number == 0)
@@ -174,7 +174,7 @@ def _of_both() -> Iterator[Native]:
     yield pure("parse_float", (str,), _parse_float)
 
 
-NUMBERS = (*_of_integers(), *_of_floats(), *_curves(), *_of_both())
+NUMBER_BUILTINS = (*_of_integers(), *_of_floats(), *_curves(), *_of_both())
 PROPERTIES = {
     int: ("is_odd", "is_even", "is_zero"),
     float: ("floor", "ceiling", "round", "int", "fraction", "is_nan", "is_finite", "is_infinite", "is_zero"),

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from svcd.rhai.builtins import ANY, Native, Taker, pure
+from svcd.rhai.builtins import ANY, Builtin, Taker, pure
 from svcd.rhai.errors import FunctionError
 from svcd.rhai.values import MAX_INT, MIN_INT, Char, Pointer, Range, Value, type_name
 
@@ -122,7 +122,7 @@ _FLOAT: dict[str, Callable[..., float]] = {
 }
 
 
-def _numbers() -> Iterator[Native]:
+def _numbers() -> Iterator[Builtin]:
     for name, act in _INTEGER.items():
         yield pure(name, (int, int), act)
     for kinds in ((float, float), (float, int), (int, float)):
@@ -163,7 +163,7 @@ def _mix(machine: Taker, x: dict[str, Value], y: dict[str, Value]) -> dict[str, 
     return together
 
 
-def _joins() -> Iterator[Native]:
+def _joins() -> Iterator[Builtin]:
     for kind in _TEXT_KINDS:
         yield pure("+", (kind, ANY), _join)
         yield pure("+", (ANY, kind), _join)
@@ -216,7 +216,7 @@ def _ordering(name: str) -> Callable[[Taker, Value, Value], bool]:
     return of_same
 
 
-def _comparisons() -> Iterator[Native]:
+def _comparisons() -> Iterator[Builtin]:
     yield pure("==", (ANY, ANY), is_equal)
     yield pure("!=", (ANY, ANY), _is_different)
     comparable = [(kind, kind) for kind in (int, float, bool, str, Char)]
@@ -251,7 +251,7 @@ def _has_part(machine: Taker, text: str, part: str) -> bool:
     return part in text
 
 
-def _contains() -> Iterator[Native]:
+def _contains() -> Iterator[Builtin]:
     yield pure("contains", (list, ANY), _has_element)
     yield pure("contains", (dict, str), lambda machine, members, name: name in members)
     yield pure("contains", (str, str), _has_part)
@@ -259,7 +259,7 @@ def _contains() -> Iterator[Native]:
     yield pure("contains", (Range, int), lambda machine, numbers, number: number in numbers.values())
 
 
-def _ranges() -> Iterator[Native]:
+def _ranges() -> Iterator[Builtin]:
     yield pure("..", (int, int), lambda machine, start, end: Range(start, end))
     yield pure("..=", (int, int), lambda machine, start, end: Range(start, end, True))
 

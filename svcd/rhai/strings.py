@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from svcd.base import json_text
 from svcd.rhai import errors
-from svcd.rhai.builtins import ANY, Native, Taker, pure, replacing
+from svcd.rhai.builtins import ANY, Builtin, Taker, pure, replacing
 from svcd.rhai.errors import FunctionError
 from svcd.rhai.values import Char, Range, Value
 
@@ -182,7 +182,7 @@ def _truncate(machine: Taker, text: str, length: int) -> Change:
     return machine.text(text[:max(length, 0)]), None
 
 
-def _rows() -> Iterator[Native]:
+def _rows() -> Iterator[Builtin]:
     yield pure("len", (str,), lambda machine, text: len(text))
     yield pure("is_empty", (str,), lambda machine, text: not text)
     yield pure("bytes", (str,), lambda machine, text: len(machine.text(text).encode()))
@@ -206,7 +206,7 @@ def _rows() -> Iterator[Native]:
     yield pure("to_lower", (Char,), _of_character(str.lower))
 
 
-def _search_rows() -> Iterator[Native]:
+def _search_rows() -> Iterator[Builtin]:
     for kind in _KINDS:
         yield pure("starts_with", (str, kind), _starts_with)
         yield pure("ends_with", (str, kind), _ends_with)
@@ -218,7 +218,7 @@ def _search_rows() -> Iterator[Native]:
         yield pure("split_rev", (str, kind, int), _split_rev)
 
 
-def _changing_rows() -> Iterator[Native]:
+def _changing_rows() -> Iterator[Builtin]:
     yield replacing("make_upper", (str,), _making(str.upper))
     yield replacing("make_lower", (str,), _making(str.lower))
     yield replacing("make_upper", (Char,), lambda machine, each: (_of_character(str.upper)(machine, each), None))
@@ -241,7 +241,7 @@ def _changing_rows() -> Iterator[Native]:
             yield replacing("replace", (str, kind, other), _replace)
 
 
-def _of_all() -> Iterator[Native]:
+def _of_all() -> Iterator[Builtin]:
     yield pure("to_string", (ANY,), lambda machine, value: machine.shown(value))
     yield pure("to_debug", (ANY,), lambda machine, value: machine.shown(value, is_bare=False))
     yield pure("print", (ANY,), lambda machine, value: None)
@@ -256,5 +256,5 @@ def _parse_json(machine: Taker, text: str) -> Value:
         raise FunctionError(f"Syntax error: {error}") from None
 
 
-TEXTS = (*_rows(), *_search_rows(), *_changing_rows(), *_of_all())
+STRING_BUILTINS = (*_rows(), *_search_rows(), *_changing_rows(), *_of_all())
 PROPERTIES = {str: ("len", "is_empty", "chars", "bytes")}

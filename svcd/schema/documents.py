@@ -12,7 +12,7 @@ from typing import Any
 from svcd.base.json_text import dumps
 from svcd.schema.attributes import RESERVED
 from svcd.text.analyzer import Analyzer
-from svcd.text.term_positions import Row, rows_of
+from svcd.text.term_positions import Row, term_position_builder
 
 Value = Any
 
@@ -30,7 +30,7 @@ def positions(
     locales_of: Callable[[str], Sequence[str] | None],
 ) -> dict[str, Row]:
     """attribute -> its words by position; "" is a hole. Only attributes with a word, none longer than 65,536."""
-    rows = rows_of(analyzer)
+    rows = term_position_builder(analyzer)
     values: dict[str, list[Value]] = {}
     for name, value in walk(document):
         if name in values:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from svcd.search.formatting_budget import Allowance
+from svcd.search.formatting_budget import FormattingBudget
 from svcd.search.matches import Match
 from svcd.text.analyzer import HARD, SOFT, WORD, Token
 
@@ -61,7 +61,7 @@ class _Growth(NamedTuple):
     after: Iterator[Token]
 
 
-def window(reading: Reading, matches: Sequence[Match], size: int, allowance: Allowance) -> tuple[int, int]:
+def window(reading: Reading, matches: Sequence[Match], size: int, allowance: FormattingBudget) -> tuple[int, int]:
     """(start, end) in characters of the part to show, around the best matches; about `size` words.
 
     The end may lie before the start, between two phrases longer than the window: nothing is shown then. When the time is
@@ -74,7 +74,7 @@ def window(reading: Reading, matches: Sequence[Match], size: int, allowance: All
     return _grown(reading, growth, allowance) if growth else (0, reading.end)
 
 
-def best_interval(matches: Sequence[Match], size: int, allowance: Allowance) -> tuple[int, int]:
+def best_interval(matches: Sequence[Match], size: int, allowance: FormattingBudget) -> tuple[int, int]:
     """Numbers of the first and last match of the interval of at most `size` words that shows the query best."""
     best = (0, 0)
     best_score: tuple[int, int, int] | None = None
@@ -142,7 +142,7 @@ def _around(reading: Reading, first: Match, last: Match, size: int) -> _Growth |
     return _Growth(words - size, iter(()), reading.back_from(last))
 
 
-def _grown(reading: Reading, growth: _Growth, allowance: Allowance) -> tuple[int, int]:
+def _grown(reading: Reading, growth: _Growth, allowance: FormattingBudget) -> tuple[int, int]:
     left, befores, afters = growth
     before, after = next(befores, None), next(afters, None)
     taken = 0

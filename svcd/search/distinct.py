@@ -51,7 +51,7 @@ def _why_not(filterable: Filterable, field: str, settings: Mapping[str, Any]) ->
     return f"Available filterable attributes patterns are: `{listed(patterns, settings['displayedAttributes'])}`."
 
 
-class Apart:
+class DistinctFilter:
     """Documents that share no value of a field with one taken before."""
 
     def __init__(self, field: str) -> None:

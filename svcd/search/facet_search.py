@@ -8,10 +8,10 @@ from __future__ import annotations
 from svcd.facets.fields import check_enabled
 from svcd.facets.value_search import FacetHit, FacetQuery, search_values
 from svcd.query.reader import Reader
-from svcd.ranking.bucket_sort import Wanted
-from svcd.search.keyword import find
+from svcd.ranking.bucket_sort import RankingLimits
+from svcd.search.keyword import keyword_search
 from svcd.search.request import Federation, SearchQuery
-from svcd.search.search import Timer, cutoff_ms, wanted_of
+from svcd.search.search import Timer, cutoff_ms, ranking_limits
 
 __all__ = ["FacetHit", "FacetQuery", "facet_search"]
 
@@ -26,15 +26,15 @@ def facet_search(
     """
     check_enabled(reader.settings)
     # The search refuses what it can't do before the name of the field is looked at.
-    found = find(reader, query, _wanted(reader, query, is_exhaustive), timer(cutoff_ms(reader)))
+    found = keyword_search(reader, query, _wanted(reader, query, is_exhaustive), timer(cutoff_ms(reader)))
     return search_values(reader, facet, found.ranking.counted)
 
 
-def _wanted(reader: Reader, query: SearchQuery, is_exhaustive: bool) -> Wanted:
+def _wanted(reader: Reader, query: SearchQuery, is_exhaustive: bool) -> RankingLimits:
     """How much must be ranked; nothing where ranking can't take a document from what is counted."""
     is_thinned = query.ranking_score_threshold is not None or reader.settings.get("distinctAttribute") is not None
     if not is_thinned:
-        return Wanted(0)
+        return RankingLimits(0)
     # A page before the first has no hits, and an exact total.
     federation = Federation(page=0) if is_exhaustive else Federation()
-    return wanted_of(reader, query, federation, order_alone=query.ranking_score_threshold is None)
+    return ranking_limits(reader, query, federation, order_alone=query.ranking_score_threshold is None)

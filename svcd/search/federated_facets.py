@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from svcd.base.bitmaps import DocIds
 from svcd.base.errors import ApiError
 from svcd.facets.distribution import facets_of, subtract
 from svcd.facets.fields import check_facets, order_of
 from svcd.facets.merging import FacetOrders, Facets
-from svcd.query.reader import DocIds, Reader
+from svcd.query.reader import Reader
 from svcd.search.request import Federation
 
 

@@ -16,23 +16,23 @@ from itertools import groupby
 from operator import or_
 from typing import Any, NamedTuple
 
-from svcd.base.bitmaps import from_docids
+from svcd.base.bitmaps import DocIds, from_docids
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps, loads
 from svcd.query import tracing
-from svcd.query.reader import DocIds, Reader, Value
+from svcd.query.reader import Reader, Value
 from svcd.query.sort_expressions import SortError, parse_rule
 from svcd.ranking import scores
 from svcd.ranking.bucket_sort import Hit
 from svcd.ranking.scores import Detail, GeoSorted, Sorted
 from svcd.search.compatibility import Compatibility, Incompatible, Ordered
-from svcd.search.distinct import Apart
+from svcd.search.distinct import DistinctFilter
 from svcd.search.federated_facets import FederatedFacets
-from svcd.search.hits import shown
-from svcd.search.keyword import Found
-from svcd.search.long_pages import Few, LongPage, is_long, without_hits
-from svcd.search.request import Answer, Federation, IndexedQuery
-from svcd.search.search import Timer, cutoff_ms, found_in, required_hits, showing_timer, wanted_of
+from svcd.search.hits import render_hits
+from svcd.search.keyword import KeywordResult
+from svcd.search.long_pages import LongPage, RepeatedValues, is_long, without_hits
+from svcd.search.request import Federation, IndexedQuery, SearchResult
+from svcd.search.search import Timer, cutoff_ms, ranking_limits, required_hits, search_one_index, showing_timer
 
 _LOCAL = "execute local search"  # as opposed to that of other instances
 
@@ -49,12 +49,12 @@ class _Results(NamedTuple):
 
     asked: _Asked
     reader: Reader
-    found: Found
+    found: KeywordResult
     is_late: Callable[[], bool]  # for formatting
 
     def hits(self) -> list[MergedHit]:
         """The hits, ready to be merged."""
-        position, standing = self.position, standings(self.asked.indexed.weight)
+        position, standing = self.position, merge_keys(self.asked.indexed.weight)
         return [MergedHit(hit, standing(hit.details), position, self) for hit in self.found.ranking.hits]
 
     @property
@@ -66,7 +66,7 @@ class _Results(NamedTuple):
 
 def federated(
     read: Callable[[str], Reader], queries: Sequence[IndexedQuery], federation: Federation, timer: Timer
-) -> Answer:
+) -> SearchResult:
     """The wanted page of the merged list.
 
     read: index uid -> its reader, asked for once for each index. Raises what it raises, what an index refuses of a
@@ -86,7 +86,7 @@ def federated(
             facets.open(index_uid, reader)
         results = _results(reader, asked, federation, compatibility, timer)
         hits, counted = _of_index(reader, results, federation)
-        with _inside(asked[0].number), tracing.within(_LOCAL):
+        with _inside(asked[0].number), tracing.span(_LOCAL):
             facets.count(index_uid, reader, counted)
         lists.append(hits)
         total += counted.bit_count()
@@ -95,7 +95,7 @@ def federated(
     first, end = federation.window()
     hits, rejected = _apart(merged(lists), federation.distinct if len(lists) > 1 else None)
     _reject(rejected, facets)
-    return Answer(_page(hits[first:end]), federation.pagination(total - len(rejected)), facets.counted)
+    return SearchResult(_page(hits[first:end]), federation.pagination(total - len(rejected)), facets.counted)
 
 
 def _reject(hits: Iterable[MergedHit], facets: FederatedFacets) -> None:
@@ -115,7 +115,7 @@ def _inside(number: int) -> Iterator[None]:
 # one index
 
 
-@tracing.within(_LOCAL)
+@tracing.span(_LOCAL)
 def _results(
     reader: Reader, asked: Sequence[_Asked], federation: Federation, compatibility: Compatibility, timer: Timer
 ) -> list[_Results]:
@@ -142,14 +142,14 @@ def _check_order(reader: Reader, asked: _Asked, compatibility: Compatibility) ->
         raise ApiError("invalid_multi_search_query_ranking_rules", str(error)) from None
 
 
-def _found(reader: Reader, indexed: IndexedQuery, federation: Federation, expired: Callable[[], bool]) -> Found:
+def _found(reader: Reader, indexed: IndexedQuery, federation: Federation, expired: Callable[[], bool]) -> KeywordResult:
     query = indexed.query
     if federation.distinct is not None:
         query = replace(query, distinct=federation.distinct)
-    return found_in(indexed.index_uid, reader, query, wanted_of(reader, query, federation), expired)
+    return search_one_index(indexed.index_uid, reader, query, ranking_limits(reader, query, federation), expired)
 
 
-@tracing.within(_LOCAL)
+@tracing.span(_LOCAL)
 def _of_index(reader: Reader, results: Sequence[_Results], federation: Federation) -> tuple[list[MergedHit], DocIds]:
     """The best hits of one index, each document once; and the documents that any of its queries found, but for those
     among the best that `distinct` leaves out."""
@@ -175,7 +175,7 @@ def _apart(
     hits: Iterable[MergedHit], field: str | None, limit: int | None = None
 ) -> tuple[list[MergedHit], list[MergedHit]]:
     """The first hits that share no value of a field, and those before them that do (10.5)."""
-    apart = None if field is None else Apart(field)
+    apart = None if field is None else DistinctFilter(field)
     kept: list[MergedHit] = []
     rejected: list[MergedHit] = []
     for each in hits:
@@ -202,13 +202,13 @@ def _page(hits: Sequence[MergedHit]) -> Sequence[str]:
     if not is_long(len(hits), size):
         return _shown(hits)
     docids, scores = array("I", (each.hit.docid for each in hits)), array("d", (each.standing.score for each in hits))
-    details = Few([each.hit.details if _shows_scores(each.within) else () for each in hits])
+    details = RepeatedValues([each.hit.details if _shows_scores(each.within) else () for each in hits])
     within = {each.within.asked.number: each.within._replace(found=without_hits(each.within.found)) for each in hits}
     numbers = array("I", (each.within.asked.number for each in hits))
 
     def made(place: int) -> MergedHit:
         results = within[numbers[place]]
-        return MergedHit(Hit(docids[place], details[place]), Standing((), scores[place]), results.position, results)
+        return MergedHit(Hit(docids[place], details[place]), MergeKey((), scores[place]), results.position, results)
 
     return LongPage(len(hits), size(), lambda first, end: _shown(list(map(made, range(first, end)))))
 
@@ -218,7 +218,7 @@ def _shows_scores(results: _Results) -> bool:
     return query.show_ranking_score or query.show_ranking_score_details
 
 
-@tracing.within(_LOCAL)
+@tracing.span(_LOCAL)
 def _shown(hits: Sequence[MergedHit]) -> list[str]:
     """The JSON texts of the hits, each as its own query wants it."""
     places: dict[int, list[int]] = {}  # number of a query: the places of its hits
@@ -227,7 +227,7 @@ def _shown(hits: Sequence[MergedHit]) -> list[str]:
     texts = [""] * len(hits)
     for among in places.values():
         results = hits[among[0]].within
-        found = shown(results.reader, results.asked.indexed.query, results.found, [hits[place].hit for place in among],
+        found = render_hits(results.reader, results.asked.indexed.query, results.found, [hits[place].hit for place in among],
                       results.is_late, [_origin(hits[place]) for place in among])
         for place, text in zip(among, found):
             texts[place] = text
@@ -253,7 +253,7 @@ _EPSILON = 2.0 ** -52
 Compared = float | Sorted | GeoSorted
 
 
-class Standing(NamedTuple):
+class MergeKey(NamedTuple):
     """Where a hit stands: what is compared, place by place, and the weighted score of all of it."""
 
     compared: tuple[Compared, ...]
@@ -267,19 +267,19 @@ class MergedHit(NamedTuple):
     """
 
     hit: Hit
-    standing: Standing
+    standing: MergeKey
     number: int
     within: Any
 
 
-def standings(weight: float) -> Callable[[tuple[Detail, ...]], Standing]:
+def merge_keys(weight: float) -> Callable[[tuple[Detail, ...]], MergeKey]:
     """details -> standing, for the hits of one query; hits of one bucket share it."""
-    known: dict[tuple[Detail, ...], Standing] = {}
+    known: dict[tuple[Detail, ...], MergeKey] = {}
 
-    def standing(details: tuple[Detail, ...]) -> Standing:
+    def standing(details: tuple[Detail, ...]) -> MergeKey:
         found = known.get(details)
         if found is None:
-            found = known[details] = Standing(_compared(details, weight), scores.score(details) * weight)
+            found = known[details] = MergeKey(_compared(details, weight), scores.score(details) * weight)
         return found
 
     return standing
@@ -303,7 +303,7 @@ def _order(left: MergedHit, right: MergedHit) -> float:
     return compare(left.standing, right.standing) or left.number - right.number
 
 
-def compare(left: Standing, right: Standing) -> float:
+def compare(left: MergeKey, right: MergeKey) -> float:
     """Below 0 when the left one is better, above when the right one is, 0 when they stand equal."""
     for mine, other in zip(left.compared, right.compared):
         if not _is_comparable(mine, other):

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from svcd.base.bitmaps import to_docids
+from svcd.base.bitmaps import DocIds, to_docids
 from svcd.base.errors import ApiError
 from svcd.base.json_text import loads
-from svcd.filters.requests import matching
+from svcd.filters.requests import filter_docids
 from svcd.filters.tree import And, Condition, Foreign, In, Not, Or, in_order
-from svcd.query.reader import DocIds, Reader
+from svcd.query.reader import Reader
 from svcd.schema.primary_keys import document_identifier
 from svcd.search.joins import foreign_keys
 
@@ -28,12 +28,12 @@ _TOO_MANY = ("Foreign filter is retrieving too many documents, "
              f"foreign filters can't retrieve more than {MOST_DOCUMENTS} documents per index")
 
 
-def is_joined(condition: Condition | None) -> bool:
+def has_foreign(condition: Condition | None) -> bool:
     """Does a filter look into other indexes?"""
     return condition is not None and any(isinstance(part, Foreign) for part in in_order(condition))
 
 
-def resolved(condition: Condition, index_uid: str, settings: Mapping[str, Any], open_index: Opener) -> Condition:
+def resolve_foreign(condition: Condition, index_uid: str, settings: Mapping[str, Any], open_index: Opener) -> Condition:
     """The filter without joins.
 
     index_uid, settings: of the index that is filtered. All joins are checked before another index is opened, each of
@@ -63,7 +63,7 @@ def _joins(condition: Condition, index_uid: str, keys: Mapping[str, str]) -> lis
             continue
         if join.field.text not in keys:
             raise _refused(index_uid, _NO_KEY.format(field=join.field.text))
-        if is_joined(join.part):
+        if has_foreign(join.part):
             raise _refused(index_uid, _NESTED)
         found.append((join, keys[join.field.text]))
     return found
@@ -83,7 +83,7 @@ def _identifiers(index_uid: str, joins: Sequence[Foreign], open_index: Opener) -
 
 def _matching(reader: Reader, index_uid: str, join: Foreign) -> DocIds:
     try:
-        return matching(reader, join.part, "invalid_document_filter", since=join.start)
+        return filter_docids(reader, join.part, "invalid_document_filter", since=join.start)
     except ApiError as error:
         raise ApiError(error.code, f"Index `{index_uid}`: {error.message}") from None
 

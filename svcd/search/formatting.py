@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from svcd.schema.attributes import WILDCARD, is_everything, is_related
 from svcd.schema.documents import Selection, Value, select, shown, text_of
-from svcd.search.formatting_budget import Allowance
+from svcd.search.formatting_budget import FormattingBudget
 from svcd.search.long_texts import LONG, LongText, Needles, Readable, ShortText
-from svcd.search.matches import Match, MatchingWords
+from svcd.search.matches import Match, MatchFinder
 from svcd.text.analyzer import Analyzer
 
 Document = Mapping[str, Value]
@@ -73,11 +73,11 @@ class Formatter:
         displayed: Sequence[str] | None,
         analyzer: Analyzer,
         locales_of: LocalesOf,
-        words: MatchingWords,
-        allowance: Allowance | None = None,
+        words: MatchFinder,
+        allowance: FormattingBudget | None = None,
     ) -> None:
         self._options = options
-        self._allowance = allowance or Allowance()
+        self._allowance = allowance or FormattingBudget()
         self._displayed = _named(fields, displayed)
         self._retrieved = _named(self._displayed, options.attributes_to_retrieve)
         self._shows_all = is_everything(displayed)
@@ -134,8 +134,8 @@ class Formatter:
 class _Texts:
     """Texts of one query's hits: their matches, highlighted and cropped."""
 
-    def __init__(self, options: FormatOptions, analyzer: Analyzer, locales_of: LocalesOf, words: MatchingWords,
-                 allowance: Allowance) -> None:
+    def __init__(self, options: FormatOptions, analyzer: Analyzer, locales_of: LocalesOf, words: MatchFinder,
+                 allowance: FormattingBudget) -> None:
         self._options = options
         self._analyzer = analyzer
         self._locales_of = locales_of
@@ -164,7 +164,7 @@ class _Texts:
         """What is shown of a text when the time is over: its beginning where it is to be cropped, else all of it."""
         if not style.crop_length or len(text) <= _SURELY_SHOWN:
             return text
-        _, end = self._long(path, text, MatchingWords()).window(style.crop_length)
+        _, end = self._long(path, text, MatchFinder()).window(style.crop_length)
         return self._marked(text[:end], False, end < len(text))
 
     def positions(self, path: str, text: str, indices: Sequence[int]) -> list[dict[str, Any]]:
@@ -186,7 +186,7 @@ class _Texts:
         tokens = self._analyzer.tokens(text, self._locales(path), stop_words=False)
         return ShortText(tokens, self._words.find(tokens), self._allowance)
 
-    def _long(self, path: str, text: str, words: MatchingWords) -> LongText:
+    def _long(self, path: str, text: str, words: MatchFinder) -> LongText:
         if self._needles is None:
             self._needles = Needles(self._words)
         return LongText(text, self._locales(path), self._analyzer, words, self._needles, self._allowance)

@@ -17,7 +17,7 @@ MOST_MATCHES = 100_000
 MOST_ADDED = 16_777_216
 
 
-class Allowance:
+class FormattingBudget:
     """What is left for one search. expired: tells whether its time is over; None never asks."""
 
     def __init__(self, expired: Callable[[], bool] | None = None) -> None:

@@ -18,13 +18,13 @@ from svcd.ranking.rule_chain import is_separated
 from svcd.ranking.sort import sorted_from, with_distance
 from svcd.schema import attributes
 from svcd.search.formatting import FormatOptions, Formatter
-from svcd.search.formatting_budget import Allowance
-from svcd.search.keyword import Found
+from svcd.search.formatting_budget import FormattingBudget
+from svcd.search.keyword import KeywordResult
 from svcd.search.request import SearchQuery
 
 
-def shown(
-    reader: Reader, query: SearchQuery, found: Found, hits: Sequence[Hit], expired: Callable[[], bool],
+def render_hits(
+    reader: Reader, query: SearchQuery, found: KeywordResult, hits: Sequence[Hit], expired: Callable[[], bool],
     beside: Sequence[str] = ()
 ) -> Sequence[str]:
     """The JSON texts of some of the documents found.
@@ -56,7 +56,7 @@ def _joined(text: str, *members: str) -> str:
 
 
 def _formatted(
-    reader: Reader, query: SearchQuery, found: Found, texts: Sequence[str], expired: Callable[[], bool]
+    reader: Reader, query: SearchQuery, found: KeywordResult, texts: Sequence[str], expired: Callable[[], bool]
 ) -> tuple[Sequence[str], Sequence[str]]:
     """The documents as asked for, and for each the members that show it formatted, as text."""
     formatter = _formatter(reader, query, found, expired)
@@ -78,7 +78,7 @@ def _is_reshaped(reader: Reader, query: SearchQuery) -> bool:
     )
 
 
-def _formatter(reader: Reader, query: SearchQuery, found: Found, expired: Callable[[], bool]) -> Formatter:
+def _formatter(reader: Reader, query: SearchQuery, found: KeywordResult, expired: Callable[[], bool]) -> Formatter:
     options = FormatOptions(
         attributes_to_retrieve=query.attributes_to_retrieve,
         attributes_to_highlight=query.attributes_to_highlight,
@@ -98,7 +98,7 @@ def _formatter(reader: Reader, query: SearchQuery, found: Found, expired: Callab
         analyzer=lexicon_of(settings).analyzer,
         locales_of=attributes.locales_test(settings.get("localizedAttributes")),
         words=found.matching_words(),
-        allowance=Allowance(expired),
+        allowance=FormattingBudget(expired),
     )
 
 

@@ -7,47 +7,48 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
+from svcd.base.bitmaps import DocIds
 from svcd.base.errors import ApiError
-from svcd.filters.requests import matching
+from svcd.filters.requests import filter_docids
 from svcd.query import tracing
 from svcd.query.derivations import Terms
-from svcd.query.graph import BuiltQuery, Graph, MatchingStrategy, build, universe
+from svcd.query.graph import BuiltQuery, Graph, MatchingStrategy, build_graph, universe
 from svcd.query.lexicon import lexicon_of
 from svcd.query.parser import ParsedQuery, parse_text
 from svcd.query.postings import Postings
-from svcd.query.reader import DocIds, Reader
+from svcd.query.reader import Reader
 from svcd.query.sort_expressions import SortError, check_sortable, parse_rule
 from svcd.query.terms import Term
-from svcd.ranking.bucket_sort import Ranking, Wanted, rank
+from svcd.ranking.bucket_sort import Ranking, RankingLimits, rank
 from svcd.ranking.distinct import Distinct
-from svcd.ranking.rule import Shared
+from svcd.ranking.rule import RankingContext
 from svcd.ranking.rule_chain import chain
 from svcd.schema import attributes
 from svcd.schema.attributes import Searchable
 from svcd.search.distinct import distinct_field
-from svcd.search.matches import LocatedTerm, MatchingWords
+from svcd.search.matches import LocatedTerm, MatchFinder
 from svcd.search.request import SearchQuery
 
 
-class Found(NamedTuple):
+class KeywordResult(NamedTuple):
     """The ranked documents of a query, and the terms that found them."""
 
     ranking: Ranking
     terms: Terms
     located: Sequence[tuple[Term, int, int]]
 
-    def matching_words(self) -> MatchingWords:
+    def matching_words(self) -> MatchFinder:
         """What highlighting may mark: all that was derived for this ranking (7.2), not the rest of it."""
-        return MatchingWords([_located_term(self.terms, *place) for place in self.located])
+        return MatchFinder([_located_term(self.terms, *place) for place in self.located])
 
 
-def find(
+def keyword_search(
     reader: Reader,
     query: SearchQuery,
-    wanted: Wanted,
+    wanted: RankingLimits,
     expired: Callable[[], bool],
     candidates: DocIds | None = None,
-) -> Found:
+) -> KeywordResult:
     """Rank the documents of one index.
 
     candidates: the only documents in play, None for all. Raises invalid_search_filter, invalid_search_sort for a field
@@ -58,7 +59,7 @@ def find(
     field = distinct_field(reader, query.distinct)
     if query.filter is not None:
         tracing.begin("evaluate filter")
-    docids = matching(reader, query.filter, "invalid_search_filter", is_rewritten=True)
+    docids = filter_docids(reader, query.filter, "invalid_search_filter", is_rewritten=True)
     tracing.end()
     _check_sort(reader.settings, query.sort or ())
     tracing.begin("tokenize query")
@@ -67,18 +68,18 @@ def find(
     locales, has_prefix = locales_of(reader, query, restricted), reader.settings.get("prefixSearch") != "disabled"
     parsed = parse_text(query.q or "", lexicon.analyzer, locales, has_prefix)
     tracing.begin("evaluate query")
-    shared = Shared(terms, MatchingStrategy(query.matching_strategy))
+    shared = RankingContext(terms, MatchingStrategy(query.matching_strategy))
     if candidates is not None:
         docids &= candidates
     docids &= ~_rejected(terms.postings, parsed)
-    built = build(terms, parsed) if parsed.parts else BuiltQuery(Graph([None, None], [[], []]), [])
+    built = build_graph(terms, parsed) if parsed.parts else BuiltQuery(Graph([None, None], [[], []]), [])
     if parsed.parts:
         docids = universe(built.graph, terms, shared.strategy, docids)
     rules = chain(shared, reader.settings["rankingRules"], query.sort or (), bool(parsed.parts))
     tracing.begin("keyword ranking" if parsed.parts else "placeholder ranking")
     ranking = rank(rules, built.graph, docids, wanted, expired, None if field is None else Distinct(reader, field))
     tracing.end()
-    return Found(ranking, terms, built.located)
+    return KeywordResult(ranking, terms, built.located)
 
 
 def _rejected(postings: Postings, parsed: ParsedQuery) -> DocIds:

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from svcd.query.reader import Reader
 from svcd.ranking.bucket_sort import Hit, Ranking
-from svcd.search.keyword import Found
+from svcd.search.keyword import KeywordResult
 from svcd.search.request import SearchQuery
 
 T = TypeVar("T")
@@ -63,8 +63,8 @@ def is_long(count: int, size: Callable[[], int]) -> bool:
     return count > 1 and count * size() > AT_ONCE
 
 
-def paged(reader: Reader, query: SearchQuery, found: Found, hits: Sequence[Hit],
-          show: Callable[[Found, Sequence[Hit]], Sequence[str]]) -> Sequence[str]:
+def paged(reader: Reader, query: SearchQuery, found: KeywordResult, hits: Sequence[Hit],
+          show: Callable[[KeywordResult, Sequence[Hit]], Sequence[str]]) -> Sequence[str]:
     """The JSON texts of the hits of a page. show: makes those of some of them."""
     if not is_long(len(hits), reader.average_document_size):
         return show(found, hits)
@@ -74,12 +74,12 @@ def paged(reader: Reader, query: SearchQuery, found: Found, hits: Sequence[Hit],
         within, [Hit(docids[place], details[place]) for place in range(first, end)]))
 
 
-def without_hits(found: Found) -> Found:
+def without_hits(found: KeywordResult) -> KeywordResult:
     """What showing needs of it: the hits of a long list take 150 bytes each."""
     return found._replace(ranking=Ranking(0))
 
 
-class Few(Generic[T]):
+class RepeatedValues(Generic[T]):
     """A list in which few values stand in many places."""
 
     def __init__(self, values: Sequence[T]) -> None:
@@ -91,7 +91,7 @@ class Few(Generic[T]):
         return self._values[self._places[place]]
 
 
-def _details_of(query: SearchQuery, hits: Sequence[Hit]) -> Few[Any]:
+def _details_of(query: SearchQuery, hits: Sequence[Hit]) -> RepeatedValues[Any]:
     """What the rules said of each hit, if that is shown."""
     is_shown = query.show_ranking_score or query.show_ranking_score_details
-    return Few([hit.details if is_shown else () for hit in hits])
+    return RepeatedValues([hit.details if is_shown else () for hit in hits])

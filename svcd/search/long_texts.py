@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from svcd.search.cropping import FARTHEST, window
-from svcd.search.formatting_budget import MOST_MATCHES, Allowance
-from svcd.search.matches import Match, MatchingWords
+from svcd.search.formatting_budget import MOST_MATCHES, FormattingBudget
+from svcd.search.matches import Match, MatchFinder
 from svcd.text import segmenters
 from svcd.text.analyzer import WORD, Analyzer, Token
 from svcd.text.scripts import LATIN, groups
@@ -47,7 +47,7 @@ class Readable(Protocol):
 class ShortText:
     """A text that is read at once."""
 
-    def __init__(self, tokens: Sequence[Token], matches: Sequence[Match], allowance: Allowance) -> None:
+    def __init__(self, tokens: Sequence[Token], matches: Sequence[Match], allowance: FormattingBudget) -> None:
         self.matches = matches
         self._tokens = tokens
         self._allowance = allowance
@@ -88,7 +88,7 @@ class _Needle:
 class Needles:
     """Finds where in a text words of a query may begin; made once for a query."""
 
-    def __init__(self, words: MatchingWords) -> None:
+    def __init__(self, words: MatchFinder) -> None:
         beginnings = sorted(words.beginnings - {""}, key=len, reverse=True)
         self.longest = max(map(len, beginnings), default=0)
         plain = "|".join(re.escape(beginning.lower()) for beginning in beginnings if beginning.isascii())
@@ -96,7 +96,7 @@ class Needles:
         self._among_plain = re.compile(plain or "(?!)").search
         self._among_odd = re.compile(f"{_ODD}|{plain}" if plain else _ODD, re.IGNORECASE).search
 
-    def in_text(self, text: str, start: int, allowance: Allowance) -> Iterator[_Needle]:
+    def in_text(self, text: str, start: int, allowance: FormattingBudget) -> Iterator[_Needle]:
         """The needles from a place on, left to right, as long as there is time."""
         for begin in range(start, len(text), _CHUNK):
             end = min(begin + _CHUNK, len(text))
@@ -116,8 +116,8 @@ class LongText:
     """A text that is read in pieces. The tokens of its matches are told by characters: `first_token` is where the first
     begins, `last_token` where the last one ends; numbers of words count from the first match."""
 
-    def __init__(self, text: str, locales: Sequence[str] | None, analyzer: Analyzer, words: MatchingWords,
-                 needles: Needles, allowance: Allowance) -> None:
+    def __init__(self, text: str, locales: Sequence[str] | None, analyzer: Analyzer, words: MatchFinder,
+                 needles: Needles, allowance: FormattingBudget) -> None:
         self.end = len(text)
         self._text = text
         self._locales = locales

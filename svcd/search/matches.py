@@ -73,7 +73,7 @@ class _Candidate(NamedTuple):
     term: LocatedTerm
 
 
-class MatchingWords:
+class MatchFinder:
     """The words and phrases a query may match, ready to be looked up by lemma."""
 
     def __init__(self, terms: Iterable[LocatedTerm] = ()) -> None:

@@ -92,7 +92,7 @@ class Federation:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SearchResult:
     """What one search found.
 
     hits: JSON texts of objects, best first; those of a long page (pages.LongPage) are made when they are asked for.

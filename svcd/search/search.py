@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from svcd.base.bitmaps import from_docids
+from svcd.base.bitmaps import DocIds, from_docids
 from svcd.base.errors import ApiError
 from svcd.base.json_text import loads
 from svcd.facets.distribution import facets_of
 from svcd.facets.merging import Facets
 from svcd.query import tracing
-from svcd.query.reader import DocIds, Reader
-from svcd.ranking.bucket_sort import Hit, Wanted
-from svcd.search.distinct import Apart
-from svcd.search.hits import shown, shows_matches
-from svcd.search.keyword import Found, find
+from svcd.query.reader import Reader
+from svcd.ranking.bucket_sort import Hit, RankingLimits
+from svcd.search.distinct import DistinctFilter
+from svcd.search.hits import render_hits, shows_matches
+from svcd.search.keyword import KeywordResult, keyword_search
 from svcd.search.long_pages import paged
-from svcd.search.request import Answer, Federation, IndexedQuery, SearchQuery
+from svcd.search.request import Federation, IndexedQuery, SearchQuery, SearchResult
 
-__all__ = ["Answer", "Federation", "IndexedQuery", "SearchQuery", "search"]
+__all__ = ["Federation", "IndexedQuery", "SearchQuery", "SearchResult", "search"]
 
 DEFAULT_CUTOFF_MS = 1500
 # Of the time until the cut-off; 20 MB of text are written in a third of a second.
@@ -31,10 +31,10 @@ _FORMATTING_PERCENT = 75
 Timer = Callable[[int], Callable[[], bool]]
 
 
-@tracing.within("execute local search")
+@tracing.span("execute local search")
 def search(
     readers: Mapping[str, Reader], queries: Sequence[IndexedQuery], federation: Federation, timer: Timer
-) -> Answer:
+) -> SearchResult:
     """The hits of the wanted page.
 
     readers: by index uid, one for each index of the queries. Raises the codes of search parameters
@@ -43,25 +43,25 @@ def search(
     (indexed,) = queries
     reader, query = readers[indexed.index_uid], indexed.query
     expired, is_late = timer(cutoff_ms(reader)), showing_timer(reader, timer)
-    wanted = wanted_of(reader, query, federation, _is_order_alone(reader, query))
-    found = found_in(indexed.index_uid, reader, query, wanted, expired)
+    wanted = ranking_limits(reader, query, federation, _is_order_alone(reader, query))
+    found = search_one_index(indexed.index_uid, reader, query, wanted, expired)
     hits: Sequence[Hit] = found.ranking.hits
     rejected: Sequence[Hit] = ()
     if query.distinct is not None:
         hits, rejected = _apart(reader, query.distinct, hits)
     first, end = federation.window()
     page = paged(reader, query, found, hits[first:end],
-                 lambda found, some: shown(reader, query, found, some, is_late))
+                 lambda found, some: render_hits(reader, query, found, some, is_late))
     counted = found.ranking.counted & ~from_docids([hit.docid for hit in rejected])
-    return Answer(page, federation.pagination(counted.bit_count()), _facets(indexed.index_uid, reader, federation, counted))
+    return SearchResult(page, federation.pagination(counted.bit_count()), _facets(indexed.index_uid, reader, federation, counted))
 
 
-def found_in(
-    index_uid: str, reader: Reader, query: SearchQuery, wanted: Wanted, expired: Callable[[], bool]
-) -> Found:
+def search_one_index(
+    index_uid: str, reader: Reader, query: SearchQuery, wanted: RankingLimits, expired: Callable[[], bool]
+) -> KeywordResult:
     """What one query finds; the index opens the message of what it refuses."""
     try:
-        return find(reader, query, wanted, expired)
+        return keyword_search(reader, query, wanted, expired)
     except ApiError as error:
         raise error.inside(f"Index `{index_uid}`") from None
 
@@ -83,13 +83,13 @@ def required_hits(reader: Reader, federation: Federation) -> int:
     return min(federation.window()[1], most)
 
 
-def wanted_of(reader: Reader, query: SearchQuery, federation: Federation, order_alone: bool = False) -> Wanted:
+def ranking_limits(reader: Reader, query: SearchQuery, federation: Federation, order_alone: bool = False) -> RankingLimits:
     """How much of the ranking of one query the wanted page needs."""
     most, required = reader.settings["pagination"]["maxTotalHits"], required_hits(reader, federation)
     threshold = query.ranking_score_threshold
     # The exact total of pages needs the score of every document, but never beyond `maxTotalHits`.
     to_the_end = federation.is_paged and threshold is not None and required < most
-    return Wanted(required, threshold, to_the_end, order_alone, federation.is_paged)
+    return RankingLimits(required, threshold, to_the_end, order_alone, federation.is_paged)
 
 
 def _facets(index_uid: str, reader: Reader, federation: Federation, counted: DocIds) -> dict[str, Facets]:
@@ -101,7 +101,7 @@ def _facets(index_uid: str, reader: Reader, federation: Federation, counted: Doc
 def _apart(reader: Reader, field: str, hits: Sequence[Hit]) -> tuple[list[Hit], list[Hit]]:
     """The hits that share no value of a field as the documents have it, and the others (10.1)."""
     texts = reader.documents([hit.docid for hit in hits])
-    apart = Apart(field)
+    apart = DistinctFilter(field)
     kept: list[Hit] = []
     rejected: list[Hit] = []
     for hit, text in zip(hits, texts):

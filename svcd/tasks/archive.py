@@ -30,7 +30,7 @@ from svcd.base.json_text import dumps
 from svcd.base.times import rfc3339
 from svcd.index.connections import copy_file, open_reader
 from svcd.index.disk_space import lacks_room
-from svcd.instance.data_folder import Library, no_file
+from svcd.instance.data_folder import DataFolderReader, no_file
 from svcd.instance.queue import stored_batches, stored_tasks
 from svcd.instance.task_records import ENQUEUED, SUCCEEDED, Batch, Task
 from svcd.schema.settings import SETTINGS
@@ -147,7 +147,7 @@ class _Joined:
 def _write_dump(request: Mapping[str, Any], path: Path, progress: Progress) -> None:
     folder = Path(request["folder"])
     progress("start the dump creation", 0, 1)
-    with closing(Library(folder)) as library, _written(path) as archive:
+    with closing(DataFolderReader(folder)) as library, _written(path) as archive:
         archive.add_json("metadata.json", {"dumpVersion": VERSION, "dbVersion": INTERFACE_VERSION,
                                            "dumpDate": rfc3339(request["batch"]["started_at"])})
         if request["instanceUid"] is not None:  # not even that is known of the dumps that waited in an old dump
@@ -235,7 +235,7 @@ def _batch_lines(connection: sqlite3.Connection, own: Batch, ended: list[Task]) 
                                             finished_at=task.finished_at))
 
 
-def _add_indexes(archive: _Archive, library: Library, progress: Progress) -> None:
+def _add_indexes(archive: _Archive, library: DataFolderReader, progress: Progress) -> None:
     archive.add_folder("indexes")
     rows, _ = library.list_indexes()
     total = sum(row.stats.get("documents", 0) for row in rows)
@@ -275,7 +275,7 @@ def _told(texts: Iterator[str], tell: Callable[[int], None]) -> Iterator[str]:
 def _write_snapshot(request: Mapping[str, Any], path: Path, progress: Progress) -> None:
     folder, copy = Path(request["folder"]), Path(request["copy"])
     progress("start the snapshot creation", 0, 1)
-    with closing(Library(folder)) as library, _written(path) as archive:
+    with closing(DataFolderReader(folder)) as library, _written(path) as archive:
         archive.add_text("VERSION", f"{__version__}\n")
         archive.add_text("instance-uid", request["instanceUid"])
         for name in ("indexes", "payloads"):

@@ -15,8 +15,8 @@ from svcd.base import json_text
 from svcd.base.bitmaps import to_docids
 from svcd.base.errors import ApiError
 from svcd.geo.geojson import read_geojson
-from svcd.index.shapes import Shape
-from svcd.index.writer import NOWHERE, Change, IndexWriter, Place, StoredDocument
+from svcd.index.shapes import StoredShape
+from svcd.index.writer import NO_LOCATION, DocumentChange, DocumentLocation, IndexWriter, StoredDocument
 from svcd.schema import documents as walking
 from svcd.schema.attributes import Filterable, Searchable, locales_test
 from svcd.schema.field_values import FieldValues, field_values, kept_fields, validate_geo
@@ -86,7 +86,7 @@ class DocumentWriter:
         self._is_searchable = Searchable.of(settings).__contains__
         self._locales_of = locales_test(settings["localizedAttributes"])
         self._is_kept = kept_fields(settings)
-        self._places = Places.of(settings)
+        self._places = GeoExtraction.of(settings)
         self._named = _Named()
 
     @property
@@ -219,23 +219,23 @@ class DocumentWriter:
         self.flush()
         self._tombstones.clear()
 
-    def _change(self, document_id: str, held: _Pending) -> Change | None:
+    def _change(self, document_id: str, held: _Pending) -> DocumentChange | None:
         """What becomes of a document, but for its words and values; None for nothing."""
         before = held.before
         bytes_before = len(before.json.encode()) if before else 0
         if held.document is None:
             self._tombstones[document_id] = held.docid
-            gone = Change(held.docid, document_id, None, {}, (), held.names_before, bytes_before, {}, held.values_before)
+            gone = DocumentChange(held.docid, document_id, None, {}, (), held.names_before, bytes_before, {}, held.values_before)
             return gone if before else None
         text = self._text(held.document)
         if before and before.json == text:
             return None
         place = self._place(document_id, held.document)
         self._number_nested(held.document)
-        return Change(held.docid, document_id, text, None, _counted(held.document), held.names_before, bytes_before,
+        return DocumentChange(held.docid, document_id, text, None, _counted(held.document), held.names_before, bytes_before,
                       {}, held.values_before, place)
 
-    def _with_words(self, change: Change, document: Document | None) -> Change:
+    def _with_words(self, change: DocumentChange, document: Document | None) -> DocumentChange:
         """A change with the words and values of the document that it leaves, None where it leaves none."""
         if document is not None:
             change.positions, change.values = self.positions(document), self.values(document)
@@ -256,7 +256,7 @@ class DocumentWriter:
         if len(self._writer.field_numbers) > MOST_FIELDS:
             raise IndexingFailure(_too_many_fields())
 
-    def _place(self, document_id: str, document: Document) -> Place:
+    def _place(self, document_id: str, document: Document) -> DocumentLocation:
         try:
             return self._places.place(document_id, document)
         except ApiError as error:
@@ -265,7 +265,7 @@ class DocumentWriter:
     def place_all(self) -> None:
         """Find out anew where every document is that the index holds. Raises IndexingFailure."""
         self._writer.clear_places()
-        places: dict[int, Place] = {}
+        places: dict[int, DocumentLocation] = {}
         last = -1
         while self._places.are_kept and (part := self._writer.all_stored(last, _PORTION)):
             places.update((each.docid, self._place(each.document_id, json_text.loads(each.json))) for each in part)
@@ -308,7 +308,7 @@ _GEO, _GEOJSON = "_geo", "_geojson"
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class GeoExtraction:
     """What an index keeps of where its documents are."""
 
     has_points: bool
@@ -320,16 +320,16 @@ class Places:
         return self.has_points or self.has_shapes
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Places:
+    def of(cls, settings: Mapping[str, Any]) -> GeoExtraction:
         """What the settings of an index ask for."""
         full = resolved(settings)
         names = Filterable.of(full).names
         return cls(names(_GEO) or _GEO in full["sortableAttributes"], names(_GEOJSON))
 
-    def place(self, document_id: str, document: Mapping[str, Any]) -> Place:
+    def place(self, document_id: str, document: Mapping[str, Any]) -> DocumentLocation:
         """Where a document is. Raises invalid_document_geo_field, invalid_document_geojson_field."""
         if not self.are_kept:
-            return NOWHERE
+            return NO_LOCATION
         point = validate_geo(document_id, document) if self.has_points else None
         shape = read_geojson(document.get(_GEOJSON)) if self.has_shapes else None
-        return Place(point, None if shape is None else Shape(shape.sides(), shape.packed()))
+        return DocumentLocation(point, None if shape is None else StoredShape(shape.sides(), shape.packed()))

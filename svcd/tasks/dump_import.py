@@ -26,7 +26,7 @@ from svcd.instance.webhooks import MOST_WEBHOOKS, Webhook
 from svcd.schema import settings as settings_table
 from svcd.tasks import batching, dump_reading, old_dumps
 from svcd.tasks.archive import VERSION
-from svcd.tasks.indexing_client import Budget, WriterCrashed, WriterDied, WriterProcess
+from svcd.tasks.indexing_client import IndexingProcess, IndexingProcessCrashed, IndexingProcessDied, MemoryBudget
 from svcd.tasks.malformed import MALFORMED, is_odd_file, named, shown, words
 from svcd.tasks.unpacking import ArchiveRefused, growing, refusing, unpack
 from svcd.validation import checked_index_uid, decode_body
@@ -41,8 +41,8 @@ _MOST_UID = 100
 _NO_DOCUMENTS = "Corrupted dump."  # the words of the reference engine for documents that lack
 
 
-def import_dump(path: Path, folder: Path, budget: Budget = Budget(),
-                make_writer: Callable[[], Any] = WriterProcess) -> None:
+def import_dump(path: Path, folder: Path, budget: MemoryBudget = MemoryBudget(),
+                make_writer: Callable[[], Any] = IndexingProcess) -> None:
     """Make the data folder, which is absent or empty, from a dump. Raises ArchiveRefused, OSError."""
     with growing(folder) as data, refusing(path, "dump"), closing(make_writer()) as writer:
         dump = data.with_name("dump")
@@ -53,7 +53,7 @@ def import_dump(path: Path, folder: Path, budget: Budget = Budget(),
 class _Import:
     """One dump, unpacked in `dump`, on its way into the folder `data`."""
 
-    def __init__(self, dump: Path, data: Path, budget: Budget, writer: Any) -> None:
+    def __init__(self, dump: Path, data: Path, budget: MemoryBudget, writer: Any) -> None:
         self._dump, self._data, self._budget, self._writer = dump, data, budget, writer
 
     def run(self) -> None:
@@ -77,7 +77,7 @@ class _Import:
 
     def _modernise(self, version: str) -> None:
         try:
-            old_dumps.modernise(self._dump, version)
+            old_dumps.convert_to_version_6(self._dump, version)
         except MALFORMED as error:
             raise ArchiveRefused(f"the dump is none of its version {version}: {words(error)}") from error
         except OSError as error:
@@ -167,9 +167,9 @@ class _Import:
                    "tasks": [task]}
         try:
             answer = self._writer.run(request, _silently)
-        except WriterDied as error:
+        except IndexingProcessDied as error:
             raise ArchiveRefused(f"{place} of the dump could not be indexed: {error}") from error
-        except WriterCrashed as error:
+        except IndexingProcessCrashed as error:
             if payload:
                 self._check_documents(place, payload)
             logs.failure("bug", str(error))

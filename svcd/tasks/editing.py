@@ -29,7 +29,7 @@ _KEPT_KEY = "Document editions cannot modify a document's primary key"
 _KEPT_OBJECT = "Document editions must keep documents as objects"
 
 
-class Edition:
+class DocumentEdit:
     """What one task does to documents; deleted, edited: how many it has removed and changed so far."""
 
     def __init__(self, content: Mapping[str, Any], primary_key: str) -> None:
@@ -80,7 +80,7 @@ def edit(writer: IndexWriter, limit: int, content: Mapping[str, Any], progress: 
     if not total or writer.primary_key is None:
         return {"deletedDocuments": 0, "editedDocuments": 0}
     progress("computing document changes", 0, total)
-    edition, documents = Edition(content, writer.primary_key), DocumentWriter(writer, limit)
+    edition, documents = DocumentEdit(content, writer.primary_key), DocumentWriter(writer, limit)
     finished = 0
     for part in _portions(writer, docids):
         for stored in part:
@@ -97,11 +97,11 @@ def _meant(writer: IndexWriter, wanted: Any) -> int:
     if wanted is None:
         return writer.docids
     # Who never filters does without the grammar, as in `indexing`.
-    from svcd.filters.requests import matching, read_filter
+    from svcd.filters.requests import filter_docids, read_filter
 
     try:
         condition = read_filter(wanted, _FILTER_CODE)
-        return matching(writer.reader(resolved, stored_form), condition, _FILTER_CODE)
+        return filter_docids(writer.reader(resolved, stored_form), condition, _FILTER_CODE)
     except ApiError as error:
         raise IndexingFailure(error) from None
 

@@ -101,7 +101,7 @@ _Action = Callable[[Instance, sqlite3.Connection, Task, Progress], tuple[dict[st
 _ACTIONS: dict[str, _Action] = {"taskCancelation": _cancel, "taskDeletion": _delete, "indexSwap": _swap}
 
 
-def tidy_up(queue: Queue, ended: Sequence[Task]) -> None:
+def delete_old_tasks(queue: Queue, ended: Sequence[Task]) -> None:
     """After the commit: stored content of canceled tasks goes."""
     for task in ended:
         queue.remove_payload(task.payload)

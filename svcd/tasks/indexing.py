@@ -16,16 +16,16 @@ from typing import Any
 from svcd.base import json_text
 from svcd.base.bitmaps import to_docids
 from svcd.base.errors import ApiError, error_object
-from svcd.index.batch_outcomes import Applied
-from svcd.index.disk_space import full, lacks_room
+from svcd.index.batch_outcomes import BatchOutcomes
+from svcd.index.disk_space import disk_full_error, lacks_room
 from svcd.index.writer import IndexWriter
 from svcd.schema import settings as settings_table
 from svcd.schema.field_values import COORDINATES, field_values, kept_fields, stored_form
 from svcd.schema.primary_keys import document_identifier, infer_primary_key
 from svcd.schema.settings import Redo
 from svcd.tasks import batching, payloads
-from svcd.tasks.documents import DocumentWriter, IndexingFailure, Places
-from svcd.tasks.indexing_client import Budget
+from svcd.tasks.documents import DocumentWriter, GeoExtraction, IndexingFailure
+from svcd.tasks.indexing_client import MemoryBudget
 from svcd.tasks.kinds import KINDS
 
 _CHUNK = 500  # documents of one look-up in the store
@@ -67,7 +67,7 @@ class Outcome:
         return {"uid": self.uid, "details": self.details, "error": self.error}
 
 
-def run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: Budget,
+def run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: MemoryBudget,
         progress: Progress = lambda step, finished, total: None, room: int = 0) -> dict[str, Any]:
     """Do a batch; {"outcomes", "primaryKey", "stats", "needsDenseSets", "found"}. The outcomes may be those of fewer tasks.
 
@@ -85,10 +85,10 @@ def run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: B
     except sqlite3.OperationalError as failure:
         if not lacks_room(failure):
             raise
-    return {"isFull": True, "outcomes": [Outcome(work.uid, error=dict(full().as_json())).as_json() for work in works]}
+    return {"isFull": True, "outcomes": [Outcome(work.uid, error=dict(disk_full_error().as_json())).as_json() for work in works]}
 
 
-def _run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: Budget, progress: Progress,
+def _run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: MemoryBudget, progress: Progress,
          room: int) -> dict[str, Any]:
     writer = IndexWriter(path, cache_kib=budget.page_cache >> 10, hash_bytes=budget.postings)
     try:
@@ -119,7 +119,7 @@ def _put_away(writer: IndexWriter) -> None:
         writer.close()
 
 
-def _is_settled(applied: Applied, work: Work) -> bool:
+def _is_settled(applied: BatchOutcomes, work: Work) -> bool:
     return KINDS[work.kind].is_recorded and applied.covers(work.uid, work.enqueued_at)
 
 
@@ -127,7 +127,7 @@ def _settled_outcome(work: Work, known: Mapping[str, Any] | None) -> dict[str, A
     return dict(known or Outcome(work.uid, error=dict(error_object("io_error", _OUTCOME_UNKNOWN))).as_json())
 
 
-def settle(path: Path) -> None:
+def finish_without_effect(path: Path) -> None:
     """Commit nothing. What a killed process left in the log behind its last commit is written over by it.
 
     Such frames may hold a commit that nobody saw; a later recovery would bring it back behind the end of its tasks.
@@ -163,17 +163,17 @@ def answer(request: Mapping[str, Any], progress: Progress,
         return archive.answer(request, progress)
     path = Path(request["path"])
     if request.get("settle"):
-        settle(path)
+        finish_without_effect(path)
         return {}
     if request.get("denseSets"):
         make_dense_sets(path, should_stop)
         return {}
     works = [Work(**task) for task in request["tasks"]]
-    return run(path, request["indexUid"], request["shape"], works, Budget(**request["budget"]), progress,
+    return run(path, request["indexUid"], request["shape"], works, MemoryBudget(**request["budget"]), progress,
                request.get("room", 0))
 
 
-def _apply(writer: IndexWriter, index_uid: str, shape: str, works: Sequence[Work], budget: Budget,
+def _apply(writer: IndexWriter, index_uid: str, shape: str, works: Sequence[Work], budget: MemoryBudget,
            progress: Progress) -> list[dict[str, Any]]:
     try:
         with writer.transaction():
@@ -197,7 +197,7 @@ def _answer(writer: IndexWriter, outcomes: list[dict[str, Any]], found: dict[str
             "needsDenseSets": writer.needs_dense_sets(), "found": found}
 
 
-def _documents(writer: IndexWriter, works: Sequence[Work], budget: Budget,
+def _documents(writer: IndexWriter, works: Sequence[Work], budget: MemoryBudget,
                progress: Progress) -> Iterator[Outcome]:
     documents = DocumentWriter(writer, budget.documents)
     total = sum(work.payload_bytes for work in works)
@@ -254,17 +254,17 @@ def _delete_matching(writer: IndexWriter, documents: DocumentWriter, work: Work)
 def _matching(writer: IndexWriter, work: Work) -> Sequence[int]:
     """The docids of the documents that meet the filter of a task. Raises invalid_document_filter."""
     # Most batches have no filter, and the process that does them stays small.
-    from svcd.filters.requests import matching, read_filter
+    from svcd.filters.requests import filter_docids, read_filter
 
     reader = writer.reader(settings_table.resolved, stored_form)
     try:
         condition = read_filter(work.content["filter"], "invalid_document_filter")
-        return to_docids(matching(reader, condition, "invalid_document_filter"))
+        return to_docids(filter_docids(reader, condition, "invalid_document_filter"))
     except ApiError as error:
         raise error.inside(f"Index `{work.index_uid}`") from None
 
 
-def _delete_in_portions(writer: IndexWriter, works: Sequence[Work], budget: Budget, progress: Progress,
+def _delete_in_portions(writer: IndexWriter, works: Sequence[Work], budget: MemoryBudget, progress: Progress,
                         room: int) -> list[dict[str, Any]]:
     """Deletions by identifier or filter, for which the disk has no room in one transaction."""
     from svcd.tasks import portioned_deletion  # full disks are rare
@@ -321,7 +321,7 @@ def _has_key(known: str | None) -> ApiError:
     return ApiError("index_primary_key_already_exists", f"Index already has a primary key: `{known}`.")
 
 
-def _clear(writer: IndexWriter, works: Sequence[Work], budget: Budget,
+def _clear(writer: IndexWriter, works: Sequence[Work], budget: MemoryBudget,
            progress: Progress) -> Iterator[Outcome]:
     """Remove all documents, which the first deletion of all counts; other tasks of documents succeed without effect.
 
@@ -342,7 +342,7 @@ def _clear(writer: IndexWriter, works: Sequence[Work], budget: Budget,
             yield Outcome(work.uid, {"indexedDocuments": 0})
 
 
-def _settings(writer: IndexWriter, works: Sequence[Work], budget: Budget,
+def _settings(writer: IndexWriter, works: Sequence[Work], budget: MemoryBudget,
               progress: Progress) -> Iterator[Outcome]:
     progress("retrieving and merging the settings", 0, 1)
     before = after = writer.settings
@@ -355,7 +355,7 @@ def _settings(writer: IndexWriter, works: Sequence[Work], budget: Budget,
     progress("apply the settings", 0, 1)
     redo = settings_table.redo_of(before, after)
     if Redo.FACETS in redo:
-        if Places.of(before) != Places.of(after):
+        if GeoExtraction.of(before) != GeoExtraction.of(after):
             DocumentWriter(writer, 0).place_all()
         _exchange_values(writer, before, after, progress)
     if Redo.WORDS in redo:
@@ -398,13 +398,13 @@ def _all_documents(writer: IndexWriter, progress: Progress) -> Iterator[list[tup
         progress("indexing", finished, total)
 
 
-def _create(writer: IndexWriter, works: Sequence[Work], budget: Budget,
+def _create(writer: IndexWriter, works: Sequence[Work], budget: MemoryBudget,
             progress: Progress) -> Iterator[Outcome]:
     progress("creating the index", 0, 1)
     yield from _set_key(writer, works[0])
 
 
-def _update(writer: IndexWriter, works: Sequence[Work], budget: Budget,
+def _update(writer: IndexWriter, works: Sequence[Work], budget: MemoryBudget,
             progress: Progress) -> Iterator[Outcome]:
     progress("updating the index", 0, 1)
     key = works[0].content.get("primaryKey")
@@ -421,7 +421,7 @@ def _set_key(writer: IndexWriter, work: Work) -> Iterator[Outcome]:
     yield Outcome(work.uid)
 
 
-def _edit(writer: IndexWriter, works: Sequence[Work], budget: Budget,
+def _edit(writer: IndexWriter, works: Sequence[Work], budget: MemoryBudget,
           progress: Progress) -> Iterator[Outcome]:
     # Few batches run a function, and the process of the others stays smaller by 2 MB.
     from svcd.tasks import editing
@@ -447,7 +447,7 @@ def _size_text(size: int) -> str:
     return f"{amount:.2f}".rstrip("0").rstrip(".") + f" {unit}"
 
 
-_Action = Callable[[IndexWriter, Sequence[Work], Budget, Progress], Iterator[Outcome]]
+_Action = Callable[[IndexWriter, Sequence[Work], MemoryBudget, Progress], Iterator[Outcome]]
 _ACTIONS: dict[str, _Action] = {
     batching.DOCUMENTS: _documents, batching.DELETIONS: _documents, batching.FILTER_DELETIONS: _documents,
     batching.CLEAR: _clear,

@@ -19,15 +19,15 @@ _MODULE = "svcd.tasks.indexing_process"
 _END_S = 5.0
 
 
-class WriterDied(RuntimeError):
+class IndexingProcessDied(RuntimeError):
     """The process ended in the middle of a batch: killed, out of memory, or by a crash of the interpreter."""
 
 
-class WriterCrashed(RuntimeError):
+class IndexingProcessCrashed(RuntimeError):
     """The process answered with a traceback: a bug in indexing."""
 
 
-class WriterProcess:
+class IndexingProcess:
     """A process that indexes. keep_open: a descriptor it holds with us, such as that of the folder's lock."""
 
     def __init__(self, keep_open: int | None = None) -> None:
@@ -47,11 +47,11 @@ class WriterProcess:
                     break
                 progress(answer["step"], answer["finished"], answer["total"])
             else:
-                raise WriterDied(self._ended())
+                raise IndexingProcessDied(self._ended())
         except (BrokenPipeError, json.JSONDecodeError) as error:
-            raise WriterDied(self._ended()) from error
+            raise IndexingProcessDied(self._ended()) from error
         if "crash" in answer:
-            raise WriterCrashed(answer["crash"])
+            raise IndexingProcessCrashed(answer["crash"])
         return answer
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -153,7 +153,7 @@ def _view(step: str, finished: int, total: int) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Budget:
+class MemoryBudget:
     """What one batch may hold in memory, in bytes."""
 
     page_cache: int = 8 << 20
@@ -161,7 +161,7 @@ class Budget:
     documents: int = 2 << 20
 
     @classmethod
-    def of(cls, memory: int | None) -> Budget:
+    def of(cls, memory: int | None) -> MemoryBudget:
         """Shares of `memory` bytes, never more than these defaults: they are as fast as any more."""
         if memory is None:
             return cls()

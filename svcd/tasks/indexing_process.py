@@ -26,7 +26,7 @@ import sys
 import traceback
 from typing import Any
 
-from svcd.base.process import die_with
+from svcd.base.process import end_with_parent
 from svcd.tasks import indexing
 
 # A report of progress costs a write and a wake-up of the daemon: not more often than per this share.
@@ -36,7 +36,7 @@ _REPORTS = 200
 def main(parent: int) -> None:
     """Serve until the input ends. parent: pid of the daemon, to notice that it died before we could ask."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon, which lets the batch end
-    die_with(parent)
+    end_with_parent(parent)
     gc.disable()  # parsed documents hold no cycles; what others make is collected between batches
     try:
         while line := _read_line():

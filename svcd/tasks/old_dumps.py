@@ -52,7 +52,7 @@ _WORD = re.compile("(?<=[a-z])(?=[A-Z])")
 _FILE_NAME = re.compile("[A-Za-z0-9_-]{1,400}", re.ASCII)
 
 
-def modernise(folder: Path, version: str) -> None:
+def convert_to_version_6(folder: Path, version: str) -> None:
     """Make the folder one of version 6. version: `V1` to `V5`."""
     new = folder / _NEW
     (new / "indexes").mkdir(parents=True)

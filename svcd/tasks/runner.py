@@ -26,7 +26,7 @@ from typing import Any
 
 from svcd.base import logs, times
 from svcd.base.errors import error_object
-from svcd.index.batch_outcomes import Applied
+from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.disk_space import MOST_BYTES
 from svcd.instance.data_folder import IndexRow, no_file
 from svcd.instance.instance import Instance
@@ -35,7 +35,13 @@ from svcd.instance.task_records import FAILED, SUCCEEDED, Batch, Task
 from svcd.tasks import archive_tasks, batching, details, global_tasks
 from svcd.tasks.batching import IndexState, Limits, Plan
 from svcd.tasks.details import task_line
-from svcd.tasks.indexing_client import Budget, Progress, WriterCrashed, WriterDied, WriterProcess
+from svcd.tasks.indexing_client import (
+    IndexingProcess,
+    IndexingProcessCrashed,
+    IndexingProcessDied,
+    MemoryBudget,
+    Progress,
+)
 from svcd.tasks.kinds import INDEX_DELETION, KINDS, NEWEST_ALONE, changes_index, failed_details
 
 _BY_RANK = sorted((kind for kind, row in KINDS.items() if row.rank < 9), key=lambda kind: KINDS[kind].rank)
@@ -57,7 +63,7 @@ class _Job:
     running: RunningBatch
     index_uid: str
     progress: Progress = field(default_factory=Progress)
-    writer: WriterProcess | None = None
+    writer: IndexingProcess | None = None
     is_canceled: bool = False
     is_new: bool = False  # the batch makes its index
     is_tidying: bool = False  # the batch has ended; what is done now gives way to anything else
@@ -72,9 +78,9 @@ class Runner:
     what can wait is done. folders: where dumps and snapshots go.
     """
 
-    def __init__(self, instance: Instance, *, workers: int = 1, limits: Limits = Limits(), budget: Budget = Budget(),
+    def __init__(self, instance: Instance, *, workers: int = 1, limits: Limits = Limits(), budget: MemoryBudget = MemoryBudget(),
                  on_batch: OnBatch = lambda batch, tasks: None, on_bug: Callable[[str], None] = print,
-                 make_writer: Callable[[int], WriterProcess] = WriterProcess, retry_s: float = 1.0,
+                 make_writer: Callable[[int], IndexingProcess] = IndexingProcess, retry_s: float = 1.0,
                  quiet_s: float = 2.0, folders: archive_tasks.Folders = archive_tasks.Folders()) -> None:
         self._instance = instance
         self._queue = instance.queue
@@ -191,7 +197,7 @@ class Runner:
         self._instance.remove_unborn([plan.tasks[0].index_uid or "" for plan in plans])
         return any([self._begin(plan) for plan in plans])  # noqa: C419 (all of them are begun)
 
-    def _settled(self, index_uid: str, applied: Applied) -> list[Task]:
+    def _settled(self, index_uid: str, applied: BatchOutcomes) -> list[Task]:
         """The first enqueued tasks of an index, as far as its file was written behind them."""
         upcoming = self._queue.enqueued(_RECORDED, index_uid=index_uid)
         return list(takewhile(lambda task: applied.covers(task.uid, task.enqueued_at), upcoming))
@@ -270,7 +276,7 @@ class Runner:
             self._on_bug(f"batch {running.batch.uid} could not be finished: {error!r}")
             raise
         self._queue.forget(running)
-        global_tasks.tidy_up(self._queue, ended)
+        global_tasks.delete_old_tasks(self._queue, ended)
         self._instance.reserve.restore()
         self._on_batch(running.batch, ended)
 
@@ -288,7 +294,7 @@ class Runner:
 
     # Tasks of one index
 
-    def _work(self, writer: WriterProcess) -> None:
+    def _work(self, writer: IndexingProcess) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._stopping or self._jobs)
@@ -298,7 +304,7 @@ class Runner:
             self._take(job, writer)
             del job  # its tasks may have contents of megabytes, and the next job may be long in coming
 
-    def _take(self, job: _Job, writer: WriterProcess) -> None:
+    def _take(self, job: _Job, writer: IndexingProcess) -> None:
         job.writer = writer
         try:
             self._run_job(job, writer)
@@ -312,7 +318,7 @@ class Runner:
             job.done.set()
             self._changed.notify_all()
 
-    def _run_job(self, job: _Job, writer: WriterProcess) -> None:
+    def _run_job(self, job: _Job, writer: IndexingProcess) -> None:
         if job.index_uid == _NO_INDEX:
             self._archive(job, writer)
             return
@@ -337,7 +343,7 @@ class Runner:
             return dict(no_file(job.index_uid).as_json())  # to make a new one would be to lose the documents unseen
         return None
 
-    def _index(self, job: _Job, row: IndexRow | None, writer: WriterProcess) -> None:
+    def _index(self, job: _Job, row: IndexRow | None, writer: IndexingProcess) -> None:
         uuid = self._instance.uuid_of(job.index_uid) or str(uuids.uuid4())
         target = row or IndexRow(job.index_uid, uuid, times.now(), times.now())
         job.is_new = row is None
@@ -345,7 +351,7 @@ class Runner:
         job.running.batch.progress = job.progress.view
         try:
             answer = self._answer(job, target, writer, request)
-        except WriterCrashed as crash:
+        except IndexingProcessCrashed as crash:
             self._on_bug(str(crash))
             error = error_object("internal", _crash_message(crash))
             self._finish(job, row, [_failed(task, error) for task in job.running.tasks.values()], None)
@@ -384,7 +390,7 @@ class Runner:
         self._finish(job, row, [_ended(task, errors[task.uid]) for task in job.running.tasks.values()], None)
         self._remove_unborn(job, target)
 
-    def _tidy(self, job: _Job, target: IndexRow, writer: WriterProcess) -> None:
+    def _tidy(self, job: _Job, target: IndexRow, writer: IndexingProcess) -> None:
         """Have ready-made sets written once nothing has come in for a while; a task that does ends it early."""
         with self._changed:
             job.is_tidying = True
@@ -393,12 +399,12 @@ class Runner:
             return
         try:
             writer.run({"path": str(self._instance.index_path(target.uuid)), "denseSets": True}, lambda *_: None)
-        except WriterDied:
+        except IndexingProcessDied:
             pass
-        except WriterCrashed as crash:
+        except IndexingProcessCrashed as crash:
             self._on_bug(str(crash))
 
-    def _archive(self, job: _Job, writer: WriterProcess) -> None:
+    def _archive(self, job: _Job, writer: IndexingProcess) -> None:
         """Have a dump or a snapshot written. A canceled one, or one that svcd's end cuts short, leaves no file."""
         archive = archive_tasks.archive_of(job.running, self._instance, self._folders)
         try:
@@ -412,11 +418,11 @@ class Runner:
         outcome = {"details": dict(archive.details), "error": error}
         self._finish(job, None, [_ended(task, outcome) for task in job.running.tasks.values()], None)
 
-    def _archive_error(self, job: _Job, writer: WriterProcess, archive: archive_tasks.Archive) -> Any:
+    def _archive_error(self, job: _Job, writer: IndexingProcess, archive: archive_tasks.Archive) -> Any:
         """Why an archive was not written, or None."""
         try:
             return writer.run(dict(archive.request), self._shown(job))["error"]
-        except (WriterDied, WriterCrashed) as death:
+        except (IndexingProcessDied, IndexingProcessCrashed) as death:
             if not job.is_canceled and not self._stopping:
                 self._on_bug(str(death))
             return error_object("internal", _crash_message(death))
@@ -444,7 +450,7 @@ class Runner:
                      "payload_bytes": task.payload_bytes,
                      "payload": str(folder / task.payload) if task.payload else None} for task in job.plan.tasks]}
 
-    def _answer(self, job: _Job, target: IndexRow, writer: WriterProcess,
+    def _answer(self, job: _Job, target: IndexRow, writer: IndexingProcess,
                 request: dict[str, Any]) -> dict[str, Any] | None:
         """What the indexing process says; None when the batch was stopped before its commit."""
         progress = self._shown(job)
@@ -452,12 +458,12 @@ class Runner:
             if job.is_canceled and not self._has_committed(job, target):
                 return None
             return self._with_reserve(job, lambda more: writer.run({**request, **more}, progress))
-        except WriterDied as death:
+        except IndexingProcessDied as death:
             if self._has_committed(job, target) or not job.is_new and self._has_settled(job, target, writer):
                 return writer.run(request, progress)  # it died behind its commit: the outcome is there
             if job.is_canceled or self._stopping:
                 return None
-            raise WriterCrashed(str(death)) from death
+            raise IndexingProcessCrashed(str(death)) from death
 
     def _with_reserve(self, job: _Job, run: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
         """What the indexing process says; a batch that frees room, or is done and not noted, has that of the reserve.
@@ -479,13 +485,13 @@ class Runner:
         applied, first = self._instance.applied(target.uuid), job.plan.tasks[0]
         return applied is not None and KINDS[first.kind].is_recorded and applied.covers(first.uid, first.enqueued_at)
 
-    def _has_settled(self, job: _Job, target: IndexRow, writer: WriterProcess) -> bool:
+    def _has_settled(self, job: _Job, target: IndexRow, writer: IndexingProcess) -> bool:
         """After a death: see to it that a commit nobody saw is either seen now, or never."""
         if self._stopping:  # the next start looks again
             return False
         try:
             writer.run({"path": str(self._instance.index_path(target.uuid)), "settle": True}, job.progress)
-        except (WriterDied, WriterCrashed) as error:
+        except (IndexingProcessDied, IndexingProcessCrashed) as error:
             self._on_bug(f"index {job.index_uid} could not be settled: {error}")
         return self._has_committed(job, target)
 

@@ -171,7 +171,7 @@ _made: dict[str, Segmenter | None] = {}
 _lock = threading.Lock()
 
 
-def offer(language: str, load: Load | None) -> None:
+def offer_word_lists(language: str, load: Load | None) -> None:
     """Plug in a word list for one of LISTS; None: the installed one again."""
     with _lock:
         _offered.pop(language, None)

@@ -38,7 +38,7 @@ def kept_word(lemma: str) -> str:
     return word
 
 
-def row_of_tokens(tokens: Iterable[Token]) -> Row:
+def term_positions(tokens: Iterable[Token]) -> Row:
     """The row of a text from its tokens: the definition that the short ways must agree with."""
     row: Row = []
     is_far = False
@@ -55,7 +55,7 @@ def row_of_tokens(tokens: Iterable[Token]) -> Row:
     return _trimmed(row)
 
 
-class WordRows:
+class TermPositionBuilder:
     """Texts -> rows for one analyzer."""
 
     def __init__(self, analyzer: Analyzer) -> None:
@@ -73,7 +73,7 @@ class WordRows:
         else:
             row = self._by_pieces(text, locales) if self._has_default_cuts else None
         if row is None:
-            row = row_of_tokens(self._analyzer.tokens(text, locales))
+            row = term_positions(self._analyzer.tokens(text, locales))
         return row
 
     def _by_pieces(self, text: str, locales: Sequence[str] | None) -> Row | None:
@@ -204,6 +204,6 @@ def _escaped(characters: Iterable[str]) -> str:
 
 
 @lru_cache(maxsize=64)
-def rows_of(analyzer: Analyzer) -> WordRows:
+def term_position_builder(analyzer: Analyzer) -> TermPositionBuilder:
     """The rows of an analyzer, remembered with it."""
-    return WordRows(analyzer)
+    return TermPositionBuilder(analyzer)

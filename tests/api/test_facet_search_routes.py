@@ -14,8 +14,8 @@ import pytest
 
 from svcd.base.errors import ApiError
 from svcd.instance.instance import Instance
-from tests.support.patched_reading import read_from
 from tests.support.dict_reader import DictReader
+from tests.support.patched_reading import read_from
 
 FILMS = [{"id": 1, "title": "sun", "genre": ["Drama", "Noir"], "year": 1950},
          {"id": 2, "title": "sun", "genre": "drama"}]

@@ -16,8 +16,8 @@ import pytest
 from svcd.auth.permission import Permission
 from svcd.base.errors import ApiError
 from svcd.instance.instance import Instance
-from tests.support.patched_reading import read_from
 from tests.support.dict_reader import DictReader
+from tests.support.patched_reading import read_from
 
 KEYS = [{"fieldName": "by", "foreignIndexUid": "people"}, {"fieldName": "at", "foreignIndexUid": "places"}]
 ANN = {"id": "a", "name": "Ann"}
@@ -85,7 +85,7 @@ def test_nothing_is_kept_for_the_other_index_may_change(client, monkeypatch) -> 
     Permission(indexes=("books", "films", "places")), Permission(rules={"books": None, "films": None, "places": None}),
     Permission(rules={"*": None, "people": {"filter": "id = a"}})])
 def test_identifiers_stay_where_the_bearer_may_not_search(client, monkeypatch, permission) -> None:
-    monkeypatch.setattr("svcd.auth.keys.ALL", permission)
+    monkeypatch.setattr("svcd.auth.keys.ALL_PERMITTED", permission)
     assert hits(client) == [{**STORED, "at": {"id": 1}}] * 4
 
 

@@ -18,8 +18,8 @@ import pytest
 from svcd.auth.keys import Permission
 from svcd.base.errors import ApiError
 from svcd.instance.instance import Instance
-from tests.support.patched_reading import read_from
 from tests.support.dict_reader import DictReader
+from tests.support.patched_reading import read_from
 
 FILMS = DictReader([{"id": 1, "title": "sun", "year": 1}, {"id": 2, "title": "sun night", "year": 2}],
                    {"filterableAttributes": ["year"]})

@@ -16,8 +16,8 @@ import pytest
 
 from svcd.api.performance import duration
 from svcd.instance.instance import Instance
-from tests.support.patched_reading import read_from
 from tests.support.dict_reader import DictReader
+from tests.support.patched_reading import read_from
 
 INDEXES = {
     "films": DictReader([{"id": 1, "title": "sun", "by": 7}], {

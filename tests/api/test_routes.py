@@ -8,12 +8,12 @@ from __future__ import annotations
 import pytest
 
 from svcd.api.app import ROUTES
-from svcd.api.context import Answer, Context
+from svcd.api.context import Context, HandlerResult
 from svcd.api.routes import Route, Table, segments_of
 
 
-def run(_ctx: Context) -> Answer:
-    return Answer(200, None)
+def run(_ctx: Context) -> HandlerResult:
+    return HandlerResult(200, None)
 
 
 def route(method: str, path: str) -> Route:

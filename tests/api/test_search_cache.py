@@ -12,8 +12,8 @@ import pytest
 
 from svcd.api import search as search_module
 from svcd.api import search_cache as answers_module
-from svcd.api.search_cache import Answers
-from svcd.index.writer import Change, IndexWriter
+from svcd.api.search_cache import SearchCache
+from svcd.index.writer import DocumentChange, IndexWriter
 from svcd.instance.data_folder import IndexRow
 from svcd.schema.field_values import stored_form
 from svcd.schema.settings import resolved
@@ -44,7 +44,7 @@ def write(instance: Any, uid: str, docid: int) -> None:
     writer = IndexWriter(instance.index_path(row.uuid))
     with writer.transaction():
         writer.register(["id"])
-        writer.write([Change(docid, str(docid), f'{{"id":{docid}}}', {"id": [str(docid)]})])
+        writer.write([DocumentChange(docid, str(docid), f'{{"id":{docid}}}', {"id": [str(docid)]})])
     writer.close()
 
 
@@ -90,7 +90,7 @@ def test_a_search_that_ran_out_of_time_is_not_kept(films: Any, makes: list[str],
 
 
 def test_state_and_question_tell_answers_apart() -> None:
-    answers, made = Answers(), []
+    answers, made = SearchCache(), []
 
     def make(text: str, is_whole: bool = True) -> Any:
         return lambda: (made.append(text), ((text.encode(),), is_whole))[1]
@@ -106,7 +106,7 @@ def test_state_and_question_tell_answers_apart() -> None:
 
 def test_a_large_answer_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers_module, "_MOST_BYTES", 3)
-    answers, made = Answers(), []
+    answers, made = SearchCache(), []
     for text in ("abc", "abc", "abcd", "abcd"):
         answers.get("state", text, lambda text=text: (made.append(text), ((text.encode(),), True))[1])
     assert made == ["abc", "abcd", "abcd"]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from svcd.api import search
-from svcd.search.request import Answer, Federation
+from svcd.search.request import Federation, SearchResult
 from svcd.validation import decode_query
 from svcd.validation.names import LOCALES
 from tests.support.patched_reading import read_from
@@ -212,11 +212,11 @@ class Engine:
     def read(self, _index_uid: str) -> Iterator[Any]:
         yield SimpleNamespace(primary_key=self.primary_key, state=None, settings={})
 
-    def search(self, _readers: Any, queries: Any, federation: Federation, timer: Any) -> Answer:
+    def search(self, _readers: Any, queries: Any, federation: Federation, timer: Any) -> SearchResult:
         self.asked.append((queries[0].query, federation))
         assert timer(0)() and not timer(60_000)()
         hits = ['{"id":1}', '{"id":2,"_vectors":{"e":[1]},"_formatted":{"id":"2","_vectors":{"e":["1"]}}}']
-        return Answer(hits, federation.pagination(2))
+        return SearchResult(hits, federation.pagination(2))
 
 
 @pytest.mark.parametrize(("body", "paging"), [

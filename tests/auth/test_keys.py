@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import svcd
-from svcd.auth.keys import ALL, Keys
+from svcd.auth.keys import ALL_PERMITTED, Keys
 from svcd.base.errors import ApiError
 from tests.support.bearers import MASTER_KEY, NOW, SECOND, Clock, Row, Shelf, keys_of, token, uid, value_of
 
@@ -44,7 +44,7 @@ def opens(keys: Keys, number: int, action: str, index_uid: str | None = None) ->
 
 @pytest.mark.parametrize("header", [None, "Bearer whatever", f"Bearer {token(['x'])}"])
 def test_an_open_instance_allows_everything(header: str | None) -> None:
-    assert Keys(None).check("search", "films", header) is ALL
+    assert Keys(None).check("search", "films", header) is ALL_PERMITTED
 
 
 @pytest.mark.parametrize("header", [None, "Bearer whatever"])

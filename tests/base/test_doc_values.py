@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 
 from svcd.base import doc_values
 from svcd.base.bitmaps import from_docids, to_docids
-from svcd.base.doc_values import Column
+from svcd.base.doc_values import DocValues
 
 SINGLE = st.lists(st.integers(0, 12).map(lambda value: {value}), min_size=1, max_size=60)
 SEVERAL = st.lists(st.sets(st.integers(0, 12), max_size=3), min_size=1, max_size=60)
 
 
-def column_of(documents: list[set[int]]) -> tuple[Column, list[list[int]]]:
+def column_of(documents: list[set[int]]) -> tuple[DocValues, list[list[int]]]:
     """A column, and for each of its values the documents; the documents of a value are what has the number."""
     values = sorted(set().union(*documents))
     sets = [[docid for docid, held in enumerate(documents) if value in held] for value in values]
-    return Column([docid for docids in sets for docid in docids], list(map(len, sets))), sets
+    return DocValues([docid for docids in sets for docid in docids], list(map(len, sets))), sets
 
 
 @pytest.mark.parametrize("dense", [0, 16, 1 << 20])
@@ -76,7 +76,7 @@ def test_it_says_what_it_takes() -> None:
 
 
 def test_a_field_without_values_has_an_empty_one() -> None:
-    column = Column([], [])
+    column = DocValues([], [])
     assert column.size == 0
     assert not column.counts(0)
     assert column.first_of_each(0, bytearray()) == 0

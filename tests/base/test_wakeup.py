@@ -6,15 +6,15 @@ from __future__ import annotations
 import select
 import threading
 
-from svcd.base.wakeup import Bell
+from svcd.base.wakeup import WakeupPipe
 
 
-def is_readable(bell: Bell) -> bool:
+def is_readable(bell: WakeupPipe) -> bool:
     return bool(select.select([bell], [], [], 0)[0])
 
 
 def test_it_is_readable_from_a_ring_to_a_silence() -> None:
-    bell = Bell()
+    bell = WakeupPipe()
     bell.silence()
     assert not is_readable(bell)
     for _ in range(3):
@@ -28,14 +28,14 @@ def test_it_is_readable_from_a_ring_to_a_silence() -> None:
 
 
 def test_it_may_be_rung_after_its_end() -> None:
-    bell = Bell()
+    bell = WakeupPipe()
     bell.close()
     bell.close()
     bell.ring()
 
 
 def test_many_may_ring_and_one_silence_brings_silence() -> None:
-    bell = Bell()
+    bell = WakeupPipe()
     threads = [threading.Thread(target=lambda: [bell.ring() for _ in range(200)]) for _ in range(4)]
     for thread in threads:
         thread.start()

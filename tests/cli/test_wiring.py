@@ -13,7 +13,7 @@ import pytest
 from svcd.cli import daemon, machine, serving, wiring
 from svcd.cli.config import load
 from svcd.instance.instance import Instance
-from svcd.tasks.indexing_client import Budget
+from svcd.tasks.indexing_client import MemoryBudget
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,11 +24,11 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_indexing_has_its_usual_budget_where_memory_is_plenty() -> None:
-    assert wiring._budget(None, 1) == wiring._budget(8 << 30, 4) == Budget()
+    assert wiring._budget(None, 1) == wiring._budget(8 << 30, 4) == MemoryBudget()
 
 
 def test_less_memory_is_a_smaller_budget_of_the_same_shape() -> None:
-    full, small = astuple(Budget()), astuple(wiring._budget(50 << 20, 1))
+    full, small = astuple(MemoryBudget()), astuple(wiring._budget(50 << 20, 1))
     assert all(0 < less < part for less, part in zip(small, full, strict=True))
     assert small[0] / small[1] == pytest.approx(full[0] / full[1], rel=0.01)
 

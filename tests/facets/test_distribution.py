@@ -352,7 +352,7 @@ def test_the_cases_of_the_contract() -> None:
 def test_what_all_documents_have_is_found_once(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = holding("a", "b", "a", 3, order=order)
     first = facets_of(reader, ["v"], reader.all_docids())
-    monkeypatch.setattr(distribution, "FieldCounting", None)
+    monkeypatch.setattr(distribution, "FieldCounter", None)
     again = facets_of(reader, ["v"], reader.all_docids())
     assert (again.distribution, again.stats) == (first.distribution, first.stats)
 

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.base.errors import ApiError
-from svcd.facets.fuzzy_prefix import near, search_form
+from svcd.facets.fuzzy_prefix import search_form, values_near_prefix
 from svcd.facets.value_search import FacetQuery, search_values
 from svcd.facets.values import SortedTexts, pack
 from svcd.query.typos import distance
@@ -249,7 +249,7 @@ WORD = st.text(st.sampled_from("abcé\0"), max_size=6)
 def test_the_walk_finds_what_is_near(texts: set[str], term: str, most: int) -> None:
     listed = sorted(texts)
     expected = [text for text in listed if distance(term, text, most, True) <= most]
-    assert list(near(SortedTexts(pack(listed)), term, most)) == expected
+    assert list(values_near_prefix(SortedTexts(pack(listed)), term, most)) == expected
 
 
 @given(texts=st.sets(WORD, max_size=100), asked=WORD)
@@ -270,8 +270,8 @@ def test_a_long_query_finds_nothing_soon() -> None:
 
 def test_the_end_of_all_characters_is_no_trap() -> None:
     texts = sorted(["a", "\U0010ffff", "\U0010ffff\U0010ffffb", "\ud7ffx", "\ue000"])
-    assert list(near(SortedTexts(pack(texts)), "\U0010ffff", 0)) == texts[-2:]
-    assert list(near(SortedTexts(pack(texts)), "\ud7ff", 0)) == ["\ud7ffx"]
+    assert list(values_near_prefix(SortedTexts(pack(texts)), "\U0010ffff", 0)) == texts[-2:]
+    assert list(values_near_prefix(SortedTexts(pack(texts)), "\ud7ff", 0)) == ["\ud7ffx"]
 
 
 HELD = st.lists(st.sampled_from(["a", "A", "ab", "Ab", "b", "é", "E", "ea", "abc", "Zb"]), max_size=3)

@@ -22,9 +22,9 @@ import pytest
 from svcd.base.bitmaps import to_docids
 from svcd.base.errors import ApiError
 from svcd.filters import evaluation, geo_checks
-from svcd.filters.canonical_text import written
+from svcd.filters.canonical_text import canonical_text
 from svcd.filters.geo_checks import Circle, Outline, Point, Rectangle
-from svcd.filters.requests import matching, read_filter
+from svcd.filters.requests import filter_docids, read_filter
 from svcd.search import foreign_filters
 from tests.support.dict_reader import DictReader
 from tests.support.searching import found_ids
@@ -44,7 +44,7 @@ SETTINGS = {"filterableAttributes": ["a", "b", "c", "zzz"]}
 
 
 def docids(asked: Any, documents: Any = DOCUMENTS, settings: Any = SETTINGS, **how: Any) -> list[int]:
-    return to_docids(matching(DictReader(documents, settings), read_filter(asked, CODE), CODE, **how))
+    return to_docids(filter_docids(DictReader(documents, settings), read_filter(asked, CODE), CODE, **how))
 
 
 def refusal(asked: Any, settings: Any = SETTINGS, documents: Any = DOCUMENTS, code: str = CODE, **how: Any) -> str:
@@ -105,7 +105,7 @@ def test_many_values_are_one_look_up() -> None:
     documents = [{"a": number} for number in range(100)]
     reader = Together(documents, SETTINGS)
     asked = " OR ".join(f"a = {number}" for number in range(50))
-    assert matching(reader, read_filter(asked, CODE), CODE).bit_count() == 50
+    assert filter_docids(reader, read_filter(asked, CODE), CODE).bit_count() == 50
     assert reader.asked == [100]  # each as a text and as a number
     assert evaluation.equal_docids(reader, "a", ["1", "2"]).bit_count() == 2 and len(reader.asked) == 1
 
@@ -203,7 +203,7 @@ GEO = {"filterableAttributes": ["_geo"]}
 def test_numbers_that_make_no_sense_on_the_globe(asked: str, message: str) -> None:
     condition = read_filter(asked, CODE)
     assert condition is not None
-    assert refusal(asked, GEO, is_rewritten=True) == f"{message} {written(condition)}"
+    assert refusal(asked, GEO, is_rewritten=True) == f"{message} {canonical_text(condition)}"
 
 
 @pytest.mark.parametrize("asked", ["_geoRadius(91,2,1e999)", "_geoBoundingBox([91,2],[-91,2])"])
@@ -297,10 +297,10 @@ def open_index(index_uid: str) -> Iterator[DictReader]:
 
 def joined(asked: str) -> list[int]:
     condition = read_filter(asked, CODE)
-    assert condition is not None and foreign_filters.is_joined(condition)
-    condition = foreign_filters.resolved(condition, "books", KEYS, open_index)
-    assert not foreign_filters.is_joined(condition)
-    return to_docids(matching(DictReader(BOOKS, KEYS), condition, CODE))
+    assert condition is not None and foreign_filters.has_foreign(condition)
+    condition = foreign_filters.resolve_foreign(condition, "books", KEYS, open_index)
+    assert not foreign_filters.has_foreign(condition)
+    return to_docids(filter_docids(DictReader(BOOKS, KEYS), condition, CODE))
 
 
 @pytest.mark.parametrize(

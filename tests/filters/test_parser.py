@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from svcd.base.errors import ApiError
-from svcd.filters.canonical_text import written
+from svcd.filters.canonical_text import canonical_text
 from svcd.filters.errors import FilterError
 from svcd.filters.parser import parse
-from svcd.filters.requests import combine, read_filter, tree_of
-from svcd.filters.requirements import gates
+from svcd.filters.requests import combine, parse_filter, read_filter
+from svcd.filters.requirements import feature_requirements
 from svcd.filters.tree import And, Comparison, Foreign, In, Not, Or, Radius, VectorExists
 from tests.support.shared_material import contract, needs_contract
 
@@ -67,9 +67,9 @@ FORMS = [
 @pytest.mark.parametrize(("text", "canonical"), FORMS)
 def test_each_form_is_read_as_what_it_is(text: str, canonical: str) -> None:
     condition = parse(text)
-    assert condition is not None and written(condition) == canonical
+    assert condition is not None and canonical_text(condition) == canonical
     again = parse(canonical)
-    assert again is not None and written(again) == canonical
+    assert again is not None and canonical_text(again) == canonical
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_escapes_stand_for_characters(text: str, value: str) -> None:
 )
 def test_how_conditions_are_joined(text: str, canonical: str) -> None:
     condition = parse(text)
-    assert condition is not None and written(condition) == canonical
+    assert condition is not None and canonical_text(condition) == canonical
 
 
 NO_CONDITION = (
@@ -241,9 +241,9 @@ def test_the_time_grows_with_the_length(part: str) -> None:
 
 
 def test_lists_stand_for_and_and_or() -> None:
-    tree = tree_of(["a = 1", ["b = 1", "c = 1 OR d = 1"], [], ["e = 1", " "], ""])
+    tree = parse_filter(["a = 1", ["b = 1", "c = 1 OR d = 1"], [], ["e = 1", " "], ""])
     assert tree is not None
-    assert written(tree) == '("a" = "1") AND (("b" = "1") OR (("c" = "1") OR ("d" = "1"))) AND ("e" = "1")'
+    assert canonical_text(tree) == '("a" = "1") AND (("b" = "1") OR (("c" = "1") OR ("d" = "1"))) AND ("e" = "1")'
     assert isinstance(tree, And) and isinstance(tree.parts[1], Or)
 
 
@@ -271,13 +271,13 @@ def test_features_are_asked_for_in_their_order_and_where_they_first_stand() -> N
     text = "_vectors EXISTS AND _shard = 1 OR a NOT CONTAINS x AND b CONTAINS y OR _foreign(key, c CONTAINS z)"
     condition = parse(text)
     assert condition is not None
-    assert [(gate.flag, gate.shown_place) for gate in gates(condition)] == [
+    assert [(gate.flag, gate.shown_place) for gate in feature_requirements(condition)] == [
         ("containsFilter", f"41:49 {text}"),
         ("foreignKeys", "81:84 _foreign(key, c CONTAINS z)"),
         ("network", f"21:27 {text}"),
         ("multimodal", f"1:9 {text}"),
     ]
-    assert not list(gates(In(condition.parts[0].parts[1].field._replace(text="a"), [])))  # type: ignore[attr-defined]
+    assert not list(feature_requirements(In(condition.parts[0].parts[1].field._replace(text="a"), [])))  # type: ignore[attr-defined]
 
 
 def test_the_kinds_of_conditions() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.filters import prescan
-from svcd.filters.canonical_text import written
+from svcd.filters.canonical_text import canonical_text
 from svcd.filters.errors import FilterError
 from svcd.filters.parser import parse
 from tests.filters.test_parser import SIZE, takes_a_tenth_of_a_second
@@ -36,7 +36,7 @@ def verdict(text: str) -> str:
         condition = parse(text)
     except FilterError as error:
         return error.message
-    return written(condition) if condition else ""
+    return canonical_text(condition) if condition else ""
 
 
 def check_same(text: str) -> None:
@@ -77,7 +77,7 @@ FORMS = ["a = 1", "a = 'x\\'y'", "a IS NOT NULL", "a EXISTS", "a 1 TO 2", "a IN 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_plain_form_is_passed_over(form: str) -> None:
     text = f"{form} AND {form} OR " * 1_000
-    assert prescan.behind_sound_conditions(text, 0) == len(text)
+    assert prescan.end_of_valid_conditions(text, 0) == len(text)
 
 
 @pytest.mark.parametrize("text", [

@@ -21,12 +21,12 @@ import pytest
 from svcd.base import json_text
 from svcd.base.bitmaps import to_docids
 from svcd.filters import parser
-from svcd.filters.canonical_text import written
+from svcd.filters.canonical_text import canonical_text
 from svcd.filters.errors import FilterError
 from svcd.filters.evaluation import evaluate
 from svcd.filters.parser import parse
 from svcd.filters.tree import Comparison, Condition, In, Not, Token, parts_of
-from svcd.index.writer import Change, IndexWriter
+from svcd.index.writer import DocumentChange, IndexWriter
 from svcd.schema.field_values import field_values, kept_fields, stored_form
 from svcd.schema.settings import resolved
 from tests.support.dict_reader import DictReader
@@ -70,7 +70,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with writer.transaction():
         writer.settings = SETTINGS
         writer.register(["id", *FIELDS])
-        writer.write([Change(docid, str(docid), json_text.dumps(made), {}, list(made),
+        writer.write([DocumentChange(docid, str(docid), json_text.dumps(made), {}, list(made),
                              values=field_values(made, is_kept)) for docid, made in enumerate(DOCUMENTS)])
         yield writer.reader(resolved, stored_form)
     writer.close()
@@ -90,9 +90,9 @@ def test_the_canonical_text_is_read_as_the_same_tree() -> None:
     for text, _ in filters(COUNT):
         tree = parse(text)
         assert tree is not None
-        canonical = written(tree)
+        canonical = canonical_text(tree)
         assert shape(parse(canonical)) == shape(tree), text
-        assert written(parse(canonical) or tree) == canonical
+        assert canonical_text(parse(canonical) or tree) == canonical
 
 
 def noise(count: int) -> Iterator[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from svcd.http import framing
 from svcd.http.framing import ChunkedBody, SizedBody, chunk
-from svcd.http.message import Refused
+from svcd.http.message import HttpError
 
 
 class Tape:
@@ -22,7 +22,7 @@ class Tape:
 
     def take(self, most: int) -> bytes:
         if not self.rest:
-            raise Refused(400, "cut off")
+            raise HttpError(400, "cut off")
         size = min(most, self.piece)
         taken, self.rest = self.rest[:size], self.rest[size:]
         return taken
@@ -30,7 +30,7 @@ class Tape:
     def take_line(self, most: int) -> bytes:
         end = self.rest.find(b"\n", 0, most) + 1 or most
         if len(self.rest) < end:
-            raise Refused(400, "cut off")
+            raise HttpError(400, "cut off")
         taken, self.rest = self.rest[:end], self.rest[end:]
         return taken
 
@@ -69,7 +69,7 @@ def test_chunks_are_joined(wire: bytes, piece: int) -> None:
 @pytest.mark.parametrize("wire", BROKEN, ids=lambda wire: repr(wire)[:50])
 def test_malformed_chunks_are_refused(wire: bytes) -> None:
     body = ChunkedBody(Tape(wire))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(HttpError) as refused:
         list(body)
     assert refused.value.status == BROKEN[wire]
     assert not body.is_over

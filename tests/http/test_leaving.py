@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from svcd.base.wakeup import Bell
+from svcd.base.wakeup import WakeupPipe
 from svcd.http.message import Request, Response
 
 ASK = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -17,7 +17,7 @@ ASK = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
 
 @pytest.fixture
 def bell() -> Any:
-    rung = Bell()
+    rung = WakeupPipe()
     yield rung
     rung.close()
 
@@ -25,7 +25,7 @@ def bell() -> Any:
 class Endless:
     """Answers that wait for the bell; `left` is set when the client left before it rang."""
 
-    def __init__(self, bell: Bell) -> None:
+    def __init__(self, bell: WakeupPipe) -> None:
         self.bell = bell
         self.begun, self.left, self.closed = threading.Event(), threading.Event(), threading.Event()
 

@@ -14,7 +14,7 @@ import brotli
 import pytest
 
 from svcd.base.errors import ApiError
-from svcd.http.message import Body, Headers, NoBody, Refused, Request, size_text
+from svcd.http.message import Body, Headers, HttpError, NoBody, Request, size_text
 
 
 class Pieces:
@@ -92,7 +92,7 @@ def test_other_codings_are_refused_before_anything_is_read(encoding: str) -> Non
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "deflate"])
 def test_broken_codings_are_told_as_the_interface_tells_them(encoding: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(HttpError) as refused:
         Body(Pieces(b'"kefir"'), encoding).read()
     assert refused.value.as_json()["message"] == "The provided payload is incomplete and cannot be parsed"
     assert (refused.value.code, refused.value.status) == ("bad_request", 400)

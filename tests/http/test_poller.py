@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from svcd.http.poller import EpollWatch, Parking, SelectorWatch
+from svcd.http.poller import EpollWatch, Poller, SelectorWatch
 from svcd.http.sockets import READABLE, WRITABLE
 
 PATIENCE_S = 10
@@ -39,8 +39,8 @@ class Guest:
 
 
 @pytest.fixture(params=WATCHES)
-def parking(request: pytest.FixtureRequest) -> Iterator[Parking]:
-    made = Parking(request.param())
+def parking(request: pytest.FixtureRequest) -> Iterator[Poller]:
+    made = Poller(request.param())
     yield made
     made.close()
     assert made.next() is None and made.next() is None
@@ -55,7 +55,7 @@ def guests() -> Iterator[list[Guest]]:
         guest.close()
 
 
-def test_a_guest_comes_out_once_for_each_parking(parking: Parking, guests: list[Guest]) -> None:
+def test_a_guest_comes_out_once_for_each_parking(parking: Poller, guests: list[Guest]) -> None:
     first, second, _ = guests
     parking.park(first, READABLE)
     parking.park(second, READABLE)
@@ -67,12 +67,12 @@ def test_a_guest_comes_out_once_for_each_parking(parking: Parking, guests: list[
     assert parking.next() is second
 
 
-def test_a_guest_may_wait_to_write(parking: Parking, guests: list[Guest]) -> None:
+def test_a_guest_may_wait_to_write(parking: Poller, guests: list[Guest]) -> None:
     parking.park(guests[0], WRITABLE)
     assert parking.next() is guests[0]
 
 
-def test_a_guest_taken_out_does_not_come_out(parking: Parking, guests: list[Guest]) -> None:
+def test_a_guest_taken_out_does_not_come_out(parking: Poller, guests: list[Guest]) -> None:
     first, second, third = guests
     for guest in guests:
         parking.park(guest, READABLE)
@@ -82,7 +82,7 @@ def test_a_guest_taken_out_does_not_come_out(parking: Parking, guests: list[Gues
     assert parking.next() is second
 
 
-def test_a_new_guest_with_an_old_number_is_another(parking: Parking, guests: list[Guest]) -> None:
+def test_a_new_guest_with_an_old_number_is_another(parking: Poller, guests: list[Guest]) -> None:
     first = guests[0]
     parking.park(first, READABLE)
     assert parking.take_where(lambda guest: True) == [first]
@@ -99,7 +99,7 @@ def test_a_new_guest_with_an_old_number_is_another(parking: Parking, guests: lis
 
 @pytest.mark.parametrize("watch", WATCHES)
 def test_each_event_goes_to_one_thread_and_closing_wakes_all(watch: type) -> None:
-    parking = Parking(watch())
+    parking = Poller(watch())
     guests = [Guest(str(n)) for n in range(30)]
     seen: list[str] = []
 

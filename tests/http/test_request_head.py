@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svcd.http import request_head
-from svcd.http.message import Refused
+from svcd.http.message import HttpError
 from svcd.http.request_head import CHUNKED, Head, head_end, read_head
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n"
@@ -149,7 +149,7 @@ def test_clear_heads_are_read(raw: bytes) -> None:
 
 @pytest.mark.parametrize("raw", REFUSED, ids=lambda raw: repr(raw)[:70])
 def test_doubtful_heads_are_refused(raw: bytes) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(HttpError) as refused:
         read(raw)
     assert (refused.value.status, refused.value.code) == (REFUSED[raw], "bad_request")
     assert refused.value.message.endswith(".")
@@ -164,7 +164,7 @@ def test_headers_are_found_in_any_case_and_joined_in_order() -> None:
 def test_every_fault_has_a_head_that_shows_it() -> None:
     messages = set()
     for raw in REFUSED:
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(HttpError) as refused:
             read(raw)
         messages.add(refused.value.message)
     assert {message for _, message in request_head.WRONG.values()} <= messages
@@ -184,7 +184,7 @@ def test_the_end_is_that_of_the_first_head() -> None:
     (b"GET / HTTP/1.1\r\n" + b"a" * request_head.MOST_HEAD, 431),
 ])
 def test_a_head_without_end_is_refused_when_it_is_too_long(raw: bytes, status: int) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(HttpError) as refused:
         head_end(raw)
     assert refused.value.status == status
 
@@ -196,7 +196,7 @@ def test_a_head_without_end_is_refused_when_it_is_too_long(raw: bytes, status: i
 def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
     try:
         read_head(raw + b"\r\n\r\n")
-    except Refused as refused:
+    except HttpError as refused:
         assert refused.status in {400, 414, 431, 501, 505}
 
 
@@ -206,6 +206,6 @@ def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
 ])
 def test_hostile_lines_cost_no_more_than_long_ones(line: bytes) -> None:
     started = time.perf_counter()
-    with pytest.raises(Refused):
+    with pytest.raises(HttpError):
         read_head(GET + line + b"\r\n\r\n")
     assert time.perf_counter() - started < 0.2

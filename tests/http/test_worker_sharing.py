@@ -21,7 +21,7 @@ import pytest
 from svcd.http import worker_sharing
 from svcd.http.listening import listen
 from svcd.http.message import Request, Response
-from svcd.http.worker_sharing import ABSENT, MAIN, Board, Share
+from svcd.http.worker_sharing import ABSENT, MAIN, LoadTable, PeerProcesses
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux")
 
@@ -37,9 +37,9 @@ class Crew:
     def __init__(self, serve: Callable[..., Any], processes: int = 2) -> None:
         self._serve = serve
         self.socket, = listen("127.0.0.1", 0)
-        self._memory = worker_sharing.new_board(processes)
-        self.board = Board(self._memory)
-        self._takers, self._givers = zip(*(worker_sharing.new_tray() for _ in range(processes)))
+        self._memory = worker_sharing.new_load_table(processes)
+        self.board = LoadTable(self._memory)
+        self._takers, self._givers = zip(*(worker_sharing.new_handoff_queue() for _ in range(processes)))
         self.gate = threading.Event()
         self.gate.set()
         self.here = threading.Semaphore(0)  # requests that are being answered
@@ -56,7 +56,7 @@ class Crew:
             self.read.release()
             return request.path == "/search"
 
-        share = Share(number, self.board, self._takers[number], self._givers, is_for_all)
+        share = PeerProcesses(number, self.board, self._takers[number], self._givers, is_for_all)
         self.served[number] = self._serve(answer, address=[self.socket.dup()], share=share, **options)
         return self.served[number]
 
@@ -186,9 +186,9 @@ def test_a_client_that_left_on_the_way_harms_nobody(crew: Crew) -> None:
 
 
 def test_a_full_tray_leaves_a_search_where_it_is() -> None:
-    trays, memory, clients = [worker_sharing.new_tray() for _ in range(2)], worker_sharing.new_board(2), socket.socketpair()
-    board = Board(memory)
-    share = Share(WORKER, board, trays[WORKER][0], [giver for _, giver in trays], lambda request: True)
+    trays, memory, clients = [worker_sharing.new_handoff_queue() for _ in range(2)], worker_sharing.new_load_table(2), socket.socketpair()
+    board = LoadTable(memory)
+    share = PeerProcesses(WORKER, board, trays[WORKER][0], [giver for _, giver in trays], lambda request: True)
     board.words[MAIN], board.words[WORKER] = 0, 5
     passed = 0
     while share.pass_on(None, clients[0], b"x" * 50_000):  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import pytest
 from svcd.index.cached_reader import Cache
 from svcd.index.connections import open_reader
 from svcd.index.reader import IndexReader
-from svcd.index.writer import Change, IndexWriter
+from svcd.index.writer import DocumentChange, IndexWriter
 
 Positions = Mapping[str, list[str]]
 
@@ -24,11 +24,11 @@ def reading(path: Path, cache: Cache | None = None) -> Iterator[IndexReader]:
     connection.close()
 
 
-def change(docid: int, positions: Positions | None, before: Mapping[str, Any] | None = None) -> Change:
+def change(docid: int, positions: Positions | None, before: Mapping[str, Any] | None = None) -> DocumentChange:
     """A document whose text is its own positions; None deletes it."""
     names = () if positions is None else tuple(positions)
     text = None if positions is None else json.dumps(dict(positions), separators=(",", ":"))
-    return Change(docid, f"d{docid}", text, positions or {}, names, tuple(before or ()),
+    return DocumentChange(docid, f"d{docid}", text, positions or {}, names, tuple(before or ()),
                   len(json.dumps(dict(before), separators=(",", ":"))) if before is not None else 0)
 
 

@@ -25,17 +25,17 @@ def edited(held: set[int], edits: list[tuple[int, bool]]) -> set[int]:
 
 
 def chunk_of(places: set[int]) -> bytes:
-    return bitmap_blocks.changed(None, sorted(places)) if places else b""
+    return bitmap_blocks.edited_block(None, sorted(places)) if places else b""
 
 
 @given(st.sets(PLACES), st.sampled_from([0, 4000, 4095, 4096, 5000]), EDITS)
 def test_edits_give_the_set_they_give_one_by_one(held: set[int], more: int, edits: list[tuple[int, bool]]) -> None:
     held |= set(random.Random(more).sample(range(bitmap_blocks.BLOCK), more))
-    chunk = bitmap_blocks.changed(chunk_of(held) or None, [place if comes else ~place for place, comes in edits])
+    chunk = bitmap_blocks.edited_block(chunk_of(held) or None, [place if comes else ~place for place, comes in edits])
     expected = edited(held, edits)
     assert chunk == chunk_of(expected)
-    assert bitmap_blocks.count(chunk) == len(expected)
-    assert bitmap_blocks.joined([(3, chunk)] if chunk else []) == from_docids(sorted(expected)) << 3 * bitmap_blocks.BLOCK
+    assert bitmap_blocks.block_count(chunk) == len(expected)
+    assert bitmap_blocks.joined_blocks([(3, chunk)] if chunk else []) == from_docids(sorted(expected)) << 3 * bitmap_blocks.BLOCK
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sets(PLACES, min_size=1), st.sampled_from([0, 4096]))))
@@ -49,4 +49,4 @@ def test_chunks_are_joined(several: list[tuple[int, set[int], int]]) -> None:
             rows.append((block, chunk))
         else:
             lists[block] += chunk
-    assert bitmap_blocks.joined(rows, [(block, chunk) for block, chunk in lists.items() if chunk]) == expected
+    assert bitmap_blocks.joined_blocks(rows, [(block, chunk) for block, chunk in lists.items() if chunk]) == expected

@@ -10,7 +10,7 @@ import pytest
 
 from svcd.base.errors import ApiError
 from svcd.index import disk_space
-from svcd.index.connections import Makeshift, ReadPool, open_reader, open_writer
+from svcd.index.connections import FullDiskReader, ReadPool, open_reader, open_writer
 from svcd.index.disk_space import LEAST_BYTES, LOW_BYTES, PART_BYTES, Reserve
 from svcd.instance.instance import Instance
 from svcd.instance.queue import FREEING
@@ -176,7 +176,7 @@ def test_a_reader_without_room_sees_what_is_written_meanwhile(tmp_path: Path) ->
     writer.execute("CREATE TABLE films(title)")
     writer.close()
     Path(f"{path}-shm").touch()
-    reader = sqlite3.connect(f"{path.as_uri()}?mode=ro&readonly_shm=1", uri=True, factory=Makeshift, isolation_level=None)
+    reader = sqlite3.connect(f"{path.as_uri()}?mode=ro&readonly_shm=1", uri=True, factory=FullDiskReader, isolation_level=None)
     code = ("import sys; from pathlib import Path; from svcd.index.connections import open_writer\n"
             "open_writer(Path(sys.argv[1])).execute(\"INSERT INTO films VALUES ('one')\")")
     for count in range(3):
@@ -192,7 +192,7 @@ def test_a_reader_without_room_sees_what_is_written_meanwhile(tmp_path: Path) ->
 def test_a_makeshift_reader_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     open_writer(tmp_path / "films.sqlite").execute("CREATE TABLE films(title)")
     pool = ReadPool()
-    monkeypatch.setattr("svcd.index.connections.open_reader", lambda path: sqlite3.connect(path, factory=Makeshift))
+    monkeypatch.setattr("svcd.index.connections.open_reader", lambda path: sqlite3.connect(path, factory=FullDiskReader))
     with pool.transaction(tmp_path / "films.sqlite") as first:
         pass
     with pytest.raises(sqlite3.ProgrammingError):

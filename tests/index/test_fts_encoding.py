@@ -22,22 +22,22 @@ ROWS = st.lists(st.sampled_from(["a", "b", "c", "", "|", "A", "x y", "~", "\x07"
 
 @given(WORDS)
 def test_a_term_stands_for_its_word_alone(word: str) -> None:
-    assert fts_encoding.word(fts_encoding.term(word)) == word
+    assert fts_encoding.word_of_term(fts_encoding.term_of_word(word)) == word
 
 
 @given(WORDS, WORDS)
 def test_a_prefix_of_a_word_is_spelled_as_a_prefix_of_its_term(start: str, rest: str) -> None:
-    assert fts_encoding.term(start + rest).startswith(fts_encoding.term(start))
+    assert fts_encoding.term_of_word(start + rest).startswith(fts_encoding.term_of_word(start))
 
 
 def test_fts5_takes_every_term_for_one_token(tmp_path) -> None:
     connection = open_writer(tmp_path / "index.sqlite")
     schema.prepare(connection, schema.INDEX)
-    spelled = [fts_encoding.term(chr(code)) for code in (*range(1, 0x250), 0x3042, 0x4E00, 0x1F600)]
+    spelled = [fts_encoding.term_of_word(chr(code)) for code in (*range(1, 0x250), 0x3042, 0x4E00, 0x1F600)]
     connection.execute("INSERT INTO terms(rowid, c0) VALUES (1, ?)", (" ".join(spelled),))
     assert {row[0] for row in connection.execute("SELECT term FROM vocabulary")} == set(spelled)
     for term in spelled:
-        assert connection.execute("SELECT count(*) FROM terms WHERE terms MATCH ?", (fts_encoding.quoted(term),)).fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM terms WHERE terms MATCH ?", (fts_encoding.fts_string(term),)).fetchone() == (1,)
     connection.close()
 
 
@@ -50,7 +50,7 @@ def test_a_forward_row_gives_its_fields_back(rows: dict[int, list[str]]) -> None
 @given(ROWS)
 def test_fts5_gets_a_term_for_every_position(row: list[str]) -> None:
     terms = fts_encoding.column_text(fts_encoding.row_text(row)).split(" ")
-    assert [fts_encoding.word(spelled) if spelled != fts_encoding.HOLE else "" for spelled in terms] == row
+    assert [fts_encoding.word_of_term(spelled) if spelled != fts_encoding.POSITION_GAP else "" for spelled in terms] == row
 
 
 @given(ROWS)
@@ -66,5 +66,5 @@ def test_distances_are_exact(first: list[str], second: list[str], left: str, rig
         for n, m in combinations(range(len(row)), 2):
             if row[n] == left and (row[m] == right or (is_prefix and row[m].startswith(right))):
                 nearest[row[m]] = min(m - n, nearest.get(row[m], m))
-    found = fts_encoding.distances(forward, fts_encoding.term(left), fts_encoding.term(right), is_prefix)
+    found = fts_encoding.distances(forward, fts_encoding.term_of_word(left), fts_encoding.term_of_word(right), is_prefix)
     assert sorted(found) == sorted(distance for distance in nearest.values() if distance <= 3)

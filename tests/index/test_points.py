@@ -25,8 +25,8 @@ from svcd.index import point_writer
 from svcd.index import points as point_blocks
 from svcd.index.cached_reader import Cache
 from svcd.index.reader import IndexReader
-from svcd.index.shapes import Shape
-from svcd.index.writer import NOWHERE, Change, IndexWriter, Place
+from svcd.index.shapes import StoredShape
+from svcd.index.writer import NO_LOCATION, DocumentChange, DocumentLocation, IndexWriter
 from tests.index.conftest import reading
 
 POINT = st.tuples(st.sampled_from([-90.0, -45.0, 0.0, 0.00001, 48.85, 89.99, 90.0]) | st.floats(-90, 90),
@@ -41,13 +41,13 @@ Points = dict[int, Point]
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some dozens of points are many."""
-    monkeypatch.setattr(point_blocks, "MOST", 3)
+    monkeypatch.setattr(point_blocks, "MOST_BLOCK_POINTS", 3)
     monkeypatch.setattr(point_writer, "REGION_POINTS", 6)
 
 
 def write(writer: IndexWriter, points: dict[int, Point | None]) -> None:
     with writer.transaction():
-        writer.write([Change(docid, f"d{docid}", "{}" if point else None, None, place=Place(point))
+        writer.write([DocumentChange(docid, f"d{docid}", "{}" if point else None, None, place=DocumentLocation(point))
                       for docid, point in points.items()])
 
 
@@ -125,9 +125,9 @@ def test_what_was_undone_or_cleared_is_gone(writer: IndexWriter, tmp_path: Path)
     write(writer, {1: (1.0, 1.0), 2: (2.0, 2.0)})
     with writer.transaction():
         with pytest.raises(RuntimeError), writer.savepoint():
-            writer.write_places({docid: Place((50.0, 50.0)) for docid in range(20)})
+            writer.write_places({docid: DocumentLocation((50.0, 50.0)) for docid in range(20)})
             raise RuntimeError
-        writer.write_places({1: NOWHERE})
+        writer.write_places({1: NO_LOCATION})
     with reading(tmp_path / "index.sqlite") as reader:
         check(reader, {2: (2.0, 2.0)}, (0.0, 0.0), 1e6, 0b111)
     with writer.transaction():
@@ -151,7 +151,7 @@ def test_shapes_are_found_by_their_boxes(history, asked) -> None:
         held: dict[int, Any] = {}
         for batch in history:
             with writer.transaction():
-                writer.write_places({docid: Place(None, sides and Shape(sides, repr(sides).encode()))
+                writer.write_places({docid: DocumentLocation(None, sides and StoredShape(sides, repr(sides).encode()))
                                      for docid, sides in batch.items()})
             held |= batch
         with reading(path) as reader:

@@ -37,7 +37,7 @@ def connection() -> Iterator[sqlite3.Connection]:
 
 @given(CHANGES)
 def test_a_set_follows_the_documents(connection: sqlite3.Connection, changes: list) -> None:
-    writer, held = prefix_postings.BeginningWriter(connection), {}
+    writer, held = prefix_postings.PrefixPostingWriter(connection), {}
     writer.clear()
     for change in changes:
         if change == "flush":
@@ -49,39 +49,39 @@ def test_a_set_follows_the_documents(connection: sqlite3.Connection, changes: li
     writer.flush()
     for letter in "abé":
         for slot in (0, 1, 2):
-            assert to_docids(prefix_postings.read(connection, letter, slot)) == sorted(
+            assert to_docids(prefix_postings.read_prefix_postings(connection, letter, slot)) == sorted(
                 docid for docid, letters in held.items() if letter in letters.get(slot, ()))
-        assert to_docids(prefix_postings.read(connection, letter, None)) == sorted(
+        assert to_docids(prefix_postings.read_prefix_postings(connection, letter, None)) == sorted(
             docid for docid, letters in held.items() if any(letter in found for found in letters.values()))
 
 
 def test_thick_and_thin_sets_come_back(connection: sqlite3.Connection) -> None:
-    writer = prefix_postings.BeginningWriter(connection)
+    writer = prefix_postings.PrefixPostingWriter(connection)
     writer.clear()
     for docid in range(3 * prefix_postings.BLOCK):
         writer.change(docid, {}, {0: {"a", "b"} if docid % 5000 == 0 else {"a"}})
     writer.flush()
-    assert prefix_postings.read(connection, "a", None) == (1 << 3 * prefix_postings.BLOCK) - 1
-    assert to_docids(prefix_postings.read(connection, "b", 0)) == list(range(0, 3 * prefix_postings.BLOCK, 5000))
+    assert prefix_postings.read_prefix_postings(connection, "a", None) == (1 << 3 * prefix_postings.BLOCK) - 1
+    assert to_docids(prefix_postings.read_prefix_postings(connection, "b", 0)) == list(range(0, 3 * prefix_postings.BLOCK, 5000))
 
 
 def test_what_is_forgotten_was_never_there(connection: sqlite3.Connection) -> None:
-    writer = prefix_postings.BeginningWriter(connection)
+    writer = prefix_postings.PrefixPostingWriter(connection)
     writer.clear()
     writer.change(1, {}, {0: {"a"}})
     writer.forget()
     writer.flush()
-    assert prefix_postings.read(connection, "a", None) == 0
+    assert prefix_postings.read_prefix_postings(connection, "a", None) == 0
 
 
 def test_there_are_sets_for_letters_alone(connection: sqlite3.Connection) -> None:
-    writer = prefix_postings.BeginningWriter(connection)
+    writer = prefix_postings.PrefixPostingWriter(connection)
     writer.clear()
     writer.change(1, {}, {0: {"a", "我"}})
     writer.flush()
     assert connection.execute("SELECT DISTINCT letter FROM beginnings").fetchall() == [("a",)]
-    assert prefix_postings.is_kept("a") and not prefix_postings.is_kept("我") and not prefix_postings.is_kept("ab")
+    assert prefix_postings.has_prefix_postings("a") and not prefix_postings.has_prefix_postings("我") and not prefix_postings.has_prefix_postings("ab")
 
 
 def test_holes_begin_with_nothing() -> None:
-    assert prefix_postings.letters(["the", "", "tale", "of"]) == {"t", "o"}
+    assert prefix_postings.first_letters(["the", "", "tale", "of"]) == {"t", "o"}

@@ -32,7 +32,7 @@ from svcd.index import cached_reader, materialized, posting_reader, schema, voca
 from svcd.index.cached_reader import Cache
 from svcd.index.delta import Delta
 from svcd.index.reader import IndexReader
-from svcd.index.value_rows import key
+from svcd.index.value_rows import value_key
 from svcd.index.writer import IndexWriter
 from tests.index.conftest import change, reading
 
@@ -302,7 +302,7 @@ def check_size_of_delta(reader: IndexReader) -> None:
     rows = {docid: {0: [str(docid), *dice.choices(letters, k=dice.randrange(200))]} for docid in range(300)}
     texts = {docid: json.dumps({"0": [docid, *dice.choices(letters, k=20)]}) for docid in rows}
     delta = Delta((1 << 300) - 1, rows, None, texts)
-    assert delta.word("7") == 1 << 7 and reader._written(delta, 0).by_key[key(7.0)] == [7]
+    assert delta.word("7") == 1 << 7 and reader._written(delta, 0).by_key[value_key(7.0)] == [7]
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held / 3 < sys.getsizeof(delta) < held * 3

@@ -27,7 +27,7 @@ from svcd.index import bitmap_blocks, value_orders, value_rows
 from svcd.index.cached_reader import Cache
 from svcd.index.connections import open_reader
 from svcd.index.reader import IndexReader
-from svcd.index.writer import Change, IndexWriter
+from svcd.index.writer import DocumentChange, IndexWriter
 from svcd.schema.field_values import FieldValues, stored_form
 
 NUMBERS = [-math.inf, -2.5, -1.0, -0.0, 0.0, 1e-300, 1.0, 1.5, 2.0, 1e15, 1e300]
@@ -49,8 +49,8 @@ def held(values: list[float | str], is_null: bool = False, is_empty: bool = Fals
     return found
 
 
-def change(docid: int, after: dict[str, FieldValues] | None, before: dict[str, FieldValues] | None) -> Change:
-    return Change(docid, f"d{docid}", None if after is None else "{}", {}, (), (), 0, after or {}, before or {})
+def change(docid: int, after: dict[str, FieldValues] | None, before: dict[str, FieldValues] | None) -> DocumentChange:
+    return DocumentChange(docid, f"d{docid}", None if after is None else "{}", {}, (), (), 0, after or {}, before or {})
 
 
 def play(writer: IndexWriter, history: list[list[tuple[int, Any]]], documents: Documents | None = None) -> Documents:
@@ -287,8 +287,8 @@ def test_a_range_over_very_many_values_and_blocks(writer: IndexWriter, path: Pat
 
 def test_numbers_have_keys_that_ascend_with_them() -> None:
     ordered = sorted(NUMBERS, key=key)
-    assert sorted(NUMBERS, key=value_rows.key) == ordered
-    assert repr([value_rows.value_of(value_rows.key(value)) for value in ordered]) == repr(ordered)
+    assert sorted(NUMBERS, key=value_rows.value_key) == ordered
+    assert repr([value_rows.value_of(value_rows.value_key(value)) for value in ordered]) == repr(ordered)
 
 
 @pytest.mark.parametrize("number", [1, 4095, 4096, 4097, 8192])

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from svcd.base.errors import ApiError
-from svcd.instance.data_folder import IndexRow, Library
+from svcd.instance.data_folder import DataFolderReader, IndexRow
 from svcd.instance.instance import Instance
 
 
@@ -27,8 +27,8 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
 
 
 @pytest.fixture
-def library(instance: Instance) -> Iterator[Library]:
-    opened = Library(instance.path, {"metrics": True})
+def library(instance: Instance) -> Iterator[DataFolderReader]:
+    opened = DataFolderReader(instance.path, {"metrics": True})
     yield opened
     opened.close()
 
@@ -39,7 +39,7 @@ def create(instance: Instance, index_uid: str, uuid: str) -> None:
     connection.close()
 
 
-def test_it_sees_what_was_committed(instance: Instance, library: Library) -> None:
+def test_it_sees_what_was_committed(instance: Instance, library: DataFolderReader) -> None:
     assert library.list_indexes() == ([], 0)
     create(instance, "films", "u1")
     assert library.require_index("films").uuid == "u1"
@@ -47,7 +47,7 @@ def test_it_sees_what_was_committed(instance: Instance, library: Library) -> Non
         library.require_index("books")
 
 
-def test_it_cannot_write(library: Library) -> None:
+def test_it_cannot_write(library: DataFolderReader) -> None:
     with pytest.raises(sqlite3.OperationalError, match="readonly|read-only|query_only"):
         with library._reading() as connection:
             connection.execute("DELETE FROM indexes")
@@ -55,13 +55,13 @@ def test_it_cannot_write(library: Library) -> None:
 
 def test_it_needs_no_lock_and_leaves_no_file(instance: Instance) -> None:
     before = sorted(instance.path.rglob("*"))
-    opened = Library(instance.path)
+    opened = DataFolderReader(instance.path)
     opened.list_indexes()
     opened.close()
     assert sorted(instance.path.rglob("*")) == before
 
 
-def test_features_are_those_it_was_told(library: Library) -> None:
+def test_features_are_those_it_was_told(library: DataFolderReader) -> None:
     assert library.is_enabled("metrics") and not library.is_enabled("network")
     library.use_features({"network": True})
     assert library.features() == {"network": True}
@@ -77,7 +77,7 @@ def test_the_daemon_says_what_it_changes(instance: Instance) -> None:
     assert told == [{"network": True}, {"network": True, "metrics": True}, "u1"]
 
 
-def test_what_is_forgotten_is_held_no_more(instance: Instance, library: Library) -> None:
+def test_what_is_forgotten_is_held_no_more(instance: Instance, library: DataFolderReader) -> None:
     create(instance, "films", "u1")
     path = instance.index_path("u1")
     sqlite3.connect(path).execute("CREATE TABLE meta(key, value)").connection.close()
@@ -89,7 +89,7 @@ def test_what_is_forgotten_is_held_no_more(instance: Instance, library: Library)
 
 
 def test_larger_indexes_have_more_room_between_searches(
-        instance: Instance, library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+        instance: Instance, library: DataFolderReader, monkeypatch: pytest.MonkeyPatch) -> None:
     least, most = 8 << 10, 64 << 10
     monkeypatch.setattr("svcd.instance.data_folder.LEAST_CACHE_BYTES", least)
     monkeypatch.setattr("svcd.instance.data_folder.MOST_CACHE_BYTES", most)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from svcd.instance.data_folder import Library
+from svcd.instance.data_folder import DataFolderReader
 from svcd.instance.instance import Instance
 from svcd.instance.keys import KeyRow
 
@@ -59,7 +59,7 @@ def test_words_change_and_rights_do_not(instance: Instance) -> None:
 
 
 def test_every_change_is_a_revision_that_all_readers_see(instance: Instance) -> None:
-    library = Library(instance.path)
+    library = DataFolderReader(instance.path)
     seen = [library.keys.revision()]
     for change in (lambda: instance.keys.add(row("u1")), lambda: instance.keys.update("u1", {}, 2),
                    lambda: instance.keys.remove("u1"), lambda: instance.keys.add(row("u1"))):

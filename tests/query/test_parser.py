@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from svcd.query.derivations import Terms
-from svcd.query.graph import END, START, Graph, MatchingStrategy, Stop, build, from_paths, removal_groups
+from svcd.query.graph import END, START, Graph, MatchingStrategy, QueryNode, build_graph, from_paths, removal_groups
 from svcd.query.lexicon import Lexicon, lexicon_of
 from svcd.query.parser import LONGEST_TEXT, ParsedQuery, Part, parse, parse_text
 from svcd.query.postings import Postings
@@ -113,7 +113,7 @@ def terms_of(reader: DictReader) -> Terms:
 def graph_of(q: str, reader: DictReader | None = None) -> tuple[Graph, Terms]:
     reader = reader or titled("x")
     terms = terms_of(reader)
-    return build(terms, parse(lexicon_of(reader.settings).analyzer.tokens(q))).graph, terms
+    return build_graph(terms, parse(lexicon_of(reader.settings).analyzer.tokens(q))).graph, terms
 
 
 def labels(graph: Graph) -> list[str]:
@@ -189,7 +189,7 @@ def test_synonyms_of_a_term_are_capped() -> None:
 
 
 def test_paths_share_their_ends() -> None:
-    a, b, c, d = (Stop(Subset(Term(word, False, 0)), place, place, place, place) for place, word in enumerate("abcd"))
+    a, b, c, d = (QueryNode(Subset(Term(word, False, 0)), place, place, place, place) for place, word in enumerate("abcd"))
     graph = from_paths([(a, c, d), (b, c, d), (a, d), (d,)])
     assert [stop for _, stop in graph.nodes()] == [a, c, d, b, a]
     assert [list(successors) for successors in graph.successors] == [[2, 4, 5, 6], [], [3], [4], [END], [3], [4]]

@@ -14,7 +14,7 @@ import pytest
 
 from svcd.filters.requests import read_filter
 from svcd.query import tracing
-from svcd.query.tracing import Recorder, recorded_by, within
+from svcd.query.tracing import Recorder, recording, span
 from svcd.search.federation import federated
 from svcd.search.request import Federation, IndexedQuery, SearchQuery
 from tests.support.searching import UID, answer, never, titled
@@ -30,9 +30,9 @@ def recorder() -> Recorder:
 
 def test_a_step_lasts_until_the_next() -> None:
     measuring = recorder()
-    with recorded_by(measuring):
+    with recording(measuring):
         tracing.begin("a")
-        with within("g"):
+        with span("g"):
             tracing.begin("b")
             tracing.begin("c")
             tracing.end()
@@ -43,11 +43,11 @@ def test_a_step_lasts_until_the_next() -> None:
 def test_equal_paths_are_added_up_and_stand_where_they_ended_last() -> None:
     measuring = Recorder(count().__next__, {"wait": 5})
 
-    @within("g")
+    @span("g")
     def searched(name: str) -> None:
         tracing.begin(name)
 
-    with recorded_by(measuring):
+    with recording(measuring):
         searched("a")
         tracing.begin("b")
         searched("c")
@@ -58,11 +58,11 @@ def test_equal_paths_are_added_up_and_stand_where_they_ended_last() -> None:
 def test_only_what_is_recorded_is_told() -> None:
     measuring = recorder()
     tracing.begin("before")
-    with recorded_by(measuring):
+    with recording(measuring):
         assert tracing.recorder() is measuring
-        with recorded_by(None), within("inner"):
+        with recording(None), span("inner"):
             tracing.begin("nobody hears this")
-        with within("g"):
+        with span("g"):
             pass
     tracing.begin("after")
     assert list(measuring.durations) == ["g"] and tracing.recorder() is None
@@ -70,8 +70,8 @@ def test_only_what_is_recorded_is_told() -> None:
 
 def test_a_failure_leaves_its_groups() -> None:
     measuring = recorder()
-    with recorded_by(measuring):
-        with pytest.raises(ValueError), within("a"), within("b"):
+    with recording(measuring):
+        with pytest.raises(ValueError), span("a"), span("b"):
             tracing.begin("c")
             raise ValueError
         tracing.begin("d")
@@ -88,7 +88,7 @@ def test_a_failure_leaves_its_groups() -> None:
 def test_a_search_tells_its_steps(q: str, asked: dict, expected: list[str]) -> None:
     measuring = recorder()
     federation = Federation(facets={UID: asked["facets"]} if "facets" in asked else {})
-    with recorded_by(measuring):
+    with recording(measuring):
         answer(FILMS, q, federation, filter=read_filter(asked.get("filter"), "invalid_search_filter"))
     assert list(measuring.durations) == [*(f"{LOCAL} > {name}" for name in expected), LOCAL]
     inner = sum(measuring.durations[f"{LOCAL} > {name}"] for name in expected)
@@ -98,7 +98,7 @@ def test_a_search_tells_its_steps(q: str, asked: dict, expected: list[str]) -> N
 def test_a_merged_search_tells_its_steps() -> None:
     measuring = recorder()
     queries = [IndexedQuery(uid, SearchQuery(q="sun")) for uid in ("a", "b")]
-    with recorded_by(measuring):
+    with recording(measuring):
         federated(lambda uid: FILMS, queries, Federation(facets={"b": ["id"]}), never)
     local = [f"{LOCAL} > {name}" for name in ("tokenize query", "evaluate query", "keyword ranking", "facet distribution", "format")]
     assert list(measuring.durations) == ["partition queries", *local[:4], "merge results", local[4], LOCAL]

@@ -26,8 +26,8 @@ import pytest
 
 from svcd.base import bitmaps
 from svcd.ranking import rule_chain, scores
-from svcd.ranking.bucket_sort import Wanted
-from svcd.search.keyword import find
+from svcd.ranking.bucket_sort import RankingLimits
+from svcd.search.keyword import keyword_search
 from svcd.search.request import SearchQuery
 from tests.support.dict_reader import DictReader
 from tests.support.shared_material import needs_oracle, oracle
@@ -113,7 +113,7 @@ def _query(chosen: random.Random, text: str, level: int, reader: DictReader) -> 
 
 
 def _ours(reader: DictReader, query: SearchQuery) -> Any:
-    found = find(reader, query, Wanted(1000), lambda: False).ranking
+    found = keyword_search(reader, query, RankingLimits(1000), lambda: False).ranking
     is_separated = rule_chain.is_separated(reader.settings["rankingRules"])
     hits = [
         (hit.docid, scores.score(hit.details), scores.shown(hit.details, is_separated, lambda field: False))
@@ -123,7 +123,7 @@ def _ours(reader: DictReader, query: SearchQuery) -> Any:
 
 
 def _ordered(reader: DictReader, query: SearchQuery) -> list[int]:
-    found = find(reader, query, Wanted(FEW_HITS, order_alone=True), lambda: False).ranking
+    found = keyword_search(reader, query, RankingLimits(FEW_HITS, order_alone=True), lambda: False).ranking
     return [hit.docid for hit in found.hits]
 
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from svcd.base import bitmaps
 from svcd.base.errors import ApiError
 from svcd.ranking import distinct
-from svcd.ranking.bucket_sort import Ranking, Wanted
+from svcd.ranking.bucket_sort import Ranking, RankingLimits
 from svcd.ranking.distinct import Distinct
 from svcd.search import keyword
 from svcd.search.distinct import document_values
@@ -59,9 +59,9 @@ def walked(reader: DictReader, docids: Sequence[int]) -> tuple[list[int], set[in
     return kept, excluded
 
 
-def plainly_ranked(reader: DictReader, q: str, wanted: Wanted) -> tuple[list[int], set[int]]:
+def plainly_ranked(reader: DictReader, q: str, wanted: RankingLimits) -> tuple[list[int], set[int]]:
     """Hits and counted documents: the buckets of a search without distinct, walked one by one."""
-    everything = keyword.find(reader, SearchQuery(q=q), Wanted(1000), lambda: False).ranking
+    everything = keyword.keyword_search(reader, SearchQuery(q=q), RankingLimits(1000), lambda: False).ranking
     hits: list[int] = []
     gone: set[int] = set()
     counted = set(bitmaps.to_docids(everything.counted))
@@ -77,14 +77,14 @@ def plainly_ranked(reader: DictReader, q: str, wanted: Wanted) -> tuple[list[int
     return hits, set(walked(reader, sorted(counted))[0]) if wanted.exact_total else counted
 
 
-def ranked(reader: DictReader, q: str | None, wanted: Wanted) -> Ranking:
-    return keyword.find(reader, SearchQuery(q=q, distinct="color"), wanted, lambda: False).ranking
+def ranked(reader: DictReader, q: str | None, wanted: RankingLimits) -> Ranking:
+    return keyword.keyword_search(reader, SearchQuery(q=q, distinct="color"), wanted, lambda: False).ranking
 
 
 @settings(max_examples=60, deadline=None)
 @given(FILMS, st.one_of(st.just(""), TITLE), st.integers(1, 6), st.booleans())
 def test_buckets_are_walked_by_the_definition(listed: list, q: str, count: int, exact: bool) -> None:
-    reader, wanted = films(*listed), Wanted(count, exact_total=exact)
+    reader, wanted = films(*listed), RankingLimits(count, exact_total=exact)
     found = ranked(reader, q, wanted)
     hits, counted = plainly_ranked(reader, q, wanted)
     assert [hit.docid for hit in found.hits] == hits

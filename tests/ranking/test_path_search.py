@@ -15,10 +15,10 @@ from typing import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.query.graph import END, START, Graph, Stop
-from svcd.query.reader import DocIds
+from svcd.base.bitmaps import DocIds
+from svcd.query.graph import END, START, Graph, QueryNode
 from svcd.query.terms import Subset, Term
-from svcd.ranking.path_search import CheapestPaths, PathSearch, Step, Way, plan
+from svcd.ranking.path_search import CheapestPaths, Edge, PathSearch, WeightedEdge, plan
 
 DOCUMENTS = 12
 LAYERS = 3
@@ -36,13 +36,13 @@ class Fixed:
 
 def layered(widths: list[int]) -> Graph:
     """A graph of layers; each node leads to all nodes of the next layer."""
-    stops: list[Stop | None] = [None, None]
+    stops: list[QueryNode | None] = [None, None]
     layers = [[START]]
     for place, width in enumerate(widths):
         layers.append([])
         for number in range(width):
             layers[-1].append(len(stops))
-            stops.append(Stop(Subset(Term(f"{place}-{number}", False, 0)), place, place, place, place))
+            stops.append(QueryNode(Subset(Term(f"{place}-{number}", False, 0)), place, place, place, place))
     layers.append([END])
     successors: list[list[int]] = [[] for _ in stops]
     for layer, behind in zip(layers, layers[1:]):
@@ -55,20 +55,20 @@ STEP = st.tuples(st.integers(0, 3), st.integers(0, 2**DOCUMENTS - 1), st.boolean
 
 
 @st.composite
-def walks(draw: st.DrawFn) -> tuple[Graph, dict[int, list[Step]]]:
+def walks(draw: st.DrawFn) -> tuple[Graph, dict[int, list[Edge]]]:
     """A graph with the steps into each of its nodes; some of them skip."""
     graph = layered(draw(st.lists(st.integers(1, 2), min_size=1, max_size=LAYERS)))
     steps = {}
     for node, stop in graph.nodes():
         drawn = draw(st.lists(STEP, min_size=1, max_size=3))
         steps[node] = [
-            Step(cost, None, None, dropped << 2) if is_skip else Step(cost, Fixed(docids), stop)
+            Edge(cost, None, None, dropped << 2) if is_skip else Edge(cost, Fixed(docids), stop)
             for cost, docids, is_skip, dropped in drawn
         ]
     return graph, steps
 
 
-def all_paths(graph: Graph, steps: dict[int, list[Step]], node: int = START) -> Iterator[list[tuple[int, Step]]]:
+def all_paths(graph: Graph, steps: dict[int, list[Edge]], node: int = START) -> Iterator[list[tuple[int, Edge]]]:
     """Every path from the node to End, in the order of its steps."""
     for target in graph.successors[node]:
         if target == END:
@@ -78,11 +78,11 @@ def all_paths(graph: Graph, steps: dict[int, list[Step]], node: int = START) -> 
             yield [(target, step), *rest]
 
 
-def ordered_paths(graph: Graph, steps: dict[int, list[Step]]) -> list[list[tuple[int, Step]]]:
+def ordered_paths(graph: Graph, steps: dict[int, list[Edge]]) -> list[list[tuple[int, Edge]]]:
     return list(all_paths(graph, steps))
 
 
-def documents_of(path: list[tuple[int, Step]], candidates: DocIds) -> DocIds:
+def documents_of(path: list[tuple[int, Edge]], candidates: DocIds) -> DocIds:
     """The documents that fulfil all conditions of a path; none when it enters a dropped node."""
     dropped = 0
     for node, step in path:
@@ -97,7 +97,7 @@ def documents_of(path: list[tuple[int, Step]], candidates: DocIds) -> DocIds:
 
 @given(walks(), st.integers(0, 2**DOCUMENTS - 1))
 def test_buckets_and_paths_equal_those_of_all_paths(
-    walk: tuple[Graph, dict[int, list[Step]]], candidates: DocIds
+    walk: tuple[Graph, dict[int, list[Edge]]], candidates: DocIds
 ) -> None:
     graph, steps = walk
     paths = ordered_paths(graph, steps)
@@ -123,7 +123,7 @@ WAY = st.tuples(st.integers(0, 3), st.integers(0, 2**DOCUMENTS - 1))
 
 
 @st.composite
-def ways(draw: st.DrawFn) -> tuple[Graph, dict[tuple[int, int], list[Way]]]:
+def ways(draw: st.DrawFn) -> tuple[Graph, dict[tuple[int, int], list[WeightedEdge]]]:
     """A graph with the ways between its nodes, each with a stop of its own."""
     graph = layered(draw(st.lists(st.integers(1, 3), min_size=1, max_size=LAYERS)))
     between = {}
@@ -132,17 +132,17 @@ def ways(draw: st.DrawFn) -> tuple[Graph, dict[tuple[int, int], list[Way]]]:
             stop = graph.stops[target]
             drawn = draw(st.lists(WAY, max_size=3)) if stop is not None else []
             between[node, target] = [
-                Way(cost, docids, stop._replace(start=number)) for number, (cost, docids) in enumerate(drawn) if stop
+                WeightedEdge(cost, docids, stop._replace(start=number)) for number, (cost, docids) in enumerate(drawn) if stop
             ]
     return graph, between
 
 
 @given(ways(), st.integers(0, 2**DOCUMENTS - 1))
 def test_cheapest_paths_equal_those_of_walking_all_ways(
-    drawn: tuple[Graph, dict[tuple[int, int], list[Way]]], candidates: DocIds
+    drawn: tuple[Graph, dict[tuple[int, int], list[WeightedEdge]]], candidates: DocIds
 ) -> None:
     graph, between = drawn
-    steps = {pair: [Step(way.cost, Fixed(way.chosen), way.stop) for way in some] for pair, some in between.items()}
+    steps = {pair: [Edge(way.cost, Fixed(way.chosen), way.stop) for way in some] for pair, some in between.items()}
     made = plan(graph, lambda node, target: steps[node, target])
     search, ahead = PathSearch(made, candidates), PathSearch(made, candidates, looks_ahead=True)
     walked = [(cost, *search.bucket(cost)) for cost in made.ascending()]

@@ -25,7 +25,7 @@ from svcd.instance.instance import Instance
 from svcd.instance.webhooks import Webhook
 from svcd.remote import webhook_delivery as notifiers
 from svcd.remote.errors import Undelivered
-from svcd.remote.webhook_delivery import Courier, Notifier
+from svcd.remote.webhook_delivery import WebhookDelivery, WebhookNotifier
 
 PATIENCE_S = 20.0
 
@@ -70,7 +70,7 @@ class Post:
 
     def open(self) -> None:
         self.instance = Instance(self.path)
-        self.couriers: dict[str, Courier] = {}
+        self.couriers: dict[str, WebhookDelivery] = {}
 
     def restart(self) -> None:
         self.instance.close()
@@ -89,7 +89,7 @@ class Post:
 
     def step(self, name: str) -> float | None:
         if name not in self.couriers:
-            self.couriers[name] = Courier(name, self.instance.webhooks, self.instance.outbox, self.mail, lambda: self.now)
+            self.couriers[name] = WebhookDelivery(name, self.instance.webhooks, self.instance.outbox, self.mail, lambda: self.now)
         return self.couriers[name].step()
 
     def wait(self, seconds: float) -> None:
@@ -312,10 +312,10 @@ def _killed_behind_the_post(post: Post) -> int:
 
 
 @pytest.fixture
-def told(post: Post) -> Iterator[Notifier]:
+def told(post: Post) -> Iterator[WebhookNotifier]:
     """A notifier over the same outbox; what it sends arrives in post.mail."""
     bugs: list[BaseException] = []
-    notifier = Notifier(post.instance.webhooks, post.instance.outbox, lambda: post.mail, bugs.append)
+    notifier = WebhookNotifier(post.instance.webhooks, post.instance.outbox, lambda: post.mail, bugs.append)
     notifier.start()
     yield notifier
     notifier.stop()
@@ -337,7 +337,7 @@ def test_without_anything_to_deliver_nothing_runs(post: Post) -> None:
     def fail() -> Any:
         raise AssertionError("a client was made")
 
-    notifier = Notifier(post.instance.webhooks, post.instance.outbox, fail)
+    notifier = WebhookNotifier(post.instance.webhooks, post.instance.outbox, fail)
     notifier.start()
     post.end()
     notifier.wake()
@@ -347,7 +347,7 @@ def test_without_anything_to_deliver_nothing_runs(post: Post) -> None:
     notifier.stop()
 
 
-def test_a_courier_goes_out_and_comes_home(post: Post, told: Notifier) -> None:
+def test_a_courier_goes_out_and_comes_home(post: Post, told: WebhookNotifier) -> None:
     post.register("a")
     for _ in range(3):
         post.end(2)
@@ -362,14 +362,14 @@ def test_what_an_earlier_daemon_left_is_delivered_at_the_start(post: Post) -> No
     post.register("a")
     post.end(3)
     post.restart()
-    notifier = Notifier(post.instance.webhooks, post.instance.outbox, lambda: post.mail)
+    notifier = WebhookNotifier(post.instance.webhooks, post.instance.outbox, lambda: post.mail)
     notifier.start()
     settle()
     assert post.arrived("a") == [0, 1, 2]
     notifier.stop()
 
 
-def test_who_is_slow_delays_neither_others_nor_tasks(post: Post, told: Notifier) -> None:
+def test_who_is_slow_delays_neither_others_nor_tasks(post: Post, told: WebhookNotifier) -> None:
     post.register("a", "b")
     begun, released = threading.Event(), threading.Event()
 
@@ -396,7 +396,7 @@ def test_who_is_slow_delays_neither_others_nor_tasks(post: Post, told: Notifier)
     assert post.arrived("a") == [0, 1, 2, 3]
 
 
-def test_a_changed_webhook_does_not_wait_for_its_pause(post: Post, told: Notifier) -> None:
+def test_a_changed_webhook_does_not_wait_for_its_pause(post: Post, told: WebhookNotifier) -> None:
     post.register("a")
     failed = threading.Event()
     post.fail("a")
@@ -431,7 +431,7 @@ def test_a_stop_does_not_wait_for_a_pause_or_a_receiver(post: Post, monkeypatch:
     post.mail.before = hang
     post.mail.abort = aborted.set  # type: ignore[method-assign]
     post.end()
-    notifier = Notifier(post.instance.webhooks, post.instance.outbox, lambda: post.mail)
+    notifier = WebhookNotifier(post.instance.webhooks, post.instance.outbox, lambda: post.mail)
     notifier.start()
     assert begun.wait(PATIENCE_S)
     notifier.stop()
@@ -451,7 +451,7 @@ def test_a_fault_of_the_store_ends_no_courier(post: Post) -> None:
         raise OSError("the disk is full")
 
     post.instance.outbox.delivered = fail_once  # type: ignore[method-assign]
-    notifier = Notifier(post.instance.webhooks, post.instance.outbox, lambda: post.mail, bugs.append)
+    notifier = WebhookNotifier(post.instance.webhooks, post.instance.outbox, lambda: post.mail, bugs.append)
     notifier.start()
     while not bugs:
         couriers()[0].join(0.01)
@@ -466,7 +466,7 @@ def test_a_thread_that_cannot_be_made_is_tried_again(post: Post, monkeypatch: py
     bugs: list[BaseException] = []
     post.register("a")
     post.end()
-    notifier = Notifier(post.instance.webhooks, post.instance.outbox, lambda: post.mail, bugs.append)
+    notifier = WebhookNotifier(post.instance.webhooks, post.instance.outbox, lambda: post.mail, bugs.append)
 
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

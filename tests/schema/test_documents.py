@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from svcd.schema.attributes import is_beneath, is_reserved, locales_test, matches
 from svcd.schema.documents import Selection, bucketed_position, names, positions, select, shown, walk
 from svcd.text.analyzer import Analyzer
-from svcd.text.term_positions import row_of_tokens, rows_of
+from svcd.text.term_positions import term_position_builder, term_positions
 from tests.support.shared_material import needs_oracle, oracle
 from tests.text.test_analyzer import ALPHABET, BEYOND, texts
 
@@ -92,9 +92,9 @@ def test_locales_are_asked_for_each_attribute() -> None:
 
 @pytest.mark.parametrize(("length", "is_kept"), [(250, True), (251, False)])
 def test_words_longer_than_250_bytes_are_not_kept(length: int, is_kept: bool) -> None:
-    row = rows_of(DEFAULT).of("a " + "b" * length + " c")
+    row = term_position_builder(DEFAULT).of("a " + "b" * length + " c")
     assert row == ["a", "b" * length if is_kept else "", "c"]
-    assert rows_of(DEFAULT).of("ж" * 126 + " c") == ["", "c"]
+    assert term_position_builder(DEFAULT).of("ж" * 126 + " c") == ["", "c"]
 
 
 def test_nothing_is_kept_behind_the_last_position() -> None:
@@ -107,12 +107,12 @@ def test_nothing_is_kept_behind_the_last_position() -> None:
 @settings(deadline=None)  # the first Chinese text loads the list of words, where it is installed
 @given(texts, st.sampled_from([DEFAULT, Analyzer(stop_words=["a", "é", "."]), Analyzer(separator_tokens=["é", "ab"])]))
 def test_the_short_ways_give_the_row_of_the_tokens(text: str, analyzer: Analyzer) -> None:
-    assert rows_of(analyzer).of(text) == row_of_tokens(analyzer.tokens(text))
+    assert term_position_builder(analyzer).of(text) == term_positions(analyzer.tokens(text))
 
 
 @given(st.text("ab .,!\x00\x0b\x1c-", max_size=20))
 def test_the_short_way_for_ascii_gives_the_row_of_the_tokens(text: str) -> None:
-    assert rows_of(DEFAULT).of(text) == row_of_tokens(DEFAULT.tokens(text))
+    assert term_position_builder(DEFAULT).of(text) == term_positions(DEFAULT.tokens(text))
 
 
 @pytest.mark.parametrize(

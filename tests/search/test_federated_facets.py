@@ -15,7 +15,7 @@ import pytest
 
 from svcd.base.errors import ApiError
 from svcd.search.federation import federated
-from svcd.search.request import Answer, Federation, IndexedQuery, SearchQuery
+from svcd.search.request import Federation, IndexedQuery, SearchQuery, SearchResult
 from tests.support.dict_reader import DictReader
 from tests.support.searching import never
 
@@ -37,7 +37,7 @@ def missing_or(index_uid: str) -> DictReader:
     return INDEXES[index_uid]
 
 
-def counted(*queries: tuple[str, str], patterns: Any = ("color",), **federation: Any) -> Answer:
+def counted(*queries: tuple[str, str], patterns: Any = ("color",), **federation: Any) -> SearchResult:
     """queries: (index, text). patterns: of every index of the queries, or those of each index."""
     facets = patterns if isinstance(patterns, dict) else {uid: patterns for uid, _ in queries}
     asked = [IndexedQuery(uid, SearchQuery(q=q)) for uid, q in queries]

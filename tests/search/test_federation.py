@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from svcd.base.errors import ApiError
 from svcd.search.federation import federated
-from svcd.search.request import Answer, Federation, IndexedQuery, SearchQuery
+from svcd.search.request import Federation, IndexedQuery, SearchQuery, SearchResult
 from tests.support.dict_reader import DictReader
 from tests.support.searching import UID, found_ids, never, titled
 from tests.support.shared_material import CONTRACT, contract, needs_contract
@@ -27,7 +27,7 @@ from tests.support.shared_material import CONTRACT, contract, needs_contract
 CASES = contract("cases-federation.json")["cases"] if CONTRACT.is_dir() else []
 
 
-def merged(indexes: dict[str, DictReader], *queries: dict[str, Any], **federation: Any) -> Answer:
+def merged(indexes: dict[str, DictReader], *queries: dict[str, Any], **federation: Any) -> SearchResult:
     """The answer to queries as the interface has them."""
     asked = [IndexedQuery(query["indexUid"], SearchQuery(q=query.get("q"), sort=query.get("sort")),
                           float(query.get("federationOptions", {}).get("weight", 1))) for query in queries]
@@ -56,7 +56,7 @@ TITLE = st.lists(st.sampled_from(["sun", "sunny", "flower", "dark"]), min_size=1
 QUERIES = st.lists(st.tuples(st.sampled_from("ab"), TITLE, st.sampled_from([0.5, 1, 2])), min_size=1, max_size=4)
 
 
-def sources(answer: Answer) -> list[tuple[str, int, int]]:
+def sources(answer: SearchResult) -> list[tuple[str, int, int]]:
     """(index, id, query) of each hit."""
     hits = [json.loads(hit) for hit in answer.hits]
     return [(hit["_federation"]["indexUid"], hit["id"], hit["_federation"]["queriesPosition"]) for hit in hits]

@@ -20,17 +20,17 @@ from hypothesis import strategies as st
 
 from svcd.schema.documents import names
 from svcd.search.formatting import FormatOptions, Formatted, Formatter
-from svcd.search.matches import LocatedTerm, MatchingWords
+from svcd.search.matches import LocatedTerm, MatchFinder
 from svcd.text.analyzer import WORD, Analyzer, analyzer_of
 from tests.support.shared_material import contract, needs_contract, needs_oracle, oracle
 
-SUN = MatchingWords([LocatedTerm((0, 0), True, 3, ("sun",))])
+SUN = MatchFinder([LocatedTerm((0, 0), True, 3, ("sun",))])
 ALL = ("*",)
 
 
 def formatted(
     document: dict[str, Any],
-    words: MatchingWords = SUN,
+    words: MatchFinder = SUN,
     *,
     displayed: Sequence[str] | None = None,
     analyzer: Analyzer | None = None,
@@ -48,7 +48,7 @@ def formatted(
 
 
 def highlighted(text: str, *terms: LocatedTerm) -> str:
-    hit = formatted({"t": text}, MatchingWords(terms), attributes_to_highlight=ALL)
+    hit = formatted({"t": text}, MatchFinder(terms), attributes_to_highlight=ALL)
     assert hit.formatted is not None
     return hit.formatted["t"]
 
@@ -142,19 +142,19 @@ def test_a_phrase_with_a_hole_never_matches() -> None:
 
 
 def test_matches_across_the_border_of_a_crop_are_clipped() -> None:
-    phrase = MatchingWords([LocatedTerm((0, 2), False, 0, (), (("a", "b", "c"),))])
+    phrase = MatchFinder([LocatedTerm((0, 2), False, 0, (), (("a", "b", "c"),))])
     hit = formatted({"t": "a b c d"}, phrase, attributes_to_highlight=ALL, attributes_to_crop=["t:2"])
     assert hit.formatted == {"t": "<em>a b</em>…"}
 
 
 def test_a_text_that_ends_with_a_phrase_too_long_is_still_shown() -> None:
-    phrase = MatchingWords([LocatedTerm((0, 2), False, 0, (), (("a", "b", "c"),))])
+    phrase = MatchFinder([LocatedTerm((0, 2), False, 0, (), (("a", "b", "c"),))])
     hit = formatted({"t": "x a b c"}, phrase, attributes_to_crop=["t:2"])
     assert hit.formatted is not None and hit.formatted["t"].endswith("…")
 
 
 def test_the_window_lies_around_the_best_matches() -> None:
-    words = MatchingWords([word("a"), word("b", at=(1, 1))])
+    words = MatchFinder([word("a"), word("b", at=(1, 1))])
     hit = formatted({"t": "a 1 2 3 4. 5 a b 6 7 8"}, words, attributes_to_crop=["t:4"])
     assert hit.formatted == {"t": "…5 a b 6…"}
 
@@ -169,7 +169,7 @@ def test_positions_count_bytes_and_name_the_last_matching_element() -> None:
 
 
 def test_no_words_match_nothing() -> None:
-    hit = formatted({"t": "sun"}, MatchingWords(), attributes_to_highlight=ALL, show_matches_position=True)
+    hit = formatted({"t": "sun"}, MatchFinder(), attributes_to_highlight=ALL, show_matches_position=True)
     assert (hit.formatted, hit.matches_position) == ({"t": "sun"}, {})
 
 
@@ -207,7 +207,7 @@ def test_a_crop_is_a_part_of_the_text_and_shows_at_most_its_words(
     text: str, located: list[LocatedTerm], size: int
 ) -> None:
     is_short = all(len(phrase) <= size for term in located for phrase in term.phrases)
-    hit = formatted({"t": text}, MatchingWords(located), attributes_to_crop=[f"t:{size}"], crop_marker="|")
+    hit = formatted({"t": text}, MatchFinder(located), attributes_to_crop=[f"t:{size}"], crop_marker="|")
     assert hit.formatted is not None
     shown = hit.formatted["t"].strip("|")
     assert shown in text
@@ -231,11 +231,11 @@ def test_recorded_formats() -> None:
         assert list(shown or ()) == list(expected or ())
 
 
-def _oracle_words(index: Any, query: str) -> tuple[list[dict[str, Any]], MatchingWords]:
+def _oracle_words(index: Any, query: str) -> tuple[list[dict[str, Any]], MatchFinder]:
     """What the oracle's search derives from a query, plain and as matching words."""
     located = oracle("formatting").located_words(index, oracle("ranking").search(index, query)[3])
     terms = [LocatedTerm(t["pos"], t["prefix"], t["L"], t["words"], t["phr"]) for t in located]
-    return located, MatchingWords(terms)
+    return located, MatchFinder(terms)
 
 
 @needs_oracle

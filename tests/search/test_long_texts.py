@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from svcd.search import formatting, long_texts
 from svcd.search.formatting import FormatOptions, Formatted, Formatter
-from svcd.search.formatting_budget import ASSURED, MOST_ADDED, Allowance
-from svcd.search.matches import LocatedTerm, MatchingWords
+from svcd.search.formatting_budget import ASSURED, MOST_ADDED, FormattingBudget
+from svcd.search.matches import LocatedTerm, MatchFinder
 from svcd.text.analyzer import Analyzer
 
-WORDS = MatchingWords([
+WORDS = MatchFinder([
     LocatedTerm((0, 0), False, 3, ("sun",)),
     LocatedTerm((1, 2), False, 0, (), (("new", "york", "bay"), ("c", "a"))),
     LocatedTerm((3, 3), True, 2, ("se", "œu", "oeuv")),
@@ -30,14 +30,14 @@ WORDS = MatchingWords([
 MILLION = 1_000_000
 
 
-def hit(text: str, allowance: Allowance | None = None, analyzer: Analyzer | None = None, words: MatchingWords = WORDS,
+def hit(text: str, allowance: FormattingBudget | None = None, analyzer: Analyzer | None = None, words: MatchFinder = WORDS,
         **options: Any) -> Formatted:
     formatter = Formatter(FormatOptions(**options), fields=["t"], displayed=None, analyzer=analyzer or Analyzer(),
                           locales_of=lambda name: None, words=words, allowance=allowance)
     return formatter.hit({"t": text})
 
 
-def shown(text: str, allowance: Allowance | None = None, **options: Any) -> str:
+def shown(text: str, allowance: FormattingBudget | None = None, **options: Any) -> str:
     found = hit(text, allowance, **options).formatted
     assert found is not None
     return str(found["t"])
@@ -111,16 +111,16 @@ def test_only_what_is_near_a_match_is_read(options: dict[str, Any], is_matched: 
 
 def test_what_is_behind_the_time_is_shown_as_it_is() -> None:
     text = "sun " * MILLION
-    marked = shown(text, Allowance(is_over), attributes_to_highlight=["*"])
+    marked = shown(text, FormattingBudget(is_over), attributes_to_highlight=["*"])
     assert marked.startswith("<em>sun</em> <em>sun</em>") and marked.endswith(" sun sun ")
     assert marked.replace("<em>", "").replace("</em>", "") == text
-    positions = hit(text, Allowance(is_over), show_matches_position=True).matches_position
+    positions = hit(text, FormattingBudget(is_over), show_matches_position=True).matches_position
     assert positions is not None and 1 < len(positions["t"]) < MILLION // 10
     assert positions["t"][1] == {"start": 4, "length": 3}
 
 
 def test_what_is_behind_the_time_is_cropped_at_its_beginning() -> None:
-    allowance = Allowance(is_over)
+    allowance = FormattingBudget(is_over)
     assert not all(allowance.allows(ASSURED) for _ in range(2))
     assert shown("moon " * 300 + "sun", allowance, attributes_to_crop=["t:2"]) == "moon moon…"
     assert shown("moon " * MILLION + "sun", allowance, attributes_to_crop=["t:2"]) == "moon moon…"
@@ -129,7 +129,7 @@ def test_what_is_behind_the_time_is_cropped_at_its_beginning() -> None:
 
 def test_hits_of_usual_size_are_formatted_whatever_the_time() -> None:
     formatter = Formatter(FormatOptions(attributes_to_highlight=["*"], attributes_to_crop=["t"]), fields=["t"], displayed=None,
-                          analyzer=Analyzer(), locales_of=lambda name: None, words=WORDS, allowance=Allowance(is_over))
+                          analyzer=Analyzer(), locales_of=lambda name: None, words=WORDS, allowance=FormattingBudget(is_over))
     for _ in range(20):
         found = formatter.hit({"t": "a long day under the sun " * 100}).formatted
         assert found == {"t": "…under the <em>sun</em> a long day under the <em>sun</em> a…"}

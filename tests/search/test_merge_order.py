@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from svcd.ranking.bucket_sort import Hit
 from svcd.ranking.scores import Ranked, Skipped, Sorted, score
-from svcd.search.federation import Compared, MergedHit, Standing, compare, merged, standings
+from svcd.search.federation import Compared, MergedHit, MergeKey, compare, merge_keys, merged
 
 WORDS, TYPO = Ranked("words", 2, 2), Ranked("typo", 2, 3)
 
@@ -29,8 +29,8 @@ def down(value: float | str | None, field: str = "a") -> Sorted:
     return Sorted(field, False, value)
 
 
-def standing(*compared: Compared, score: float = 1.0) -> Standing:
-    return Standing(compared, score)
+def standing(*compared: Compared, score: float = 1.0) -> MergeKey:
+    return MergeKey(compared, score)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def standing(*compared: Compared, score: float = 1.0) -> Standing:
         [standing(0.5, up(1.0)), standing(0.5, down(1.0), score=0.5)],
     ],
 )
-def test_which_hit_is_better(better_to_worse: list[Standing]) -> None:
+def test_which_hit_is_better(better_to_worse: list[MergeKey]) -> None:
     for left, right in permutations(range(len(better_to_worse)), 2):
         order = compare(better_to_worse[left], better_to_worse[right])
         assert order and (order < 0) == (left < right)
@@ -60,10 +60,10 @@ def test_equal_hits_are_equal() -> None:
 
 def test_ranks_that_follow_each_other_are_one_score() -> None:
     details = (WORDS, TYPO, up(1.0), Ranked("exactness", 1, 2), Skipped())
-    found = standings(0.5)(details)
+    found = merge_keys(0.5)(details)
     assert found.compared == (score((WORDS, TYPO)) / 2, up(1.0), 0.0)
     assert found.score == score(details) / 2
-    assert standings(2.0)(()) == ((), 2.0)
+    assert merge_keys(2.0)(()) == ((), 2.0)
 
 
 VALUES = [1.0, 2.0, "x", None]

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from svcd.base.errors import ApiError
 from svcd.ranking import scores
-from svcd.ranking.bucket_sort import Wanted
+from svcd.ranking.bucket_sort import RankingLimits
 from svcd.search import keyword
 from svcd.search.search import Federation, SearchQuery
 from tests.support.dict_reader import DEFAULTS, DictReader
@@ -58,7 +58,7 @@ def test_rules_change_the_order_never_the_set(titles: list[str], q: str, rules: 
 @given(TITLES, TITLE, RULES)
 def test_hits_stand_as_in_a_plain_sort(titles: list[str], q: str, rules: list[str]) -> None:
     reader = titled(*titles, rankingRules=rules)
-    found = keyword.find(reader, SearchQuery(q=q), Wanted(100), lambda: False).ranking.hits
+    found = keyword.keyword_search(reader, SearchQuery(q=q), RankingLimits(100), lambda: False).ranking.hits
     ranks = {hit.docid: [-detail.rank for detail in hit.details if isinstance(detail, scores.Ranked)] for hit in found}
     assert [hit.docid for hit in found] == sorted(ranks, key=lambda docid: (ranks[docid], docid))
 

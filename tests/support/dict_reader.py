@@ -11,11 +11,12 @@ from collections import defaultdict
 from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 from svcd.base import bitmaps
-from svcd.base.doc_values import Column
+from svcd.base.bitmaps import DocIds
+from svcd.base.doc_values import DocValues
 from svcd.geo.geojson import read_geojson
 from svcd.geo.geometry import Shape
 from svcd.geo.sphere import Point, Sides, direction, distance
-from svcd.query.reader import WORD_MARK, DocIds, Value
+from svcd.query.reader import WORD_MARK, Value
 from svcd.schema import attributes, documents
 from svcd.schema.attributes import Filterable, Searchable
 from svcd.schema.field_values import FieldValues, field_values, kept_fields, validate_geo
@@ -240,11 +241,11 @@ class DictReader:
     def value_counts(self, field: str, kind: type[Value]) -> list[int]:
         return [docids.bit_count() for _, docids in self.ordered_values(field, kind)]
 
-    def column(self, field: str, kind: type[Value], documents: int | None = None) -> Column | None:
+    def column(self, field: str, kind: type[Value], documents: int | None = None) -> DocValues | None:
         sets = [bitmaps.to_docids(docids) for _, docids in self.ordered_values(field, kind)]
         if documents is not None and documents < self.least_for_columns:
             return None
-        return Column([docid for docids in sets for docid in docids], list(map(len, sets)))
+        return DocValues([docid for docids in sets for docid in docids], list(map(len, sets)))
 
     def field_values(self, field: str, docids: Sequence[int]) -> Iterator[tuple[int, Sequence[Value]]]:
         return ((docid, self._field(docid, field).each()) for docid in docids)

@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Mapping
 
-from svcd.search.search import Answer, Federation, IndexedQuery, SearchQuery, search
+from svcd.search.search import Federation, IndexedQuery, SearchQuery, SearchResult, search
 from tests.support.dict_reader import DictReader
 
 UID = "films"
@@ -27,7 +27,7 @@ def answer(
     federation: Federation | None = None,
     timer: Callable[[int], Callable[[], bool]] = never,
     **asked: Any,
-) -> Answer:
+) -> SearchResult:
     """The answer to one query; further members of the query by their names."""
     query = IndexedQuery(UID, SearchQuery(q=q, **asked))
     return search({UID: reader}, [query], federation or Federation(limit=1000), timer)

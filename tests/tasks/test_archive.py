@@ -28,7 +28,7 @@ from svcd.schema.field_values import stored_form
 from svcd.schema.settings import resolved
 from svcd.tasks import archive, dump_writing
 from svcd.tasks.archive_tasks import Folders, dump_uid
-from svcd.tasks.indexing_client import WriterDied
+from svcd.tasks.indexing_client import IndexingProcessDied
 from svcd.tasks.kinds import KINDS
 from tests.tasks.conftest import House, LocalWriter
 
@@ -198,7 +198,7 @@ class Hanging(LocalWriter):
         super().run(request, progress)
         self.is_written.set()
         self.is_killed.wait(10)
-        raise WriterDied("killed")
+        raise IndexingProcessDied("killed")
 
     def kill(self) -> None:
         self.is_killed.set()
@@ -251,7 +251,7 @@ def test_an_archive_that_dies_fails_and_leaves_no_file(house: House, tmp_path: P
     task = dump(house)
 
     def die() -> None:
-        raise WriterDied("killed")
+        raise IndexingProcessDied("killed")
 
     house.writer.run = running_then(house, die)
     house.runner.step()

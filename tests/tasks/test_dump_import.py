@@ -27,7 +27,7 @@ from svcd.tasks import dump_reading, dump_writing
 from svcd.tasks.archive_tasks import Folders
 from svcd.tasks.details import task_view
 from svcd.tasks.dump_import import import_dump
-from svcd.tasks.indexing_client import WriterCrashed
+from svcd.tasks.indexing_client import IndexingProcessCrashed
 from svcd.tasks.unpacking import ArchiveRefused
 from tests.tasks.conftest import House, LocalWriter
 
@@ -265,7 +265,7 @@ class CrashingWriter(LocalWriter):
         try:
             return super().run(request, progress)
         except Exception:
-            raise WriterCrashed("Traceback (most recent call last):\nValueError: x") from None
+            raise IndexingProcessCrashed("Traceback (most recent call last):\nValueError: x") from None
 
 
 def test_an_old_dump_moves_no_file_from_elsewhere(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from svcd.index.writer import Change, IndexWriter
+from svcd.index.writer import DocumentChange, IndexWriter
 from svcd.instance.task_records import Task
-from svcd.tasks.indexing import Budget
+from svcd.tasks.indexing import MemoryBudget
 from tests.tasks.conftest import House
 
 FILMS = [{"id": n, "title": f"film {n}", "year": 1970 + n, "cast": {"b": "Weaver", "a": "Hurt"}} for n in range(6)]
@@ -71,7 +71,7 @@ def test_what_stays_is_not_written(films: House, monkeypatch: pytest.MonkeyPatch
     written: list[int] = []
     write = IndexWriter.write
 
-    def noting(self: IndexWriter, changes: list[Change]) -> None:
+    def noting(self: IndexWriter, changes: list[DocumentChange]) -> None:
         written.extend(change.docid for change in changes)
         write(self, changes)
 
@@ -128,7 +128,7 @@ def test_removed_documents_leave_their_docids(films: House) -> None:
 
 
 def test_a_large_index_is_edited_in_portions(tmp_path: Path) -> None:
-    house = House(tmp_path / "data", budget=Budget(documents=2000))
+    house = House(tmp_path / "data", budget=MemoryBudget(documents=2000))
     house.add([{"id": n, "title": f"film {n}"} for n in range(900)])
     house.run()
     task = edit(house, "if doc.id % 2 == 0 { doc.title = `even ${doc.id}` } else if doc.id % 3 == 0 { doc = () }")

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import pytest
 
 from svcd.index import writer as index_writer
-from svcd.index.writer import Change, IndexWriter
+from svcd.index.writer import DocumentChange, IndexWriter
 from svcd.instance.task_records import Task
 from tests.tasks.conftest import House
 
@@ -44,7 +44,7 @@ def films(house: House) -> House:
 def test_deletions_do_not_fail_with_the_additions_of_their_batch(films: House, monkeypatch: pytest.MonkeyPatch) -> None:
     write = IndexWriter.write
 
-    def without_room(writer: IndexWriter, changes: Iterable[Change]) -> None:
+    def without_room(writer: IndexWriter, changes: Iterable[DocumentChange]) -> None:
         changes = list(changes)
         if any(change.json is not None for change in changes):
             raise full()
@@ -63,7 +63,7 @@ def test_deletions_are_done_with_the_reserve(films: House, monkeypatch: pytest.M
         films.instance.keep_reserve()
     write = IndexWriter.write
 
-    def without_room(writer: IndexWriter, changes: Iterable[Change]) -> None:
+    def without_room(writer: IndexWriter, changes: Iterable[DocumentChange]) -> None:
         if not films.instance.reserve.is_short:
             raise full()
         write(writer, changes)
@@ -129,7 +129,7 @@ def test_large_deletions_are_done_in_portions(films: House, monkeypatch: pytest.
     films.instance.reserve.give_up(1 << 20)
     write, portions = IndexWriter.write, []
 
-    def with_little_room(writer: IndexWriter, changes: Iterable[Change]) -> None:
+    def with_little_room(writer: IndexWriter, changes: Iterable[DocumentChange]) -> None:
         changes = list(changes)
         if len(changes) > most:
             raise full()

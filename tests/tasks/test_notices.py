@@ -15,7 +15,7 @@ import pytest
 from svcd.instance.task_records import TaskFilter
 from svcd.instance.webhooks import LAUNCH_UUID
 from svcd.tasks.details import task_view
-from svcd.tasks.indexing_client import WriterCrashed
+from svcd.tasks.indexing_client import IndexingProcessCrashed
 from tests.tasks.conftest import House
 
 
@@ -87,7 +87,7 @@ def test_canceled_tasks_are_told_of(told: House) -> None:
 
 def test_a_crash_of_the_indexing_is_told_of(told: House) -> None:
     def crash() -> None:
-        raise WriterCrashed("Traceback\nBoom")
+        raise IndexingProcessCrashed("Traceback\nBoom")
 
     told.writer.before = crash
     told.add([{"id": 1}])

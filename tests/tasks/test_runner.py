@@ -16,7 +16,7 @@ import pytest
 from svcd.index.writer import IndexWriter
 from svcd.instance.task_records import Task, TaskFilter
 from svcd.tasks.batching import Limits
-from svcd.tasks.indexing_client import WriterDied
+from svcd.tasks.indexing_client import IndexingProcessDied
 from tests.tasks.conftest import House
 
 
@@ -142,8 +142,8 @@ def test_an_impossible_task_leaves_no_order_of_fields(house: House) -> None:
 
 
 def test_a_large_impossible_task_fails_alone(tmp_path: Any) -> None:
-    from svcd.tasks.indexing import Budget
-    house = House(tmp_path / "data", budget=Budget(documents=100))
+    from svcd.tasks.indexing import MemoryBudget
+    house = House(tmp_path / "data", budget=MemoryBudget(documents=100))
     house.add([{"id": 1}])
     bad = house.add([{"id": n, "title": "lost"} for n in range(2, 50)] + [{"id": "not valid!"}])
     house.add([{"id": 99, "title": "kept"}])
@@ -154,8 +154,8 @@ def test_a_large_impossible_task_fails_alone(tmp_path: Any) -> None:
 
 
 def test_what_a_large_impossible_task_gathered_last_is_undone_too(tmp_path: Any) -> None:
-    from svcd.tasks.indexing import Budget
-    house = House(tmp_path / "data", budget=Budget(documents=30_000))
+    from svcd.tasks.indexing import MemoryBudget
+    house = House(tmp_path / "data", budget=MemoryBudget(documents=30_000))
     house.add([{"id": n, "title": "lost"} for n in range(600)] + [{"title": "no key " * 4_000}])
     house.add([{"id": 1000}])
     house.run()
@@ -165,8 +165,8 @@ def test_what_a_large_impossible_task_gathered_last_is_undone_too(tmp_path: Any)
 
 @pytest.mark.parametrize("most_bytes", [100, 1 << 20])
 def test_an_impossible_task_takes_no_docids(tmp_path: Any, most_bytes: int) -> None:
-    from svcd.tasks.indexing import Budget
-    house = House(tmp_path / "data", budget=Budget(documents=most_bytes))
+    from svcd.tasks.indexing import MemoryBudget
+    house = House(tmp_path / "data", budget=MemoryBudget(documents=most_bytes))
     house.add([{"id": n} for n in (7, 8)])
     house.run()
     house.delete([7])
@@ -431,7 +431,7 @@ class Stop(Exception):
 
 def test_a_stop_before_the_commit_runs_the_batch_again(house: House) -> None:
     def stop() -> None:
-        raise WriterDied("killed")
+        raise IndexingProcessDied("killed")
     task = house.add([{"id": 1, "title": "once"}])
     house.writer.before = stop
     house.runner._stopping = True
@@ -460,7 +460,7 @@ def test_a_stop_behind_the_commit_ends_the_task_with_its_first_outcome(house: Ho
 
 def test_a_crash_of_the_indexing_fails_the_batch_and_goes_on(house: House) -> None:
     def crash() -> None:
-        raise WriterDied("status -9")
+        raise IndexingProcessDied("status -9")
     task = house.add([{"id": 1}])
     house.writer.before = crash
     house.runner.step()
@@ -502,7 +502,7 @@ def test_a_canceled_running_batch_leaves_nothing(house: House) -> None:
     def cancel_meanwhile() -> None:
         job = next(iter(house.runner._busy.values()))
         job.is_canceled = True
-        raise WriterDied("killed")
+        raise IndexingProcessDied("killed")
     house.writer.before = cancel_meanwhile
     house.runner.step()
     house.writer.before = lambda: None

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from svcd.index.writer import IndexWriter
-from svcd.tasks.indexing_client import WriterDied
+from svcd.tasks.indexing_client import IndexingProcessDied
 from tests.tasks.conftest import House
 
 # SQLite keeps the head of the index of a log twice; a commit counts when both copies tell of it.
@@ -53,7 +53,7 @@ def test_what_died_unseen_does_not_come_back(house: House, monkeypatch: pytest.M
     def die(_: IndexWriter) -> None:
         """As a kill between the sync of the log and the change of its index: the frames are there, unseen."""
         _put_back(log_index, head)
-        raise WriterDied("killed")
+        raise IndexingProcessDied("killed")
 
     monkeypatch.setattr(IndexWriter, "checkpoint", die)
     failed = house.add([{"id": 2}])
@@ -71,7 +71,7 @@ def _put_back(log_index: Path, head: bytes) -> None:
 def test_an_index_that_never_came_into_being_leaves_no_file(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(_: IndexWriter) -> None:
         monkeypatch.undo()
-        raise WriterDied("killed")
+        raise IndexingProcessDied("killed")
 
     monkeypatch.setattr(IndexWriter, "transaction", die)
     failed = house.add([{"id": 1}])

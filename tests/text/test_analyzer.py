@@ -230,10 +230,10 @@ LISTS = {
 @pytest.fixture
 def word_lists() -> Iterator[None]:
     for language, listed in LISTS.items():
-        segmenters.offer(language, lambda listed=listed: WordList.of(listed))
+        segmenters.offer_word_lists(language, lambda listed=listed: WordList.of(listed))
     yield
     for language in LISTS:
-        segmenters.offer(language, None)
+        segmenters.offer_word_lists(language, None)
 
 
 @pytest.mark.usefixtures("no_word_lists")
