@@ -4,16 +4,13 @@
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from svcd.base.errors import ERRORS
+from tests.support.contract import table
 
 ROOT = Path(__file__).parents[2]
-CONTRACT = ROOT.parent / "shared" / "contract" / "errors.json"
 
 
 def raised_codes() -> Iterator[tuple[str, str]]:
@@ -32,7 +29,4 @@ def test_raised_codes_are_in_the_catalogue() -> None:
 
 
 def test_the_catalogue_is_that_of_the_contract() -> None:
-    if not CONTRACT.exists():
-        pytest.skip("the shared contract is not beside this repository")
-    rows = json.loads(CONTRACT.read_text())
-    assert {code: (row["type"], row["status"]) for code, row in rows.items()} == ERRORS
+    assert {code: tuple(row) for code, row in table("codes").items()} == ERRORS

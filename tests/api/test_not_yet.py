@@ -8,9 +8,7 @@
 from __future__ import annotations
 
 import io
-import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -22,6 +20,7 @@ from svcd.index.writer import IndexWriter
 from svcd.instance.instance import IndexRow
 from svcd.schema.field_values import stored_form
 from svcd.schema.settings import resolved
+from tests.support.contract import table
 
 LACKS = "This version of svcd does not have"
 GATED = [
@@ -46,7 +45,6 @@ GATED = [
 ]
 # The words for features that are off name these routes otherwise.
 _CALLED = {"/chats": "chat", "/dynamic-search-rules": "`"}
-_CONTRACT = Path(__file__).parents[3] / "shared" / "contract" / "openapi.json"
 
 
 @pytest.mark.parametrize("method, path, body, feature, code", GATED)
@@ -126,10 +124,7 @@ def test_a_bad_identifier_is_told(client) -> None:
 
 
 def test_every_operation_of_the_interface_has_a_route() -> None:
-    if not _CONTRACT.exists():
-        pytest.skip("the shared contract is not beside this repository")
-    paths = json.loads(_CONTRACT.read_text())["paths"]
-    wanted = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+    wanted = {(method, path) for path, methods in table("operations").items() for method in methods}
     assert wanted - {(row.method, row.path) for row in ROUTES} == set()
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,8 +23,8 @@ from svcd.api.shapes import SCHEMAS
 from svcd.api.waiting import WAIT_NAME
 from svcd.base.errors import ERRORS
 from svcd.validation import object_of
+from tests.support.contract import table
 
-CONTRACT = Path(__file__).parents[3] / "shared" / "contract"
 DOCUMENT = document(ROUTES)
 # New with us.
 OURS_ALONE = {("GET", "/openapi.json"), ("GET", "/"), ("GET", "/webhooks/{uuid}/failures"),
@@ -48,12 +47,6 @@ def references(value: Any) -> Iterator[str]:
     if isinstance(value, list):
         for part in value:
             yield from references(part)
-
-
-def contract(name: str) -> Any:
-    if not (CONTRACT / name).exists():
-        pytest.skip("the shared contract is not beside this repository")
-    return json.loads((CONTRACT / name).read_text())
 
 
 def test_the_document_names_every_route_and_no_other() -> None:
@@ -103,31 +96,29 @@ def listed(action: str | tuple[str, ...] | None) -> str | list[str] | None:
 
 
 def test_permissions_are_those_of_the_contract() -> None:
-    rows = {(row["method"], row["path"]): row["action"] for row in contract("permissions.json")["routes"]}
+    rows = {(row["method"], row["path"]): row["action"] for row in table("permissions")["routes"]}
     wrong = [(row.method, row.path, row.action) for row in ROUTES
              if (row.method, row.path) not in OURS_ALONE and rows.get((row.method, row.path)) != listed(row.action)]
     assert [row for row in wrong if row[2] is not None or row[1] != "/health"] == []
 
 
 def test_query_parameters_are_those_of_the_contract_in_its_order() -> None:
-    paths = contract("openapi.json")["paths"]
+    paths = table("operations")
     wrong = {}
     for row in ROUTES:
         if (row.method, row.path) in OURS_ALONE | FILTERED_BY_US:
             continue
-        declared = paths[row.path][row.method.lower()].get("parameters", ())
-        names = [entry["name"] for entry in declared if entry["in"] == "query"]
+        names = paths[row.path][row.method]["query"]
         if names != list(row.query):
             wrong[operation_id(row)] = (names, list(row.query))
     assert wrong == {}
 
 
 def test_headers_are_those_of_the_contract() -> None:
-    paths = contract("openapi.json")["paths"]
+    paths = table("operations")
     for row in ROUTES:
         if (row.method, row.path) not in OURS_ALONE | FILTERED_BY_US:
-            declared = paths[row.path][row.method.lower()].get("parameters", ())
-            assert [entry["name"] for entry in declared if entry["in"] == "header"] == list(row.headers), row.path
+            assert paths[row.path][row.method]["header"] == list(row.headers), row.path
 
 
 @pytest.mark.parametrize(("method", "path", "header"), [
@@ -150,7 +141,7 @@ def test_permissions_are_shown_with_their_wildcards(method: str, path: str, name
 
 
 def test_wildcards_are_those_of_the_contract() -> None:
-    rows = {(row["method"], row["path"]): row for row in contract("permissions.json")["routes"]}
+    rows = {(row["method"], row["path"]): row for row in table("permissions")["routes"]}
     for row in ROUTES:
         if len(row.actions) == 1 and row.tag != "Keys" and (row.method, row.path) not in OURS_ALONE:
             shown = DOCUMENT["paths"][row.path][row.method.lower()]["security"][0]["Bearer"]

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,8 +26,8 @@ from svcd.auth.actions import ACTIONS
 from svcd.instance.instance import Instance
 from tests.api.conftest import client_of
 from tests.support.bearers import MASTER_KEY, NOW, SECOND, Clock, Row, Shelf, signed, token, uid, value_of
+from tests.support.contract import table
 
-CONTRACT = Path(__file__).parents[3] / "shared" / "contract" / "permissions.json"
 EVERY_READ = {
     "search", "documents.get", "export", "indexes.get", "tasks.get", "settings.get", "stats.get", "metrics.get",
     "version", "experimental.get", "network.get", "chats.get", "chatsSettings.get", "webhooks.get", "fields.post",
@@ -206,9 +205,7 @@ def test_refused_is_refused_whatever_is_asked(ask: Ask, row: Route) -> None:
 
 
 def test_what_opens_a_route_is_that_of_the_contract() -> None:
-    if not CONTRACT.exists():
-        pytest.skip("the shared contract is not beside this repository")
-    rows = json.loads(CONTRACT.read_text())["routes"]
+    rows = table("permissions")["routes"]
     expected = {(row["method"], row["path"]): set(row["accepted"]) & set(row.get("accepted_second", row["accepted"]))
                 - {"the master key alone"} for row in rows}
     for row in PROTECTED:

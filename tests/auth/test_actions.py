@@ -5,23 +5,19 @@
 """
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from svcd.auth.actions import ACTIONS, ALL, ANY, MIXED, expanded, needs_every_index
+from tests.support.contract import table
 
-CONTRACT = Path(__file__).parents[3] / "shared" / "contract" / "permissions.json"
 REACH = {"global": ALL, "filtered": ANY, "path": ANY, "mixed": MIXED}
 
 
 @pytest.fixture(scope="module")
 def contract() -> Any:
-    if not CONTRACT.exists():
-        pytest.skip("the shared contract is not beside this repository")
-    return json.loads(CONTRACT.read_text())
+    return table("permissions")
 
 
 def test_the_star_opens_every_action() -> None:

@@ -8,9 +8,7 @@
 """
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,9 +17,9 @@ from click.testing import CliRunner
 from svcd.cli import unsupported_options
 from svcd.cli.main import COMMAND, help_row
 from svcd.cli.options import BY_NAME, OPTIONS, Option
+from tests.support.contract import table
 from tests.support.option_samples import OTHER, USABLE, WRONG, other
 
-CONTRACT = Path(__file__).resolve().parents[3] / "shared" / "contract" / "options.json"
 OWN = {"analytics_url", "search_workers"}  # options that the contract does not know
 every_option = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 
@@ -36,19 +34,13 @@ def test_no_name_stands_twice() -> None:
 
 
 def _contract() -> dict[str, dict[str, Any]]:
-    return {row["name"]: row for row in _tables()["options"]}
-
-
-def _tables() -> Any:
-    if not CONTRACT.exists():
-        pytest.skip("the contract of the interface is not beside this repository")
-    return json.loads(CONTRACT.read_text())
+    return {row["name"]: row for row in table("options")["options"]}
 
 
 def test_nothing_of_the_contract_is_unknown() -> None:
     renamed = {"experimental_dumpless_upgrade"}
     assert set(_contract()) == set(BY_NAME) - OWN | set(unsupported_options.UNSUPPORTED) - renamed
-    assert {row["env"] for row in _tables()["environment_only"]} == unsupported_options.VARIABLES_WITHOUT_EFFECT
+    assert set(table("options")["variables_alone"]) == unsupported_options.VARIABLES_WITHOUT_EFFECT
     assert not set(BY_NAME) & set(unsupported_options.UNSUPPORTED)
 
 

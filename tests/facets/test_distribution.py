@@ -28,9 +28,9 @@ from svcd.facets import by_value, distribution, strategies, value_counts, values
 from svcd.facets.distribution import facets_of, number_text, subtract
 from svcd.facets.fields import check_facets, order_of, selected_fields
 from svcd.search.request import Federation
+from tests.support.contract import table
 from tests.support.dict_reader import DictReader
 from tests.support.searching import UID, answer
-from tests.support.shared_material import contract, needs_contract
 
 ALL, NONE = {"equality": True, "comparison": True}, {"equality": False, "comparison": False}
 
@@ -339,9 +339,8 @@ def test_extremes_far_from_both_ends(candidates: set[int], partner: int) -> None
     assert found == {"min": min(candidates), "max": max(candidates) + partner}
 
 
-@needs_contract
 def test_the_cases_of_the_contract() -> None:
-    for case in contract("cases-facets.json")["cases"]:
+    for case in table("facet-cases")["cases"]:
         reader = DictReader(case["documents"], case["settings"])
         found = facets_of(reader, ["v"], reader.all_docids())
         assert [list(each) for each in found.distribution.get("v", {}).items()] == case["facetDistribution"]

@@ -28,9 +28,9 @@ from svcd.facets.values import SortedTexts, pack
 from svcd.query.typos import distance
 from svcd.search.facet_search import facet_search
 from svcd.search.request import SearchQuery
+from tests.support.contract import table
 from tests.support.dict_reader import DEFAULTS, DictReader
 from tests.support.searching import never
-from tests.support.shared_material import contract, needs_contract
 
 
 def holding(*held: Any, order: str = "alpha", most: int = 100, **settings: Any) -> DictReader:
@@ -306,9 +306,8 @@ def _counted(reader: DictReader, value: str, counted: int) -> tuple[int, str]:
     return (docids & counted).bit_count(), reader.spelling("v", value, (docids & -docids).bit_length() - 1)
 
 
-@needs_contract
 def test_the_cases_of_the_contract() -> None:
-    for case in contract("cases-facets.json")["cases"]:
+    for case in table("facet-cases")["cases"]:
         reader = DictReader(case["documents"], case["settings"])
         for text, expected in case["facetSearch"]:
             assert [list(hit) for hit in hits(reader, text)] == expected, (case["settings"], text)

@@ -25,10 +25,10 @@ from svcd.filters import evaluation, geo_checks
 from svcd.filters.canonical_text import canonical_text
 from svcd.filters.geo_checks import Circle, Outline, Point, Rectangle
 from svcd.filters.requests import filter_docids, read_filter
-from svcd.search import foreign_filters
+from svcd.search import joins
+from tests.support.contract import table
 from tests.support.dict_reader import DictReader
 from tests.support.searching import found_ids
-from tests.support.shared_material import contract, needs_contract
 
 CODE = "invalid_document_filter"
 OPERATOR_CODE = "invalid_search_filter"  # whatever the route
@@ -297,9 +297,9 @@ def open_index(index_uid: str) -> Iterator[DictReader]:
 
 def joined(asked: str) -> list[int]:
     condition = read_filter(asked, CODE)
-    assert condition is not None and foreign_filters.has_foreign(condition)
-    condition = foreign_filters.resolve_foreign(condition, "books", KEYS, open_index)
-    assert not foreign_filters.has_foreign(condition)
+    assert condition is not None and joins.has_foreign(condition)
+    condition = joins.resolve_foreign(condition, "books", KEYS, open_index)
+    assert not joins.has_foreign(condition)
     return to_docids(filter_docids(DictReader(BOOKS, KEYS), condition, CODE))
 
 
@@ -353,9 +353,8 @@ def test_a_search_ranks_what_meets_the_filter() -> None:
     assert caught.value.code == "invalid_search_filter"
 
 
-@needs_contract
 def test_the_contract_s_filters_find_and_refuse_the_same() -> None:
-    cases = contract("cases-filter-errors.json")
+    cases = table("filter-cases")
     settings, documents = cases["settings"], cases["documents"]
     for asked, ids in cases["accepted"]:
         if "_geoRadius(" not in asked and "_geoBoundingBox(" not in asked and "_geoPolygon(" not in asked:

@@ -22,7 +22,7 @@ from svcd.filters.parser import parse
 from svcd.filters.requests import combine, parse_filter, read_filter
 from svcd.filters.requirements import feature_requirements
 from svcd.filters.tree import And, Comparison, Foreign, In, Not, Or, Radius, VectorExists
-from tests.support.shared_material import contract, needs_contract
+from tests.support.contract import table
 
 FORMS = [
     ("a=1", '"a" = "1"'),
@@ -286,9 +286,8 @@ def test_the_kinds_of_conditions() -> None:
         assert type(parse(text)) is kind
 
 
-@needs_contract
 def test_the_contract_s_texts_are_read_and_refused_so() -> None:
-    cases = contract("cases-filter-errors.json")
+    cases = table("filter-cases")
     for text, _ in cases["accepted"]:
         parse(text)
     for text, message in cases["refused"]:

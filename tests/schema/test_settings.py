@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,8 +25,7 @@ from svcd.base.errors import ApiError
 from svcd.schema import settings
 from svcd.schema.settings import Redo
 from svcd.validation import decode_body, decode_value
-
-CONTRACT = Path(__file__).parents[3] / "shared" / "contract" / "settings.json"
+from tests.support.contract import table
 
 
 def change_of(**members: Any) -> dict[str, Any]:
@@ -309,16 +307,14 @@ def test_features_are_asked_for_by_values_alone() -> None:
 
 
 def test_rows_say_what_the_contract_says() -> None:
-    if not CONTRACT.exists():
-        pytest.skip("the shared contract is not beside this repository")
-    contract = json.loads(CONTRACT.read_text())
-    assert list(settings.BY_NAME) == contract["rules"]["answer_order"]
+    contract = table("settings")
+    assert list(settings.BY_NAME) == contract["order"]
     shown = settings.as_shown({}, {})
     assert {name: shown[name] for name in contract["defaults"] if name in shown} == {
         name: value for name, value in contract["defaults"].items() if name in shown}
     for setting in settings.SETTINGS:
         row = contract["settings"][setting.name]
-        assert row["route"].endswith(f"/{setting.route}")
+        assert row["route"] == setting.route
         assert set(row["methods"]) == {"GET", setting.method, "DELETE"}
-        assert row["error_code"] == setting.code
-        assert row.get("feature") == (setting.feature and setting.feature[0])
+        assert row["code"] == setting.code
+        assert row["feature"] == (setting.feature and setting.feature[0])

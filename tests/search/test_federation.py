@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from svcd.base.errors import ApiError
 from svcd.search.federation import federated
 from svcd.search.request import Federation, IndexedQuery, SearchQuery, SearchResult
+from tests.support.contract import table
 from tests.support.dict_reader import DictReader
 from tests.support.searching import UID, found_ids, never, titled
-from tests.support.shared_material import CONTRACT, contract, needs_contract
 
-CASES = contract("cases-federation.json")["cases"] if CONTRACT.is_dir() else []
+CASES = table("federation-cases")["cases"]
 
 
 def merged(indexes: dict[str, DictReader], *queries: dict[str, Any], **federation: Any) -> SearchResult:
@@ -34,7 +34,6 @@ def merged(indexes: dict[str, DictReader], *queries: dict[str, Any], **federatio
     return federated(indexes.__getitem__, asked, Federation(**federation), never)
 
 
-@needs_contract
 @pytest.mark.parametrize("case", CASES)
 def test_the_cases_of_the_contract(case: dict[str, Any]) -> None:
     indexes = {uid: DictReader(index["documents"], index["settings"]) for uid, index in case["indexes"].items()}

@@ -22,7 +22,8 @@ from svcd.schema.documents import names
 from svcd.search.formatting import FormatOptions, Formatted, Formatter
 from svcd.search.matches import LocatedTerm, MatchFinder
 from svcd.text.analyzer import WORD, Analyzer, analyzer_of
-from tests.support.shared_material import contract, needs_contract, needs_oracle, oracle
+from tests.support.contract import table
+from tests.support.shared_material import needs_oracle, oracle
 
 SUN = MatchFinder([LocatedTerm((0, 0), True, 3, ("sun",))])
 ALL = ("*",)
@@ -215,9 +216,8 @@ def test_a_crop_is_a_part_of_the_text_and_shows_at_most_its_words(
         assert sum(token.kind == WORD for token in Analyzer().tokens(shown)) <= size
 
 
-@needs_contract
 def test_recorded_formats() -> None:
-    cases = contract("cases-format.json")
+    cases = table("format-cases")
     wire = {
         "attributesToRetrieve": "attributes_to_retrieve",
         "attributesToHighlight": "attributes_to_highlight",
@@ -241,7 +241,7 @@ def _oracle_words(index: Any, query: str) -> tuple[list[dict[str, Any]], MatchFi
 @needs_oracle
 @pytest.mark.usefixtures("no_word_lists")
 def test_recorded_crops() -> None:
-    for case in contract("cases-crop.json")["cases"]:
+    for case in table("crop-cases")["cases"]:
         index = oracle("ranking").Index(case["settings"], [case["document"]])
         for query, crop_length, expected, positions in case["searches"]:
             hit = formatted(

@@ -26,7 +26,8 @@ from svcd.text.analyzer import HARD, SOFT, STOP_WORD, WORD, Analyzer, analyzer_o
 from svcd.text.normalization import parts_of
 from svcd.text.scripts import ARMENIAN, CJ, CYRILLIC, GREEK, LATIN, OTHER, groups
 from svcd.text.word_lists import WordList
-from tests.support.shared_material import contract, needs_contract, needs_oracle, oracle
+from tests.support.contract import table
+from tests.support.shared_material import needs_oracle, oracle
 
 DEFAULT = Analyzer()
 
@@ -338,7 +339,7 @@ LISTED_SCRIPT = re.compile("[\u0e00-\u0e7f\u1780-\u17ff\u2e80-\u2fdf\u3005\u3007
 def missed_word_spans() -> list[str]:
     """Texts of the contract's cases that are cut into other words than the reference has."""
     missed = []
-    for case in contract("cases-tokens.json")["cases"]:
+    for case in table("token-cases")["cases"]:
         tokens = DEFAULT.tokens(case["text"])
         spans = [[t.start, t.end] for t in tokens if t.kind == WORD and t.lemma.strip()][:10]
         if spans != case["wordSpans"][:10]:
@@ -346,13 +347,11 @@ def missed_word_spans() -> list[str]:
     return missed
 
 
-@needs_contract
 @pytest.mark.usefixtures("no_word_lists")
 def test_recorded_word_spans_that_need_no_word_list() -> None:
     assert [text for text in missed_word_spans() if not LISTED_SCRIPT.search(text)] == [JOINED_BY_THE_QUERY]
 
 
-@needs_contract
 @needs_word_lists
 def test_recorded_word_spans() -> None:
     assert missed_word_spans() == [JOINED_BY_THE_QUERY]
