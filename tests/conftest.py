@@ -4,9 +4,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from svcd.text import segmenters
 from tests.support.daemon import Daemon, running
+
+# The suite often runs beside other work: how long one example takes says nothing about the code under test.
+settings.register_profile("svcd", deadline=None)
+settings.load_profile("svcd")
 
 
 @pytest.fixture(scope="module")
