@@ -15,7 +15,7 @@ from svcd.base.json_text import loads
 if TYPE_CHECKING:
     from svcd.filters.tree import Condition
     from svcd.query.reader import Reader
-    from svcd.search.foreign_filters import Opener
+    from svcd.search.joins import Opener
 
 Flags = Callable[[], Mapping[str, bool | None]]  # None, which a dump may have, is off
 
@@ -88,7 +88,7 @@ def without_joins(condition: Condition | None, index_uid: str, reader: Reader, o
     if condition is None or not has_joins(condition):
         return condition
     from svcd.query import tracing
-    from svcd.search.foreign_filters import resolve_foreign
+    from svcd.search.joins import resolve_foreign
 
     with tracing.span("execute local search"):
         tracing.begin("evaluate filter")
@@ -99,7 +99,7 @@ def has_joins(condition: Condition | None) -> bool:
     """Does a filter ask anything of other indexes?"""
     if condition is None:
         return False
-    from svcd.search.foreign_filters import has_foreign
+    from svcd.search.joins import has_foreign
 
     return has_foreign(condition)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from svcd.cli import unsupported_options
+from svcd.cli import options
 from svcd.cli.options import BY_NAME, BY_VARIABLE, OPTIONS, URL, Option, key_proposal
 
 COMMAND_LINE, ENVIRONMENT, FILE, DEFAULT = "command line", "environment", "file", "default"
@@ -172,7 +172,7 @@ def _option_of(key: str, path: Path) -> Option:
     """The option of a key: its name, or its variable, as the specification writes that of the webhook."""
     option = BY_NAME.get(key) or BY_VARIABLE.get(key)
     if option is None:
-        reason = unsupported_options.why_unsupported(key)
+        reason = options.why_unsupported(key)
         if reason:
             raise ConfigError(f"{path}: `{key}` is not supported: {reason}; leave it out")
         near = nearest(key.replace("-", "_"), (name for name, row in BY_NAME.items() if row.is_in_file))
@@ -324,18 +324,18 @@ def warnings(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
                f"{BY_NAME['task_webhook_url'].flag}")
     for name, where in config.idle():
         yield f"{where}: has no effect in a file; give {BY_NAME[name].flag} or {BY_NAME[name].variable}"
-    meant = sorted(name for name, text in environ.items() if text and unsupported_options.is_meant_for_svcd(name))
+    meant = sorted(name for name, text in environ.items() if text and options.is_meant_for_svcd(name))
     idle = [config.where(row.name) for row in OPTIONS if not row.has_effect and getattr(config, row.name)]
-    idle += [variable for variable in meant if variable in unsupported_options.VARIABLES_WITHOUT_EFFECT]
+    idle += [variable for variable in meant if variable in options.VARIABLES_WITHOUT_EFFECT]
     if idle:
         yield f"no effect in svcd, which has nothing that they could tune: {', '.join(idle)}"
     for variable in meant:
-        if variable not in BY_VARIABLE and variable not in unsupported_options.VARIABLES_WITHOUT_EFFECT:
+        if variable not in BY_VARIABLE and variable not in options.VARIABLES_WITHOUT_EFFECT:
             yield f"the variable {quoted(variable)[1:-1]} {_why_ignored(variable)}"
 
 
 def _why_ignored(variable: str) -> str:
-    reason = unsupported_options.why_unsupported(variable)
+    reason = options.why_unsupported(variable)
     if reason:
         return f"is not supported and is ignored: {reason}"
     near = nearest(variable, BY_VARIABLE)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from svcd.analytics.report import UsageReport
-    from svcd.cli.search_workers import SearchWorkers
+    from svcd.cli.search_worker_pool import SearchWorkers
     from svcd.remote.webhook_delivery import WebhookNotifier
     from svcd.tasks.runner import Runner
     from svcd.tasks.schedule import SnapshotSchedule
@@ -215,7 +215,7 @@ def _force_features(config: Config, instance: Instance) -> None:
 def _search_workers(config: Config, instance: Instance) -> SearchWorkers | None:
     if not config.search_workers:
         return None
-    from svcd.cli.search_workers import SearchWorkers  # 10 ms that few daemons need
+    from svcd.cli.search_worker_pool import SearchWorkers  # 10 ms that few daemons need
 
     return SearchWorkers(config, instance)
 

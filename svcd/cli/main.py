@@ -18,8 +18,7 @@ import click
 from svcd import INTERFACE_VERSION, __version__
 from svcd.base import logs
 from svcd.cli.config import Config, ConfigError, load, nearest, quoted, warnings
-from svcd.cli.options import GROUPS, OPTIONS, Option
-from svcd.cli.unsupported_options import why_unsupported
+from svcd.cli.options import GROUPS, OPTIONS, Option, why_unsupported
 
 STATUS_FAILED = 1
 STATUS_MISUSE = 2

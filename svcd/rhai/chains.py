@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from svcd.rhai.errors import FunctionError, Position
-from svcd.rhai.interpreter import Body, Cell, Frame, Machine, not_found
-from svcd.rhai.library import PROPERTIES
+from svcd.rhai.interpreter import PROPERTIES, Body, Cell, Frame, Machine, not_found
 from svcd.rhai.values import Char, Pointer, Value, mismatch, type_name
 
 Place = tuple[Any, Any, Cell | None] | None  # container (a Cell with key None), key, root

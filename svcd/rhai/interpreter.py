@@ -8,9 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from svcd.rhai import errors
+from svcd.rhai import containers, errors, numbers, strings
+from svcd.rhai.builtins import ANY, Builtin
+from svcd.rhai.containers import ARRAY_BUILTINS, MAP_BUILTINS
 from svcd.rhai.errors import FunctionError, Position
-from svcd.rhai.library import ANY, LIBRARY, Builtin
+from svcd.rhai.numbers import NUMBER_BUILTINS
+from svcd.rhai.operators import OPERATORS
+from svcd.rhai.strings import STRING_BUILTINS
 from svcd.rhai.values import Pointer, Value, mismatch, pieces, type_name
 
 
@@ -244,3 +248,21 @@ def _search(name: str, kinds: tuple[type, ...]) -> Builtin | None:
         if found := LIBRARY.get((name, wanted)):
             return found
     return None
+
+
+# All functions of the language, by name and types; and which of them may be read as properties.
+#
+# Made from the rows of each type's module; knows nothing more.
+
+
+__all__ = ["ANY", "LIBRARY", "PROPERTIES", "Builtin"]
+
+LIBRARY: dict[tuple[str, tuple[type, ...]], Builtin] = {
+    (native.name, native.kinds): native
+    for native in (*OPERATORS, *NUMBER_BUILTINS, *STRING_BUILTINS, *ARRAY_BUILTINS, *MAP_BUILTINS)
+}
+# `text.len` is `text.len()`; the members of object maps come before any function.
+PROPERTIES: frozenset[tuple[type, str]] = frozenset(
+    (kind, name) for module in (containers, containers, numbers, strings)
+    for kind, names in module.PROPERTIES.items() for name in names
+)

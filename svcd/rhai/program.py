@@ -12,7 +12,7 @@ from typing import Any
 from svcd.rhai.compiler import Coder
 from svcd.rhai.errors import FunctionError
 from svcd.rhai.interpreter import Cell, Exited, Frame, Machine, Returned
-from svcd.rhai.statements import parse
+from svcd.rhai.parser import parse
 from svcd.rhai.values import Value, as_json
 
 _CONTEXT, _DOCUMENT = "context", "doc"

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svcd.cli import config as configuration
-from svcd.cli import unsupported_options
+from svcd.cli import options
 from svcd.cli.config import COMMAND_LINE, DEFAULT, ENVIRONMENT, FILE, Config, ConfigError, load, warnings
 from svcd.cli.options import BY_NAME, OPTIONS, Option
 from tests.support.option_samples import USABLE, WRONG, companions, other
@@ -351,19 +351,19 @@ def test_a_hint_is_the_right_one(variable: str, meant: str) -> None:
     assert warned_of({variable: "1"}) == [f"the variable {variable} names no option and is ignored; did you mean {meant}?"]
 
 
-@pytest.mark.parametrize("name", unsupported_options.UNSUPPORTED)
+@pytest.mark.parametrize("name", options.UNSUPPORTED)
 def test_what_svcd_does_not_support_is_warned_of_and_refused_where_it_is_written(name: str) -> None:
     variable = f"SVC_{name.upper()}"
     assert warned_of({variable: "secret"}) == [
-        f"the variable {variable} is not supported and is ignored: {unsupported_options.UNSUPPORTED[name]}"]
+        f"the variable {variable} is not supported and is ignored: {options.UNSUPPORTED[name]}"]
     for key in (name, variable):
         file_with("config.toml", **{key: "secret"})
-        assert refusal() == f"config.toml: `{key}` is not supported: {unsupported_options.UNSUPPORTED[name]}; leave it out"
+        assert refusal() == f"config.toml: `{key}` is not supported: {options.UNSUPPORTED[name]}; leave it out"
 
 
 def test_what_only_tunes_the_reference_is_accepted_with_one_line() -> None:
     flags = {option.name: other(option) for option in OPTIONS if not option.has_effect}
-    environ = dict.fromkeys(unsupported_options.VARIABLES_WITHOUT_EFFECT, "secret")
+    environ = dict.fromkeys(options.VARIABLES_WITHOUT_EFFECT, "secret")
     config = load({"master_key": KEY, **flags}, environ)
     [words] = warnings(config, environ)
     assert words.startswith("no effect in svcd") and "secret" not in words

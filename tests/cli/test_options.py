@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from svcd.cli import unsupported_options
+from svcd.cli import options
 from svcd.cli.main import COMMAND, help_row
 from svcd.cli.options import BY_NAME, OPTIONS, Option
 from tests.support.contract import table
@@ -39,9 +39,9 @@ def _contract() -> dict[str, dict[str, Any]]:
 
 def test_nothing_of_the_contract_is_unknown() -> None:
     renamed = {"experimental_dumpless_upgrade"}
-    assert set(_contract()) == set(BY_NAME) - OWN | set(unsupported_options.UNSUPPORTED) - renamed
-    assert set(table("options")["variables_alone"]) == unsupported_options.VARIABLES_WITHOUT_EFFECT
-    assert not set(BY_NAME) & set(unsupported_options.UNSUPPORTED)
+    assert set(_contract()) == set(BY_NAME) - OWN | set(options.UNSUPPORTED) - renamed
+    assert set(table("options")["variables_alone"]) == options.VARIABLES_WITHOUT_EFFECT
+    assert not set(BY_NAME) & set(options.UNSUPPORTED)
 
 
 def test_an_option_may_have_a_variable_of_another_name() -> None:

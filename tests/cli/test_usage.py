@@ -27,7 +27,7 @@ from svcd.cli import daemon, instance_figures, serving, wiring
 from svcd.cli.config import Config, load
 from svcd.cli.instance_figures import InstanceFigures, _distribution, _largest_disk
 from svcd.cli.options import BY_NAME
-from svcd.cli.search_workers import SearchWorkers
+from svcd.cli.search_worker_pool import SearchWorkers
 from svcd.http.message import Body, Headers, NoBody, Request, Response
 from svcd.http.server import Server
 from svcd.instance.instance import Instance

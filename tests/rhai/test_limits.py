@@ -16,9 +16,8 @@ from hypothesis import given
 
 from svcd.rhai import FunctionError, NotAnObject, errors
 from svcd.rhai.compiler import Coder
-from svcd.rhai.interpreter import Machine
-from svcd.rhai.library import ANY, LIBRARY
-from svcd.rhai.statements import parse
+from svcd.rhai.interpreter import ANY, LIBRARY, Machine
+from svcd.rhai.parser import parse
 from svcd.rhai.values import MAX_INT, MIN_INT, Char, Pointer, Range, Value, type_name
 from tests.support.rhai_programs import fault, run
 from tests.support.rhai_words import texts_of_words

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from svcd.rhai import FunctionError, errors, syntax
-from svcd.rhai.statements import parse
+from svcd.rhai.parser import parse
 from tests.support.rhai_words import texts_of_words
 
 
