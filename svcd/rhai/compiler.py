@@ -5,7 +5,6 @@ copied (Machine.own); each operation, chain and call counts. What stands where i
 """
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,16 +20,38 @@ from svcd.rhai.values import Pointer, Range, Value, mismatch, pieces, type_name
 _FRESH = (syntax.Literal, syntax.Interpolated, syntax.ArrayLiteral, syntax.MapLiteral, syntax.Operation, syntax.Call)
 
 
-class ExpressionCoder(ABC):
-    """The half of the coder that is below statements."""
+class _Left(Exception):
+    """`break`: on its way to the loop, with the loop's value."""
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+
+class _Skipped(Exception):
+    """`continue`: on its way to the loop."""
+
+
+class Compiler:
+    """Turns the syntax nodes of one text into Python functions that run on one interpreter."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.scope = Scope(())
 
-    @abstractmethod
+    def program(self, script: syntax.Script, names: Sequence[str]) -> tuple[Body, Scope]:
+        """A text, whose variables `names` are there from the start; and the scope that tells their slots."""
+        scripted = {key: Scripted(made.name, len(made.parameters)) for key, made in script.definitions.items()}
+        self.machine.scripted = scripted
+        for key, definition in script.definitions.items():
+            self.scope = Scope(definition.parameters)
+            scripted[key].body = self.node(definition.body)
+            scripted[key].slots = self.scope.slots
+        self.scope = Scope(names)
+        return self._sequence(script.statements), self.scope
+
     def node(self, node: Node) -> Body:
         """What runs a part."""
+        return _CODERS[type(node)](self, node)
 
     def nodes(self, nodes: Iterable[Node]) -> list[Body]:
         return [self.node(node) for node in nodes]
@@ -319,67 +340,7 @@ class ExpressionCoder(ABC):
 
         return run
 
-
-def _with_captured(body: Body, inner: Scope, frame: Frame) -> Body:
-    """The body of a closure, with the variables that it sees around it put into its frame."""
-    shared = []
-    for outer, slot, name, position in inner.captures:
-        if frame[outer] is None:
-            raise FunctionError(f"Variable not found: {name}", position)
-        shared.append((slot, frame[outer]))
-    if not shared:
-        return body
-
-    def run(own: Frame) -> Value:
-        for slot, cell in shared:
-            own[slot] = cell
-        return body(own)
-
-    return run
-
-
-_SPECIAL: Mapping[tuple[str, int], Callable[[ExpressionCoder, syntax.Call], Body]] = {
-    ("type_of", 1): ExpressionCoder._type_of, ("Fn", 1): ExpressionCoder._function_named,
-    ("curry", 2): ExpressionCoder._curry, ("is_def_var", 1): ExpressionCoder._is_variable,
-    ("is_def_fn", 2): ExpressionCoder._is_function, ("exit", 0): ExpressionCoder._exit,
-    ("exit", 1): ExpressionCoder._exit,
-}
-
-
-# Statements turned into what runs: one Python function per part, which takes the frame of its call.
-#
-# Knows what blocks, choices, loops, variables, assignments and catching do; expressions are in `expression_code`. Each
-# statement and turn of a loop counts. Refuses to know documents.
-
-
-class _Left(Exception):
-    """`break`: on its way to the loop, with the loop's value."""
-
-    def __init__(self, value: Value) -> None:
-        self.value = value
-
-
-class _Skipped(Exception):
-    """`continue`: on its way to the loop."""
-
-
-class Coder(ExpressionCoder):
-    """Turns the parts of one text into what runs on one machine."""
-
-    def program(self, script: syntax.Script, names: Sequence[str]) -> tuple[Body, Scope]:
-        """A text, whose variables `names` are there from the start; and the scope that tells their slots."""
-        scripted = {key: Scripted(made.name, len(made.parameters)) for key, made in script.definitions.items()}
-        self.machine.scripted = scripted
-        for key, definition in script.definitions.items():
-            self.scope = Scope(definition.parameters)
-            scripted[key].body = self.node(definition.body)
-            scripted[key].slots = self.scope.slots
-        self.scope = Scope(names)
-        return self._sequence(script.statements), self.scope
-
-    def node(self, node: Node) -> Body:
-        """What runs a part."""
-        return _CODERS[type(node)](self, node)
+    # Statements
 
     def block(self, node: syntax.Block) -> Body:
         with self.scope.block():
@@ -623,6 +584,24 @@ class Coder(ExpressionCoder):
         return run
 
 
+def _with_captured(body: Body, inner: Scope, frame: Frame) -> Body:
+    """The body of a closure, with the variables that it sees around it put into its frame."""
+    shared = []
+    for outer, slot, name, position in inner.captures:
+        if frame[outer] is None:
+            raise FunctionError(f"Variable not found: {name}", position)
+        shared.append((slot, frame[outer]))
+    if not shared:
+        return body
+
+    def run(own: Frame) -> Value:
+        for slot, cell in shared:
+            own[slot] = cell
+        return body(own)
+
+    return run
+
+
 def _once(body: Body, frame: Frame) -> bool:
     """One turn of a loop; False when it was cut short by `continue`."""
     try:
@@ -640,12 +619,18 @@ def _told(error: FunctionError) -> Value:
     return {"message": error.message, **place}
 
 
-_CODERS: Mapping[type[Node], Callable[[Coder, Any], Body]] = {
-    syntax.Literal: Coder.literal, syntax.Interpolated: Coder.interpolated, syntax.Variable: Coder.variable,
-    syntax.ArrayLiteral: Coder.array, syntax.MapLiteral: Coder.map, syntax.Operation: Coder.operation,
-    syntax.Logic: Coder.logic, syntax.Call: Coder.call, syntax.Chain: Coder.chain, syntax.Closure: Coder.closure,
-    syntax.Block: Coder.block, syntax.If: Coder.if_else, syntax.Switch: Coder.switch, syntax.While: Coder.while_loop,
-    syntax.Do: Coder.do_loop, syntax.For: Coder.for_loop, syntax.Let: Coder.let, syntax.Assignment: Coder.assignment,
-    syntax.Break: Coder.leave, syntax.Continue: Coder.skip, syntax.Return: Coder.leave_function,
-    syntax.Throw: Coder.throw, syntax.Try: Coder.catching,
+_CODERS: Mapping[type[Node], Callable[[Compiler, Any], Body]] = {
+    syntax.Literal: Compiler.literal, syntax.Interpolated: Compiler.interpolated, syntax.Variable: Compiler.variable,
+    syntax.ArrayLiteral: Compiler.array, syntax.MapLiteral: Compiler.map, syntax.Operation: Compiler.operation,
+    syntax.Logic: Compiler.logic, syntax.Call: Compiler.call, syntax.Chain: Compiler.chain, syntax.Closure: Compiler.closure,
+    syntax.Block: Compiler.block, syntax.If: Compiler.if_else, syntax.Switch: Compiler.switch, syntax.While: Compiler.while_loop,
+    syntax.Do: Compiler.do_loop, syntax.For: Compiler.for_loop, syntax.Let: Compiler.let, syntax.Assignment: Compiler.assignment,
+    syntax.Break: Compiler.leave, syntax.Continue: Compiler.skip, syntax.Return: Compiler.leave_function,
+    syntax.Throw: Compiler.throw, syntax.Try: Compiler.catching,
+}
+_SPECIAL: Mapping[tuple[str, int], Callable[[Compiler, syntax.Call], Body]] = {
+    ("type_of", 1): Compiler._type_of, ("Fn", 1): Compiler._function_named,
+    ("curry", 2): Compiler._curry, ("is_def_var", 1): Compiler._is_variable,
+    ("is_def_fn", 2): Compiler._is_function, ("exit", 0): Compiler._exit,
+    ("exit", 1): Compiler._exit,
 }

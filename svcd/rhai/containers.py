@@ -356,7 +356,6 @@ def _orders() -> Iterator[Builtin]:
 
 
 ARRAY_BUILTINS = (*_elements(), *_parts(), *_questions(), *_orders())
-PROPERTIES = {list: ("len", "is_empty")}
 
 
 # What the language can do with object maps and ranges.
@@ -445,4 +444,4 @@ def _range_rows() -> Iterator[Builtin]:
 
 
 MAP_BUILTINS = (*_rows(), *_range_rows())
-PROPERTIES_maps = {Range: ("start", "end", "is_inclusive", "is_exclusive", "is_empty")}
+PROPERTIES = {list: ("len", "is_empty"), Range: ("start", "end", "is_inclusive", "is_exclusive", "is_empty")}

@@ -18,6 +18,18 @@ from svcd.rhai.strings import STRING_BUILTINS
 from svcd.rhai.values import Pointer, Value, mismatch, pieces, type_name
 
 
+# All builtins by (name, types of the arguments).
+LIBRARY: dict[tuple[str, tuple[type, ...]], Builtin] = {
+    (native.name, native.kinds): native
+    for native in (*OPERATORS, *NUMBER_BUILTINS, *STRING_BUILTINS, *ARRAY_BUILTINS, *MAP_BUILTINS)
+}
+# `text.len` is `text.len()`; the members of object maps come before any function.
+PROPERTIES: frozenset[tuple[type, str]] = frozenset(
+    (kind, name) for module in (containers, numbers, strings)
+    for kind, names in module.PROPERTIES.items() for name in names
+)
+
+
 class Cell:
     """One variable. Closures share the cells that they see."""
 
@@ -248,21 +260,3 @@ def _search(name: str, kinds: tuple[type, ...]) -> Builtin | None:
         if found := LIBRARY.get((name, wanted)):
             return found
     return None
-
-
-# All functions of the language, by name and types; and which of them may be read as properties.
-#
-# Made from the rows of each type's module; knows nothing more.
-
-
-__all__ = ["ANY", "LIBRARY", "PROPERTIES", "Builtin"]
-
-LIBRARY: dict[tuple[str, tuple[type, ...]], Builtin] = {
-    (native.name, native.kinds): native
-    for native in (*OPERATORS, *NUMBER_BUILTINS, *STRING_BUILTINS, *ARRAY_BUILTINS, *MAP_BUILTINS)
-}
-# `text.len` is `text.len()`; the members of object maps come before any function.
-PROPERTIES: frozenset[tuple[type, str]] = frozenset(
-    (kind, name) for module in (containers, containers, numbers, strings)
-    for kind, names in module.PROPERTIES.items() for name in names
-)

@@ -4,7 +4,6 @@ Knows precedence and the words of each fault; statements are in `parser`. Refuse
 """
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -39,10 +38,28 @@ PRECEDENCE = {
 _LOGIC = frozenset({"&&", "||", "??"})
 # Statements that may stand where a value is asked for.
 _VALUED = frozenset({"if", "switch", "while", "loop", "do", "for"})
+_NO_INDEX = {float: "a float", type(None): "()", bool: "a boolean"}
+_JOINING = ("+", "-", "*", "/", "%", "**", "<<", ">>", "&", "|", "^")
+_ASSIGNMENTS = {"=": None, **{f"{operator}=": operator for operator in _JOINING}}
+# Statements that end with their block need no semicolon.
+_SELF_ENDED = (syntax.If, syntax.Switch, syntax.While, syntax.For, syntax.Block, syntax.Try)
+
+_TYPO = "Possibly a typo of '=='?"
+_NO_ASSIGNMENT = "Expecting a boolean expression, not an assignment"
 
 
-class Expressions(ABC):
-    """The half of the parser that is below statements. parsed: what has been found so far."""
+def parse(text: str) -> syntax.Script:
+    """The parts of a function. Raises FunctionError, which says where."""
+    if len(text) > errors.TEXT_LENGTH:
+        raise FunctionError(f"Length of function exceeds the maximum limit ({errors.TEXT_LENGTH})")
+    try:
+        return _Parser(tokens(text)).script()
+    except RecursionError:
+        raise FunctionError("Expression exceeds maximum complexity") from None
+
+
+class _Parser:
+    """A recursive-descent parser over the tokens of one text. parsed: what has been found so far."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
@@ -53,14 +70,6 @@ class Expressions(ABC):
         self.is_self_ended = False
         self.is_in_loop = False
         self.parsed = syntax.Script()
-
-    @abstractmethod
-    def block(self) -> syntax.Block:
-        """Statements in braces."""
-
-    @abstractmethod
-    def statement(self) -> Node:
-        """One statement, without what ends it."""
 
     # Tokens
 
@@ -394,51 +403,7 @@ class Expressions(ABC):
                 self.expect(",", f"to separate the parameters of {owner}")
         return names
 
-
-def _joined(operator: str, left: Node, right: Node, position: Position) -> Node:
-    if operator in _LOGIC:
-        return syntax.Logic(position, operator, left, right)
-    if operator == "in":
-        return syntax.Operation(position, "contains", [right, left])
-    if operator == "!in":
-        return syntax.Operation(position, "!", [syntax.Operation(position, "contains", [right, left])])
-    return syntax.Operation(position, operator, [left, right])
-
-
-def _literal_too_large(what: str, limit: int, position: Position) -> FunctionError:
-    return FunctionError(f"{what} exceeds the maximum limit ({limit})", position)
-
-
-_NO_INDEX = {float: "a float", type(None): "()", bool: "a boolean"}
-
-
-# Tokens put together: the statements of a function, blocks, choices, loops, definitions.
-#
-# Knows what a statement may look like and how each fault is worded and placed; expressions are in `expressions`.
-# Refuses to know what anything does. Source: the language's book; the words are those of its own parser.
-
-
-_JOINING = ("+", "-", "*", "/", "%", "**", "<<", ">>", "&", "|", "^")
-_ASSIGNMENTS = {"=": None, **{f"{operator}=": operator for operator in _JOINING}}
-# Statements that end with their block need no semicolon.
-_SELF_ENDED = (syntax.If, syntax.Switch, syntax.While, syntax.For, syntax.Block, syntax.Try)
-
-_TYPO = "Possibly a typo of '=='?"
-_NO_ASSIGNMENT = "Expecting a boolean expression, not an assignment"
-
-
-def parse(text: str) -> syntax.Script:
-    """The parts of a function. Raises FunctionError, which says where."""
-    if len(text) > errors.TEXT_LENGTH:
-        raise FunctionError(f"Length of function exceeds the maximum limit ({errors.TEXT_LENGTH})")
-    try:
-        return _Parser(tokens(text)).script()
-    except RecursionError:
-        raise FunctionError("Expression exceeds maximum complexity") from None
-
-
-class _Parser(Expressions):
-    """One walk over the tokens of one text."""
+    # Statements
 
     def script(self) -> syntax.Script:
         """The whole text."""
@@ -683,6 +648,20 @@ class _Parser(Expressions):
             name = self.variable_name()
             self.expect(")", "to enclose the catch variable")
         return syntax.Try(position, body, name, self.block())
+
+
+def _joined(operator: str, left: Node, right: Node, position: Position) -> Node:
+    if operator in _LOGIC:
+        return syntax.Logic(position, operator, left, right)
+    if operator == "in":
+        return syntax.Operation(position, "contains", [right, left])
+    if operator == "!in":
+        return syntax.Operation(position, "!", [syntax.Operation(position, "contains", [right, left])])
+    return syntax.Operation(position, operator, [left, right])
+
+
+def _literal_too_large(what: str, limit: int, position: Position) -> FunctionError:
+    return FunctionError(f"{what} exceeds the maximum limit ({limit})", position)
 
 
 def _literal_value(node: Node) -> Value:

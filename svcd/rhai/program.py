@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from svcd.rhai.compiler import Coder
+from svcd.rhai.compiler import Compiler
 from svcd.rhai.errors import FunctionError
 from svcd.rhai.interpreter import Cell, Exited, Frame, Machine, Returned
 from svcd.rhai.parser import parse
@@ -29,7 +29,7 @@ class Program:
         """Raises FunctionError for a text that the language does not know."""
         self._machine = Machine()
         try:
-            self._body, scope = Coder(self._machine).program(parse(text), (_CONTEXT, _DOCUMENT))
+            self._body, scope = Compiler(self._machine).program(parse(text), (_CONTEXT, _DOCUMENT))
         except RecursionError:
             raise FunctionError("Expression exceeds maximum complexity") from None
         self._slots = scope.slots

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 
 from svcd.rhai import FunctionError, NotAnObject, errors
-from svcd.rhai.compiler import Coder
+from svcd.rhai.compiler import Compiler
 from svcd.rhai.interpreter import ANY, LIBRARY, Machine
 from svcd.rhai.parser import parse
 from svcd.rhai.values import MAX_INT, MIN_INT, Char, Pointer, Range, Value, type_name
@@ -104,7 +104,7 @@ _CLOSURES = ("|x| x", "|x, y| x == y", "|x, y, z| x + y", "|| this", "|a, b| 1",
 def _pointers(machine: Machine) -> list[Value]:
     made = []
     for text in _CLOSURES:
-        body, scope = Coder(machine).program(parse(text), ())
+        body, scope = Compiler(machine).program(parse(text), ())
         made.append(body([None] * scope.slots))
     return [*made, Pointer("to_upper", None, None), Pointer("nope", None, None)]
 
