@@ -1,8 +1,9 @@
-"""The language in which documents are edited by a function: as much of Rhai as editing documents asks for.
+"""The function language of document edits: the subset of Rhai that editing documents needs.
 
-`tokens` cuts a text, `parser` and `expressions` put it together to `syntax`, `code` and `expression_code` turn that
-into what runs on a `machine`, which counts what is taken against `limits`; `library` has the functions of the
-language; `program` is the door. Left out: modules, eval, custom types, decimals, blobs, bits of integers, time.
+A text passes through `tokens` (lexer), `parser` (syntax tree of `syntax`), `compiler` (closures in Python) and runs on an
+`interpreter`, which charges every operation against the limits in `errors`. Builtin functions are declared in
+`operators`, `numbers`, `strings` and `containers`; `program` is the entry point. Not supported: modules, eval, custom
+types, decimals, blobs, bit fields and time.
 """
 from __future__ import annotations
 

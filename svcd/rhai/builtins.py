@@ -1,6 +1,6 @@
-"""One function of the language: its name, the types it takes, and what it does.
+"""How a builtin function is declared: its name, the types of its arguments, and the Python function that runs it.
 
-Knows the form of a row, and what the machine offers to it; the rows are in the modules of each type.
+The declarations themselves are in `operators`, `numbers`, `strings` and `containers`.
 """
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from svcd.rhai.values import Pointer, Value
+from svcd.rhai.values import FnPointer, Value
 
 
 class ANY:
-    """A type that stands for all."""
+    """Stands for any type in a declaration."""
 
 
-class Taker(Protocol):
-    """The machine, as functions see it: what they make is paid for there, and callbacks go through it."""
+class Runtime(Protocol):
+    """What builtins may ask of the interpreter: charging what they make against the limits, and calling functions."""
 
     def charge(self, operations: int) -> None: ...
-    def text(self, text: str) -> str: ...
-    def shown(self, value: Value, *, is_bare: bool = True) -> str: ...
-    def read(self, *texts: str) -> None: ...
-    def room_for_text(self, length: int) -> None: ...
-    def room_for_elements(self, length: int) -> None: ...
-    def room_for_members(self, length: int) -> None: ...
-    def elements(self, array: list[Value]) -> list[Value]: ...
-    def own(self, value: Value, depth: int = 0) -> Value: ...
-    def callback(self, pointer: Pointer, *arguments: Value) -> Value: ...
-    def acted(self, pointer: Pointer, element: Value, at: int) -> Value: ...
-    def is_true(self, pointer: Pointer, *arguments: Value) -> bool: ...
+    def new_text(self, text: str) -> str: ...
+    def to_text(self, value: Value, *, is_bare: bool = True) -> str: ...
+    def charge_scan(self, *texts: str) -> None: ...
+    def check_text_length(self, length: int) -> None: ...
+    def check_array_length(self, length: int) -> None: ...
+    def check_map_length(self, length: int) -> None: ...
+    def new_array(self, array: list[Value]) -> list[Value]: ...
+    def copied(self, value: Value, depth: int = 0) -> Value: ...
+    def callback(self, pointer: FnPointer, *arguments: Value) -> Value: ...
+    def update_element(self, pointer: FnPointer, element: Value, at: int) -> Value: ...
+    def matches(self, pointer: FnPointer, *arguments: Value) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Builtin:
-    """run: called with the machine and the arguments.
+    """One builtin for one combination of argument types. run: called with the runtime and the arguments.
 
-    changes: it changes its first argument, which must not be a constant. replaces: it answers what its first
-    argument becomes and its value; a text can't be changed in any other way.
+    changes: it modifies its first argument, which must not be a constant. replaces: it returns (new first argument,
+    result), because Python strings are immutable; the caller stores the first.
     """
 
     name: str
@@ -48,15 +48,15 @@ class Builtin:
 
 
 def pure(name: str, kinds: tuple[type, ...], run: Callable[..., Any]) -> Builtin:
-    """A function that changes nothing."""
+    """Declare a builtin without side effects."""
     return Builtin(name, kinds, run)
 
 
 def changing(name: str, kinds: tuple[type, ...], run: Callable[..., Any]) -> Builtin:
-    """A function that changes its first argument, an array or object map, in place."""
+    """Declare a builtin that modifies its first argument, an array or object map, in place."""
     return Builtin(name, kinds, run, changes=True)
 
 
 def replacing(name: str, kinds: tuple[type, ...], run: Callable[..., Any]) -> Builtin:
-    """A function that answers (what its first argument becomes, its value)."""
+    """Declare a builtin that returns (new first argument, result)."""
     return Builtin(name, kinds, run, changes=True, replaces=True)

@@ -1,7 +1,7 @@
-"""Chains in a run: from a variable or value through members, indexes and methods, and back to store.
+"""Chains at run time: member access, indexing and method calls (`doc.list[0].trim()`), and assignment through them.
 
-A place is where a value was found: the container, the key in it, and the variable at the root; what has no place is
-a value of its own that nobody else sees. Knows which error stands where; refuses to know statements.
+A Place says where a value was read from: its container, its key there, and the variable at the root of the chain. A
+value without a place is a temporary, which nobody else can see.
 """
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from svcd.rhai.errors import FunctionError, Position
-from svcd.rhai.interpreter import PROPERTIES, Body, Cell, Frame, Machine, not_found
-from svcd.rhai.values import Char, Pointer, Value, mismatch, type_name
+from svcd.rhai.interpreter import PROPERTIES, Body, Cell, Frame, Interpreter, not_found
+from svcd.rhai.values import Char, FnPointer, Value, mismatch, type_name
 
 Place = tuple[Any, Any, Cell | None] | None  # container (a Cell with key None), key, root
 Found = tuple[Value, Place]
@@ -20,16 +20,16 @@ Root = Callable[[Frame], Found]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a chain in a run. is_safe: `()` ends the chain before it."""
+    """One compiled step of a chain. is_safe: for `?.` and `?[`, where the chain ends with `()` if the value is `()`."""
 
     position: Position
     is_safe: bool
     walk: Callable[[Frame, Value, Place], Found]
-    key: Callable[[Frame], Value] | None = None  # of a member or index, which alone can be stored to
+    key: Callable[[Frame], Value] | None = None  # of a member or index; None for a method, which cannot be assigned to
 
 
 def store(place: Place, value: Value) -> None:
-    """Put a value where another was found; one that was found nowhere is gone."""
+    """Write a value to a place; without a place it is discarded."""
     if place is None:
         return
     container, key, _ = place
@@ -43,12 +43,12 @@ def is_constant(place: Place) -> bool:
     return place is not None and place[2] is not None and place[2].is_constant
 
 
-def read(root: Root, steps: Sequence[Step], machine: Machine) -> Body:
-    """A chain as an expression."""
+def read(root: Root, steps: Sequence[Step], runtime: Interpreter) -> Body:
+    """Compile a chain that is read."""
     operations = 1 + (len(steps) >> 2)
 
     def run(frame: Frame) -> Value:
-        machine.charge(operations)
+        runtime.charge(operations)
         value, place = root(frame)
         for step in steps:
             if value is None and step.is_safe:
@@ -59,26 +59,26 @@ def read(root: Root, steps: Sequence[Step], machine: Machine) -> Body:
     return run
 
 
-def member(position: Position, is_safe: bool, name: str, machine: Machine) -> Step:
-    """`.name`: `()` when an object map does not have it."""
+def member(position: Position, is_safe: bool, name: str, runtime: Interpreter) -> Step:
+    """Compile `.name`; an object map without that member gives `()`."""
 
     def walk(frame: Frame, value: Value, place: Place) -> Found:
         if type(value) is dict:
             return value.get(name), (value, name, place[2] if place else None)
         if (type(value), name) in PROPERTIES:
-            return machine.call(name, [value]), None
-        told = f"Unknown property '{name}' - a getter is not registered for type '{type_name(value)}'"
-        raise FunctionError(told, position)
+            return runtime.call(name, [value]), None
+        message = f"Unknown property '{name}' - a getter is not registered for type '{type_name(value)}'"
+        raise FunctionError(message, position)
 
     return Step(position, is_safe, walk, lambda frame: name)
 
 
-def index(position: Position, is_safe: bool, key: Body, machine: Machine) -> Step:
-    """`[key]`"""
+def index(position: Position, is_safe: bool, key: Body, runtime: Interpreter) -> Step:
+    """Compile `[key]`."""
 
     def walk(frame: Frame, value: Value, place: Place) -> Found:
         at = key(frame)
-        machine.step(position)
+        runtime.step(position)
         kind = type(value)
         if kind is dict:
             return value.get(_name(at, position)), (value, at, place[2] if place else None)
@@ -108,77 +108,77 @@ def _number(key: Value, length: int, position: Position, *, is_text: bool = Fals
     raise FunctionError(f"{where} index {key} out of bounds: {has}", position)
 
 
-def method(position: Position, is_safe: bool, name: str, arguments: Sequence[Body], machine: Machine) -> Step:
-    """`.name(arguments)`"""
+def method(position: Position, is_safe: bool, name: str, arguments: Sequence[Body], runtime: Interpreter) -> Step:
+    """Compile `.name(arguments)`."""
 
     def walk(frame: Frame, value: Value, place: Place) -> Found:
         given = [argument(frame) for argument in arguments]
-        machine.step(position)
+        runtime.step(position)
         try:
-            return _call(machine, name, value, place, given, position), None
+            return _call(runtime, name, value, place, given, position), None
         except FunctionError as error:
             raise error.at(position) from None
 
     return Step(position, is_safe, walk)
 
 
-def _call(machine: Machine, name: str, value: Value, place: Place, given: list[Value], position: Position) -> Value:
-    """A method: a member that is a function, one of the text, of the language, or of function values."""
+def _call(runtime: Interpreter, name: str, value: Value, place: Place, given: list[Value], position: Position) -> Value:
+    """Call a method: a function held by a member, else a function of the script, else a builtin."""
     inner = value.get(name) if type(value) is dict else None
-    if type(inner) is Pointer:
-        return _on_this(machine, inner, given, value, place, position)
-    scripted = machine.scripted.get((name, len(given)))
-    if scripted:
-        return _on_this(machine, Pointer(name, scripted, len(given)), given, value, place, position)
-    if name in _SPECIAL and (type(value) is Pointer or name == "type_of" or name == "call" and given):
-        return _SPECIAL[name](machine, value, place, given, position)
-    return native(machine, name, value, place, given)
+    if type(inner) is FnPointer:
+        return _on_this(runtime, inner, given, value, place, position)
+    function = runtime.script_functions.get((name, len(given)))
+    if function:
+        return _on_this(runtime, FnPointer(name, function, len(given)), given, value, place, position)
+    if name in _SPECIAL and (type(value) is FnPointer or name == "type_of" or name == "call" and given):
+        return _SPECIAL[name](runtime, value, place, given, position)
+    return call_builtin(runtime, name, value, place, given)
 
 
-def native(machine: Machine, name: str, value: Value, place: Place, given: Sequence[Value]) -> Value:
-    """A function of the language as a method: what it makes of its first argument goes back to its place."""
-    found = machine.native(name, [value, *given])
+def call_builtin(runtime: Interpreter, name: str, value: Value, place: Place, given: Sequence[Value]) -> Value:
+    """Call a builtin as a method, and store its new first argument, if it has one, at the place of the value."""
+    found = runtime.builtin(name, [value, *given])
     if found.changes and is_constant(place):
         raise FunctionError(f"Non-pure method '{name}' cannot be called on constant")
-    answer = found.run(machine, value, *given)
+    answer = found.run(runtime, value, *given)
     if found.replaces:
         after, answer = answer
         store(place, after)
-    return machine.own(answer)
+    return runtime.copied(answer)
 
 
-def _on_this(machine: Machine, pointer: Pointer, given: Sequence[Value], value: Value, place: Place,
+def _on_this(runtime: Interpreter, pointer: FnPointer, given: Sequence[Value], value: Value, place: Place,
              position: Position) -> Value:
-    """A function whose `this` is a value: what it makes of it goes back to its place."""
+    """Call a function with a value as `this`, and store what `this` is afterwards at the place of the value."""
     this = Cell(value, is_constant(place))
-    answer = machine.call_pointer(pointer, given, this, position)
+    answer = runtime.call_pointer(pointer, given, this, position)
     if this.value is not value:
         store(place, this.value)
     return answer
 
 
-def _type_of(machine: Machine, value: Value, place: Place, given: Sequence[Value], position: Position) -> Value:
+def _type_of(runtime: Interpreter, value: Value, place: Place, given: Sequence[Value], position: Position) -> Value:
     if given:
         raise not_found("type_of", [value, *given])
     return type_name(value)
 
 
-def _called(machine: Machine, value: Value, place: Place, given: list[Value], position: Position) -> Value:
-    """`pointer.call(arguments)`, or `value.call(pointer, arguments)` with `this`."""
-    if type(value) is Pointer:
-        return machine.call_pointer(value, given, None, position)
-    if type(given[0]) is not Pointer:
+def _called(runtime: Interpreter, value: Value, place: Place, given: list[Value], position: Position) -> Value:
+    """`pointer.call(arguments)`, or `value.call(pointer, arguments)`, where the value is `this`."""
+    if type(value) is FnPointer:
+        return runtime.call_pointer(value, given, None, position)
+    if type(given[0]) is not FnPointer:
         raise mismatch(given[0], "Fn")
-    return _on_this(machine, given[0], given[1:], value, place, position)
+    return _on_this(runtime, given[0], given[1:], value, place, position)
 
 
-def _curried(machine: Machine, value: Value, place: Place, given: list[Value], position: Position) -> Value:
-    return curry(machine, value, given)
+def _curried(runtime: Interpreter, value: Value, place: Place, given: list[Value], position: Position) -> Value:
+    return curry(runtime, value, given)
 
 
-def curry(machine: Machine, pointer: Pointer, given: Sequence[Value]) -> Pointer:
-    """A function with its first arguments fixed."""
-    return Pointer(pointer.name, pointer.run, pointer.parameters, (*pointer.curried, *map(machine.own, given)))
+def curry(runtime: Interpreter, pointer: FnPointer, given: Sequence[Value]) -> FnPointer:
+    """A copy of a function pointer with its first arguments bound."""
+    return FnPointer(pointer.name, pointer.run, pointer.parameters, (*pointer.curried, *map(runtime.copied, given)))
 
 
 _SPECIAL: dict[str, Callable[..., Value]] = {"type_of": _type_of, "call": _called, "curry": _curried}
@@ -188,8 +188,8 @@ _SPECIAL: dict[str, Callable[..., Value]] = {"type_of": _type_of, "call": _calle
 
 
 def assign(name: str, at: Position, root: Root, steps: Sequence[Step],
-           machine: Machine) -> Callable[[Frame, Value, Any], None]:
-    """`chain = value`: called with the frame, the value, and None or what joins the held value with it."""
+           runtime: Interpreter) -> Callable[[Frame, Value, Any], None]:
+    """Compile `chain = value`. The result takes the frame, the value, and the operator of `+=` and the like, or None."""
     *before, last = steps
 
     def run(frame: Frame, value: Value, join: Callable[[Value, Place, Value], Value] | None) -> None:
@@ -203,29 +203,29 @@ def assign(name: str, at: Position, root: Root, steps: Sequence[Step],
         if target is None and last.is_safe:
             return
         assert last.key
-        _assign_last(machine, last, target, place, last.key(frame), value, join)
+        _assign_last(runtime, last, target, place, last.key(frame), value, join)
 
     return run
 
 
-def _assign_last(machine: Machine, last: Step, target: Value, place: Place, key: Value, value: Value,
+def _assign_last(runtime: Interpreter, last: Step, target: Value, place: Place, key: Value, value: Value,
                  join: Callable[[Value, Place, Value], Value] | None) -> None:
     kind = type(target)
     if kind is dict:
         _name(key, last.position)
         if key not in target:
-            machine.room_for_members(len(target) + 1)
+            runtime.check_map_length(len(target) + 1)
     elif kind is list:
         _number(key, len(target), last.position)
     elif kind is str and type(key) is int:
-        _assign_character(machine, target, place, key, value, last.position)
+        _assign_character(runtime, target, place, key, value, last.position)
         return
     elif type(key) is str:
         raise FunctionError(f"No writable property '{key}' - a setter is not registered for type '{type_name(target)}' "
                             f"to handle '{type_name(value)}'", last.position)
     else:
-        told = f"Indexer unavailable: {type_name(target)} [{type_name(key)}] = {type_name(value)}"
-        raise FunctionError(told, last.position)
+        message = f"Indexer unavailable: {type_name(target)} [{type_name(key)}] = {type_name(value)}"
+        raise FunctionError(message, last.position)
     if join is None:
         target[key] = value
     else:
@@ -233,11 +233,11 @@ def _assign_last(machine: Machine, last: Step, target: Value, place: Place, key:
         target[key] = join(held, (target, key, None), value)
 
 
-def _assign_character(machine: Machine, text: str, place: Place, key: int, value: Value,
+def _assign_character(runtime: Interpreter, text: str, place: Place, key: int, value: Value,
                       position: Position) -> None:
     at = _number(key, len(text), position, is_text=True) % len(text)
     if type(value) is not Char:
         raise mismatch(value, "char").at(position)
-    store(place, machine.text(text[:at] + value + text[at + 1:]))
+    store(place, runtime.new_text(text[:at] + value + text[at + 1:]))
 
 

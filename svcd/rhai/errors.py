@@ -1,14 +1,11 @@
-"""What goes wrong in a function: where, in which words, and through which calls.
-
-Knows how the language words a place and a trail of calls; refuses to know error codes, and what a function does.
-"""
+"""Errors of functions (message, position, call trace), and the limits on what a function may use."""
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 
 class Position(NamedTuple):
-    """A place in the text of a function: line and column in characters, both from 1."""
+    """A position in the text of a function: line and column in characters, both from 1."""
 
     line: int
     column: int
@@ -18,10 +15,10 @@ class Position(NamedTuple):
 
 
 class FunctionError(Exception):
-    """A fault of a function's text, or of its run; str() is the sentence of the language.
+    """A syntax or run-time error of a function; str() is the message as Rhai words it, with the call trace.
 
-    position: None until somebody who knows it fills it in. is_limit: the function took too much, which no `catch`
-    of its own may hide. thrown: the value of a `throw`, when there is one.
+    position: None until a caller that knows it sets it. is_limit: a limit was exceeded, which a `catch` of the function
+    does not catch. thrown: the value of `throw`, if has_thrown. calls: (call, position) from the innermost outwards.
     """
 
     def __init__(self, message: str, position: Position | None = None, *, is_limit: bool = False) -> None:
@@ -35,13 +32,13 @@ class FunctionError(Exception):
 
     @classmethod
     def throwing(cls, value: Any, shown: str, position: Position) -> FunctionError:
-        """What `throw value` raises; shown: the value as text."""
+        """The error of `throw value`; shown: the value as text."""
         error = cls(f"Runtime error: {shown}" if shown else "Runtime error", position)
         error.has_thrown, error.thrown = True, value
         return error
 
     def at(self, position: Position | None) -> FunctionError:
-        """This error, or the last call that it came through, placed there unless the place is known."""
+        """Set the position of this error, or of the outermost call in its trace, unless it has one; returns self."""
         if self.calls:
             call, known = self.calls[-1]
             self.calls[-1] = (call, known or position)
@@ -50,7 +47,7 @@ class FunctionError(Exception):
         return self
 
     def through(self, call: str, position: Position | None) -> FunctionError:
-        """This error, having come through a call: `in call to function 'f'`. A limit is told of the call alone."""
+        """Add a call to the trace (`in call to function 'f'`); an exceeded limit only gets the position of the call."""
         if self.is_limit:
             self.position = position
         else:
@@ -65,26 +62,25 @@ def _placed(sentence: str, position: Position | None) -> str:
     return sentence if position is None else f"{sentence} ({position})"
 
 
-# How much a function may take, so that none can take the daemon's time or memory.
-#
-# The reference allows 1,000,000 operations, 30 functions, arrays and maps of 10,000, and texts of 1 GiB; where
-# it is not named here as different, its number stands. What is copied or made counts as operations too, by its size.
+# Limits, so that no function can exhaust the time or memory of the daemon. They are those of the reference engine (1,000,000
+# operations, 30 functions, 10,000 elements) unless a comment says otherwise; its strings may have 1 GiB. Copied and new
+# values are charged as operations by their size.
 
 
-TEXT_LENGTH = 1 << 16  # characters of the function's own text; so many take half a second to parse
-NESTING = 64  # expressions and blocks in one another; Python's stack has to hold the parser and the run
+TEXT_LENGTH = 1 << 16  # characters of the text of a function; such a text takes half a second to parse
+NESTING = 64  # of expressions and blocks; parser and interpreter recurse on Python's stack
 FUNCTIONS = 30
-VARIABLES = 1000  # of one function
+VARIABLES = 1000  # per function
 
-OPERATIONS = 1_000_000  # for one document
-CALL_DEPTH = 64  # the reference: 1000, on a stack of its own
+OPERATIONS = 1_000_000  # per document
+CALL_DEPTH = 64  # the reference engine: 1000, on a stack of its own
 ARRAY_LENGTH = 10_000
 MAP_LENGTH = 10_000
 STRING_LENGTH = 1 << 24
-TOLD_LENGTH = 4096  # characters of a value in an error
-VALUE_DEPTH = 128  # arrays and maps in one another: JSON that is nested deeper can't be read
+QUOTED_LENGTH = 4096  # characters of a value that an error message quotes
+VALUE_DEPTH = 128  # of arrays and maps; JSON nested deeper cannot be read
 
-# What one operation pays for: so much can be made for one document before there were too many operations.
+# Sizes that cost one operation, as powers of two: they bound what can be made for one document.
 CHARACTERS_SHIFT = 7  # 128 characters
-COPIED_SHIFT = 12  # 4096 characters of a text that grows: they are copied, but not kept twice
-ELEMENTS_SHIFT = 3  # 8 elements of an array; each member of a map is one
+COPIED_SHIFT = 12  # 4096 characters of a string that is appended to: copied, but not held twice
+ELEMENTS_SHIFT = 3  # 8 elements of an array; each member of a map costs one operation

@@ -1,7 +1,7 @@
-"""One run of a function on one document: what it has taken, and how functions are called.
+"""Interpreter: the state of one run of a function on one document, and how functions are called in it.
 
-Counts operations against `limits` and copies values, for each variable and each element is a value of its own.
-Knows how arguments meet functions, those of the text and those of the language; refuses to know statements.
+It charges operations, copies and calls against the limits in `errors`. Variables and elements never share arrays or
+object maps: values are copied when they are stored, passed or returned.
 """
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from svcd.rhai.errors import FunctionError, Position
 from svcd.rhai.numbers import NUMBER_BUILTINS
 from svcd.rhai.operators import OPERATORS
 from svcd.rhai.strings import STRING_BUILTINS
-from svcd.rhai.values import Pointer, Value, mismatch, pieces, type_name
+from svcd.rhai.values import FnPointer, Value, mismatch, pieces, type_name
 
 
 # All builtins by (name, types of the arguments).
 LIBRARY: dict[tuple[str, tuple[type, ...]], Builtin] = {
-    (native.name, native.kinds): native
-    for native in (*OPERATORS, *NUMBER_BUILTINS, *STRING_BUILTINS, *ARRAY_BUILTINS, *MAP_BUILTINS)
+    (builtin.name, builtin.kinds): builtin
+    for builtin in (*OPERATORS, *NUMBER_BUILTINS, *STRING_BUILTINS, *ARRAY_BUILTINS, *MAP_BUILTINS)
 }
-# `text.len` is `text.len()`; the members of object maps come before any function.
+# Builtins that can be read as properties: `text.len` is `text.len()`. Members of object maps take precedence.
 PROPERTIES: frozenset[tuple[type, str]] = frozenset(
     (kind, name) for module in (containers, numbers, strings)
     for kind, names in module.PROPERTIES.items() for name in names
@@ -31,7 +31,7 @@ PROPERTIES: frozenset[tuple[type, str]] = frozenset(
 
 
 class Cell:
-    """One variable. Closures share the cells that they see."""
+    """The storage of one variable; closures share the cells of captured variables."""
 
     __slots__ = ("is_constant", "value")
 
@@ -40,23 +40,23 @@ class Cell:
         self.is_constant = is_constant
 
 
-Frame = list[Any]  # the cells of one call, by slot; None where a variable is not there yet
+Frame = list[Any]  # the cells of one call, by slot; None for a variable that is not declared yet
 Body = Callable[[Frame], Value]
 
 
-class Returned(Exception):
-    """`return`: on its way to the call."""
+class ReturnSignal(Exception):
+    """Unwinds to the call at `return`."""
 
     def __init__(self, value: Value) -> None:
         self.value = value
 
 
-class Exited(Exception):
-    """exit(): on its way out of everything."""
+class ExitSignal(Exception):
+    """Unwinds the whole run at exit()."""
 
 
-class Scripted:
-    """A function of the text, or a closure, which has no name. Slot 0 is `this`, the parameters follow."""
+class ScriptFunction:
+    """A function defined in the script, or a closure (name ""). Slot 0 of its frame is `this`, the parameters follow."""
 
     __slots__ = ("body", "name", "parameters", "slots")
 
@@ -66,141 +66,141 @@ class Scripted:
         self.slots = 0
         self.body: Body = lambda frame: None
 
-    def told(self) -> str:
-        """The call of it, in an error."""
+    def call_text(self) -> str:
+        """How the call trace of an error names a call of it."""
         return f"in call to function '{self.name}'" if self.name else "in closure call"
 
 
-class Machine:
-    """Counts what a run takes. scripted: the functions of the text, by name and number of parameters."""
+class Interpreter:
+    """Counts what a run takes. function: the functions of the text, by name and number of parameters."""
 
     def __init__(self) -> None:
-        self.scripted: Mapping[tuple[str, int], Scripted] = {}
+        self.script_functions: Mapping[tuple[str, int], ScriptFunction] = {}
         self._taken = 0
         self._depth = 0
         self._found: dict[tuple[str, tuple[type, ...]], Builtin | None] = {}
 
     def reset(self) -> None:
-        """Begin the next document."""
+        """Start with the next document: reset the counters."""
         self._taken = self._depth = 0
 
-    # What is taken
+    # Limits
 
     def step(self, position: Position | None = None) -> None:
-        """One operation. Raises when there were too many."""
+        """Charge one operation. Raises FunctionError (is_limit) beyond the limit."""
         self._taken += 1
         if self._taken > errors.OPERATIONS:
             raise FunctionError("Too many operations", position, is_limit=True)
 
     def charge(self, operations: int) -> None:
-        """Several operations at once."""
+        """Charge several operations at once."""
         self._taken += operations
         if self._taken > errors.OPERATIONS:
             raise FunctionError("Too many operations", is_limit=True)
 
-    def text(self, text: str) -> str:
-        """A text that was made: paid for by its length."""
+    def new_text(self, text: str) -> str:
+        """Charge a new string by its length; returns it."""
         length = len(text)
         if length >> errors.CHARACTERS_SHIFT:
-            self.room_for_text(length)
+            self.check_text_length(length)
             self.charge(length >> errors.CHARACTERS_SHIFT)
         return text
 
-    def shown(self, value: Value, *, is_bare: bool = True) -> str:
-        """A value as text (see values.pieces): paid for by its length, and by what it holds."""
+    def to_text(self, value: Value, *, is_bare: bool = True) -> str:
+        """A value as text (see values.pieces), charged by its length and number of elements."""
         if is_bare and type(value) is str:
-            return self.text(value)
+            return self.new_text(value)
         bits = list(pieces(value, is_bare=is_bare))
         self.charge(len(bits) >> 1)
-        return self.text("".join(bits))
+        return self.new_text("".join(bits))
 
-    def read(self, *texts: str) -> None:
-        """Texts that are looked through: paid for by their length."""
+    def charge_scan(self, *texts: str) -> None:
+        """Charge a scan of strings by their length."""
         length = sum(map(len, texts))
         if length >> errors.CHARACTERS_SHIFT:
             self.charge(length >> errors.CHARACTERS_SHIFT)
 
-    def room_for_text(self, length: int) -> None:
-        """Raise before a text is made that would be too long."""
+    def check_text_length(self, length: int) -> None:
+        """Raise FunctionError before a string beyond the limit is made."""
         if length > errors.STRING_LENGTH:
             raise FunctionError("Length of string too large", is_limit=True)
 
-    def room_for_elements(self, length: int) -> None:
-        """Raise before an array is made that would be too long."""
+    def check_array_length(self, length: int) -> None:
+        """Raise FunctionError before an array beyond the limit is made."""
         if length > errors.ARRAY_LENGTH:
             raise FunctionError("Size of array too large", is_limit=True)
 
-    def room_for_members(self, length: int) -> None:
-        """Raise before an object map is made that would be too large."""
+    def check_map_length(self, length: int) -> None:
+        """Raise FunctionError before an object map beyond the limit is made."""
         if length > errors.MAP_LENGTH:
             raise FunctionError("Size of object map too large", is_limit=True)
 
-    def elements(self, array: list[Value]) -> list[Value]:
-        """An array that was made: paid for by its length."""
-        self.room_for_elements(len(array))
+    def new_array(self, array: list[Value]) -> list[Value]:
+        """Charge a new array by its length; returns it."""
+        self.check_array_length(len(array))
         self.charge(len(array) >> errors.ELEMENTS_SHIFT)
         return array
 
-    def own(self, value: Value, depth: int = 0) -> Value:
-        """A value that shares nothing with the one it is a copy of."""
+    def copied(self, value: Value, depth: int = 0) -> Value:
+        """A deep copy of a value, charged by its size."""
         kind = type(value)
         if kind is list:
-            self._copied(len(value) >> errors.ELEMENTS_SHIFT, depth)
+            self._charge_copy(len(value) >> errors.ELEMENTS_SHIFT, depth)
             array = value.copy()
             for at, element in enumerate(array):
                 if type(element) is list or type(element) is dict:
-                    array[at] = self.own(element, depth + 1)
+                    array[at] = self.copied(element, depth + 1)
             return array
         if kind is dict:
-            self._copied(len(value), depth)
+            self._charge_copy(len(value), depth)
             members = value.copy()
             for name, member in members.items():
                 if type(member) is list or type(member) is dict:
-                    members[name] = self.own(member, depth + 1)
+                    members[name] = self.copied(member, depth + 1)
             return members
         return value
 
-    def _copied(self, size: int, depth: int) -> None:
+    def _charge_copy(self, size: int, depth: int) -> None:
         self.charge(size + 1)
         if depth == errors.VALUE_DEPTH:
             raise FunctionError("Depth of value too large", is_limit=True)
 
     # Calls
 
-    def native(self, name: str, arguments: Sequence[Value]) -> Builtin:
-        """The function of the language for arguments of these types. Raises when there is none."""
+    def builtin(self, name: str, arguments: Sequence[Value]) -> Builtin:
+        """The builtin for arguments of these types. Raises FunctionError if there is none."""
         kinds = tuple(map(type, arguments))
         key = (name, kinds)
         if key not in self._found:
             self._found[key] = _search(name, kinds)
-        native = self._found[key]
-        if native is None:
+        builtin = self._found[key]
+        if builtin is None:
             raise not_found(name, arguments)
-        return native
+        return builtin
 
     def call(self, name: str, arguments: Sequence[Value]) -> Value:
-        """What a function of the language answers; it shares nothing with the arguments, changes to them are lost."""
-        native = self.native(name, arguments)
-        if native.changes:
-            arguments = [self.own(arguments[0]), *arguments[1:]]
-        answer = native.run(self, *arguments)
-        return self.own(answer[1] if native.replaces else answer)
+        """Call a builtin on copies: the result shares nothing with the arguments, and changes to them are discarded."""
+        builtin = self.builtin(name, arguments)
+        if builtin.changes:
+            arguments = [self.copied(arguments[0]), *arguments[1:]]
+        answer = builtin.run(self, *arguments)
+        return self.copied(answer[1] if builtin.replaces else answer)
 
-    def call_scripted(self, scripted: Scripted, arguments: Sequence[Value], this: Cell | None,
+    def call_function(self, function: ScriptFunction, arguments: Sequence[Value], this: Cell | None,
                       position: Position | None) -> Value:
-        """What a function of the text answers. this: the cell of the value it is a method of."""
+        """Call a function of the script. this: the cell of the value it is called on, if any."""
         if self._depth == errors.CALL_DEPTH:
             raise FunctionError("Stack overflow", position, is_limit=True)
-        frame: Frame = [this, *[Cell(self.own(each)) for each in arguments]]
-        frame += [None] * (scripted.slots - len(frame))
+        frame: Frame = [this, *[Cell(self.copied(each)) for each in arguments]]
+        frame += [None] * (function.slots - len(frame))
         self.charge(len(arguments) + 1)
         self._depth += 1
         try:
-            return self.own(scripted.body(frame))
-        except Returned as returned:
-            return self.own(returned.value)
+            return self.copied(function.body(frame))
+        except ReturnSignal as returned:
+            return self.copied(returned.value)
         except FunctionError as error:
-            raise error.through(scripted.told(), position) from None
+            raise error.through(function.call_text(), position) from None
         except RecursionError:
             raise FunctionError("Stack overflow", position, is_limit=True) from None
         finally:
@@ -208,33 +208,33 @@ class Machine:
 
     def call_pointer(self, pointer: Value, arguments: Sequence[Value], this: Cell | None = None,
                      position: Position | None = None) -> Value:
-        """What a function that is a value answers."""
-        if type(pointer) is not Pointer:
+        """Call a function pointer."""
+        if type(pointer) is not FnPointer:
             raise mismatch(pointer, "Fn")
         self.step(position)
         given = [*pointer.curried, *arguments]
-        scripted = pointer.run or self.scripted.get((pointer.name, len(given)))
-        if scripted is None:
+        function = pointer.run or self.script_functions.get((pointer.name, len(given)))
+        if function is None:
             return self.call(pointer.name, [this.value, *given] if this else given)
-        if scripted.parameters != len(given):
+        if function.parameters != len(given):
             raise not_found(pointer.name, given)
-        return self.call_scripted(scripted, given, this, position)
+        return self.call_function(function, given, this, position)
 
-    def callback(self, pointer: Pointer, *arguments: Value) -> Value:
-        """Ask a function that was given to another: with as many of the arguments as it takes, the most telling first.
+    def callback(self, pointer: FnPointer, *arguments: Value) -> Value:
+        """Call a function that was passed to a builtin with as many of the arguments as it has parameters.
 
-        One without parameters sees the first argument as `this`.
+        One without parameters gets the first argument as `this`.
         """
         wanted = pointer.parameters
         if wanted is None:
             return self.call_pointer(pointer, arguments[:1] if len(arguments) < 3 else arguments[:2])
         wanted -= len(pointer.curried)
         if wanted == 0 and arguments:
-            return self.call_pointer(pointer, (), Cell(self.own(arguments[0])))
+            return self.call_pointer(pointer, (), Cell(self.copied(arguments[0])))
         return self.call_pointer(pointer, arguments[:wanted])
 
-    def acted(self, pointer: Pointer, element: Value, at: int) -> Value:
-        """What an element is after a callback; only one without parameters changes it."""
+    def update_element(self, pointer: FnPointer, element: Value, at: int) -> Value:
+        """An element after for_each() called a function on it; only one without parameters can change it, through `this`."""
         if pointer.parameters != len(pointer.curried):
             self.callback(pointer, element, at)
             return element
@@ -242,19 +242,19 @@ class Machine:
         self.call_pointer(pointer, (), this)
         return this.value
 
-    def is_true(self, pointer: Pointer, *arguments: Value) -> bool:
-        """callback(), where anything but true counts as false."""
+    def matches(self, pointer: FnPointer, *arguments: Value) -> bool:
+        """Does a callback return true? Any other value counts as false."""
         return self.callback(pointer, *arguments) is True
 
 
 def not_found(name: str, arguments: Sequence[Value]) -> FunctionError:
-    """There is no function of that name for such arguments."""
+    """The error for a call of a function that does not exist for these argument types."""
     kinds = ", ".join("&str | ImmutableString | String" if type(each) is str else type_name(each) for each in arguments)
     return FunctionError(f"Function not found: {name} ({kinds})")
 
 
 def _search(name: str, kinds: tuple[type, ...]) -> Builtin | None:
-    """The row for these types: types that are named come before any type, from the left."""
+    """The declaration for these types; exact types are preferred to ANY, from the left."""
     for mask in range(1 << len(kinds)):
         wanted = tuple(ANY if mask >> (len(kinds) - 1 - at) & 1 else kind for at, kind in enumerate(kinds))
         if found := LIBRARY.get((name, wanted)):

@@ -1,6 +1,6 @@
-"""Tokens put together: expressions by precedence, chains, literals, closures.
+"""Parser: turns the tokens of a function into its syntax tree (`syntax`), by recursive descent with operator precedence.
 
-Knows precedence and the words of each fault; statements are in `parser`. Refuses to know what anything does.
+Wording and position of syntax errors are those of Rhai's own parser.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from svcd.rhai.syntax import Node
 from svcd.rhai.tokens import (
     CHAR,
     END,
-    FAULT,
+    ERROR,
     KEYWORD_FUNCTIONS,
     NAME,
     NUMBER,
@@ -28,7 +28,7 @@ from svcd.rhai.tokens import (
 )
 from svcd.rhai.values import MAX_INT, Range, Value
 
-# A higher one binds tighter; `**` alone binds to the right.
+# Higher binds tighter; only `**` is right-associative.
 PRECEDENCE = {
     **dict.fromkeys(("||", "|", "^"), 30), **dict.fromkeys(("&&", "&"), 60), **dict.fromkeys(("==", "!="), 90),
     "in": 110, "!in": 110, **dict.fromkeys((">", ">=", "<", "<="), 130), "??": 135,
@@ -36,12 +36,12 @@ PRECEDENCE = {
     "**": 190, **dict.fromkeys(("<<", ">>"), 210),
 }
 _LOGIC = frozenset({"&&", "||", "??"})
-# Statements that may stand where a value is asked for.
+# Statements that may be used as expressions.
 _VALUED = frozenset({"if", "switch", "while", "loop", "do", "for"})
 _NO_INDEX = {float: "a float", type(None): "()", bool: "a boolean"}
 _JOINING = ("+", "-", "*", "/", "%", "**", "<<", ">>", "&", "|", "^")
 _ASSIGNMENTS = {"=": None, **{f"{operator}=": operator for operator in _JOINING}}
-# Statements that end with their block need no semicolon.
+# Statements that end with a block need no semicolon.
 _SELF_ENDED = (syntax.If, syntax.Switch, syntax.While, syntax.For, syntax.Block, syntax.Try)
 
 _TYPO = "Possibly a typo of '=='?"
@@ -49,7 +49,7 @@ _NO_ASSIGNMENT = "Expecting a boolean expression, not an assignment"
 
 
 def parse(text: str) -> syntax.Script:
-    """The parts of a function. Raises FunctionError, which says where."""
+    """Parse a text. Raises FunctionError with the position of the first error."""
     if len(text) > errors.TEXT_LENGTH:
         raise FunctionError(f"Length of function exceeds the maximum limit ({errors.TEXT_LENGTH})")
     try:
@@ -59,7 +59,7 @@ def parse(text: str) -> syntax.Script:
 
 
 class _Parser:
-    """A recursive-descent parser over the tokens of one text. parsed: what has been found so far."""
+    """A recursive-descent parser over the tokens of one text. parsed: the result so far."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
@@ -74,9 +74,9 @@ class _Parser:
     # Tokens
 
     def peek(self) -> Token:
-        """The next token. Raises the fault of a text that can't be cut further."""
+        """The next token, which is not consumed. Raises the lexical error if that is what follows."""
         token = self._tokens[self._at]
-        if token.kind == FAULT:
+        if token.kind == ERROR:
             raise token.value
         return token
 
@@ -94,7 +94,7 @@ class _Parser:
         return token.kind == SYMBOL and token.value == symbol
 
     def taken(self, symbol: str) -> bool:
-        """Step over a symbol when it is next."""
+        """Consume a symbol if it is next; whether it was."""
         if self.is_next(symbol):
             self._at += 1
             return True
@@ -111,7 +111,7 @@ class _Parser:
         return False
 
     def expect(self, symbol: str, purpose: str) -> Position:
-        """Step over a symbol that must be next; where it stands."""
+        """Consume a symbol that must be next; its position."""
         position = self.peek().position
         if not self.taken(symbol):
             raise self.missing(symbol, purpose)
@@ -128,11 +128,11 @@ class _Parser:
             raise FunctionError("Expecting name of a variable", token.position)
         return str(token.value)
 
-    # What is around
+    # Context
 
     @contextmanager
     def nested(self, position: Position) -> Iterator[None]:
-        """One level deeper. Raises when that is too deep."""
+        """One nesting level. Raises FunctionError beyond the limit."""
         self._depth += 1
         if self._depth > errors.NESTING:
             raise FunctionError("Expression exceeds maximum complexity", position)
@@ -153,7 +153,7 @@ class _Parser:
         self._is_in_function = before
 
     def count_function(self, position: Position) -> None:
-        """One function or closure more."""
+        """Count a function or closure against the limit."""
         self._functions += 1
         if self._functions > errors.FUNCTIONS:
             raise FunctionError("Number of functions defined exceeds maximum limit", position)
@@ -161,12 +161,12 @@ class _Parser:
     # Operators
 
     def expression(self) -> Node:
-        """One expression."""
+        """Parse one expression."""
         with self.nested(self.peek().position):
             return self.binary(self.unary(), 1)
 
     def _operator(self) -> tuple[str, int] | None:
-        """The operator that is next, and how many tokens it has."""
+        """The operator that is next, and its number of tokens; None if none is."""
         token = self.peek()
         if token.kind == WORD and token.value == "in":
             return "in", 1
@@ -178,7 +178,7 @@ class _Parser:
         return (token.value, 1) if token.value in PRECEDENCE else None
 
     def binary(self, left: Node, least: int) -> Node:
-        """An expression that begins with `left`, of operators of a precedence of at least `least`."""
+        """Parse the rest of an expression that begins with `left`, up to an operator of a precedence below `least`."""
         levels = self._depth
         while (found := self._operator()) and PRECEDENCE[found[0]] >= least:
             operator, length = found
@@ -192,7 +192,7 @@ class _Parser:
         return left
 
     def _deepen(self, position: Position) -> None:
-        """Operators in a row nest their operands: each counts as a level."""
+        """Count an operator as one nesting level: operators in a row nest their operands in the tree."""
         self._depth += 1
         if self._depth > errors.NESTING:
             raise FunctionError("Expression exceeds maximum complexity", position)
@@ -214,7 +214,7 @@ class _Parser:
     # Chains
 
     def _postfix(self, root: Node) -> Node:
-        """A value with what leads on from it."""
+        """Parse member accesses, indexes and method calls after a value."""
         links: list[syntax.Link] = []
         first = self.peek().position
         while link := self._link(root if not links else None):
@@ -390,7 +390,7 @@ class _Parser:
         return syntax.Closure(token.position, parameters, body)
 
     def parameters(self, closer: str, name: str, owner: str) -> Sequence[str]:
-        """The names up to `closer`; owner: whose they are, in words."""
+        """Parse parameter names up to `closer`. name, owner: of the function, for errors."""
         names: list[str] = []
         while not self.taken(closer):
             token = self.peek()
@@ -406,7 +406,7 @@ class _Parser:
     # Statements
 
     def script(self) -> syntax.Script:
-        """The whole text."""
+        """Parse the whole text."""
         while not self.is_at_end():
             if self.peek().value in ("fn", "private") and self.peek().kind == WORD:
                 self._definition()
@@ -416,7 +416,7 @@ class _Parser:
         return self.parsed
 
     def _end_statement(self, closer: str) -> None:
-        """What stands between a statement and the next: a semicolon, unless the statement ends by itself."""
+        """Consume the semicolon after a statement, unless it ends with a block or is the last one."""
         if self.is_self_ended or self.taken(";") or (self.is_at_end() if closer == END else self.is_next(closer)):
             return
         raise self.missing(";", "to terminate this statement")
@@ -508,7 +508,7 @@ class _Parser:
     # Choices
 
     def condition(self) -> Node:
-        """An expression in front of a block."""
+        """Parse the expression before a block, which must not be an assignment."""
         self.refuse_block("a boolean")
         node = self.expression()
         token = self.peek()
@@ -521,7 +521,7 @@ class _Parser:
             raise FunctionError(f"Expecting {expected} expression", self.peek().position)
 
     def if_expression(self) -> Node:
-        """`if`, with all its `else if`."""
+        """Parse `if` with its `else if` and `else`."""
         position = self.advance().position
         branches = [(self.condition(), self.block())]
         otherwise: Node | None = None
@@ -533,7 +533,7 @@ class _Parser:
         return syntax.If(position, branches, otherwise)
 
     def switch(self) -> Node:
-        """`switch`, the default case last."""
+        """Parse `switch`; the default case must be the last."""
         position = self.advance().position
         self.refuse_block("a switch")
         value = self.expression()
@@ -562,7 +562,7 @@ class _Parser:
         return syntax.Case(matches, condition, body, is_default)
 
     def _matches(self) -> Sequence[Value]:
-        """The literals of a case, which `|` parts."""
+        """Parse the literals of a case, separated by `|`."""
         matches = []
         while True:
             node = self.binary(self.unary(), PRECEDENCE["|"] + 1)
@@ -665,7 +665,7 @@ def _literal_too_large(what: str, limit: int, position: Position) -> FunctionErr
 
 
 def _literal_value(node: Node) -> Value:
-    """What a case of a switch matches. Raises unless that is known before the run."""
+    """The value that a case of a switch matches. Raises FunctionError unless it is a constant expression."""
     if isinstance(node, syntax.Literal):
         return node.value
     if isinstance(node, syntax.ArrayLiteral):

@@ -1,8 +1,8 @@
-"""The door of the language: a text becomes a program, a program changes documents.
+"""Entry point of the language: compiles a text to a Program, which edits documents.
 
-A program sees two variables: `doc`, the document, and `context`, what the request gave, a constant; without a
-context there is no such variable. What `doc` is at the end is the document; `()` removes it. Everything that goes
-wrong is a FunctionError; no I/O, no clock.
+A program sees two variables: `doc`, the document, and the constant `context`, which comes with the request (undefined
+without one). The value of `doc` at the end is the new document; `()` deletes it. All errors are FunctionError; there is no
+I/O and no clock.
 """
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from svcd.rhai.compiler import Compiler
 from svcd.rhai.errors import FunctionError
-from svcd.rhai.interpreter import Cell, Exited, Frame, Machine, Returned
+from svcd.rhai.interpreter import Cell, ExitSignal, Frame, Interpreter, ReturnSignal
 from svcd.rhai.parser import parse
 from svcd.rhai.values import Value, as_json
 
@@ -19,15 +19,15 @@ _CONTEXT, _DOCUMENT = "context", "doc"
 
 
 class NotAnObject(Exception):
-    """The document became something other than an object."""
+    """The function set `doc` to something other than an object."""
 
 
 class Program:
-    """One text, ready to run; one run at a time."""
+    """A compiled text. Not thread-safe: one run at a time."""
 
     def __init__(self, text: str) -> None:
-        """Raises FunctionError for a text that the language does not know."""
-        self._machine = Machine()
+        """Raises FunctionError for a text with a syntax error."""
+        self._machine = Interpreter()
         try:
             self._body, scope = Compiler(self._machine).program(parse(text), (_CONTEXT, _DOCUMENT))
         except RecursionError:
@@ -37,7 +37,7 @@ class Program:
         self._documents = scope.slots_of(_DOCUMENT)
 
     def edited(self, document: dict[str, Value], context: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-        """What a document becomes, members sorted by name; None when it is removed. The document itself is used up.
+        """The document after the function, members sorted by name; None if it is deleted. Modifies the document passed in.
 
         Raises FunctionError, NotAnObject.
         """
@@ -47,7 +47,7 @@ class Program:
             frame[self._context] = Cell(context, is_constant=True)
         try:
             self._run(frame)
-            # A second `let doc` hides the first; one that was not reached does not.
+            # A second `let doc` shadows the first, unless it was not executed.
             after = next(frame[slot].value for slot in self._documents if frame[slot] is not None)
             if after is not None and type(after) is not dict:
                 raise NotAnObject
@@ -60,5 +60,5 @@ class Program:
         self._machine.reset()
         try:
             self._body(frame)
-        except (Returned, Exited):
+        except (ReturnSignal, ExitSignal):
             pass

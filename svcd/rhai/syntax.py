@@ -1,7 +1,6 @@
-"""The parts that a function is made of, as the parser finds them.
+"""The syntax tree of a function, and the scopes that map its variable names to frame slots.
 
-Every part has a value: statements have `()`. Each knows where it stands, for the errors of its run. Knows
-nothing of how parts are found and what they do.
+Every node is an expression; statements have the value `()`. Each node holds its position, for errors at run time.
 """
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from svcd.rhai.values import Range, Value
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One part; position: the one that errors about its value name."""
+    """A syntax node. position: the one that run-time errors about its value report."""
 
     position: Position
 
@@ -27,14 +26,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Literal(Node):
-    """A number, text, character, boolean or `()`."""
+    """A number, string, character, boolean or `()`."""
 
     value: Value
 
 
 @dataclass(frozen=True, slots=True)
 class Interpolated(Node):
-    """A text in back-ticks, of texts and blocks."""
+    """A back-tick string: literals and `${}` blocks."""
 
     parts: Sequence[Node]
 
@@ -70,7 +69,7 @@ class Operation(Node):
 
 @dataclass(frozen=True, slots=True)
 class Logic(Node):
-    """`&&`, `||` and `??`, which look at their right side only when it matters."""
+    """`&&`, `||` and `??`, which evaluate their right side only when needed."""
 
     operator: str
     left: Node
@@ -117,7 +116,7 @@ class Method(Link):
 
 @dataclass(frozen=True, slots=True)
 class Chain(Node):
-    """A value and the steps that lead from it: `doc.list[0].len()`."""
+    """A value followed by member accesses, indexes and method calls: `doc.list[0].len()`."""
 
     root: Node
     links: Sequence[Link]
@@ -136,7 +135,7 @@ class Closure(Node):
 
 @dataclass(frozen=True, slots=True)
 class Block(Node):
-    """Statements with a scope of their own; the value is that of the last."""
+    """Statements with a scope of their own; its value is that of the last statement."""
 
     statements: Sequence[Node]
 
@@ -151,7 +150,7 @@ class If(Node):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One arm of a switch: values or ranges of integers, of which one must match; none at all match anything."""
+    """One arm of a switch. matches: values or integer ranges, one of which must match; empty for the default arm."""
 
     matches: Sequence[Value | Range]
     condition: Node | None
@@ -205,7 +204,7 @@ class Let(Node):
 
 @dataclass(frozen=True, slots=True)
 class Assignment(Node):
-    """`target = value`; operator: `+` of `+=`, or None. position: that of the sign."""
+    """`target = value`. operator: `+` for `+=`, None for `=`. position: that of the assignment sign."""
 
     target: Variable | Chain
     operator: str | None
@@ -247,7 +246,7 @@ class Try(Node):
     handler: Node
 
 
-# A whole function
+# A whole text
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,22 +261,20 @@ class Definition:
 
 @dataclass(slots=True)
 class Script:
-    """What a text says: its statements, and the functions it defines by name and number of parameters."""
+    """A parsed text: its statements, and the functions it defines, by (name, number of parameters)."""
 
     statements: list[Node] = field(default_factory=list)
     definitions: dict[tuple[str, int], Definition] = field(default_factory=dict)
 
 
-# Which slot of a call holds which variable: names are found once, before any run.
-#
-# Knows that blocks hide and reveal names, and that a closure shares what it sees of the functions around it.
-# Functions see nothing but their parameters.
+# Scopes: names are resolved to slots of the call frame once, at compile time.
 
 
 class Scope:
-    """The names of one function, or of the text outside of all functions. Slot 0 is `this`.
+    """The variables of one function, closure or top-level text, by frame slot. Slot 0 is `this`.
 
-    captures: (slot in the function around, own slot, name, position) of what a closure sees there.
+    Blocks shadow outer names; a named function sees only its parameters, a closure also captures variables of the
+    functions around it. captures: (slot in the enclosing frame, own slot, name, position).
     """
 
     def __init__(self, parameters: Sequence[str], outer: Scope | None = None) -> None:
@@ -290,7 +287,7 @@ class Scope:
             self._add(name, False)
 
     def declare(self, name: str, position: Position, *, is_constant: bool = False) -> int:
-        """The slot of a new variable, which hides others of its name to the end of the block."""
+        """Allocate the slot of a new variable, which shadows others of its name up to the end of the block."""
         if len(self._names) > errors.VARIABLES:
             raise FunctionError("Too many variables defined", position)
         return self._add(name, is_constant)
@@ -302,13 +299,13 @@ class Scope:
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """A block: its names are gone behind it."""
+        """A block: names declared in it are removed at its end."""
         count = len(self._names)
         yield
         del self._names[count:]
 
     def find(self, name: str, position: Position) -> int | None:
-        """The slot of a variable; one of a function around a closure is shared. None for an unknown name."""
+        """The slot of a variable, captured from an enclosing function if need be; None for an unknown name."""
         for known, slot, _ in reversed(self._names):
             if known == name:
                 return slot
@@ -324,13 +321,13 @@ class Scope:
         self.slots += 1
 
     def is_constant(self, name: str) -> bool:
-        """Is a variable known to be a constant?"""
+        """Was the variable declared with `const`?"""
         return next((is_constant for known, _, is_constant in reversed(self._names) if known == name), False)
 
     def visible(self) -> dict[str, int]:
-        """The slots of the names that may be used here."""
+        """Name -> slot of the variables visible here."""
         return {**self._captured, **{name: slot for name, slot, _ in self._names}}
 
     def slots_of(self, name: str) -> list[int]:
-        """The slots of all variables of a name, those that are hidden too, the newest first."""
+        """The slots of all variables of a name, shadowed ones included, newest first."""
         return [slot for known, slot, _ in reversed(self._names) if known == name]

@@ -1,8 +1,8 @@
-"""The text of a function cut into tokens.
+"""Lexer: turns the text of a function into tokens.
 
-Knows spelling: names, numbers, texts with their escapes, comments, symbols, and the words that are kept from use.
-Refuses to know what may follow what. A text that can't be cut ends in a token that carries the fault, so that
-the parser can report an earlier fault first. Source: the language's book.
+Covers names, numbers, strings with escapes and interpolation, comments, symbols and reserved words. At the first lexical
+error the list of tokens ends with an ERROR token, so that the parser can report an earlier syntax error first. Wording of
+errors: that of Rhai's own lexer.
 """
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any
 from svcd.rhai.errors import FunctionError, Position
 from svcd.rhai.values import MAX_INT, Char
 
-NAME, NUMBER, TEXT, CHAR, SYMBOL, WORD, RESERVED, FAULT, END = (
-    "name", "number", "text", "char", "symbol", "word", "reserved", "fault", "end")
-# A text up to its first or next `${`; the block and the rest of the text follow as tokens.
+NAME, NUMBER, TEXT, CHAR, SYMBOL, WORD, RESERVED, ERROR, END = (
+    "name", "number", "text", "char", "symbol", "word", "reserved", "error", "end")
+# A string up to its first or next `${`; the tokens of the block and the rest of the string follow.
 TEXT_PART = "text part"
 
 WORDS = frozenset(
@@ -26,11 +26,11 @@ WORDS = frozenset(
 RESERVED_WORDS = frozenset(
     "import export as global var static is goto match case public protected new use with module package super "
     "thread spawn go await async sync yield default void null nil".split())
-# Functions of the language itself: their names may be called, and mean nothing else.
+# Builtin functions whose names are reserved: they can be called, but not be used as variables.
 KEYWORD_FUNCTIONS = frozenset("print debug type_of eval Fn call curry is_shared is_def_fn is_def_var".split())
 THIS = "this"
 
-# The longest first: an alternative that is found ends the search.
+# Longest first, because a regular expression takes the first alternative that matches.
 _SYMBOLS = (*"**= <<= >>= ..= ... === !==".split(),
             *"#{ ** << >> .. ?? ?. ?[ && || == != <= >= => += -= *= /= %= &= |= ^= -> <- := :: ++ -- (* *)".split(),
             *"+-*/%=<>!&|^()[]{},;:.?#~@$\\")
@@ -61,15 +61,15 @@ _HEX = frozenset("0123456789abcdefABCDEF")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """kind, what it says (text, number, fault), and where it begins."""
+    """kind: one of the constants above; value: its text, number or error; position: where it begins."""
 
     kind: str
     value: Any
     position: Position
 
 
-class _Fault(Exception):
-    """A text that can't be cut: the sentence and the index."""
+class _LexerError(Exception):
+    """A lexical error: its message, and the index of the character."""
 
     def __init__(self, message: str, index: int) -> None:
         super().__init__(message)
@@ -77,12 +77,12 @@ class _Fault(Exception):
 
 
 def tokens(text: str) -> list[Token]:
-    """All tokens of a text; the last is END or FAULT (whose value is a FunctionError)."""
+    """The tokens of a text; the last one is END, or ERROR with a FunctionError as its value."""
     return list(_Lexer(text).run())
 
 
 class _Lexer:
-    """One walk over one text. _texts: how many braces are open in each text that is interrupted by a block."""
+    """One pass over one text. _texts: for each string that is interrupted by a `${` block, the number of open braces."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -97,9 +97,9 @@ class _Lexer:
                 kind, value = self._next()
                 yield Token(kind, value, self._position(start))
                 yield from self._after_brace(kind, value)
-        except _Fault as fault:
+        except _LexerError as fault:
             position = self._position(fault.index)
-            yield Token(FAULT, FunctionError(str(fault), position), position)
+            yield Token(ERROR, FunctionError(str(fault), position), position)
             return
         yield Token(END, "", self._position(len(self._text)))
 
@@ -108,7 +108,7 @@ class _Lexer:
         return Position(line, index - self._lines[line - 1] + 1)
 
     def _skip_blank(self) -> bool:
-        """Step to the next token; False at the end."""
+        """Advance to the next token; False at the end of the text."""
         while self._at < len(self._text):
             blank = _BLANK.match(self._text, self._at)
             if blank:
@@ -120,7 +120,7 @@ class _Lexer:
         return False
 
     def _skip_comment(self) -> None:
-        """Step over a comment, in which others may nest; one without an end goes to the end of the text."""
+        """Skip a comment; comments nest, and an unclosed one reaches to the end of the text."""
         depth = 0
         for mark in re.compile(r"/\*|\*/").finditer(self._text, self._at):
             depth += 1 if mark[0] == "/*" else -1
@@ -150,7 +150,7 @@ class _Lexer:
         return self._symbol()
 
     def _after_brace(self, kind: str, value: Any) -> Iterator[Token]:
-        """Count braces inside an interrupted text; the one that ends the block is followed by the text."""
+        """Count braces inside an interpolated string; after the one that closes the block the string goes on."""
         if kind == TEXT_PART:
             self._texts.append(0)
         elif self._texts and kind == SYMBOL and value in ("{", "#{"):
@@ -170,7 +170,7 @@ class _Lexer:
         if name == "_":
             return SYMBOL, name
         if name[0] == "_" and not name.lstrip("_")[:1].isalpha():
-            raise _Fault(f"Variable name is not proper: '{name}'", start)
+            raise _LexerError(f"Variable name is not proper: '{name}'", start)
         if name in WORDS:
             return WORD, name
         if name in RESERVED_WORDS or name in KEYWORD_FUNCTIONS or name == THIS:
@@ -180,12 +180,12 @@ class _Lexer:
     def _symbol(self) -> tuple[str, Any]:
         found = _SYMBOL.match(self._text, self._at)
         if not found:
-            raise _Fault(f"Unexpected '{self._text[self._at]}'", self._at)
+            raise _LexerError(f"Unexpected '{self._text[self._at]}'", self._at)
         symbol = found[0]
         if symbol in _ADVICE:
-            raise _Fault(_ADVICE[symbol], self._at)
+            raise _LexerError(_ADVICE[symbol], self._at)
         if symbol in _UNUSED:
-            raise _Fault(f"'{symbol}' is a reserved symbol", self._at)
+            raise _LexerError(f"'{symbol}' is a reserved symbol", self._at)
         self._at = found.end()
         return SYMBOL, symbol
 
@@ -205,19 +205,19 @@ class _Lexer:
         return int(digits) if len(digits) < 20 and int(digits) <= MAX_INT else float(digits)
 
     def _radix_number(self, match: re.Match[str], start: int) -> int:
-        """A number of another base stands for 64 bits: the highest is the sign."""
+        """Numbers in base 2, 8 and 16 are 64 bits in two's complement."""
         base, digits = _RADIXES[match[1].lower()], match[2].replace("_", "").lstrip("0") or "0"
         if len(digits) > 64 or any(int(digit, 16) >= base for digit in digits):
-            raise _Fault(f"Invalid number: '{match[0]}'", start)
+            raise _LexerError(f"Invalid number: '{match[0]}'", start)
         number = int(digits, base)
         if number >> 64:
-            raise _Fault(f"Invalid number: '{match[0]}'", start)
+            raise _LexerError(f"Invalid number: '{match[0]}'", start)
         return number - (1 << 64) if number > MAX_INT else number
 
     # Texts
 
     def _quoted(self, end: str) -> str:
-        """A text with escapes, from behind its first quote; a doubled quote stands for one."""
+        """A string with escapes, from after its opening quote; a doubled quote stands for one."""
         start = self._at - 1
         pieces: list[str] = []
         while self._at < len(self._text):
@@ -234,19 +234,19 @@ class _Lexer:
                 break
             else:
                 pieces.append(letter)
-        raise _Fault("Open string is not terminated", start)
+        raise _LexerError("Open string is not terminated", start)
 
     def _escaped(self) -> str:
         start, letter = self._at, self._text[self._at:self._at + 1]
         self._at += 1
         if letter in _HEX_DIGITS:
             return self._code_point(letter, start)
-        if letter == "\n":  # the line goes on, behind the blanks that indent it
+        if letter == "\n":  # line continuation: skip the indentation of the next line
             while self._text[self._at:self._at + 1] in (" ", "\t"):
                 self._at += 1
             return ""
         if letter not in _ESCAPES:
-            raise _Fault(f"Invalid escape sequence: '\\{letter}'", start)
+            raise _LexerError(f"Invalid escape sequence: '\\{letter}'", start)
         return _ESCAPES[letter]
 
     def _code_point(self, letter: str, start: int) -> str:
@@ -255,7 +255,7 @@ class _Lexer:
         is_hex = len(digits) == _HEX_DIGITS[letter] and _HEX.issuperset(digits)
         number = int(digits, 16) if is_hex else -1
         if not 0 <= number <= 0x10FFFF or 0xD800 <= number <= 0xDFFF:
-            raise _Fault(f"Invalid escape sequence: '\\{letter}{digits}'", start)
+            raise _LexerError(f"Invalid escape sequence: '\\{letter}{digits}'", start)
         return chr(number)
 
     def _char(self) -> Char:
@@ -263,18 +263,18 @@ class _Lexer:
         self._at += 1
         text = self._quoted("'")
         if len(text) != 1:
-            raise _Fault(f"Invalid character: '{text}'", start)
+            raise _LexerError(f"Invalid character: '{text}'", start)
         return Char(text)
 
     def _raw(self, opening: re.Match[str]) -> str:
         end = self._text.find('"' + opening[1], opening.end())
         if end < 0:
-            raise _Fault("Open string is not terminated", opening.start())
+            raise _LexerError("Open string is not terminated", opening.start())
         self._at = end + len(opening[1]) + 1
         return self._text[opening.end():end]
 
     def _backtick(self, start: int) -> tuple[str, str]:
-        """A text up to its back-tick, or to the `{` of its next `${`; nothing is escaped but a doubled back-tick."""
+        """A back-tick string up to its end, or to the `{` of its next `${`. A doubled back-tick is the only escape."""
         pieces = []
         for mark in re.compile(r"``|`|\$\{").finditer(self._text, self._at):
             pieces.append(self._text[self._at:mark.start()])
@@ -286,4 +286,4 @@ class _Lexer:
             else:
                 self._at -= 1
                 return TEXT_PART, "".join(pieces)
-        raise _Fault("Open string is not terminated", start)
+        raise _LexerError("Open string is not terminated", start)

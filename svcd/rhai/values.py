@@ -1,8 +1,7 @@
-"""The values of the language: their types, how each is shown, compared and turned back into JSON.
+"""The values of the language: their types, text form, comparison, and conversion to JSON.
 
-`()` is None, integers, floats, booleans, texts, arrays and object maps are Python's own; three kinds more are
-here. Types are told by type(), for a character is a text to Python and a boolean a number. Refuses to know
-operators and functions.
+`()` is None; integers (64 bits), floats, booleans, strings, arrays and object maps are Python's own types; Char, Range and
+FnPointer are defined here. Types are tested with type(), because Char is a subclass of str and bool of int.
 """
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from svcd.rhai.errors import FunctionError
 Value = Any
 
 MIN_INT, MAX_INT = -(2**63), 2**63 - 1
-# Floats of a size beyond these are shown with an exponent.
+# Floats beyond these magnitudes are written with an exponent.
 _MOST_PLAIN, _LEAST_PLAIN = 1e13, 1e-13
 
 
@@ -30,7 +29,7 @@ class Char(str):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Integers from start up to end, which is_inclusive includes; step is never 0."""
+    """Integers from start to end, which is part of it if is_inclusive; step is never 0."""
 
     start: int
     end: int
@@ -38,7 +37,7 @@ class Range:
     step: int = 1
 
     def values(self) -> range:
-        """The integers; counted when asked for, not held."""
+        """The integers, as a lazy range."""
         beyond = 1 if self.step > 0 else -1
         return range(self.start, self.end + beyond * self.is_inclusive, self.step)
 
@@ -46,8 +45,8 @@ class Range:
         return f"{self.start}..{'=' * self.is_inclusive}{self.end}"
 
 
-class Pointer:
-    """A function as a value. parameters: how many it takes; None when only its name is known."""
+class FnPointer:
+    """A function as a value. parameters: their number, None if only the name is known (`Fn("name")`)."""
 
     __slots__ = ("curried", "name", "parameters", "run")
 
@@ -63,27 +62,27 @@ class Pointer:
 
 _TYPE_NAMES = {
     type(None): "()", bool: "bool", int: "i64", float: "f64", str: "string", Char: "char", list: "array", dict: "map",
-    Range: "range", Pointer: "Fn",
+    Range: "range", FnPointer: "Fn",
 }
 
 
 def type_name(value: Value) -> str:
-    """What type_of() answers."""
+    """The result of type_of()."""
     if type(value) is Range and value.is_inclusive:
         return "range="
     return _TYPE_NAMES[type(value)]
 
 
 def mismatch(value: Value, expected: str) -> FunctionError:
-    """A value of the wrong type."""
+    """The error for a value of the wrong type."""
     return FunctionError(f"Data type incorrect: {type_name(value)} (expecting {expected})")
 
 
-# Shown
+# Text form
 
 
 def pieces(value: Value, *, is_bare: bool = False) -> Iterator[str]:
-    """A value as it is shown inside others, bit by bit: texts are quoted, nothing is `()`; not so when is_bare."""
+    """The text form of a value, in pieces. Strings are quoted and `()` is written out, unless is_bare."""
     kind = type(value)
     if is_bare and (value is None or isinstance(value, str)):
         yield str(value or "")
@@ -117,7 +116,7 @@ def _scalar(value: Value) -> str:
 
 
 def float_text(number: float) -> str:
-    """`1.0`, `0.25`, `2e13`: the shortest digits, with an exponent for very large and very small ones."""
+    """`1.0`, `0.25`, `2e13`: the shortest digits that read back, with an exponent for very large and small numbers."""
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):
@@ -133,11 +132,11 @@ def float_text(number: float) -> str:
     return format(Decimal(text), "f") if "e" in text else text
 
 
-# Compared
+# Comparison
 
 
 def is_same(left: Value, right: Value) -> bool:
-    """Whether two JSON values are one to the last detail: 1, 1.0 and true are three; the order of members is free."""
+    """Are two JSON values identical? 1, 1.0 and true differ; the order of members does not matter."""
     if type(left) is not type(right):
         return False
     if isinstance(left, list):
@@ -147,13 +146,13 @@ def is_same(left: Value, right: Value) -> bool:
     return bool(left == right)
 
 
-# Turned back
+# JSON
 
 
 def as_json(value: Value, depth: int = 0) -> Value:
-    """A value as JSON has it: members sorted by name, floats that are no number null.
+    """A value as JSON: members sorted by name, NaN and infinities as null.
 
-    Raises FunctionError for functions and ranges, which JSON does not have, and for what is nested too deep.
+    Raises FunctionError for function pointers and ranges, and for nesting beyond the limit of JSON texts.
     """
     kind = type(value)
     if depth == json_text.MAX_DEPTH and (kind is dict or kind is list):
@@ -166,6 +165,6 @@ def as_json(value: Value, depth: int = 0) -> Value:
         return str(value)
     if kind is float and not math.isfinite(value):
         return None
-    if kind is Pointer or kind is Range:
+    if kind is FnPointer or kind is Range:
         raise mismatch(value, "a value that a document can hold")
     return value

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svcd.rhai import Program
-from tests.support.rhai_programs import fault, run, value
+from tests.support.rhai_programs import error_of, run, value
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_object_maps(statement: str, answer: Any, after: dict[str, int]) -> None
     ],
 )
 def test_what_can_not_be_done_is_refused_in_words(text: str, reason: str) -> None:
-    assert reason in fault(text)
+    assert reason in error_of(text)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers())))

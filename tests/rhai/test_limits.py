@@ -16,10 +16,10 @@ from hypothesis import given
 
 from svcd.rhai import FunctionError, NotAnObject, errors
 from svcd.rhai.compiler import Compiler
-from svcd.rhai.interpreter import ANY, LIBRARY, Machine
+from svcd.rhai.interpreter import ANY, LIBRARY, Interpreter
 from svcd.rhai.parser import parse
-from svcd.rhai.values import MAX_INT, MIN_INT, Char, Pointer, Range, Value, type_name
-from tests.support.rhai_programs import fault, run
+from svcd.rhai.values import MAX_INT, MIN_INT, Char, FnPointer, Range, Value, type_name
+from tests.support.rhai_programs import error_of, run
 from tests.support.rhai_words import texts_of_words
 
 _BIG_TEXT = 'let s = ""; s.pad(16000000, "a"); '
@@ -42,12 +42,12 @@ _BIG_LIST = "let l = []; l.pad(9999, 1); "
 def test_what_does_not_end_is_ended(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errors, "OPERATIONS", 200_000)
     started = time.process_time()
-    assert "Too many operations" in fault(text)
+    assert "Too many operations" in error_of(text)
     assert time.process_time() - started < 20  # below a second on any machine; without a limit it would be hours
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("let s = \"ab\"; loop { s += s; }", "Length of string too large"),
         ("let s = \"ab\"; s.pad(1000000000, \"c\")", "Length of string too large"),
@@ -63,22 +63,22 @@ def test_what_does_not_end_is_ended(text: str, monkeypatch: pytest.MonkeyPatch) 
         ("fn f() { f() } f()", "Stack overflow"), ("let f = |g| g.call(g); f.call(f)", "Stack overflow"),
     ],
 )
-def test_nothing_becomes_too_large(text: str, told: str) -> None:
-    assert fault(text).startswith(told)
+def test_nothing_becomes_too_large(text: str, message: str) -> None:
+    assert error_of(text).startswith(message)
 
 
 @pytest.mark.parametrize("text", ["let f = 1; " + "f(" * 60 + "1" + ")" * 60, "f(" * 60 + "1" + ")" * 60,
                                   "let f = 1; " + "f(|| " * 28 + "1" + ")" * 28, "x" + "[x" * 60 + "]" * 60])
 def test_what_is_nested_is_made_ready_once(text: str) -> None:
-    assert fault(text)
+    assert error_of(text)
 
 
 def test_an_error_stays_short() -> None:
-    assert len(fault(_BIG_TEXT + "throw s")) < 5000 and len(fault(_BIG_TEXT + "s.parse_int()")) < 5000
+    assert len(error_of(_BIG_TEXT + "throw s")) < 5000 and len(error_of(_BIG_TEXT + "s.parse_int()")) < 5000
 
 
 def test_a_limit_is_told_of_the_outermost_call() -> None:
-    assert fault("fn f() { loop {} }\n fn g() { f() }\n g()") == "Too many operations (line 3, position 2)"
+    assert error_of("fn f() { loop {} }\n fn g() { f() }\n g()") == "Too many operations (line 3, position 2)"
 
 
 @given(texts_of_words)
@@ -101,25 +101,25 @@ _SAMPLES: dict[type, list[Value]] = {
 _CLOSURES = ("|x| x", "|x, y| x == y", "|x, y, z| x + y", "|| this", "|a, b| 1", "|x| throw 1", "|| ()")
 
 
-def _pointers(machine: Machine) -> list[Value]:
+def _pointers(runtime: Interpreter) -> list[Value]:
     made = []
     for text in _CLOSURES:
-        body, scope = Compiler(machine).program(parse(text), ())
+        body, scope = Compiler(runtime).program(parse(text), ())
         made.append(body([None] * scope.slots))
-    return [*made, Pointer("to_upper", None, None), Pointer("nope", None, None)]
+    return [*made, FnPointer("to_upper", None, None), FnPointer("nope", None, None)]
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in LIBRARY}))
 def test_no_row_raises_anything_else(name: str) -> None:
-    machine = Machine()
-    samples = {**_SAMPLES, Pointer: _pointers(machine)}
+    runtime = Interpreter()
+    samples = {**_SAMPLES, FnPointer: _pointers(runtime)}
     anything = [value for values in samples.values() for value in values]
     for kinds in (kinds for known, kinds in LIBRARY if known == name):
         choices = [anything if kind is ANY else samples[kind] for kind in kinds]
         for turn in range(max(map(len, choices), default=1) * 3):
             arguments = [copy.deepcopy(each[(turn * (at * 7 + 1)) % len(each)]) for at, each in enumerate(choices)]
-            machine.reset()
+            runtime.reset()
             try:
-                assert type_name(machine.call(name, arguments))
+                assert type_name(runtime.call(name, arguments))
             except FunctionError as error:
                 assert str(error)

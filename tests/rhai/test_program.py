@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from svcd.rhai import FunctionError, NotAnObject, Program
-from tests.support.rhai_programs import ALIEN, fault, run, value
+from tests.support.rhai_programs import ALIEN, error_of, run, value
 
 
 @pytest.mark.parametrize(
@@ -60,19 +60,19 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 def test_what_json_does_not_have_is_refused() -> None:
-    assert "Fn (expecting a value that a document can hold)" in fault("doc.f = |x| x")
-    assert "range (expecting" in fault("doc.f = 1..2")
+    assert "Fn (expecting a value that a document can hold)" in error_of("doc.f = |x| x")
+    assert "range (expecting" in error_of("doc.f = 1..2")
     assert run("doc.f = (0.0 / 0.0); doc.g = 'x'")["f"] is None
 
 
 def test_the_context_is_a_constant() -> None:
     context = {"max": 50, "tags": [1, [2]], "m": {"x": 1}}
     assert run("if doc.id < context.max { doc.tags = context.tags }", None, context)["tags"] == [1, [2]]
-    assert fault("context.max = 1", context) == "Cannot modify constant context (line 1, position 1)"
-    assert fault("context = 1", context) == "Cannot modify constant context (line 1, position 1)"
-    told = "Non-pure method 'push' cannot be called on constant (line 1, position 17)"
-    assert fault("context.tags[1].push(1)", context) == told
-    assert fault("doc.a = context.max") == "Variable not found: context (line 1, position 9)"
+    assert error_of("context.max = 1", context) == "Cannot modify constant context (line 1, position 1)"
+    assert error_of("context = 1", context) == "Cannot modify constant context (line 1, position 1)"
+    message = "Non-pure method 'push' cannot be called on constant (line 1, position 17)"
+    assert error_of("context.tags[1].push(1)", context) == message
+    assert error_of("doc.a = context.max") == "Variable not found: context (line 1, position 9)"
 
 
 @pytest.mark.parametrize("text", [
@@ -183,7 +183,7 @@ def test_loops_and_leaving_them(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("doc.a = x", "Variable not found: x (line 1, position 9)"),
         ("doc.a =\n  nope(1, \"a\", 'c')",
@@ -224,8 +224,8 @@ def test_loops_and_leaving_them(text: str, expected: int) -> None:
          "'this' not bound (line 1, position 10)\nin call to function 'f' (line 1, position 17)"),
     ],
 )
-def test_errors_say_where(text: str, told: str) -> None:
-    assert fault(text) == told
+def test_errors_say_where(text: str, message: str) -> None:
+    assert error_of(text) == message
 
 
 def test_what_one_run_leaves_does_not_reach_the_next() -> None:

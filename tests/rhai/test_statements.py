@@ -63,7 +63,7 @@ def test_expressions_of_statements() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("let", "Expecting name of a variable (line 1, position 4)"),
         ("let x = ", "Script is incomplete (line 1, position 9)"),
@@ -114,10 +114,10 @@ def test_expressions_of_statements() -> None:
         ("\n\n  @", "'@' is a reserved symbol (line 3, position 3)"),
     ],
 )
-def test_a_fault_says_what_and_where(text: str, told: str) -> None:
+def test_a_fault_says_what_and_where(text: str, message: str) -> None:
     with pytest.raises(FunctionError) as caught:
         parse(text)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def test_a_fault_before_one_of_spelling_is_told_first() -> None:
@@ -143,12 +143,12 @@ def test_long_is_not_deep() -> None:
 
 
 def test_too_much_is_refused() -> None:
-    for text, told in (
+    for text, message in (
         ("a" * (errors.TEXT_LENGTH + 1), "Length of function exceeds the maximum limit"),
         ("[" + "1," * (errors.ARRAY_LENGTH + 1) + "]", "Size of array literal exceeds the maximum limit"),
         ("".join(f"fn f{n}() {{}}" for n in range(31)), "Number of functions defined exceeds maximum limit"),
     ):
-        with pytest.raises(FunctionError, match=told):
+        with pytest.raises(FunctionError, match=message):
             parse(text)
 
 

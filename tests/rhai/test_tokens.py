@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.rhai.tokens import FAULT, tokens
+from svcd.rhai.tokens import ERROR, tokens
 from svcd.rhai.values import Char
 
 
@@ -64,7 +64,7 @@ def test_comments_are_blanks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ('let x = "abc', "Open string is not terminated (line 1, position 9)"),
         ('"abc\n"', "Open string is not terminated (line 1, position 1)"),
@@ -80,9 +80,9 @@ def test_comments_are_blanks() -> None:
         ("a ++", "'++' is a reserved symbol (line 1, position 3)"),
     ],
 )
-def test_a_fault_says_what_and_where(text: str, told: str) -> None:
+def test_a_fault_says_what_and_where(text: str, message: str) -> None:
     last = tokens(text)[-1]
-    assert last.kind == FAULT and str(last.value) == told
+    assert last.kind == ERROR and str(last.value) == message
 
 
 @given(st.text())

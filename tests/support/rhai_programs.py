@@ -22,7 +22,7 @@ def value(expression: str, context: dict[str, Any] | None = None) -> Any:
     return run(f"doc.value = {expression}", None, context)["value"]
 
 
-def fault(text: str, context: dict[str, Any] | None = None) -> str:
+def error_of(text: str, context: dict[str, Any] | None = None) -> str:
     """What a text fails with."""
     with pytest.raises(FunctionError) as caught:
         run(text, None, context)
