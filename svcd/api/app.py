@@ -37,7 +37,7 @@ from svcd.api.search_cache import SearchCache
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.api.traffic import Report, Traffic
 from svcd.auth.keys import Keys
-from svcd.auth.permission import ALL_PERMITTED, Permission
+from svcd.auth.permissions import ALL_PERMITTED, Permission
 from svcd.base import logs
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
@@ -68,7 +68,7 @@ _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _FILTERED_TOKEN = ("The provided tenant token is invalid. Its rules have a filter, which this version of svcd can't "
                    "join to what is asked for here.")
 # Characters of a message that are sent: many repeat what was received, in whatever length.
-_MOST_MESSAGE = 100_000
+_MAX_MESSAGE = 100_000
 _SYSTEM_ERRORS = {  # errno: code
     errno.ENOSPC: "no_space_left_on_device",
     errno.EDQUOT: "no_space_left_on_device",
@@ -92,7 +92,7 @@ class App:
 
     def __init__(self, instance: Instance, runner: Any, keys: Keys, searches: SearchQueue,
                  traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
-                 tell: Callable[[Mapping[str, Any]], None] = lambda order: None,
+                 broadcast: Callable[[Mapping[str, Any]], None] = lambda order: None,
                  streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: UsageCounter | None = None) -> None:
         """traffic: where requests are counted; reports: asks other processes of the same instance for theirs.
         tell: gives them orders (svcd.cli.search_worker).
@@ -106,7 +106,7 @@ class App:
         self._table = Table(ROUTES)
         self._traffic = traffic or Traffic()
         self._reports = reports
-        self._tell = tell
+        self._tell = broadcast
         self._streams = ConcurrencyLimit(streams)
         self._large = ConcurrencyLimit(large, "large answers")
         self._waiting_writes = ConcurrencyLimit(waiting_writes)
@@ -157,7 +157,7 @@ class App:
         ctx = Context(
             instance=self._instance, runner=self._runner, searches=self._searches, request=request,
             permission=permission, query=_query(route, query), body=_body(route, request), traffic=self._traffic,
-            reports=self._reports, keys=self._keys, tell=self._tell, streams=self._streams, renewed=permitted,
+            reports=self._reports, keys=self._keys, broadcast=self._tell, streams=self._streams, renewed=permitted,
             answers=self._answers, large=self._large,
         )
         if route.feature:
@@ -202,8 +202,8 @@ def _shown_path(request: Request) -> str:
 def refusal(error: ApiError) -> Response:
     """The answer that an error becomes."""
     shown = error.as_json()
-    if len(error.message) > _MOST_MESSAGE:
-        shown["message"] = f"{error.message[:_MOST_MESSAGE]}…"
+    if len(error.message) > _MAX_MESSAGE:
+        shown["message"] = f"{error.message[:_MAX_MESSAGE]}…"
     return Response(error.status, dumps(shown).encode(), headers=error.headers)
 
 

@@ -16,7 +16,7 @@ from svcd.http.headers import media_type
 from svcd.http.message import Request
 
 # Of a body that is not a list of documents or of identifiers: more than any setting or search has use for.
-MOST_VALUES = 1_000_000
+MAX_VALUES = 1_000_000
 
 
 def read_body(request: Request) -> bytes:
@@ -27,7 +27,7 @@ def read_body(request: Request) -> bytes:
     return content
 
 
-def json_value(content: bytes, most: int = MOST_VALUES) -> Any:
+def json_value(content: bytes, most: int = MAX_VALUES) -> Any:
     """The value in a body. Raises malformed_payload, payload_too_large."""
     with json_errors_as_api_errors():
         check_size(content, most)

@@ -13,14 +13,14 @@ from svcd.api.search_cache import SearchCache
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.api.traffic import Report, Traffic
 from svcd.auth.keys import Keys
-from svcd.auth.permission import ALL_PERMITTED, Permission
+from svcd.auth.permissions import ALL_PERMITTED, Permission
 from svcd.http.message import Portions
 
 if TYPE_CHECKING:
     from svcd.api.admission import SearchQueue
     from svcd.http.message import Request
     from svcd.index.reader import IndexReader
-    from svcd.instance.index_snapshot import IndexSnapshot
+    from svcd.instance.data_folder import IndexSnapshot
     from svcd.instance.instance import Instance
     from svcd.instance.queue import Queue
 
@@ -71,7 +71,7 @@ class Context:
     traffic: Traffic = field(default_factory=Traffic)
     reports: Callable[[], Sequence[Report]] = tuple
     keys: Keys = field(default_factory=lambda: Keys(None))
-    tell: Callable[[Mapping[str, Any]], None] = lambda order: None
+    broadcast: Callable[[Mapping[str, Any]], None] = lambda order: None
     streams: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(1))
     large: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(1))
     renewed: Callable[[], Permission] = lambda: ALL_PERMITTED

@@ -30,7 +30,7 @@ _I64 = range(-(2**63), 2**63)
 _RECORD_BYTES = 1 << 23
 csv.field_size_limit(_RECORD_BYTES)
 # More could not be stored: an index knows no more names.
-_MOST_FIELDS = 65_535
+_MAX_FIELDS = 65_535
 
 # A line with all the line ends behind it: a stream of nothing else is a few lines.
 _LINE = re.compile(rb"[^\r\n]*+[\r\n]++")
@@ -83,10 +83,10 @@ class _Lines:
         self._record_bytes += len(line)
         if self._record_bytes > _RECORD_BYTES:
             raise _TooLarge(f"more than {_RECORD_BYTES} bytes; is a closing quote missing?")
-        if line.count(self._delimiter) >= _MOST_FIELDS:  # perhaps in quotes
+        if line.count(self._delimiter) >= _MAX_FIELDS:  # perhaps in quotes
             # A record goes on in a further line inside quotes alone.
             if _many_fields(self._delimiter).match(line if is_first else b'"' + line):
-                raise _TooLarge(f"more than {_MOST_FIELDS} fields")
+                raise _TooLarge(f"more than {_MAX_FIELDS} fields")
 
     def _decoded(self, line: bytes) -> str:
         try:
@@ -99,7 +99,7 @@ class _Lines:
 def _many_fields(delimiter: bytes) -> re.Pattern[bytes]:
     """Matches a line that begins with so many fields that one more follows."""
     after = b"[^%s]*+%s" % ((re.escape(delimiter),) * 2)
-    return re.compile(rb'(?:(?:"[^"]*+(?:""[^"]*+)*+"?+)?+' + after + rb"){%d}+" % _MOST_FIELDS)
+    return re.compile(rb'(?:(?:"[^"]*+(?:""[^"]*+)*+"?+)?+' + after + rb"){%d}+" % _MAX_FIELDS)
 
 
 def _lines_of(chunks: Iterator[bytes]) -> Iterator[bytes]:

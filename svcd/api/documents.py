@@ -16,8 +16,8 @@ from svcd.api.bodies import read_sequence
 from svcd.api.context import Context, HandlerResult, Text
 from svcd.api.filters import allowed_filter, local_filter, of_query_string, without_joins
 from svcd.api.joins import one_state, read_joined
-from svcd.api.large_responses import WHOLE, listed
 from svcd.api.routes import Fields, Route, Stream
+from svcd.api.streaming import WHOLE, listed
 from svcd.api.uploads import CONTENT_TYPES, payload_format, receive
 from svcd.base import json_text
 from svcd.base.bitmaps import DocIds, each_docid, from_docids
@@ -35,10 +35,9 @@ if TYPE_CHECKING:
 
 _TAG = "Documents"
 _VECTORS = "_vectors"
-_MOST_IDS = 2_000_000  # of one deletion; the indexing process holds them all
+_MAX_IDS = 2_000_000  # of one deletion; the indexing process holds them all
 _FILTER_CODE, _SORT_CODE = "invalid_document_filter", "invalid_document_sort"
 _NOT_YET = "this version of svcd does not have `{}` yet."
-
 
 
 # Read
@@ -60,7 +59,7 @@ def fetch(ctx: Context, wanted: Mapping[str, Any]) -> HandlerResult:
         held.enter_context(one_state(ctx, [ctx.index_uid]))
         reader = held.enter_context(ctx.read(ctx.index_uid))
         meant = _meant(reader, ids, _condition(ctx, reader, wanted.get("filter")))
-        _check_sortable(rules, reader.settings["sortableAttributes"])
+        _check_sortable(rules, reader.settings.sortable_attributes)
         docids, total = _page(reader, meant, rules, offset, limit)
         expected = min(limit, max(total - offset, 0)) * reader.average_document_size()
         if expected > WHOLE:
@@ -146,7 +145,7 @@ def _sorted(reader: IndexReader, docids: DocIds, rules: Sequence[SortRule]) -> I
 def _buckets(reader: IndexReader, docids: DocIds, rule: SortRule) -> Iterator[DocIds]:
     if rule.point:
         return (bucket.docids for bucket in geo_buckets(reader, rule.point, rule.is_ascending, docids))
-    return (bucket for _, bucket in reader.sort_buckets(rule.field, rule.is_ascending, docids))
+    return (bucket for _, bucket in reader.values.sort_buckets(rule.field, rule.is_ascending, docids))
 
 
 def _view(fields: Sequence[str] | None, has_vectors: bool) -> Callable[[str], str]:
@@ -258,7 +257,7 @@ def delete_documents_batch(ctx: Context) -> HandlerResult:
     payload_too_large.
     """
     count, portions = 0, []
-    for values in read_sequence(ctx.request, _MOST_IDS):
+    for values in read_sequence(ctx.request, _MAX_IDS):
         texts = [value if isinstance(value, str) else json_text.dumps(value) for value in values]
         count += len(texts)
         portions.append(json_text.dumps(texts)[1:-1])

@@ -87,7 +87,7 @@ def without_joins(condition: Condition | None, index_uid: str, reader: Reader, o
     """
     if condition is None or not has_joins(condition):
         return condition
-    from svcd.query import tracing
+    from svcd.base import tracing
     from svcd.search.joins import resolve_foreign
 
     with tracing.span("execute local search"):

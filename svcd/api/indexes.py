@@ -13,8 +13,8 @@ from svcd.api import shapes
 from svcd.api.context import Context, HandlerResult
 from svcd.api.routes import Fields, Route, Value
 from svcd.base.errors import ApiError
-from svcd.facets.fields import order_of
-from svcd.schema.attributes import WILDCARD, Filterable, is_beneath, is_everything, is_reserved, locales_test, matches
+from svcd.schema.attributes import WILDCARD, is_beneath, is_everything, is_reserved, matches
+from svcd.schema.index_settings import IndexSettings
 from svcd.validation import (
     Field,
     Param,
@@ -61,39 +61,39 @@ def _ranking_rule(rules: Iterable[str], attribute: str) -> dict[str, Any]:
     return {"enabled": True, "order": orders} if orders else _enabled(False)
 
 
-def _filterable(settings: Mapping[str, Any], attribute: str) -> dict[str, Any]:
-    rule = Filterable.of(settings).rule(attribute)
+def _filterable(settings: IndexSettings, attribute: str) -> dict[str, Any]:
+    rule = settings.filterable.rule(attribute)
     return {
         "enabled": rule is not None and rule.is_filterable,
-        "sortBy": order_of(settings, attribute),
+        "sortBy": settings.faceting.order_of(attribute),
         "facetSearch": rule is not None and rule.facet_search,
         "equality": rule is not None and rule.equality,
         "comparison": rule is not None and rule.comparison,
     }
 
 
-def _is_displayed(settings: Mapping[str, Any], attribute: str) -> bool:
-    names = settings.get("displayedAttributes")
+def _is_displayed(settings: IndexSettings, attribute: str) -> bool:
+    names = settings.displayed_attributes
     return is_everything(names) or _any_covers(names, attribute)
 
 
-def _is_searchable(settings: Mapping[str, Any], attribute: str) -> bool:
-    names = settings.get("searchableAttributes")
+def _is_searchable(settings: IndexSettings, attribute: str) -> bool:
+    names = settings.resolved["searchableAttributes"]
     return not is_reserved(attribute) and (is_everything(names) or _any_covers(names, attribute))
 
 
-_VIEWS: Mapping[str, Callable[[Mapping[str, Any], str], dict[str, Any]]] = {  # member of the answer: its value
+_VIEWS: Mapping[str, Callable[[IndexSettings, str], dict[str, Any]]] = {  # member of the answer: its value
     "displayed": lambda settings, name: _enabled(_is_displayed(settings, name)),
     "searchable": lambda settings, name: _enabled(_is_searchable(settings, name)),
-    "sortable": lambda settings, name: _enabled(_any_covers(settings.get("sortableAttributes"), name)),
-    "distinct": lambda settings, name: _enabled(settings.get("distinctAttribute") == name),
-    "rankingRule": lambda settings, name: _ranking_rule(settings.get("rankingRules") or (), name),
+    "sortable": lambda settings, name: _enabled(_any_covers(settings.sortable_attributes, name)),
+    "distinct": lambda settings, name: _enabled(settings.distinct_attribute == name),
+    "rankingRule": lambda settings, name: _ranking_rule(settings.ranking_rules, name),
     "filterable": _filterable,
-    "localized": lambda settings, name: {"locales": list(locales_test(settings.get("localizedAttributes"))(name) or ())},
+    "localized": lambda settings, name: {"locales": list(settings.locales_of(name) or ())},
 }
 
 
-def field_view(settings: Mapping[str, Any], attribute: str) -> dict[str, Any]:
+def field_view(settings: IndexSettings, attribute: str) -> dict[str, Any]:
     """What the settings make of one attribute."""
     return {"name": attribute} | {member: view(settings, attribute) for member, view in _VIEWS.items()}
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from svcd.api.context import Context
-from svcd.auth.permission import INVALID_KEY
+from svcd.auth.permissions import INVALID_KEY
 from svcd.base.errors import ApiError
 
 if TYPE_CHECKING:
@@ -30,11 +30,7 @@ def one_state(ctx: Context, index_uids: Iterable[str]) -> Iterator[None]:
 
 
 def _linked(reader: Reader) -> Iterable[str]:
-    if not has_foreign_keys(reader):
-        return ()
-    from svcd.search.joins import foreign_keys
-
-    return foreign_keys(reader.settings).values()
+    return reader.settings.foreign_keys.values()
 
 
 def read_joined(ctx: Context, index_uid: str) -> AbstractContextManager[Any]:
@@ -47,7 +43,7 @@ def read_joined(ctx: Context, index_uid: str) -> AbstractContextManager[Any]:
 
 def has_foreign_keys(reader: Reader) -> bool:
     """May hits of an index show what other indexes hold, and so change when those do?"""
-    return bool(reader.settings.get("foreignKeys"))
+    return bool(reader.settings.foreign_keys)
 
 
 def hydrate_hits(ctx: Context, hits: Sequence[str], readers: Mapping[str, Reader], index_uid: str | None = None) -> Sequence[str]:
@@ -60,7 +56,7 @@ def hydrate_hits(ctx: Context, hits: Sequence[str], readers: Mapping[str, Reader
     keys = {uid: _shown_keys(ctx, reader) for uid, reader in readers.items() if has_foreign_keys(reader)}
     if not any(keys.values()):
         return hits
-    from svcd.query import tracing
+    from svcd.base import tracing
     from svcd.search import joins
 
     def keys_of(hit: joins.Hit) -> joins.Keys:
@@ -76,9 +72,7 @@ def _shown_keys(ctx: Context, reader: Reader) -> Mapping[str, str]:
     """The foreign keys of an index that are replaced for the bearer, while the feature is on."""
     if not ctx.instance.is_enabled(_FEATURE):
         return {}
-    from svcd.search.joins import foreign_keys
-
-    return {field: uid for field, uid in foreign_keys(reader.settings).items() if _may_search_all_of(ctx, uid)}
+    return {field: uid for field, uid in reader.settings.foreign_keys.items() if _may_search_all_of(ctx, uid)}
 
 
 def _may_search_all_of(ctx: Context, index_uid: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from svcd.api import shapes
 from svcd.api.context import Context, HandlerResult
 from svcd.api.routes import Fields, Route
-from svcd.auth.actions import ACTIONS, EVERY_INDEX, needs_every_index
+from svcd.auth.permissions import ACTIONS, EVERY_INDEX, needs_every_index
 from svcd.base import times
 from svcd.base.errors import ApiError
 from svcd.instance.keys import KeyRow

@@ -30,9 +30,9 @@ _TAG = "Logs"
 _PLAIN = "text/plain; charset=utf-8"
 _HUMAN, _JSON, _PROFILE = _MODES = ("human", "json", "profile")
 # Events that wait for a slow client.
-_MOST_WAITING = 10_000
+_MAX_WAITING = 10_000
 # Written together: no more than a client takes at once.
-_MOST_TOGETHER = 500
+_MAX_TOGETHER = 500
 _USUAL = targets.of_level(targets.INFO)
 _CHECK_S = 60.0  # how often the key is looked at while nothing is logged
 _NANOSECONDS = {"ms": 1_000_000, "seconds": 1_000_000_000}  # field that tells what an event took: its unit
@@ -54,17 +54,17 @@ class _Follower:
 
     def hear(self, event: logs.Event) -> None:
         """Called by whoever logs."""
-        if len(self._waiting) < _MOST_WAITING:
+        if len(self._waiting) < _MAX_WAITING:
             self._waiting.append(event)
         else:
             self._lost += 1
-        self._bell.ring()
+        self._bell.set()
 
     def pieces(self, ctx: Context) -> Generator[bytes]:
         """Lines, as they come, until the client leaves, its key ends, or somebody ends the stream."""
         yield b""
         while not (self._is_over or self._listeners.is_over) and _is_allowed(ctx):
-            self._bell.silence()
+            self._bell.clear()
             if lines := self._lines():
                 yield "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
             elif not ctx.request.wait(self._bell, _CHECK_S):
@@ -72,7 +72,7 @@ class _Follower:
 
     def _lines(self) -> list[str]:
         lines: list[str] = []
-        while self._waiting and len(lines) < _MOST_TOGETHER:
+        while self._waiting and len(lines) < _MAX_TOGETHER:
             lines.append(self._write(self._waiting.popleft()))
         if self._lost and not self._waiting:
             lost, self._lost = self._lost, 0
@@ -83,7 +83,7 @@ class _Follower:
     def end(self) -> None:
         """Let the stream end; may be called by any thread."""
         self._is_over = True
-        self._bell.ring()
+        self._bell.set()
 
     def close(self) -> None:
         """The stream has ended."""
@@ -158,7 +158,7 @@ def update_stderr(ctx: Context) -> HandlerResult:
     """Change what is printed on stderr, in all processes, until the next start."""
     wanted = ctx.body.get("target", _USUAL)
     logs.direct(wanted)
-    ctx.tell({"log": str(wanted)})
+    ctx.broadcast({"log": str(wanted)})
     return HandlerResult(204)
 
 

@@ -35,10 +35,10 @@ from svcd.api.search import (
     without_joins_of,
     without_vectors,
 )
+from svcd.base import tracing
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.facets.merging import Facets, merged_facets
-from svcd.query import tracing
 from svcd.search.request import Federation, IndexedQuery
 from svcd.validation import (
     Field,

@@ -156,7 +156,7 @@ def _similar(ctx: Context, wanted: Mapping[str, Any]) -> HandlerResult:
     with ctx.instance.read(ctx.index_uid) as reader:
         condition = allowed_filter(wanted.get("filter"), _FILTER_CODE, ctx.instance.features)
         name = wanted["embedder"]
-        if name not in reader.settings["embedders"]:
+        if name not in reader.settings.embedders:
             raise ApiError("invalid_similar_embedder", f"Cannot find embedder with name `{name}`.")
         if not has_joins(condition):
             filter_docids(reader, condition, _FILTER_CODE)

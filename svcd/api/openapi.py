@@ -12,7 +12,7 @@ from svcd.api.context import JSON, Context, HandlerResult, Text
 from svcd.api.routes import Body, Fields, Route, Schema, Value
 from svcd.api.shapes import SCHEMAS, Json, ref
 from svcd.api.waiting import WAIT, WAIT_NAME, answers_of, is_write
-from svcd.auth.actions import names_of
+from svcd.auth.permissions import names_of
 from svcd.base.errors import ERRORS
 from svcd.base.json_text import dumps
 from svcd.validation import object_of

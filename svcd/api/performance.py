@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from svcd.api.admission import SearchQueue
-from svcd.query import tracing
+from svcd.base import tracing
 
 NAME = "performanceDetails"
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))

@@ -19,12 +19,12 @@ from svcd.api.admission import Timer
 from svcd.api.context import Context, HandlerResult, Text
 from svcd.api.filters import allowed_filter, has_joins, narrowed, of_query_string, without_joins
 from svcd.api.joins import has_foreign_keys, hydrate_hits, one_state, read_joined
-from svcd.api.large_responses import assembled, separated
 from svcd.api.routes import Fields, Route
+from svcd.api.streaming import assembled, separated
+from svcd.base import tracing
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps, loads
 from svcd.facets.merging import Facets
-from svcd.query import tracing
 from svcd.query.sort_expressions import SortError, parse_rule, split_rules
 from svcd.search.request import Federation, IndexedQuery, SearchQuery
 from svcd.validation import (

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from svcd.index.cached_reader import Cache
+from svcd.index.read_transaction import Cache
 
 LIMIT_BYTES = 8 << 20
-_MOST_BYTES = 64 << 10  # of one answer
+_MAX_BYTES = 64 << 10  # of one answer
 
 Parts = tuple[bytes, ...]  # of JSON: as text, one odd character would double what they take
 
@@ -32,6 +32,6 @@ class SearchCache:
         if held is not None:
             return held[1:]
         parts, is_whole = make()
-        if is_whole and sum(map(len, parts)) <= _MOST_BYTES:
+        if is_whole and sum(map(len, parts)) <= _MAX_BYTES:
             self._cache.put((state, asked), (asked, *parts))  # the question counts as well
         return parts

@@ -24,7 +24,7 @@ _READ, _WRITE = "settings.get", "settings.update"
 def get(ctx: Context) -> HandlerResult:
     """All settings; those of a feature that is off are left out. Raises index_not_found."""
     with ctx.instance.read(ctx.index_uid) as reader:
-        stored = reader.settings
+        stored = reader.settings.resolved
     return HandlerResult(200, settings.as_shown(stored, ctx.instance.features()))
 
 
@@ -57,7 +57,7 @@ def _enqueue(ctx: Context, change: Mapping[str, Any], is_reset: bool = False) ->
 def _get_one(setting: Setting) -> Callable[[Context], HandlerResult]:
     def get_one(ctx: Context) -> HandlerResult:
         with ctx.instance.read(ctx.index_uid) as reader:
-            return HandlerResult(200, setting.shown(reader.settings))
+            return HandlerResult(200, setting.shown(reader.settings.resolved))
 
     return get_one
 

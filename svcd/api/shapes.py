@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from svcd.api.features import FEATURES
-from svcd.auth.actions import ACTIONS
+from svcd.auth.permissions import ACTIONS
 from svcd.base.times import rfc3339_micro
 from svcd.instance.task_records import STATUSES, Batch, Task
 from svcd.tasks.details import duration, moment

@@ -133,7 +133,7 @@ class _Telling:
         try:
             yield b"" if self._written is _as_lines else streaming.first_event_id(since)
             while not listeners.is_over and self._is_allowed():
-                bell.silence()
+                bell.clear()
                 before, (since, told) = since, self._source.behind(since)
                 told += self._source.besides() if since == before else ()  # progress is of now: the past comes first
                 if told:
@@ -147,7 +147,7 @@ class _Telling:
         """Wait for the bell, with a sign of life now and then; False when the client has left."""
         if not self._ctx.request.wait(bell, streaming.HEARTBEAT_S):
             return False
-        if not bell.is_rung:
+        if not bell.is_set:
             yield b"\n" if self._written is _as_lines else streaming.heartbeat()
         return True
 

@@ -13,17 +13,16 @@ from typing import Any
 
 from svcd.api import shapes, waiting
 from svcd.api.context import NDJSON, Context, HandlerResult, Text
-from svcd.api.large_responses import listed
 from svcd.api.routes import Route
+from svcd.api.streaming import listed
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.base.times import DAY, MICROSECOND, parse_date, parse_rfc3339
 from svcd.http.message import PORTION, Portions
-from svcd.instance.queue import Queue
-from svcd.instance.queue_snapshot import queue_snapshot
+from svcd.instance.queue import Queue, queue_snapshot
 from svcd.instance.task_records import STATUSES, Page, TaskFilter
 from svcd.tasks.details import task_view
-from svcd.tasks.dump_writing import key_line
+from svcd.tasks.dump_lines import key_line
 from svcd.tasks.kinds import KINDS
 from svcd.validation import STAR, Param, parse_index_uid, query_strings
 

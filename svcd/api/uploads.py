@@ -5,18 +5,287 @@ stream is never whole in memory. The file is durable before its path is given aw
 """
 from __future__ import annotations
 
+import codecs
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, Any, NoReturn
 
-from svcd.api.json_stream import NotDocuments, json_documents, ndjson_documents
+from svcd.base import json_text
 from svcd.base.errors import ApiError
 from svcd.base.json_text import JsonError
 from svcd.http.headers import media_type
 from svcd.index.connections import sync_folder
+
+# Documents out of a stream of JSON: one object, a list of objects, or objects one after the other.
+#
+# Knows how to cut the stream into documents and check each, never holding more than a window of it; refuses
+# to know files and error codes. The C scanner steps from value to value; only when it fails, or when a window
+# holds something it reads otherwise than serde_json, the exact scanner of svcd.base.json_text has a look.
+
+
+_BLANK = re.compile(r"[ \t\n\r]*")
+# A line end in a right document stands between tokens: inside a string it would be an error.
+_LINE_END = re.compile(r"[\r\n][ \t\r\n]*")
+# What may stand before a further document; anything else wants a closer look.
+_NEXT_OBJECT = re.compile(r"[ \t\n\r]*(?=\{)").match
+_NEXT_ITEM = re.compile(r"[ \t\n\r]*,[ \t\n\r]*(?=\{)").match
+_PIECE = 1 << 16  # characters
+_LARGE = 1 << 20  # documents of more characters are scanned without building their values
+_scan = json_text.quick.scan_once  # type: ignore[attr-defined]  # each decoder has it, but its stubs do not
+
+
+class NotDocuments(ValueError):
+    """The JSON is right, but something in it that should be a document is no object."""
+
+
+class _Window:
+    """The part of the stream that is being looked at, and where in the stream it begins.
+
+    Bytes that are no UTF-8 are kept as surrogates, so that they can be found and turned back.
+    """
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self.text = ""
+        self.at = 0
+        self._chunks: Iterator[bytes | None] = chain(chunks, (None,))
+        self._decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
+        self._is_read = False
+        self._ahead, self._ahead_at = "", 0  # text behind the window that was read already
+        self._lines = 0  # line ends before the text
+        self._columns = 0  # bytes between the last of them and the text
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the stream ends with the window."""
+        return self._is_read and not self._ahead
+
+    def more(self) -> bool:
+        """Let go of what is behind `at` and read on, at least as much as is kept; False at the end."""
+        self._lines, self._columns = self._place(self.at)
+        kept = len(self.text) - self.at
+        pieces, received = [self.text[self.at:]], 0
+        while not self.is_last and received <= kept:
+            pieces.append(self._next_piece(max(kept, _PIECE)))
+            received += len(pieces[-1])
+        self.text, self.at = "".join(pieces), 0
+        return received > 0
+
+    def _next_piece(self, size: int) -> str:
+        if not self._ahead:
+            chunk = next(self._chunks)
+            self._is_read = chunk is None
+            return self._decode(chunk or b"", self._is_read)
+        piece = self._ahead[self._ahead_at:self._ahead_at + size]
+        self._ahead_at += size
+        if self._ahead_at >= len(self._ahead):
+            self._ahead, self._ahead_at = "", 0
+        return piece
+
+    def narrow(self) -> None:
+        """Let go of what is behind `at`, and put back what is far before it: a window that grew for one document
+        is too wide for the next."""
+        self._lines, self._columns = self._place(self.at)
+        end = self.at + _PIECE
+        if len(self.text) > end:
+            self._ahead, self._ahead_at = self.text[end:] + self._ahead[self._ahead_at:], 0
+        self.text, self.at = self.text[self.at:end], 0
+
+    def next_token(self) -> str:
+        """Step over blanks: the character that follows, "" at the end of the window."""
+        self.at = _BLANK.match(self.text, self.at).end()  # type: ignore[union-attr]  # matches anywhere
+        return self.text[self.at:self.at + 1]
+
+    def encoded(self, start: int, end: int | None = None) -> bytes:
+        """The bytes of a part of the text."""
+        return self.text[start:end].encode("utf-8", "surrogateescape")
+
+    def _place(self, at: int) -> tuple[int, int]:
+        """Line ends before a place of the text, and bytes since the last of them."""
+        count = self.text.count("\n", 0, at)
+        if not count:
+            return self._lines, self._columns + len(self.encoded(0, at))
+        return self._lines + count, len(self.encoded(self.text.rfind("\n", 0, at) + 1, at))
+
+    def shifted(self, error: JsonError, start: int) -> JsonError:
+        """A fault of the text from `start` on, at its place in the stream."""
+        return error.shifted(*self._place(start))
+
+    def fail(self, message: str) -> NoReturn:
+        """The character at `at`, or the end, is wrong; serde_json has seen that character."""
+        lines, columns = self._place(self.at)
+        raise JsonError(message, lines + 1, columns + (self.at < len(self.text)))
+
+
+class _Reader:
+    """Takes values from a window; finished documents leave it as lines, window by window."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self.window = _Window(chunks)
+        self._spans: list[tuple[int, int]] = []
+
+    def token(self) -> Iterator[list[str]]:
+        """Step to the next token of the stream; yields the documents that had to leave the window."""
+        while not self.window.next_token():
+            yield self.lines()
+            if not self.window.more():
+                return
+
+    def take(self, next_one: Callable[[str, int], re.Match[str] | None]) -> None:
+        """Take documents for as long as all is plain; this is where the time goes."""
+        text, at = self.window.text, self.window.at
+        if len(text) - at > _LARGE:
+            return
+        try:
+            while match := next_one(text, at):
+                start = match.end()
+                value, end = _scan(text, start)
+                if self._is_deep(value, start, end):
+                    break
+                self._spans.append((start, end))
+                at = end
+        except (ValueError, StopIteration, RecursionError):
+            pass  # the next look at this place tells what it is
+        self.window.at = at
+
+    def document(self, *, skim: bool) -> Iterator[list[str]]:
+        """Take the document that begins here; yields like `token`."""
+        while (end := self._end(skim)) is None:
+            yield self.lines()
+            self._read_on()
+        if not self.window.text.startswith("{", self.window.at):
+            raise NotDocuments
+        self._spans.append((self.window.at, end))
+        self.window.at = end
+        if end > _LARGE:
+            lines = self.lines()
+            self.window.narrow()
+            yield lines
+
+    def _read_on(self) -> None:
+        """Read more of a value; of an object at least to where it may end, for to look at it all costs much."""
+        window = self.window
+        is_object = window.text.startswith("{", window.at)
+        while True:
+            seen = len(window.text) - window.at
+            if not window.more() or not is_object or window.text.find("}", seen) >= 0:
+                return
+
+    def _end(self, skim: bool) -> int | None:
+        """Where the value at the window's place ends, None when the window ends inside it."""
+        window = self.window
+        if len(window.text) - window.at > _LARGE:  # its value would be many times larger still
+            return self._exact_end(skim)
+        try:
+            value, end = _scan(window.text, window.at)
+        except (ValueError, StopIteration, RecursionError):
+            return self._exact_end(skim)
+        return self._exact_end(skim) if self._is_deep(value, window.at, end) else end
+
+    def _is_deep(self, value: Any, start: int, end: int) -> bool:
+        return end - start > 2 * json_text.MAX_DEPTH and json_text.is_too_deep(value, self.window.encoded(start, end))
+
+    def _exact_end(self, skim: bool) -> int | None:
+        """As `_end`, by the exact scanner, whose fault counts unless it comes from the end of the window."""
+        window = self.window
+        rest = window.encoded(window.at)
+        try:
+            size = json_text.value_end(rest, skim=skim)
+        except JsonError as error:
+            if error.index >= len(rest) and not window.is_last:
+                return None
+            raise window.shifted(error, window.at) from None
+        if window.text.isascii():
+            return window.at + size
+        return window.at + len(rest[:size].decode("utf-8", "surrogateescape"))
+
+    def lines(self) -> list[str]:
+        """The documents taken since the last call, each on one line."""
+        spans, self._spans = self._spans, []
+        text = self.window.text
+        if spans and self._is_suspicious(text[spans[0][0]:spans[-1][1]]):
+            for start, end in spans:
+                self._check(start, end)
+        documents = [text[start:end] for start, end in spans]
+        return [_LINE_END.sub("", text) if "\n" in text or "\r" in text else text for text in documents]
+
+    @staticmethod
+    def _is_suspicious(text: str) -> bool:
+        """Whether the C scanner may have let something through that serde_json refuses."""
+        try:
+            return json_text.has_odd_numbers(text.encode()) or json_text.has_lone_surrogate(text)
+        except UnicodeEncodeError:
+            return True
+
+    def _check(self, start: int, end: int) -> None:
+        try:
+            json_text.value_end(self.window.encoded(start, end), skim=True)
+        except JsonError as error:
+            raise self.window.shifted(error, start) from None
+
+
+def ndjson_documents(chunks: Iterator[bytes]) -> Iterator[list[str]]:
+    """Documents of a stream of objects with nothing but blanks between them, some at a time.
+
+    Raises JsonError with the place in the stream, NotDocuments for a value that is no object.
+    """
+    reader = _Reader(chunks)
+    while True:
+        reader.take(_NEXT_OBJECT)
+        yield from reader.token()
+        if not reader.window.next_token():
+            return
+        yield from reader.document(skim=True)
+
+
+def json_documents(chunks: Iterator[bytes]) -> Iterator[list[str]]:
+    """Documents of one JSON text, an object or a list of objects; otherwise as `ndjson_documents`."""
+    reader = _Reader(chunks)
+    yield from reader.token()
+    window = reader.window
+    first = window.next_token()
+    if first == "[":
+        yield from _list_items(reader)
+    else:
+        yield from reader.document(skim=False)
+    yield from reader.token()
+    if window.next_token():
+        window.fail(json_text.TRAILING_CHARACTERS)
+    yield reader.lines()
+
+
+def _list_items(reader: _Reader) -> Iterator[list[str]]:
+    """The documents of a list of which the bracket comes next; the order of checks is serde_json's."""
+    window = reader.window
+    window.at += 1
+    yield from reader.token()
+    token = window.next_token() or window.fail(json_text.EOF_LIST)
+    while token != "]":
+        yield from reader.document(skim=True)
+        reader.take(_NEXT_ITEM)
+        yield from reader.token()
+        token = window.next_token() or window.fail(json_text.EOF_LIST)
+        if token == ",":
+            window.at += 1
+            yield from reader.token()
+            _check_item(window)
+        elif token != "]":
+            window.fail(json_text.LIST_COMMA)
+    window.at += 1
+
+
+def _check_item(window: _Window) -> None:
+    """After a comma, an item must follow."""
+    token = window.next_token()
+    if not token:
+        window.fail(json_text.EOF_VALUE)
+    if token == "]":
+        window.fail(json_text.TRAILING_COMMA)
+
 
 JSON, NDJSON, CSV = "application/json", "application/x-ndjson", "text/csv"
 CONTENT_TYPES = (JSON, NDJSON, CSV)

@@ -19,7 +19,7 @@ from svcd.validation import Param, decode_query
 
 WAIT_NAME = "wait"
 # What waits holds a thread and a connection, and few proxies wait longer than this.
-MOST_S = 300
+MAX_S = 300
 _SUMMARY, _TASK = "TaskSummary", "Task"
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m)", re.ASCII)
@@ -32,8 +32,8 @@ def parse_duration(text: str) -> float:
         raise ValueError(f"could not parse `{text}` as a duration, expected a number with a unit: "
                          "`500ms`, `1.5s` or `2m`")
     seconds = float(match[1]) * _UNITS_S[match[2]]
-    if seconds > MOST_S:
-        raise ValueError(f"`{text}` is too long, expected at most `{MOST_S}s`")
+    if seconds > MAX_S:
+        raise ValueError(f"`{text}` is too long, expected at most `{MAX_S}s`")
     return seconds
 
 

@@ -25,7 +25,7 @@ from svcd.validation.names import parse_uuid
 from svcd.validation.redaction import redacted_secret, redacted_url
 from svcd.validation.urls import is_header_name, is_header_value, parse_web_url
 
-MOST_HEADERS = 200
+MAX_HEADERS = 200
 _BEARER = "Bearer "
 _TAG = "Webhooks"
 
@@ -82,10 +82,10 @@ def _checked(webhook: Webhook) -> Webhook:
 
 
 def _refuse_many_headers(webhook_uuid: str, headers: Mapping[str, Any]) -> None:
-    if len(headers) > MOST_HEADERS:
+    if len(headers) > MAX_HEADERS:
         raise ApiError("invalid_webhook_headers",
                        f"Too many headers for the webhook `{webhook_uuid}`. Please limit the number of headers to "
-                       f"{MOST_HEADERS}. Hint: To remove an already defined header set its value to `null`")
+                       f"{MAX_HEADERS}. Hint: To remove an already defined header set its value to `null`")
 
 
 def _url(body: Mapping[str, Any], webhook_uuid: str, before: str | None = None) -> str:

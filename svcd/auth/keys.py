@@ -15,9 +15,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from svcd.auth import actions as patterns
-from svcd.auth.actions import MASTER_ONLY, OF_TENANTS, expanded, needs_every_index
-from svcd.auth.permission import ALL_PERMITTED, INVALID_KEY, Permission, SearchRules
+from svcd.auth import permissions as patterns
+from svcd.auth.permissions import (
+    ALL_PERMITTED,
+    INVALID_KEY,
+    MASTER_ONLY,
+    OF_TENANTS,
+    Permission,
+    SearchRules,
+    expanded,
+    needs_every_index,
+)
 from svcd.auth.tokens import claims_of
 from svcd.base import times
 from svcd.base.errors import ApiError

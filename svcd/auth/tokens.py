@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from svcd.auth.permission import SearchRules
+from svcd.auth.permissions import SearchRules
 from svcd.base import json_text
 from svcd.base.errors import ApiError
 from svcd.validation import parse_index_uid_pattern, parse_uuid

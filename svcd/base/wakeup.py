@@ -12,32 +12,32 @@ _PIECE = 4096
 
 
 class WakeupPipe:
-    """Readable, as a descriptor, from the first ring() to the next silence()."""
+    """Readable, as a descriptor, from the first set() to the next clear()."""
 
     def __init__(self) -> None:
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._reading, False)
         self._lock = threading.Lock()  # over is_rung and the end: a closed number may be another file's
-        self.is_rung = False
+        self.is_set = False
         self._is_closed = False
 
     def fileno(self) -> int:
         """For poll()."""
         return self._reading
 
-    def ring(self) -> None:
+    def set(self) -> None:
         """Wake who waits; never blocks, and may be called after the end."""
         with self._lock:
-            if not (self.is_rung or self._is_closed):
-                self.is_rung = True
+            if not (self.is_set or self._is_closed):
+                self.is_set = True
                 os.write(self._writing, b"!")
 
-    def silence(self) -> None:
+    def clear(self) -> None:
         """To be called before looking at what it is rung for: what happens from here on rings again."""
         with self._lock:
-            if self.is_rung:
+            if self.is_set:
                 os.read(self._reading, _PIECE)
-                self.is_rung = False
+                self.is_set = False
 
     def close(self) -> None:
         """Give the descriptors back."""

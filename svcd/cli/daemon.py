@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from svcd.analytics.report import UsageReport
     from svcd.cli.search_worker_pool import SearchWorkers
     from svcd.remote.webhook_delivery import WebhookNotifier
+    from svcd.tasks.archive_tasks import SnapshotSchedule
     from svcd.tasks.runner import Runner
-    from svcd.tasks.schedule import SnapshotSchedule
 
 # How long nobody must ask for anything but the health until the rest is loaded all the same.
 QUIET_S = 0.05
@@ -130,7 +130,7 @@ class BackgroundStart:
 
             self._notifier = wiring.notifier(self._config, self._instance)
             self._runner = wiring.runner(self._config, self._instance, self._notifier.wake)
-            others: wiring.Others = {"reports": self._workers.reports, "tell": self._workers.tell} if self._workers else {}
+            others: wiring.Others = {"reports": self._workers.reports, "tell": self._workers.broadcast} if self._workers else {}
             usage = wiring.usage() if serving.reports_usage(self._config) else None
             app = wiring.application(self._config, self._instance, self._runner, **others, usage=usage)
             machine.give_back_large_blocks()
@@ -175,8 +175,8 @@ def _run(config: Config, context: SSLContext | None, keep: Callable[[], None]) -
             server = Server(
                 door.answer, config.http_addr, threads=serving.threads(config),
                 payload_limit=config.http_payload_size_limit, ssl_context=context,
-                on_request=serving.log_request, on_error=serving.log_bug, share=workers.share if workers else None,
-                on_stopping=instance.queue.listeners.close, on_rest=machine.give_back_memory,
+                on_request=serving.log_request, on_error=serving.log_bug, peers=workers.share if workers else None,
+                on_stopping=instance.queue.listeners.close, on_idle=machine.give_back_memory,
             )
             keep()
             opening = BackgroundStart(config, instance, door, server, workers)

@@ -20,7 +20,7 @@ from typing import NoReturn
 from svcd.base import logs
 from svcd.cli.config import Config, ConfigError
 from svcd.cli.options import BY_NAME
-from svcd.http.listening import listen
+from svcd.http.sockets import listen
 from svcd.index.connections import open_reader
 
 _MISSED = ("tasks", "indexes", "keys", "webhooks", "features")

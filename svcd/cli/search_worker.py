@@ -40,8 +40,6 @@ from svcd.cli import machine, serving
 from svcd.http.server import Server
 from svcd.http.worker_sharing import LoadTable, PeerProcesses
 from svcd.instance.data_folder import DataFolderReader
-from svcd.schema.field_values import stored_form
-from svcd.schema.settings import resolved
 
 if TYPE_CHECKING:
     from svcd.analytics.collector import Usage
@@ -53,7 +51,6 @@ class SearchWorker:
 
     def __init__(self, orders: WorkerConfiguration) -> None:
         self._library = DataFolderReader(Path(orders.path), orders.features)
-        self._library.use_engine(resolved, stored_form)
         self._searches = SearchQueue(
             orders.parallel_searches, orders.queue_size, orders.drop_after_s, head_start_s=serving.HEAD_START_S,
             processes=len(orders.trays),
@@ -67,7 +64,7 @@ class SearchWorker:
         self._server = Server(
             app.answer, [socket.socket(fileno=listener) for listener in orders.listeners], threads=orders.threads,
             payload_limit=orders.payload_limit, on_request=serving.log_request, on_error=serving.log_bug,
-            share=_share(orders), on_rest=machine.give_back_memory,
+            peers=_share(orders), on_idle=machine.give_back_memory,
         )
         self._answers: dict[str, Callable[[Any], Mapping[str, Any] | None]] = {
             "features": self._library.use_features,

@@ -147,7 +147,7 @@ class SearchWorkers:
         """Begin; returns at once. server: of the main process."""
         self._server = server
         self._instance.on_features = self._tell_features
-        self._instance.on_removal = lambda uuid: self.tell({"removed": uuid})
+        self._instance.on_removal = lambda uuid: self.broadcast({"removed": uuid})
         for thread in (*self._threads, self._overseer):
             thread.start()
 
@@ -183,9 +183,9 @@ class SearchWorkers:
 
     def _tell_features(self) -> None:
         """A change of features counts for every search that comes after its answer."""
-        self.tell({"features": self._instance.features()})
+        self.broadcast({"features": self._instance.features()})
 
-    def tell(self, order: Mapping[str, Any]) -> None:
+    def broadcast(self, order: Mapping[str, Any]) -> None:
         """Have all of them do something (svcd.cli.search_worker)."""
         self._log_targets = order.get("log", self._log_targets)  # for those that are started later, too
         for worker in self._workers:
@@ -215,7 +215,7 @@ class SearchWorkers:
         """What was passed on to a worker that has ended."""
         assert self._server
         self.share.mark_absent(number)
-        HandoffQueue(self._takers[number], self._server).last_turn()
+        HandoffQueue(self._takers[number], self._server).drain()
 
     def _oversee(self) -> None:
         assert self._server

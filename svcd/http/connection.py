@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 from svcd.base.errors import ApiError
 from svcd.http import response_writer
 from svcd.http.delivery import Delivery
-from svcd.http.framing import FramedBody, framed
+from svcd.http.framing import FramedBody, ReceiveBuffer, framed
 from svcd.http.message import PIECE, Body, Headers, HttpError, NoBody, Request, Response
-from svcd.http.receive_buffer import ReceiveBuffer
 from svcd.http.request_head import Head, head_end, read_head
 from svcd.http.response_writer import CONTINUE, EncodedResponse, encode_response, error_response
 from svcd.http.sockets import READABLE, WRITABLE, Transport, keep_little_unsent, reset_on_close, wait
@@ -25,9 +24,9 @@ from svcd.http.sockets import READABLE, WRITABLE, Transport, keep_little_unsent,
 if TYPE_CHECKING:
     from svcd.http.server import Server
 
-OVER = 0  # what handle() says when the connection is to be closed
+CLOSE = 0  # what handle() says when the connection is to be closed
 # The first request of a client comes within a round trip of its connection.
-JUST_COME_S = 0.25
+FIRST_REQUEST_S = 0.25
 
 
 class Connection(BaseHTTPRequestHandler):
@@ -51,16 +50,16 @@ class Connection(BaseHTTPRequestHandler):
         self.limits = server.limits
         self.close_connection = False
         self.deadline = time.monotonic() + self.limits.head_s
-        self._phase: Callable[[], int | None] = self._serve if received else self._greet
-        self._inbox = ReceiveBuffer(transport, self.limits, lambda: self._send(CONTINUE))
-        self._inbox.buffer += received
-        self._is_settled = bool(received)  # the next request is answered here, whoever else could
+        self._phase: Callable[[], int | None] = self._serve if received else self._handshake
+        self._received = ReceiveBuffer(transport, self.limits, lambda: self._send(CONTINUE))
+        self._received.buffer += received
+        self._is_answered_here = bool(received)  # the next request is answered here, whoever else could
         self._has_answered = False
         self._accepted_at = time.monotonic()
         self._has_head_begun = False  # something of the next request has come, be it an empty line before it
         self._skip = 0  # bytes of a body that nobody read, still to come
         self._delivery: Delivery | None = None
-        self._told: Callable[[Delivery], None] = lambda delivery: None  # to be called at its end
+        self._at_end: Callable[[Delivery], None] = lambda delivery: None  # to be called at its end
         self.is_delivering = False
         self._must_linger = False  # the client may still be sending what nobody will read
         self._linger_left = self.limits.linger_bytes
@@ -73,16 +72,16 @@ class Connection(BaseHTTPRequestHandler):
         """Go on. OVER, or the events (READABLE, WRITABLE) to wait for before the next call."""
         try:
             while True:
-                awaited = self._phase()
-                if awaited is not None:
-                    return awaited
+                blocked_on = self._phase()
+                if blocked_on is not None:
+                    return blocked_on
         except OSError:  # the client is gone, or does not take its answer
-            return OVER
+            return CLOSE
 
-    def is_quiet(self) -> bool:
+    def has_no_request(self) -> bool:
         """No request has begun to arrive."""
         try:
-            return not self._is_settled and not wait(self.request, READABLE, 0)
+            return not self._is_answered_here and not wait(self.request, READABLE, 0)
         except ValueError:  # closed meanwhile by the thread that had it
             return True
 
@@ -94,11 +93,11 @@ class Connection(BaseHTTPRequestHandler):
 
     def is_idle(self) -> bool:
         """It waits for a request that is not on its way: an answer was sent before, or nothing has come for a while."""
-        return self.is_quiet() and (self._has_answered or time.monotonic() >= self._accepted_at + JUST_COME_S)
+        return self.has_no_request() and (self._has_answered or time.monotonic() >= self._accepted_at + FIRST_REQUEST_S)
 
     def expire(self) -> None:
         """The deadline has passed: tell a client that is in the middle of a head, as far as that needs no waiting."""
-        if self._phase == self._serve and self._inbox.buffer:
+        if self._phase == self._serve and self._received.buffer:
             self._refuse(HttpError(408, "The head of the request took too long to arrive."))
             try:
                 self._deliver()
@@ -107,9 +106,9 @@ class Connection(BaseHTTPRequestHandler):
 
     # Phases: each returns what to wait for, or None to go on with the next.
 
-    def _greet(self) -> int | None:
+    def _handshake(self) -> int | None:
         if not self.transport.handshake():
-            return self.transport.awaited
+            return self.transport.blocked_on
         self._phase = self._serve
         return None
 
@@ -121,9 +120,9 @@ class Connection(BaseHTTPRequestHandler):
             if self._delivery:
                 self._phase = self._deliver
                 return None
-            if end < 0 and (awaited := self._receive()) is not None:
-                return awaited
-        return self._part()
+            if end < 0 and (blocked_on := self._receive()) is not None:
+                return blocked_on
+        return self._finish()
 
     def _deliver(self) -> int | None:
         """Send the answer. While its client does not take it, or others have their turn, this waits for nobody."""
@@ -131,29 +130,29 @@ class Connection(BaseHTTPRequestHandler):
         assert delivery is not None
         if delivery.is_in_portions and not self.is_delivering:
             keep_little_unsent(self.request)
-            awaited = WRITABLE  # it is made where such answers are made
+            blocked_on = WRITABLE  # it is made where such answers are made
         else:
             try:
-                awaited = delivery.go_on()
+                blocked_on = delivery.send_more()
             except OSError:
                 self.end()
                 raise
-        was_delivering, self.is_delivering = self.is_delivering, bool(awaited)
-        if awaited:
+        was_delivering, self.is_delivering = self.is_delivering, bool(blocked_on)
+        if blocked_on:
             self.deadline = delivery.deadline()
-            return awaited
+            return blocked_on
         self._end_delivery()
         self._phase = self._serve
         if self.close_connection:
             return None
-        if not self._inbox.buffer and not self.transport.has_pending():
+        if not self._received.buffer and not self.transport.has_pending():
             return READABLE  # another client's turn; receiving first would cost a call for nothing
         return WRITABLE if was_delivering else None  # the next request: at once, but not in the lane
 
-    def _part(self) -> int | None:
+    def _finish(self) -> int | None:
         """The last answer is sent."""
-        if not self._must_linger and not self._inbox.buffer:
-            return OVER
+        if not self._must_linger and not self._received.buffer:
+            return CLOSE
         self._phase = self._linger
         self.deadline = time.monotonic() + self.limits.linger_s
         self.transport.end_output()
@@ -164,20 +163,20 @@ class Connection(BaseHTTPRequestHandler):
         while self._linger_left > 0:
             piece = self.transport.receive(PIECE)
             if piece is None:
-                return self.transport.awaited
+                return self.transport.blocked_on
             if not piece:
                 break
             self._linger_left -= len(piece)
-        return OVER
+        return CLOSE
 
     def _receive(self) -> int | None:
         """More of the next head into the buffer; OVER, or what to wait for, where there is none."""
         is_first = not self._has_head_begun and not self._skip
-        count = self._inbox.fill()
+        count = self._received.fill()
         if count is None:
-            return self.transport.awaited
+            return self.transport.blocked_on
         if count == 0:
-            return OVER
+            return CLOSE
         if is_first:
             self._has_head_begun = True
             self.deadline = time.monotonic() + self.limits.head_s
@@ -185,7 +184,7 @@ class Connection(BaseHTTPRequestHandler):
 
     def _head_end(self) -> int:
         """head_end() of the buffer, once what stands before the head is dropped."""
-        buffer = self._inbox.buffer
+        buffer = self._received.buffer
         if self._skip:
             dropped = min(self._skip, len(buffer))
             del buffer[:dropped]
@@ -196,38 +195,38 @@ class Connection(BaseHTTPRequestHandler):
             return -1
         try:
             return head_end(buffer)
-        except HttpError as refused:
-            self._refuse(refused)
+        except HttpError as fault:
+            self._refuse(fault)
             return -1
 
     # One request and its answer.
 
     def _exchange(self, end: int) -> None:
-        buffer = self._inbox.buffer
+        buffer = self._received.buffer
         raw = bytes(buffer[:end])
         del buffer[:end]
         try:
             head = read_head(raw)
-        except HttpError as refused:
-            self._refuse(refused)
+        except HttpError as fault:
+            self._refuse(fault)
             return
         self.close_connection = not head.keep_alive
-        wire = framed(self._inbox, head.length) if head.length else None
-        self._inbox.begin_body(head.awaits_continue)
+        wire = framed(self._received, head.length) if head.length else None
+        self._received.begin_body(head.awaits_continue)
         request = self._request(head, wire)
-        if not self._is_settled and self.server.pass_on(request, self, raw):
-            self._let_go()
+        if not self._is_answered_here and self.server.hand_off(request, self, raw):
+            self._give_away()
             return
-        self._is_settled = False
+        self._is_answered_here = False
         self._reply(request, head, wire)
 
     def received_from(self, raw: bytes) -> bytes:
         """What has arrived, from the first byte of a request on whose head was taken out of it."""
-        return raw + self._inbox.buffer
+        return raw + self._received.buffer
 
-    def _let_go(self) -> None:
+    def _give_away(self) -> None:
         """The connection is another process' now: nothing of it is to be read, and nothing said, here."""
-        self._inbox.buffer.clear()
+        self._received.buffer.clear()
         self.close_connection, self._must_linger = True, False
 
     def _request(self, head: Head, wire: FramedBody | None) -> Request:
@@ -246,24 +245,24 @@ class Connection(BaseHTTPRequestHandler):
 
     def _begin_delivery(self, request: Request, response: Response, started: float,
                         write: Callable[[Response], EncodedResponse]) -> None:
-        def told(delivery: Delivery) -> None:
+        def at_end(delivery: Delivery) -> None:
             self.server.on_request(request, delivery.response.status, time.perf_counter() - started, delivery.sent)
 
-        self._told = told
-        self._delivery = Delivery(response, self.transport, self.limits, write, self._instead)
+        self._at_end = at_end
+        self._delivery = Delivery(response, self.transport, self.limits, write, self._replacement)
 
     def _end_delivery(self) -> None:
         delivery, self._delivery = self._delivery, None
         assert delivery is not None
         self.is_delivering = False
         self._has_answered = True
-        now, buffer = time.monotonic(), self._inbox.buffer
+        now, buffer = time.monotonic(), self._received.buffer
         self._has_head_begun = len(buffer) > self._skip
         self.deadline = now + (self.limits.head_s if buffer or self._skip else self.limits.idle_s)
         try:
             delivery.close()
         finally:
-            self._told(delivery)
+            self._at_end(delivery)
 
     def _answer(self, request: Request) -> Response:
         try:
@@ -279,7 +278,7 @@ class Connection(BaseHTTPRequestHandler):
         self.server.on_error(traceback.format_exc())
         return error_response(ApiError("internal", "An internal error has occurred."))
 
-    def _instead(self, broken: Exception, has_begun: bool) -> Response:
+    def _replacement(self, broken: Exception, has_begun: bool) -> Response:
         """The answer in place of one that failed; too late for one that has begun."""
         if isinstance(broken, ApiError) and not has_begun:
             return error_response(broken)
@@ -287,20 +286,20 @@ class Connection(BaseHTTPRequestHandler):
 
     def _outgoing(self, request: Request, response: Response, minor: int, wire: FramedBody | None) -> EncodedResponse:
         if wire is not None and not wire.is_over:
-            self._settle_body(wire.remaining)
+            self._discard_body(wire.remaining)
         answer = encode_response(request, response, minor=minor, closes=self.close_connection or self.server.is_stopping)
         self.close_connection = answer.closes
         return answer
 
-    def _settle_body(self, rest: int | None) -> None:
+    def _discard_body(self, rest: int | None) -> None:
         """What becomes of a body that was not read to its end. rest: bytes to come, if that is known."""
-        inbox = self._inbox
+        inbox = self._received
         if rest is None or rest > self.limits.skip_bytes or inbox.awaits_continue or inbox.is_broken:
             self.close_connection = True
         self._must_linger = self.close_connection and not inbox.is_broken
         self._skip = 0 if self.close_connection else rest or 0
 
-    def _refuse(self, refused: HttpError) -> None:
+    def _refuse(self, fault: HttpError) -> None:
         """Answer a head that cannot be understood; where the next one would begin is not known."""
         self.close_connection = self._must_linger = True
         request = Request("-", "-", "", Headers({}), Body(NoBody()), self.client)
@@ -308,7 +307,7 @@ class Connection(BaseHTTPRequestHandler):
         def write(response: Response) -> EncodedResponse:
             return encode_response(request, response, minor=1, closes=True)
 
-        self._begin_delivery(request, error_response(refused), time.perf_counter(), write)
+        self._begin_delivery(request, error_response(fault), time.perf_counter(), write)
 
     # Bytes out.
 
@@ -318,5 +317,5 @@ class Connection(BaseHTTPRequestHandler):
         while view:
             taken = transport.send(view)
             view = view[taken:]
-            if not taken and not wait(self.request, transport.awaited, self.limits.write_stall_s):
+            if not taken and not wait(self.request, transport.blocked_on, self.limits.write_stall_s):
                 raise TimeoutError("the client does not take its answer")

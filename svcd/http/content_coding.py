@@ -16,7 +16,7 @@ from svcd.http.headers import elements, trimmed
 # Pieces that come out are of this order (brotli goes to one and a half), however well they were compressed.
 UNPACKED_PIECE = 65536
 # Nobody sends more than one in good faith; two show up behind careless proxies.
-MOST_CODINGS = 3
+MAX_CODINGS = 3
 
 GZIP_WINDOW = 31  # zlib's way to say: 15 bits of window, gzip header and trailer
 ZLIB_WINDOW = 15
@@ -153,18 +153,18 @@ def choose(accept_encoding: str | None) -> str:
 
 @lru_cache(maxsize=128)
 def _choose(accept_encoding: str) -> str:
-    wishes = dict(map(_wish, elements(accept_encoding)))
-    others = wishes.get("*", 0.0)
+    qualities = dict(map(_quality, elements(accept_encoding)))
+    others = qualities.get("*", 0.0)
     # Uncompressed is what remains, not a wish of the same rank, unless it is preferred in so many words.
-    best, best_q = "", wishes.get("identity", 0.0)
+    best, best_q = "", qualities.get("identity", 0.0)
     for coding in PACKERS:
-        q = wishes.get(coding, others)
+        q = qualities.get(coding, others)
         if q > 0 and (q > best_q or q == best_q and not best):
             best, best_q = coding, q
     return best
 
 
-def _wish(part: str) -> tuple[str, float]:
+def _quality(part: str) -> tuple[str, float]:
     """(coding, q) of one element; a q that is no number counts as 0, for nothing was clearly asked for."""
     name, _, parameters = part.partition(";")
     key, _, value = parameters.partition("=")

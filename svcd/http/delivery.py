@@ -5,12 +5,14 @@ who else is served.
 """
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 
 from svcd.http.limits import Limits
 from svcd.http.message import Portions, Response
+from svcd.http.poller import Pollable, Poller
 from svcd.http.response_writer import EncodedResponse
 from svcd.http.sockets import WRITABLE, Transport, wait
 
@@ -27,14 +29,14 @@ class Delivery:
     """
 
     def __init__(self, response: Response, transport: Transport, limits: Limits, write: Callable[[Response], EncodedResponse],
-                 instead: Callable[[Exception, bool], Response]) -> None:
+                 replacement: Callable[[Exception, bool], Response]) -> None:
         """write: the bytes of a response. instead: the answer in place of one that failed, told whether that has begun."""
         self.response = response
         self.sent = 0
         self._transport, self._limits = transport, limits
-        self._write, self._instead = write, instead
+        self._write, self._replacement = write, replacement
         self._body = response.body
-        self._may_leave = isinstance(response.body, (bytes, Portions))  # the thread, while the client takes nothing
+        self._can_wait = isinstance(response.body, (bytes, Portions))  # the thread, while the client takes nothing
         self._pieces: Iterator[bytes] | None = None  # None: nothing was made yet
         self._head = b""
         self._unsent = memoryview(b"")
@@ -47,7 +49,7 @@ class Delivery:
         """It takes long to make, so that threads which answer requests should not."""
         return isinstance(self._body, Portions)
 
-    def go_on(self) -> int:
+    def send_more(self) -> int:
         """Send what the client takes; 0 when that was the rest, else what to wait for (READABLE, WRITABLE).
 
         Of a body whose pieces may wait for something, all is sent here. Raises OSError when the client is gone, takes
@@ -55,10 +57,10 @@ class Delivery:
         """
         left = TURN
         while True:
-            awaited = self._send()
-            if awaited:
-                return awaited
-            if left <= 0 and self._may_leave:
+            blocked_on = self._send()
+            if blocked_on:
+                return blocked_on
+            if left <= 0 and self._can_wait:
                 return WRITABLE
             if not self._make():
                 return 0
@@ -86,9 +88,9 @@ class Delivery:
             self._unsent = self._unsent[taken:]
             if taken:
                 continue
-            if self._may_leave:
-                return transport.awaited
-            if not wait(transport.sock, transport.awaited, self._limits.write_stall_s):
+            if self._can_wait:
+                return transport.blocked_on
+            if not wait(transport.sock, transport.blocked_on, self._limits.write_stall_s):
                 raise TimeoutError("the client does not take its answer")
         self.sent += self._size
         self._size = 0
@@ -101,7 +103,7 @@ class Delivery:
         except OSError:
             raise
         except Exception as broken:
-            self.response = self._instead(broken, self._has_begun)
+            self.response = self._replacement(broken, self._has_begun)
             if self._has_begun:
                 # The rest is missing: the client must not take what it has for the whole.
                 raise ConnectionAbortedError from broken
@@ -146,3 +148,51 @@ def _rest(portions: Portions, made: list[bytes]) -> Generator[bytes]:
     while made:
         yield made.pop()  # and hold it no longer
     yield from portions
+
+
+# Where answers are taken by their clients: those that one send did not do for, and those too large to be made at once.
+#
+# One thread makes the next piece of whichever client has taken the last one, in turns, so that such answers hold none of
+# the threads that answer requests, and that all of them together take no more of the interpreter than one of them. Refuses
+# to know what an answer is.
+
+
+class DeliveryThread:
+    """A parking with a thread of its own, started with the first guest. turn: called with each whose event is there."""
+
+    def __init__(self, turn: Callable[[Pollable], None], stack_size: int) -> None:
+        self._turn = turn
+        self._stack_size = stack_size
+        self.poller = Poller()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()  # over _thread
+
+    def register(self, pollable: Pollable, events: int) -> None:
+        """As Parking.park(). Raises RuntimeError when there is no thread to be had, and nobody was parked."""
+        if self._thread is None:
+            self._start()
+        self.poller.register(pollable, events)
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is not None:
+                return
+            thread = threading.Thread(target=self._work, name="http-lane", daemon=True)
+            before = threading.stack_size(self._stack_size)
+            try:
+                thread.start()
+            finally:
+                threading.stack_size(before)
+            self._thread = thread
+
+    def _work(self) -> None:
+        while (pollable := self.poller.next()) is not None:
+            self._turn(pollable)
+
+    def close(self, max_wait_s: float) -> None:
+        """End the thread, and give back what is held of the system if it ends in time."""
+        self.poller.close()
+        if self._thread:
+            self._thread.join(max_wait_s)
+        if not self._thread or not self._thread.is_alive():
+            self.poller.release()

@@ -5,17 +5,20 @@ Knows RFC 9112 6 and 7; refuses to know sockets (a Wire gives the bytes) and wha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from svcd.http.message import PIECE, HttpError
+from svcd.http.limits import Limits
+from svcd.http.message import INCOMPLETE, PIECE, HttpError
 from svcd.http.request_head import CHUNKED, FIELD_VALUE, TOKEN
+from svcd.http.sockets import Transport, wait
 
 # Chunk extensions and trailers are read and dropped. Nobody needs them, so little is read: others allow 16 kB of
 # extensions in a whole body (Go), one line of 8 kB for each (Apache).
-MOST_CHUNK_LINE = 4096
-MOST_EXTENSIONS = 16384
-MOST_TRAILER = 16384
+MAX_CHUNK_LINE = 4096
+MAX_EXTENSIONS = 16384
+MAX_TRAILER = 16384
 
 # 15 hexadecimal digits: the number stays below 2^60.
 CHUNK_LINE = re.compile(rf"([0-9A-Fa-f]{{1,15}}+)(?:[ \t]*+;({FIELD_VALUE}*+))?\r\n".encode("latin-1"))
@@ -26,10 +29,10 @@ LAST_CHUNK = b"0\r\n\r\n"
 class Wire(Protocol):
     """Bytes from the client. Raises Refused when they end or stop coming too early."""
 
-    def take(self, most: int) -> bytes:
+    def take(self, max_bytes: int) -> bytes:
         """1 to `most` bytes."""
 
-    def take_line(self, most: int) -> bytes:
+    def take_line(self, max_bytes: int) -> bytes:
         """The bytes up to and including LF, or `most` bytes without one."""
 
 
@@ -79,20 +82,20 @@ class ChunkedBody:
         self.is_over = True
 
     def _chunk_size(self) -> int:
-        line = CHUNK_LINE.fullmatch(self._wire.take_line(MOST_CHUNK_LINE))
+        line = CHUNK_LINE.fullmatch(self._wire.take_line(MAX_CHUNK_LINE))
         if line is None:
             raise HttpError(400, "The size of a chunk of the body is malformed: expected hexadecimal digits.")
         self._extensions += len(line[2] or b"")
-        if self._extensions > MOST_EXTENSIONS:
-            raise HttpError(400, f"There are too many chunk extensions: at most {MOST_EXTENSIONS} bytes are read.")
+        if self._extensions > MAX_EXTENSIONS:
+            raise HttpError(400, f"There are too many chunk extensions: at most {MAX_EXTENSIONS} bytes are read.")
         return int(line[1], 16)
 
     def _drop_trailer(self) -> None:
         size = 0
-        while (line := self._wire.take_line(MOST_TRAILER)) != b"\r\n":
+        while (line := self._wire.take_line(MAX_TRAILER)) != b"\r\n":
             size += len(line)
-            if size >= MOST_TRAILER:
-                raise HttpError(431, f"The trailer of the body is too long: at most {MOST_TRAILER} bytes are read.")
+            if size >= MAX_TRAILER:
+                raise HttpError(431, f"The trailer of the body is too long: at most {MAX_TRAILER} bytes are read.")
             if not TRAILER_LINE.fullmatch(line):
                 raise HttpError(400, "The trailer of the body is malformed: expected `name: value`.")
 
@@ -108,3 +111,89 @@ def framed(wire: Wire, length: int) -> FramedBody:
 def chunk(piece: bytes) -> bytes:
     """One chunk of an answer; the piece must not be empty, for that is the end."""
     return b"%x\r\n%b\r\n" % (len(piece), piece)
+
+
+# What has arrived from one client and was not read yet, and the waiting for more of a body.
+#
+# Knows a transport and its buffer; refuses to know what the bytes mean.
+
+
+class ReceiveBuffer:
+    """The Wire (svcd.http.framing) of the bodies on one connection.
+
+    buffer: bytes received and not read; whoever reads heads takes them from its front.
+    is_broken: nothing more can be read, whatever was announced.
+    """
+
+    __slots__ = ("buffer", "is_broken", "awaits_continue", "_transport", "_limits", "_send_continue", "_waited", "_received")
+
+    def __init__(self, transport: Transport, limits: Limits, send_continue: Callable[[], None]) -> None:
+        """invite: tells a client that waits for `100 Continue` to send its body."""
+        self.buffer = bytearray()
+        self.is_broken = False
+        self.awaits_continue = False
+        self._transport = transport
+        self._limits = limits
+        self._send_continue = send_continue
+        self._waited = 0.0
+        self._received = 0
+
+    def begin_body(self, awaits_continue: bool) -> None:
+        """From here on the bytes belong to a new body. awaits_continue: the client sends it when invited."""
+        self.awaits_continue = awaits_continue
+        self._waited = 0.0
+        self._received = 0
+
+    def fill(self) -> int | None:
+        """Receive once, without waiting: how many bytes came, 0 at the end, None when there are none now."""
+        piece = self._transport.receive(PIECE)
+        if piece is None:
+            return None
+        self.buffer += piece
+        return len(piece)
+
+    def take(self, max_bytes: int) -> bytes:
+        """1 to `most` bytes of the body. Raises Refused when the client ends or takes too long."""
+        return self._disconnect_all(max_bytes) if self.buffer else self._from_client(max_bytes)
+
+    def take_line(self, max_bytes: int) -> bytes:
+        """The bytes up to and including LF, or `most` bytes without one. Raises Refused as take()."""
+        end = self.buffer.find(b"\n", 0, max_bytes) + 1
+        while not end and len(self.buffer) < max_bytes:
+            self.buffer += self._from_client(PIECE)
+            end = self.buffer.find(b"\n", 0, max_bytes) + 1
+        return self._disconnect_all(end or max_bytes)
+
+    def _disconnect_all(self, max_bytes: int) -> bytes:
+        piece = bytes(self.buffer[:max_bytes])
+        del self.buffer[:max_bytes]
+        return piece
+
+    def _from_client(self, max_bytes: int) -> bytes:
+        try:
+            piece = self._await_piece(max_bytes)
+        except OSError:
+            piece = b""
+        if not piece:
+            self.is_broken = True
+            raise HttpError(400, INCOMPLETE)
+        self._received += len(piece)
+        return piece
+
+    def _await_piece(self, max_bytes: int) -> bytes:
+        if self.awaits_continue:
+            self.awaits_continue = False
+            self._send_continue()
+        while (piece := self._transport.receive(max_bytes)) is None:
+            self._wait()
+        return piece
+
+    def _wait(self) -> None:
+        """Wait for the client as long as it may take: a byte now and then must not hold a thread for ever."""
+        limits = self._limits
+        patience = limits.body_waits_s + self._received / limits.body_rate - self._waited
+        started = time.monotonic()
+        if not wait(self._transport.sock, self._transport.blocked_on, min(limits.body_stall_s, patience)):
+            self.is_broken = True
+            raise HttpError(408, "The body of the request took too long to arrive.")
+        self._waited += time.monotonic() - started

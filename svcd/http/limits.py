@@ -23,4 +23,4 @@ class Limits:
     skip_bytes: int = 1 << 20  # of a body nobody read; where more is to come, the connection is closed instead
     sweep_s: float = 1.0  # how often the server looks for those who take too long
     spare_s: float = 10.0  # threads that were without work for so long end
-    rest_s: float = 20.0  # after work, until the server says that it rests; not more often than this
+    idle_call_s: float = 20.0  # after work, until the server says that it rests; not more often than this

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from svcd.base.errors import ApiError
 from svcd.http import content_coding
 from svcd.http.headers import elements
-from svcd.http.sockets import wait_beside
+from svcd.http.sockets import wait_or_hangup
 
 # A piece of a body: large enough that the work per piece does not count, small enough to hold one per request.
 PIECE = 65536
@@ -131,11 +131,11 @@ def content_codings(encoding: str | None) -> list[str]:
         return []
     names = [name for name in elements(encoding) if name not in ("", "identity")]
     unknown = [name for name in names if name not in content_coding.UNPACKERS]
-    if unknown or len(names) > content_coding.MOST_CODINGS:
+    if unknown or len(names) > content_coding.MAX_CODINGS:
         raise ApiError(
             "unsupported_media_type",
             f"The content encoding `{(unknown or [encoding])[0]}` is not supported: "
-            f"expected at most {content_coding.MOST_CODINGS} of `br`, `gzip`, `deflate`, `identity`.",
+            f"expected at most {content_coding.MAX_CODINGS} of `br`, `gzip`, `deflate`, `identity`.",
             (("Accept-Encoding", "br, gzip, deflate"),),
         )
     return names
@@ -198,7 +198,7 @@ class Request:
 
     def wait(self, bell: Descriptor, seconds: float) -> bool:
         """Wait until a descriptor is readable or the time is over; False when the client left before that."""
-        return wait_beside(self._sock, bell.fileno(), seconds)
+        return wait_or_hangup(self._sock, bell.fileno(), seconds)
 
     @property
     def segments(self) -> tuple[str, ...]:

@@ -89,13 +89,13 @@ class SelectorWatch:
         self._events = {READABLE: selectors.EVENT_READ, WRITABLE: selectors.EVENT_WRITE}
         self._turn = threading.Lock()
         self._ready: deque[int] = deque()
-        self._alarm = -1
+        self._closed_reader = -1
 
     def arm(self, descriptor: int, events: int) -> None:
         self._selector.register(descriptor, self._events[events])
 
     def wake(self, descriptor: int) -> None:
-        self._alarm = descriptor
+        self._closed_reader = descriptor
         self.arm(descriptor, READABLE)
 
     def next(self) -> int:
@@ -105,7 +105,7 @@ class SelectorWatch:
             if not self._ready:
                 return -1
             descriptor = self._ready.popleft()
-        if descriptor != self._alarm:
+        if descriptor != self._closed_reader:
             self.disarm(descriptor)
         return descriptor
 
@@ -124,60 +124,60 @@ class Poller:
 
     def __init__(self, watch: Watch | None = None) -> None:
         self._watch = watch or (EpollWatch() if hasattr(select, "epoll") else SelectorWatch())
-        self._guests: dict[int, Pollable] = {}  # those parked now, the longest first
+        self._pollables: dict[int, Pollable] = {}  # those parked now, the longest first
         # Over _guests and the arming of what stands in it: a guest must not be taken out, closed and its number
         # given to another between the two.
         self._lock = threading.Lock()
-        self._alarm, self._alarm_end = os.pipe()
-        self._watch.wake(self._alarm)  # a pipe closed at its other end is readable for ever
+        self._closed_reader, self._closed_writer = os.pipe()
+        self._watch.wake(self._closed_reader)  # a pipe closed at its other end is readable for ever
 
-    def park(self, guest: Pollable, events: int) -> None:
+    def register(self, pollable: Pollable, events: int) -> None:
         """Wait for events (READABLE or WRITABLE). From here on another thread may have the guest."""
-        descriptor = guest.fileno()
+        descriptor = pollable.fileno()
         with self._lock:
-            self._guests[descriptor] = guest
+            self._pollables[descriptor] = pollable
             self._watch.arm(descriptor, events)
 
     def next(self) -> Pollable | None:
         """Wait for a guest whose event is there and take it out; None when the parking is closed."""
         while True:
             descriptor = self._watch.next()
-            if descriptor == self._alarm:
+            if descriptor == self._closed_reader:
                 return None
             with self._lock:
-                guest = self._guests.pop(descriptor, None)
-            if guest is not None:  # else somebody else took it out meanwhile
-                return guest
+                pollable = self._pollables.pop(descriptor, None)
+            if pollable is not None:  # else somebody else took it out meanwhile
+                return pollable
 
-    def take_where(self, condition: Callable[[Pollable], bool], most: int = 1 << 30) -> list[Pollable]:
+    def take_out_where(self, condition: Callable[[Pollable], bool], max_count: int = 1 << 30) -> list[Pollable]:
         """Take out the guests, longest parked first, for which the condition holds."""
         with self._lock:
-            guests = list(self._guests.values())
+            pollables = list(self._pollables.values())
         taken: list[Pollable] = []
-        for guest in filter(condition, guests):
-            if len(taken) == most:
+        for pollable in filter(condition, pollables):
+            if len(taken) == max_count:
                 break
-            if self._take(guest):
-                taken.append(guest)
+            if self._take(pollable):
+                taken.append(pollable)
         return taken
 
-    def _take(self, guest: Pollable) -> bool:
+    def _take(self, pollable: Pollable) -> bool:
         with self._lock:
             # Its descriptor is -1 once it was closed, and another guest's when that was parked since.
-            is_parked = self._guests.get(guest.fileno()) is guest
-            if is_parked:
-                del self._guests[guest.fileno()]
-            return is_parked
+            is_registered = self._pollables.get(pollable.fileno()) is pollable
+            if is_registered:
+                del self._pollables[pollable.fileno()]
+            return is_registered
 
-    def forget(self, guest: Pollable) -> None:
+    def unregister(self, pollable: Pollable) -> None:
         """To be called, once it was taken out, before a guest's descriptor is closed."""
-        self._watch.disarm(guest.fileno())
+        self._watch.disarm(pollable.fileno())
 
     def close(self) -> None:
         """Let every call of next() return None."""
-        os.close(self._alarm_end)
+        os.close(self._closed_writer)
 
     def release(self) -> None:
         """Give the descriptors back, once no thread is left."""
         self._watch.release()
-        os.close(self._alarm)
+        os.close(self._closed_reader)

@@ -14,10 +14,10 @@ from svcd.http.message import Headers, HttpError
 
 # Others: nginx 8 kB per line, Apache 8 kB and 100 fields, hyper 400 kB and 100 fields. Filters and vectors
 # come in the query string of GET /search, so the target may be longer than theirs.
-MOST_TARGET = 65536
-MOST_LINE = 16384
-MOST_HEAD = 131072
-MOST_FIELDS = 100
+MAX_TARGET = 65536
+MAX_LINE = 16384
+MAX_HEAD = 131072
+MAX_FIELDS = 100
 
 CHUNKED = -1  # Head.length of a body in chunks
 END = b"\r\n\r\n"
@@ -63,17 +63,17 @@ def head_end(buffer: bytes | bytearray) -> int:
         sloppy = SLOPPY_END.search(buffer)
         end = sloppy.end() if sloppy else -1
     size = len(buffer) if end < 0 else end
-    if size > MOST_LINE:
+    if size > MAX_LINE:
         _check_size(buffer, size)
     return end
 
 
 def _check_size(buffer: bytes | bytearray, size: int) -> None:
     line_end = buffer.find(b"\n", 0, size)
-    if line_end > MOST_TARGET or line_end < 0 and size > MOST_TARGET:
-        raise _refused("TARGET_SIZE")
-    if size > MOST_HEAD:
-        raise _refused("HEAD_SIZE")
+    if line_end > MAX_TARGET or line_end < 0 and size > MAX_TARGET:
+        raise _fault("TARGET_SIZE")
+    if size > MAX_HEAD:
+        raise _fault("HEAD_SIZE")
 
 
 def read_head(raw: bytes) -> Head:
@@ -81,7 +81,7 @@ def read_head(raw: bytes) -> Head:
     line, _, fields = raw.decode("latin-1").partition("\r\n")
     request = REQUEST_LINE.fullmatch(line)
     if request is None:
-        raise _refused(_broken_request_line(line, fields))
+        raise _fault(_broken_request_line(line, fields))
     headers = _headers(fields)
     method, target, minor = request[1], request[2], int(request[3])
     _check_host(headers, minor)
@@ -99,15 +99,15 @@ def _headers(fields: str) -> dict[str, str]:
     pairs = FIELD_LINE.findall(fields)
     # Every match is one whole line: when there are as many as line ends, nothing was passed over.
     if len(pairs) != fields.count("\n") - 1 or not fields.endswith("\r\n"):
-        raise _refused(_broken_field(fields))
-    if len(pairs) > MOST_FIELDS:
-        raise _refused("FIELDS")
+        raise _fault(_broken_field(fields))
+    if len(pairs) > MAX_FIELDS:
+        raise _fault("FIELDS")
     headers: dict[str, str] = {}
     for name, value in pairs:
         name = name.lower()
         value = trimmed(value)
-        if len(value) > MOST_LINE:
-            raise _refused("LINE_SIZE")
+        if len(value) > MAX_LINE:
+            raise _fault("LINE_SIZE")
         if name in headers:
             if name in SINGLE:
                 raise HttpError(400, f"The request is ambiguous: it has more than one `{name}` header.")
@@ -120,9 +120,9 @@ def _check_host(headers: dict[str, str], minor: int) -> None:
     host = headers.get("host")
     if host is None:
         if minor:
-            raise _refused("HOST_MISSING")
+            raise _fault("HOST_MISSING")
     elif not HOST.fullmatch(host):
-        raise _refused("HOST_VALUE")
+        raise _fault("HOST_VALUE")
 
 
 def _origin_form(method: str, target: str) -> str:
@@ -135,7 +135,7 @@ def _origin_form(method: str, target: str) -> str:
         return rest if rest.startswith("/") else f"/{rest}"
     if target == "*" and method == "OPTIONS":
         return target
-    raise _refused("TARGET_FORM")
+    raise _fault("TARGET_FORM")
 
 
 def _body_length(headers: dict[str, str], minor: int) -> int:
@@ -146,16 +146,16 @@ def _body_length(headers: dict[str, str], minor: int) -> int:
         if length is None:
             return 0
         if not LENGTH.fullmatch(length):
-            raise _refused("LENGTH")
+            raise _fault("LENGTH")
         return int(length)
     if length is not None:
-        raise _refused("LENGTH_AND_CODING")
+        raise _fault("LENGTH_AND_CODING")
     if not minor:
-        raise _refused("CODING_IN_1_0")
+        raise _fault("CODING_IN_1_0")
     names = elements(coding)
     if names == ["chunked"]:
         return CHUNKED
-    raise _refused("CODING_ORDER" if names[-1] != "chunked" or names.count("chunked") > 1 else "CODING")
+    raise _fault("CODING_ORDER" if names[-1] != "chunked" or names.count("chunked") > 1 else "CODING")
 
 
 def _keep_alive(connection: str | None, minor: int) -> bool:
@@ -174,11 +174,11 @@ def _awaits_continue(expect: str, minor: int, length: int) -> bool:
     return expect.lower() == "100-continue" and minor == 1 and length != 0  # from a 1.0 client it means nothing
 
 
-WRONG: dict[str, tuple[int, str]] = {  # what is wrong: (status, message)
-    "TARGET_SIZE": (414, f"The request line is too long: at most {MOST_TARGET} bytes are read."),
-    "LINE_SIZE": (431, f"A header is too long: at most {MOST_LINE} bytes are read."),
-    "HEAD_SIZE": (431, f"The headers are too long: at most {MOST_HEAD} bytes are read."),
-    "FIELDS": (431, f"There are too many headers: at most {MOST_FIELDS} are read."),
+FAULTS: dict[str, tuple[int, str]] = {  # what is wrong: (status, message)
+    "TARGET_SIZE": (414, f"The request line is too long: at most {MAX_TARGET} bytes are read."),
+    "LINE_SIZE": (431, f"A header is too long: at most {MAX_LINE} bytes are read."),
+    "HEAD_SIZE": (431, f"The headers are too long: at most {MAX_HEAD} bytes are read."),
+    "FIELDS": (431, f"There are too many headers: at most {MAX_FIELDS} are read."),
     "HTTP_2": (505, "HTTP/2 is not spoken here: expected HTTP/1.1."),
     "VERSION": (505, "The version of HTTP is not spoken here: expected HTTP/1.1."),
     "REQUEST_LINE": (400, "The request line is malformed: expected `METHOD /path HTTP/1.1`."),
@@ -214,8 +214,8 @@ FIELD_FAULTS = (
 )
 
 
-def _refused(wrong: str) -> HttpError:
-    return HttpError(*WRONG[wrong])
+def _fault(wrong: str) -> HttpError:
+    return HttpError(*FAULTS[wrong])
 
 
 def _broken_request_line(line: str, fields: str) -> str:

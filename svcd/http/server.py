@@ -9,7 +9,7 @@ DESIGN
   `Limits.spare_s` end: each takes the dismissal out of the parking, as if it were work. Nothing that a client can leave
   undone holds one, but for a body it is sending, which has its time (Limits): handshakes, heads, idle connections, and
   those that linger after a refusal wait in the parking. Answers that their clients are slow to take, or that are made in
-  portions, wait in a second one, which has a thread to itself (svcd.http.delivery_thread). Answers that tell of things as
+  portions, wait in a second one, which has a thread to itself (svcd.http.delivery). Answers that tell of things as
   they happen hold a thread; who gives them bounds their number.
 - The thread that calls `serve()` runs no request. It wakes each `Limits.sweep_s` to close those whose time is
   over, to dismiss threads, to say that the server rests, and once for `stop()`.
@@ -33,12 +33,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from svcd.base import descriptors
 from svcd.http.connection import Connection
-from svcd.http.delivery_thread import DeliveryThread
+from svcd.http.delivery import DeliveryThread
 from svcd.http.limits import Limits
-from svcd.http.listening import BACKLOG, listen
 from svcd.http.message import Request, Response
 from svcd.http.poller import Pollable, Poller
-from svcd.http.sockets import READABLE, WRITABLE, PlainTransport, Transport, wait
+from svcd.http.sockets import BACKLOG, READABLE, WRITABLE, PlainTransport, Transport, listen, wait
 
 if TYPE_CHECKING:
     import ssl  # loaded at run time only by who makes the context
@@ -64,12 +63,12 @@ class Listener:
 
     deadline = float("inf")
 
-    def __init__(self, sock: socket.socket, server: Server, share: PeerProcesses | None = None) -> None:
+    def __init__(self, sock: socket.socket, server: Server, peers: PeerProcesses | None = None) -> None:
         self.sock = sock
         self._server = server
         # Among several processes each takes one and looks again, so that others come to their part.
-        self._most = ACCEPTS_PER_TURN if share is None else 1
-        self._is_last = share is None or share.is_main  # to listen: who leaves earlier leaves the queue to others
+        self._most = ACCEPTS_PER_TURN if peers is None else 1
+        self._is_last = peers is None or peers.is_main  # to listen: who leaves earlier leaves the queue to others
         sock.setblocking(False)
 
     def fileno(self) -> int:
@@ -84,7 +83,7 @@ class Listener:
                 if not self._server.evict():
                     return 0
             try:
-                self._server.welcome(*self.sock.accept())
+                self._server.accept(*self.sock.accept())
             except BlockingIOError:
                 break
             except OSError as failure:
@@ -92,7 +91,7 @@ class Listener:
                     return 0
         return READABLE
 
-    def last_turn(self) -> None:
+    def drain(self) -> None:
         """Whoever the system has let in already shall not be refused."""
         for _ in range(0, BACKLOG if self._is_last else 0, self._most):
             self.handle()
@@ -129,11 +128,11 @@ class Server(HTTPServer):
         on_request: OnRequest | None = None,
         on_error: OnError | None = None,
         limits: Limits = Limits(),
-        share: PeerProcesses | None = None,
+        peers: PeerProcesses | None = None,
         on_stopping: Callable[[], None] = lambda: None,
-        on_rest: Callable[[], None] = lambda: None,
+        on_idle: Callable[[], None] = lambda: None,
     ) -> None:
-        """Listens at once; nobody is answered before `serve()`. Raises ListenError (svcd.http.listening).
+        """Listens at once; nobody is answered before `serve()`. Raises ListenError (svcd.http.sockets).
 
         address: host and port, as listen() takes them, or sockets that listen. share: when other processes serve
         them, too; then without TLS, whose state cannot change hands. payload_limit: bytes of a body, as sent and
@@ -147,15 +146,15 @@ class Server(HTTPServer):
         self.on_request = on_request or (lambda *_: None)
         self.on_error = on_error or sys.stderr.write
         self.on_stopping = on_stopping
-        self.on_rest = on_rest
+        self.on_idle = on_idle
         self.limits = limits
         self.is_stopping = False  # answers end their connections
-        self._is_over = False  # no more threads
-        self._most_threads = max(1, threads)
+        self._has_ended = False  # no more threads
+        self._max_threads = max(1, threads)
         self._threads: list[threading.Thread] = []
         self._free_names: list[str] = []  # of threads that have ended
         self._waiting = 0  # threads without work
-        self._least_waiting = 0  # since threads were dismissed last
+        self._min_waiting = 0  # since threads were dismissed last
         self._dismissed = 0  # threads that are still to take the dismissal
         self._at_work = 0  # connections that are worked on
         self._has_worked = False  # since on_rest was called last
@@ -163,16 +162,16 @@ class Server(HTTPServer):
         self._lock = threading.Lock()
         self._dismissal = Dismissal()
         self._spare_until = time.monotonic() + limits.spare_s
-        self._rest_at = time.monotonic() + limits.rest_s
+        self._idle_call_at = time.monotonic() + limits.idle_call_s
         self._connections: set[Connection] = set()
-        self._most_connections = descriptors.connections()
+        self._max_connections = descriptors.connections()
         self._grace_s = 0.0
-        self._share = share
-        self._doors: list[Listener | HandoffQueue] = [*self._listen(address), *self._trays()]
-        self._resting: list[Listener | HandoffQueue] = []  # those that found no room
-        self._bell, self._bell_rope = socket.socketpair()
-        self._parking = Poller()
-        self._lane = DeliveryThread(self._turn_in_lane, THREAD_STACK)
+        self._peers = peers
+        self._sources: list[Listener | HandoffQueue] = [*self._listen(address), *self._handoff_queues()]
+        self._paused: list[Listener | HandoffQueue] = []  # those that found no room
+        self._stop_reader, self._stop_writer = socket.socketpair()
+        self._poller = Poller()
+        self._delivery_thread = DeliveryThread(self._continue_delivery, THREAD_STACK)
 
     def _listen(self, address: tuple[str, int] | Sequence[socket.socket]) -> list[Listener]:
         sockets = listen(*address) if isinstance(address, tuple) else address
@@ -181,14 +180,14 @@ class Server(HTTPServer):
         self.socket.close()
         self.socket = sockets[0]
         self.sockets = tuple(sockets)
-        return [Listener(sock, self, self._share) for sock in sockets]
+        return [Listener(sock, self, self._peers) for sock in sockets]
 
-    def _trays(self) -> list[HandoffQueue]:
-        if self._share is None:
+    def _handoff_queues(self) -> list[HandoffQueue]:
+        if self._peers is None:
             return []
         from svcd.http.worker_sharing import HandoffQueue  # few daemons are of several processes
 
-        return [HandoffQueue(self._share.tray, self)]
+        return [HandoffQueue(self._peers.incoming, self)]
 
     @property
     def port(self) -> int:
@@ -197,24 +196,24 @@ class Server(HTTPServer):
 
     # From the listener to the threads.
 
-    def welcome(self, sock: socket.socket, address: tuple[str, int]) -> None:
+    def accept(self, sock: socket.socket, address: tuple[str, int]) -> None:
         """Park a new connection. Raises OSError when it is gone already."""
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = Connection(self._transport(sock), _shown(address), self)
+            connection = Connection(self._transport(sock), _address_text(address), self)
         except OSError:
             sock.close()
             return
-        self._take_in(connection, READABLE)
+        self._register(connection, READABLE)
 
-    def _take_in(self, connection: Connection, events: int) -> None:
+    def _register(self, connection: Connection, events: int) -> None:
         self._connections.add(connection)
-        if len(self._connections) > self._most_connections:
+        if len(self._connections) > self._max_connections:
             self.evict()
-        self._parking.park(connection, events)
+        self._poller.register(connection, events)
 
-    def adopt(self, sock: socket.socket, received: bytes) -> None:
+    def receive(self, sock: socket.socket, received: bytes) -> None:
         """Go on with a connection that another process has accepted, and of which it has read so much."""
         try:
             sock.setblocking(False)
@@ -222,19 +221,19 @@ class Server(HTTPServer):
         except OSError:  # the client is gone
             sock.close()
             return
-        if self._is_over:
+        if self._has_ended:
             sock.close()
         else:
-            connection = Connection(PlainTransport(sock), _shown(address), self, received)
-            self._take_in(connection, WRITABLE)  # that is, its turn comes at once
+            connection = Connection(PlainTransport(sock), _address_text(address), self, received)
+            self._register(connection, WRITABLE)  # that is, its turn comes at once
 
-    def pass_on(self, request: Request, connection: Connection, raw: bytes) -> bool:
+    def hand_off(self, request: Request, connection: Connection, raw: bytes) -> bool:
         """Leave a request, and its connection, to another process; False: it is to be answered here.
 
         raw: the head of the request. Raises ConnectionAbortedError.
         """
-        share = self._share
-        return share is not None and share.pass_on(request, connection.request, connection.received_from(raw))
+        peers = self._peers
+        return peers is not None and peers.hand_off(request, connection.request, connection.received_from(raw))
 
     def _transport(self, sock: socket.socket) -> Transport:
         if self.ssl_context is None:
@@ -246,7 +245,7 @@ class Server(HTTPServer):
     @property
     def is_full(self) -> bool:
         """No more connections are to be accepted, but for the last before the end."""
-        return len(self._connections) >= self._most_connections and not self.is_stopping
+        return len(self._connections) >= self._max_connections and not self.is_stopping
 
     def evict(self) -> bool:
         """Close the connection that has been idle longest, or takes its answer slowly for longest, to make room; False when
@@ -255,8 +254,8 @@ class Server(HTTPServer):
         Who has sent a request, or has only just come and may be about to, waits for an answer: who comes later has to
         wait, too.
         """
-        taken = (self._parking.take_where(lambda guest: isinstance(guest, Connection) and guest.is_idle(), most=1)
-                 or self._lane.parking.take_where(lambda guest: True, most=1))
+        taken = (self._poller.take_out_where(lambda pollable: isinstance(pollable, Connection) and pollable.is_idle(), max_count=1)
+                 or self._delivery_thread.poller.take_out_where(lambda pollable: True, max_count=1))
         for connection in taken:
             self._close(cast(Connection, connection))
         return bool(taken)
@@ -265,17 +264,17 @@ class Server(HTTPServer):
         with self._lock:
             self._has_worked = True  # what it held is to be tidied up
         self._connections.discard(connection)
-        self._parking.forget(connection)
-        self._lane.parking.forget(connection)
+        self._poller.unregister(connection)
+        self._delivery_thread.poller.unregister(connection)
         try:
             connection.end()
         finally:
             connection.request.close()
-        self._wake_resting()
+        self._resume_paused()
 
     def _start_thread(self) -> None:
         """One more, unless the bound is reached or all is over. To be called with the lock."""
-        if len(self._threads) >= self._most_threads or self._is_over:
+        if len(self._threads) >= self._max_threads or self._has_ended:
             return
         name = self._free_names.pop() if self._free_names else f"http-{len(self._threads) + 1}"
         thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -291,33 +290,33 @@ class Server(HTTPServer):
         self._waiting += 1  # from now on: counted when it first runs, a slow start would have others started for it
 
     def _work(self) -> None:
-        while (guest := self._parking.next()) is not None:
-            if guest is self._dismissal:
-                if self._takes_leave():
+        while (pollable := self._poller.next()) is not None:
+            if pollable is self._dismissal:
+                if self._may_end():
                     return
                 continue
-            connections = int(isinstance(guest, Connection))
+            connections = int(isinstance(pollable, Connection))
             with self._lock:
                 self._waiting -= 1
-                self._least_waiting = min(self._least_waiting, self._waiting)
+                self._min_waiting = min(self._min_waiting, self._waiting)
                 self._has_worked = True
                 self._note(connections)
                 if not self._waiting:
                     self._start_thread()
-            self._turn(cast("Connection | Listener | HandoffQueue", guest))
+            self._turn(cast("Connection | Listener | HandoffQueue", pollable))
             with self._lock:
                 self._waiting += 1
                 self._note(-connections)
 
-    def _takes_leave(self) -> bool:
+    def _may_end(self) -> bool:
         """This thread has taken the dismissal. False: it is needed, for others have found work since."""
         with self._lock:
             self._dismissed -= 1
-            if self._is_over or self._waiting <= SPARE_THREADS:
+            if self._has_ended or self._waiting <= SPARE_THREADS:
                 self._dismissed = 0
                 return False
             if self._dismissed:
-                self._parking.park(self._dismissal, READABLE)
+                self._poller.register(self._dismissal, READABLE)
             self._waiting -= 1
             self._has_worked = True  # what it held is to be tidied up, too
             thread = threading.current_thread()
@@ -328,35 +327,35 @@ class Server(HTTPServer):
     def _note(self, more: int) -> None:
         """So many more connections are worked on; tell the other processes. To be called with the lock."""
         self._at_work += more
-        if self._share is not None and not self.is_stopping:
-            self._share.note(self._at_work)
+        if self._peers is not None and not self.is_stopping:
+            self._peers.note(self._at_work)
 
-    def _turn(self, guest: Connection | Listener | HandoffQueue) -> None:
+    def _turn(self, pollable: Connection | Listener | HandoffQueue) -> None:
         try:
-            awaited = guest.handle()
+            blocked_on = pollable.handle()
         except Exception:  # a bug of svcd.http itself must not cost a thread
             self.on_error(_traceback())
-            awaited = 0 if isinstance(guest, Connection) else READABLE
-        if awaited:
-            self._park(guest, awaited)
-        elif isinstance(guest, Connection):
-            self._close(guest)
+            blocked_on = 0 if isinstance(pollable, Connection) else READABLE
+        if blocked_on:
+            self._register_again(pollable, blocked_on)
+        elif isinstance(pollable, Connection):
+            self._close(pollable)
         else:
-            self._resting.append(guest)
+            self._paused.append(pollable)
 
-    def _turn_in_lane(self, guest: Pollable) -> None:
-        self._turn(cast(Connection, guest))
+    def _continue_delivery(self, pollable: Pollable) -> None:
+        self._turn(cast(Connection, pollable))
         with self._lock:
             self._has_worked = True
 
-    def _park(self, guest: Connection | Listener | HandoffQueue, events: int) -> None:
-        if not isinstance(guest, Connection) or not guest.is_delivering:
-            self._parking.park(guest, events)
+    def _register_again(self, pollable: Connection | Listener | HandoffQueue, events: int) -> None:
+        if not isinstance(pollable, Connection) or not pollable.is_delivering:
+            self._poller.register(pollable, events)
             return
         try:
-            self._lane.park(guest, events)
+            self._delivery_thread.register(pollable, events)
         except RuntimeError:  # the system gives no thread
-            self._close(guest)
+            self._close(pollable)
 
     # The thread that watches, and the end.
 
@@ -365,9 +364,9 @@ class Server(HTTPServer):
         with self._lock:
             self._start_thread()
             self._note(0)
-        for door in self._doors:
-            self._parking.park(door, READABLE)
-        while not wait(self._bell, READABLE, self.limits.sweep_s):
+        for source in self._sources:
+            self._poller.register(source, READABLE)
+        while not wait(self._stop_reader, READABLE, self.limits.sweep_s):
             self._sweep()
         self._end()
 
@@ -378,31 +377,31 @@ class Server(HTTPServer):
         """
         self._grace_s = grace_s
         try:
-            self._bell_rope.send(b"!")
+            self._stop_writer.send(b"!")
         except OSError:
             pass  # it has ended
 
     def _sweep(self) -> None:
         now = time.monotonic()
-        for guest in (*self._parking.take_where(lambda guest: guest.deadline < now),
-                      *self._lane.parking.take_where(lambda guest: guest.deadline < now)):
-            connection = cast(Connection, guest)  # listeners have no deadline
+        for pollable in (*self._poller.take_out_where(lambda pollable: pollable.deadline < now),
+                      *self._delivery_thread.poller.take_out_where(lambda pollable: pollable.deadline < now)):
+            connection = cast(Connection, pollable)  # listeners have no deadline
             connection.expire()
             self._close(connection)
         if self.is_stopping:
             return
-        self._wake_resting()
+        self._resume_paused()
         self._dismiss_spare(now)
         self._rest(now)
 
-    def _wake_resting(self) -> None:
+    def _resume_paused(self) -> None:
         """Accept again, if that was given up for want of room."""
-        while self._resting and not self.is_stopping:
+        while self._paused and not self.is_stopping:
             try:
-                door = self._resting.pop()
+                source = self._paused.pop()
             except IndexError:  # another thread has taken it
                 return
-            self._parking.park(door, READABLE)
+            self._poller.register(source, READABLE)
 
     def _dismiss_spare(self, now: float) -> None:
         """Have those threads end that were without work since the last time, but for a few."""
@@ -411,57 +410,57 @@ class Server(HTTPServer):
         self._spare_until = now + self.limits.spare_s
         with self._lock:
             # What was dismissed before and is not gone has been needed, or waits for its turn.
-            dismissed = self._least_waiting - SPARE_THREADS if not self._dismissed else 0
-            self._least_waiting = self._waiting
+            dismissed = self._min_waiting - SPARE_THREADS if not self._dismissed else 0
+            self._min_waiting = self._waiting
             if dismissed > 0:
                 self._dismissed = dismissed
-                self._parking.park(self._dismissal, READABLE)
+                self._poller.register(self._dismissal, READABLE)
 
     def _rest(self, now: float) -> None:
         """Say that the server rests: rarely, after work, and while there is none if that comes soon."""
         with self._lock:
-            is_late = now >= self._rest_at + self.limits.rest_s
-            if not self._has_worked or now < self._rest_at or self._at_work and not is_late:
+            is_late = now >= self._idle_call_at + self.limits.idle_call_s
+            if not self._has_worked or now < self._idle_call_at or self._at_work and not is_late:
                 return
             self._has_worked = False
-            self._rest_at = now + self.limits.rest_s
+            self._idle_call_at = now + self.limits.idle_call_s
         try:
-            self.on_rest()
+            self.on_idle()
         except Exception:  # whatever it is, connections must be looked after
             self.on_error(_traceback())
 
     def _end(self) -> None:
         until = time.monotonic() + self._grace_s
-        self._leave()
-        for door in self._doors:
-            self._close_door(door)
+        self._begin_stop()
+        for source in self._sources:
+            self._close_source(source)
         self.on_stopping()
-        self._close_quiet()
+        self._close_unused()
         while self._connections and time.monotonic() < until:
-            wait(self._bell, 0, 0.01)
+            wait(self._stop_reader, 0, 0.01)
             self._sweep()
-            self._close_quiet()
-        self._cut()
+            self._close_unused()
+        self._disconnect_all()
 
-    def _leave(self) -> None:
+    def _begin_stop(self) -> None:
         """From here on answers end their connections, and no process passes on anything to this one."""
         with self._lock:
             self.is_stopping = True
-            if self._share is not None:
-                self._share.mark_absent(self._share.number)
+            if self._peers is not None:
+                self._peers.mark_absent(self._peers.number)
 
-    def _close_door(self, door: Listener | HandoffQueue) -> None:
-        while not self._parking.take_where(lambda guest: guest is door) and door not in self._resting:
-            wait(self._bell, 0, 0.001)  # a thread is accepting
-        door.last_turn()
-        self._parking.forget(door)
-        door.sock.close()
+    def _close_source(self, source: Listener | HandoffQueue) -> None:
+        while not self._poller.take_out_where(lambda pollable: pollable is source) and source not in self._paused:
+            wait(self._stop_reader, 0, 0.001)  # a thread is accepting
+        source.drain()
+        self._poller.unregister(source)
+        source.sock.close()
 
-    def _close_quiet(self) -> None:
-        for guest in self._parking.take_where(lambda guest: isinstance(guest, Connection) and guest.is_quiet()):
-            self._close(cast(Connection, guest))
+    def _close_unused(self) -> None:
+        for pollable in self._poller.take_out_where(lambda pollable: isinstance(pollable, Connection) and pollable.has_no_request()):
+            self._close(cast(Connection, pollable))
 
-    def _cut(self) -> None:
+    def _disconnect_all(self) -> None:
         """What is still running has had its time."""
         for connection in list(self._connections):
             try:
@@ -469,19 +468,19 @@ class Server(HTTPServer):
             except OSError:
                 pass
         with self._lock:
-            self._is_over = True
-        self._parking.close()
+            self._has_ended = True
+        self._poller.close()
         until = time.monotonic() + 0.5
         threads = [*self._threads]  # which none leaves any more
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
         if not any(thread.is_alive() for thread in threads):
-            self._parking.forget(self._dismissal)
+            self._poller.unregister(self._dismissal)
             self._dismissal.close()
-            self._parking.release()
-        self._lane.close(max(0.0, until - time.monotonic()))
-        self._bell.close()
-        self._bell_rope.close()
+            self._poller.release()
+        self._delivery_thread.close(max(0.0, until - time.monotonic()))
+        self._stop_reader.close()
+        self._stop_writer.close()
 
 
 def _traceback() -> str:
@@ -491,6 +490,6 @@ def _traceback() -> str:
     return traceback.format_exc()
 
 
-def _shown(address: tuple[Any, ...]) -> str:
+def _address_text(address: tuple[Any, ...]) -> str:
     """A client's address in requests: an IPv4 client of an IPv6 socket is an IPv4 client."""
     return str(address[0]).removeprefix("::ffff:")

@@ -5,16 +5,18 @@ Refuses to know HTTP.
 """
 from __future__ import annotations
 
+import errno
+import os
 import select
 import socket
 import struct
-from typing import Protocol
+from typing import Any, Protocol
 
 # The same bits as EPOLLIN and EPOLLOUT; an event set is their sum.
 READABLE = 1
 WRITABLE = 4
 
-MOST_UNSENT = 131072
+MAX_UNSENT = 131072
 _UNSENT_BOUND: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)  # not everywhere
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -22,7 +24,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 class Transport(Protocol):
     """A connection to one client; used by one thread at a time. Raises OSError when it is broken."""
 
-    awaited: int  # what the last call that could do nothing waits for: READABLE or WRITABLE
+    blocked_on: int  # what the last call that could do nothing waits for: READABLE or WRITABLE
 
     @property
     def sock(self) -> socket.socket:
@@ -31,7 +33,7 @@ class Transport(Protocol):
     def handshake(self) -> bool:
         """Go on with what comes before the first request; True when done."""
 
-    def receive(self, most: int) -> bytes | None:
+    def receive(self, max_bytes: int) -> bytes | None:
         """Up to `most` bytes; none when the client has ended its side; None when there is nothing now."""
 
     def send(self, view: memoryview) -> int:
@@ -47,27 +49,27 @@ class Transport(Protocol):
 class PlainTransport:
     """HTTP without TLS."""
 
-    __slots__ = ("sock", "awaited")
+    __slots__ = ("sock", "blocked_on")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.awaited = READABLE
+        self.blocked_on = READABLE
 
     def handshake(self) -> bool:
         return True
 
-    def receive(self, most: int) -> bytes | None:
+    def receive(self, max_bytes: int) -> bytes | None:
         try:
-            return self.sock.recv(most)
+            return self.sock.recv(max_bytes)
         except BlockingIOError:
-            self.awaited = READABLE
+            self.blocked_on = READABLE
             return None
 
     def send(self, view: memoryview) -> int:
         try:
             return self.sock.send(view)
         except BlockingIOError:
-            self.awaited = WRITABLE
+            self.blocked_on = WRITABLE
             return 0
 
     def has_pending(self) -> bool:
@@ -78,10 +80,10 @@ class PlainTransport:
 
 
 # That a client has closed; a broken connection is always reported. Elsewhere than on Linux, only that is.
-_LEFT = getattr(select, "POLLRDHUP", 0)
+_HANGUP = getattr(select, "POLLRDHUP", 0)
 
 
-def wait_beside(sock: socket.socket | None, bell: int, seconds: float) -> bool:
+def wait_or_hangup(sock: socket.socket | None, bell: int, seconds: float) -> bool:
     """Wait for a descriptor to be readable, or for the time to pass; False when the client left before that.
 
     sock: the client's connection; None where there is none to watch.
@@ -91,7 +93,7 @@ def wait_beside(sock: socket.socket | None, bell: int, seconds: float) -> bool:
     if sock is not None:
         if sock.fileno() < 0:
             return False
-        poll.register(sock, _LEFT)
+        poll.register(sock, _HANGUP)
     ready = dict(poll.poll(max(0.0, seconds) * 1000))
     return bell in ready or not ready
 
@@ -110,9 +112,88 @@ def keep_little_unsent(sock: socket.socket) -> None:
     a distant client gets its answer as quickly as before.
     """
     if _UNSENT_BOUND is not None and sock.family != socket.AF_UNIX:
-        sock.setsockopt(socket.IPPROTO_TCP, _UNSENT_BOUND, MOST_UNSENT)
+        sock.setsockopt(socket.IPPROTO_TCP, _UNSENT_BOUND, MAX_UNSENT)
 
 
 def reset_on_close(sock: socket.socket) -> None:
     """Make close() tell the client that the answer is broken, not complete."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+
+
+# From an address to sockets that listen on it, or the reason in words why that cannot be.
+#
+# Knows host names, address families and ports; refuses to know who is accepted.
+
+
+BACKLOG = 512  # connections that the system keeps until they are accepted
+LAST_PORT = 65535
+
+SocketAddress = tuple[socket.AddressFamily, tuple[Any, ...]]  # an address begins with host and port, whatever its family
+
+
+class ListenError(OSError):
+    """The address cannot be listened on: the message says which and why."""
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Listening sockets, one or two, with the same port; port 0 takes a free one. Raises ListenError.
+
+    A name is listened on where it resolves first, `localhost` on both its addresses.
+    """
+    if not 0 <= port <= LAST_PORT:  # getaddrinfo would take what is left of it in 16 bits
+        raise ListenError(f"cannot listen on {_address_text(host, port)}: ports end at {LAST_PORT}")
+    try:
+        first, *others = _resolved(host, port)
+        sockets = [_listening(first)]
+        for family, (other, *_) in others:
+            sockets += _listen_too(family, other, sockets[0])
+    except (OSError, UnicodeError) as failure:
+        raise ListenError(f"cannot listen on {_address_text(host, port)}: {_reason_of(failure)}") from failure
+    return sockets
+
+
+def _resolved(host: str, port: int) -> list[SocketAddress]:
+    """Where to listen: (family, address), the one that must succeed first."""
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    unique: list[SocketAddress] = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+    if host.lower() != "localhost":
+        return unique[:1]
+    # 127.0.0.1 first: more clients try only that one than only ::1.
+    return sorted(unique, key=lambda place: place[0] != socket.AF_INET)
+
+
+def _listening(place: SocketAddress) -> socket.socket:
+    """As socket.create_server(), but `::` takes IPv4 clients too where that is the system's default."""
+    family, address = place
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # A port whose last connections are still winding down is free.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _listen_too(family: socket.AddressFamily, host: str, first: socket.socket) -> list[socket.socket]:
+    """A second socket with the port of the first, unless the machine does not have that address."""
+    try:
+        return [_listening((family, (host, first.getsockname()[1])))]
+    except OSError as failure:
+        if failure.errno != errno.EADDRINUSE:
+            return []
+        first.close()
+        raise
+
+
+def _address_text(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _reason_of(failure: Exception) -> str:
+    if isinstance(failure, (socket.gaierror, UnicodeError)):
+        return "the host name is not known"
+    number = getattr(failure, "errno", None)
+    return os.strerror(number).lower() if number else str(failure)

@@ -85,40 +85,40 @@ def _reason(broken: Exception) -> str:
 class TlsTransport:
     """HTTP over TLS. One call may read where it writes and the other way round: `awaited` says which."""
 
-    __slots__ = ("sock", "awaited")
+    __slots__ = ("sock", "blocked_on")
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
         """sock: connected and not blocking; it belongs to the transport from here on."""
         self.sock = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        self.awaited = READABLE
+        self.blocked_on = READABLE
 
     def handshake(self) -> bool:
         try:
             self.sock.do_handshake()
         except ssl.SSLWantReadError:
-            self.awaited = READABLE
+            self.blocked_on = READABLE
             return False
         except ssl.SSLWantWriteError:
-            self.awaited = WRITABLE
+            self.blocked_on = WRITABLE
             return False
         return True
 
-    def receive(self, most: int) -> bytes | None:
+    def receive(self, max_bytes: int) -> bytes | None:
         try:
-            return self.sock.recv(most)
+            return self.sock.recv(max_bytes)
         except (ssl.SSLWantReadError, BlockingIOError):
-            self.awaited = READABLE
+            self.blocked_on = READABLE
         except ssl.SSLWantWriteError:
-            self.awaited = WRITABLE
+            self.blocked_on = WRITABLE
         return None
 
     def send(self, view: memoryview) -> int:
         try:
             return self.sock.send(view)
         except (ssl.SSLWantWriteError, BlockingIOError):
-            self.awaited = WRITABLE
+            self.blocked_on = WRITABLE
         except ssl.SSLWantReadError:
-            self.awaited = READABLE
+            self.blocked_on = READABLE
         return 0
 
     def has_pending(self) -> bool:

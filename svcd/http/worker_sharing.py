@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from svcd.http.message import PIECE
-from svcd.http.request_head import MOST_HEAD
+from svcd.http.request_head import MAX_HEAD
 from svcd.http.sockets import READABLE, WRITABLE, wait
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 MAIN = 0  # the process that answers everything
 ABSENT = -1  # on the board: takes nothing now
-WORD = 8  # bytes of a number on the board
+ENTRY_BYTES = 8  # bytes of a number on the board
 # A head that was nearly complete, and the piece that completed it.
-MOST_RECEIVED = MOST_HEAD + PIECE
+MAX_RECEIVED = MAX_HEAD + PIECE
 # How long a process that only the main one can relieve waits for room in its tray.
-PATIENCE_S = 10.0
-TAKEN_PER_TURN = 64
+MAX_WAIT_S = 10.0
+RECEIVED_PER_TURN = 64
 
 
 class LoadTable:
@@ -45,13 +45,13 @@ class LoadTable:
 
     def __init__(self, descriptor: int) -> None:
         """descriptor: of the memory, as new_board() or another process has made it."""
-        self.words = memoryview(mmap.mmap(descriptor, 0)).cast("q")
+        self.loads = memoryview(mmap.mmap(descriptor, 0)).cast("q")
 
 
 def new_load_table(processes: int) -> int:
     """The descriptor of memory for a Board on which all are absent. Linux only."""
     descriptor = os.memfd_create("svcd-board")
-    os.write(descriptor, ABSENT.to_bytes(WORD, "little", signed=True) * processes)
+    os.write(descriptor, ABSENT.to_bytes(ENTRY_BYTES, "little", signed=True) * processes)
     return descriptor
 
 
@@ -60,24 +60,24 @@ def new_handoff_queue() -> tuple[socket.socket, socket.socket]:
     ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in ends:
         end.setblocking(False)
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MOST_RECEIVED)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_RECEIVED)
     return ends
 
 
 class PeerProcesses:
     """One process' part in answering."""
 
-    def __init__(self, number: int, board: LoadTable, tray: socket.socket, trays: Sequence[socket.socket],
+    def __init__(self, number: int, load_table: LoadTable, incoming: socket.socket, outgoing: Sequence[socket.socket],
                  is_for_all: Callable[[Request], bool]) -> None:
         """number: its own. tray: to take out of; trays: to put into, by number.
 
         is_for_all: every process can answer the request; the main process answers all.
         """
         self.number = number
-        self.tray = tray
-        self._words = board.words
-        self._trays = trays
-        self._others = [other for other in range(len(trays)) if other != number]
+        self.incoming = incoming
+        self._loads = load_table.loads
+        self._handoff_queues = outgoing
+        self._others = [other for other in range(len(outgoing)) if other != number]
         self._is_for_all = is_for_all
 
     @property
@@ -87,45 +87,45 @@ class PeerProcesses:
 
     def note(self, at_work: int) -> None:
         """So many connections are worked on in this process; ABSENT: it takes nothing more."""
-        self._words[self.number] = at_work
+        self._loads[self.number] = at_work
 
     def mark_absent(self, number: int) -> None:
         """Another process has died: it takes nothing until it notes something itself."""
-        self._words[number] = ABSENT
+        self._loads[number] = ABSENT
 
-    def pass_on(self, request: Request, sock: socket.socket, received: bytes) -> bool:
+    def hand_off(self, request: Request, sock: socket.socket, received: bytes) -> bool:
         """Give the connection to who should answer; False when that is this process.
 
         received: from the first byte of the request. Raises ConnectionAbortedError when it is the main process, and
         that does not take it.
         """
         if self._is_for_all(request):
-            taker = self._less_busy()
-            return taker is not None and self._put(taker, sock, received, 0.0)
+            target = self._least_loaded()
+            return target is not None and self._put(target, sock, received, 0.0)
         if self.is_main:
             return False
-        if not self._put(MAIN, sock, received, PATIENCE_S):
+        if not self._put(MAIN, sock, received, MAX_WAIT_S):
             raise ConnectionAbortedError("the main process takes no more connections")
         return True
 
-    def _less_busy(self) -> int | None:
+    def _least_loaded(self) -> int | None:
         """The process with the least work, if it has less even after taking some of ours."""
-        words = self._words
-        mine = words[self.number] - 1
+        loads = self._loads
+        mine = loads[self.number] - 1
         if mine < 1:  # this request is the only work here: so it is nearly always
             return None
-        present = [(words[other], other) for other in self._others if words[other] != ABSENT]
-        least, taker = min(present, default=(mine, MAIN))
-        return taker if least < mine else None
+        present = [(loads[other], other) for other in self._others if loads[other] != ABSENT]
+        least, target = min(present, default=(mine, MAIN))
+        return target if least < mine else None
 
-    def _put(self, number: int, sock: socket.socket, received: bytes, patience_s: float) -> bool:
-        tray = self._trays[number]
+    def _put(self, number: int, sock: socket.socket, received: bytes, max_wait_s: float) -> bool:
+        incoming = self._handoff_queues[number]
         while True:
             try:
-                socket.send_fds(tray, [received], [sock.fileno()])
+                socket.send_fds(incoming, [received], [sock.fileno()])
                 return True
             except BlockingIOError:
-                if not patience_s or not wait(tray, WRITABLE, patience_s):
+                if not max_wait_s or not wait(incoming, WRITABLE, max_wait_s):
                     return False
             except OSError:  # too many on their way, or nobody there
                 return False
@@ -145,18 +145,18 @@ class HandoffQueue:
 
     def handle(self) -> int:
         """Take what is here; READABLE to be parked again, 0 when nobody is left who could put something in."""
-        for _ in range(TAKEN_PER_TURN):
+        for _ in range(RECEIVED_PER_TURN):
             try:
-                received, descriptors, _, _ = socket.recv_fds(self.sock, MOST_RECEIVED, 1, socket.MSG_CMSG_CLOEXEC)
+                received, descriptors, _, _ = socket.recv_fds(self.sock, MAX_RECEIVED, 1, socket.MSG_CMSG_CLOEXEC)
             except BlockingIOError:
                 break
             if not received:
                 return 0
             for descriptor in descriptors:  # none when this process has too many already: the client is cut off
-                self._server.adopt(socket.socket(fileno=descriptor), received)
+                self._server.receive(socket.socket(fileno=descriptor), received)
         return READABLE
 
-    def last_turn(self) -> None:
+    def drain(self) -> None:
         """Who puts something in now comes too late: take the rest."""
         while wait(self.sock, READABLE, 0) and self.handle():
             pass

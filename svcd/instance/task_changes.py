@@ -117,7 +117,7 @@ class Listeners:
 
     def _ring_when_over(self, bell: WakeupPipe) -> None:
         if self.is_over:
-            bell.ring()
+            bell.set()
 
     def ring(self, ended: Sequence[int] = ()) -> None:
         """Something changed, and can be read; ended: uids of the tasks that are finished since."""
@@ -125,10 +125,10 @@ class Listeners:
             return
         with self._lock:
             for bell in self._of_all:
-                bell.ring()
+                bell.set()
             for uid in ended if self._of_ends else ():
                 for bell in self._of_ends.get(uid, ()):
-                    bell.ring()
+                    bell.set()
 
     def close(self) -> None:
         """Nothing more will be told: let everybody go."""
@@ -136,4 +136,4 @@ class Listeners:
         with self._lock:
             for bells in (self._of_all, self._of_the_end, *self._of_ends.values()):
                 for bell in bells:
-                    bell.ring()
+                    bell.set()

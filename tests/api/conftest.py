@@ -5,7 +5,6 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from svcd.auth.keys import Keys, KeySource
 from svcd.base import times
 from svcd.http.message import Body, Headers, Portions, Request, Response
 from svcd.instance.instance import Instance
+from tests.support.tasks_in_process import instance, work  # noqa: F401 (fixtures)
 
 JSON_TYPE = {"content-type": "application/json"}
 _TYPES: dict[str, Callable[[Any], bool]] = {
@@ -103,13 +103,6 @@ def client_of(instance: Instance, master_key: str | None, now: Callable[[], int]
     """A client of an App. now: the clock of its keys, which are in `keys`."""
     searches = SearchQueue(2)
     return Client(App(instance, None, Keys(master_key, keys, now), searches, streams=2, waiting_writes=2, large=2), instance, searches)
-
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Iterator[Instance]:
-    opened = Instance(tmp_path / "data.svcd")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

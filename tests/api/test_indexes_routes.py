@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from svcd.api.indexes import field_view
+from svcd.schema.index_settings import IndexSettings
 
 BAD_UID = ("`a b` is not a valid index uid. Index uid can be an integer or a string containing only alphanumeric "
            "characters, hyphens (-) and underscores (_), and can not be more than 512 bytes.")
@@ -200,21 +201,21 @@ SETTINGS = {
     ("price", {"displayed": True, "searchable": False, "sortable": False, "distinct": False, "rankingRule": True}),
 ])
 def test_settings_cover_an_attribute_and_what_lies_beneath(check_shape, attribute, expected) -> None:
-    view = field_view(SETTINGS, attribute)
+    view = field_view(IndexSettings.of(SETTINGS), attribute)
     check_shape(view, "Field")
     assert {member: view[member]["enabled"] for member in expected} == expected
 
 
 def test_the_first_filter_rule_decides() -> None:
-    assert field_view(SETTINGS, "price")["filterable"] == {
+    assert field_view(IndexSettings.of(SETTINGS), "price")["filterable"] == {
         "enabled": True, "sortBy": "count", "facetSearch": False, "equality": False, "comparison": True}
-    assert field_view(SETTINGS, "a.b")["filterable"] == {
+    assert field_view(IndexSettings.of(SETTINGS), "a.b")["filterable"] == {
         "enabled": True, "sortBy": "alpha", "facetSearch": True, "equality": True, "comparison": True}
 
 
 def test_orders_and_locales_are_listed() -> None:
-    assert field_view(SETTINGS, "price")["rankingRule"] == {"enabled": True, "order": ["asc", "desc"]}
-    assert field_view(SETTINGS, "a.b")["localized"] == {"locales": ["fra"]}
+    assert field_view(IndexSettings.of(SETTINGS), "price")["rankingRule"] == {"enabled": True, "order": ["asc", "desc"]}
+    assert field_view(IndexSettings.of(SETTINGS), "a.b")["localized"] == {"locales": ["fra"]}
 
 
 def test_what_null_does_to_a_primary_key_is_described(client) -> None:

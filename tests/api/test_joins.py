@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from svcd.auth.permission import Permission
+from svcd.auth.permissions import Permission
 from svcd.base.errors import ApiError
 from svcd.instance.instance import Instance
 from tests.support.dict_reader import DictReader

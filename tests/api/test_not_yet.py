@@ -18,8 +18,6 @@ from svcd.api.features import FEATURES
 from svcd.base import logs
 from svcd.index.writer import IndexWriter
 from svcd.instance.instance import IndexRow
-from svcd.schema.field_values import stored_form
-from svcd.schema.settings import resolved
 from tests.support.contract import table
 
 LACKS = "This version of svcd does not have"
@@ -101,7 +99,6 @@ def test_similar_documents_look_at_filter_and_embedder(client) -> None:
     row = IndexRow("films", "u", 1, 1)
     with client.instance.queue.finishing() as connection:
         client.instance.create_index(connection, row)
-    client.instance.use_engine(resolved, stored_form)
     writer = IndexWriter(client.instance.index_path(row.uuid))
     with writer.transaction():
         writer.settings = {"embedders": {"manual": {"source": "userProvided", "dimensions": 3}}}

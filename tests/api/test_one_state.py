@@ -14,7 +14,8 @@ import pytest
 
 from svcd.base.errors import ApiError
 from svcd.index.reader import IndexReader
-from svcd.instance import data_folder, index_snapshot
+from svcd.instance import data_folder
+from svcd.instance import data_folder as index_snapshot
 from svcd.instance.instance import Instance
 
 SWAP = [{"indexes": ["films", "people"]}]
@@ -109,7 +110,7 @@ def test_a_file_that_went_before_it_was_opened_is_looked_up_again(
 
 
 def test_of_many_indexes_not_all_are_held(built: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_folder, "MOST_HELD", 1)
+    monkeypatch.setattr(data_folder, "MAX_HELD", 1)
     assert places(built) == ["films", "people", "films"]
     opened: Instance = built.instance
     with opened.read_together(["films", "people", "nowhere"]) as together:
@@ -119,4 +120,4 @@ def test_of_many_indexes_not_all_are_held(built: Any, monkeypatch: pytest.Monkey
         for gone in ("nowhere", "unasked"):
             with pytest.raises(ApiError, match=f"Index `{gone}` not found."), together.read(gone):
                 pass
-    assert index_snapshot.MOST_HELD < 100
+    assert index_snapshot.MAX_HELD < 100

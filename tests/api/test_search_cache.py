@@ -15,8 +15,6 @@ from svcd.api import search_cache as answers_module
 from svcd.api.search_cache import SearchCache
 from svcd.index.writer import DocumentChange, IndexWriter
 from svcd.instance.data_folder import IndexRow
-from svcd.schema.field_values import stored_form
-from svcd.schema.settings import resolved
 from svcd.search import search as engine
 
 
@@ -50,7 +48,6 @@ def write(instance: Any, uid: str, docid: int) -> None:
 
 @pytest.fixture
 def films(instance: Any, client: Any) -> Any:
-    instance.use_engine(resolved, stored_form)
     write(instance, "films", 1)
     return client
 
@@ -105,7 +102,7 @@ def test_state_and_question_tell_answers_apart() -> None:
 
 
 def test_a_large_answer_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers_module, "_MOST_BYTES", 3)
+    monkeypatch.setattr(answers_module, "_MAX_BYTES", 3)
     answers, made = SearchCache(), []
     for text in ("abc", "abc", "abcd", "abcd"):
         answers.get("state", text, lambda text=text: (made.append(text), ((text.encode(),), True))[1])

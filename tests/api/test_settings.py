@@ -27,6 +27,7 @@ from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.http.message import Body, Headers, Request
 from svcd.schema import settings
+from svcd.schema.index_settings import IndexSettings
 from svcd.schema.settings import SETTINGS, Setting
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "conformance" / "recordings"
@@ -55,7 +56,7 @@ class Indexes:
     def read(self, uid: str) -> Iterator[SimpleNamespace]:
         if uid not in self.stored:
             raise ApiError("index_not_found", f"Index `{uid}` not found.")
-        yield SimpleNamespace(settings=settings.resolved(self.stored[uid]))
+        yield SimpleNamespace(settings=IndexSettings.of(self.stored[uid]))
 
     def enqueue(self, kind: str, uid: str, *, details: Any, content: Any) -> SimpleNamespace:
         task = SimpleNamespace(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from svcd.auth.actions import ACTIONS, ALL, ANY, MIXED, expanded, needs_every_index
+from svcd.auth.permissions import ACTIONS, ALL, ANY, MIXED, expanded, needs_every_index
 from tests.support.contract import table
 
 REACH = {"global": ALL, "filtered": ANY, "path": ANY, "mixed": MIXED}

@@ -15,9 +15,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.auth.keys import Keys
-from svcd.auth.permission import Permission
+from svcd.auth.permissions import Permission
 from svcd.base.errors import ApiError
-from tests.support.bearers import MASTER_KEY, NOW, SECOND, Clock, Row, Shelf, keys_of, part, signed, token, uid, value_of
+from tests.support.bearers import (
+    MASTER_KEY,
+    NOW,
+    SECOND,
+    Clock,
+    Row,
+    Shelf,
+    keys_of,
+    part,
+    signed,
+    token,
+    uid,
+    value_of,
+)
 
 NO_RULES = "data did not match any variant of untagged enum SearchRules"
 INVALID = "The provided API key is invalid."

@@ -246,7 +246,7 @@ def test_search_workers_are_asked_too(
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     config = settings(tmp_path, analytics_url=sink.url, search_workers="1", log_level="ERROR")
     workers = SearchWorkers(config, instance)
-    server = Server(lambda _: Response(404), ("127.0.0.1", 0), share=workers.share)
+    server = Server(lambda _: Response(404), ("127.0.0.1", 0), peers=workers.share)
     serving_thread = threading.Thread(target=server.serve)
     serving_thread.start()
     workers.start(server)

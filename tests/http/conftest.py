@@ -14,7 +14,7 @@ from svcd.http.message import Request, Response
 from svcd.http.server import Server
 
 # Long enough for a busy machine, short enough to fail a hanging test.
-PATIENCE_S = 10
+MAX_WAIT_S = 10
 QUICK = Limits(sweep_s=0.02)
 
 
@@ -22,7 +22,7 @@ class Client:
     """A raw connection."""
 
     def __init__(self, port: int, sock: socket.socket | None = None) -> None:
-        self.sock = sock or socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+        self.sock = sock or socket.create_connection(("127.0.0.1", port), MAX_WAIT_S)
         self.file = self.sock.makefile("rb")
 
     def send(self, raw: bytes) -> Client:
@@ -83,9 +83,9 @@ class Served:
     def send(self, raw: bytes) -> Client:
         return self.connect().send(raw)
 
-    def stop(self, grace_s: float = PATIENCE_S) -> None:
+    def stop(self, grace_s: float = MAX_WAIT_S) -> None:
         self.server.stop(grace_s)
-        self.thread.join(PATIENCE_S)
+        self.thread.join(MAX_WAIT_S)
         assert not self.thread.is_alive()
 
 

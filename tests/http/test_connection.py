@@ -26,7 +26,7 @@ from svcd.http.message import Request, Response
 
 Serve = Callable[..., Any]
 QUICK = Limits(sweep_s=0.02)
-PATIENCE_S = 5
+MAX_WAIT_S = 5
 GET = b"GET /%b HTTP/1.1\r\nHost: a\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: a\r\n"
 
@@ -237,7 +237,7 @@ def test_empty_lines_before_a_head_count_as_its_beginning(serve: Serve, before: 
     if before:
         client.answer()
     client.sock.settimeout(0.01)
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + MAX_WAIT_S
     while time.monotonic() < until:
         try:
             client.send(b"\r\n")

@@ -28,7 +28,7 @@ from svcd.http.message import PORTION, Portions, Request, Response
 Serve = Callable[..., Any]
 QUICK = Limits(sweep_s=0.02)
 GET = b"GET /%b HTTP/1.1\r\nHost: a\r\n\r\n"
-PATIENCE_S = 10
+MAX_WAIT_S = 10
 PIECES = [b"%d" % (n % 10) * PORTION for n in range(100)]
 
 
@@ -51,7 +51,7 @@ class Made:
 
     def wait_for_ends(self, count: int) -> None:
         for _ in range(count):
-            assert self.ends.acquire(timeout=PATIENCE_S)
+            assert self.ends.acquire(timeout=MAX_WAIT_S)
 
 
 def test_clients_that_take_nothing_hold_no_thread_and_have_little_made(serve: Serve) -> None:
@@ -151,7 +151,7 @@ def test_a_failure_is_an_error_or_a_cut(serve: Serve, first: int) -> None:
     else:
         status, _, body = client.answer()
         assert (status, json.loads(body)["code"]) == (404, "index_not_found")
-    assert is_over.wait(PATIENCE_S)
+    assert is_over.wait(MAX_WAIT_S)
 
 
 def test_requests_sent_ahead_are_answered_in_order(serve: Serve) -> None:

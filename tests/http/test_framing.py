@@ -20,15 +20,15 @@ class Tape:
         self.rest = content
         self.piece = piece
 
-    def take(self, most: int) -> bytes:
+    def take(self, max_bytes: int) -> bytes:
         if not self.rest:
             raise HttpError(400, "cut off")
-        size = min(most, self.piece)
+        size = min(max_bytes, self.piece)
         taken, self.rest = self.rest[:size], self.rest[size:]
         return taken
 
-    def take_line(self, most: int) -> bytes:
-        end = self.rest.find(b"\n", 0, most) + 1 or most
+    def take_line(self, max_bytes: int) -> bytes:
+        end = self.rest.find(b"\n", 0, max_bytes) + 1 or max_bytes
         if len(self.rest) < end:
             raise HttpError(400, "cut off")
         taken, self.rest = self.rest[:end], self.rest[end:]
@@ -49,7 +49,7 @@ BROKEN = {  # on the wire: status
     b" 1\r\na\r\n": 400, b"1 \r\na\r\n": 400, b"1\na\n": 400, b"1\r\nab\r\n": 400, b"1\r\na0\r\n\r\n": 400,
     b"1\r\na\n0\r\n\r\n": 400, b"1;\x00\r\na\r\n": 400, b"1;a\rb\r\na\r\n": 400, b"1;a\nb\r\n": 400,
     b"f" * 16 + b"\r\n": 400, b"\xb2\r\n": 400, b"1\r\r\na\r\n": 400,
-    b"1;" + b"x" * framing.MOST_CHUNK_LINE + b"\r\n": 400,
+    b"1;" + b"x" * framing.MAX_CHUNK_LINE + b"\r\n": 400,
     (b"1;" + b"x" * 4000 + b"\r\na\r\n") * 5: 400,
     b"0\r\nX\r\n\r\n": 400, b"0\r\nX : y\r\n\r\n": 400, b"0\r\n X: y\r\n\r\n": 400, b"0\r\nX: y\n\r\n": 400,
     b"0\r\n" + b"X: y\r\n" * 4000 + b"\r\n": 431, b"0\r\nX: " + b"y" * 20000 + b"\r\n\r\n": 431,
@@ -69,9 +69,9 @@ def test_chunks_are_joined(wire: bytes, piece: int) -> None:
 @pytest.mark.parametrize("wire", BROKEN, ids=lambda wire: repr(wire)[:50])
 def test_malformed_chunks_are_refused(wire: bytes) -> None:
     body = ChunkedBody(Tape(wire))
-    with pytest.raises(HttpError) as refused:
+    with pytest.raises(HttpError) as fault:
         list(body)
-    assert refused.value.status == BROKEN[wire]
+    assert fault.value.status == BROKEN[wire]
     assert not body.is_over
 
 

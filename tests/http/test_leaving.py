@@ -57,14 +57,14 @@ def test_one_that_says_more_has_not_left(serve, bell) -> None:
     client = serve(answer).send(ASK % b"stream")
     assert answer.begun.wait(10)
     client.send(ASK % b"next")
-    bell.ring()
+    bell.set()
     assert client.answer()[2] == b"rung" and client.answer()[2] == b"here"
     assert not answer.left.is_set()
 
 
 def test_the_stop_ends_it(serve, bell) -> None:
     answer = Endless(bell)
-    served = serve(answer, on_stopping=bell.ring)
+    served = serve(answer, on_stopping=bell.set)
     client = served.send(ASK % b"stream")
     assert answer.begun.wait(10)
     served.stop()
@@ -78,4 +78,4 @@ def test_others_are_answered_meanwhile(serve, bell) -> None:
         served.send(ASK % b"stream")
     assert answer.begun.wait(10)
     assert served.send(ASK % b"other").answer()[2] == b"here"
-    bell.ring()
+    bell.set()

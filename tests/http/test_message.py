@@ -85,25 +85,25 @@ def test_identity_is_no_coding(encoding: str) -> None:
 @pytest.mark.parametrize("encoding", ["zstd", "gzip, compress", "gzip" + ", gzip" * 3, "gzip\xa0", "\x85gzip"])
 def test_other_codings_are_refused_before_anything_is_read(encoding: str) -> None:
     wire = Pieces(b"kefir")
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError) as fault:
         Body(wire, encoding).read()
-    assert (refused.value.code, refused.value.status, wire.read) == ("unsupported_media_type", 415, 0)
+    assert (fault.value.code, fault.value.status, wire.read) == ("unsupported_media_type", 415, 0)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "deflate"])
 def test_broken_codings_are_told_as_the_interface_tells_them(encoding: str) -> None:
-    with pytest.raises(HttpError) as refused:
+    with pytest.raises(HttpError) as fault:
         Body(Pieces(b'"kefir"'), encoding).read()
-    assert refused.value.as_json()["message"] == "The provided payload is incomplete and cannot be parsed"
-    assert (refused.value.code, refused.value.status) == ("bad_request", 400)
+    assert fault.value.as_json()["message"] == "The provided payload is incomplete and cannot be parsed"
+    assert (fault.value.code, fault.value.status) == ("bad_request", 400)
 
 
 def refused_size(body: Body) -> str:
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError) as fault:
         for _ in body.chunks():
             pass
-    assert (refused.value.code, refused.value.status) == ("payload_too_large", 413)
-    return refused.value.message
+    assert (fault.value.code, fault.value.status) == ("payload_too_large", 413)
+    return fault.value.message
 
 
 def test_an_announced_length_above_the_limit_is_refused_before_anything_is_read() -> None:

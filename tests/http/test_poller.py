@@ -16,7 +16,7 @@ import pytest
 from svcd.http.poller import EpollWatch, Poller, SelectorWatch
 from svcd.http.sockets import READABLE, WRITABLE
 
-PATIENCE_S = 10
+MAX_WAIT_S = 10
 WATCHES = [pytest.param(SelectorWatch, id="selector")]
 if hasattr(select, "epoll"):
     WATCHES.append(pytest.param(EpollWatch, id="epoll"))
@@ -39,7 +39,7 @@ class Guest:
 
 
 @pytest.fixture(params=WATCHES)
-def parking(request: pytest.FixtureRequest) -> Iterator[Poller]:
+def poller(request: pytest.FixtureRequest) -> Iterator[Poller]:
     made = Poller(request.param())
     yield made
     made.close()
@@ -48,83 +48,83 @@ def parking(request: pytest.FixtureRequest) -> Iterator[Poller]:
 
 
 @pytest.fixture
-def guests() -> Iterator[list[Guest]]:
+def pollables() -> Iterator[list[Guest]]:
     made = [Guest(name) for name in "abc"]
     yield made
-    for guest in made:
-        guest.close()
+    for pollable in made:
+        pollable.close()
 
 
-def test_a_guest_comes_out_once_for_each_parking(parking: Poller, guests: list[Guest]) -> None:
-    first, second, _ = guests
-    parking.park(first, READABLE)
-    parking.park(second, READABLE)
+def test_a_guest_comes_out_once_for_each_parking(poller: Poller, pollables: list[Guest]) -> None:
+    first, second, _ = pollables
+    poller.register(first, READABLE)
+    poller.register(second, READABLE)
     second.far.send(b"x")
-    assert parking.next() is second
+    assert poller.next() is second
     first.far.send(b"x")
-    assert parking.next() is first  # although the second's byte is still there
-    parking.park(second, READABLE)
-    assert parking.next() is second
+    assert poller.next() is first  # although the second's byte is still there
+    poller.register(second, READABLE)
+    assert poller.next() is second
 
 
-def test_a_guest_may_wait_to_write(parking: Poller, guests: list[Guest]) -> None:
-    parking.park(guests[0], WRITABLE)
-    assert parking.next() is guests[0]
+def test_a_guest_may_wait_to_write(poller: Poller, pollables: list[Guest]) -> None:
+    poller.register(pollables[0], WRITABLE)
+    assert poller.next() is pollables[0]
 
 
-def test_a_guest_taken_out_does_not_come_out(parking: Poller, guests: list[Guest]) -> None:
-    first, second, third = guests
-    for guest in guests:
-        parking.park(guest, READABLE)
-        guest.far.send(b"x")
-    assert parking.take_where(lambda guest: guest is not second, most=1) == [first]
-    assert parking.take_where(lambda guest: guest is not second) == [third]
-    assert parking.next() is second
+def test_a_guest_taken_out_does_not_come_out(poller: Poller, pollables: list[Guest]) -> None:
+    first, second, third = pollables
+    for pollable in pollables:
+        poller.register(pollable, READABLE)
+        pollable.far.send(b"x")
+    assert poller.take_out_where(lambda pollable: pollable is not second, max_count=1) == [first]
+    assert poller.take_out_where(lambda pollable: pollable is not second) == [third]
+    assert poller.next() is second
 
 
-def test_a_new_guest_with_an_old_number_is_another(parking: Poller, guests: list[Guest]) -> None:
-    first = guests[0]
-    parking.park(first, READABLE)
-    assert parking.take_where(lambda guest: True) == [first]
-    parking.forget(first)
+def test_a_new_guest_with_an_old_number_is_another(poller: Poller, pollables: list[Guest]) -> None:
+    first = pollables[0]
+    poller.register(first, READABLE)
+    assert poller.take_out_where(lambda pollable: True) == [first]
+    poller.unregister(first)
     first.close()
     second = Guest("d")
-    parking.park(second, READABLE)
+    poller.register(second, READABLE)
     second.far.send(b"x")
-    assert parking.next() is second
-    assert parking.take_where(lambda guest: True) == []
-    parking.forget(second)
+    assert poller.next() is second
+    assert poller.take_out_where(lambda pollable: True) == []
+    poller.unregister(second)
     second.close()
 
 
 @pytest.mark.parametrize("watch", WATCHES)
 def test_each_event_goes_to_one_thread_and_closing_wakes_all(watch: type) -> None:
-    parking = Poller(watch())
-    guests = [Guest(str(n)) for n in range(30)]
+    poller = Poller(watch())
+    pollables = [Guest(str(n)) for n in range(30)]
     seen: list[str] = []
 
     def work() -> None:
-        while (guest := parking.next()) is not None:
-            guest.near.recv(1)
-            seen.append(guest.name)
-            parking.park(guest, READABLE)
+        while (pollable := poller.next()) is not None:
+            pollable.near.recv(1)
+            seen.append(pollable.name)
+            poller.register(pollable, READABLE)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for guest in guests:
-        parking.park(guest, READABLE)
-    for guest in guests * 20:
-        guest.far.send(b"x")
+    for pollable in pollables:
+        poller.register(pollable, READABLE)
+    for pollable in pollables * 20:
+        pollable.far.send(b"x")
     done = threading.Event()
     for _ in range(1000):
         if len(seen) == 600:
             break
         done.wait(0.01)
-    parking.close()
+    poller.close()
     for thread in threads:
-        thread.join(PATIENCE_S)
+        thread.join(MAX_WAIT_S)
     assert len(seen) == 600 and not any(thread.is_alive() for thread in threads)
-    parking.release()
-    for guest in guests:
-        guest.close()
+    poller.release()
+    for pollable in pollables:
+        pollable.close()

@@ -134,9 +134,9 @@ REFUSED = {  # head: status
     b"GET / HTTP/1.10\r\nHost: a\r\n\r\n": 400,
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n": 400,  # a TLS handshake
     # sizes
-    b"GET /" + b"a" * request_head.MOST_TARGET + b" HTTP/1.1\r\nHost: a\r\n\r\n": 414,
-    GET + b"X: " + b"a" * (request_head.MOST_LINE + 1) + b"\r\n\r\n": 431,
-    GET + b"X: a\r\n" * request_head.MOST_FIELDS + b"\r\n": 431,
+    b"GET /" + b"a" * request_head.MAX_TARGET + b" HTTP/1.1\r\nHost: a\r\n\r\n": 414,
+    GET + b"X: " + b"a" * (request_head.MAX_LINE + 1) + b"\r\n\r\n": 431,
+    GET + b"X: a\r\n" * request_head.MAX_FIELDS + b"\r\n": 431,
     GET + (b"X: " + b"a" * 8000 + b"\r\n") * 20 + b"\r\n": 431,
 }
 
@@ -149,10 +149,10 @@ def test_clear_heads_are_read(raw: bytes) -> None:
 
 @pytest.mark.parametrize("raw", REFUSED, ids=lambda raw: repr(raw)[:70])
 def test_doubtful_heads_are_refused(raw: bytes) -> None:
-    with pytest.raises(HttpError) as refused:
+    with pytest.raises(HttpError) as fault:
         read(raw)
-    assert (refused.value.status, refused.value.code) == (REFUSED[raw], "bad_request")
-    assert refused.value.message.endswith(".")
+    assert (fault.value.status, fault.value.code) == (REFUSED[raw], "bad_request")
+    assert fault.value.message.endswith(".")
 
 
 def test_headers_are_found_in_any_case_and_joined_in_order() -> None:
@@ -164,10 +164,10 @@ def test_headers_are_found_in_any_case_and_joined_in_order() -> None:
 def test_every_fault_has_a_head_that_shows_it() -> None:
     messages = set()
     for raw in REFUSED:
-        with pytest.raises(HttpError) as refused:
+        with pytest.raises(HttpError) as fault:
             read(raw)
-        messages.add(refused.value.message)
-    assert {message for _, message in request_head.WRONG.values()} <= messages
+        messages.add(fault.value.message)
+    assert {message for _, message in request_head.FAULTS.values()} <= messages
 
 
 @pytest.mark.parametrize("cut", range(0, len(GET) + 2, 3))
@@ -180,13 +180,13 @@ def test_the_end_is_that_of_the_first_head() -> None:
 
 
 @pytest.mark.parametrize(("raw", "status"), [
-    (b"a" * (request_head.MOST_TARGET + 1), 414),
-    (b"GET / HTTP/1.1\r\n" + b"a" * request_head.MOST_HEAD, 431),
+    (b"a" * (request_head.MAX_TARGET + 1), 414),
+    (b"GET / HTTP/1.1\r\n" + b"a" * request_head.MAX_HEAD, 431),
 ])
 def test_a_head_without_end_is_refused_when_it_is_too_long(raw: bytes, status: int) -> None:
-    with pytest.raises(HttpError) as refused:
+    with pytest.raises(HttpError) as fault:
         head_end(raw)
-    assert refused.value.status == status
+    assert fault.value.status == status
 
 
 @given(st.lists(st.sampled_from([
@@ -196,8 +196,8 @@ def test_a_head_without_end_is_refused_when_it_is_too_long(raw: bytes, status: i
 def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
     try:
         read_head(raw + b"\r\n\r\n")
-    except HttpError as refused:
-        assert refused.status in {400, 414, 431, 501, 505}
+    except HttpError as fault:
+        assert fault.status in {400, 414, 431, 501, 505}
 
 
 @pytest.mark.parametrize("line", [

@@ -21,13 +21,13 @@ import pytest
 
 from svcd.base import descriptors
 from svcd.http.limits import Limits
-from svcd.http.listening import ListenError
 from svcd.http.message import Request, Response
 from svcd.http.server import SPARE_THREADS, Server
+from svcd.http.sockets import ListenError
 
 Serve = Callable[..., Any]
 GET = b"GET /%b HTTP/1.1\r\nHost: a\r\n\r\n"
-PATIENCE_S = 10
+MAX_WAIT_S = 10
 QUICK = Limits(sweep_s=0.02)
 
 
@@ -47,14 +47,14 @@ class Gate:
             self.most = max(self.most, self.now)
             self.names.add(threading.current_thread().name)
         self.here.release()
-        assert self.open.wait(PATIENCE_S)
+        assert self.open.wait(MAX_WAIT_S)
         with self.lock:
             self.now -= 1
         return Response(200, b"through")
 
     def wait_for(self, count: int) -> None:
         for _ in range(count):
-            assert self.here.acquire(timeout=PATIENCE_S)
+            assert self.here.acquire(timeout=MAX_WAIT_S)
 
 
 def test_silent_clients_hold_no_thread(serve: Serve) -> None:
@@ -92,7 +92,7 @@ def names() -> set[str]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + MAX_WAIT_S
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.005)
@@ -125,7 +125,7 @@ def test_threads_at_work_are_never_dismissed(serve: Serve) -> None:
 
 def test_a_server_rests_after_work(serve: Serve) -> None:
     rests: list[str] = []
-    served = serve(limits=replace(QUICK, rest_s=0.02), on_rest=lambda: rests.append(threading.current_thread().name))
+    served = serve(limits=replace(QUICK, idle_call_s=0.02), on_idle=lambda: rests.append(threading.current_thread().name))
     served.send(GET % b"").answer()
     wait_until(lambda: bool(rests))
     assert set(rests) == {served.thread.name}
@@ -133,7 +133,7 @@ def test_a_server_rests_after_work(serve: Serve) -> None:
 
 def test_a_server_without_work_does_not_rest(serve: Serve) -> None:
     rests: list[int] = []
-    served = serve(limits=replace(QUICK, rest_s=0.0, sweep_s=0.001), on_rest=lambda: rests.append(1))
+    served = serve(limits=replace(QUICK, idle_call_s=0.0, sweep_s=0.001), on_idle=lambda: rests.append(1))
     served.stop()
     assert not rests
 
@@ -142,7 +142,7 @@ def test_a_rest_that_fails_is_told_and_ends_nothing(serve: Serve) -> None:
     def fail() -> None:
         raise RuntimeError("kefir")
 
-    served = serve(limits=replace(QUICK, rest_s=0.0), on_rest=fail)
+    served = serve(limits=replace(QUICK, idle_call_s=0.0), on_idle=fail)
     served.send(GET % b"").answer()
     wait_until(lambda: any("kefir" in error for error in served.errors))
     assert served.send(GET % b"").answer()[0] == 200
@@ -169,15 +169,15 @@ def test_stopping_lets_running_requests_end(serve: Serve) -> None:
     served = serve(gate)
     idle, running = served.connect(), served.send(GET % b"")
     gate.wait_for(1)
-    served.server.stop(PATIENCE_S)
+    served.server.stop(MAX_WAIT_S)
     assert idle.is_closed()
     with pytest.raises(OSError):
         while True:  # until the listener is closed
-            socket.create_connection(("127.0.0.1", served.port), PATIENCE_S).close()
+            socket.create_connection(("127.0.0.1", served.port), MAX_WAIT_S).close()
     gate.open.set()
     status, headers, body = running.answer()
     assert (status, headers["connection"], body) == (200, "close", b"through")
-    served.thread.join(PATIENCE_S)
+    served.thread.join(MAX_WAIT_S)
     assert not served.thread.is_alive()
 
 
@@ -206,7 +206,7 @@ def test_a_request_that_is_here_when_stopping_begins_is_answered(serve: Serve) -
     served = serve(gate, threads=1)
     clients = [served.send(GET % b"") for _ in range(3)]
     gate.wait_for(1)
-    served.server.stop(PATIENCE_S)
+    served.server.stop(MAX_WAIT_S)
     gate.open.set()
     assert [client.answer()[0] for client in clients] == [200] * 3
 
@@ -257,17 +257,17 @@ def has_ipv6() -> bool:
 def test_localhost_is_listened_on_at_both_its_addresses(serve: Serve) -> None:
     served = serve(address=("localhost", 0))
     for host in ("127.0.0.1", "localhost"):
-        socket.create_connection((host, served.port), PATIENCE_S).close()
+        socket.create_connection((host, served.port), MAX_WAIT_S).close()
     names = {found[4][0] for found in socket.getaddrinfo("localhost", 0)}
     if has_ipv6() and "::1" in names:
-        socket.create_connection(("::1", served.port), PATIENCE_S).close()
+        socket.create_connection(("::1", served.port), MAX_WAIT_S).close()
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
 @pytest.mark.parametrize("host", ["::1", "::"])
 def test_ipv6_is_listened_on(serve: Serve, host: str) -> None:
     served = serve(lambda request: Response(200, request.client.encode()), address=(host, 0))
-    with socket.create_connection(("::1", served.port), PATIENCE_S) as sock:
+    with socket.create_connection(("::1", served.port), MAX_WAIT_S) as sock:
         sock.sendall(b"GET / HTTP/1.0\r\n\r\n")
         assert sock.makefile("rb").read().endswith(b"\r\n\r\n::1")
 
@@ -315,21 +315,21 @@ def test_without_descriptors_accepting_makes_room_or_waits(serve: Serve, monkeyp
     first = served.send(GET % b"")
     assert first.answer()[0] == 200
     failures = iter([errno.EMFILE, errno.EMFILE])
-    welcome = served.server.welcome
+    accept = served.server.accept
 
     def exhausted(sock: socket.socket, address: Any) -> None:
         sock.close()
         number = next(failures, None)
         if number is None:
-            monkeypatch.setattr(served.server, "welcome", welcome)
+            monkeypatch.setattr(served.server, "accept", accept)
         raise OSError(number or errno.ECONNABORTED, "")
 
-    monkeypatch.setattr(served.server, "welcome", exhausted)
+    monkeypatch.setattr(served.server, "accept", exhausted)
     served.connect()  # makes room
     assert first.is_closed()
     served.connect()  # finds none to make: the listener rests until the next sweep
     served.connect()
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + MAX_WAIT_S
     while time.monotonic() < deadline:
         try:
             assert served.send(GET % b"").answer()[0] == 200

@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 
 from svcd.http import worker_sharing
-from svcd.http.listening import listen
 from svcd.http.message import Request, Response
+from svcd.http.sockets import listen
 from svcd.http.worker_sharing import ABSENT, MAIN, LoadTable, PeerProcesses
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux")
 
-PATIENCE_S = 10
+MAX_WAIT_S = 10
 SEARCH = b"GET /search HTTP/1.1\r\nHost: a\r\n\r\n"
 WRITE = b"POST /write HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nwrite"
 WORKER = 1
@@ -38,7 +38,7 @@ class Crew:
         self._serve = serve
         self.socket, = listen("127.0.0.1", 0)
         self._memory = worker_sharing.new_load_table(processes)
-        self.board = LoadTable(self._memory)
+        self.load_table = LoadTable(self._memory)
         self._takers, self._givers = zip(*(worker_sharing.new_handoff_queue() for _ in range(processes)))
         self.gate = threading.Event()
         self.gate.set()
@@ -49,15 +49,15 @@ class Crew:
     def start(self, number: int, **options: Any) -> Any:
         def answer(request: Request) -> Response:
             self.here.release()
-            assert self.gate.wait(PATIENCE_S)
+            assert self.gate.wait(MAX_WAIT_S)
             return Response(200, b"%d %s" % (number, request.body.read()))
 
         def is_for_all(request: Request) -> bool:
             self.read.release()
             return request.path == "/search"
 
-        share = PeerProcesses(number, self.board, self._takers[number], self._givers, is_for_all)
-        self.served[number] = self._serve(answer, address=[self.socket.dup()], share=share, **options)
+        peers = PeerProcesses(number, self.load_table, self._takers[number], self._givers, is_for_all)
+        self.served[number] = self._serve(answer, address=[self.socket.dup()], peers=peers, **options)
         return self.served[number]
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class Crew:
     @staticmethod
     def wait_for(events: threading.Semaphore, count: int) -> None:
         for _ in range(count):
-            assert events.acquire(timeout=PATIENCE_S)
+            assert events.acquire(timeout=MAX_WAIT_S)
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_eight_clients_are_dealt_out_evenly(crew: Crew, first: int) -> None:
     for client in clients:
         assert who(client.send(SEARCH)) == first
     crew.start(1 - first)
-    while crew.board.words[1 - first] != 0:
+    while crew.load_table.loads[1 - first] != 0:
         threading.Event().wait(0.001)
     crew.wait_for(crew.here, 8)
     crew.gate.clear()
@@ -149,7 +149,7 @@ def test_a_body_longer_than_what_was_received_arrives_whole(crew: Crew) -> None:
 
 def test_nothing_goes_to_one_that_is_absent(crew: Crew) -> None:
     crew.start(MAIN)
-    assert crew.board.words[WORKER] == ABSENT
+    assert crew.load_table.loads[WORKER] == ABSENT
     clients = [crew.connect() for _ in range(4)]
     crew.gate.clear()
     for client in clients:
@@ -162,7 +162,7 @@ def test_nothing_goes_to_one_that_is_absent(crew: Crew) -> None:
 def test_one_that_has_stopped_is_absent(crew: Crew) -> None:
     crew.start(MAIN)
     crew.start(WORKER).stop()
-    assert crew.board.words[WORKER] == ABSENT
+    assert crew.load_table.loads[WORKER] == ABSENT
     assert who(crew.connect().send(SEARCH)) == MAIN
 
 
@@ -186,15 +186,15 @@ def test_a_client_that_left_on_the_way_harms_nobody(crew: Crew) -> None:
 
 
 def test_a_full_tray_leaves_a_search_where_it_is() -> None:
-    trays, memory, clients = [worker_sharing.new_handoff_queue() for _ in range(2)], worker_sharing.new_load_table(2), socket.socketpair()
-    board = LoadTable(memory)
-    share = PeerProcesses(WORKER, board, trays[WORKER][0], [giver for _, giver in trays], lambda request: True)
-    board.words[MAIN], board.words[WORKER] = 0, 5
+    outgoing, memory, clients = [worker_sharing.new_handoff_queue() for _ in range(2)], worker_sharing.new_load_table(2), socket.socketpair()
+    load_table = LoadTable(memory)
+    peers = PeerProcesses(WORKER, load_table, outgoing[WORKER][0], [giver for _, giver in outgoing], lambda request: True)
+    load_table.loads[MAIN], load_table.loads[WORKER] = 0, 5
     passed = 0
-    while share.pass_on(None, clients[0], b"x" * 50_000):  # type: ignore[arg-type]
+    while peers.hand_off(None, clients[0], b"x" * 50_000):  # type: ignore[arg-type]
         passed += 1
         assert passed < 1000
     assert passed
-    for sock in (*clients, *trays[0], *trays[1]):
+    for sock in (*clients, *outgoing[0], *outgoing[1]):
         sock.close()
     os.close(memory)

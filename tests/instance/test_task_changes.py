@@ -157,10 +157,10 @@ def test_a_bell_rings_at_each_change(queue: Queue) -> None:
     bell = queue.listeners.add()
     task = add(queue)
     for change in (lambda: queue.start([task], "test"), lambda: finish(queue, queue.running()[0])):
-        assert bell.is_rung
-        bell.silence()
+        assert bell.is_set
+        bell.clear()
         change()
-    assert bell.is_rung
+    assert bell.is_set
     queue.listeners.remove(bell)
     add(queue)
 
@@ -169,9 +169,9 @@ def test_the_bell_of_a_task_rings_at_its_end_alone(queue: Queue) -> None:
     tasks = [add(queue), add(queue)]
     with queue.listeners.of_end(0) as first, queue.listeners.of_end(1) as second:
         running = queue.start(tasks[:1], "test")
-        assert not first.is_rung
+        assert not first.is_set
         finish(queue, running)
-        assert first.is_rung and not second.is_rung
+        assert first.is_set and not second.is_set
 
 
 def test_a_transaction_that_fails_ends_nothing(queue: Queue) -> None:
@@ -180,12 +180,12 @@ def test_a_transaction_that_fails_ends_nothing(queue: Queue) -> None:
         with pytest.raises(OSError), queue.finishing() as connection:
             queue.finish(connection, running, [replace(running.tasks[0], status=SUCCEEDED, finished_at=1)])
             raise OSError
-        assert not bell.is_rung
+        assert not bell.is_set
 
 
 def test_nobody_waits_once_all_is_over(queue: Queue) -> None:
     early = queue.listeners.add()
     queue.listeners.close()
     with queue.listeners.of_end(0) as late:
-        assert early.is_rung and late.is_rung
+        assert early.is_set and late.is_set
     queue.listeners.remove(early)

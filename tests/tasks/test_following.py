@@ -68,9 +68,9 @@ def test_a_canceled_task_has_ended_for_who_waits(house, seen) -> None:
     house.add([{"id": 1}])
     with house.queue.listeners.of_end(0) as bell:
         house.do("taskCancelation", None, {"matchedTasks": 1, "canceledTasks": None, "originalFilter": "?uids=0"}, uids=[0])
-        assert not bell.is_rung
+        assert not bell.is_set
         house.run()
-        assert bell.is_rung
+        assert bell.is_set
     assert (0, TO_FINISHED, "canceled") in seen.tasks and (0, TO_PROCESSING, "processing") not in seen.tasks
 
 
@@ -79,7 +79,7 @@ def test_every_kind_of_end_is_told(house, seen, kind: str) -> None:
     task = house.do(kind, details={"primaryKey": None} if kind == "indexCreation" else {"deletedDocuments": None})
     with house.queue.listeners.of_end(task.uid) as bell:
         house.run()
-        assert bell.is_rung
+        assert bell.is_set
     assert seen.tasks[-1][:2] == (0, TO_FINISHED) and seen.batches[-1][:2] == (0, TO_FINISHED)
 
 
