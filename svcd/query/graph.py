@@ -10,9 +10,8 @@ from enum import Enum
 from typing import Any, Callable, Hashable, Iterable, Iterator, NamedTuple, Sequence
 
 from svcd.base.bitmaps import DocIds
-from svcd.query.derivations import Terms
 from svcd.query.parser import ParsedQuery, Part
-from svcd.query.terms import Subset, Term
+from svcd.query.terms import Subset, Term, Terms
 
 START, END = 0, 1
 LONGEST_NGRAM = 3

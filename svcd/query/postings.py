@@ -10,6 +10,7 @@ from typing import Callable, Hashable, Iterable, Sequence, TypeVar
 
 from svcd.base.bitmaps import DocIds
 from svcd.query.parser import Phrase
+from svcd.query.reader import Key as CacheKey
 from svcd.query.reader import Reader
 from svcd.schema.attributes import is_beneath
 from svcd.text.separators import is_numeric
@@ -29,12 +30,12 @@ class Postings:
     """
 
     def __init__(self, reader: Reader, fields: Iterable[str] | None = None) -> None:
-        typo_tolerance = reader.settings.get("typoTolerance") or {}
+        settings = reader.settings
         self.reader = reader
         self._fields = None if fields is None else list(dict.fromkeys(fields))
-        self._exact_attributes: list[str] = list(typo_tolerance.get("disableOnAttributes") or ())
-        self._exact_numbers: bool = bool(typo_tolerance.get("disableOnNumbers"))
-        self.is_by_attribute = reader.settings.get("proximityPrecision") == "byAttribute"
+        self._exact_attributes = settings.typo_tolerance.exact_attributes
+        self._exact_numbers = settings.typo_tolerance.has_exact_numbers
+        self.is_by_attribute = settings.is_proximity_by_attribute
         self._words: dict[str, bool] = {}
         self._tolerant: dict[str, DocIds] = {}
         self._original: dict[str, DocIds] = {}
@@ -60,10 +61,9 @@ class Postings:
         """Is a word found in a field always found as a word of the index, and the other way round?"""
         return self._fields is None and self.is_tolerant_throughout
 
-    def remembered(self, key: Key, make: Callable[[], Value]) -> Value:
+    def remembered(self, key: CacheKey, make: Callable[[], Value]) -> Value:
         """make(), which follows from the words of the index alone; kept where the reader can."""
-        keep: Callable[[Key, Callable[[], Value]], Value] | None = getattr(self.reader, "remembered", None)
-        return make() if keep is None else keep(key, make)
+        return self.reader.cached(key, make)
 
     # words
 
@@ -71,7 +71,7 @@ class Postings:
         """Does any document hold the word, in any field? The halves of words are asked for again and again."""
         known = self._words.get(word)
         if known is None:
-            known = self._words[word] = self.reader.has_word(word)
+            known = self._words[word] = self.reader.vocabulary.has_word(word)
         return known
 
     def original(self, word: str) -> DocIds:
@@ -84,9 +84,8 @@ class Postings:
 
     def any_derived(self, words: Sequence[str]) -> DocIds:
         """The union of `derived` over many words."""
-        ask: Callable[[Sequence[str]], DocIds] | None = getattr(self.reader, "words_docids", None)
-        if ask is not None and self.is_plain and len(words) > 1:
-            return ask(words)
+        if self.is_plain and len(words) > 1:
+            return self.reader.terms.words_docids(words)
         docids = 0
         for word in words:
             docids |= self.derived(word)
@@ -98,24 +97,24 @@ class Postings:
             return False
         if not self._exact_attributes:
             return True
-        return any(not self._is_exact_field(field) for field in self.reader.word_fields(word))
+        return any(not self._is_exact_field(field) for field in self.reader.terms.word_fields(word))
 
     def in_field(self, word: str, field: str) -> DocIds:
         """Documents with the word in a field, both kinds of occurrences."""
         if not self.looks_into(field):
             return 0
-        return self.reader.word_field_docids(word, field)
+        return self.reader.terms.word_field_docids(word, field)
 
     def fields_of(self, word: str) -> list[str]:
         """The fields, among those looked into, that hold the word."""
-        return self._looked_into(self.reader.word_fields(word))
+        return self._looked_into(self.reader.terms.word_fields(word))
 
     # beginnings of words, only those cached (1.10)
 
     def original_prefix(self, prefix: str) -> DocIds:
         """Documents with any word that begins so."""
         if self._fields is None:
-            return self.reader.prefix_docids(prefix)
+            return self.reader.terms.prefix_docids(prefix)
         return self._in_fields(prefix, self._fields)
 
     def derived_prefix(self, prefix: str) -> DocIds:
@@ -123,17 +122,17 @@ class Postings:
         if self._fields is not None:
             return self._in_fields(prefix, self._tolerant_fields(self._fields))
         if self._exact_numbers and is_numeric(prefix):
-            return self.any_derived(self.reader.words_with_prefix(prefix))
+            return self.any_derived(self.reader.vocabulary.words_with_prefix(prefix))
         if self._exact_attributes:
-            fields = self.reader.prefix_fields(prefix)
+            fields = self.reader.terms.prefix_fields(prefix)
             return self._in_fields(prefix, [field for field in fields if not self._is_exact_field(field)])
-        return self.reader.prefix_docids(prefix)
+        return self.reader.terms.prefix_docids(prefix)
 
     def prefix_in_field(self, prefix: str, field: str) -> DocIds:
         """Documents with any word in this field that begins so."""
         if not self.looks_into(field):
             return 0
-        return self.reader.prefix_field_docids(prefix, field)
+        return self.reader.terms.prefix_field_docids(prefix, field)
 
     # words together
 
@@ -145,7 +144,7 @@ class Postings:
         candidates of that moment, is given ever after (3.6.3: quirk).
         """
         if not self.is_by_attribute:
-            return self.reader.pair_docids(distance, left, right, candidates)
+            return self.reader.terms.pair_docids(distance, left, right, candidates)
         found = self._together.get((left, right))
         if found is None:
             found = self._in_one_field(left, right)
@@ -167,10 +166,10 @@ class Postings:
 
     def _find_original(self, word: str) -> DocIds:
         if self._fields is None:
-            return self.reader.word_docids(word)
+            return self.reader.terms.word_docids(word)
         docids = 0
         for field in self._fields:
-            docids |= self.reader.word_field_docids(word, field)
+            docids |= self.reader.terms.word_field_docids(word, field)
         return docids
 
     def _find_tolerant(self, word: str) -> DocIds:
@@ -178,18 +177,18 @@ class Postings:
             return self._tolerant_anywhere(word)
         docids = 0
         for field in self._tolerant_fields(self._fields):
-            docids |= self.reader.word_field_docids(word, field)
+            docids |= self.reader.terms.word_field_docids(word, field)
         return docids
 
     def _tolerant_anywhere(self, word: str) -> DocIds:
         if self._exact_numbers and is_numeric(word):
             return 0
         if not self._exact_attributes:
-            return self.reader.word_docids(word)
+            return self.reader.terms.word_docids(word)
         docids = 0
-        for field in self.reader.word_fields(word):
+        for field in self.reader.terms.word_fields(word):
             if not self._is_exact_field(field):
-                docids |= self.reader.word_field_docids(word, field)
+                docids |= self.reader.terms.word_field_docids(word, field)
         return docids
 
     def _tolerant_fields(self, fields: Iterable[str]) -> list[str]:
@@ -205,7 +204,7 @@ class Postings:
     def _in_fields(self, prefix: str, fields: Iterable[str]) -> DocIds:
         docids = 0
         for field in fields:
-            docids |= self.reader.prefix_field_docids(prefix, field)
+            docids |= self.reader.terms.prefix_field_docids(prefix, field)
         return docids
 
     def _in_one_field(self, left: str, right: str) -> DocIds:

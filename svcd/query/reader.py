@@ -1,58 +1,64 @@
-"""What a search may ask of one index: the contract between ranking and whatever keeps the words.
+"""The Reader protocol: what a search may ask of one index.
 
-Knows the questions and the shape of the answers; refuses to know where the answers are stored.
-Sets of documents are integers (`svcd.base.bitmaps`), words are lemmas, fields are dotted names. All answers
-belong to one moment: a reader is one read transaction. An unknown word, field or pair has the
-empty set; nothing here raises for a name it does not know.
+`svcd.index.reader.IndexReader` answers from an index file, `tests/support/dict_reader.py` from dictionaries. A reader is
+one read transaction: all of its answers belong to one state of the index. Its parts:
 
-"Bucketed" positions are those of relevance.md 1.9, as `documents.bucketed_position` makes them.
+    vocabulary   which words exist
+    terms        which documents hold a word, in which field, at which position, near which other word; forward index
+    values       which documents have a value of a field, the values in their order, doc values
+    geo          points and geometries of documents
+
+Sets of documents are integers (`svcd.base.bitmaps`), words are lemmas, fields are dotted names. An unknown word, field
+or pair has the empty set; nothing here raises for a name that the index does not know. Bucketed positions are those of
+`svcd.schema.documents.bucketed_position`.
 """
 from __future__ import annotations
 
-from typing import Any, Callable, Hashable, Iterator, Mapping, Protocol, Sequence, TypeVar
+from typing import Callable, Hashable, Iterator, Mapping, Protocol, Sequence, TypeVar
 
 from svcd.base.bitmaps import DocIds
 from svcd.base.doc_values import DocValues
-from svcd.geo.sphere import Point, Sides
+from svcd.geo.sphere import Bounds, Point
+from svcd.schema.index_settings import IndexSettings
 
 T = TypeVar("T")
 
+# Parts of a cache key; classes can be parts like any other hashable value (mypy looks at how instances are hashed).
 Key = tuple[Hashable | type, ...]
+# A number, or a text in its stored form (`svcd.schema.field_values`).
 Value = float | str
 
-# Stands before each word and behind the last one in `joined_words`. No lemma contains it, for
-# control characters are removed from every token.
+# Stands before each word and after the last one in `joined_words`. No lemma contains it, for control characters are
+# removed from every token.
 WORD_MARK = "\0"
 
 
-class Reader(Protocol):
-    """One index in one read transaction."""
+class Vocabulary(Protocol):
+    """The words of an index."""
 
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """All settings in camelCase, defaults filled in; the same object while they do not change."""
+    def has_word(self, word: str) -> bool:
+        """Does any document hold this word?"""
 
-    @property
-    def primary_key(self) -> str | None:
-        """The attribute that identifies documents, None while the index has none."""
+    def words_with_prefix(self, prefix: str, limit: int | None = None) -> Sequence[str]:
+        """The first `limit` words that begin so, in byte order, the prefix itself included."""
 
-    @property
-    def state(self) -> Hashable:
-        """Equal for readers of the same state of the same index."""
+    def first_characters(self) -> Sequence[str]:
+        """The distinct first characters of all words."""
 
-    def all_docids(self) -> DocIds:
-        """Every document of the index."""
+    def joined_words(self, character: str) -> str:
+        """All words that begin with the character, in byte order, a WORD_MARK around each.
+
+        "" when there is none. Asked for each query word that may have typos: keep it.
+        """
+
+
+class Terms(Protocol):
+    """The postings and the forward index of an index: the documents of words, and the words of documents."""
 
     def indexed_fields(self) -> Sequence[str]:
         """Attributes that hold at least one word, in field-number order."""
 
-    def fields(self) -> Sequence[str]:
-        """All attributes ever met in a document, in field-number order."""
-
-    # words
-
-    def has_word(self, word: str) -> bool:
-        """Does any document hold this word?"""
+    # Documents of words
 
     def word_docids(self, word: str) -> DocIds:
         """Documents with the word in any field."""
@@ -69,19 +75,10 @@ class Reader(Protocol):
     def word_position_docids(self, word: str, bucketed: int) -> DocIds:
         """Documents with the word at this bucketed position of any field."""
 
-    # words by their beginning
+    def words_docids(self, words: Sequence[str]) -> DocIds:
+        """Union of `word_docids` over many words, most of them rare."""
 
-    def words_with_prefix(self, prefix: str, limit: int | None = None) -> Sequence[str]:
-        """The first `limit` words that begin so, in byte order, the prefix itself included."""
-
-    def first_characters(self) -> Sequence[str]:
-        """The distinct first characters of all words."""
-
-    def joined_words(self, character: str) -> str:
-        """All words that begin with the character, in byte order, a WORD_MARK around each.
-
-        "" when there is none. Asked for each query word that may have typos: keep it.
-        """
+    # Documents of the words with a prefix
 
     def prefix_docids(self, prefix: str) -> DocIds:
         """Union of `word_docids` over the words that begin so."""
@@ -98,8 +95,8 @@ class Reader(Protocol):
     def prefix_position_docids(self, prefix: str, bucketed: int) -> DocIds:
         """Union of `word_position_docids` over the words that begin so."""
 
-    # words together; with candidates the answer need only be right for these documents, so that a
-    # store which has to look into documents looks into few
+    # Documents of pairs of words. With candidates the answer need only be right for these documents: it may then come
+    # from their forward index rows.
 
     def pair_docids(
         self, distance: int, left: str, right: str, candidates: DocIds | None = None
@@ -114,27 +111,20 @@ class Reader(Protocol):
     def field_count_docids(self, field: str, count: int) -> DocIds:
         """Documents whose field has exactly so many words (1 to 30; else the empty set)."""
 
-    # Several at once, and what is kept. A store may leave these out: `Postings` asks one by one then, and never
-    # reads rows, and what could be remembered is found anew.
+    # Words of documents
 
-    def words_docids(self, words: Sequence[str]) -> DocIds:
-        """Union of `word_docids` over many words, most of them rare."""
+    def words_by_position(self, docids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[str]]]]:
+        """(docid, field -> its words by position, "" for a position gap) of a few documents, from the forward index.
 
-    def rows(self, docids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[str]]]]:
-        """(docid, field -> its words by position, "" being a hole) of a few documents.
-
-        To look into some dozens of documents is cheaper than to ask for every position in the index.
+        Looking into some dozens of documents is cheaper than asking for every position in the index.
         """
 
-    def remembered(self, key: Key, make: Callable[[], T]) -> T:
-        """make(), kept under the key for later readers until the index is written to.
 
-        For what follows from its words alone and takes long to find; never None.
-        """
+class Values(Protocol):
+    """The values of fields: of those of which `field_values.kept_fields` has some kept; other fields have none.
 
-    # Values (relevance.md 5.4) of the fields of which `field_values.kept_fields` has some kept; other fields have none.
-    # A value is a number (float) or a text in its stored form. Numbers ascend by value, -0.0 before 0.0, texts by
-    # their bytes.
+    Numbers ascend by value, -0.0 before 0.0, texts by the bytes of their stored form.
+    """
 
     def present_docids(self, field: str) -> DocIds:
         """Documents that have the field, be it null."""
@@ -149,7 +139,7 @@ class Reader(Protocol):
         """Documents with this value."""
 
     def values_docids(self, field: str, values: Sequence[Value]) -> DocIds:
-        """Union of `value_docids` over many values of both kinds. A store may leave this out."""
+        """Union of `value_docids` over many values of both kinds."""
 
     def containing_docids(self, field: str, part: str) -> DocIds:
         """Documents with a text that contains another one, which is in normal form and not empty."""
@@ -173,16 +163,16 @@ class Reader(Protocol):
         among: the only documents that count.
         """
 
-    def values(self, field: str, kind: type[Value]) -> Sequence[Value]:
+    def distinct_values(self, field: str, kind: type[Value]) -> Sequence[Value]:
         """All values of a kind, ascending."""
 
     def few_values(self, field: str, kind: type[Value]) -> Sequence[Value] | None:
         """All values of a kind, ascending, perhaps with some that no document has any more; None when they are many."""
 
     def value_counts(self, field: str, kind: type[Value]) -> Sequence[int]:
-        """For each of `values`, how many documents have it."""
+        """For each of `distinct_values`, how many documents have it."""
 
-    def column(self, field: str, kind: type[Value], documents: int | None = None) -> DocValues | None:
+    def doc_values(self, field: str, kind: type[Value], documents: int | None = None) -> DocValues | None:
         """The values of a kind by document; for fields with many of them, as all rows are read for it.
 
         documents: None while it is quicker to look into so many documents, which will be done then.
@@ -199,8 +189,9 @@ class Reader(Protocol):
     ) -> Iterator[tuple[Value | None, DocIds]]:
         """The candidates by their value of the field, best first (relevance.md 3.13), None last."""
 
-    # Places: the points of documents (relevance.md 8.1) while `_geo` is filterable or sortable, their geometries (8.5)
-    # while `_geojson` is filterable
+
+class Geo(Protocol):
+    """The points of documents while `_geo` is filterable or sortable, their geometries while `_geojson` is filterable."""
 
     def located_docids(self) -> DocIds:
         """Documents that have a point."""
@@ -214,16 +205,58 @@ class Reader(Protocol):
     def docids_within(self, point: Point, metres: float) -> DocIds:
         """Documents whose point is at most so far away."""
 
-    def shapes_meeting(self, sides: Sides) -> Iterator[tuple[int, Sides]]:
+    def geometries_meeting(self, sides: Bounds) -> Iterator[tuple[int, Bounds]]:
         """(docid, the box around its geometry) of the documents whose box meets a box, in no order.
 
         Boxes are south, west, north and east in degrees, sides included; none goes over the antimeridian.
         """
 
-    def shape(self, docid: int) -> bytes:
+    def geometry(self, docid: int) -> bytes:
         """The geometry of a document that has one, as it was kept."""
 
-    # documents
+
+class Reader(Protocol):
+    """One index in one read transaction."""
+
+    @property
+    def settings(self) -> IndexSettings:
+        """The settings with their defaults; the same object while they do not change."""
+
+    @property
+    def primary_key(self) -> str | None:
+        """The attribute that identifies documents, None while the index has none."""
+
+    @property
+    def state(self) -> Hashable:
+        """Equal for readers of the same state of the same index."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The words of the index."""
+
+    @property
+    def terms(self) -> Terms:
+        """The postings and the forward index."""
+
+    @property
+    def values(self) -> Values:
+        """The values of fields."""
+
+    @property
+    def geo(self) -> Geo:
+        """The points and geometries of documents."""
+
+    def cached(self, key: Key, make: Callable[[], T]) -> T:
+        """make(), cached under the key for later readers until the index is written to.
+
+        For what follows from the state of the index alone and takes long to compute; never None.
+        """
+
+    def all_docids(self) -> DocIds:
+        """Every document of the index."""
+
+    def fields(self) -> Sequence[str]:
+        """All attributes that any document ever had, in field-number order."""
 
     def documents(self, docids: Sequence[int]) -> Sequence[str]:
         """The documents as compact JSON texts, members in field-number order; in the order asked."""

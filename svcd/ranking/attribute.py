@@ -11,10 +11,9 @@ from functools import lru_cache
 from typing import Generic, Mapping, Sequence, TypeVar
 
 from svcd.base.bitmaps import DocIds
-from svcd.query.derivations import Terms
 from svcd.query.graph import Graph, QueryNode
 from svcd.query.postings import Postings, first_word
-from svcd.query.terms import Subset
+from svcd.query.terms import Subset, Terms
 from svcd.ranking.forward_index import FEW_FOR_FIELDS, FEW_FOR_POSITIONS, CandidateBatch, LocalBitset
 from svcd.ranking.path_search import Edge, WeightedEdge
 from svcd.ranking.rule import ForwardIndexRule, KnownDocids, RankingContext, edges_by_cost
@@ -40,7 +39,7 @@ class AttributeRank(ForwardIndexRule):
 
     def __init__(self, shared: RankingContext) -> None:
         super().__init__(shared)
-        self._searchable = Searchable.of(shared.postings.reader.settings)
+        self._searchable = shared.postings.reader.settings.searchable
         # Then each document of a subset has it in some field, and all fields cost the same.
         self._is_even = self._searchable.is_everything and shared.postings.is_plain
         self._weights = _Weights(self._searchable, shared.postings)
@@ -96,7 +95,7 @@ class AttributeRank(ForwardIndexRule):
         if prefix is None and len(words) + len(phrases) <= _SOME_WORDS:
             met = [*words, *(word for word in map(first_word, phrases) if word is not None)]
             return list(dict.fromkeys(field for word in met for field in postings.fields_of(word)))
-        return [field for field in postings.reader.indexed_fields() if postings.looks_into(field)]
+        return [field for field in postings.reader.terms.indexed_fields() if postings.looks_into(field)]
 
 
 class _Weights(dict[str, int]):
@@ -213,13 +212,13 @@ class _AtPositions(_AtPlaces[int]):
     def _at(self, position: int, words: Sequence[str]) -> DocIds:
         postings, prefix = self._terms.postings, self._subset.whole_prefix
         reader = postings.reader
-        docids = 0 if prefix is None else reader.prefix_position_docids(prefix, position)
+        docids = 0 if prefix is None else reader.terms.prefix_position_docids(prefix, position)
         for word in words:
-            docids |= reader.word_position_docids(word, position)
+            docids |= reader.terms.word_position_docids(word, position)
         for phrase in self._terms.phrases(self._subset):
             first = first_word(phrase)
             if first is not None and (holding := postings.phrase(phrase)):
-                docids |= holding & reader.word_position_docids(first, position)
+                docids |= holding & reader.terms.word_position_docids(first, position)
         return docids
 
 
@@ -228,5 +227,5 @@ def present(terms: Terms, subset: Subset, candidates: DocIds) -> list[str]:
     words = terms.words_beside_prefix(subset)
     if len(words) <= _SOME_WORDS:
         return words
-    word_docids = terms.postings.reader.word_docids
+    word_docids = terms.postings.reader.terms.word_docids
     return [word for word in words if word_docids(word) & candidates]

@@ -6,7 +6,7 @@ all without any.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from svcd.base.bitmaps import DocIds, from_docids, to_docids
@@ -70,13 +70,13 @@ class Distinct:
 
     def values_of(self, docids: Sequence[int]) -> Iterator[tuple[int, Sequence[Value]]]:
         """(docid, its values) of some documents, ascending."""
-        return self._reader.field_values(self._field, docids)
+        return self._reader.values.field_values(self._field, docids)
 
     def having(self, values: Iterable[Value]) -> DocIds:
         """All documents of the index with one of these values."""
         docids = 0
         for value in values:
-            docids |= self._reader.value_docids(self._field, value)
+            docids |= self._reader.values.value_docids(self._field, value)
         return docids
 
     def first(self, docids: DocIds, limit: int | None = None) -> DistinctResult:
@@ -100,16 +100,15 @@ class Distinct:
 
     def groups(self, docids: DocIds) -> DocIds:
         """Those that a walk to the end keeps. Pages of a whole index ask for it each time, so that it is remembered."""
-        remembered: Callable[..., DocIds] | None = getattr(self._reader, "remembered", None)
-        if remembered is None or docids != self._reader.all_docids():
+        if docids != self._reader.all_docids():
             return self.first(docids).docids
-        return remembered(("distinct", self._field), lambda: self.first(docids).docids)
+        return self._reader.cached(("distinct", self._field), lambda: self.first(docids).docids)
 
     def _with(self, kind: type[Value]) -> DocIds:
         """The documents of the index with a value of a kind."""
         known = self._kinds.get(kind)
         if known is None:
-            known = self._kinds[kind] = self._reader.kind_docids(self._field, kind)
+            known = self._kinds[kind] = self._reader.values.kind_docids(self._field, kind)
         return known
 
     # By columns: where there are many documents, and many values
@@ -125,8 +124,8 @@ class Distinct:
         for kind in (float, str):
             if not docids & self._with(kind):
                 continue
-            few = self._reader.few_values(self._field, kind)
-            column = self._reader.column(self._field, kind, effort) if few is None or len(few) > _FEW_VALUES else None
+            few = self._reader.values.few_values(self._field, kind)
+            column = self._reader.values.doc_values(self._field, kind, effort) if few is None or len(few) > _FEW_VALUES else None
             if column is None:
                 return None
             columns.append((self._with(kind), column))

@@ -8,19 +8,17 @@ from __future__ import annotations
 from typing import Iterator, Sequence
 
 from svcd.base.bitmaps import DocIds
-from svcd.query.derivations import Terms
+
 from svcd.query.graph import Graph, QueryNode
 from svcd.query.parser import Phrase
-from svcd.query.terms import EXACT, Subset
+from svcd.query.terms import EXACT, Subset, Terms
 from svcd.ranking.forward_index import FEW_FOR_EXACT, CandidateBatch, DocumentWords, LocalBitset, are_at
 from svcd.ranking.path_search import Edge, WeightedEdge
 from svcd.ranking.rule import Bucket, ForwardIndexRule, InvertedIndexRule, RankingContext
 from svcd.ranking.scores import EXACT_ATTRIBUTE, EXACT_MATCH, EXACT_WORDS, MATCHES_START, NO_EXACT_MATCH, Ranked
-from svcd.schema.attributes import Searchable
 from svcd.schema.documents import bucketed_position
 
 COUNTED_WORDS = 30  # longer fields are never the query
-
 
 class ExactAttribute(InvertedIndexRule):
     """Documents with a field that is the query, or begins with it; keeps the graph as it is."""
@@ -28,7 +26,7 @@ class ExactAttribute(InvertedIndexRule):
     def __init__(self, shared: RankingContext) -> None:
         self._shared = shared
         self._postings = shared.postings
-        self._searchable = Searchable.of(shared.postings.reader.settings)
+        self._searchable = shared.postings.reader.settings.searchable
 
     def group(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
         """The candidates read whole, if they are few."""
@@ -57,18 +55,18 @@ class ExactAttribute(InvertedIndexRule):
             candidates &= self._postings.original(word)
         # Words are looked for at their positions only where all of them are: that may be nowhere.
         for word, bucketed in placed if candidates else ():
-            candidates &= self._postings.reader.word_position_docids(word, bucketed)
+            candidates &= self._postings.reader.terms.word_position_docids(word, bucketed)
         return self._by_field([word for word, _ in placed], length, candidates) if candidates else (0, 0)
 
     def _by_field(self, words: Sequence[str], length: int, candidates: DocIds) -> tuple[DocIds, DocIds]:
-        reader = self._postings.reader
+        terms = self._postings.reader.terms
         exact = starting = 0
-        for field in reader.indexed_fields():
+        for field in terms.indexed_fields():
             docids = candidates if field in self._searchable else 0
             for word in words if docids else ():
                 docids &= self._postings.in_field(word, field)
             if docids:
-                counted = reader.field_count_docids(field, length) if length <= COUNTED_WORDS else 0
+                counted = terms.field_count_docids(field, length) if length <= COUNTED_WORDS else 0
                 exact |= docids & counted
                 starting |= docids & ~counted
         return exact, starting
@@ -82,7 +80,6 @@ class ExactAttribute(InvertedIndexRule):
             if field in self._searchable and self._postings.looks_into(field)
         ]
 
-
 def _three(graph: Graph, candidates: DocIds, exact: DocIds, starting: DocIds) -> Iterator[Bucket]:
     by_rank = (
         (EXACT_MATCH, exact),
@@ -92,7 +89,6 @@ def _three(graph: Graph, candidates: DocIds, exact: DocIds, starting: DocIds) ->
     for rank, docids in by_rank:
         if docids:
             yield Bucket(docids, Ranked(EXACT_ATTRIBUTE, rank, EXACT_MATCH), lambda: graph)
-
 
 def _placed(graph: Graph) -> tuple[list[tuple[str, int]], int]:
     """The words of the exact terms with their bucketed positions, none after a gap; and how long they are together."""
@@ -104,7 +100,6 @@ def _placed(graph: Graph) -> tuple[list[tuple[str, int]], int]:
         if word is not None
     ]
     return placed, sum(stop.end - stop.start + 1 for stop, _ in stops)
-
 
 def _exact_stops(graph: Graph) -> list[tuple[QueryNode, Phrase]]:
     """The exact terms from the first one on, one for each place; none when one is missing between.
@@ -123,7 +118,6 @@ def _exact_stops(graph: Graph) -> list[tuple[QueryNode, Phrase]]:
             return []
         expected = stop.last + 1
     return stops
-
 
 class ExactWords(ForwardIndexRule):
     """Documents by how many words they have as typed; narrows these words to themselves."""
@@ -153,10 +147,8 @@ class ExactWords(ForwardIndexRule):
             return [anyhow]
         return [Edge(0, self.shared.condition(_AsTyped, subset), _as_typed(stop)), anyhow]
 
-
 def _as_typed(stop: QueryNode) -> QueryNode:
     return stop._replace(subset=Subset(stop.subset.term, EXACT, False, False, True))
-
 
 class _AsTyped:
     def __init__(self, terms: Terms, subset: Subset) -> None:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Collection, Iterable, Iterator, Mapping, Sequence
 
 from svcd.base.bitmaps import DocIds, from_docids, to_docids
-from svcd.query.derivations import Terms
 from svcd.query.parser import Phrase
 from svcd.query.postings import Postings, first_word
-from svcd.query.terms import Subset
+from svcd.query.terms import Subset, Terms
 from svcd.schema.documents import bucketed_position
 
 # Up to so many documents are read to answer one question; with more it is quicker to ask the index.
@@ -139,18 +138,18 @@ class ForwardIndexLoader:
     """Reads each document once for all rules of a search."""
 
     def __init__(self, postings: Postings) -> None:
-        self._rows = getattr(postings.reader, "rows", None)
+        self._words_by_position = postings.reader.terms.words_by_position
         self._known: dict[int, DocumentWords] = {}
 
     def group(self, candidates: DocIds, limit: int) -> CandidateBatch | None:
         """The candidates, read whole; None when more than `limit` of them had to be read for that."""
-        if self._rows is None or candidates.bit_count() > limit + len(self._known):
+        if candidates.bit_count() > limit + len(self._known):
             return None
         docids = to_docids(candidates)
         missing = [docid for docid in docids if docid not in self._known]
         if len(missing) > limit:
             return None
-        for docid, rows in self._rows(missing) if missing else ():
+        for docid, rows in self._words_by_position(missing) if missing else ():
             self._known[docid] = DocumentWords(docid, rows)
         return CandidateBatch([self._known[docid] for docid in docids], candidates)
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Callable, Iterator, Sequence
 
 from svcd.base.bitmaps import DocIds
-from svcd.query.derivations import Terms
 from svcd.query.graph import Graph, QueryNode
 from svcd.query.parser import Phrase
-from svcd.query.terms import Subset
+from svcd.query.terms import Subset, Terms
 from svcd.ranking.forward_index import FEW_FOR_PAIRS, NEAR, CandidateBatch, LocalBitset, smallest_distance
 from svcd.ranking.path_search import Edge, EdgesBetween, WeightedEdge
 from svcd.ranking.rule import Bucket, ForwardIndexRule, InvertedIndexRule, RankingContext
@@ -146,7 +145,7 @@ class _Pair:
         if phrase is not None:
             candidates &= self._postings.phrase(phrase)
         if not self._postings.is_by_attribute:
-            candidates &= self._postings.reader.word_docids(word)
+            candidates &= self._postings.reader.terms.word_docids(word)
         return candidates
 
     def _near_prefix(self, distance: int, word: str, phrase: Phrase | None, candidates: DocIds) -> DocIds:
@@ -162,9 +161,9 @@ class _Pair:
     def _prefix_pair(self, distance: int, word: str, prefix: str, within: DocIds) -> DocIds:
         postings = self._postings
         if not postings.is_by_attribute:
-            return postings.reader.prefix_pair_docids(distance, word, prefix, within)
+            return postings.reader.terms.prefix_pair_docids(distance, word, prefix, within)
         docids = 0
-        for continued in postings.reader.words_with_prefix(prefix):
+        for continued in postings.reader.vocabulary.words_with_prefix(prefix):
             docids |= postings.pair(distance, word, continued, within)
         return docids
 

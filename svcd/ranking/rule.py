@@ -9,10 +9,9 @@ from functools import partial
 from typing import Callable, Hashable, Iterator, Mapping, NamedTuple, Protocol, Sequence
 
 from svcd.base.bitmaps import DocIds
-from svcd.query.derivations import Terms
 from svcd.query.graph import Graph, MatchingStrategy, QueryNode, from_paths
 from svcd.query.postings import Postings
-from svcd.query.terms import Subset
+from svcd.query.terms import Subset, Terms
 from svcd.ranking.forward_index import CandidateBatch, ForwardIndexLoader, LocalBitset, TermPositions
 from svcd.ranking.path_search import CheapestPaths, Condition, Edge, EdgesBetween, Path, PathSearch, WeightedEdge, plan
 from svcd.ranking.scores import Detail, Ranked

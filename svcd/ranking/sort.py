@@ -31,7 +31,7 @@ class Sort(InvertedIndexRule):
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
         """One bucket for each value, best first, then the documents without any."""
-        for value, docids in self._reader.sort_buckets(self._field, self._ascending, candidates):
+        for value, docids in self._reader.values.sort_buckets(self._field, self._ascending, candidates):
             if docids:
                 yield Bucket(docids, Sorted(self._field, self._ascending, value), lambda: graph)
 
@@ -74,7 +74,7 @@ class GeoBucket(NamedTuple):
 
 def geo_buckets(reader: Reader, origin: Point, is_ascending: bool, candidates: DocIds) -> Iterator[GeoBucket]:
     """The candidates by distance, nearest first or farthest first; those without a point last."""
-    located = candidates & reader.located_docids()
+    located = candidates & reader.geo.located_docids()
     docids: list[int] = []
     first: tuple[Point, float] | None = None
     for docid, point in _in_order(reader, origin, is_ascending, located):
@@ -95,11 +95,11 @@ def _in_order(reader: Reader, origin: Point, is_ascending: bool, left: DocIds) -
     start = origin if is_ascending else antipode(origin)
     while left.bit_count() >= _CHUNK:
         taken = []
-        for docid, point in islice(reader.nearest(start, left), _CHUNK):
+        for docid, point in islice(reader.geo.nearest(start, left), _CHUNK):
             taken.append(docid)
             yield docid, point
         left &= ~from_docids(taken)
-    few = sorted(reader.points(to_docids(left)))
+    few = sorted(reader.geo.points(to_docids(left)))
     few.sort(key=lambda place: int(distance(origin, place[1])))
     yield from few if is_ascending else reversed(few)
 

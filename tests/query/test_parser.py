@@ -16,18 +16,14 @@ What must hold:
 """
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from svcd.query.derivations import Terms
 from svcd.query.graph import END, START, Graph, MatchingStrategy, QueryNode, build_graph, from_paths, removal_groups
-from svcd.query.lexicon import Lexicon, lexicon_of
 from svcd.query.parser import LONGEST_TEXT, ParsedQuery, Part, parse, parse_text
 from svcd.query.postings import Postings
-from svcd.query.terms import Subset, Term
+from svcd.query.terms import Subset, Term, Terms
 from svcd.text.analyzer import Analyzer
-from tests.support.dict_reader import DEFAULTS, DictReader
+from tests.support.dict_reader import DictReader
 from tests.support.searching import titled
 
 ANALYZER = Analyzer(stop_words=["the", "of"])
@@ -106,14 +102,13 @@ def test_a_thousand_tokens_are_read() -> None:
 
 
 def terms_of(reader: DictReader) -> Terms:
-    lexicon = lexicon_of(reader.settings)
-    return Terms(Postings(reader), lexicon.typo_rules, lexicon.synonyms)
+    return Terms(Postings(reader), reader.settings.typo_tolerance, reader.settings.synonyms)
 
 
 def graph_of(q: str, reader: DictReader | None = None) -> tuple[Graph, Terms]:
     reader = reader or titled("x")
     terms = terms_of(reader)
-    return build_graph(terms, parse(lexicon_of(reader.settings).analyzer.tokens(q))).graph, terms
+    return build_graph(terms, parse(reader.settings.analyzer.tokens(q))).graph, terms
 
 
 def labels(graph: Graph) -> list[str]:
@@ -163,21 +158,6 @@ def test_frequent_words_are_dropped_first() -> None:
 
 def test_all_words_are_kept() -> None:
     assert dropped("a b c", MatchingStrategy.ALL) == []
-
-
-def synonyms(setting: dict[str, list[str]], **settings: Any) -> dict[tuple[str, ...], list[Any]]:
-    return Lexicon({**DEFAULTS, "synonyms": setting, **settings}).synonyms
-
-
-def test_synonyms_are_phrases_by_words() -> None:
-    assert synonyms({"NYC": ["New-York", "big apple"], "nyc!": ["new york", "gotham"]}) == {
-        ("nyc",): [("big", "apple"), ("gotham",), ("new", "york")]}
-    assert synonyms({"the king": ["of the queen", "the"]}, stopWords=["the", "of"]) == {("king",): [("queen",)]}
-
-
-def test_synonym_keys_too_long_or_empty_are_ignored() -> None:
-    assert synonyms({"!": ["a"], "b": ["?"], "c" * 499: ["d"]}) == {}
-    assert list(synonyms({"c" * 498: ["d"]})) == [("c" * 498,)]
 
 
 def test_synonyms_of_a_term_are_capped() -> None:

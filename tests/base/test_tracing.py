@@ -12,9 +12,9 @@ from itertools import count
 
 import pytest
 
+from svcd.base import tracing
+from svcd.base.tracing import Recorder, recording, span
 from svcd.filters.requests import read_filter
-from svcd.query import tracing
-from svcd.query.tracing import Recorder, recording, span
 from svcd.search.federation import federated
 from svcd.search.request import Federation, IndexedQuery, SearchQuery
 from tests.support.searching import UID, answer, never, titled
