@@ -106,7 +106,7 @@ class App:
         self._table = Table(ROUTES)
         self._traffic = traffic or Traffic()
         self._reports = reports
-        self._tell = broadcast
+        self._broadcast = broadcast
         self._streams = ConcurrencyLimit(streams)
         self._large = ConcurrencyLimit(large, "large answers")
         self._waiting_writes = ConcurrencyLimit(waiting_writes)
@@ -157,7 +157,7 @@ class App:
         ctx = Context(
             instance=self._instance, runner=self._runner, searches=self._searches, request=request,
             permission=permission, query=_query(route, query), body=_body(route, request), traffic=self._traffic,
-            reports=self._reports, keys=self._keys, broadcast=self._tell, streams=self._streams, renewed=permitted,
+            reports=self._reports, keys=self._keys, broadcast=self._broadcast, streams=self._streams, renewed=permitted,
             answers=self._answers, large=self._large,
         )
         if route.feature:

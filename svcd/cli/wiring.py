@@ -21,8 +21,6 @@ from svcd.cli.word_list_log import LocaleWarnings
 from svcd.instance.instance import Instance
 from svcd.instance.task_records import FAILED, Batch, Task
 from svcd.remote.webhook_delivery import Sender, WebhookNotifier
-from svcd.schema.field_values import stored_form
-from svcd.schema.settings import resolved
 from svcd.tasks.archive_tasks import Folders
 from svcd.tasks.batching import Limits
 from svcd.tasks.indexing_client import MemoryBudget
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from svcd.analytics.figures import State
     from svcd.analytics.report import Send, UsageReport
     from svcd.remote.client import Client
-    from svcd.tasks.schedule import SnapshotSchedule
+    from svcd.tasks.archive_tasks import SnapshotSchedule
 
 # An indexing process without a batch, and what a budgeted byte takes in Python's objects.
 PROCESS_BYTES = 40 << 20
@@ -46,23 +44,22 @@ class Others(TypedDict, total=False):
     """How the application reaches the search workers, where there are any (see App)."""
 
     reports: Callable[[], Sequence[Report]]
-    tell: Callable[[Mapping[str, Any]], None]
+    broadcast: Callable[[Mapping[str, Any]], None]
 
 
 def application(config: Config, instance: Instance, runner: Runner,
                 reports: Callable[[], Sequence[Report]] = tuple,
-                tell: Callable[[Mapping[str, Any]], None] = lambda order: None, usage: Usage | None = None) -> App:
+                broadcast: Callable[[Mapping[str, Any]], None] = lambda order: None, usage: Usage | None = None) -> App:
     """What answers requests. reports: asks the search workers what they have answered; tell: gives them orders.
 
     usage: where requests are counted for the usage report.
     """
-    instance.use_engine(resolved, stored_form)
     searches = SearchQueue(
         serving.parallel_searches(config), config.experimental_search_queue_size,
         config.experimental_drop_search_after, head_start_s=serving.HEAD_START_S, processes=config.search_workers + 1,
     )
     instance.keys.add_to_empty(default_keys())
-    return App(instance, runner, Keys(config.master_key, instance.keys), searches, reports=reports, tell=tell,
+    return App(instance, runner, Keys(config.master_key, instance.keys), searches, reports=reports, broadcast=broadcast,
                streams=serving.MOST_STREAMS, waiting_writes=serving.MOST_WAITING_WRITES,
                large=serving.MOST_LARGE_ANSWERS, usage=usage)
 
@@ -133,7 +130,7 @@ def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = la
 
 def snapshots(config: Config, instance: Instance) -> SnapshotSchedule:
     """What asks for a snapshot every so many seconds, not started yet; needed where they are wanted."""
-    from svcd.tasks.schedule import SnapshotSchedule  # few daemons have a schedule
+    from svcd.tasks.archive_tasks import SnapshotSchedule  # few daemons have a schedule
 
     return SnapshotSchedule(instance.queue, config.schedule_snapshot, on_refusal=logs.warn)
 
