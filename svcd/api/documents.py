@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from svcd.api import features, shapes
 from svcd.api.bodies import read_sequence
 from svcd.api.context import Context, HandlerResult, Text
-from svcd.api.filters import allowed_filter, local_filter, of_query_string, without_joins
-from svcd.api.joins import one_state, read_joined
+from svcd.api.filters import allowed_filter, local_filter, filter_of_query_string, resolve_joins
+from svcd.api.joins import index_snapshot, read_joined
 from svcd.api.routes import Fields, Route, Stream
-from svcd.api.streaming import WHOLE, listed
+from svcd.api.streaming import WHOLE, list_body
 from svcd.api.uploads import CONTENT_TYPES, payload_format, receive
 from svcd.base import json_text
 from svcd.base.bitmaps import DocIds, each_docid, from_docids
@@ -56,26 +56,26 @@ def fetch(ctx: Context, wanted: Mapping[str, Any]) -> HandlerResult:
     rules = _sort_rules(wanted.get("sort") or ())
     view = _view(wanted.get("fields"), bool(wanted["retrieveVectors"]))
     with ExitStack() as held:
-        held.enter_context(one_state(ctx, [ctx.index_uid]))
+        held.enter_context(index_snapshot(ctx, [ctx.index_uid]))
         reader = held.enter_context(ctx.read(ctx.index_uid))
-        meant = _meant(reader, ids, _condition(ctx, reader, wanted.get("filter")))
+        selected = _selected(reader, ids, _condition(ctx, reader, wanted.get("filter")))
         _check_sortable(rules, reader.settings.sortable_attributes)
-        docids, total = _page(reader, meant, rules, offset, limit)
+        docids, total = _page(reader, selected, rules, offset, limit)
         expected = min(limit, max(total - offset, 0)) * reader.average_document_size()
         if expected > WHOLE:
             held.callback(reader.close)
-        body = listed(b'{"results":[', (view(text).encode() for text in reader.each_document(docids)),
+        body = list_body(b'{"results":[', (view(text).encode() for text in reader.each_document(docids)),
                       f'],"offset":{offset},"limit":{limit},"total":{total}}}'.encode,
-                      expected=expected, places=ctx.large, held=held)
+                      expected=expected, limit=ctx.large_answers, held=held)
     return HandlerResult(200, Text(body))
 
 
-def _page(reader: IndexReader, meant: DocIds | None, rules: Sequence[SortRule],
+def _page(reader: IndexReader, selected: DocIds | None, rules: Sequence[SortRule],
           offset: int, limit: int) -> tuple[Iterable[int], int]:
     """The documents of a page, found as they are asked for, and how many there are to page through."""
-    if meant is None and not rules:
+    if selected is None and not rules:
         return reader.docids_page(offset, limit), reader.number_of_documents
-    docids = reader.all_docids() if meant is None else meant
+    docids = reader.all_docids() if selected is None else selected
     total = docids.bit_count()
     return islice(_sorted(reader, docids, rules), min(offset, total), min(offset + limit, total)), total
 
@@ -83,21 +83,21 @@ def _page(reader: IndexReader, meant: DocIds | None, rules: Sequence[SortRule],
 def _condition(ctx: Context, reader: IndexReader, wanted: Any) -> Condition | None:
     """What a filter asks of the documents of this index, of others too."""
     condition = allowed_filter(wanted, _FILTER_CODE, ctx.instance.features)
-    return without_joins(condition, ctx.index_uid, reader, lambda other: read_joined(ctx, other))
+    return resolve_joins(condition, ctx.index_uid, reader, lambda other: read_joined(ctx, other))
 
 
-def _meant(reader: IndexReader, ids: Sequence[str] | None, condition: Condition | None) -> DocIds | None:
+def _selected(reader: IndexReader, ids: Sequence[str] | None, condition: Condition | None) -> DocIds | None:
     """The documents that have one of the identifiers and meet the filter; None when neither is given."""
-    named = None if ids is None else _named(reader, ids)
+    by_id = None if ids is None else _docids_of_ids(reader, ids)
     if condition is None:
-        return named
+        return by_id
     from svcd.filters.requests import filter_docids
 
     docids = filter_docids(reader, condition, _FILTER_CODE)
-    return docids if named is None else docids & named
+    return docids if by_id is None else docids & by_id
 
 
-def _named(reader: IndexReader, ids: Sequence[str]) -> DocIds:
+def _docids_of_ids(reader: IndexReader, ids: Sequence[str]) -> DocIds:
     """The documents of some identifiers; unknown ones are left out."""
     docids = {reader.docid_of(document_id) for document_id in ids}
     return from_docids([docid for docid in docids if docid is not None])
@@ -174,7 +174,7 @@ def _refuse_network(ctx: Context, wanted: Mapping[str, Any]) -> None:
 
 def get_documents(ctx: Context) -> HandlerResult:
     """One page of the documents, by the query string."""
-    sort, condition = ctx.query["sort"], of_query_string(ctx.query["filter"], _FILTER_CODE)
+    sort, condition = ctx.query["sort"], filter_of_query_string(ctx.query["filter"], _FILTER_CODE)
     return fetch(ctx, {**ctx.query, "sort": None if sort is None else split_rules(sort), "filter": condition})
 
 

@@ -19,17 +19,17 @@ _FEATURE = "foreignKeys"
 
 
 @contextmanager
-def one_state(ctx: Context, index_uids: Iterable[str]) -> Iterator[None]:
+def index_snapshot(ctx: Context, index_uids: Iterable[str]) -> Iterator[None]:
     """In this block ctx.read() knows these indexes and those that their foreign keys name, all of them as one state of the
     list of indexes has them: a swap in between is seen whole or not at all."""
-    with ctx.instance.read_together(index_uids, _linked) as ctx.shelf:
+    with ctx.instance.read_together(index_uids, _foreign_indexes) as ctx.snapshot:
         try:
             yield
         finally:
-            ctx.shelf = None
+            ctx.snapshot = None
 
 
-def _linked(reader: Reader) -> Iterable[str]:
+def _foreign_indexes(reader: Reader) -> Iterable[str]:
     return reader.settings.foreign_keys.values()
 
 

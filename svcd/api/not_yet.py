@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from svcd.api.context import Context, HandlerResult
-from svcd.api.filters import allowed_filter, has_joins, of_query_string
+from svcd.api.filters import allowed_filter, has_joins, filter_of_query_string
 from svcd.api.routes import Fields, Route
 from svcd.base.errors import ApiError
 from svcd.base.sizes import parse_size
@@ -62,7 +62,7 @@ class Missing:
     routes: tuple[Route, ...] = ()
 
 
-def _lacks(what: str, code: str = "bad_request") -> Callable[[Context], HandlerResult]:
+def _rejecting_handler(what: str, code: str = "bad_request") -> Callable[[Context], HandlerResult]:
     """A handler that refuses."""
 
     def refuse(_ctx: Context) -> HandlerResult:
@@ -171,7 +171,7 @@ def similar(ctx: Context) -> HandlerResult:
 
 def similar_by_query_string(ctx: Context) -> HandlerResult:
     """`GET /indexes/{index_uid}/similar`."""
-    return _similar(ctx, {**ctx.query, "filter": of_query_string(ctx.query["filter"], _FILTER_CODE)})
+    return _similar(ctx, {**ctx.query, "filter": filter_of_query_string(ctx.query["filter"], _FILTER_CODE)})
 
 
 def _document_id(value: Any) -> str:
@@ -241,13 +241,13 @@ _METADATA = {"customMetadata": Param(query_strings.text, "invalid_index_custom_m
 
 def _chats(method: str, path: str, action: str, summary: str, words: str, **others: Any) -> Route:
     """words: those that open the refusal while the feature is off."""
-    return Route(method, f"/chats{path}", _lacks(_CHATS), action, {}, summary, "Chats",
+    return Route(method, f"/chats{path}", _rejecting_handler(_CHATS), action, {}, summary, "Chats",
                  feature=("chatCompletions", words), **others)
 
 
 def _rules(method: str, path: str, action: str, summary: str, words: str = "Using the `/dynamic-search-rules` routes",
            **others: Any) -> Route:
-    return Route(method, f"/dynamic-search-rules{path}", _lacks(_RULES), f"dynamicSearchRules.{action}", {}, summary,
+    return Route(method, f"/dynamic-search-rules{path}", _rejecting_handler(_RULES), f"dynamicSearchRules.{action}", {}, summary,
                  "Search rules", feature=("dynamicSearchRules", words), **others)
 
 
@@ -255,20 +255,20 @@ _EXPERIMENTAL = "Experimental features"
 _OF_SETTINGS = "using the /chats/settings route"
 MISSING = (
     Missing(_NETWORKS, ("network",), (
-        Route("GET", "/network", _lacks(_NETWORKS), "network.get", {}, "Get the network", _EXPERIMENTAL,
+        Route("GET", "/network", _rejecting_handler(_NETWORKS), "network.get", {}, "Get the network", _EXPERIMENTAL,
               feature=_NETWORK),
-        Route("PATCH", "/network", _lacks(_NETWORKS), "network.update", {}, "Change the network", _EXPERIMENTAL,
+        Route("PATCH", "/network", _rejecting_handler(_NETWORKS), "network.update", {}, "Change the network", _EXPERIMENTAL,
               feature=_NETWORK, body=_NETWORK_BODY),
-        Route("POST", "/network/control", _lacks(_NETWORKS), "network.update", {},
+        Route("POST", "/network/control", _rejecting_handler(_NETWORKS), "network.update", {},
               "Receive a change of the network", _EXPERIMENTAL, feature=_CONTROL, body=_CONTROL_BODY),
     )),
     Missing(_TEMPLATES, ("renderRoute",), (
-        Route("POST", "/render-template", _lacks(_TEMPLATES, "invalid_render_template"),
+        Route("POST", "/render-template", _rejecting_handler(_TEMPLATES, "invalid_render_template"),
               ("settings.get", "documents.get"), {}, "Render a template", "Template", feature=_RENDER,
               body=_RENDER_BODY),
     )),
     Missing(_EXPORTS, routes=(
-        Route("POST", "/export", _lacks(_EXPORTS), "export", {}, "Export to another instance", "Export",
+        Route("POST", "/export", _rejecting_handler(_EXPORTS), "export", {}, "Export to another instance", "Export",
               body=_EXPORT_BODY),
     )),
     Missing(_SIMILAR, routes=(
@@ -307,7 +307,7 @@ MISSING = (
 ROUTES = tuple(replace(route, missing=row.what) for row in MISSING for route in row.routes)
 
 
-def without_effect(flags: Iterable[str]) -> Mapping[str, str]:
+def flags_without_effect(flags: Iterable[str]) -> Mapping[str, str]:
     """The features among some that do nothing here: flag -> what they would need."""
     wanted = set(flags)
     return {flag: row.what for row in MISSING for flag in row.flags if flag in wanted}

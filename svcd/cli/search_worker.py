@@ -1,18 +1,21 @@
-"""A search worker: a process that answers searches on the port of the daemon, next to its main process.
+"""A search worker: a process that answers searches on the port of the daemon, beside its main process.
 
-    -> {orders}                     once: Orders, secrets included, which a command line would show
-    -> {"ask": n, "features": {}}   they are these from now on
-    -> {"ask": n, "removed": uuid}  an index is gone
-    -> {"ask": n, "log": "info"}    print this of the log (svcd.base.logs)
-    -> {"ask": n, "report": true}   what was answered here
-    -> {"ask": n, "usage": true}    what was counted here for the usage report, from the last time on
-    -> {"ask": n, "stop": seconds}  end in good order, within this time
-    <- {"ask": n, ...}              after each
+The main process (svcd.cli.search_worker_pool) writes lines of JSON to its standard input; it replies to each command:
 
-It opens the files read-only, takes connections from the shared sockets, and gives those that ask for anything but a
-search to the main process (svcd.http.worker_sharing). It ends with it: at the end of its input, or by the kernel's hand.
+    -> {configuration}              once: a WorkerConfiguration; not arguments, which other users could see
+    -> {"ask": n, "features": {}}   the features that are on from now on
+    -> {"ask": n, "removed": uuid}  an index was deleted
+    -> {"ask": n, "log": "info"}    which log lines to print (svcd.base.logs)
+    -> {"ask": n, "report": true}   report the requests answered here
+    -> {"ask": n, "usage": true}    report the usage figures counted here since the last time
+    -> {"ask": n, "stop": seconds}  stop gracefully within this time
+    <- {"ask": n, ...}              the reply
 
-Threads: the main thread runs `server.serve()`; "svcd-orders" reads the input.
+A worker opens the files read-only, accepts connections from the shared sockets, and hands those that ask for anything but
+a search to the main process (svcd.http.worker_sharing). It ends with the main process: at the end of its input, or killed
+by the kernel (parent-death signal).
+
+Threads: the main thread runs `server.serve()`; "svcd-commands" reads the input.
 """
 from __future__ import annotations
 
@@ -24,7 +27,6 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -34,9 +36,9 @@ from svcd.api.routes import is_for_all
 from svcd.api.traffic import Traffic
 from svcd.auth.keys import Keys
 from svcd.base import logs
-from svcd.base import logs as targets
 from svcd.base.process import end_with_parent
 from svcd.cli import machine, serving
+from svcd.cli.serving import WorkerConfiguration
 from svcd.http.server import Server
 from svcd.http.worker_sharing import LoadTable, PeerProcesses
 from svcd.instance.data_folder import DataFolderReader
@@ -47,28 +49,28 @@ if TYPE_CHECKING:
 
 
 class SearchWorker:
-    """The parts of a worker."""
+    """The parts of a worker process, put together."""
 
-    def __init__(self, orders: WorkerConfiguration) -> None:
-        self._library = DataFolderReader(Path(orders.path), orders.features)
+    def __init__(self, configuration: WorkerConfiguration) -> None:
+        self._data_folder = DataFolderReader(Path(configuration.path), configuration.features)
         self._searches = SearchQueue(
-            orders.parallel_searches, orders.queue_size, orders.drop_after_s, head_start_s=serving.HEAD_START_S,
-            processes=len(orders.trays),
+            configuration.parallel_searches, configuration.queue_size, configuration.drop_after_s, head_start_s=serving.HEAD_START_S,
+            processes=len(configuration.outgoing),
         )
         self._traffic = Traffic()
-        self._usage = _usage() if orders.counts_usage else None
-        # What a search never asks for, the queue and the runner, is not there.
-        keys = Keys(orders.master_key, self._library.keys)  # those of the files, which are always the present ones
-        app = App(cast("Instance", self._library), None, keys, self._searches, self._traffic, usage=self._usage,
-                  large=serving.MOST_LARGE_ANSWERS)
+        self._usage = _usage_counter() if configuration.counts_usage else None
+        # A worker has no queue and no runner (None): searches never use them.
+        keys = Keys(configuration.master_key, self._data_folder.keys)  # read from the file for each request: always current
+        app = App(cast("Instance", self._data_folder), None, keys, self._searches, self._traffic, usage=self._usage,
+                  large=serving.MAX_LARGE_ANSWERS)
         self._server = Server(
-            app.answer, [socket.socket(fileno=listener) for listener in orders.listeners], threads=orders.threads,
-            payload_limit=orders.payload_limit, on_request=serving.log_request, on_error=serving.log_bug,
-            peers=_share(orders), on_idle=machine.give_back_memory,
+            app.answer, [socket.socket(fileno=listener) for listener in configuration.listeners], threads=configuration.threads,
+            payload_limit=configuration.payload_limit, on_request=serving.log_request, on_error=serving.log_bug,
+            peers=_peer_processes(configuration), on_idle=machine.give_back_memory,
         )
-        self._answers: dict[str, Callable[[Any], Mapping[str, Any] | None]] = {
-            "features": self._library.use_features,
-            "removed": self._library.forget,
+        self._handlers: dict[str, Callable[[Any], Mapping[str, Any] | None]] = {
+            "features": self._data_folder.use_features,
+            "removed": self._data_folder.forget,
             "log": _direct_log,
             "report": self._report,
             "usage": lambda _: {"usage": self._usage.take()} if self._usage else None,
@@ -76,21 +78,21 @@ class SearchWorker:
         }
 
     def serve(self) -> None:
-        """Answer until stopped."""
+        """Serve until stop() is called."""
         self._server.serve()
-        self._library.close()
+        self._data_folder.close()
 
     def stop(self, grace_s: float = serving.GRACE_S) -> None:
-        """Ask serve() to end."""
+        """Make serve() return within this time."""
         self._server.stop(grace_s)
 
-    def answer(self, order: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Do what is asked; what is to be said."""
-        said: Mapping[str, Any] = {}
-        for name, value in order.items():
-            if name in self._answers:
-                said = self._answers[name](value) or {}
-        return {**said, "ask": order["ask"]}
+    def handle(self, command: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Do what is asked; what is to be reply."""
+        reply: Mapping[str, Any] = {}
+        for name, value in command.items():
+            if name in self._handlers:
+                reply = self._handlers[name](value) or {}
+        return {**reply, "ask": command["ask"]}
 
     def _report(self, _: bool) -> Mapping[str, Any]:
         return {"traffic": self._traffic.as_json(), "running": self._searches.running,
@@ -98,89 +100,47 @@ class SearchWorker:
 
 
 def main(parent: int) -> None:
-    """Serve until told to stop. parent: pid of the daemon."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon, which tells us
+    """Run a worker. parent: pid of the main process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the main process sends the command to stop
     end_with_parent(parent)
-    orders = WorkerConfiguration(**json.loads(sys.stdin.buffer.readline()))
-    logs.configure(orders.log_level, orders.logs_mode)
-    if orders.log_targets:
-        _direct_log(orders.log_targets)
-    worker = SearchWorker(orders)
-    signal.signal(signal.SIGTERM, lambda *_: worker.stop())  # to all of the daemon's processes, or to this one
-    threading.Thread(target=_obey, args=(worker,), name="svcd-orders", daemon=True).start()
+    configuration = WorkerConfiguration(**json.loads(sys.stdin.buffer.readline()))
+    logs.configure(configuration.log_level, configuration.logs_mode)
+    if configuration.log_targets:
+        _direct_log(configuration.log_targets)
+    worker = SearchWorker(configuration)
+    signal.signal(signal.SIGTERM, lambda *_: worker.stop())  # sent to the whole process group, or to this process alone
+    threading.Thread(target=_handle_commands, args=(worker,), name="svcd-commands", daemon=True).start()
     machine.give_back_large_blocks()
-    serving.warm_up()
-    gc.freeze()  # what is here now, stays: the collector need not look at it again
+    serving.preload_search()
+    gc.freeze()  # loaded code stays: exclude it from garbage collection
     worker.serve()
-    os._exit(0)  # "svcd-orders" holds the input, for which an ordinary end would wait
+    os._exit(0)  # an ordinary exit would wait for "svcd-commands", which blocks on the input
 
 
-def _usage() -> Usage:
-    from svcd.analytics.collector import Usage  # few daemons report
+def _usage_counter() -> Usage:
+    from svcd.analytics.collector import Usage  # loaded only where usage is reported
 
     return Usage()
 
 
 def _direct_log(text: str) -> None:
-    logs.direct(targets.parse(text))
+    logs.direct(logs.parse(text))
 
 
-def _share(orders: WorkerConfiguration) -> PeerProcesses:
-    trays = [socket.socket(fileno=tray) for tray in orders.trays]
-    return PeerProcesses(orders.number, LoadTable(orders.board), socket.socket(fileno=orders.tray), trays, is_for_all)
+def _peer_processes(configuration: WorkerConfiguration) -> PeerProcesses:
+    outgoing = [socket.socket(fileno=queue) for queue in configuration.outgoing]
+    return PeerProcesses(configuration.number, LoadTable(configuration.load_table), socket.socket(fileno=configuration.incoming), outgoing, is_for_all)
 
 
-def _obey(worker: SearchWorker) -> None:
+def _handle_commands(worker: SearchWorker) -> None:
     try:
         for line in sys.stdin.buffer:
-            sys.stdout.buffer.write(json.dumps(worker.answer(json.loads(line))).encode() + b"\n")
+            sys.stdout.buffer.write(json.dumps(worker.handle(json.loads(line))).encode() + b"\n")
             sys.stdout.buffer.flush()
     except BrokenPipeError:
         pass
-    os._exit(0)  # the daemon is gone
+    os._exit(0)  # end of input: the main process is gone
 
 
 if __name__ == "__main__":
     main(int(sys.argv[1]))
-
-
-# What the main process tells a search worker at its start.
-#
-# Knows the shape of it alone, so that who writes it need not load what a worker needs.
-
-
-@dataclass(frozen=True)
-class WorkerConfiguration:
-    """What a worker has to know. Sockets and memory are descriptors, which it has inherited.
-
-    number: its own; listeners: sockets that listen; board, tray, trays: see svcd.http.worker_sharing.
-    log_targets: what is printed of the log in place of its level; "" when nobody changed it.
-    counts_usage: for the usage report.
-    """
-
-    number: int
-    listeners: list[int]
-    board: int
-    tray: int
-    trays: list[int]
-    path: str
-    features: Mapping[str, bool | None]
-    master_key: str | None
-    payload_limit: int
-    threads: int
-    parallel_searches: int
-    queue_size: int
-    drop_after_s: float
-    log_level: str
-    logs_mode: str
-    log_targets: str = ""
-    counts_usage: bool = False
-
-    @property
-    def descriptors(self) -> list[int]:
-        """All that it has to inherit."""
-        return [*self.listeners, self.board, self.tray, *self.trays]
-
-    def as_json(self) -> str:
-        """One line."""
-        return json.dumps(asdict(self))

@@ -60,8 +60,8 @@ def application(config: Config, instance: Instance, runner: Runner,
     )
     instance.keys.add_to_empty(default_keys())
     return App(instance, runner, Keys(config.master_key, instance.keys), searches, reports=reports, broadcast=broadcast,
-               streams=serving.MOST_STREAMS, waiting_writes=serving.MOST_WAITING_WRITES,
-               large=serving.MOST_LARGE_ANSWERS, usage=usage)
+               streams=serving.MAX_STREAMS, waiting_writes=serving.MAX_WAITING_WRITES,
+               large=serving.MAX_LARGE_ANSWERS, usage=usage)
 
 
 def usage() -> Usage:

@@ -10,12 +10,12 @@ from decimal import Decimal
 from itertools import chain, islice
 from sys import maxsize
 
+from svcd.base import tracing
 from svcd.base.bitmaps import DocIds
-from svcd.facets.fields import check_facets, order_of, selected_fields
-from svcd.facets.merging import Facets, take_max_values
+from svcd.facets.fields import check_facets, selected_fields
+from svcd.facets.merging import Facets, subtract_values
 from svcd.facets.strategies import FieldCounter
-from svcd.facets.value_counts import Entry, ValueCounts
-from svcd.query import tracing
+from svcd.facets.value_counts import ValueCount, ValueCounts
 from svcd.query.reader import Reader, Value
 from svcd.schema.field_values import stored_form
 
@@ -31,7 +31,7 @@ def facets_of(reader: Reader, patterns: Sequence[str], counted: DocIds) -> Facet
     tracing.begin("facet distribution")
     check_facets(reader.settings, patterns)
     names = selected_fields(reader.settings, reader.fields(), patterns)
-    facets = Facets(orders={name: order_of(reader.settings, name) for name in names})
+    facets = Facets(orders={name: reader.settings.faceting.order_of(name) for name in names})
     for name, (shown, extremes) in zip(names, _found(reader, facets.orders, counted)):
         facets.distribution[name] = dict(shown)
         if extremes is not None:
@@ -50,15 +50,15 @@ def _found(reader: Reader, orders: Mapping[str, str], counted: DocIds) -> Sequen
 
     if counted != reader.all_docids():
         return find()
-    return reader.remembered(("facets", *orders.items(), reader.settings["faceting"]["maxValuesPerFacet"]), find)
+    return reader.cached(("facets", *orders.items(), reader.settings.faceting.max_values), find)
 
 
 def subtract(facets: Facets, reader: Reader, docid: int) -> None:
     """Take the values of one document out of the counts, as far as they are shown; what nobody has left is not."""
     for name, shown in facets.distribution.items():
-        for _, values in reader.field_values(name, [docid]):
+        for _, values in reader.values.field_values(name, [docid]):
             numbers = {number_text(value) for value in values if isinstance(value, float)}
-            take_max_values(shown, [text for text in shown if text in numbers or stored_form(text) in values])
+            subtract_values(shown, [text for text in shown if text in numbers or stored_form(text) in values])
 
 
 def number_text(number: float) -> str:
@@ -76,7 +76,7 @@ class _Field:
         self._reader = reader
         self._name = name
         self._is_by_count = order == "count"
-        self._most = reader.settings["faceting"]["maxValuesPerFacet"]
+        self._most = reader.settings.faceting.max_values
 
     def found(self, counted: DocIds) -> _Found:
         """What the counted documents have."""
@@ -104,16 +104,16 @@ class _Field:
         shown.update(self._texts(texts, islice(texts.ascending(room), room)))
         return shown
 
-    def _ordered(self, counting: ValueCounts) -> Iterator[Entry]:
+    def _ordered(self, counting: ValueCounts) -> Iterator[ValueCount]:
         if not self._is_by_count:
             return counting.ascending(self._most or None)
         return by_count(counting, self._most or maxsize)
 
-    def _numbers(self, numbers: ValueCounts, entries: Iterable[Entry]) -> Iterator[tuple[str, int]]:
+    def _numbers(self, numbers: ValueCounts, entries: Iterable[ValueCount]) -> Iterator[tuple[str, int]]:
         return ((number_text(numbers.value(entry)), entry.count) for entry in entries)  # type: ignore[arg-type]  # floats
 
-    def _texts(self, texts: ValueCounts, entries: Iterable[Entry]) -> Iterator[tuple[str, int]]:
-        spelling, name = self._reader.spelling, self._name
+    def _texts(self, texts: ValueCounts, entries: Iterable[ValueCount]) -> Iterator[tuple[str, int]]:
+        spelling, name = self._reader.values.spelling, self._name
         return ((spelling(name, str(texts.value(entry)), texts.first(entry)), entry.count) for entry in entries)
 
 
@@ -128,7 +128,7 @@ GROUP = 4
 LEAST = 20
 
 
-def by_count(counting: ValueCounts, most: int) -> Iterator[Entry]:
+def by_count(counting: ValueCounts, most: int) -> Iterator[ValueCount]:
     """By count, the highest first; of equal ones the largest value first, but for what the tree makes of it.
 
     most: see Counting.by_count.
@@ -143,13 +143,13 @@ def by_count(counting: ValueCounts, most: int) -> Iterator[Entry]:
         yield from _met(counting, iter(together))
 
 
-def _met(counting: ValueCounts, together: Iterator[Entry]) -> Iterator[Entry]:
+def _met(counting: ValueCounts, together: Iterator[ValueCount]) -> Iterator[ValueCount]:
     """Entries of equal count, which come descending, in the order in which they are met; asks no more than needed."""
     first = list(islice(together, 2))
-    waiting: Iterable[Entry] = chain(first, together)
+    waiting: Iterable[ValueCount] = chain(first, together)
     if len(first) > 1:
         for width in _group_widths(counting.values_of_field()):
-            equal: list[Entry] = []
+            equal: list[ValueCount] = []
             for entry in waiting:
                 if counting.is_alone(entry, width):
                     equal.append(entry)

@@ -9,8 +9,6 @@ from typing import Any
 
 from svcd.base.errors import ApiError
 from svcd.schema.attributes import (
-    WILDCARD,
-    Filterable,
     FilterableRule,
     is_beneath,
     is_everything,
@@ -21,20 +19,15 @@ from svcd.schema.attributes import (
     patterns_of,
     rule_of,
 )
+from svcd.schema.index_settings import IndexSettings
 
 
-def order_of(settings: Mapping[str, Any], field: str) -> str:
-    """`alpha` or `count`: how the values of a field are ordered."""
-    orders = settings["faceting"]["sortFacetValuesBy"]
-    return orders.get(field) or orders.get(WILDCARD) or "alpha"
-
-
-def check_facets(settings: Mapping[str, Any], patterns: Iterable[str]) -> None:
+def check_facets(settings: IndexSettings, patterns: Iterable[str]) -> None:
     """Refuse the first pattern that no filterable attribute can match.
 
     Raises invalid_search_facets; the message names neither index nor parameter, as the caller knows them.
     """
-    filterable = Filterable.of(settings)
+    filterable = settings.filterable
     for pattern in patterns:
         met = _rule_met(filterable.listed, pattern)
         if met is None:
@@ -48,26 +41,26 @@ def check_facets(settings: Mapping[str, Any], patterns: Iterable[str]) -> None:
                 f" #{met.number}")
 
 
-def selected_fields(settings: Mapping[str, Any], known: Iterable[str], patterns: Sequence[str]) -> list[str]:
+def selected_fields(settings: IndexSettings, known: Iterable[str], patterns: Sequence[str]) -> list[str]:
     """The fields that patterns select, in byte order: filterable ones that match, and those beneath them.
 
     known: all attributes ever met in a document.
     """
-    filterable, fields = Filterable.of(settings), list(known)
+    filterable, fields = settings.filterable, list(known)
     chosen = [field for field in fields if any(matches(field, pattern) for pattern in patterns) and field in filterable]
     return sorted(field for field in fields
                   if any(is_beneath(field, parent) for parent in chosen) and field in filterable)
 
 
-def check_enabled(settings: Mapping[str, Any]) -> None:
+def check_enabled(settings: IndexSettings) -> None:
     """Refuse every facet search where the index has none. Raises facet_search_disabled."""
-    if not settings["facetSearch"]:
+    if not settings.has_facet_search:
         raise ApiError("facet_search_disabled", "The facet search is disabled for this index")
 
 
-def check_searchable(settings: Mapping[str, Any], field: str) -> None:
+def check_searchable(settings: IndexSettings, field: str) -> None:
     """Refuse an attribute whose values may not be searched. Raises invalid_facet_search_facet_name."""
-    rule = Filterable.of(settings).rule(field)
+    rule = settings.filterable.rule(field)
     if rule is not None and rule.facet_search:
         return
     if rule is not None:
@@ -76,9 +69,9 @@ def check_searchable(settings: Mapping[str, Any], field: str) -> None:
                    f" enable facetSearch.\nHint: enable facetSearch in rule #{rule.number} by adding"
                    f' `"facetSearch": true` to the rule.\nHint: prepend another rule matching {field} with facetSearch:'
                    f" true before rule #{rule.number}")
-    known = Filterable.of(settings).patterns(lambda rule: rule.facet_search)
+    known = settings.filterable.patterns(lambda rule: rule.facet_search)
     raise _not_searchable(
-        field, f"{_available_for_search(known, settings['displayedAttributes'])} To make it facet-searchable add it to"
+        field, f"{_available_for_search(known, settings.displayed_attributes)} To make it facet-searchable add it to"
                " the `filterableAttributes` index settings.")
 
 

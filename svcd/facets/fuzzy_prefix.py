@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from svcd.facets.values import Packed, SortedTexts, pack
 from svcd.query.reader import Reader
-from svcd.schema import attributes
+from svcd.schema.index_settings import IndexSettings
 from svcd.text import languages
 from svcd.text.normalization import lemma_of
 from svcd.text.scripts import script_of_whole
@@ -26,14 +26,9 @@ def search_form(text: str, locales: Sequence[str] | None) -> str:
     return lemma_of(text, script, languages.detect(text, script, locales) if locales else None)
 
 
-def field_locales(settings: Mapping[str, Any], field: str) -> Sequence[str] | None:
-    """The languages in which the texts of a field may be; None where the settings do not say."""
-    return attributes.locales_test(settings.get("localizedAttributes"))(field)
-
-
-def query_locales(settings: Mapping[str, Any], field: str, asked: Sequence[str] | None) -> Sequence[str] | None:
+def query_locales(settings: IndexSettings, field: str, asked: Sequence[str] | None) -> Sequence[str] | None:
     """The languages of a facet query: those of its field that were asked for; none where the field has none."""
-    of_field = field_locales(settings, field)
+    of_field = settings.locales_of(field)
     if of_field is None or asked is None:
         return of_field
     codes = set(map(long_form, asked))
@@ -58,14 +53,14 @@ class NormalizedValues(NamedTuple):
 
 def normalized_values(reader: Reader, field: str) -> NormalizedValues:
     """The search forms of a field's texts."""
-    locales = field_locales(reader.settings, field)
-    packed, others = reader.remembered(
+    locales = reader.settings.locales_of(field)
+    packed, others = reader.cached(
         ("facet forms", field, *(locales or ())), lambda: _forms_of(_texts(reader, field), locales))
     return NormalizedValues(SortedTexts(packed), others)
 
 
 def _texts(reader: Reader, field: str) -> Sequence[Any]:
-    return reader.values(field, str)
+    return reader.values.distinct_values(field, str)
 
 
 def _forms_of(values: Sequence[str], locales: Sequence[str] | None) -> tuple[Packed, dict[str, list[str]]]:

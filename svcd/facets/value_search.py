@@ -12,12 +12,11 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from svcd.base.bitmaps import DocIds
-from svcd.facets.fields import check_searchable, order_of
-from svcd.facets.fuzzy_prefix import field_locales, normalized_values, query_locales, search_form, values_near_prefix
+from svcd.facets.fields import check_searchable
+from svcd.facets.fuzzy_prefix import normalized_values, query_locales, search_form, values_near_prefix
 from svcd.facets.strategies import FieldCounter
-from svcd.facets.value_counts import DOCUMENT_COST, Entry, ValueCounts, lowest_values
-from svcd.facets.values import value_ranks
-from svcd.query.lexicon import lexicon_of
+from svcd.facets.value_counts import DOCUMENT_COST, ValueCount, ValueCounts, lowest_docid
+from svcd.facets.values import sorted_values
 from svcd.query.reader import Reader
 
 # Characters of a query that are read. No value has so many: what an index keeps of one has 468 bytes.
@@ -46,12 +45,12 @@ def search_values(reader: Reader, query: FacetQuery, counted: DocIds) -> list[Fa
     Raises invalid_facet_search_facet_name.
     """
     check_searchable(reader.settings, query.field)
-    if not reader.kind_docids(query.field, str):
+    if not reader.values.kind_docids(query.field, str):
         return []
-    search, most = _Search(reader, query, counted), reader.settings["faceting"]["maxValuesPerFacet"]
+    search, most = _Search(reader, query, counted), reader.settings.faceting.max_values
     if not most:
         return []
-    if order_of(reader.settings, query.field) == "alpha":
+    if reader.settings.faceting.order_of(query.field) == "alpha":
         return [search.hit(*found) for found in islice(search.in_order(most), most)]
     return _best(search, most)
 
@@ -78,7 +77,7 @@ class _Search:
         locales = query_locales(reader.settings, query.field, query.locales)
         self._term = None if query.text is None else search_form(query.text[:LONGEST_QUERY], locales)
         self._counting = FieldCounter(reader, query.field, documents)
-        everything = reader.kind_docids(query.field, str)
+        everything = reader.values.kind_docids(query.field, str)
         self._documents = documents & everything
         self._is_whole = self._documents == everything
 
@@ -97,7 +96,7 @@ class _Search:
             found = list(self.in_order())
             least = min(heapq.nlargest(most, (count for _, count in found)), default=0)
             return [(value, count) for value, count in found if count >= least]
-        entries: list[Entry] = []
+        entries: list[ValueCount] = []
         counting = self._counting.of(str)
         for together in counting.by_count(most):
             entries += together
@@ -110,29 +109,28 @@ class _Search:
         value = found[0]
         if self._term is None:
             return "", value
-        return search_form(value, field_locales(self._reader.settings, self._field)), value
+        return search_form(value, self._reader.settings.locales_of(self._field)), value
 
     def hit(self, value: str, count: int) -> FacetHit:
         """A value as it is shown."""
-        docid = lowest_values(self._reader.value_docids(self._field, value))
-        return FacetHit(self._reader.spelling(self._field, value, docid), count)
+        docid = lowest_docid(self._reader.values.value_docids(self._field, value))
+        return FacetHit(self._reader.values.spelling(self._field, value, docid), count)
 
     def _matching(self, term: str) -> Iterator[str]:
         """The values whose search form begins almost like the term, by their forms."""
-        settings, forms = self._reader.settings, normalized_values(self._reader, self._field)
-        typo_tolerance, rules = settings["typoTolerance"], lexicon_of(settings).typo_rules
-        has_typos = typo_tolerance["enabled"] and self._field not in typo_tolerance["disableOnAttributes"]
-        if has_typos and rules.disables(term):
+        typo_tolerance, forms = self._reader.settings.typo_tolerance, normalized_values(self._reader, self._field)
+        has_typos = typo_tolerance.is_enabled and self._field not in typo_tolerance.exact_attributes
+        if has_typos and term in typo_tolerance.exact_words:
             return iter(forms.values(term) if forms.has(term) else ())
         # Bytes, where the words of a search count characters (6.4).
-        most = rules.budget_of_length(len(term.encode())) if has_typos else 0
+        most = typo_tolerance.budget_of_length(len(term.encode())) if has_typos else 0
         return chain.from_iterable(map(forms.values, values_near_prefix(forms.forms, term, most)))
 
     def _counted(self, values: Iterable[str]) -> Iterator[tuple[str, int]]:
         """Values with their counts: one by one, from the documents themselves if that becomes too much."""
         count_of, patience = self._count, self._documents.bit_count() * DOCUMENT_COST
         if self._is_whole:
-            counts, every = self._reader.value_counts(self._field, str), value_ranks(self._reader, self._field, str)
+            counts, every = self._reader.values.value_counts(self._field, str), sorted_values(self._reader, self._field, str)
             count_of, patience = (lambda value: counts[every.rank(value)]), len(counts)
         for asked, value in enumerate(values):
             if asked == patience:
@@ -144,10 +142,10 @@ class _Search:
                 yield value, count
 
     def _count(self, value: str) -> int:
-        return (self._reader.value_docids(self._field, value) & self._documents).bit_count()
+        return (self._reader.values.value_docids(self._field, value) & self._documents).bit_count()
 
 
-def _found(counting: ValueCounts, entries: Iterable[Entry]) -> Iterator[tuple[str, int]]:
+def _found(counting: ValueCounts, entries: Iterable[ValueCount]) -> Iterator[tuple[str, int]]:
     return ((str(counting.value(entry)), entry.count) for entry in entries)
 
 

@@ -12,7 +12,7 @@ from svcd.base.bitmaps import DocIds, from_docids, to_docids
 from svcd.base.numbers import number_of
 from svcd.filters import requirements
 from svcd.filters.errors import FilterError
-from svcd.filters.geo_checks import geo_docids
+from svcd.filters.geo_conditions import geo_docids
 from svcd.filters.tree import (
     BETWEEN,
     CONTAINS,
@@ -38,9 +38,8 @@ from svcd.filters.tree import (
     Radius,
     VectorExists,
 )
-from svcd.filters.vectors import vector_docids
+from svcd.filters.vector_conditions import vector_docids
 from svcd.query.reader import Reader, Value
-from svcd.schema.attributes import Filterable
 from svcd.schema.field_values import normal_form
 
 # More values than these are asked for together; the sets of fewer are worth keeping one by one.
@@ -68,7 +67,7 @@ class _Evaluation:
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
-        self.filterable = Filterable.of(reader.settings)
+        self.filterable = reader.settings.filterable
 
     def docids(self, condition: Condition) -> DocIds:
         """The documents that meet a condition."""
@@ -88,7 +87,7 @@ class _Evaluation:
         if not isinstance(part, Comparison) or part.operator != CONTAINS or candidates.bit_count() > _FEW_CANDIDATES:
             return self.docids(part)
         needle = normal_form(part.values[0])
-        looked_into = self.reader.field_values(part.field.text, to_docids(candidates))
+        looked_into = self.reader.values.field_values(part.field.text, to_docids(candidates))
         return from_docids([docid for docid, values in looked_into
                             if any(isinstance(value, str) and needle in value for value in values)])
 
@@ -152,12 +151,11 @@ _EVALUATED: dict[type, Callable[[_Evaluation, Any], DocIds]] = {
 def equal_docids(reader: Reader, field: str, texts: Sequence[str]) -> DocIds:
     """Documents with a value that equals one of the texts, as a text or as a number."""
     values = [value for text in dict.fromkeys(texts) for value in _meant(text)]
-    together: Callable[[str, Sequence[Value]], DocIds] | None = getattr(reader, "values_docids", None)
-    if together is not None and len(values) > _MANY_VALUES:
-        return together(field, values)
+    if len(values) > _MANY_VALUES:
+        return reader.values.values_docids(field, values)
     docids = 0
     for value in values:
-        docids |= reader.value_docids(field, value)
+        docids |= reader.values.value_docids(field, value)
     return docids
 
 
@@ -168,37 +166,37 @@ def _meant(text: str) -> Iterable[Value]:
 
 
 def _above(reader: Reader, field: str, text: str, has_low: bool) -> DocIds:
-    docids = reader.range_docids(field, normal_form(text), None, has_low)
+    docids = reader.values.range_docids(field, normal_form(text), None, has_low)
     number = number_of(text)
-    return docids if number is None else docids | reader.range_docids(field, number, None, has_low)
+    return docids if number is None else docids | reader.values.range_docids(field, number, None, has_low)
 
 
 def _below(reader: Reader, field: str, text: str, has_high: bool) -> DocIds:
-    docids = reader.range_docids(field, None, normal_form(text), True, has_high)
+    docids = reader.values.range_docids(field, None, normal_form(text), True, has_high)
     number = number_of(text)
-    return docids if number is None else docids | reader.range_docids(field, None, number, True, has_high)
+    return docids if number is None else docids | reader.values.range_docids(field, None, number, True, has_high)
 
 
 def _between(reader: Reader, field: str, low: str, high: str) -> DocIds:
     docids, (least, most) = 0, (normal_form(low), normal_form(high))
     if least <= most:
-        docids |= reader.range_docids(field, least, most)
+        docids |= reader.values.range_docids(field, least, most)
     first, last = number_of(low), number_of(high)
     if first is not None and last is not None and first <= last:
-        docids |= reader.range_docids(field, first, last)
+        docids |= reader.values.range_docids(field, first, last)
     return docids
 
 
 def _containing(reader: Reader, field: str, text: str) -> DocIds:
     needle = normal_form(text)
-    return reader.containing_docids(field, needle) if needle else reader.kind_docids(field, str)
+    return reader.values.containing_docids(field, needle) if needle else reader.values.kind_docids(field, str)
 
 
 def _starting(reader: Reader, field: str, text: str) -> DocIds:
     prefix = normal_form(text)
     if not prefix:
-        return reader.present_docids(field)
-    return reader.range_docids(field, prefix, _behind(prefix), True, False)
+        return reader.values.present_docids(field)
+    return reader.values.range_docids(field, prefix, _behind(prefix), True, False)
 
 
 def _behind(prefix: str) -> str | None:
@@ -219,9 +217,9 @@ _OPERATORS: dict[str, Callable[..., DocIds]] = {  # (reader, field, values ...)
     BETWEEN: _between,
     CONTAINS: _containing,
     STARTS_WITH: _starting,
-    EXISTS: lambda reader, field: reader.present_docids(field),
-    IS_NULL: lambda reader, field: reader.null_docids(field),
-    IS_EMPTY: lambda reader, field: reader.empty_docids(field),
+    EXISTS: lambda reader, field: reader.values.present_docids(field),
+    IS_NULL: lambda reader, field: reader.values.null_docids(field),
+    IS_EMPTY: lambda reader, field: reader.values.empty_docids(field),
 }
 
 

@@ -12,19 +12,52 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from svcd.base.errors import ApiError
-from svcd.index.cached_reader import Cache
 from svcd.index.connections import ReadPool
-from svcd.instance.index_snapshot import MOST_HELD, IndexSnapshot
+from svcd.index.read_transaction import Cache
 from svcd.instance.keys import KeyReader
 
 if TYPE_CHECKING:
     from svcd.index.reader import IndexReader
+
+
+# Several indexes of one request, as one state of the list of indexes has them.
+#
+# A swap or a deletion in between changes nothing for the request: its uids are looked up once, and the files that they
+# then stood for are held open until it ends. Refuses to know how files are opened.
+
+
+# Indexes of one request that are held open: each takes three descriptors. Those beyond are opened when they are read.
+MOST_HELD = 64
+
+# (index uid, uuid) -> the index of this file; index_not_found when it is gone.
+ReadFile = Callable[[str, str], "AbstractContextManager[IndexReader]"]
+
+
+class IndexSnapshot:
+    """uuids: by index uid, of those of the request that there are. held: readers of the first of them."""
+
+    def __init__(self, uuids: Mapping[str, str], held: Mapping[str, IndexReader], read_file: ReadFile) -> None:
+        self._uuids = uuids
+        self._held = held
+        self._read_file = read_file
+
+    @contextmanager
+    def read(self, index_uid: str) -> Iterator[IndexReader]:
+        """One state of an index, the same each time where it is held; index_not_found when there is none."""
+        if index_uid in self._held:
+            yield self._held[index_uid]
+        elif index_uid in self._uuids:
+            with self._read_file(index_uid, self._uuids[index_uid]) as reader:
+                yield reader
+        else:
+            raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
+
 
 # What is kept between searches: more where there are many documents, as each set of words has a bit for each of them.
 LEAST_CACHE_BYTES, MOST_CACHE_BYTES = 32 << 20, 128 << 20
@@ -53,8 +86,6 @@ class DataFolderReader:
 
     def __init__(self, path: Path, features: Mapping[str, bool | None] | None = None) -> None:
         self.path = path
-        self._resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
-        self._stored_form: Callable[[str], str] = str
         self._instance_path, self._index_folder = str(path / "instance.sqlite"), str(path / "indexes")
         self._cache = Cache(LEAST_CACHE_BYTES)
         self._sizes: dict[str, int] = {}  # uuid -> bytes of its file when it was read last
@@ -93,11 +124,6 @@ class DataFolderReader:
                     if is_allowed is None or is_allowed(row[0])]
         return rows[offset:None if limit is None else offset + limit], len(rows)
 
-    def use_engine(self, resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]],
-                   stored_form: Callable[[str], str]) -> None:
-        """What the constructor takes, given later: before any index is read."""
-        self._resolve_settings, self._stored_form = resolve_settings, stored_form
-
     @contextmanager
     def read(self, index_uid: str) -> Iterator[IndexReader]:
         """One state of an index, from the first read to the last; index_not_found when there is none."""
@@ -106,7 +132,7 @@ class DataFolderReader:
         uuid, path, connection = self._begun(index_uid)
         try:
             self._make_room(uuid, path)
-            yield IndexReader(connection, uuid, self._cache, self._resolve_settings, self._stored_form)
+            yield IndexReader(connection, uuid, self._cache)
         finally:
             self._readers.end(path, connection)
 
@@ -165,7 +191,7 @@ class DataFolderReader:
         connection = self._readers.begin(path)
         try:
             self._make_room(uuid, path)
-            yield IndexReader(connection, uuid, self._cache, self._resolve_settings, self._stored_form)
+            yield IndexReader(connection, uuid, self._cache)
         finally:
             self._readers.end(path, connection)
 

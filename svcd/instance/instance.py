@@ -47,17 +47,10 @@ class FolderInUse(RuntimeError):
 
 
 class Instance(DataFolderReader):
-    """Opens a data folder, made when absent. One daemon at a time: FolderInUse, schema.NewerFormat, OSError.
+    """Opens a data folder, made when absent. One daemon at a time: FolderInUse, schema.NewerFormat, OSError."""
 
-    resolve_settings fills defaults in, stored_form gives the form in which texts are compared: the engine's, which the store
-    does not know.
-    """
-
-    def __init__(self, path: Path,
-                 resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
-                 stored_form: Callable[[str], str] = str) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.use_engine(resolve_settings, stored_form)
         self.on_features: Callable[[], None] = lambda: None  # called after each change of them
         self.on_removal: Callable[[str], None] = lambda uuid: None  # called after the files of an index went
         (path / "indexes").mkdir(parents=True, exist_ok=True)

@@ -6,10 +6,13 @@ know values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 WILDCARD = "*"
+# Names of attributes for which an object remembers what its rules say; requests name what they like, so there is a limit.
+_KNOWN_NAMES = 4096
 # Never searchable, and nothing beneath them either.
 RESERVED = ("_vectors", "_geo", "_geojson")
 
@@ -54,17 +57,10 @@ def listed(names: Sequence[str], displayed: Sequence[str] | None) -> str:
 
 def locales_test(rules: Sequence[Mapping[str, Any]] | None) -> Callable[[str], Sequence[str] | None]:
     """attribute -> the locales of the first rule of `localizedAttributes` that matches it, or None."""
-    known: dict[str, Sequence[str] | None] = {}
-
-    def locales(name: str) -> Sequence[str] | None:
-        if name not in known:
-            known[name] = _locales(name, rules or ())
-        return known[name]
-
-    return locales
+    return lru_cache(_KNOWN_NAMES)(partial(_locales, tuple(rules))) if rules else lambda name: None
 
 
-def _locales(name: str, rules: Sequence[Mapping[str, Any]]) -> Sequence[str] | None:
+def _locales(rules: Sequence[Mapping[str, Any]], name: str) -> Sequence[str] | None:
     for rule in rules:
         if any(matches(name, pattern) for pattern in rule["attributePatterns"]):
             locales: Sequence[str] = rule["locales"]
@@ -78,28 +74,21 @@ def _locales(name: str, rules: Sequence[Mapping[str, Any]]) -> Sequence[str] | N
 
 
 class Searchable:
-    """The searchable fields of one index: `field in searchable`, and the weight of each."""
+    """The searchable fields of one index: `field in searchable`, and the weight of each.
+
+    weight: field -> its place in the list, 0 for all by default; None when it is not searchable.
+    """
 
     def __init__(self, listed: Sequence[str] | None) -> None:
         self.is_everything = is_everything(listed)
         self._entries = [] if self.is_everything else list(dict.fromkeys(listed or ()))
-        self._weights: dict[str, int | None] = {}
-
-    @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Searchable:
-        """The searchable fields that the settings of an index name."""
-        return cls(settings.get("searchableAttributes"))
+        self.weight: Callable[[str], int | None] = lru_cache(_KNOWN_NAMES)(
+            partial(_weight, None if self.is_everything else self._entries))
 
     @property
     def heaviest(self) -> int:
         """The largest weight of the list, even if no field has it; 0 when everything is searchable."""
         return max(len(self._entries) - 1, 0)
-
-    def weight(self, field: str) -> int | None:
-        """The place of the field in the list, 0 for all by default; None when it is not searchable."""
-        if field not in self._weights:
-            self._weights[field] = self._find_weight(field)
-        return self._weights[field]
 
     def __contains__(self, field: str) -> bool:
         return self.weight(field) is not None
@@ -108,13 +97,14 @@ class Searchable:
         """Is this literally an entry of the list?"""
         return entry in self._entries
 
-    def _find_weight(self, field: str) -> int | None:
-        if is_reserved(field):
-            return None
-        if self.is_everything:
-            return 0
-        places = (place for place, entry in enumerate(self._entries) if is_beneath(field, entry))
-        return next(places, None)
+
+def _weight(entries: Sequence[str] | None, field: str) -> int | None:
+    if is_reserved(field):
+        return None
+    if entries is None:
+        return 0
+    places = (place for place, entry in enumerate(entries) if is_beneath(field, entry))
+    return next(places, None)
 
 
 # Which attributes may be filtered and faceted, and by which operators (relevance.md 5.6).
@@ -146,23 +136,14 @@ class FilterableRule(NamedTuple):
 
 
 class Filterable:
-    """The rules of one index. listed: as the resolved setting has them."""
+    """The rules of one index. listed: as the resolved setting has them.
+
+    rule: name of an attribute -> the rule that decides on it, None when none matches.
+    """
 
     def __init__(self, listed: Sequence[str | Mapping[str, Any]]) -> None:
         self.listed = listed
-        self._known: dict[str, FilterableRule | None] = {}
-
-    @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Filterable:
-        """The rules that the settings of an index name."""
-        return cls(settings.get("filterableAttributes") or ())
-
-    def rule(self, name: str) -> FilterableRule | None:
-        """The rule that decides on an attribute, None when none matches."""
-        if name not in self._known:
-            self._known[name] = next((rule_of(number, entry) for number, entry in enumerate(self.listed)
-                                      if is_matched(name, entry)), None)
-        return self._known[name]
+        self.rule: Callable[[str], FilterableRule | None] = lru_cache(_KNOWN_NAMES)(partial(_first_rule, listed))
 
     def __contains__(self, name: str) -> bool:
         rule = self.rule(name)
@@ -176,6 +157,10 @@ class Filterable:
         """The distinct names and patterns of the rules wanted, by default those that allow to filter; in byte order."""
         return sorted({pattern for number, entry in enumerate(self.listed) if is_wanted(rule_of(number, entry))
                        for pattern in patterns_of(entry)})
+
+
+def _first_rule(listed: Sequence[str | Mapping[str, Any]], name: str) -> FilterableRule | None:
+    return next((rule_of(number, entry) for number, entry in enumerate(listed) if is_matched(name, entry)), None)
 
 
 def is_matched(name: str, entry: str | Mapping[str, Any]) -> bool:

@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
-from svcd.schema.attributes import Filterable, is_beneath
+from svcd.schema.attributes import is_beneath
+from svcd.schema.index_settings import IndexSettings
 from svcd.schema.setting_checks import custom_rule
 
 Value = float | str  # a number, or a text in its normal form
@@ -90,14 +91,11 @@ def field_values(document: Mapping[str, Any], is_kept: Callable[[str], bool]) ->
     return found
 
 
-def kept_fields(settings: Mapping[str, Any]) -> Callable[[str], bool]:
-    """Of which attributes an index keeps the values: those filterable, facet-searchable, sortable, distinct or ranked by.
-
-    settings: resolved.
-    """
-    filterable, sortable = Filterable.of(settings), settings["sortableAttributes"]
-    exact: set[str | None] = {custom[0] for rule in settings["rankingRules"] if (custom := custom_rule(rule))}
-    exact.add(settings.get("distinctAttribute"))
+def kept_fields(settings: IndexSettings) -> Callable[[str], bool]:
+    """Of which attributes an index keeps the values: those filterable, facet-searchable, sortable, distinct or ranked by."""
+    filterable, sortable = settings.filterable, settings.sortable_attributes
+    exact: set[str | None] = {custom[0] for rule in settings.ranking_rules if (custom := custom_rule(rule))}
+    exact.add(settings.distinct_attribute)
     # Coordinates are no ordinary values: no pattern means them.
     known: dict[str, bool] = dict.fromkeys((GEO, *COORDINATES), filterable.names(GEO) or GEO in sortable)
     if not filterable.listed and not sortable and exact == {None}:

@@ -9,8 +9,9 @@ from typing import Any
 
 from svcd.base.errors import ApiError
 from svcd.query.reader import Reader
-from svcd.schema.attributes import Filterable, is_beneath, listed
+from svcd.schema.attributes import is_beneath, listed
 from svcd.schema.field_values import normal_form
+from svcd.schema.index_settings import IndexSettings
 
 _NONE_FILTERABLE = "This index does not have configured filterable attributes."
 
@@ -21,23 +22,22 @@ def distinct_field(reader: Reader, asked: str | None) -> str | None:
     Raises invalid_search_distinct when the one asked for is not filterable.
     """
     if asked is None:
-        field = reader.settings.get("distinctAttribute")
+        field = reader.settings.distinct_attribute
     else:
         _check_filterable(reader.settings, asked)
         field = asked
     return field if field is not None and field in reader.fields() else None
 
 
-def _check_filterable(settings: Mapping[str, Any], field: str) -> None:
-    filterable = Filterable.of(settings)
-    if field not in filterable:
-        reason = _why_not(filterable, field, settings)
+def _check_filterable(settings: IndexSettings, field: str) -> None:
+    if field not in settings.filterable:
+        reason = _why_not(settings, field)
         raise ApiError("invalid_search_distinct",
                        f"Attribute `{field}` is not filterable and thus, cannot be used as distinct attribute. {reason}")
 
 
-def _why_not(filterable: Filterable, field: str, settings: Mapping[str, Any]) -> str:
-    rule = filterable.rule(field)
+def _why_not(settings: IndexSettings, field: str) -> str:
+    rule = settings.filterable.rule(field)
     if rule is not None:
         return (
             f"Note: this attribute matches rule #{rule.number} in filterableAttributes, "
@@ -45,10 +45,10 @@ def _why_not(filterable: Filterable, field: str, settings: Mapping[str, Any]) ->
             f"Hint: enable filtering in rule #{rule.number} by adding appropriate filter features.\n"
             f"Hint: prepend another rule matching {field} with filter features before rule #{rule.number}"
         )
-    patterns = filterable.patterns()
+    patterns = settings.filterable.patterns()
     if not patterns:
         return _NONE_FILTERABLE
-    return f"Available filterable attributes patterns are: `{listed(patterns, settings['displayedAttributes'])}`."
+    return f"Available filterable attributes patterns are: `{listed(patterns, settings.displayed_attributes)}`."
 
 
 class DistinctFilter:

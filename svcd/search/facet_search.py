@@ -32,7 +32,7 @@ def facet_search(
 
 def _wanted(reader: Reader, query: SearchQuery, is_exhaustive: bool) -> RankingLimits:
     """How much must be ranked; nothing where ranking can't take a document from what is counted."""
-    is_thinned = query.ranking_score_threshold is not None or reader.settings.get("distinctAttribute") is not None
+    is_thinned = query.ranking_score_threshold is not None or reader.settings.distinct_attribute is not None
     if not is_thinned:
         return RankingLimits(0)
     # A page before the first has no hits, and an exact total.

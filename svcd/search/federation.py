@@ -16,13 +16,13 @@ from itertools import groupby
 from operator import or_
 from typing import Any, NamedTuple
 
+from svcd.base import tracing
 from svcd.base.bitmaps import DocIds, from_docids
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps, loads
 from svcd.facets.distribution import facets_of, subtract
-from svcd.facets.fields import check_facets, order_of
+from svcd.facets.fields import check_facets
 from svcd.facets.merging import FacetOrders, Facets
-from svcd.query import tracing
 from svcd.query.reader import Reader, Value
 from svcd.query.sort_expressions import SortError, parse_rule
 from svcd.ranking import scores
@@ -134,7 +134,7 @@ def _results(
 def _check_order(reader: Reader, asked: _Asked, compatibility: Compatibility) -> None:
     """Raise invalid_multi_search_query_ranking_rules, and invalid_search_sort for what is no sort expression."""
     index_uid, query = asked.indexed.index_uid, asked.indexed.query
-    rules, is_all = reader.settings["rankingRules"], query.matching_strategy == "all"
+    rules, is_all = reader.settings.ranking_rules, query.matching_strategy == "all"
     try:
         sort = None if query.sort is None else list(map(parse_rule, query.sort))
         compatibility.add(Ordered(asked.number, index_uid, rules, sort, is_all, bool(query.q)))
@@ -397,7 +397,7 @@ class FederatedFacets:
     def _check_order(self, index_uid: str, reader: Reader) -> None:
         if self._orders is not None:
             for pattern in self._asked.get(index_uid) or ():
-                self._orders.add(index_uid, pattern, order_of(reader.settings, pattern))
+                self._orders.add(index_uid, pattern, reader.settings.faceting.order_of(pattern))
 
 
 @contextmanager

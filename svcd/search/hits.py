@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from svcd.base import tracing
 from svcd.base.json_text import dumps, loads
-from svcd.query import tracing
-from svcd.query.lexicon import lexicon_of
 from svcd.query.reader import Reader
 from svcd.ranking import scores
 from svcd.ranking.bucket_sort import Hit
@@ -74,7 +73,7 @@ def _is_reshaped(reader: Reader, query: SearchQuery) -> bool:
     return bool(
         shows_matches(query)
         or not attributes.is_everything(query.attributes_to_retrieve)
-        or not attributes.is_everything(reader.settings["displayedAttributes"])
+        or not attributes.is_everything(reader.settings.displayed_attributes)
     )
 
 
@@ -94,9 +93,9 @@ def _formatter(reader: Reader, query: SearchQuery, found: KeywordResult, expired
     return Formatter(
         options,
         fields=reader.fields(),
-        displayed=settings["displayedAttributes"],
-        analyzer=lexicon_of(settings).analyzer,
-        locales_of=attributes.locales_test(settings.get("localizedAttributes")),
+        displayed=settings.displayed_attributes,
+        analyzer=settings.analyzer,
+        locales_of=settings.locales_of,
         words=found.matching_words(),
         allowance=FormattingBudget(expired),
     )
@@ -116,10 +115,10 @@ def _score_members(reader: Reader, query: SearchQuery, hit: Hit) -> dict[str, An
     if query.show_ranking_score:
         members["_rankingScore"] = scores.score(hit.details)
     if query.show_ranking_score_details:
-        displayed = reader.settings["displayedAttributes"]
+        displayed = reader.settings.displayed_attributes
         members["_rankingScoreDetails"] = scores.shown(
             hit.details,
-            is_separated(reader.settings["rankingRules"]),
+            is_separated(reader.settings.ranking_rules),
             lambda field: not attributes.is_everything(displayed) and field not in displayed,
         )
     return members

@@ -18,6 +18,7 @@ from svcd.filters.tree import And, Condition, Foreign, In, Not, Or, in_order
 from svcd.query.reader import Reader
 from svcd.schema.attributes import is_beneath, is_everything, is_related
 from svcd.schema.documents import Selection, shown
+from svcd.schema.index_settings import IndexSettings
 from svcd.schema.primary_keys import document_identifier, identifier
 
 Hit = dict[str, Any]
@@ -27,14 +28,6 @@ _FORMATTED, _VECTORS = "_formatted", "_vectors"
 # What a search adds to the document of a hit: not its attributes, whatever a foreign key is called.
 _ADDED = frozenset((_FORMATTED, "_matchesPosition", "_rankingScore", "_rankingScoreDetails", "_federation", "_geoDistance"))
 _NOTHING: Mapping[str, Any] = {}  # is shown for a document that is not there
-
-
-def foreign_keys(settings: Mapping[str, Any]) -> dict[str, str]:
-    """The foreign keys of an index; of several for one attribute the first counts."""
-    keys: dict[str, str] = {}
-    for key in settings.get("foreignKeys") or ():
-        keys.setdefault(key["fieldName"], key["foreignIndexUid"])
-    return keys
 
 
 def hydrated(hits: Sequence[str], keys_of: Callable[[Hit], Keys], open_index: Opener) -> list[str]:
@@ -100,7 +93,7 @@ def _beneath(container: Any, path: str, attributes: _Attributes, without: frozen
 def _documents(index_uid: str, document_ids: set[str], open_index: Opener) -> dict[str, Any]:
     """Identifier -> what is displayed of the document, for those that are there. Vectors are not shown unasked."""
     with open_index(index_uid) as reader:
-        displayed = reader.settings["displayedAttributes"]
+        displayed = reader.settings.displayed_attributes
         texts = reader.identified_documents(sorted(document_ids))
     documents = {document_id: loads(text) for document_id, text in texts.items()}
     for document in documents.values():
@@ -132,14 +125,14 @@ def has_foreign(condition: Condition | None) -> bool:
     return condition is not None and any(isinstance(part, Foreign) for part in in_order(condition))
 
 
-def resolve_foreign(condition: Condition, index_uid: str, settings: Mapping[str, Any], open_index: Opener) -> Condition:
+def resolve_foreign(condition: Condition, index_uid: str, settings: IndexSettings, open_index: Opener) -> Condition:
     """The filter without joins.
 
     index_uid, settings: of the index that is filtered. All joins are checked before another index is opened, each of
     which is opened once. Raises invalid_search_filter, and invalid_document_filter for what another index
     refuses; each message begins with the index that it speaks of.
     """
-    joins = _joins(condition, index_uid, foreign_keys(settings))
+    joins = _joins(condition, index_uid, settings.foreign_keys)
     ids: dict[int, Sequence[str]] = {}
     for uid in dict.fromkeys(uid for _, uid in joins):
         ids |= _identifiers(uid, [join for join, other in joins if other == uid], open_index)

@@ -5,26 +5,24 @@ there are other queries and indexes.
 """
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Callable, NamedTuple, Sequence
 
+from svcd.base import tracing
 from svcd.base.bitmaps import DocIds
 from svcd.base.errors import ApiError
 from svcd.filters.requests import filter_docids
-from svcd.query import tracing
-from svcd.query.derivations import Terms
 from svcd.query.graph import BuiltQuery, Graph, MatchingStrategy, build_graph, universe
-from svcd.query.lexicon import lexicon_of
 from svcd.query.parser import ParsedQuery, parse_text
 from svcd.query.postings import Postings
 from svcd.query.reader import Reader
 from svcd.query.sort_expressions import SortError, check_sortable, parse_rule
-from svcd.query.terms import Term
+from svcd.query.terms import Term, Terms
 from svcd.ranking.bucket_sort import Ranking, RankingLimits, rank
 from svcd.ranking.distinct import Distinct
 from svcd.ranking.rule import RankingContext
 from svcd.ranking.rule_chain import chain
 from svcd.schema import attributes
-from svcd.schema.attributes import Searchable
+from svcd.schema.index_settings import IndexSettings
 from svcd.search.distinct import distinct_field
 from svcd.search.matches import LocatedTerm, MatchFinder
 from svcd.search.request import SearchQuery
@@ -55,18 +53,18 @@ def keyword_search(
     that is not sortable, invalid_search_attributes_to_search_on for one that is not searchable, invalid_search_distinct
     for one that is not filterable.
     """
+    settings = reader.settings
     restricted = restricted_fields(reader, query.attributes_to_search_on)
     field = distinct_field(reader, query.distinct)
     if query.filter is not None:
         tracing.begin("evaluate filter")
     docids = filter_docids(reader, query.filter, "invalid_search_filter", is_rewritten=True)
     tracing.end()
-    _check_sort(reader.settings, query.sort or ())
+    _check_sort(settings, query.sort or ())
     tracing.begin("tokenize query")
-    lexicon = lexicon_of(reader.settings)
-    terms = Terms(Postings(reader, restricted), lexicon.typo_rules, lexicon.synonyms)
-    locales, has_prefix = locales_of(reader, query, restricted), reader.settings.get("prefixSearch") != "disabled"
-    parsed = parse_text(query.q or "", lexicon.analyzer, locales, has_prefix)
+    terms = Terms(Postings(reader, restricted), settings.typo_tolerance, settings.synonyms)
+    locales = locales_of(reader, query, restricted)
+    parsed = parse_text(query.q or "", settings.analyzer, locales, settings.has_prefix_search)
     tracing.begin("evaluate query")
     shared = RankingContext(terms, MatchingStrategy(query.matching_strategy))
     if candidates is not None:
@@ -75,7 +73,7 @@ def keyword_search(
     built = build_graph(terms, parsed) if parsed.parts else BuiltQuery(Graph([None, None], [[], []]), [])
     if parsed.parts:
         docids = universe(built.graph, terms, shared.strategy, docids)
-    rules = chain(shared, reader.settings["rankingRules"], query.sort or (), bool(parsed.parts))
+    rules = chain(shared, settings.ranking_rules, query.sort or (), bool(parsed.parts))
     tracing.begin("keyword ranking" if parsed.parts else "placeholder ranking")
     ranking = rank(rules, built.graph, docids, wanted, expired, None if field is None else Distinct(reader, field))
     tracing.end()
@@ -103,8 +101,8 @@ def _located_term(terms: Terms, term: Term, start: int, end: int) -> LocatedTerm
 
 
 def _searchable_fields(reader: Reader) -> list[str]:
-    searchable = Searchable.of(reader.settings)
-    return [field for field in reader.indexed_fields() if field in searchable]
+    searchable = reader.settings.searchable
+    return [field for field in reader.terms.indexed_fields() if field in searchable]
 
 
 def restricted_fields(reader: Reader, names: Sequence[str] | None) -> list[str] | None:
@@ -127,38 +125,37 @@ def _fields_named(reader: Reader, name: str, searchable: Sequence[str]) -> list[
     matching = [field for field in searchable if field == name]
     if not matching and attributes.WILDCARD in name:
         matching = [field for field in searchable if attributes.matches(field, name)]
-    listed = Searchable.of(reader.settings)
+    listed = reader.settings.searchable
     if not matching and not listed.is_everything and not listed.names(name):
         raise _not_searchable(reader.settings, name, searchable)
     return matching
 
 
-def _check_sort(settings: Mapping[str, Any], sort: Sequence[str]) -> None:
+def _check_sort(settings: IndexSettings, sort: Sequence[str]) -> None:
     """Refuse what the settings do not let a request sort by."""
     if not sort:
         return
-    if "sort" not in settings["rankingRules"]:
+    if "sort" not in settings.ranking_rules:
         raise ApiError("invalid_search_sort", "You must specify where `sort` is listed in the rankingRules setting "
                                               "to use the sort parameter at search time.")
     try:
-        check_sortable(map(parse_rule, sort), settings["sortableAttributes"], settings["displayedAttributes"])
+        check_sortable(map(parse_rule, sort), settings.sortable_attributes, settings.displayed_attributes)
     except SortError as error:
         raise ApiError("invalid_search_sort", str(error)) from None
 
 
-def _not_searchable(settings: Mapping[str, Any], name: str, searchable: Sequence[str]) -> ApiError:
+def _not_searchable(settings: IndexSettings, name: str, searchable: Sequence[str]) -> ApiError:
     message = (
         f"Attribute `{name}` is not searchable."
-        f" Available searchable attributes are: `{attributes.listed(searchable, settings['displayedAttributes'])}`."
+        f" Available searchable attributes are: `{attributes.listed(searchable, settings.displayed_attributes)}`."
     )
     return ApiError("invalid_search_attributes_to_search_on", message)
 
 
 def locales_of(reader: Reader, query: SearchQuery, restricted: Sequence[str] | None) -> list[str] | None:
     """The languages the query may be written in: those asked for, else those of the fields searched."""
-    rules = reader.settings.get("localizedAttributes")
-    if query.locales or not rules:
+    if query.locales or not reader.settings.localized_attributes:
         return list(query.locales or ()) or None
-    of_field = attributes.locales_test(rules)
+    of_field = reader.settings.locales_of
     fields = _searchable_fields(reader) if restricted is None else restricted
     return list(dict.fromkeys(locale for field in fields for locale in of_field(field) or ())) or None

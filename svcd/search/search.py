@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from svcd.base import tracing
 from svcd.base.bitmaps import DocIds, from_docids
 from svcd.base.errors import ApiError
 from svcd.base.json_text import loads
 from svcd.facets.distribution import facets_of
 from svcd.facets.merging import Facets
-from svcd.query import tracing
 from svcd.query.reader import Reader
 from svcd.ranking.bucket_sort import Hit, RankingLimits
 from svcd.search.distinct import DistinctFilter
@@ -68,7 +68,7 @@ def search_one_index(
 
 def cutoff_ms(reader: Reader) -> int:
     """After how many milliseconds a search of this index makes do with what it has."""
-    cutoff = reader.settings.get("searchCutoffMs")
+    cutoff = reader.settings.search_cutoff_ms
     return DEFAULT_CUTOFF_MS if cutoff is None else cutoff
 
 
@@ -79,13 +79,12 @@ def showing_timer(reader: Reader, timer: Timer) -> Callable[[], bool]:
 
 def required_hits(reader: Reader, federation: Federation) -> int:
     """How many hits of an index the wanted page needs, as far as there may be so many."""
-    most: int = reader.settings["pagination"]["maxTotalHits"]
-    return min(federation.window()[1], most)
+    return min(federation.window()[1], reader.settings.max_total_hits)
 
 
 def ranking_limits(reader: Reader, query: SearchQuery, federation: Federation, order_alone: bool = False) -> RankingLimits:
     """How much of the ranking of one query the wanted page needs."""
-    most, required = reader.settings["pagination"]["maxTotalHits"], required_hits(reader, federation)
+    most, required = reader.settings.max_total_hits, required_hits(reader, federation)
     threshold = query.ranking_score_threshold
     # The exact total of pages needs the score of every document, but never beyond `maxTotalHits`.
     to_the_end = federation.is_paged and threshold is not None and required < most
@@ -116,5 +115,4 @@ def _is_order_alone(reader: Reader, query: SearchQuery) -> bool:
     """
     is_scored = query.show_ranking_score or query.show_ranking_score_details
     is_rejecting = query.ranking_score_threshold is not None
-    is_by_attribute = reader.settings.get("proximityPrecision") == "byAttribute"
-    return not (is_scored or is_rejecting or is_by_attribute or shows_matches(query))
+    return not (is_scored or is_rejecting or reader.settings.is_proximity_by_attribute or shows_matches(query))

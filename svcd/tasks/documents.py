@@ -5,23 +5,22 @@ changes ten times is tokenised once. Knows docids, merging and deletion; nothing
 """
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, BinaryIO
 
 from svcd.base import json_text
 from svcd.base.bitmaps import to_docids
 from svcd.base.errors import ApiError
 from svcd.geo.geojson import read_geojson
-from svcd.index.shapes import StoredShape
+from svcd.index.geo_writer import StoredShape
 from svcd.index.writer import NO_LOCATION, DocumentChange, DocumentLocation, IndexWriter, StoredDocument
 from svcd.schema import documents as walking
-from svcd.schema.attributes import Filterable, Searchable, locales_test
 from svcd.schema.field_values import FieldValues, field_values, kept_fields, validate_geo
-from svcd.schema.settings import resolved
-from svcd.text.analyzer import analyzer_of
+from svcd.schema.index_settings import IndexSettings
 
 Document = dict[str, Any]
 
@@ -81,10 +80,10 @@ class DocumentWriter:
         self._tombstones: dict[str, int] = {}
         self._taken, self._given = writer.docids, 0
         self._free = _free_docids(self._taken)
-        settings = resolved(writer.settings)
-        self._analyzer = analyzer_of(settings)
-        self._is_searchable = Searchable.of(settings).__contains__
-        self._locales_of = locales_test(settings["localizedAttributes"])
+        settings = IndexSettings.of(writer.settings)
+        self._analyzer = settings.analyzer
+        self._is_searchable = settings.searchable.__contains__
+        self._locales_of = settings.locales_of
         self._is_kept = kept_fields(settings)
         self._places = GeoExtraction.of(settings)
         self._named = _Named()
@@ -320,11 +319,10 @@ class GeoExtraction:
         return self.has_points or self.has_shapes
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> GeoExtraction:
+    def of(cls, settings: IndexSettings) -> GeoExtraction:
         """What the settings of an index ask for."""
-        full = resolved(settings)
-        names = Filterable.of(full).names
-        return cls(names(_GEO) or _GEO in full["sortableAttributes"], names(_GEOJSON))
+        names = settings.filterable.names
+        return cls(names(_GEO) or _GEO in settings.sortable_attributes, names(_GEOJSON))
 
     def place(self, document_id: str, document: Mapping[str, Any]) -> DocumentLocation:
         """Where a document is. Raises invalid_document_geo_field, invalid_document_geojson_field."""
@@ -333,3 +331,58 @@ class GeoExtraction:
         point = validate_geo(document_id, document) if self.has_points else None
         shape = read_geojson(document.get(_GEOJSON)) if self.has_shapes else None
         return DocumentLocation(point, None if shape is None else StoredShape(shape.sides(), shape.packed()))
+
+
+# The stored documents of a task, read back: NDJSON, a line a document, as the upload was written.
+#
+# The file was whole and durable when the task was acknowledged. What is wrong with it now has happened since, on disk,
+# and is that task's own: every fault becomes an ApiError that says what was found, and no other task hears of it.
+
+
+# Documents that are read together: those of one look-up in the store, and of one report of progress.
+_CHUNK = 500
+_READ_AT_ONCE = 1 << 19  # bytes
+
+
+def documents(path: str | None, size: int) -> Iterator[tuple[list[bytes], list[dict[str, Any]]]]:
+    """Lines and the documents in them, some at a time; nothing without a path. size: bytes of the file when it was stored.
+
+    Raises io_error where the file cannot be read, or is not what was stored.
+    """
+    if path is None:
+        return
+    try:
+        with open(path, "rb") as file:
+            _check_size(file, size)
+            read = 0
+            while lines := file.readlines(_READ_AT_ONCE):
+                for start in range(0, len(lines), _CHUNK):
+                    part = lines[start:start + _CHUNK]
+                    yield part, _parsed(part, read)
+                    read += len(part)
+    except OSError as error:
+        raise _unreadable(error.strerror or type(error).__name__) from error
+
+
+def _check_size(file: BinaryIO, size: int) -> None:
+    found = os.fstat(file.fileno()).st_size
+    if found != size:
+        raise _unreadable(f"{found} bytes of {size} are there" if found < size else f"{found} bytes are there, and {size} "
+                          "were stored")
+
+
+def _parsed(lines: list[bytes], before: int) -> list[dict[str, Any]]:
+    parsed = []
+    for number, line in enumerate(lines, before + 1):
+        try:
+            document = json_text.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise _unreadable(f"document {number} is damaged: {error}") from None
+        if not isinstance(document, dict):
+            raise _unreadable(f"document {number} is damaged: it is no object")
+        parsed.append(document)
+    return parsed
+
+
+def _unreadable(reason: str) -> ApiError:
+    return ApiError("io_error", f"The stored documents of the task cannot be read: {reason}. Send them again.")

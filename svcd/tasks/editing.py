@@ -13,9 +13,7 @@ from svcd.base.bitmaps import to_docids
 from svcd.base.errors import ApiError
 from svcd.index.writer import IndexWriter, StoredDocument
 from svcd.rhai import FunctionError, NotAnObject, Program, is_same
-from svcd.schema.field_values import stored_form
 from svcd.schema.primary_keys import document_identifier
-from svcd.schema.settings import resolved
 from svcd.tasks.documents import Document, DocumentWriter, IndexingFailure
 
 # Documents that are read together, and of one report of progress.
@@ -101,7 +99,7 @@ def _meant(writer: IndexWriter, wanted: Any) -> int:
 
     try:
         condition = read_filter(wanted, _FILTER_CODE)
-        return filter_docids(writer.reader(resolved, stored_form), condition, _FILTER_CODE)
+        return filter_docids(writer.reader(), condition, _FILTER_CODE)
     except ApiError as error:
         raise IndexingFailure(error) from None
 

@@ -20,10 +20,12 @@ from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.disk_space import disk_full_error, lacks_room
 from svcd.index.writer import IndexWriter
 from svcd.schema import settings as settings_table
-from svcd.schema.field_values import COORDINATES, field_values, kept_fields, stored_form
+from svcd.schema.field_values import COORDINATES, field_values, kept_fields
+from svcd.schema.index_settings import IndexSettings
 from svcd.schema.primary_keys import document_identifier, infer_primary_key
 from svcd.schema.settings import Redo
-from svcd.tasks import batching, payloads
+from svcd.tasks import batching
+from svcd.tasks import documents as payloads
 from svcd.tasks.documents import DocumentWriter, GeoExtraction, IndexingFailure
 from svcd.tasks.indexing_client import MemoryBudget
 from svcd.tasks.kinds import KINDS
@@ -256,7 +258,7 @@ def _matching(writer: IndexWriter, work: Work) -> Sequence[int]:
     # Most batches have no filter, and the process that does them stays small.
     from svcd.filters.requests import filter_docids, read_filter
 
-    reader = writer.reader(settings_table.resolved, stored_form)
+    reader = writer.reader()
     try:
         condition = read_filter(work.content["filter"], "invalid_document_filter")
         return to_docids(filter_docids(reader, condition, "invalid_document_filter"))
@@ -267,7 +269,7 @@ def _matching(writer: IndexWriter, work: Work) -> Sequence[int]:
 def _delete_in_portions(writer: IndexWriter, works: Sequence[Work], budget: MemoryBudget, progress: Progress,
                         room: int) -> list[dict[str, Any]]:
     """Deletions by identifier or filter, for which the disk has no room in one transaction."""
-    from svcd.tasks import portioned_deletion  # full disks are rare
+    pass  # full disks are rare
 
     outcomes: list[dict[str, Any]] = []
     for work in works:
@@ -278,7 +280,7 @@ def _delete_in_portions(writer: IndexWriter, works: Sequence[Work], budget: Memo
         except ApiError as error:
             outcomes.append(Outcome(work.uid, error=dict(error.as_json())).as_json())
             continue
-        portioned_deletion.delete(writer, docids, budget.documents, room)
+        delete(writer, docids, budget.documents, room)
         outcomes.append(Outcome(work.uid, {"deletedDocuments": len(docids)}).as_json())
     with writer.transaction():
         _remember(writer, works, outcomes)
@@ -355,7 +357,7 @@ def _settings(writer: IndexWriter, works: Sequence[Work], budget: MemoryBudget,
     progress("apply the settings", 0, 1)
     redo = settings_table.redo_of(before, after)
     if Redo.FACETS in redo:
-        if GeoExtraction.of(before) != GeoExtraction.of(after):
+        if GeoExtraction.of(IndexSettings.of(before)) != GeoExtraction.of(IndexSettings.of(after)):
             DocumentWriter(writer, 0).place_all()
         _exchange_values(writer, before, after, progress)
     if Redo.WORDS in redo:
@@ -374,7 +376,7 @@ def _reindex(writer: IndexWriter, progress: Progress) -> None:
 
 def _exchange_values(writer: IndexWriter, before: Mapping[str, Any], after: Mapping[str, Any], progress: Progress) -> None:
     """Keep the values of other fields than before; those that stay are left as they are."""
-    was_kept, is_kept = (kept_fields(settings_table.resolved(settings)) for settings in (before, after))
+    was_kept, is_kept = (kept_fields(IndexSettings.of(settings)) for settings in (before, after))
     names = [*writer.field_numbers, *COORDINATES]
     dropped = [name for name in names if was_kept(name) and not is_kept(name)]
     fresh = frozenset(name for name in names if is_kept(name) and not was_kept(name))
@@ -454,3 +456,38 @@ _ACTIONS: dict[str, _Action] = {
     batching.CLEAR_AND_SETTINGS: _clear, batching.SETTINGS: _settings,
     "indexCreation": _create, "indexUpdate": _update, "documentEdition": _edit,
 }
+
+
+# Documents deleted some at a time, each portion with a commit of its own: where the disk has no room for all at once.
+#
+# A deletion writes most of the pages of an index into its log when it takes a tenth of the documents, wherever they
+# stand. In portions the log stays as small as the reserve of the data folder (svcd.index.disk_space); what others see meanwhile
+# is that documents go by and by, and after a crash in between the task begins again with what is left.
+
+
+_FIRST, _MOST = 16, 512  # documents of a portion
+# Of the room that there is, the log of a portion takes so much; as much again the file may grow by behind it.
+_LOG_PART = 4
+
+
+def delete(writer: IndexWriter, docids: Sequence[int], limit: int, room: int) -> None:
+    """Remove documents, outside a transaction. room: bytes that are there for it, about.
+
+    Raises sqlite3.OperationalError when not even one could be.
+    """
+    size, start = _FIRST, 0
+    while start < len(docids):
+        try:
+            with writer.transaction():
+                documents = DocumentWriter(writer, limit)
+                documents.delete(writer.document_ids(docids[start:start + size]))
+                documents.finish()
+        except sqlite3.OperationalError as error:
+            if not lacks_room(error) or size == 1:
+                raise
+            size = max(1, size // 4)
+        else:
+            start += size
+            fitting = size * room // (_LOG_PART * max(writer.log_bytes(), 1))
+            size = max(1, min(fitting, 2 * size, _MOST))
+        writer.cut_log()

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import islice
-from typing import Any
 
 from svcd.text import languages, segmenters
 from svcd.text.character_tables import hard_separators
@@ -165,12 +164,6 @@ def _segmented(pieces: Sequence[str], segment: segmenters.Segmenter) -> Iterator
             yield from segment(piece)
 
 
-def analyzer_of(settings: Mapping[str, Any]) -> Analyzer:
-    """The tokenizer that the settings of an index (camelCase) ask for."""
-    names = ("stopWords", "separatorTokens", "nonSeparatorTokens", "dictionary")
-    return _shared(*(tuple(settings.get(name) or ()) for name in names))
-
-
 def whole_lemma(text: str) -> str:
     """A text as one word: the lemmas of all its tokens joined, by the usual separators alone.
 
@@ -181,5 +174,7 @@ def whole_lemma(text: str) -> str:
 
 # Some tens of indexes are searched at a time; one more costs a few milliseconds to build again.
 @lru_cache(maxsize=64)
-def _shared(*lists: tuple[str, ...]) -> Analyzer:
-    return Analyzer(*lists)
+def shared_analyzer(stop_words: tuple[str, ...] = (), separators: tuple[str, ...] = (),
+                    non_separators: tuple[str, ...] = (), dictionary: tuple[str, ...] = ()) -> Analyzer:
+    """The tokenizer of these lists: one object for all who ask for the same."""
+    return Analyzer(stop_words, separators, non_separators, dictionary)

@@ -127,7 +127,7 @@ def test_every_operation_of_the_interface_has_a_route() -> None:
 
 def test_features_without_effect_say_what_is_missing(client) -> None:
     idle = ("network", "dynamicSearchRules", "chatCompletions", "compositeEmbedders", "multimodal", "renderRoute")
-    assert set(not_yet.without_effect(FEATURES)) == set(idle)
+    assert set(not_yet.flags_without_effect(FEATURES)) == set(idle)
     log = io.StringIO()
     logs.configure(stream=log)
     try:

@@ -24,9 +24,10 @@ from hypothesis import strategies as st
 
 from svcd.base import bitmaps
 from svcd.base.errors import ApiError
-from svcd.facets import by_value, distribution, strategies, value_counts, values
+from svcd.facets import distribution, large_fields, strategies, value_counts, values
 from svcd.facets.distribution import facets_of, number_text, subtract
-from svcd.facets.fields import check_facets, order_of, selected_fields
+from svcd.facets.fields import check_facets, selected_fields
+from svcd.schema.index_settings import IndexSettings
 from svcd.search.request import Federation
 from tests.support.contract import table
 from tests.support.dict_reader import DictReader
@@ -53,7 +54,7 @@ def shown(reader: DictReader, counted: int | None = None) -> list[tuple[str, int
 
 def refused(filterable: list[Any], *patterns: str) -> str:
     with pytest.raises(ApiError) as error:
-        check_facets({"filterableAttributes": filterable}, patterns)
+        check_facets(IndexSettings.of({"filterableAttributes": filterable}), patterns)
     assert error.value.code == "invalid_search_facets"
     return error.value.message.removeprefix("Invalid facet distribution: ")
 
@@ -80,7 +81,7 @@ def test_a_rule_that_forbids_is_told() -> None:
 
 @pytest.mark.parametrize("pattern", ["*", "dog", "dog.name", "d*", "*me", "*og.n*", "dog.name.first"])
 def test_a_pattern_may_match_a_rule_or_be_about_a_part_of_it(pattern: str) -> None:
-    check_facets({"filterableAttributes": [rule("cat", allowed=NONE), "dog.name"]}, [pattern])
+    check_facets(IndexSettings.of({"filterableAttributes": [rule("cat", allowed=NONE), "dog.name"]}), [pattern])
 
 
 @pytest.mark.parametrize(("filterable", "patterns", "selected"), [
@@ -96,13 +97,13 @@ def test_a_pattern_may_match_a_rule_or_be_about_a_part_of_it(pattern: str) -> No
 ])
 def test_the_fields_that_patterns_select(filterable: list[Any], patterns: list[str], selected: list[str]) -> None:
     known = ["z", "dog", "a", "dog.name", "dog.name.first"]
-    assert selected_fields({"filterableAttributes": filterable}, known, patterns) == selected
+    assert selected_fields(IndexSettings.of({"filterableAttributes": filterable}), known, patterns) == selected
 
 
 def test_the_order_of_a_field_is_its_own_then_that_of_all() -> None:
-    orders = {"faceting": {"sortFacetValuesBy": {"a": "count", "*": "alpha"}}}
-    assert (order_of(orders, "a"), order_of(orders, "b")) == ("count", "alpha")
-    assert order_of({"faceting": {"sortFacetValuesBy": {}}}, "a") == "alpha"
+    faceting = IndexSettings.of({"faceting": {"sortFacetValuesBy": {"a": "count", "*": "alpha"}}}).faceting
+    assert (faceting.order_of("a"), faceting.order_of("b")) == ("count", "alpha")
+    assert IndexSettings.of({"faceting": {"sortFacetValuesBy": {}}}).faceting.order_of("a") == "alpha"
 
 
 def test_a_selected_field_without_values_is_empty() -> None:
@@ -223,11 +224,11 @@ def plain(reader: DictReader, counted: int, order: str, most: int, is_few: bool)
 
 
 def _counts(reader: DictReader, kind: type, counted: int) -> Iterator[tuple[Any, int]]:
-    return ((value, docids & counted) for value, docids in reader.ordered_values("v", kind))
+    return ((value, docids & counted) for value, docids in reader.values.ordered_values("v", kind))
 
 
 def _spelled(reader: DictReader, value: str, docids: int) -> str:
-    return reader.spelling("v", value, bitmaps.to_docids(docids)[0])
+    return reader.values.spelling("v", value, bitmaps.to_docids(docids)[0])
 
 
 def _popped(entries: Sequence[tuple[Any, int]]) -> Iterator[tuple[Any, int]]:
@@ -279,10 +280,10 @@ def _force(patch: pytest.MonkeyPatch, few: int, kept_bytes: int, candidates: int
     patch.setattr(strategies, "FEW_CANDIDATES", candidates)
     patch.setattr(strategies, "SURELY_FEW", 0)
     patch.setattr(strategies, "DOCUMENT_COST", cost)
-    patch.setattr(by_value, "DOCUMENT_COST", cost)
-    patch.setattr(by_value, "FEW_CANDIDATES", candidates)
-    patch.setattr(by_value, "FIRST_VALUES", 4)
-    patch.setattr(by_value, "SAMPLES", 2)
+    patch.setattr(large_fields, "DOCUMENT_COST", cost)
+    patch.setattr(large_fields, "FEW_CANDIDATES", candidates)
+    patch.setattr(large_fields, "FIRST_VALUES", 4)
+    patch.setattr(large_fields, "SAMPLES", 2)
 
 
 @pytest.mark.parametrize("way", FORCED)
@@ -294,7 +295,7 @@ def test_however_values_are_found_the_answer_is_the_same(
 ) -> None:
     held, mask = case
     reader = holding(*held, order=order, most=most)
-    reader.least_for_columns = 0 if way == "by column" else 1000
+    reader.values.least_for_doc_values = 0 if way == "by column" else 1000
     counted = reader.all_docids() & mask if mask % 3 else reader.all_docids()
     expected = plain(reader, counted, order, most, counted.bit_count() <= threshold)
     with pytest.MonkeyPatch.context() as patch:
@@ -302,7 +303,7 @@ def test_however_values_are_found_the_answer_is_the_same(
         _force(patch, *FORCED[way])
         found = facets_of(reader, ["v"], counted)
     assert list(found.distribution["v"].items()) == list(expected.items())
-    numbers = [value for value, docids in reader.ordered_values("v", float) if docids & counted]
+    numbers = [value for value, docids in reader.values.ordered_values("v", float) if docids & counted]
     assert found.stats == ({"v": {"min": numbers[0], "max": numbers[-1]}} if numbers else {})
 
 

@@ -21,13 +21,15 @@ import pytest
 
 from svcd.base.bitmaps import to_docids
 from svcd.base.errors import ApiError
-from svcd.filters import evaluation, geo_checks
+from svcd.filters import evaluation, geo_conditions
 from svcd.filters.canonical_text import canonical_text
-from svcd.filters.geo_checks import Circle, Outline, Point, Rectangle
+from svcd.filters.geo_conditions import Circle, Outline, Point, Rectangle
 from svcd.filters.requests import filter_docids, read_filter
+from svcd.schema.field_values import field_values, kept_fields
+from svcd.schema.index_settings import IndexSettings
 from svcd.search import joins
 from tests.support.contract import table
-from tests.support.dict_reader import DictReader
+from tests.support.dict_reader import DictReader, DictValues
 from tests.support.searching import found_ids
 
 CODE = "invalid_document_filter"
@@ -92,22 +94,20 @@ def test_contains_finds_the_same_in_all_documents_and_in_few() -> None:
 
 
 def test_many_values_are_one_look_up() -> None:
-    class Together(DictReader):
+    class Together(DictValues):
         asked: list[int] = []
 
         def values_docids(self, field: str, values: Any) -> int:
             self.asked.append(len(values))
-            found = 0
-            for value in values:
-                found |= self.value_docids(field, value)
-            return found
+            return super().values_docids(field, values)
 
     documents = [{"a": number} for number in range(100)]
-    reader = Together(documents, SETTINGS)
+    reader = DictReader(documents, SETTINGS)
+    reader.values = counted = Together([field_values(document, kept_fields(reader.settings)) for document in documents])
     asked = " OR ".join(f"a = {number}" for number in range(50))
     assert filter_docids(reader, read_filter(asked, CODE), CODE).bit_count() == 50
-    assert reader.asked == [100]  # each as a text and as a number
-    assert evaluation.equal_docids(reader, "a", ["1", "2"]).bit_count() == 2 and len(reader.asked) == 1
+    assert counted.asked == [100]  # each as a text and as a number
+    assert evaluation.equal_docids(reader, "a", ["1", "2"]).bit_count() == 2 and len(counted.asked) == 1
 
 
 # Settings
@@ -230,7 +230,7 @@ def test_a_geo_condition_is_met_by_who_knows_where_documents_are(monkeypatch) ->
         given.append(shape)
         return 0b101
 
-    monkeypatch.setattr(geo_checks, "WHERE", {Circle: find, Rectangle: find, Outline: find})
+    monkeypatch.setattr(geo_conditions, "WHERE", {Circle: find, Rectangle: find, Outline: find})
     settings = {"filterableAttributes": ["_geo", "_geojson"]}
     for asked in ("_geoRadius(1,2,-3)", "_geoRadius(1,2,3,1000)", "_geoBoundingBox([3,-4],[1,4])", "_geoPolygon([1,2],[3,4],[5,6])"):
         assert docids(asked, settings=settings) == [0, 2]
@@ -298,7 +298,7 @@ def open_index(index_uid: str) -> Iterator[DictReader]:
 def joined(asked: str) -> list[int]:
     condition = read_filter(asked, CODE)
     assert condition is not None and joins.has_foreign(condition)
-    condition = joins.resolve_foreign(condition, "books", KEYS, open_index)
+    condition = joins.resolve_foreign(condition, "books", IndexSettings.of(KEYS), open_index)
     assert not joins.has_foreign(condition)
     return to_docids(filter_docids(DictReader(BOOKS, KEYS), condition, CODE))
 

@@ -27,8 +27,8 @@ from svcd.filters.evaluation import evaluate
 from svcd.filters.parser import parse
 from svcd.filters.tree import Comparison, Condition, In, Not, Token, parts_of
 from svcd.index.writer import DocumentChange, IndexWriter
-from svcd.schema.field_values import field_values, kept_fields, stored_form
-from svcd.schema.settings import resolved
+from svcd.schema.field_values import field_values, kept_fields
+from svcd.schema.index_settings import IndexSettings
 from tests.support.dict_reader import DictReader
 from tests.support.random_filters import FIELDS, FILTER_TEXTS, document, expression
 
@@ -64,15 +64,14 @@ def shape(condition: Condition | None) -> Any:
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The documents in a store, read from within the transaction that writes them."""
-    settings = resolved(SETTINGS)
-    is_kept = kept_fields(settings)
+    is_kept = kept_fields(IndexSettings.of(SETTINGS))
     writer = IndexWriter(Path(tmp_path_factory.mktemp("filters")) / "index.sqlite")
     with writer.transaction():
         writer.settings = SETTINGS
         writer.register(["id", *FIELDS])
         writer.write([DocumentChange(docid, str(docid), json_text.dumps(made), {}, list(made),
                              values=field_values(made, is_kept)) for docid, made in enumerate(DOCUMENTS)])
-        yield writer.reader(resolved, stored_form)
+        yield writer.reader()
     writer.close()
 
 

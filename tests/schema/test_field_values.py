@@ -15,7 +15,7 @@ import pytest
 
 from svcd.schema.attributes import Filterable, FilterableRule
 from svcd.schema.field_values import FieldValues, field_values, kept_fields, normal_form, stored_form
-from svcd.schema.settings import resolved
+from svcd.schema.index_settings import IndexSettings
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_only_wanted_attributes_are_looked_at() -> None:
 
 
 def test_of_which_attributes_values_are_kept() -> None:
-    is_kept = kept_fields(resolved({
+    is_kept = kept_fields(IndexSettings.of({
         "filterableAttributes": ["f", *({"attributePatterns": [pattern], "features": {
             "facetSearch": is_searched, "filter": {"equality": False, "comparison": False}}}
             for pattern, is_searched in (("p*", True), ("q*", False)))],

@@ -19,9 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.schema.documents import names
+from svcd.schema.index_settings import IndexSettings
 from svcd.search.formatting import FormatOptions, Formatted, Formatter
 from svcd.search.matches import LocatedTerm, MatchFinder
-from svcd.text.analyzer import WORD, Analyzer, analyzer_of
+from svcd.text.analyzer import WORD, Analyzer
 from tests.support.contract import table
 from tests.support.shared_material import needs_oracle, oracle
 
@@ -247,7 +248,7 @@ def test_recorded_crops() -> None:
             hit = formatted(
                 case["document"],
                 _oracle_words(index, query)[1],
-                analyzer=analyzer_of(case["settings"]),
+                analyzer=IndexSettings.of(case["settings"]).analyzer,
                 attributes_to_highlight=ALL,
                 attributes_to_crop=ALL,
                 crop_length=crop_length,
@@ -274,7 +275,7 @@ def test_texts_are_formatted_as_by_the_oracle(random: Any, crop_length: int) -> 
         except IndexError:  # the reference fails there too
             continue
         hit = formatted(
-            {"t": text}, words, analyzer=analyzer_of(choices), attributes_to_highlight=ALL,
+            {"t": text}, words, analyzer=IndexSettings.of(choices).analyzer, attributes_to_highlight=ALL,
             attributes_to_crop=[f"t:{crop_length}"],
         )  # fmt: skip
         assert hit.formatted == {"t": expected}

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from svcd.base.errors import ApiError
-from svcd.search.joins import foreign_keys, hydrated
+from svcd.schema.index_settings import IndexSettings
+from svcd.search.joins import hydrated
 from tests.support.dict_reader import DictReader
 
 ANN, BOB = {"id": "a", "name": "Ann", "friend": "b"}, {"id": 7, "name": "Bob"}
@@ -111,6 +112,6 @@ def test_an_index_is_not_opened_for_nothing() -> None:
 
 def test_of_several_keys_of_one_attribute_the_first_counts() -> None:
     named = [{"fieldName": "by", "foreignIndexUid": uid} for uid in ("people", "places")]
-    assert foreign_keys({"foreignKeys": named}) == {"by": "people"}
-    assert foreign_keys({}) == foreign_keys({"foreignKeys": None}) == {}
+    assert IndexSettings.of({"foreignKeys": named}).foreign_keys == {"by": "people"}
+    assert IndexSettings.of({}).foreign_keys == IndexSettings.of({"foreignKeys": None}).foreign_keys == {}
     assert shown({"a": {"b": "a"}}, a="people", a__b="places") == {"a": {"b": ANN}}

@@ -15,12 +15,11 @@ from svcd.base.bitmaps import DocIds
 from svcd.base.doc_values import DocValues
 from svcd.geo.geojson import read_geojson
 from svcd.geo.geometry import Shape
-from svcd.geo.sphere import Point, Sides, direction, distance
+from svcd.geo.sphere import Bounds, Point, direction, distance
 from svcd.query.reader import WORD_MARK, Value
-from svcd.schema import attributes, documents
-from svcd.schema.attributes import Filterable, Searchable
+from svcd.schema import documents
 from svcd.schema.field_values import FieldValues, field_values, kept_fields, validate_geo
-from svcd.text.analyzer import analyzer_of
+from svcd.schema.index_settings import IndexSettings
 
 DEFAULTS: dict[str, Any] = {
     "displayedAttributes": ["*"],
@@ -51,47 +50,43 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-class DictReader:
-    """An index in memory: documents get the docids 0, 1, 2... in their order."""
+class DictVocabulary:
+    """The words of some documents."""
 
-    least_for_columns = 1000  # documents that would have to be looked into
+    def __init__(self, words: Iterable[str]) -> None:
+        self._words = sorted(words, key=str.encode)
 
-    def __init__(
-        self,
-        texts: Iterable[Mapping[str, Any]],
-        settings: Mapping[str, Any] | None = None,
-        primary_key: str = "id",
-    ) -> None:
-        self.settings: dict[str, Any] = {**DEFAULTS, **(settings or {})}
-        self.primary_key: str | None = primary_key
-        self._documents = list(texts)
+    def has_word(self, word: str) -> bool:
+        return word in self._words
+
+    def words_with_prefix(self, prefix: str, limit: int | None = None) -> list[str]:
+        return [word for word in self._words if word.startswith(prefix)][:limit]
+
+    def first_characters(self) -> list[str]:
+        return sorted({word[0] for word in self._words})
+
+    def joined_words(self, character: str) -> str:
+        words = self.words_with_prefix(character)
+        return WORD_MARK + WORD_MARK.join(words) + WORD_MARK if words else ""
+
+
+class DictTerms:
+    """The words of documents by field and position, and the documents of words."""
+
+    def __init__(self, rows: Sequence[Mapping[str, Sequence[str]]], field_order: Callable[[], Iterable[str]]) -> None:
+        self._rows = rows
+        self._field_order = field_order
         self._words: dict[str, set[int]] = defaultdict(set)
         self._fields: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
         self._positions: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
         self._pairs: dict[tuple[int, str, str], set[int]] = defaultdict(set)
         self._counts: dict[tuple[str, int], set[int]] = defaultdict(set)
-        self._names: dict[str, None] = {}
-        self._rows: list[Mapping[str, Sequence[str]]] = []
-        is_kept = kept_fields(self.settings)
-        self._values = [field_values(document, is_kept) for document in self._documents]
         self._indexed: set[str] = set()
-        self._remembered: dict[Any, Any] = {}
-        for document in self._documents:
-            self._names.update(dict.fromkeys(document))
-        for docid, document in enumerate(self._documents):
-            self._add(docid, document)
-        self._sorted = sorted(self._words, key=str.encode)
+        for docid, row in enumerate(rows):
+            self._add(docid, row)
+        self.vocabulary = self._vocabulary = DictVocabulary(self._words)
 
-    def _add(self, docid: int, document: Mapping[str, Any]) -> None:
-        self._names.update(dict.fromkeys(documents.names(document)))
-        searchable = Searchable.of(self.settings)
-        found = documents.positions(
-            document,
-            analyzer_of(self.settings),
-            searchable.__contains__,
-            attributes.locales_test(self.settings["localizedAttributes"]),
-        )
-        self._rows.append(found)
+    def _add(self, docid: int, found: Mapping[str, Sequence[str]]) -> None:
         nearest: dict[tuple[str, str], int] = {}
         for field, words in found.items():
             self._indexed.add(field)
@@ -107,27 +102,14 @@ class DictReader:
         for (left, right), apart in nearest.items():
             self._pairs[apart, left, right].add(docid)
 
-    @property
-    def state(self) -> int:
-        return id(self)
-
-    def all_docids(self) -> DocIds:
-        return bitmaps.from_docids(range(len(self._documents)))
-
     def indexed_fields(self) -> list[str]:
-        return [name for name in self._names if name in self._indexed]
-
-    def fields(self) -> list[str]:
-        return list(self._names)
-
-    def has_word(self, word: str) -> bool:
-        return word in self._words
+        return [name for name in self._field_order() if name in self._indexed]
 
     def word_docids(self, word: str) -> DocIds:
         return bitmaps.from_docids(list(self._words.get(word, ())))
 
     def word_fields(self, word: str) -> list[str]:
-        return [name for name in self._names if name in self._fields.get(word, {})]
+        return [name for name in self._field_order() if name in self._fields.get(word, {})]
 
     def word_field_docids(self, word: str, field: str) -> DocIds:
         return bitmaps.from_docids(list(self._fields.get(word, {}).get(field, ())))
@@ -138,31 +120,21 @@ class DictReader:
     def word_position_docids(self, word: str, bucketed: int) -> DocIds:
         return bitmaps.from_docids(list(self._positions.get(word, {}).get(bucketed, ())))
 
-    def words_with_prefix(self, prefix: str, limit: int | None = None) -> list[str]:
-        return [word for word in self._sorted if word.startswith(prefix)][:limit]
-
-    def first_characters(self) -> list[str]:
-        return sorted({word[0] for word in self._words})
-
-    def joined_words(self, character: str) -> str:
-        words = self.words_with_prefix(character)
-        return WORD_MARK + WORD_MARK.join(words) + WORD_MARK if words else ""
-
     def prefix_docids(self, prefix: str) -> DocIds:
-        return _union(self.word_docids(word) for word in self.words_with_prefix(prefix))
+        return _union(self.word_docids(word) for word in self._vocabulary.words_with_prefix(prefix))
 
     def prefix_fields(self, prefix: str) -> list[str]:
-        fields = {field for word in self.words_with_prefix(prefix) for field in self.word_fields(word)}
-        return [name for name in self._names if name in fields]
+        fields = {field for word in self._vocabulary.words_with_prefix(prefix) for field in self.word_fields(word)}
+        return [name for name in self._field_order() if name in fields]
 
     def prefix_field_docids(self, prefix: str, field: str) -> DocIds:
-        return _union(self.word_field_docids(word, field) for word in self.words_with_prefix(prefix))
+        return _union(self.word_field_docids(word, field) for word in self._vocabulary.words_with_prefix(prefix))
 
     def prefix_positions(self, prefix: str) -> list[int]:
-        return sorted({place for word in self.words_with_prefix(prefix) for place in self.word_positions(word)})
+        return sorted({place for word in self._vocabulary.words_with_prefix(prefix) for place in self.word_positions(word)})
 
     def prefix_position_docids(self, prefix: str, bucketed: int) -> DocIds:
-        return _union(self.word_position_docids(word, bucketed) for word in self.words_with_prefix(prefix))
+        return _union(self.word_position_docids(word, bucketed) for word in self._vocabulary.words_with_prefix(prefix))
 
     def pair_docids(self, distance: int, left: str, right: str, candidates: DocIds | None = None) -> DocIds:
         return bitmaps.from_docids(list(self._pairs.get((distance, left, right), ())))
@@ -170,7 +142,7 @@ class DictReader:
     def prefix_pair_docids(
         self, distance: int, left: str, prefix: str, candidates: DocIds | None = None
     ) -> DocIds:
-        return _union(self.pair_docids(distance, left, right) for right in self.words_with_prefix(prefix))
+        return _union(self.pair_docids(distance, left, right) for right in self._vocabulary.words_with_prefix(prefix))
 
     def field_count_docids(self, field: str, count: int) -> DocIds:
         return bitmaps.from_docids(list(self._counts.get((field, count), ()))) if 1 <= count <= 30 else 0
@@ -178,31 +150,34 @@ class DictReader:
     def words_docids(self, words: Sequence[str]) -> DocIds:
         return _union(self.word_docids(word) for word in words)
 
-    def remembered(self, key: Any, make: Callable[[], Any]) -> Any:
-        if key not in self._remembered:
-            self._remembered[key] = make()
-        return self._remembered[key]
-
-    def rows(self, docids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[str]]]]:
+    def words_by_position(self, docids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[str]]]]:
         return ((docid, self._rows[docid]) for docid in docids)
+
+
+class DictValues:
+    """The values of documents by field."""
+
+    least_for_doc_values = 1000  # documents that would have to be looked into
+
+    def __init__(self, values: Sequence[Mapping[str, FieldValues]]) -> None:
+        self._values = values
+        self._count = len(values)
+        self._all_docids = _everything(self._count)
 
     def _field(self, docid: int, field: str) -> FieldValues:
         return self._values[docid].get(field) or FieldValues()
 
-    def _where(self, is_wanted: Callable[[int], bool]) -> DocIds:
-        return bitmaps.from_docids([docid for docid in range(len(self._documents)) if is_wanted(docid)])
-
     def present_docids(self, field: str) -> DocIds:
-        return self._where(lambda docid: field in self._values[docid])
+        return _where(self._count, lambda docid: field in self._values[docid])
 
     def null_docids(self, field: str) -> DocIds:
-        return self._where(lambda docid: self._field(docid, field).is_null)
+        return _where(self._count, lambda docid: self._field(docid, field).is_null)
 
     def empty_docids(self, field: str) -> DocIds:
-        return self._where(lambda docid: self._field(docid, field).is_empty)
+        return _where(self._count, lambda docid: self._field(docid, field).is_empty)
 
     def value_docids(self, field: str, value: Value) -> DocIds:
-        return self._where(lambda docid: any(_is_same(value, each) for each in self._field(docid, field).each()))
+        return _where(self._count, lambda docid: any(_is_same(value, each) for each in self._field(docid, field).each()))
 
     def containing_docids(self, field: str, part: str) -> DocIds:
         return _union(docids for value, docids in self.ordered_values(field, str) if part in str(value))
@@ -225,25 +200,25 @@ class DictReader:
     def ordered_values(
         self, field: str, kind: type[Value], ascending: bool = True, among: DocIds | None = None
     ) -> Iterator[tuple[Value, DocIds]]:
-        values = self.values(field, kind)
+        values = self.distinct_values(field, kind)
         for value in values if ascending else values[::-1]:
-            yield value, self.value_docids(field, value) & (self.all_docids() if among is None else among)
+            yield value, self.value_docids(field, value) & (self._all_docids if among is None else among)
 
-    def values(self, field: str, kind: type[Value]) -> list[Value]:
-        met = {_key(value): value for docid in range(len(self._documents))
+    def distinct_values(self, field: str, kind: type[Value]) -> list[Value]:
+        met = {_key(value): value for docid in range(self._count)
                for value in self._field(docid, field).each() if isinstance(value, kind)}
         return [met[key] for key in sorted(met)]
 
     def few_values(self, field: str, kind: type[Value]) -> list[Value] | None:
-        values = self.values(field, kind)
+        values = self.distinct_values(field, kind)
         return values if len(values) <= 1024 else None
 
     def value_counts(self, field: str, kind: type[Value]) -> list[int]:
         return [docids.bit_count() for _, docids in self.ordered_values(field, kind)]
 
-    def column(self, field: str, kind: type[Value], documents: int | None = None) -> DocValues | None:
+    def doc_values(self, field: str, kind: type[Value], documents: int | None = None) -> DocValues | None:
         sets = [bitmaps.to_docids(docids) for _, docids in self.ordered_values(field, kind)]
-        if documents is not None and documents < self.least_for_columns:
+        if documents is not None and documents < self.least_for_doc_values:
             return None
         return DocValues([docid for docids in sets for docid in docids], list(map(len, sets)))
 
@@ -253,41 +228,8 @@ class DictReader:
     def spelling(self, field: str, value: str, docid: int) -> str:
         return self._field(docid, field).values[value] or ""
 
-    def located_docids(self) -> DocIds:
-        return self._where(lambda docid: self._point(docid) is not None)
-
-    def _point(self, docid: int) -> Point | None:
-        is_kept = "_geo" in self.settings["sortableAttributes"] or Filterable.of(self.settings).names("_geo")
-        return validate_geo("", self._documents[docid]) if is_kept else None
-
-    def points(self, docids: Sequence[int]) -> Iterator[tuple[int, Point]]:
-        return ((docid, point) for docid in docids if (point := self._point(docid)) is not None)
-
-    def nearest(self, point: Point, candidates: DocIds) -> Iterator[tuple[int, Point]]:
-        origin = direction(point)
-        chords = {docid: math.dist(origin, direction(place))
-                  for docid, place in self.points(bitmaps.to_docids(candidates))}
-        yield from self.points(sorted(chords, key=lambda docid: (chords[docid], docid)))
-
-    def docids_within(self, point: Point, metres: float) -> DocIds:
-        places = self.points(bitmaps.to_docids(self.all_docids()))
-        return bitmaps.from_docids([docid for docid, place in places if distance(point, place) <= metres])
-
-    def _shape(self, docid: int) -> Shape | None:
-        is_kept = Filterable.of(self.settings).names("_geojson")
-        return read_geojson(self._documents[docid].get("_geojson")) if is_kept else None
-
-    def shapes_meeting(self, sides: Sides) -> Iterator[tuple[int, Sides]]:
-        south, west, north, east = sides
-        for docid in range(len(self._documents)):
-            own = (shape := self._shape(docid)) and shape.sides()
-            if own and own[0] <= north and own[1] <= east and own[2] >= south and own[3] >= west:
-                yield docid, own
-
-    def shape(self, docid: int) -> bytes:
-        shape = self._shape(docid)
-        assert shape is not None
-        return shape.packed()
+    def values_docids(self, field: str, values: Sequence[Value]) -> DocIds:
+        return _union(self.value_docids(field, value) for value in values)
 
     def sort_buckets(
         self, field: str, ascending: bool, candidates: DocIds
@@ -300,6 +242,98 @@ class DictReader:
                     left &= ~docids
         if left:
             yield None, left
+
+
+class DictGeo:
+    """The points and geometries of documents."""
+
+    def __init__(self, documents: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
+        self._documents = documents
+        self.settings = settings
+
+    def located_docids(self) -> DocIds:
+        return _where(len(self._documents), lambda docid: self._point(docid) is not None)
+
+    def _point(self, docid: int) -> Point | None:
+        is_kept = "_geo" in self.settings.sortable_attributes or self.settings.filterable.names("_geo")
+        return validate_geo("", self._documents[docid]) if is_kept else None
+
+    def points(self, docids: Sequence[int]) -> Iterator[tuple[int, Point]]:
+        return ((docid, point) for docid in docids if (point := self._point(docid)) is not None)
+
+    def nearest(self, point: Point, candidates: DocIds) -> Iterator[tuple[int, Point]]:
+        origin = direction(point)
+        chords = {docid: math.dist(origin, direction(place))
+                  for docid, place in self.points(bitmaps.to_docids(candidates))}
+        yield from self.points(sorted(chords, key=lambda docid: (chords[docid], docid)))
+
+    def docids_within(self, point: Point, metres: float) -> DocIds:
+        places = self.points(bitmaps.to_docids(_everything(len(self._documents))))
+        return bitmaps.from_docids([docid for docid, place in places if distance(point, place) <= metres])
+
+    def _geometry(self, docid: int) -> Shape | None:
+        is_kept = self.settings.filterable.names("_geojson")
+        return read_geojson(self._documents[docid].get("_geojson")) if is_kept else None
+
+    def geometries_meeting(self, sides: Bounds) -> Iterator[tuple[int, Bounds]]:
+        south, west, north, east = sides
+        for docid in range(len(self._documents)):
+            own = (shape := self._geometry(docid)) and shape.sides()
+            if own and own[0] <= north and own[1] <= east and own[2] >= south and own[3] >= west:
+                yield docid, own
+
+    def geometry(self, docid: int) -> bytes:
+        shape = self._geometry(docid)
+        assert shape is not None
+        return shape.packed()
+
+
+class DictReader:
+    """An index in memory: documents get the docids 0, 1, 2... in their order."""
+
+    def __init__(
+        self,
+        texts: Iterable[Mapping[str, Any]],
+        settings: Mapping[str, Any] | None = None,
+        primary_key: str = "id",
+    ) -> None:
+        self.settings = IndexSettings.of({**DEFAULTS, **(settings or {})})
+        self.primary_key: str | None = primary_key
+        self._documents = list(texts)
+        self._cached: dict[Any, Any] = {}
+        self._names: dict[str, None] = {}
+        for document in self._documents:
+            self._names.update(dict.fromkeys(document))
+        self.terms = DictTerms([self._words_by_position(document) for document in self._documents], self.fields)
+        self.vocabulary = self.terms.vocabulary
+        is_kept = kept_fields(self.settings)
+        self.values = DictValues([field_values(document, is_kept) for document in self._documents])
+        self.geo = DictGeo(self._documents, self.settings)
+
+    def _words_by_position(self, document: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
+        self._names.update(dict.fromkeys(documents.names(document)))
+        searchable = self.settings.searchable
+        return documents.positions(
+            document,
+            self.settings.analyzer,
+            searchable.__contains__,
+            self.settings.locales_of,
+        )
+
+    @property
+    def state(self) -> int:
+        return id(self)
+
+    def cached(self, key: Any, make: Callable[[], Any]) -> Any:
+        if key not in self._cached:
+            self._cached[key] = make()
+        return self._cached[key]
+
+    def all_docids(self) -> DocIds:
+        return _everything(len(self._documents))
+
+    def fields(self) -> list[str]:
+        return list(self._names)
 
     def documents(self, docids: Sequence[int]) -> list[str]:
         return [self._text(docid) for docid in docids]
@@ -315,6 +349,14 @@ class DictReader:
         document = self._documents[docid]
         ordered = {name: document[name] for name in self._names if name in document}
         return json.dumps(ordered, ensure_ascii=False, separators=(",", ":"))
+
+
+def _everything(count: int) -> DocIds:
+    return (1 << count) - 1
+
+
+def _where(count: int, is_wanted: Callable[[int], bool]) -> DocIds:
+    return bitmaps.from_docids([docid for docid in range(count) if is_wanted(docid)])
 
 
 def _union(sets: Iterable[DocIds]) -> DocIds:

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from svcd.instance.instance import Instance
-from svcd.schema.field_values import stored_form
-from svcd.schema.settings import resolved
 from svcd.tasks import indexing
 from svcd.tasks.runner import Runner
 
@@ -26,7 +24,7 @@ class LocalWriter:
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[Instance]:
-    opened = Instance(tmp_path / "data.svcd", resolved, stored_form)
+    opened = Instance(tmp_path / "data.svcd")
     yield opened
     opened.close()
 

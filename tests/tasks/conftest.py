@@ -9,8 +9,6 @@ import pytest
 
 from svcd.instance.instance import Instance
 from svcd.instance.task_records import Task
-from svcd.schema.field_values import stored_form
-from svcd.schema.settings import resolved
 from svcd.tasks import indexing
 from svcd.tasks.runner import Runner
 
@@ -52,7 +50,7 @@ class House:
     def open(self) -> None:
         self.writer = LocalWriter()
         self.bugs: list[str] = []
-        self.instance = Instance(self.path, resolved, stored_form)
+        self.instance = Instance(self.path)
         self.runner = Runner(self.instance, make_writer=lambda _: self.writer, on_bug=self.bugs.append,
                              retry_s=0, quiet_s=0, **self.options)
         self.queue = self.instance.queue
@@ -103,7 +101,7 @@ class House:
 
     def find(self, word: str, index_uid: str = "movies") -> int:
         with self.instance.read(index_uid) as reader:
-            return reader.word_docids(word)
+            return reader.terms.word_docids(word)
 
 
 @pytest.fixture

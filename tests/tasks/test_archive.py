@@ -24,15 +24,13 @@ from svcd.instance.instance import Instance
 from svcd.instance.keys import KeyRow
 from svcd.instance.task_records import SUCCEEDED, Task
 from svcd.instance.webhooks import Webhook
-from svcd.schema.field_values import stored_form
-from svcd.schema.settings import resolved
-from svcd.tasks import archive, dump_writing
+from svcd.tasks import archive, dump_lines
 from svcd.tasks.archive_tasks import Folders, dump_uid
 from svcd.tasks.indexing_client import IndexingProcessDied
 from svcd.tasks.kinds import KINDS
 from tests.tasks.conftest import House, LocalWriter
 
-KEY = dump_writing.key_line(KeyRow("0" * 36, ["*"], ["*"], 0, 0, "all"))
+KEY = dump_lines.key_line(KeyRow("0" * 36, ["*"], ["*"], 0, 0, "all"))
 
 
 @pytest.fixture
@@ -148,7 +146,7 @@ class opened:
     def __init__(self, path: Path, folder: Path) -> None:
         with tarfile.open(path) as tar:
             tar.extractall(folder / "again", filter="data")
-        self.instance = Instance(folder / "again", resolved, stored_form)
+        self.instance = Instance(folder / "again")
 
     def __enter__(self) -> Instance:
         return self.instance
@@ -171,7 +169,7 @@ def test_a_snapshot_is_a_data_folder(house: House, tmp_path: Path) -> None:
         assert [task.uid for task in copy.queue.tasks_of(range(9))] == [0, waiting.uid]
         assert (copy.queue.payload_folder / str(waiting.payload)).read_text() == '{"id": 2}\n'
         with copy.read("movies") as reader:
-            assert list(reader.texts()) == ['{"id":1,"title":"kept"}'] and reader.word_docids("kept") == 1
+            assert list(reader.texts()) == ['{"id":1,"title":"kept"}'] and reader.terms.word_docids("kept") == 1
 
 
 @pytest.mark.parametrize("make, folder", [(dump, "dumps"), (snapshot, "snapshots")])
@@ -314,7 +312,7 @@ NEVER_MADE = {"export", "upgradeDatabase", "networkTopologyChange", "dsrUpdate",
 
 
 def test_every_kind_of_task_can_be_dumped() -> None:
-    assert set(dump_writing.TYPES) == set(KINDS) - NEVER_MADE
+    assert set(dump_lines.TYPES) == set(KINDS) - NEVER_MADE
 
 
 @pytest.mark.parametrize("kind, details, content, shown, told", [
@@ -339,6 +337,6 @@ def test_every_kind_of_task_can_be_dumped() -> None:
 ])
 def test_a_task_is_told_in_the_words_of_the_format(
         kind: str, details: Any, content: Any, shown: Any, told: Any) -> None:
-    line = dump_writing.task_line(Task(4, kind, "movies", "enqueued", 0, details=details, content=content))
+    line = dump_lines.task_line(Task(4, kind, "movies", "enqueued", 0, details=details, content=content))
     assert (line["type"], line["details"]) == (shown, told)
     assert list(line) == ["uid", "batchUid", "indexUid", "status", "type", "details", "enqueuedAt"]

@@ -23,12 +23,12 @@ from svcd.base import times
 from svcd.instance.keys import KeyRow
 from svcd.instance.task_records import Task, TaskFilter
 from svcd.instance.webhooks import Webhook
-from svcd.tasks import dump_reading, dump_writing
+from svcd.tasks import dump_lines
 from svcd.tasks.archive_tasks import Folders
-from svcd.tasks.details import task_view
 from svcd.tasks.dump_import import import_dump
 from svcd.tasks.indexing_client import IndexingProcessCrashed
 from svcd.tasks.unpacking import ArchiveRefused
+from svcd.tasks.views import task_view
 from tests.tasks.conftest import House, LocalWriter
 
 KEY = KeyRow("11111111-1111-4111-8111-111111111111", ["search"], ["mov*"], 5, 6, "n", None, 4_102_444_800_000_000_000)
@@ -86,7 +86,7 @@ def shown(house: House) -> dict[str, Any]:
     }
     for row in rows:
         with house.instance.read(row.uid) as reader:
-            answer[row.uid] = reader.settings, list(reader.texts()), reader.word_docids("kept")
+            answer[row.uid] = reader.settings.resolved, list(reader.texts()), reader.terms.word_docids("kept")
     return answer
 
 
@@ -113,7 +113,7 @@ def test_a_dump_and_its_import_change_no_answer(tmp_path: Path, imported: Any) -
     house.do("taskCancelation", None, {"matchedTasks": 1, "canceledTasks": None, "originalFilter": "?uids=9"},
              uids=[gone.uid])
     house.run()
-    house.do("dumpCreation", None, {"dumpUid": None}, keys=[dump_writing.key_line(KEY)],
+    house.do("dumpCreation", None, {"dumpUid": None}, keys=[dump_lines.key_line(KEY)],
              instanceUid=house.instance.uid)
     before_import = times.now()
     house.runner.step()
@@ -165,7 +165,7 @@ def test_hidden_indexes_are_left_out(tmp_path: Path, imported: Any) -> None:
     ({"metadata.json": {"dumpVersion": "V1"}}, "none of its version V1: 'indexes' is missing"),
     ({"metadata.json": "{"}, "metadata.json of the dump is not JSON"),
     ({"keys.jsonl": '{"uid":"a"}\n'}, "keys.jsonl of the dump, line 1: 'actions' is missing"),
-    ({"keys.jsonl": json.dumps({**dump_writing.key_line(KEY), "actions": ["fly"]}) + "\n"},
+    ({"keys.jsonl": json.dumps({**dump_lines.key_line(KEY), "actions": ["fly"]}) + "\n"},
      "the action `fly` is unknown"),
     ({"tasks/queue.jsonl": "\n\n"}, "tasks/queue.jsonl of the dump, line 1"),
     ({"indexes/films/settings.json": {"stopWrods": []}}, "Unknown field `stopWrods`"),
@@ -212,8 +212,8 @@ def lines(*values: Any) -> str:
     ({"webhooks.json": {"webhooks": {"x": {"url": "u"}}}}, "webhooks.json of the dump: 'x' is no UUID"),
     ({"webhooks.json": {"webhooks": [1]}}, "webhooks.json of the dump: it has not the form"),
     ({"experimental-features.json": "7"}, "experimental-features.json of the dump is 7, expected an object"),
-    ({"keys.jsonl": lines({**dump_writing.key_line(KEY), "actions": "*"})}, "line 1: `actions` cannot be '*'"),
-    ({"keys.jsonl": lines(*[dump_writing.key_line(KEY)] * 2)}, "two indexes, tasks, batches or keys of the same uid"),
+    ({"keys.jsonl": lines({**dump_lines.key_line(KEY), "actions": "*"})}, "line 1: `actions` cannot be '*'"),
+    ({"keys.jsonl": lines(*[dump_lines.key_line(KEY)] * 2)}, "two indexes, tasks, batches or keys of the same uid"),
     ({"tasks/queue.jsonl": lines(TASK, TASK)}, "two indexes, tasks, batches or keys of the same uid"),
     ({"tasks/queue.jsonl": lines(5)}, "tasks/queue.jsonl of the dump, line 1: 5 is no object"),
     ({"tasks/queue.jsonl": lines({**TASK, "uid": "../../x"})}, "line 1: `uid` cannot be '../../x'"),
@@ -282,7 +282,7 @@ def test_an_old_dump_moves_no_file_from_elsewhere(tmp_path: Path) -> None:
 def test_any_change_of_a_dump_is_imported_or_refused_in_words(tmp_path: Path) -> None:
     """Every value of every line, exchanged for some of other types."""
     others: list[Any] = [None, -1, "x", [], 2.5, {}, [[]], {"a": {}}]
-    whole = {"keys.jsonl": dump_writing.key_line(KEY), "tasks/queue.jsonl": TASK, "batches/queue.jsonl": BATCH,
+    whole = {"keys.jsonl": dump_lines.key_line(KEY), "tasks/queue.jsonl": TASK, "batches/queue.jsonl": BATCH,
              "metadata.json": LEAST["metadata.json"], "webhooks.json": {"webhooks": {KEY.uid: {"url": "http://a.test"}}}}
     plain = {name: value for name, value in LEAST.items() if "films" not in name}
     for name, value in whole.items():
@@ -301,7 +301,7 @@ def test_any_change_of_a_dump_is_imported_or_refused_in_words(tmp_path: Path) ->
 def test_documents_that_lack_are_told(tmp_path: Path) -> None:
     task = Task(0, "documentAdditionOrUpdate", "films", "enqueued", 0, details={"receivedDocuments": 1},
                 content={"method": "replace"})
-    line = json.dumps(dump_writing.task_line(task)) + "\n"
+    line = json.dumps(dump_lines.task_line(task)) + "\n"
     refuse(tmp_path, packed(tmp_path / "x.dump", {**LEAST, "tasks/queue.jsonl": line}), "Corrupted dump.")
 
 
@@ -334,11 +334,11 @@ def test_half_a_file_is_refused(tmp_path: Path, cut: Callable[[bytes], bytes]) -
      {"deletedDocuments": None}),
 ])
 def test_kinds_of_the_reference_are_read(line: Mapping[str, Any], kind: str, details: Any) -> None:
-    task = dump_reading.task_of({"uid": 1, "indexUid": None, "status": "succeeded", "enqueuedAt": MOMENT, **line})
+    task = dump_lines.task_of({"uid": 1, "indexUid": None, "status": "succeeded", "enqueuedAt": MOMENT, **line})
     assert (task.kind, task.details) == (kind, details)
 
 
 def test_tasks_that_svcd_cant_run_are_canceled() -> None:
-    task = dump_reading.task_of({"uid": 1, "indexUid": ".svc_dsr", "status": "enqueued", "enqueuedAt": MOMENT,
+    task = dump_lines.task_of({"uid": 1, "indexUid": ".svc_dsr", "status": "enqueued", "enqueuedAt": MOMENT,
                                  "type": "dsrClear"})
     assert task.status == "canceled"

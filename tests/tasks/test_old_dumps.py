@@ -16,7 +16,7 @@ import pytest
 
 from svcd.base import times
 from svcd.base.times import rfc3339
-from svcd.tasks.details import task_view
+from svcd.tasks.views import task_view
 from tests.tasks.conftest import House
 from tests.tasks.test_dump_import import imported, packed
 
@@ -43,7 +43,7 @@ def views(house: House) -> list[dict[str, Any]]:
 def check_index(house: House, created_at: str, rules: Sequence[str] = ("words", "n:desc")) -> None:
     with house.instance.read("films") as reader:
         assert list(reader.texts()) == ['{"id":1,"n":2.5}']
-        assert (reader.settings["stopWords"], reader.settings["rankingRules"]) == (["the"], list(rules))
+        assert (reader.settings.resolved["stopWords"], reader.settings.resolved["rankingRules"]) == (["the"], list(rules))
     row = house.instance.require_index("films")
     assert row.primary_key == "id"
     assert rfc3339(row.created_at) == created_at
@@ -146,7 +146,7 @@ def test_versions_2_and_3(tmp_path: Path, imported: Any, version: str, folder: s
         ])])}))
     check_index(house, THIRD)
     with house.instance.read("films") as reader:
-        assert reader.settings["filterableAttributes"] == ["n"]
+        assert reader.settings.resolved["filterableAttributes"] == ["n"]
     shown = views(house)
     assert [(row["uid"], row["status"]) for row in shown] == [
         (0, "succeeded"), (1, "failed"), (2, "failed"), (3, "enqueued"), (4, "enqueued")]
@@ -177,7 +177,7 @@ def test_version_1(tmp_path: Path, imported: Any) -> None:
             {"status": "enqueued", "updateId": 3, "type": {"name": "ClearAll"}, "enqueuedAt": THIRD}])}))
     check_index(house, FIRST)
     with house.instance.read("films") as reader:
-        assert reader.settings["filterableAttributes"] == reader.settings["sortableAttributes"] == ["n"]
+        assert reader.settings.resolved["filterableAttributes"] == reader.settings.resolved["sortableAttributes"] == ["n"]
     shown = views(house)
     assert [(row["uid"], row["status"], row["duration"]) for row in shown] == [
         (0, "succeeded", "PT1.500S"), (1, "succeeded", "PT0S")]

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from svcd.text import languages, segmenters
 from svcd.text import word_lists as wordlists
-from svcd.text.analyzer import HARD, SOFT, STOP_WORD, WORD, Analyzer, analyzer_of
+from svcd.text.analyzer import HARD, SOFT, STOP_WORD, WORD, Analyzer, shared_analyzer
 from svcd.text.normalization import parts_of
 from svcd.text.scripts import ARMENIAN, CJ, CYRILLIC, GREEK, LATIN, OTHER, groups
 from svcd.text.word_lists import WordList
@@ -314,10 +314,9 @@ def test_a_space_that_is_no_separator_joins() -> None:
     assert words("a\xa0b") == ["a b"]
 
 
-def test_an_analyzer_is_shared_by_equal_settings() -> None:
-    settings_a = {"stopWords": ["a"], "separatorTokens": None, "dictionary": []}
-    assert analyzer_of(settings_a) is analyzer_of({"stopWords": ["a"], "nonSeparatorTokens": []})
-    assert analyzer_of(settings_a) is not analyzer_of({})
+def test_an_analyzer_is_shared_by_equal_lists() -> None:
+    assert shared_analyzer(("a",)) is shared_analyzer(("a",))
+    assert shared_analyzer(("a",)) is not shared_analyzer()
 
 
 def test_characters_of_a_lemma_beginning() -> None:
