@@ -24,13 +24,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from svcd.index.cached_reader import Cache
 from svcd.index.connections import open_reader
+from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
 from svcd.schema.settings import resolved
 from svcd.search.search import Federation, IndexedQuery, SearchQuery, search
 from svcd.tasks import batching
-from svcd.tasks.indexing import Work, run
+from svcd.tasks.indexing import IndexingTask, run
 from svcd.tasks.indexing_client import MemoryBudget
 
 WORD = re.compile(r"[A-Za-z]{2,}")
@@ -67,7 +67,7 @@ def make_svcd(folder: Path, documents: list[dict[str, Any]]) -> Callable[[str], 
     upload.write_text("".join(json.dumps(each) + "\n" for each in documents))
     path = folder / "index.sqlite"
     begin = time.process_time()
-    run(path, "films", batching.DOCUMENTS, [Work(0, "documentAdditionOrUpdate", {"method": "replace"}, str(upload),
+    run(path, "films", batching.DOCUMENTS, [IndexingTask(0, "documentAdditionOrUpdate", {"method": "replace"}, str(upload),
                                                  upload.stat().st_size)], MemoryBudget())
     print(f"svcd     index s {time.process_time() - begin:8.2f}")
     connection, cache = open_reader(path), Cache(32 << 20)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from svcd.api import features, shapes
 from svcd.api.bodies import read_sequence
 from svcd.api.context import Context, HandlerResult, Text
-from svcd.api.filters import allowed_filter, local_filter, filter_of_query_string, resolve_joins
+from svcd.api.filters import allowed_filter, filter_of_query_string, local_filter, resolve_joins
 from svcd.api.joins import index_snapshot, read_joined
 from svcd.api.routes import Fields, Route, Stream
 from svcd.api.streaming import WHOLE, list_body
@@ -23,8 +23,7 @@ from svcd.base import json_text
 from svcd.base.bitmaps import DocIds, each_docid, from_docids
 from svcd.base.errors import ApiError
 from svcd.filters.requests import check_shape
-from svcd.query.sort_expressions import SortError, SortRule, check_sortable, parse_rule, split_rules
-from svcd.ranking.sort import geo_buckets
+from svcd.ranking.sort import SortError, SortRule, check_sortable, geo_buckets, parse_rule, split_rules
 from svcd.schema.documents import Selection, select
 from svcd.schema.primary_keys import checked_identifier
 from svcd.validation import Field, Param, anything, array_of, boolean, nullable, positive_integer, query_strings, string
@@ -215,7 +214,7 @@ def _add(ctx: Context, method: str) -> HandlerResult:
         message = f"csv delimiter must be an ascii character. Found: `{delimiter}`"
         raise ApiError("invalid_document_csv_delimiter", message)
     content_type = payload_format(ctx.request.headers.get("content-type"), delimiter)
-    ctx.queue.refuse_without_room("documentAdditionOrUpdate")  # before the room of the reserve is written full
+    ctx.queue.check_space("documentAdditionOrUpdate")  # before the room of the reserve is written full
     payload = receive(ctx.request.body.chunks(), content_type, ctx.queue.payload_folder, csv_delimiter=delimiter)
     try:
         return _enqueued(

@@ -11,8 +11,8 @@ from functools import cache
 from itertools import chain, groupby
 
 from svcd.base.bitmaps import DocIds, to_docids
-from svcd.facets.value_counts import Entry, lowest_values
-from svcd.facets.values import CountOrders, count_orders
+from svcd.facets.value_counts import ValueCount, lowest_docid
+from svcd.facets.values import OrdinalLookup, ordinal_lookup
 from svcd.query.reader import Reader, Value
 
 Docids = DocIds | list[int]  # a set, or ascending
@@ -26,35 +26,35 @@ class CountsByDocument:
     """
 
     def __init__(self, values: Sequence[Value], counts: Sequence[int], docids: Callable[[], Sequence[Docids]],
-                 standings: Callable[[], CountOrders]) -> None:
+                 standings: Callable[[], OrdinalLookup]) -> None:
         self._values = values
         self._counts = counts
         self._docids = cache(docids)
         self._standings = cache(standings)
         self._ranks: dict[int, int] = {}  # by place
 
-    def _entry(self, place: int) -> Entry:
-        return Entry(self._values[place], self._counts[place], place)
+    def _entry(self, place: int) -> ValueCount:
+        return ValueCount(self._values[place], self._counts[place], place)
 
-    def ascending(self, most: int | None = None) -> Iterator[Entry]:
+    def ascending(self, most: int | None = None) -> Iterator[ValueCount]:
         return map(self._entry, range(len(self._values)))
 
-    def by_count(self, most: int) -> Iterator[Iterable[Entry]]:
+    def by_count(self, most: int) -> Iterator[Iterable[ValueCount]]:
         descending = range(len(self._values) - 1, -1, -1)
         ordered = sorted(descending, key=self._counts.__getitem__, reverse=True)
         return (map(self._entry, together) for _, together in groupby(ordered, key=self._counts.__getitem__))
 
-    def value(self, entry: Entry) -> Value:
+    def value(self, entry: ValueCount) -> Value:
         return self._values[entry.place]
 
-    def first(self, entry: Entry) -> int:
+    def first(self, entry: ValueCount) -> int:
         return self._first(entry.place)
 
     def _first(self, place: int) -> int:
         docids = self._docids()[place]
-        return lowest_values(docids) if isinstance(docids, int) else docids[0]
+        return lowest_docid(docids) if isinstance(docids, int) else docids[0]
 
-    def is_alone(self, entry: Entry, width: int) -> bool:
+    def is_alone(self, entry: ValueCount, width: int) -> bool:
         docids, group = self._docids(), self._rank(entry.place) // width
         for step in (1, -1):
             place = entry.place + step
@@ -77,7 +77,7 @@ class CountsByDocument:
         return (self._values[0], self._values[-1]) if self._values else None
 
 
-def _no_standings() -> CountOrders:
+def _no_standings() -> OrdinalLookup:
     raise AssertionError("there is no value whose place could be asked for")
 
 
@@ -91,7 +91,7 @@ def _is_within(inner: Docids, outer: Docids) -> bool:
 
 
 def counts_by_value_sets(values: Sequence[Value], sets: Sequence[DocIds], candidates: DocIds,
-          standings: Callable[[], CountOrders]) -> CountsByDocument:
+          standings: Callable[[], OrdinalLookup]) -> CountsByDocument:
     """What candidates have of some values. sets: the documents of each value."""
     found: list[tuple[Value, DocIds]] = []
     for value, docids in zip(values, sets):
@@ -104,16 +104,16 @@ def counts_by_value_sets(values: Sequence[Value], sets: Sequence[DocIds], candid
 
 def counts_by_documents(reader: Reader, field: str, candidates: DocIds) -> dict[type[Value], CountsByDocument]:
     """What each of the candidates says it has, for both kinds of values."""
-    rows = [(docid, values) for docid, values in reader.field_values(field, to_docids(candidates)) if values]
+    rows = [(docid, values) for docid, values in reader.values.field_values(field, to_docids(candidates)) if values]
     counts = Counter(chain.from_iterable(values for _, values in rows))
     texts = sorted(value for value in counts if isinstance(value, str))
     found = {str: CountsByDocument(texts, [counts[value] for value in texts], lambda: _docids_of(texts, rows),
-                           lambda: count_orders(reader, field, str)), float: NO_COUNTS}
+                           lambda: ordinal_lookup(reader, field, str)), float: NO_COUNTS}
     if len(texts) < len(counts):
         numbers = sorted(value for value in counts if isinstance(value, float))
         listed = _with_both_zeros(reader, field, list(zip(numbers, _docids_of(numbers, rows))))
         found[float] = CountsByDocument([number for number, _ in listed], [len(docids) for _, docids in listed],
-                                lambda: [docids for _, docids in listed], lambda: count_orders(reader, field, float))
+                                lambda: [docids for _, docids in listed], lambda: ordinal_lookup(reader, field, float))
     return found
 
 
@@ -134,7 +134,7 @@ def _with_both_zeros(
     place = bisect_left(ascending, 0.0, key=lambda each: each[0])
     if place < len(ascending) and ascending[place][0] == 0.0:
         docids = list(dict.fromkeys(ascending[place][1]))  # one that has both is named twice
-        having = [(zero, reader.value_docids(field, zero)) for zero in (-0.0, 0.0)]
+        having = [(zero, reader.values.value_docids(field, zero)) for zero in (-0.0, 0.0)]
         zeros = [(zero, [docid for docid in docids if those >> docid & 1]) for zero, those in having]
         ascending[place : place + 1] = [(zero, docids) for zero, docids in zeros if docids]
     return ascending

@@ -79,7 +79,7 @@ def _merged_stats(counted: Iterable[Facets]) -> dict[str, dict[str, float]]:
     return {field: merged[field] for field in sorted(merged)}
 
 
-def take_max_values(counts: dict[str, int], texts: Iterable[str]) -> None:
+def subtract_values(counts: dict[str, int], texts: Iterable[str]) -> None:
     """Count a document less that has these values; what nobody has any more goes."""
     for text in texts:
         if text in counts:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from svcd.base.bitmaps import DocIds
 from svcd.facets.by_document import NO_COUNTS, CountsByDocument, counts_by_documents, counts_by_value_sets
-from svcd.facets.by_value import CountsByValueScan
+from svcd.facets.large_fields import CountsByValueScan
 from svcd.facets.value_counts import DOCUMENT_COST, FEW_CANDIDATES, SURELY_FEW, ValueCounts, cost_of_values
-from svcd.facets.values import count_orders, few_values
+from svcd.facets.values import few_values, ordinal_lookup
 from svcd.query.reader import Reader, Value
 
 
@@ -38,7 +38,7 @@ class FieldCounter:
             return self.in_documents(kind)
         if sets is None:
             return self._walked(kind, has_way_out=False)
-        return counts_by_value_sets(values, sets, self._candidates, lambda: count_orders(self._reader, self._field, kind))
+        return counts_by_value_sets(values, sets, self._candidates, lambda: ordinal_lookup(self._reader, self._field, kind))
 
     def _walked(self, kind: type[Value], has_way_out: bool) -> CountsByValueScan:
         look_into = (lambda: self.in_documents(kind)) if has_way_out else None

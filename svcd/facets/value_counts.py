@@ -22,7 +22,7 @@ DOCUMENTS_PER_COST = 60_000
 KEPT_COST = 0.3
 
 
-class Entry(NamedTuple):
+class ValueCount(NamedTuple):
     """A value that so many candidates have; None where its Counting is to be asked for it.
 
     place: by which a Counting that knows all values at once tells them apart.
@@ -36,22 +36,22 @@ class Entry(NamedTuple):
 class ValueCounts(Protocol):
     """The values of one kind that the candidates have."""
 
-    def ascending(self, most: int | None = None) -> Iterator[Entry]:
+    def ascending(self, most: int | None = None) -> Iterator[ValueCount]:
         """All of them in order, found as they are asked for. most: so many will hardly be exceeded; None for all."""
 
-    def by_count(self, most: int) -> Iterator[Iterable[Entry]]:
+    def by_count(self, most: int) -> Iterator[Iterable[ValueCount]]:
         """All of them by count, the highest first; those of equal count together, descending.
 
         most: so many will hardly be exceeded.
         """
 
-    def value(self, entry: Entry) -> Value:
+    def value(self, entry: ValueCount) -> Value:
         """The value of an entry."""
 
-    def first(self, entry: Entry) -> int:
+    def first(self, entry: ValueCount) -> int:
         """The smallest docid among the candidates that have the value."""
 
-    def is_alone(self, entry: Entry, width: int) -> bool:
+    def is_alone(self, entry: ValueCount, width: int) -> bool:
         """Does no other candidate have a value of the same group?
 
         Groups hold `width` consecutive values of all that the field has.
@@ -64,7 +64,7 @@ class ValueCounts(Protocol):
         """The smallest and the largest value."""
 
 
-def lowest_values(docids: DocIds) -> int:
+def lowest_docid(docids: DocIds) -> int:
     """The smallest docid of a set that is not empty."""
     return (docids ^ (docids - 1)).bit_length() - 1
 

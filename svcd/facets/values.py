@@ -30,7 +30,7 @@ class FewValues(NamedTuple):
     sets: Sequence[DocIds] | None
 
 
-class ValueRanks(Protocol):
+class SortedValues(Protocol):
     """All values of a kind, ascending."""
 
     def __len__(self) -> int: ...
@@ -60,36 +60,36 @@ class SortedNumbers:
 
 def few_values(reader: Reader, field: str, kind: type[Value]) -> FewValues:
     """The values of a field if they are few, with their sets if these are small."""
-    return FewValues(*reader.remembered(("few values", field, kind), lambda: _few_values(reader, field, kind)))
+    return FewValues(*reader.cached(("few values", field, kind), lambda: _few_values(reader, field, kind)))
 
 
 def _few_values(
     reader: Reader, field: str, kind: type[Value]
 ) -> tuple[Sequence[Value] | None, list[DocIds] | None]:  # plain, so that a cache can tell its size
-    values = reader.few_values(field, kind)
+    values = reader.values.few_values(field, kind)
     if values is None or len(values) > FEW_VALUES:
         return None, None
     sets, size = [], 0
     for value in values:
-        sets.append(reader.value_docids(field, value))
+        sets.append(reader.values.value_docids(field, value))
         size += sys.getsizeof(sets[-1])
         if size > MOST_BYTES:
             return values, None
     return values, sets
 
 
-def value_ranks(reader: Reader, field: str, kind: type[Value]) -> ValueRanks:
+def sorted_values(reader: Reader, field: str, kind: type[Value]) -> SortedValues:
     """Where each value of a field stands."""
     if kind is str:
-        return SortedTexts(reader.remembered(("texts", field), lambda: pack(_values(reader, field, str))))
-    return SortedNumbers(reader.remembered(("numbers", field), lambda: array("d", _values(reader, field, float))))
+        return SortedTexts(reader.cached(("texts", field), lambda: pack(_values(reader, field, str))))
+    return SortedNumbers(reader.cached(("numbers", field), lambda: array("d", _values(reader, field, float))))
 
 
 def _values(reader: Reader, field: str, kind: type[Value]) -> Sequence[Any]:
-    return reader.values(field, kind)
+    return reader.values.distinct_values(field, kind)
 
 
-class CountOrders(Protocol):
+class OrdinalLookup(Protocol):
     """Where values stand among all of their kind, told by a document that has them."""
 
     def __len__(self) -> int: ...
@@ -97,7 +97,7 @@ class CountOrders(Protocol):
 
 
 class _ByValue:
-    def __init__(self, every: ValueRanks) -> None:
+    def __init__(self, every: SortedValues) -> None:
         self._every = every
 
     def __len__(self) -> int:
@@ -112,7 +112,7 @@ class _ByDocument:
         self._reader = reader
         self._field = field
         self._kind = kind
-        self._column = column_of(reader, field, kind)
+        self._column = doc_values_of(reader, field, kind)
 
     def __len__(self) -> int:
         return self._column.size
@@ -124,21 +124,21 @@ class _ByDocument:
         return own[sorted(map(value_order, _held(self._reader, self._field, self._kind, docid))).index(value_order(value))]
 
 
-def count_orders(reader: Reader, field: str, kind: type[Value]) -> CountOrders:
+def ordinal_lookup(reader: Reader, field: str, kind: type[Value]) -> OrdinalLookup:
     """The places of a field's values."""
     if few_values(reader, field, kind).values is None:
         return _ByDocument(reader, field, kind)
-    return _ByValue(value_ranks(reader, field, kind))
+    return _ByValue(sorted_values(reader, field, kind))
 
 
-def column_of(reader: Reader, field: str, kind: type[Value]) -> DocValues:
+def doc_values_of(reader: Reader, field: str, kind: type[Value]) -> DocValues:
     """The column of a field, whatever it costs."""
-    column = reader.column(field, kind)
+    column = reader.values.doc_values(field, kind)
     assert column is not None
     return column
 
 
-def value_of_rank(reader: Reader, field: str, kind: type[Value], column: DocValues, rank: int) -> Value:
+def value_of_ordinal(reader: Reader, field: str, kind: type[Value], column: DocValues, rank: int) -> Value:
     """The value of a rank, as a document tells it."""
     value: Value = column.value(rank, lambda docid: _held(reader, field, kind, docid))
     return value
@@ -146,7 +146,7 @@ def value_of_rank(reader: Reader, field: str, kind: type[Value], column: DocValu
 
 def _held(reader: Reader, field: str, kind: type[Value], docid: int) -> list[Any]:
     """The values of a kind that a document has."""
-    ((_, values),) = reader.field_values(field, [docid])
+    ((_, values),) = reader.values.field_values(field, [docid])
     return [value for value in values if isinstance(value, kind)]
 
 

@@ -25,7 +25,7 @@ from svcd.filters.tree import (
     Token,
     VectorExists,
 )
-from svcd.filters.vectors import FRAGMENTS
+from svcd.filters.vector_conditions import FRAGMENTS
 
 
 def canonical_text(condition: Condition) -> str:

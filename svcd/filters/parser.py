@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from svcd.filters import lexer, prescan
 from svcd.filters.errors import FilterError, NoValue, fail, piece, quoted, rest, unclosed
-from svcd.filters.geo_syntax import geo_form
+from svcd.filters.geo_conditions import geo_form
 from svcd.filters.lexer import value
 from svcd.filters.tree import (
     BETWEEN,
@@ -29,7 +29,7 @@ from svcd.filters.tree import (
     Or,
     Token,
 )
-from svcd.filters.vectors import vector_exists
+from svcd.filters.vector_conditions import vector_exists
 from svcd.schema.field_values import WHITE_SPACE
 
 # Or, and, not and what stands alone count one level each.

@@ -16,7 +16,6 @@ BLOCK_BYTES = BLOCK >> 3
 _MOST_LISTED = BLOCK_BYTES // 2 - 1
 
 
-
 def edited_block(chunk: bytes | None, edits: Sequence[int]) -> bytes:
     """The chunk after some edits, b"" when nothing is left.
 

@@ -24,29 +24,29 @@ _WORD_BYTES, _ROW_BYTES, _CHARACTER_BYTES = 200, 600, 4
 class Delta:
     """The documents written between two generations of an index.
 
-    changed: their docids, those of deleted ones included; rows: the words of those that are there.
-    gone: terms that no document holds any more; None when that is not known.
-    facet_rows: docid -> the text of its values.
+    written: their docids, those of deleted ones included; rows: the words of those that are there.
+    removed_terms: terms that no document holds any more; None when that is not known.
+    value_texts: docid -> the text of its values.
     """
 
-    def __init__(self, changed: DocIds, rows: Rows, gone: frozenset[str] | None, facet_rows: Mapping[int, str]) -> None:
-        self.changed = changed
+    def __init__(self, written: DocIds, rows: Rows, removed_terms: frozenset[str] | None, value_texts: Mapping[int, str]) -> None:
+        self.written = written
         self._rows = rows
-        self.gone = gone
-        self.facet_rows = facet_rows
-        self.values: dict[int, Any] = {}  # what a reader of values made of facet_rows, by field
+        self.removed_terms = removed_terms
+        self.value_texts = value_texts
+        self.values: dict[int, Any] = {}  # what a reader of values made of value_texts, by field
 
     def __sizeof__(self) -> int:
         """About what it holds once all of it was asked for: caches are limited by it."""
-        texts = self.facet_rows.values()
+        texts = self.value_texts.values()
         words_held = sum(len(row) for rows in self._rows.values() for row in rows.values())
         fields = sum(text.count(":[") for text in texts)
         return (super().__sizeof__() + _WORD_BYTES * words_held + _ROW_BYTES * (len(self._rows) + fields)
                 + _CHARACTER_BYTES * sum(map(len, texts)))
 
-    def carried(self, known: DocIds, fresh: DocIds) -> DocIds:
+    def updated(self, known: DocIds, fresh: DocIds) -> DocIds:
         """A set known before, with the written documents as they are now."""
-        return known & ~self.changed | fresh
+        return known & ~self.written | fresh
 
     @cached_property
     def _occurrences(self) -> dict[str, list[Occurrence]]:
@@ -79,24 +79,24 @@ class Delta:
         for term in self._spelled(spelled, is_prefix):
             yield from self._occurrences[term]
 
-    def word(self, spelled: str, is_prefix: bool = False, slot: int | None = None) -> DocIds:
+    def term_docids(self, spelled: str, is_prefix: bool = False, slot: int | None = None) -> DocIds:
         """Documents with the term (or one that starts so), in one field when a slot is given."""
         return from_docids([docid for docid, found, _ in self._all(spelled, is_prefix) if slot in (None, found)])
 
-    def any_word(self, several: Iterable[str]) -> DocIds:
+    def any_term_docids(self, several: Iterable[str]) -> DocIds:
         """Documents with one of several terms."""
         return from_docids([docid for spelled in several for docid, _, _ in self._occurrences.get(spelled, ())])
 
-    def place(self, spelled: str, is_prefix: bool, bucket: int) -> DocIds:
+    def position_docids(self, spelled: str, is_prefix: bool, bucket: int) -> DocIds:
         """Documents with the term (or one that starts so) at a bucketed position of any field."""
         return from_docids([docid for docid, _, position in self._all(spelled, is_prefix)
                             if fts_encoding.bucketed_position(position) == bucket])
 
-    def both(self, left: str, right: str, is_prefix: bool) -> DocIds:
+    def both_docids(self, left: str, right: str, is_prefix: bool) -> DocIds:
         """Documents with both terms, however far apart."""
-        return self.word(left) & self.word(right, is_prefix)
+        return self.term_docids(left) & self.term_docids(right, is_prefix)
 
-    def pair(self, distance: int, left: str, right: str, is_prefix: bool) -> DocIds:
+    def pair_docids(self, distance: int, left: str, right: str, is_prefix: bool) -> DocIds:
         """Documents in which `distance` is the smallest one from `left` to `right` (or to one term that starts so)."""
         found: DocIds = 0
         for term in self._spelled(right, is_prefix):
@@ -115,17 +115,17 @@ class Delta:
                     nearest[docid] = position - before
         return nearest
 
-    def count(self, slot: int, count: int) -> DocIds:
+    def count_docids(self, slot: int, count: int) -> DocIds:
         """Documents whose field holds exactly so many words."""
         return from_docids([docid for docid, rows in self._rows.items()
                             if slot in rows and len(rows[slot]) - list(rows[slot]).count("") == count])
 
-    def carried_words(self, known: Sequence[str], prefix: str) -> Sequence[str] | None:
+    def updated_words(self, known: Sequence[str], prefix: str) -> Sequence[str] | None:
         """A list of all words with a prefix, known before, as it is now; None when that can't be told."""
-        if self.gone is None:
+        if self.removed_terms is None:
             return None
         held = set(known)
         # What went with one write may have come back with a later one.
-        gone = held.intersection(fts_encoding.word_of_term(term) for term in self.gone if term not in self._occurrences)
+        gone = held.intersection(fts_encoding.word_of_term(term) for term in self.removed_terms if term not in self._occurrences)
         fresh = {fts_encoding.word_of_term(term) for term in self._spelled(fts_encoding.term_of_word(prefix), True)} - held
         return sorted((held - gone) | fresh, key=str.encode) if gone or fresh else known

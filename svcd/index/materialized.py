@@ -11,11 +11,11 @@ import sqlite3
 from collections.abc import Callable, Iterator
 
 from svcd.index import fts_encoding, prefix_postings
-from svcd.index.cached_reader import Cache
 from svcd.index.connections import write_transaction
-from svcd.index.posting_reader import DenseKey
+from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
 from svcd.index.schema import SHARED_COLUMN
+from svcd.index.term_reader import PostingKey
 
 # Sets below this many documents, or this share of all, are quickly read from FTS5.
 LEAST = 4_096
@@ -48,9 +48,9 @@ def write_postings(writer: sqlite3.Connection, reader: IndexReader, should_stop:
     for key in _keys(reader, least, should_stop):
         if should_stop():
             break
-        bits = reader.set_of(key)
+        bits = reader.terms.posting_docids(key)
         if bits.bit_count() >= least:
-            made.append(reader.dense_name(key))
+            made.append(reader.terms.materialized_name(key))
             with write_transaction(writer):
                 writer.execute("INSERT OR REPLACE INTO dense(key, generation, bits) VALUES (?, ?, ?)",
                                (made[-1], reader.generation, bits.to_bytes((bits.bit_length() + 7) >> 3, "little")))
@@ -61,23 +61,23 @@ def write_postings(writer: sqlite3.Connection, reader: IndexReader, should_stop:
         writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('dense', ?)", (reader.generation,))
 
 
-def _keys(reader: IndexReader, least: int, should_stop: Callable[[], bool]) -> Iterator[DenseKey]:
+def _keys(reader: IndexReader, least: int, should_stop: Callable[[], bool]) -> Iterator[PostingKey]:
     """The sets that may be large: of terms and beginnings that so many documents hold."""
-    slots = [slot for slot in reader.slots().values() if slot < SHARED_COLUMN]
+    slots = [slot for slot in reader.terms.columns().values() if slot < SHARED_COLUMN]
     for spelled, is_prefix in _common(reader, least, should_stop):
         if not (is_prefix and prefix_postings.has_prefix_postings(spelled)):
             yield "word", spelled, is_prefix, None
             for slot in slots:
                 yield "word", spelled, is_prefix, slot
         for bucket in fts_encoding.BUCKETS:
-            yield "place", spelled, is_prefix, bucket
+            yield "position", spelled, is_prefix, bucket
 
 
 def _common(reader: IndexReader, least: int, should_stop: Callable[[], bool]) -> list[tuple[str, bool]]:
     counts: dict[str, int] = {}
     common: list[tuple[str, bool]] = []
     starts: set[str] = set()  # of common terms: typed letter by letter each of them is asked for
-    for number, (term, documents) in enumerate(reader.term_counts()):
+    for number, (term, documents) in enumerate(reader.vocabulary.document_frequencies()):
         if number % _TERMS_AT_ONCE == 0 and should_stop():
             break
         if documents >= least:
@@ -93,4 +93,4 @@ def _common(reader: IndexReader, least: int, should_stop: Callable[[], bool]) ->
 
 def reader_of(connection: sqlite3.Connection) -> IndexReader:
     """A reader that keeps little: each set is asked once."""
-    return IndexReader(connection, "dense", Cache(_CACHE_BYTES), dict)
+    return IndexReader(connection, "dense", Cache(_CACHE_BYTES))

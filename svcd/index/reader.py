@@ -1,41 +1,48 @@
-"""One index as a search sees it: documents and fields, in one read transaction.
+"""One index in one read transaction: settings, documents and fields, and the readers of terms, values and locations.
 
-Knows the tables of an index file; refuses to know what a query is or how hits are ranked. With the relations
-of words, the values of fields and the places of documents an engine.reader.Reader by shape.
+`IndexReader` is the `svcd.query.reader.Reader` of an index file. Its parts share one `ReadTransaction`, so that all
+answers are of one generation (snapshot isolation).
 """
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from svcd.base.bitmaps import DocIds
-from svcd.index.cached_reader import Cache, placeholders, statement_portions
-from svcd.index.points import PointReader
-from svcd.index.posting_reader import WordPairReader
-from svcd.index.shapes import ShapeReader
-from svcd.index.value_orders import ValueOrderReader
+from svcd.index.geo_reader import GeoReader
+from svcd.index.read_transaction import Cache, Key, ReadTransaction, placeholders, statement_portions
+from svcd.index.term_reader import TermReader
+from svcd.index.value_reader import ValueReader
+from svcd.index.vocabulary import VocabularyReader
+from svcd.schema.field_values import stored_form
+from svcd.schema.index_settings import IndexSettings
+
+T = TypeVar("T")
 
 # Documents that are read one after another: so many bytes of them, and so many at most, together.
 READ_BYTES = 32768
 _MOST_READ = 500
 
 
-class IndexReader(ValueOrderReader, WordPairReader, PointReader, ShapeReader):
+class IndexReader:
     """The committed state of one index when the transaction of `connection` began."""
 
-    def __init__(self, connection: sqlite3.Connection, uuid: str, cache: Cache,
-                 resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]],
-                 stored_form: Callable[[str], str] = str) -> None:
+    def __init__(self, connection: sqlite3.Connection, uuid: str, cache: Cache) -> None:
         # Not all: the outcome of the newest batch may be long.
         self._meta: dict[str, Any] = dict(connection.execute(
             "SELECT key, value FROM meta WHERE key IN ('generation', 'docids', 'settings', 'primary_key', 'document_bytes')"))
-        super().__init__(connection, uuid, cache, self._meta.get("generation", 0), stored_form)
+        self._connection = connection
+        self.transaction = ReadTransaction(connection, uuid, self._meta.get("generation", 0), cache)
+        self.vocabulary = VocabularyReader(self.transaction)
+        self.terms = TermReader(self.transaction, self.vocabulary)
         self._all = int.from_bytes(self._meta.get("docids") or b"", "little")
-        # One object as long as they do not change, whatever else is written: the engine keeps what follows from it.
-        self.settings = cache.get(("settings", self._meta.get("settings")), lambda: resolve_settings(self.stored_settings))
+        # One object as long as they do not change, whatever else is written: it keeps what takes time to make.
+        self.settings: IndexSettings = cache.get(
+            ("settings", self._meta.get("settings")), lambda: IndexSettings.of(self.stored_settings))
         self.primary_key: str | None = self._meta.get("primary_key")
 
     @property
@@ -43,6 +50,30 @@ class IndexReader(ValueOrderReader, WordPairReader, PointReader, ShapeReader):
         """The settings that were set."""
         stored: dict[str, Any] = json.loads(self._meta.get("settings") or "{}")
         return stored
+
+    @cached_property
+    def values(self) -> ValueReader:
+        """The values of fields."""
+        return ValueReader(self.transaction, stored_form)
+
+    @cached_property
+    def geo(self) -> GeoReader:
+        """The points and geometries of documents."""
+        return GeoReader(self.transaction)
+
+    @property
+    def generation(self) -> int:
+        """How many batches have written the index."""
+        return self.transaction.generation
+
+    @property
+    def state(self) -> Hashable:
+        """Equal for readers of the same state of the same index, whatever was written to others."""
+        return self.transaction.uuid, self.transaction.generation
+
+    def cached(self, key: Key, make: Callable[[], T]) -> T:
+        """make(), which follows from this state of the index alone; cached until the index is written to. Never None."""
+        return self.transaction.cached(("made", *key), make)
 
     # Documents
 
@@ -76,7 +107,7 @@ class IndexReader(ValueOrderReader, WordPairReader, PointReader, ShapeReader):
 
     def documents(self, docids: Sequence[int]) -> list[str]:
         """The JSON texts of documents, in the order asked."""
-        found = dict(self._by_docid("SELECT docid, json FROM documents", docids))
+        found = dict(self.transaction.rows_by_docid("SELECT docid, json FROM documents", docids))
         return [found[docid] for docid in docids]
 
     def each_document(self, docids: Iterable[int]) -> Iterator[str]:
@@ -132,7 +163,7 @@ class IndexReader(ValueOrderReader, WordPairReader, PointReader, ShapeReader):
     # Fields
 
     def _fields(self) -> list[tuple[str, int]]:
-        return self._kept(("fields",), lambda: self._connection.execute(
+        return self.transaction.cached(("fields",), lambda: self._connection.execute(
             "SELECT name, documents FROM fields ORDER BY fid").fetchall())
 
     def fields(self) -> list[str]:

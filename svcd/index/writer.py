@@ -20,13 +20,12 @@ from svcd.base.bitmaps import from_docids
 from svcd.geo.sphere import Point
 from svcd.index import fts_encoding, materialized, prefix_postings, schema
 from svcd.index.batch_outcomes import BatchOutcomes, outcome_record
-from svcd.index.cached_reader import Cache
 from svcd.index.connections import BUSY_MS, keep_log, open_reader, open_writer
 from svcd.index.disk_space import lacks_room
-from svcd.index.point_writer import PointWriter
+from svcd.index.geo_writer import PointWriter, ShapeWriter, StoredShape
 from svcd.index.prefix_postings import PrefixPostingWriter
+from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
-from svcd.index.shapes import ShapeWriter, StoredShape
 from svcd.index.value_rows import FieldEntry
 from svcd.index.value_writer import ValueWriter
 
@@ -326,12 +325,11 @@ class IndexWriter:
         return [row[0] for row in self._connection.execute(
             f"SELECT document_id FROM documents WHERE docid IN ({','.join('?' * len(docids))})", docids)]
 
-    def reader(self, resolve_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]],
-               stored_form: Callable[[str], str]) -> IndexReader:
+    def reader(self) -> IndexReader:
         """The index as this transaction has it by now, until the next write."""
         self._save()
         # Nothing read here is the committed state, so it is kept apart from what other readers keep.
-        return IndexReader(self._connection, "", Cache(_READER_BYTES), resolve_settings, stored_form)
+        return IndexReader(self._connection, "", Cache(_READER_BYTES))
 
     def all_stored(self, after: int, limit: int) -> list[StoredDocument]:
         """Up to `limit` documents with a docid above `after`, ascending."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 # Indexes of one request that are held open: each takes three descriptors. Those beyond are opened when they are read.
-MOST_HELD = 64
+MAX_OPEN_INDEXES = 64
 
 # (index uid, uuid) -> the index of this file; index_not_found when it is gone.
 ReadFile = Callable[[str, str], "AbstractContextManager[IndexReader]"]
@@ -60,7 +60,7 @@ class IndexSnapshot:
 
 
 # What is kept between searches: more where there are many documents, as each set of words has a bit for each of them.
-LEAST_CACHE_BYTES, MOST_CACHE_BYTES = 32 << 20, 128 << 20
+MIN_CACHE_BYTES, MAX_CACHE_BYTES = 32 << 20, 128 << 20
 _CACHE_PART = 10  # of the bytes of all indexes that were read
 INDEX_COLUMNS = "uid, uuid, created_at, updated_at, primary_key, stats"  # of an index, as IndexRow has them
 
@@ -87,7 +87,7 @@ class DataFolderReader:
     def __init__(self, path: Path, features: Mapping[str, bool | None] | None = None) -> None:
         self.path = path
         self._instance_path, self._index_folder = str(path / "instance.sqlite"), str(path / "indexes")
-        self._cache = Cache(LEAST_CACHE_BYTES)
+        self._cache = Cache(MIN_CACHE_BYTES)
         self._sizes: dict[str, int] = {}  # uuid -> bytes of its file when it was read last
         self._readers = ReadPool()
         self.keys = KeyReader(self._instance_path, self._readers)
@@ -179,7 +179,7 @@ class DataFolderReader:
     def _hold(self, stack: ExitStack, uuids: dict[str, str], held: dict[str, IndexReader], found: Mapping[str, str]) -> None:
         uuids.update(found)
         for index_uid, uuid in found.items():
-            if len(held) < MOST_HELD:
+            if len(held) < MAX_OPEN_INDEXES:
                 held[index_uid] = stack.enter_context(self._opened(uuid))
 
     @contextmanager
@@ -206,7 +206,7 @@ class DataFolderReader:
                 again = self._uuid_of(index_uid)
                 if again == uuid:
                     if not os.path.exists(path):
-                        raise no_file(index_uid) from None
+                        raise missing_file_error(index_uid) from None
                     raise  # it is there: something else is wrong
                 uuid = again
 
@@ -218,7 +218,7 @@ class DataFolderReader:
         if self._sizes.get(uuid) != size:
             self._sizes[uuid] = size
             wanted = sum([*self._sizes.values()]) // _CACHE_PART
-            self._cache.limit = min(max(LEAST_CACHE_BYTES, wanted), MOST_CACHE_BYTES)
+            self._cache.limit = min(max(MIN_CACHE_BYTES, wanted), MAX_CACHE_BYTES)
 
     def _uuid_of(self, index_uid: str) -> str:
         with self._reading() as connection:
@@ -266,7 +266,7 @@ def _uuids_of(connection: sqlite3.Connection, index_uids: Sequence[str]) -> dict
     return {index_uid: found[index_uid] for index_uid in index_uids if index_uid in found}
 
 
-def no_file(index_uid: str) -> ApiError:
+def missing_file_error(index_uid: str) -> ApiError:
     """What is said of an index whose file is not there."""
     return ApiError("io_error", f"The file of index `{index_uid}` is missing from the data folder. Put it back, or delete "
                                 "the index.")

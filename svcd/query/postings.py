@@ -1,32 +1,26 @@
-"""Which documents hold a word, a phrase or a pair of words, as one search is allowed to see them.
+"""The documents of words, phrases and pairs of words, as one search may see them.
 
-Knows the two kinds of occurrences (tolerant: within reach of typos; exact: not), the restriction to
-some fields (relevance.md 2.5.2, 2.3, 4.2) and the two precisions of proximity (3.6.3); refuses to
-know why a word is asked for. Made anew for each search: it remembers the answers of the reader.
+Adds to the reader's answers what a query says: typos forbidden for some occurrences, the restriction to some fields, and
+the precision of proximity (docs/ranking.md#original-and-tolerant-occurrences). Made for each search; keeps the answers.
 """
 from __future__ import annotations
 
-from typing import Callable, Hashable, Iterable, Sequence, TypeVar
+from collections.abc import Iterable, Sequence
 
 from svcd.base.bitmaps import DocIds
 from svcd.query.parser import Phrase
-from svcd.query.reader import Key as CacheKey
 from svcd.query.reader import Reader
 from svcd.schema.attributes import is_beneath
 from svcd.text.separators import is_numeric
 
-Key = TypeVar("Key", bound=Hashable)
-Value = TypeVar("Value")
-
-# A phrase is checked through a window of this many places, sliding over it.
+# A phrase is checked through a window of so many of its words, sliding over it (docs/ranking.md#phrases).
 _WINDOW = 3
 
 
 class Postings:
-    """The words of one index, restricted to some fields.
+    """The postings of one index for one search.
 
-    fields: the only fields to look into, None for all. It restricts single words, not pairs
-    (`byWord`) nor positions: relevance.md 4.2.
+    fields: the only fields to look into, None for all. They restrict single words, not pairs (`byWord`) nor positions.
     """
 
     def __init__(self, reader: Reader, fields: Iterable[str] | None = None) -> None:
@@ -34,73 +28,66 @@ class Postings:
         self.reader = reader
         self._fields = None if fields is None else list(dict.fromkeys(fields))
         self._exact_attributes = settings.typo_tolerance.exact_attributes
-        self._exact_numbers = settings.typo_tolerance.has_exact_numbers
+        self._has_exact_numbers = settings.typo_tolerance.has_exact_numbers
         self.is_by_attribute = settings.is_proximity_by_attribute
+        # Are only some fields looked into?
+        self.is_restricted = fields is not None
+        # Are all occurrences tolerant?
+        self.is_tolerant_throughout = not self._exact_attributes and not self._has_exact_numbers
+        # Do the documents of a word follow from the index alone, without a look at fields?
+        self.is_unrestricted = not self.is_restricted and self.is_tolerant_throughout
         self._words: dict[str, bool] = {}
         self._tolerant: dict[str, DocIds] = {}
         self._original: dict[str, DocIds] = {}
         self._phrases: dict[Phrase, DocIds] = {}
-        self._together: dict[tuple[str, str], DocIds] = {}
-
-    @property
-    def is_restricted(self) -> bool:
-        """Are only some fields looked into?"""
-        return self._fields is not None
+        self._by_attribute: dict[tuple[str, str], DocIds] = {}
 
     def looks_into(self, field: str) -> bool:
         """Is the field one of those looked into?"""
         return self._fields is None or field in self._fields
 
-    @property
-    def is_tolerant_throughout(self) -> bool:
-        """Are typos forgiven wherever a word stands?"""
-        return not self._exact_attributes and not self._exact_numbers
-
-    @property
-    def is_plain(self) -> bool:
-        """Is a word found in a field always found as a word of the index, and the other way round?"""
-        return self._fields is None and self.is_tolerant_throughout
-
-    def remembered(self, key: CacheKey, make: Callable[[], Value]) -> Value:
-        """make(), which follows from the words of the index alone; kept where the reader can."""
-        return self.reader.cached(key, make)
-
-    # words
+    # Words
 
     def has_word(self, word: str) -> bool:
-        """Does any document hold the word, in any field? The halves of words are asked for again and again."""
+        """Does any document hold the word, in any field? Kept, for the parts of splits are asked for again and again."""
         known = self._words.get(word)
         if known is None:
             known = self._words[word] = self.reader.vocabulary.has_word(word)
         return known
 
     def original(self, word: str) -> DocIds:
-        """Documents of a word as it was asked for: tolerant and exact occurrences."""
-        return _remembered(self._original, word, self._find_original)
+        """Documents of a word as typed: all occurrences."""
+        docids = self._original.get(word)
+        if docids is None:
+            docids = self._original[word] = self._find_original(word)
+        return docids
 
-    def derived(self, word: str) -> DocIds:
+    def tolerant(self, word: str) -> DocIds:
         """Documents of a word reached by a typo or an n-gram: tolerant occurrences alone."""
-        return _remembered(self._tolerant, word, self._find_tolerant)
+        docids = self._tolerant.get(word)
+        if docids is None:
+            docids = self._tolerant[word] = self._find_tolerant(word)
+        return docids
 
-    def any_derived(self, words: Sequence[str]) -> DocIds:
-        """The union of `derived` over many words."""
-        if self.is_plain and len(words) > 1:
+    def any_tolerant(self, words: Sequence[str]) -> DocIds:
+        """The union of `tolerant` over many words."""
+        if self.is_unrestricted and len(words) > 1:
             return self.reader.terms.words_docids(words)
         docids = 0
         for word in words:
-            docids |= self.derived(word)
+            docids |= self.tolerant(word)
         return docids
 
     def is_tolerant(self, word: str) -> bool:
-        """Does the word stand anywhere in the index where typos are forgiven? No field restricts this."""
-        if self._exact_numbers and is_numeric(word):
+        """Has the word a tolerant occurrence in any field of the index?"""
+        if self._has_exact_numbers and is_numeric(word):
             return False
         if not self._exact_attributes:
             return True
         return any(not self._is_exact_field(field) for field in self.reader.terms.word_fields(word))
 
     def in_field(self, word: str, field: str) -> DocIds:
-        """Documents with the word in a field, both kinds of occurrences."""
+        """Documents with the word in a field: all occurrences."""
         if not self.looks_into(field):
             return 0
         return self.reader.terms.word_field_docids(word, field)
@@ -109,60 +96,63 @@ class Postings:
         """The fields, among those looked into, that hold the word."""
         return self._looked_into(self.reader.terms.word_fields(word))
 
-    # beginnings of words, only those cached (1.10)
+    # Cached prefixes (docs/ranking.md#prefixes), and those of which all words are known
 
     def original_prefix(self, prefix: str) -> DocIds:
-        """Documents with any word that begins so."""
+        """Documents with any word that starts with the prefix."""
         if self._fields is None:
             return self.reader.terms.prefix_docids(prefix)
         return self._in_fields(prefix, self._fields)
 
-    def derived_prefix(self, prefix: str) -> DocIds:
-        """Documents with a tolerant occurrence of any word that begins so."""
+    def tolerant_prefix(self, prefix: str) -> DocIds:
+        """Documents with a tolerant occurrence of any word that starts with the prefix."""
         if self._fields is not None:
             return self._in_fields(prefix, self._tolerant_fields(self._fields))
-        if self._exact_numbers and is_numeric(prefix):
-            return self.any_derived(self.reader.vocabulary.words_with_prefix(prefix))
+        if self._has_exact_numbers and is_numeric(prefix):
+            return self.any_tolerant(self.reader.vocabulary.words_with_prefix(prefix))
         if self._exact_attributes:
             fields = self.reader.terms.prefix_fields(prefix)
             return self._in_fields(prefix, [field for field in fields if not self._is_exact_field(field)])
         return self.reader.terms.prefix_docids(prefix)
 
     def prefix_in_field(self, prefix: str, field: str) -> DocIds:
-        """Documents with any word in this field that begins so."""
+        """Documents with any word in this field that starts with the prefix."""
         if not self.looks_into(field):
             return 0
         return self.reader.terms.prefix_field_docids(prefix, field)
 
-    # words together
+    # Pairs and phrases
 
     def pair(self, distance: int, left: str, right: str, candidates: DocIds | None = None) -> DocIds:
         """Documents with the two words at this smallest distance, in this order.
 
-        candidates: the answer need only be right for these. By attribute it is the documents with
-        both in one field, whatever the distance, and the first answer for a pair, within the
-        candidates of that moment, is given ever after (3.6.3: quirk).
+        candidates: the answer need only be right for these. By attribute: the documents with both in one field, whatever
+        the distance; and the first answer for a pair, within the candidates of that call, is given to all later calls
+        (quirk, docs/ranking.md#proximity).
         """
         if not self.is_by_attribute:
             return self.reader.terms.pair_docids(distance, left, right, candidates)
-        found = self._together.get((left, right))
+        found = self._by_attribute.get((left, right))
         if found is None:
             found = self._in_one_field(left, right)
             if candidates is not None:
                 found &= candidates
-            self._together[left, right] = found
+            self._by_attribute[left, right] = found
         return found
 
     def phrase(self, phrase: Phrase) -> DocIds:
-        """Documents of a phrase: all its words, and neighbours near each other (2.3)."""
-        return _remembered(self._phrases, phrase, self._find_phrase)
+        """Documents of a phrase: all its words, and neighbours near each other (docs/ranking.md#phrases)."""
+        docids = self._phrases.get(phrase)
+        if docids is None:
+            docids = self._phrases[phrase] = self._find_phrase(phrase)
+        return docids
 
     def phrase_in_field(self, phrase: Phrase, field: str) -> DocIds:
         """Documents of a phrase whose first word stands in this field."""
         word = first_word(phrase)
         return self.phrase(phrase) & self.in_field(word, field) if word is not None else 0
 
-    # how it is found
+    # How they are found
 
     def _find_original(self, word: str) -> DocIds:
         if self._fields is None:
@@ -181,7 +171,7 @@ class Postings:
         return docids
 
     def _tolerant_anywhere(self, word: str) -> DocIds:
-        if self._exact_numbers and is_numeric(word):
+        if self._has_exact_numbers and is_numeric(word):
             return 0
         if not self._exact_attributes:
             return self.reader.terms.word_docids(word)
@@ -192,7 +182,8 @@ class Postings:
         return docids
 
     def _tolerant_fields(self, fields: Iterable[str]) -> list[str]:
-        """With `attributesToSearchOn` only literal names count as exact, and numbers do not: 4.2."""
+        """The fields whose occurrences are tolerant under `attributesToSearchOn`: there only literal names of
+        `disableOnAttributes` count, and `disableOnNumbers` does not (quirk)."""
         return [field for field in fields if field not in self._exact_attributes]
 
     def _is_exact_field(self, field: str) -> bool:
@@ -220,20 +211,20 @@ class Postings:
                 docids &= self.original(word)
         docids = max(docids, 0)  # a phrase without any word has no documents
         for left, right, is_next in _neighbours(phrase):
-            # By attribute each pair must be asked for all the same, as the answer is remembered.
+            # By attribute each pair must be asked for in any case, as the first answer counts for later calls.
             if docids or self.is_by_attribute:
                 docids &= self._near(left, right, is_next, docids)
         return docids
 
     def _near(self, left: str, right: str, is_next: bool, candidates: DocIds) -> DocIds:
-        # What is remembered must be right for the whole index.
+        # By attribute this answer is kept for later calls, so it must be right for the whole index.
         within = None if self.is_by_attribute else candidates
         near = self.pair(1, left, right, within)
         return near if is_next else near | self.pair(2, left, right, within)
 
 
 def first_word(phrase: Phrase) -> str | None:
-    """The first word of a phrase that is no hole."""
+    """The first word of a phrase, position gaps left out; None if it has none."""
     return next((word for word in phrase if word is not None), None)
 
 
@@ -248,10 +239,3 @@ def _neighbours(phrase: Phrase) -> Iterable[tuple[str, str, bool]]:
         if 0 < second - first < width
     ]
     return dict.fromkeys(wanted)
-
-
-def _remembered(answers: dict[Key, DocIds], key: Key, find: Callable[[Key], DocIds]) -> DocIds:
-    docids = answers.get(key)
-    if docids is None:
-        docids = answers[key] = find(key)
-    return docids

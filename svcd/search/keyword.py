@@ -15,12 +15,11 @@ from svcd.query.graph import BuiltQuery, Graph, MatchingStrategy, build_graph, u
 from svcd.query.parser import ParsedQuery, parse_text
 from svcd.query.postings import Postings
 from svcd.query.reader import Reader
-from svcd.query.sort_expressions import SortError, check_sortable, parse_rule
 from svcd.query.terms import Term, Terms
-from svcd.ranking.bucket_sort import Ranking, RankingLimits, rank
+from svcd.ranking.bucket_sort import Ranking, RankingLimits, chain, rank
 from svcd.ranking.distinct import Distinct
 from svcd.ranking.rule import RankingContext
-from svcd.ranking.rule_chain import chain
+from svcd.ranking.sort import SortError, check_sortable, parse_rule
 from svcd.schema import attributes
 from svcd.schema.index_settings import IndexSettings
 from svcd.search.distinct import distinct_field
@@ -94,7 +93,7 @@ def _located_term(terms: Terms, term: Term, start: int, end: int) -> LocatedTerm
     words = [] if term.exact is None else [term.exact]
     words += [*term.prefix_words, *term.typos.one, *term.typos.two]
     phrases = [phrase for phrase in (term.phrase, *term.synonyms, term.split) if phrase is not None]
-    return LocatedTerm((start, end), term.is_prefix, len(term.word), terms.interned.ordered(words), phrases)
+    return LocatedTerm((start, end), term.is_prefix, len(term.word), terms.interner.ordered(words), phrases)
 
 
 # fields and languages

@@ -51,7 +51,7 @@ class _Pending:
     values_before: Mapping[str, FieldValues] = field(default_factory=dict)
 
 
-class _Named:
+class _DistinctDocuments:
     """Counts the documents that a task names, each once, with a bit for each docid instead of all identifiers."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class DocumentWriter:
         self._locales_of = settings.locales_of
         self._is_kept = kept_fields(settings)
         self._places = GeoExtraction.of(settings)
-        self._named = _Named()
+        self._named = _DistinctDocuments()
 
     @property
     def named(self) -> int:
@@ -108,7 +108,7 @@ class DocumentWriter:
         A large task is undone by the store; a small one by forgetting what it gathered, which costs no
         savepoint. Small tasks therefore have to fit into one portion.
         """
-        self._named = _Named()
+        self._named = _DistinctDocuments()
         if is_large or self._pending_bytes > self._limit // 2:
             self.flush()
         tombstones, given = dict(self._tombstones), self._given
@@ -330,7 +330,7 @@ class GeoExtraction:
             return NO_LOCATION
         point = validate_geo(document_id, document) if self.has_points else None
         shape = read_geojson(document.get(_GEOJSON)) if self.has_shapes else None
-        return DocumentLocation(point, None if shape is None else StoredShape(shape.sides(), shape.packed()))
+        return DocumentLocation(point, None if shape is None else StoredShape(shape.bounds(), shape.packed()))
 
 
 # The stored documents of a task, read back: NDJSON, a line a document, as the upload was written.
@@ -344,7 +344,7 @@ _CHUNK = 500
 _READ_AT_ONCE = 1 << 19  # bytes
 
 
-def documents(path: str | None, size: int) -> Iterator[tuple[list[bytes], list[dict[str, Any]]]]:
+def read_payload(path: str | None, size: int) -> Iterator[tuple[list[bytes], list[dict[str, Any]]]]:
     """Lines and the documents in them, some at a time; nothing without a path. size: bytes of the file when it was stored.
 
     Raises io_error where the file cannot be read, or is not what was stored.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pytest
 
 from svcd.base.errors import ApiError
-from svcd.facets.merging import ALPHA, COUNT, FacetOrders, Facets, merged_facets, take_max_values
+from svcd.facets.merging import ALPHA, COUNT, FacetOrders, Facets, merged_facets, subtract_values
 
 LEFT = {"genre": {"Drama": 2, "drama": 1, "Noir": 3}, "a": {"10": 1}}
 RIGHT = {"genre": {"Noir": 1, "Western": 3}, "Z": {}}
@@ -64,5 +64,5 @@ def test_orders_must_agree() -> None:
 
 def test_a_rejected_hit_takes_its_values_away() -> None:
     counts = {"a": 2, "b": 1}
-    take_max_values(counts, ["a", "b", "c"])
+    subtract_values(counts, ["a", "b", "c"])
     assert counts == {"a": 1}

@@ -285,7 +285,7 @@ def test_hits_are_those_of_one_value_after_the_other(
 ) -> None:
     reader = holding(*held, order=order, most=most)
     counted = reader.all_docids() & mask if mask % 2 else reader.all_docids()
-    forms = [(search_form(value, None), value) for value in reader.values("v", str)]
+    forms = [(search_form(value, None), value) for value in reader.values.distinct_values("v", str)]
     listed = [value for form, value in (forms if text is None else sorted(forms)) if form.startswith(text or "")]
     found = [each for each in (_counted(reader, value, counted) for value in listed) if each[0]]
     if order == "alpha":
@@ -302,8 +302,8 @@ def test_hits_are_those_of_one_value_after_the_other(
 
 
 def _counted(reader: DictReader, value: str, counted: int) -> tuple[int, str]:
-    docids = reader.value_docids("v", value)
-    return (docids & counted).bit_count(), reader.spelling("v", value, (docids & -docids).bit_length() - 1)
+    docids = reader.values.value_docids("v", value)
+    return (docids & counted).bit_count(), reader.values.spelling("v", value, (docids & -docids).bit_length() - 1)
 
 
 def test_the_cases_of_the_contract() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from svcd.index.cached_reader import Cache
 from svcd.index.connections import open_reader
+from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
 from svcd.index.writer import DocumentChange, IndexWriter
 
@@ -20,7 +20,7 @@ Positions = Mapping[str, list[str]]
 def reading(path: Path, cache: Cache | None = None) -> Iterator[IndexReader]:
     connection = open_reader(path)
     connection.execute("BEGIN")
-    yield IndexReader(connection, "index", cache or Cache(1 << 20), lambda stored: stored)
+    yield IndexReader(connection, "index", cache or Cache(1 << 20))
     connection.close()
 
 

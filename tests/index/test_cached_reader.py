@@ -5,7 +5,7 @@
 """
 from __future__ import annotations
 
-from svcd.index.cached_reader import Cache
+from svcd.index.read_transaction import Cache
 
 
 def test_the_least_recently_used_goes_first() -> None:

@@ -13,7 +13,7 @@ from svcd.index import disk_space
 from svcd.index.connections import FullDiskReader, ReadPool, open_reader, open_writer
 from svcd.index.disk_space import LEAST_BYTES, LOW_BYTES, PART_BYTES, Reserve
 from svcd.instance.instance import Instance
-from svcd.instance.queue import FREEING
+from svcd.instance.queue import SPACE_FREEING_KINDS
 
 GIB = 1 << 33
 
@@ -113,7 +113,7 @@ def test_while_it_is_short_only_what_frees_room_is_enqueued(tmp_path: Path) -> N
     instance.reserve._disk = disk
     instance.keep_reserve()
     disk.free = 0
-    for kind in sorted(FREEING):
+    for kind in sorted(SPACE_FREEING_KINDS):
         assert instance.queue.enqueue(kind, None, details=None).uid >= 0
     for kind in ("documentAdditionOrUpdate", "settingsUpdate", "indexCreation", "dumpCreation"):
         with pytest.raises(ApiError, match="only deletions"):
@@ -147,13 +147,13 @@ def test_a_task_that_frees_room_and_finds_none_is_tried_with_the_reserve(
 _READ = """
 import resource, signal, sys
 from pathlib import Path
-from svcd.index.connections import Makeshift, ReadPool
+from svcd.index.connections import FullDiskReader, ReadPool
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
 pool = ReadPool()
 for turn in range(2):
     with pool.transaction(sys.argv[1]) as connection:
-        print(type(connection) is Makeshift, connection.execute("SELECT count(*) FROM films").fetchone()[0])
+        print(type(connection) is FullDiskReader, connection.execute("SELECT count(*) FROM films").fetchone()[0])
 """
 
 

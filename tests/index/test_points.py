@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 
 from svcd.base.bitmaps import from_docids, to_docids
 from svcd.geo.sphere import Point, direction, distance
-from svcd.index import point_writer
-from svcd.index import points as point_blocks
-from svcd.index.cached_reader import Cache
+from svcd.index import geo_reader as point_blocks
+from svcd.index import geo_writer
+from svcd.index.geo_writer import StoredShape
+from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
-from svcd.index.shapes import StoredShape
 from svcd.index.writer import NO_LOCATION, DocumentChange, DocumentLocation, IndexWriter
 from tests.index.conftest import reading
 
@@ -42,7 +42,7 @@ Points = dict[int, Point]
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some dozens of points are many."""
     monkeypatch.setattr(point_blocks, "MOST_BLOCK_POINTS", 3)
-    monkeypatch.setattr(point_writer, "REGION_POINTS", 6)
+    monkeypatch.setattr(geo_writer, "REGION_POINTS", 6)
 
 
 def write(writer: IndexWriter, points: dict[int, Point | None]) -> None:
@@ -62,17 +62,17 @@ def play(writer: IndexWriter, history: list[list[tuple[int, Any]]], held: Points
 
 
 def check(reader: IndexReader, held: Points, origin: Point, metres: float, candidates: int) -> None:
-    assert to_docids(reader.located_docids()) == sorted(held)
-    assert dict(reader.points([*held, 77_777])) == held
+    assert to_docids(reader.geo.located_docids()) == sorted(held)
+    assert dict(reader.geo.points([*held, 77_777])) == held
     place = direction(origin)
 
     def chord(docid: int) -> float:
         return sum((a - b) * (a - b) for a, b in zip(direction(held[docid]), place))
 
-    for among in (candidates, reader.located_docids()):
+    for among in (candidates, reader.geo.located_docids()):
         expected = sorted((chord(docid), docid) for docid in held if among >> docid & 1)
-        assert list(reader.nearest(origin, among)) == [(docid, held[docid]) for _, docid in expected]
-    assert to_docids(reader.docids_within(origin, metres)) == [
+        assert list(reader.geo.nearest(origin, among)) == [(docid, held[docid]) for _, docid in expected]
+    assert to_docids(reader.geo.docids_within(origin, metres)) == [
         docid for docid in sorted(held) if distance(origin, held[docid]) <= metres]
 
 
@@ -109,16 +109,16 @@ def test_a_distance_is_within_itself(writer: IndexWriter, tmp_path: Path) -> Non
     with reading(tmp_path / "index.sqlite") as reader:
         for docid in range(0, 200, 7):
             metres = distance((0, 0), held[docid])
-            assert reader.docids_within((0, 0), metres) >> docid & 1
-            assert not reader.docids_within((0, 0), metres - 0.001) >> docid & 1
+            assert reader.geo.docids_within((0, 0), metres) >> docid & 1
+            assert not reader.geo.docids_within((0, 0), metres - 0.001) >> docid & 1
 
 
 def test_many_documents_at_one_point_come_by_docid(writer: IndexWriter, tmp_path: Path) -> None:
     docids = [5, 1, 9, 700, 30, 8, 2, 513, 512, 511]
     write(writer, dict.fromkeys(docids, (0.0, 0.0)) | {6: (1.0, 1.0)})
     with reading(tmp_path / "index.sqlite") as reader:
-        assert [docid for docid, _ in reader.nearest((0, 0), reader.located_docids())] == [*sorted(docids), 6]
-        assert [docid for docid, _ in islice(reader.nearest((3, 3), from_docids([6, 9, 5])), 2)] == [6, 5]
+        assert [docid for docid, _ in reader.geo.nearest((0, 0), reader.geo.located_docids())] == [*sorted(docids), 6]
+        assert [docid for docid, _ in islice(reader.geo.nearest((3, 3), from_docids([6, 9, 5])), 2)] == [6, 5]
 
 
 def test_what_was_undone_or_cleared_is_gone(writer: IndexWriter, tmp_path: Path) -> None:
@@ -156,9 +156,9 @@ def test_shapes_are_found_by_their_boxes(history, asked) -> None:
             held |= batch
         with reading(path) as reader:
             for south, west, north, east in asked:
-                found = dict(reader.shapes_meeting((south, west, north, east)))
+                found = dict(reader.geo.geometries_meeting((south, west, north, east)))
                 assert found == {
                     docid: sides for docid, sides in held.items() if sides
                     and sides[0] <= north and sides[1] <= east and sides[2] >= south and sides[3] >= west}
-                assert all(reader.shape(docid) == repr(sides).encode() for docid, sides in found.items())
+                assert all(reader.geo.geometry(docid) == repr(sides).encode() for docid, sides in found.items())
         writer.close()

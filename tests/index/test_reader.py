@@ -28,9 +28,9 @@ from hypothesis import strategies as st
 
 from svcd.base import bitmaps
 from svcd.base.bitmaps import from_docids
-from svcd.index import cached_reader, materialized, posting_reader, schema, vocabulary
-from svcd.index.cached_reader import Cache
+from svcd.index import materialized, read_transaction, schema, term_reader, vocabulary
 from svcd.index.delta import Delta
+from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
 from svcd.index.value_rows import value_key
 from svcd.index.writer import IndexWriter
@@ -86,10 +86,10 @@ def bucketed(position: int) -> int:
 def check_relations(reader: IndexReader, held: Documents) -> None:
     known = sorted({w for document in held.values() for row in document.values() for w in row if w})
     assert docids(reader.all_docids()) == set(held)
-    assert list(reader.words_with_prefix("")) == known
-    assert list(reader.first_characters()) == sorted({w[0] for w in known})
-    assert dict(reader.rows(sorted(held))) == held
-    assert docids(reader.words_docids(["ab", "c", "none", "|"])) == {
+    assert list(reader.vocabulary.words_with_prefix("")) == known
+    assert list(reader.vocabulary.first_characters()) == sorted({w[0] for w in known})
+    assert dict(reader.terms.words_by_position(sorted(held))) == held
+    assert docids(reader.terms.words_docids(["ab", "c", "none", "|"])) == {
         docid for docid, document in held.items() if any({"ab", "c", "|"} & set(row) for row in document.values())}
     for word in ["a", "ab", "|", "X", "none"]:
         check_word(reader, held, word)
@@ -97,37 +97,37 @@ def check_relations(reader: IndexReader, held: Documents) -> None:
         check_prefix(reader, held, prefix)
     for left, right in [("a", "b"), ("b", "a"), ("a", "a"), ("|", "X")]:
         for distance in (1, 2, 3):
-            assert docids(reader.pair_docids(distance, left, right)) == {
+            assert docids(reader.terms.pair_docids(distance, left, right)) == {
                 docid for docid, document in held.items() if expected_pair(document, left, right) == distance}
     for field in FIELDS:
         for count in (1, 3, 9):
-            assert docids(reader.field_count_docids(field, count)) == {
+            assert docids(reader.terms.field_count_docids(field, count)) == {
                 docid for docid, document in held.items() if field in document
                 and sum(map(bool, document[field])) == count}
 
 
 def check_word(reader: IndexReader, held: Documents, word: str) -> None:
-    assert docids(reader.word_docids(word)) == {
+    assert docids(reader.terms.word_docids(word)) == {
         docid for docid, document in held.items() if any(word in row for row in document.values())}
     for field in FIELDS:
-        assert docids(reader.word_field_docids(word, field)) == {
+        assert docids(reader.terms.word_field_docids(word, field)) == {
             docid for docid, document in held.items() if word in document.get(field, [])}
     places = {(bucketed(n), docid) for docid, document in held.items() for row in document.values()
               for n, w in enumerate(row) if w == word}
-    assert {(position, docid) for position in reader.word_positions(word)
-            for docid in docids(reader.word_position_docids(word, position))} == places
+    assert {(position, docid) for position in reader.terms.word_positions(word)
+            for docid in docids(reader.terms.word_position_docids(word, position))} == places
 
 
 def check_prefix(reader: IndexReader, held: Documents, prefix: str) -> None:
-    found = reader.words_with_prefix(prefix)
-    assert docids(reader.prefix_docids(prefix)) == set().union(*(docids(reader.word_docids(w)) for w in found))
-    assert set(reader.prefix_positions(prefix)) == {p for w in found for p in reader.word_positions(w)}
+    found = reader.vocabulary.words_with_prefix(prefix)
+    assert docids(reader.terms.prefix_docids(prefix)) == set().union(*(docids(reader.terms.word_docids(w)) for w in found))
+    assert set(reader.terms.prefix_positions(prefix)) == {p for w in found for p in reader.terms.word_positions(w)}
     for field in FIELDS:
-        assert docids(reader.prefix_field_docids(prefix, field)) == set().union(
-            *(docids(reader.word_field_docids(w, field)) for w in found))
+        assert docids(reader.terms.prefix_field_docids(prefix, field)) == set().union(
+            *(docids(reader.terms.word_field_docids(w, field)) for w in found))
     for distance in (1, 2, 3):
-        assert docids(reader.prefix_pair_docids(distance, "c", prefix)) == set().union(
-            *(docids(reader.pair_docids(distance, "c", w)) for w in found))
+        assert docids(reader.terms.prefix_pair_docids(distance, "c", prefix)) == set().union(
+            *(docids(reader.terms.pair_docids(distance, "c", w)) for w in found))
 
 
 @settings(max_examples=60, deadline=None)
@@ -136,21 +136,21 @@ def check_prefix(reader: IndexReader, held: Documents, prefix: str) -> None:
 def test_what_is_known_already_shortens_the_way_alone(documents: list[Any], asked: list[Any]) -> None:
     held: Documents = dict(enumerate(documents))
     with tempfile.TemporaryDirectory() as folder, patch.object(vocabulary, "COMMON", 3), patch.object(
-            posting_reader, "_DOCUMENTS_A_TERM", 1):
+            term_reader, "_DOCUMENTS_A_TERM", 1):
         path = Path(folder) / "index.sqlite"
         writer = IndexWriter(path)
         play(writer, [[*held.items()]])
         writer.close()
         with reading(path) as reader:
             for prefix in ("ab", "abc"):
-                reader.words_with_prefix(prefix, 100)
+                reader.vocabulary.words_with_prefix(prefix, 100)
             for word, field, is_prefix in asked:
                 expected = {docid for docid, document in held.items() for name, row in document.items()
                             if field in (None, name) and any(w == word or (is_prefix and w.startswith(word)) for w in row)}
                 assert docids(read_set(reader, word, field, is_prefix)) == expected
             for word in ("ab", "abc"):
                 for position in range(3):
-                    assert docids(reader.prefix_position_docids(word, position)) == {
+                    assert docids(reader.terms.prefix_position_docids(word, position)) == {
                         docid for docid, document in held.items() for row in document.values()
                         if position < len(row) and row[position].startswith(word)}
 
@@ -163,23 +163,23 @@ def test_words_are_found_in_lists_that_are_held(tmp_path: Path, many: int, most_
     writer.close()
     with patch.object(vocabulary, "_MANY_WORDS", many), patch.object(vocabulary, "_MOST_RARE", most_rare):
         with reading(tmp_path / "index.sqlite") as reader:
-            assert list(reader.first_characters()) == sorted({word[0] for word in known})
-            reader.words_with_prefix("a")
+            assert list(reader.vocabulary.first_characters()) == sorted({word[0] for word in known})
+            reader.vocabulary.words_with_prefix("a")
             for word in ("a", "aa", "ab", "abcd", "b", "ba", "X", "Xa", "|", "é", "éb", "z", "~", "none", "ù"):
-                assert reader.has_word(word) == (word in known)
-                assert list(reader.words_with_prefix(word)) == sorted(w for w in known if w.startswith(word))
+                assert reader.vocabulary.has_word(word) == (word in known)
+                assert list(reader.vocabulary.words_with_prefix(word)) == sorted(w for w in known if w.startswith(word))
 
 
 def read_set(reader: IndexReader, word: str, field: str | None, is_prefix: bool) -> int:
     if field is None:
-        return reader.prefix_docids(word) if is_prefix else reader.word_docids(word)
-    return reader.prefix_field_docids(word, field) if is_prefix else reader.word_field_docids(word, field)
+        return reader.terms.prefix_docids(word) if is_prefix else reader.terms.word_docids(word)
+    return reader.terms.prefix_field_docids(word, field) if is_prefix else reader.terms.word_field_docids(word, field)
 
 
 @settings(max_examples=40, deadline=None)
 @given(HISTORY, st.sampled_from([0, 1 << 40]), st.sets(st.integers(0, 6)))
 def test_rows_tell_of_pairs_what_fts5_tells(history: list[list[tuple[int, Any]]], cost: int, asked: set[int]) -> None:
-    with tempfile.TemporaryDirectory() as folder, patch.object(posting_reader, "_ROW", cost):
+    with tempfile.TemporaryDirectory() as folder, patch.object(term_reader, "_FORWARD_ROW_COST", cost):
         path = Path(folder) / "index.sqlite"
         writer, cache = IndexWriter(path), Cache(1 << 20)
         held = play(writer, history)
@@ -193,10 +193,10 @@ def test_rows_tell_of_pairs_what_fts5_tells(history: list[list[tuple[int, Any]]]
 def check_pairs(reader: IndexReader, held: Documents, asked: set[int]) -> None:
     for distance in (1, 2, 3):
         for left, right in [("a", "b"), ("b", "a"), ("a", "a"), ("c", "ab")]:
-            found = docids(reader.pair_docids(distance, left, right, from_docids(sorted(asked))))
+            found = docids(reader.terms.pair_docids(distance, left, right, from_docids(sorted(asked))))
             assert found & asked == {docid for docid, document in held.items() if docid in asked
                                      and expected_pair(document, left, right) == distance}
-        found = docids(reader.prefix_pair_docids(distance, "c", "a", from_docids(sorted(asked))))
+        found = docids(reader.terms.prefix_pair_docids(distance, "c", "a", from_docids(sorted(asked))))
         assert found & asked == asked & {docid for docid, document in held.items() for word in ("a", "ab", "abc")
                                          if expected_pair(document, "c", word) == distance}
 
@@ -276,17 +276,18 @@ def test_what_was_written_is_held_once_and_counts_with_all_that_it_takes(writer:
         with reading(tmp_path / "index.sqlite", cache) as reader:
             for number in range(step % 7, 20, 1 + step % 5):
                 held = from_docids([number] if number != step else range(20))
-                assert reader.word_docids(f"word{number}") == held
+                assert reader.terms.word_docids(f"word{number}") == held
     held = [span.delta for span, _ in cache._entries.values() if getattr(span, "delta", None)]
     assert 1 <= len(held) <= 2
-    assert cache._held > sum(map(sys.getsizeof, held))
+    assert cache._bytes > sum(map(sys.getsizeof, held))
 
 
 def test_the_docids_of_what_was_written_are_found_once(writer: IndexWriter, tmp_path: Path) -> None:
     with writer.transaction():
         writer.write([change(docid, {"f": [f"word{docid}"]}) for docid in range(20)])
-    with reading(tmp_path / "index.sqlite") as reader, patch.object(cached_reader, "to_docids", wraps=cached_reader.to_docids) as asked:
-        assert reader._read_delta(reader.generation - 1) is not None
+    with reading(tmp_path / "index.sqlite") as reader, patch.object(
+            read_transaction, "to_docids", wraps=read_transaction.to_docids) as asked:
+        assert reader.transaction.delta_since(reader.generation - 1) is not None
     asked.assert_called_once_with((1 << 20) - 1)
 
 
@@ -302,7 +303,7 @@ def check_size_of_delta(reader: IndexReader) -> None:
     rows = {docid: {0: [str(docid), *dice.choices(letters, k=dice.randrange(200))]} for docid in range(300)}
     texts = {docid: json.dumps({"0": [docid, *dice.choices(letters, k=20)]}) for docid in rows}
     delta = Delta((1 << 300) - 1, rows, None, texts)
-    assert delta.word("7") == 1 << 7 and reader._written(delta, 0).by_key[value_key(7.0)] == [7]
+    assert delta.term_docids("7") == 1 << 7 and reader.values._written(delta, 0).by_key[value_key(7.0)] == [7]
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held / 3 < sys.getsizeof(delta) < held * 3
@@ -314,9 +315,9 @@ def test_a_reader_that_began_earlier_keeps_its_state(writer: IndexWriter, tmp_pa
         with writer.transaction():
             writer.write([change(0, {"f": ["late"]})])
         with reading(tmp_path / "index.sqlite", cache) as later:
-            assert later.word_docids("late") == 1
-            assert early.word_docids("late") == 0
-            assert later.word_docids("late") == 1
+            assert later.terms.word_docids("late") == 1
+            assert early.terms.word_docids("late") == 0
+            assert later.terms.word_docids("late") == 1
 
 
 @settings(max_examples=15, deadline=None)
@@ -360,8 +361,8 @@ def test_an_undone_savepoint_leaves_nothing(writer: IndexWriter, tmp_path: Path)
             raise RuntimeError
         writer.write([change(2, {"h": ["kept"]})])
     with reading(tmp_path / "index.sqlite") as reader:
-        assert docids(reader.word_docids("kept")) == {0, 2}
-        assert not reader.word_docids("gone")
+        assert docids(reader.terms.word_docids("kept")) == {0, 2}
+        assert not reader.terms.word_docids("gone")
         assert reader.fields() == ["f", "h"]
 
 
@@ -378,9 +379,9 @@ def test_a_reader_sees_one_state(writer: IndexWriter, tmp_path: Path) -> None:
     with reading(tmp_path / "index.sqlite") as reader:
         with writer.transaction():
             writer.write([change(0, {"f": ["late"]})])
-        assert not reader.word_docids("late")
+        assert not reader.terms.word_docids("late")
     with reading(tmp_path / "index.sqlite") as reader:
-        assert reader.word_docids("late") == 1
+        assert reader.terms.word_docids("late") == 1
 
 
 def test_a_reader_does_not_hold_a_checkpoint_up(writer: IndexWriter, tmp_path: Path) -> None:
@@ -405,18 +406,18 @@ def test_a_reader_does_not_touch_the_log(writer: IndexWriter, tmp_path: Path) ->
     copy.write_bytes(path.read_bytes())
     copy.with_name("copy.sqlite-wal").write_bytes(log.read_bytes())
     with reading(copy) as reader:
-        assert reader.word_docids("word") == 1
+        assert reader.terms.word_docids("word") == 1
     assert copy.with_name("copy.sqlite-wal").stat().st_size == before > 0
 
 
 def test_a_reader_cannot_write(writer: IndexWriter, tmp_path: Path) -> None:
     with reading(tmp_path / "index.sqlite") as reader, pytest.raises(sqlite3.OperationalError):
-        reader._connection.execute("DELETE FROM documents")
+        reader.transaction.connection.execute("DELETE FROM documents")
 
 
 def test_words_beyond_the_counted_ones_count_in_no_set(writer: IndexWriter, tmp_path: Path) -> None:
     with writer.transaction():
         writer.write([change(0, {"f": ["w"] * 30}), change(1, {"f": ["w"] * 31})])
     with reading(tmp_path / "index.sqlite") as reader:
-        assert docids(reader.field_count_docids("f", 30)) == {0}
-        assert not reader.field_count_docids("f", 31)
+        assert docids(reader.terms.field_count_docids("f", 30)) == {0}
+        assert not reader.terms.field_count_docids("f", 31)

@@ -23,9 +23,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.base.bitmaps import from_docids, to_docids
-from svcd.index import bitmap_blocks, value_orders, value_rows
-from svcd.index.cached_reader import Cache
+from svcd.index import bitmap_blocks, value_reader, value_rows, value_sort
 from svcd.index.connections import open_reader
+from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
 from svcd.index.writer import DocumentChange, IndexWriter
 from svcd.schema.field_values import FieldValues, stored_form
@@ -68,7 +68,7 @@ def play(writer: IndexWriter, history: list[list[tuple[int, Any]]], documents: D
 def reader_of(path: Path, cache: Cache | None = None) -> IndexReader:
     connection = open_reader(path)
     connection.execute("BEGIN")
-    return IndexReader(connection, "index", cache or Cache(1 << 20), dict, stored_form)
+    return IndexReader(connection, "index", cache or Cache(1 << 20))
 
 
 def key(value: float | str) -> tuple[bytes | float, float]:
@@ -108,34 +108,34 @@ def check(reader: IndexReader, documents: Documents) -> None:
     """Every answer about every field."""
     everything = from_docids(sorted(documents))
     for field in (*FIELDS, "unknown"):
-        assert reader.present_docids(field) == naive(documents, field, lambda held: True)
+        assert reader.values.present_docids(field) == naive(documents, field, lambda held: True)
         texts = naive_values(documents, field, str)
         for part in {text[:2][-1:] for text in texts} | {"\0", "nowhere"}:
-            assert reader.containing_docids(field, part) == naive(
+            assert reader.values.containing_docids(field, part) == naive(
                 documents, field, lambda held, part=part: any(isinstance(each, str) and part in each for each in held.values))
         many = [*texts[::2], *naive_values(documents, field, float)[1:], "nowhere", 1e300]
-        assert reader.values_docids(field, many) == from_docids(
+        assert reader.values.values_docids(field, many) == from_docids(
             [docid for value in many for docid in to_docids(having(documents, field, value))])
-        assert reader.null_docids(field) == naive(documents, field, lambda held: held.is_null)
-        assert reader.empty_docids(field) == naive(documents, field, lambda held: held.is_empty)
+        assert reader.values.null_docids(field) == naive(documents, field, lambda held: held.is_null)
+        assert reader.values.empty_docids(field) == naive(documents, field, lambda held: held.is_empty)
         for kind in (float, str):
             check_kind(reader, documents, field, kind)
-        for docid, values in reader.field_values(field, sorted(documents)):
+        for docid, values in reader.values.field_values(field, sorted(documents)):
             expected = documents[docid].get(field, FieldValues()).each()
             assert sorted(map(repr, values)) == sorted(map(repr, expected))
         for ascending in (True, False):
             for candidates in (everything, from_docids(sorted(documents)[1::2])):
                 ordered = [(value, docids & candidates) for value, docids in naive_sorted(documents, field, ascending)]
-                assert shown(reader.sort_buckets(field, ascending, candidates)) == shown(
+                assert shown(reader.values.sort_buckets(field, ascending, candidates)) == shown(
                     [each for each in ordered if each[1]])
     for docid, document in documents.items():
         for field, held in document.items():
             for value, spelling in held.values.items():
-                assert spelling is None or reader.spelling(field, value, docid) == spelling
+                assert spelling is None or reader.values.spelling(field, value, docid) == spelling
 
 
 def check_column(reader: IndexReader, documents: Documents, field: str, kind: type, sets: list[list[int]]) -> None:
-    column = reader.column(field, kind)
+    column = reader.values.doc_values(field, kind)
     assert column is not None and column.size == len(sets)
     assert list(column.samples) == [docids[0] for docids in sets]
     for docid in to_docids(union(map(from_docids, sets))):
@@ -145,25 +145,25 @@ def check_column(reader: IndexReader, documents: Documents, field: str, kind: ty
 def check_kind(reader: IndexReader, documents: Documents, field: str, kind: type) -> None:
     values = naive_values(documents, field, kind)
     sets = [having(documents, field, value) for value in values]
-    assert repr(list(reader.values(field, kind))) == repr(values)
-    assert list(reader.value_counts(field, kind)) == [docids.bit_count() for docids in sets]
+    assert repr(list(reader.values.distinct_values(field, kind))) == repr(values)
+    assert list(reader.values.value_counts(field, kind)) == [docids.bit_count() for docids in sets]
     for ascending in (True, False):
-        ordered = [each for each in reader.ordered_values(field, kind, ascending) if each[1]]
+        ordered = [each for each in reader.values.ordered_values(field, kind, ascending) if each[1]]
         assert shown(ordered) == shown(list(zip(values, sets))[::1 if ascending else -1])
         among = from_docids(sorted(documents)[::2])
-        cut = [each for each in reader.ordered_values(field, kind, ascending, among) if each[1]]
+        cut = [each for each in reader.values.ordered_values(field, kind, ascending, among) if each[1]]
         assert shown(cut) == shown([(value, docids & among) for value, docids in ordered if docids & among])
-    assert reader.kind_docids(field, kind) == union(sets)
+    assert reader.values.kind_docids(field, kind) == union(sets)
     check_column(reader, documents, field, kind, [to_docids(docids) for docids in sets])
     bounds = NUMBERS if kind is float else [stored_form(text) for text in TEXTS]
     for value in bounds:
-        assert reader.value_docids(field, value) == having(documents, field, value)
+        assert reader.values.value_docids(field, value) == having(documents, field, value)
     for low, high in [(None, bounds[3]), (bounds[3], None), (bounds[1], bounds[7]), (bounds[4], bounds[4]), (bounds[7], bounds[1])]:
         for has_low, has_high in [(True, True), (False, True), (True, False), (False, False)]:
             expected = union(docids for value, docids in zip(values, sets)
                              if (low is None or key(low) < key(value) or (has_low and key(low) == key(value)))
                              and (high is None or key(value) < key(high) or (has_high and key(high) == key(value))))
-            assert reader.range_docids(field, low, high, has_low, has_high) == expected
+            assert reader.values.range_docids(field, low, high, has_low, has_high) == expected
 
 
 def union(sets: Any) -> int:
@@ -176,17 +176,17 @@ def union(sets: Any) -> int:
 LIMITS = {
     "kept sets": {},
     "read sets": {"_FEW_VALUES": 1, "_FEW_DOCUMENTS": 0, "_FIRST_PAGE": 2},
-    "impatient": {"_FEW_VALUES": 0, "_FEW_DOCUMENTS": 0, "_THIN": 1, "_LEAST_PATIENCE": 0,
+    "impatient": {"_FEW_VALUES": 0, "_FEW_DOCUMENTS": 0, "_SPARSE": 1, "_LEAST_PATIENCE": 0,
                   "_VALUES_PER_DOCUMENT": 0},
     "by column": {"_FEW_VALUES": 0, "_FEW_DOCUMENTS": 0, "_LEAST_PATIENCE": 0, "_VALUES_PER_DOCUMENT": 0,
-                  "_ENTRIES_PER_DOCUMENT": 1000, "_FEW_TO_WALK": 0, "_THIN": 0},
+                  "_ENTRIES_PER_DOCUMENT": 1000, "_FEW_TO_WALK": 0, "_SPARSE": 0},
 }
 
 
 @pytest.fixture(params=LIMITS)
 def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in LIMITS[request.param].items():
-        monkeypatch.setattr(value_orders, name, value)
+        monkeypatch.setattr(value_reader if hasattr(value_reader, name) else value_sort, name, value)
 
 
 @pytest.mark.usefixtures("limits")
@@ -280,9 +280,9 @@ def test_a_range_over_very_many_values_and_blocks(writer: IndexWriter, path: Pat
     documents: Documents = {docid: {"f": held([float(docid)])} for docid in range(0, 3 * bitmap_blocks.BLOCK, 61)}
     play(writer, [list(documents.items())])
     reader = reader_of(path)
-    found = reader.range_docids("f", 1000.0, None)
+    found = reader.values.range_docids("f", 1000.0, None)
     assert to_docids(found) == [docid for docid in documents if docid >= 1000]
-    assert [value for value, _ in zip(reader.ordered_values("f", float, False), range(100))][-1][0] == float(sorted(documents)[-100])
+    assert [value for value, _ in zip(reader.values.ordered_values("f", float, False), range(100))][-1][0] == float(sorted(documents)[-100])
 
 
 def test_numbers_have_keys_that_ascend_with_them() -> None:
@@ -295,11 +295,13 @@ def test_numbers_have_keys_that_ascend_with_them() -> None:
 def test_lists_that_are_read_as_one_are_no_bits(writer: IndexWriter, path: Path, number: int) -> None:
     documents: Documents = {docid: {"f": held([float(docid)])} for docid in range(number)}
     play(writer, [list(documents.items())])
-    assert reader_of(path).range_docids("f", 0.0, None) == (1 << number) - 1
+    assert reader_of(path).values.range_docids("f", 0.0, None) == (1 << number) - 1
 
 
-def test_written_documents_are_looked_at_once_for_all_sets(tmp_path: Path) -> None:
+def test_written_documents_are_looked_at_once_for_all_sets(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, cache, asked = tmp_path / "index.sqlite", Cache(1 << 20), list[str]()
+    monkeypatch.setattr("svcd.index.reader.stored_form", lambda text: asked.append(text) or text)
     writer = IndexWriter(path)
     history = [[(docid, {"f": held([f"v{docid + step}"])}) for docid in range(50)] for step in range(2)]
     documents: Documents = {}
@@ -307,10 +309,10 @@ def test_written_documents_are_looked_at_once_for_all_sets(tmp_path: Path) -> No
         for batch in history:
             play(writer, [batch], documents)
             asked.clear()
-            reader = IndexReader(connection, "u", cache, dict, lambda text: asked.append(text) or text)
+            reader = IndexReader(connection, "u", cache)
             for number in range(51):
                 expected = [docid for docid, shown in documents.items() if f"v{number}" in shown["f"].values]
-                assert to_docids(reader.value_docids("f", f"v{number}")) == expected
+                assert to_docids(reader.values.value_docids("f", f"v{number}")) == expected
     writer.close()
     assert len(asked) == len(documents)
 
@@ -321,9 +323,9 @@ def test_a_zero_that_changes_its_sign_is_another_value(tmp_path: Path, zeros: tu
     play(writer, [[(0, {"f": held([zero])})] for zero in zeros])
     writer.close()
     with closing(open_reader(tmp_path / "index.sqlite")) as connection:
-        reader = IndexReader(connection, "u", Cache(1 << 20), dict)
-        assert [reader.value_docids("f", zero) for zero in zeros] == [0, 1]
-        assert [math.copysign(1, zero) for _, found in reader.field_values("f", [0]) for zero in found] == [
+        reader = IndexReader(connection, "u", Cache(1 << 20))
+        assert [reader.values.value_docids("f", zero) for zero in zeros] == [0, 1]
+        assert [math.copysign(1, zero) for _, found in reader.values.field_values("f", [0]) for zero in found] == [
             math.copysign(1, zeros[1])]
 
 
@@ -331,12 +333,12 @@ def test_a_column_is_made_when_as_much_was_spent_without_it(tmp_path: Path) -> N
     writer = IndexWriter(tmp_path / "index.sqlite")
     play(writer, [[(docid, {"f": held([float(docid % 50)])}) for docid in range(240)]])
     cache = Cache(1 << 20)
-    assert reader_of(tmp_path / "index.sqlite", cache).column("f", float, 15) is None
-    assert reader_of(tmp_path / "index.sqlite", cache).column("f", float, 15) is not None
-    assert reader_of(tmp_path / "index.sqlite", cache).column("f", float, 0) is not None
+    assert reader_of(tmp_path / "index.sqlite", cache).values.doc_values("f", float, 15) is None
+    assert reader_of(tmp_path / "index.sqlite", cache).values.doc_values("f", float, 15) is not None
+    assert reader_of(tmp_path / "index.sqlite", cache).values.doc_values("f", float, 0) is not None
     play(writer, [[(7, {"f": held([0.5])})]])
     reader = reader_of(tmp_path / "index.sqlite", cache)
-    assert reader.column("f", float, 15) is None
-    column = reader.column("f", float)
+    assert reader.values.doc_values("f", float, 15) is None
+    column = reader.values.doc_values("f", float)
     assert column is not None and column.size == 51
     writer.close()

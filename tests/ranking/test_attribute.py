@@ -73,7 +73,7 @@ def test_the_documents_of_a_phrase_are_asked_for_once_for_each_position() -> Non
     reader = titled("star wars", "x star wars")
     terms: Any = SimpleNamespace(postings=Asked(reader), words_beside_prefix=lambda subset: [], phrases=lambda subset: [("star", "wars")])
     subset: Any = SimpleNamespace(whole_prefix=None)
-    assert _AtPositions(terms, subset, (0,)).docids(reader.all_docids()) == reader.word_position_docids("star", 0)
+    assert _AtPositions(terms, subset, (0,)).docids(reader.all_docids()) == reader.terms.word_position_docids("star", 0)
     assert asked == [("star", "wars")]
 
 

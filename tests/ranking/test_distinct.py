@@ -48,7 +48,7 @@ def colored(*colors: Any, **settings: Any) -> DictReader:
 
 def walked(reader: DictReader, docids: Sequence[int]) -> tuple[list[int], set[int]]:
     """The kept documents and all that share a value with one, by the definition."""
-    values = dict(reader.field_values("color", list(range(reader.all_docids().bit_count()))))
+    values = dict(reader.values.field_values("color", list(range(reader.all_docids().bit_count()))))
     shown = {docid: {repr(value) for value in own} for docid, own in values.items()}
     kept: list[int] = []
     excluded: set[int] = set()
@@ -98,7 +98,7 @@ def test_a_walk_in_batches_is_a_walk_one_by_one(
     listed: list, batch: int, cost: int, limit: int | None, least_for_columns: int
 ) -> None:
     reader = films(*listed)
-    reader.least_for_columns = least_for_columns
+    reader.values.least_for_doc_values = least_for_columns
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(distinct, "_SMALLEST_BATCH", batch)
         patch.setattr(distinct, "_FIRST_BATCH", batch)

@@ -23,13 +23,13 @@ class LocalWriter:
     def run(self, request: dict[str, Any], progress: Callable[[str, int, int], None]) -> dict[str, Any]:
         request = json.loads(json.dumps(request))  # what the pipe would carry
         if request.get("settle") or request.get("denseSets"):
-            return indexing.answer(request, progress)
+            return indexing.handle_request(request, progress)
         self.before()
-        answer = indexing.answer(request, progress)
+        answer = indexing.handle_request(request, progress)
         self.after()
         return answer
 
-    def call(self) -> None:
+    def interrupt(self) -> None:
         """Nothing that could end early."""
 
     def kill(self) -> None:

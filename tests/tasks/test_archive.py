@@ -72,7 +72,7 @@ def test_a_dump_has_everything(house: House, tmp_path: Path) -> None:
     house.run()
     house.instance.update_features({"metrics": True})
     house.instance.webhooks.create(Webhook("1" * 36, "http://here/", {"a": "b"}))
-    house.instance.webhooks.use_launch("http://launch/")
+    house.instance.webhooks.set_launch_webhook("http://launch/")
     task = dump(house)
     house.run()
     uid = house.task(task).details["dumpUid"]
@@ -289,15 +289,15 @@ def test_a_failed_snapshot_leaves_the_earlier_one(
 def test_archives_wait_for_indexes_and_indexes_for_archives(house: House) -> None:
     runner = house.runner
     house.add([{"id": 1}], "first")
-    assert runner._run_next()  # claimed, not done
+    assert runner.claim_next()  # claimed, not done
     late, task = house.add([{"id": 1}], "second"), dump(house)
-    assert not runner._run_next(), "an index that begins now would be read half"
-    runner._take(runner._jobs.pop(), house.writer)
-    assert runner._run_next() and [job.plan.tasks[0].uid for job in runner._jobs] == [task.uid]
-    assert not runner._run_next() and len(house.queue.running()) == 1
+    assert not runner.claim_next(), "an index that begins now would be read half"
+    runner._run_claimed_job(runner._jobs.pop(), house.writer)
+    assert runner.claim_next() and [job.plan.tasks[0].uid for job in runner._jobs] == [task.uid]
+    assert not runner.claim_next() and len(house.queue.running()) == 1
     swap = house.do("indexSwap", None, {"swaps": []}, swaps=[])
-    assert not runner._run_next()
-    runner._take(runner._jobs.pop(), house.writer)
+    assert not runner.claim_next()
+    runner._run_claimed_job(runner._jobs.pop(), house.writer)
     house.run()
     assert {house.task(each).status for each in (late, task, swap)} == {SUCCEEDED}
 

@@ -80,7 +80,7 @@ def shown(house: House) -> dict[str, Any]:
         "tasks": [task_view(task) for task in tasks if task.kind != "dumpCreation"],
         "batches": [(one.uid, one.details, one.strategy, one.started_at, one.finished_at, one.earliest_enqueued_at,
                      one.latest_enqueued_at, one.stats) for one in batches if "dumpUid" not in one.details],
-        "keys": house.instance.keys.read()[1], "webhooks": list(house.instance.webhooks.listed()),
+        "keys": house.instance.keys.read()[1], "webhooks": list(house.instance.webhooks.all()),
         "features": {name for name in house.instance.features() if house.instance.is_enabled(name)},
         "uid": house.instance.uid,
     }

@@ -19,14 +19,14 @@ EVERYWHERE = (-90.0, -180.0, 90.0, 180.0)
 
 def located(house: House) -> dict[int, tuple[float, float]]:
     with house.instance.read("movies") as reader:
-        found = dict(reader.points(range(10)))
-        assert to_docids(reader.located_docids()) == sorted(found)
+        found = dict(reader.geo.points(range(10)))
+        assert to_docids(reader.geo.located_docids()) == sorted(found)
         return found
 
 
 def shaped(house: House) -> list[int]:
     with house.instance.read("movies") as reader:
-        return [docid for docid, _ in reader.shapes_meeting(EVERYWHERE)]
+        return [docid for docid, _ in reader.geo.geometries_meeting(EVERYWHERE)]
 
 
 def at(latitude: Any, longitude: Any) -> dict[str, Any]:
@@ -38,7 +38,7 @@ LINE = {"_geojson": {"type": "LineString", "coordinates": [[1, 2], [3, 4]]}}
 
 def coordinates(house: House) -> list[list[Any]]:
     with house.instance.read("movies") as reader:
-        return [list(reader.values(name, float)) for name in ("_geo.lat", "_geo.lng")]
+        return [list(reader.values.distinct_values(name, float)) for name in ("_geo.lat", "_geo.lng")]
 
 
 @pytest.mark.parametrize(

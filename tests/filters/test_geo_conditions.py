@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svcd.base.bitmaps import to_docids
-from svcd.filters.geo_search import bounding_box, polygon, radius
+from svcd.filters.geo_conditions import docids_in_box, docids_in_circle, docids_in_polygon
 from svcd.geo import cells
 from svcd.geo.geometry import Shape
 from svcd.geo.sphere import direction, distance
@@ -57,7 +57,7 @@ POINT = st.tuples(degrees(90), degrees(180))
 
 @given(st.lists(POINT, max_size=8), POINT, st.floats(-10, 2.1e7))
 def test_a_radius_takes_what_is_near(places, centre, metres) -> None:
-    assert to_docids(radius(points(*places), centre, metres)) == [
+    assert to_docids(docids_in_circle(points(*places), centre, metres)) == [
         number for number, place in enumerate(places) if distance(centre, place) <= metres]
 
 
@@ -69,24 +69,24 @@ def test_a_box_takes_what_lies_between(places, one, other) -> None:
     def is_between(longitude: float) -> bool:
         return left <= longitude <= right if left <= right else longitude >= left or longitude <= right
 
-    assert to_docids(bounding_box(points(*places), (top, right), (bottom, left))) == [
+    assert to_docids(docids_in_box(points(*places), (top, right), (bottom, left))) == [
         number for number, (latitude, longitude) in enumerate(places)
         if bottom <= latitude <= top and is_between(longitude)]
 
 
 def test_points_beyond_half_a_turn_are_in_no_box() -> None:
-    assert to_docids(bounding_box(points((0, 190), (0, 170)), (1.0, -170.0), (-1.0, 160.0))) == [1]
+    assert to_docids(docids_in_box(points((0, 190), (0, 170)), (1.0, -170.0), (-1.0, 160.0))) == [1]
 
 
 @pytest.mark.parametrize("filterable", [[], ["*"], [{"attributePatterns": ["_geo"]}], ["_geojson"]])
 def test_points_count_while_they_are_filterable_by_name(filterable) -> None:
     reader = points((0, 0), filterable=filterable)
-    assert not radius(reader, (0.0, 0.0), 1e6)
-    assert not bounding_box(reader, (1.0, 1.0), (-1.0, -1.0))
+    assert not docids_in_circle(reader, (0.0, 0.0), 1e6)
+    assert not docids_in_box(reader, (1.0, 1.0), (-1.0, -1.0))
 
 
 def test_a_polygon_asks_for_geometries_alone() -> None:
-    assert not polygon(points((0.5, 0.5), filterable=BOTH), [(0.0, 0.0), (0.0, 1.0), (1.0, 1.0), (1.0, 0.0)])
+    assert not docids_in_polygon(points((0.5, 0.5), filterable=BOTH), [(0.0, 0.0), (0.0, 1.0), (1.0, 1.0), (1.0, 0.0)])
 
 
 GEOMETRIES = (
@@ -103,40 +103,40 @@ GEOMETRIES = (
 def test_what_meets_a_place_is_found() -> None:
     reader = shapes(*GEOMETRIES)
     square = [(0.0, 0.0), (0.0, 2.0), (2.0, 2.0), (2.0, 0.0)]
-    assert to_docids(polygon(reader, square)) == [0, 2, 3, 4]
-    assert to_docids(polygon(reader, square[::-1])) == [0, 2, 3, 4]
-    assert to_docids(bounding_box(reader, (2.0, 2.0), (0.0, 0.0))) == [0, 2, 3, 4]
-    assert to_docids(radius(reader, (1.0, 1.0), 10_000)) == [0, 2, 3]
-    assert to_docids(radius(reader, (1.0, 1.0), 300_000)) == [0, 1, 2, 3, 4]
-    assert not polygon(shapes(*GEOMETRIES, filterable=["_geo"]), square)
+    assert to_docids(docids_in_polygon(reader, square)) == [0, 2, 3, 4]
+    assert to_docids(docids_in_polygon(reader, square[::-1])) == [0, 2, 3, 4]
+    assert to_docids(docids_in_box(reader, (2.0, 2.0), (0.0, 0.0))) == [0, 2, 3, 4]
+    assert to_docids(docids_in_circle(reader, (1.0, 1.0), 10_000)) == [0, 2, 3]
+    assert to_docids(docids_in_circle(reader, (1.0, 1.0), 300_000)) == [0, 1, 2, 3, 4]
+    assert not docids_in_polygon(shapes(*GEOMETRIES, filterable=["_geo"]), square)
 
 
 def test_a_circle_of_few_vertices_is_smaller() -> None:
     reader = shapes(geometry("Point", [0, -0.8]), geometry("Point", [0, 0.8]))
-    assert to_docids(radius(reader, (0.0, 0.0), 100_000)) == [0, 1]
-    assert to_docids(radius(reader, (0.0, 0.0), 100_000, 3)) == [1]  # a corner north, a side south
+    assert to_docids(docids_in_circle(reader, (0.0, 0.0), 100_000)) == [0, 1]
+    assert to_docids(docids_in_circle(reader, (0.0, 0.0), 100_000, 3)) == [1]  # a corner north, a side south
 
 
 def test_points_and_geometries_are_found_together() -> None:
     reader = DictReader([{"id": 0, "_geo": {"lat": 0, "lng": 0}}, {"id": 1, "_geojson": geometry("Point", [0, 0])}],
                         {"filterableAttributes": BOTH})
-    assert to_docids(radius(reader, (0.0, 0.0), 1000)) == [0, 1]
-    assert to_docids(bounding_box(reader, (1.0, 1.0), (-1.0, -1.0))) == [0, 1]
+    assert to_docids(docids_in_circle(reader, (0.0, 0.0), 1000)) == [0, 1]
+    assert to_docids(docids_in_box(reader, (1.0, 1.0), (-1.0, -1.0))) == [0, 1]
 
 
 def test_beyond_the_antimeridian_cells_limit_what_the_plane_finds() -> None:
     alaska, chukotka, norway = rectangle(-165, 62, -150, 68), rectangle(170, 64, 179, 69), rectangle(10, 60, 30, 71)
     reader = shapes(alaska, norway, chukotka)
-    assert to_docids(bounding_box(reader, (70.0, -148.0), (63.0, 152.0))) == [0, 2]
+    assert to_docids(docids_in_box(reader, (70.0, -148.0), (63.0, 152.0))) == [0, 2]
     # The outline of the document jumps, not that of the place.
     islands = geometry("Polygon", [[[179, -17], [-179, -17], [-179, -16], [179, -16], [179, -17]]])
     reader = shapes(islands)
-    assert to_docids(bounding_box(reader, (-15.0, 179.9), (-18.0, 178.0))) == [0]
-    assert not bounding_box(reader, (-15.0, 30.0), (-18.0, 10.0))
+    assert to_docids(docids_in_box(reader, (-15.0, 179.9), (-18.0, 178.0))) == [0]
+    assert not docids_in_box(reader, (-15.0, 30.0), (-18.0, 10.0))
 
 
 def test_the_grid_covers_the_globe_evenly() -> None:
-    centres = cells._centres()
+    centres = cells.cell_centres()
     assert len(centres) == 122
     nearest = [min(math.dist(one, other) for other in centres if other != one) for one in centres]
     assert min(nearest) > 0.25 and max(nearest) < 0.40
@@ -144,11 +144,11 @@ def test_the_grid_covers_the_globe_evenly() -> None:
 
 @given(POINT)
 def test_every_position_is_in_the_cell_of_the_nearest_centre(point) -> None:
-    (cell,) = cells.cells(Shape([(point[1], point[0])]))
-    assert math.dist(cells._centres()[cell], direction(point)) < 0.23
+    (cell,) = cells.cells_of(Shape([(point[1], point[0])]))
+    assert math.dist(cells.cell_centres()[cell], direction(point)) < 0.23
 
 
 def test_what_encloses_a_cell_touches_it() -> None:
     around = Shape(polygons=[[[(-60.0, -60.0), (60.0, -60.0), (60.0, 60.0), (-60.0, 60.0), (-60.0, -60.0)]]])
-    assert cells.cells(Shape([(0.0, 0.0)])) <= cells.cells(around)
-    assert not cells.cells(Shape([(150.0, 0.0)])) <= cells.cells(around)
+    assert cells.cells_of(Shape([(0.0, 0.0)])) <= cells.cells_of(around)
+    assert not cells.cells_of(Shape([(150.0, 0.0)])) <= cells.cells_of(around)

@@ -6,14 +6,16 @@ equal docids give equal answers, whatever the history. Runs in the transaction o
 """
 from __future__ import annotations
 
+import math
 import sqlite3
 from array import array
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from svcd.base.bitmaps import from_docids
-from svcd.geo.sphere import Point, direction
-from svcd.index.points import EVERYWHERE, BlockEntry, PointBlock, block_entry, read_block
+from svcd.geo.sphere import Bounds, Point, direction
+from svcd.index.geo_reader import EVERYWHERE, BlockEntry, PointBlock, block_entry, read_block
 
 # A region is halved when it has more points than this, and more than this share of all: its set has a bit for each
 # document of the index, so there must not be many of them.
@@ -156,3 +158,43 @@ class PointWriter:
 
 def _last_key(start: int, size: int) -> int:
     return start + (1 << size) - 1
+
+
+# No box is lower than a thousandth of a millimetre, as far as this order is concerned.
+_LEAST_SIZE = -46
+_SIDES = "south, west, north, east"
+
+
+class StoredShape(NamedTuple):
+    """A geometry, and the box around it: south, west, north, east."""
+
+    sides: Bounds
+    geometry: bytes
+
+
+class ShapeWriter:
+    """Keeps the table in step with documents, in the transaction of the index writer."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def clear(self) -> None:
+        """Remove every shape."""
+        self._connection.execute("DELETE FROM shapes")
+
+    def change(self, shapes: Mapping[int, StoredShape | None]) -> None:
+        """docid -> its shape, or None without one."""
+        # Most indexes have none, and are not to pay for it with every document.
+        if not any(shapes.values()) and not self._connection.execute("SELECT 1 FROM shapes LIMIT 1").fetchone():
+            return
+        self._connection.executemany("DELETE FROM shapes WHERE docid = ?",
+                                     [(docid,) for docid, shape in shapes.items() if shape is None])
+        self._connection.executemany(
+            f"INSERT OR REPLACE INTO shapes(docid, size, {_SIDES}, geometry) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(docid, _size(shape.sides), *shape.sides, shape.geometry) for docid, shape in shapes.items() if shape])
+
+
+def _size(sides: Bounds) -> int:
+    """The height of a box is at most 2 to this power, in degrees."""
+    height = sides[2] - sides[0]
+    return _LEAST_SIZE if height <= 2.0 ** _LEAST_SIZE else math.frexp(height)[1]

@@ -13,11 +13,22 @@ from itertools import compress
 from typing import Any, NamedTuple
 
 from svcd.base.bitmaps import DocIds, from_docids
-from svcd.geo.sphere import Box, Direction, Point, box, chords, direction, distance, greatest_chord, least_chord
-from svcd.index.cached_reader import placeholders, statement_portions
-from svcd.index.posting_reader import PostingReader
+from svcd.geo.sphere import (
+    Bounds,
+    Box,
+    Direction,
+    Point,
+    box_around,
+    chord_bounds,
+    direction,
+    distance,
+    greatest_chord,
+    least_chord,
+)
+from svcd.index.read_transaction import ReadTransaction, placeholders, statement_portions
 
 _BOX = "x0, y0, z0, x1, y1, z1"
+_SIDES = "south, west, north, east"
 _REGION, _BLOCK, _POINT = range(3)  # of equal distance the larger is opened first: points come by docid
 
 
@@ -29,7 +40,7 @@ class _Region(NamedTuple):
     start: int
     last: int
     generation: int
-    box: Box
+    box_around: Box
 
 
 class _Covered(NamedTuple):
@@ -37,15 +48,19 @@ class _Covered(NamedTuple):
 
     start: int
     points: int
-    box: Box
+    box_around: Box
 
 
-class PointReader(PostingReader):
-    """The documents with a point (relevance.md 8.1) in the read transaction of the connection."""
+class GeoReader:
+    """The points and geometries of documents in a read transaction; a `svcd.query.reader.Geo`."""
+
+    def __init__(self, transaction: ReadTransaction) -> None:
+        self._transaction = transaction
+        self._connection = transaction.connection
 
     def located_docids(self) -> DocIds:
         """Documents that have a point."""
-        return self._kept(("located",), self._read_located)
+        return self._transaction.cached(("located",), self._read_located)
 
     def _read_located(self) -> DocIds:
         located = 0
@@ -70,24 +85,44 @@ class PointReader(PostingReader):
         """Documents whose point is at most so far away."""
         return _Circle(self, point, metres).docids()
 
+    # Geometries
+
+    def geometries_meeting(self, sides: Bounds) -> Iterator[tuple[int, Bounds]]:
+        """(docid, its box) of the documents whose box meets a box, in no order."""
+        south, west, north, east = sides
+        for size in self._transaction.cached(("shape sizes",), lambda: [row[0] for row in self._connection.execute(
+                "SELECT DISTINCT size FROM shapes")]):
+            for docid, *own in self._connection.execute(
+                    f"SELECT docid, {_SIDES} FROM shapes WHERE size = ? AND south BETWEEN ? AND ? AND west <= ? "
+                    "AND north >= ? AND east >= ?", (size, south - 2.0 ** size, north, east, south, west)):
+                yield docid, tuple(own)
+
+    def geometry(self, docid: int) -> bytes:
+        """The geometry of a document that has one."""
+        geometry: bytes = self._connection.execute("SELECT geometry FROM shapes WHERE docid = ?", (docid,)).fetchone()[0]
+        return geometry
+
     # Rows
 
     def regions(self) -> list[_Region]:
         """The regions with a point."""
-        return self._kept(("point regions",), lambda: [
+        return self._transaction.cached(("point regions",), lambda: [
             _Region(start, start + (1 << size) - 1, generation, tuple(around))
             for start, size, generation, *around in self._connection.execute(
                 f"SELECT start, size, generation, {_BOX} FROM point_regions WHERE points > 0")])
 
     def region_docids(self, region: _Region) -> DocIds:
         """The documents of a region."""
-        return self._cache.get((self._uuid, "point region", region.start, region.generation), lambda: int.from_bytes(
-            self._connection.execute("SELECT docids FROM point_regions WHERE start = ?", (region.start,)).fetchone()[0],
-            "little"))
+        def load() -> DocIds:
+            (bits,) = self._connection.execute("SELECT docids FROM point_regions WHERE start = ?", (region.start,)).fetchone()
+            return int.from_bytes(bits, "little")
+
+        # Regions have generations of their own, so these entries stay valid over writes elsewhere.
+        return self._transaction.cache.get((self._transaction.uuid, "point region", region.start, region.generation), load)
 
     def blocks(self, region: _Region) -> list[_Covered]:
         """The blocks of a region that have a point."""
-        return self._cache.get((self._uuid, "point blocks", region.start, region.generation), lambda: [
+        return self._transaction.cache.get((self._transaction.uuid, "point blocks", region.start, region.generation), lambda: [
             _Covered(start, points, tuple(around)) for start, points, *around in self._connection.execute(
                 f"SELECT start, points, {_BOX} FROM point_blocks WHERE start BETWEEN ? AND ? AND points > 0",
                 (region.start, region.last))])
@@ -103,7 +138,7 @@ class PointReader(PostingReader):
             "SELECT docids, directions FROM point_blocks WHERE start = ?", (start,)).fetchone())
 
 
-def _nearest_first(rows: PointReader, origin: Direction, candidates: DocIds) -> Iterator[int]:
+def _nearest_first(rows: GeoReader, origin: Direction, candidates: DocIds) -> Iterator[int]:
     """Regions, blocks and points in one queue by what is the nearest they can hold, opened as they come to its head."""
     is_candidate = candidates.to_bytes((rows.located_docids().bit_length() >> 3) + 1, "little")
     queue: list[tuple[float, int, int, Any]] = [
@@ -133,11 +168,11 @@ def _chords(block: PointBlock, origin: Direction) -> Iterator[tuple[float, int]]
 class _Circle:
     """The documents at most so far from a point."""
 
-    def __init__(self, rows: PointReader, point: Point, metres: float) -> None:
+    def __init__(self, rows: GeoReader, point: Point, metres: float) -> None:
         self._rows = rows
         self._point, self._metres = point, metres
         self._origin = direction(point)
-        self._surely_near, self._surely_far = chords(metres)
+        self._surely_near, self._surely_far = chord_bounds(metres)
         self._near: list[int] = []
         self._far: list[int] = []  # of regions that are taken whole but for these
 
@@ -264,7 +299,7 @@ class PointBlock(NamedTuple):
 
     def row(self) -> tuple[object, ...]:
         """The block as the table has it: start, size, points, box, docids, directions."""
-        around: Box = box(self.xs, self.ys, self.zs) if self.docids else (0.0,) * 6
+        around: Box = box_around(self.xs, self.ys, self.zs) if self.docids else (0.0,) * 6
         directions = b"".join(column.tobytes() for column in (self.xs, self.ys, self.zs))
         return self.start, self.size, len(self.docids), *around, self.docids.tobytes(), directions
 

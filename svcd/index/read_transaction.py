@@ -1,0 +1,228 @@
+"""One read transaction of an index file, with what is cached between searches.
+
+The parts of an `IndexReader` (terms, values, locations) share one `ReadTransaction`: it has the connection, the
+generation of the index that the transaction sees, and the cache of decoded sets and lists. A cached value of an older
+generation is brought up to date from the documents written since (`svcd.index.delta`) where that is possible, and
+loaded from the tables again otherwise: docs/storage.md#delta-and-cache. Sets of documents are integers
+(`svcd.base.bitmaps`).
+"""
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+import threading
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from svcd.base.bitmaps import DocIds, Packed, from_docids, packed, to_docids, unpacked
+from svcd.index import fts_encoding
+from svcd.index.delta import Delta
+
+T = TypeVar("T")
+# Parts of a cache key; classes can be parts like any other hashable value (mypy looks at how instances are hashed).
+Key = tuple[Hashable | type, ...]
+
+# SQLite takes 32,766 parameters a statement; longer lists are asked for in portions.
+_PARAMETERS = 500
+# With more written documents than this, loading a set from the tables is quicker than looking at each of them.
+MOST_WRITTEN = 1000
+# Deltas held per index: searches that began before the newest write run beside those that began after it.
+_DELTAS = 2
+
+
+class _DeltaRange(NamedTuple):
+    """The delta of the generations after `since` up to `until`; for `unknown` and earlier ones there is none."""
+
+    until: int
+    since: int
+    delta: Delta | None = None
+    unknown: int = -1
+
+
+class ReadTransaction:
+    """An index in the read transaction of `connection`, and the cache that its readers share.
+
+    uuid: of the index, part of every cache key. generation: how many batches have written the index.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, uuid: str, generation: int, cache: Cache) -> None:
+        self.connection = connection
+        self.uuid = uuid
+        self.generation = generation
+        self.cache = cache
+
+    # Entries of the cache are (generation, value) under (uuid, *key).
+
+    def cached(self, key: Key, load: Callable[[], T], update: Callable[[T, Delta], T | None] | None = None) -> T:
+        """The value of a key at this generation.
+
+        load: reads it from the tables. update: brings the value of an older generation up to date, given the documents
+        written since; it returns None where that is not possible. Values are never None.
+        """
+        scoped = (self.uuid, *key)
+        entry: tuple[int, T] | None = self.cache.peek(scoped)
+        if entry and entry[0] == self.generation:
+            return entry[1]
+        return self._refreshed(scoped, entry, load, update)
+
+    def cached_set(self, key: Key, load: Callable[[], Packed], written_members: Callable[[Delta], DocIds]) -> DocIds:
+        """A set of documents at this generation, cached in packed form.
+
+        load: reads it from the tables. written_members: the documents of a delta that belong to the set now.
+        """
+        scoped = (self.uuid, *key)
+        entry: tuple[int, Packed] | None = self.cache.peek(scoped)
+        if entry and entry[0] == self.generation:
+            return unpacked(entry[1])
+
+        def update(known: Packed, delta: Delta) -> Packed:
+            return packed(delta.updated(unpacked(known), written_members(delta)))
+
+        return unpacked(self._refreshed(scoped, entry, lambda: packed(load()), update))
+
+    def _refreshed(self, scoped: Key, entry: tuple[int, T] | None, load: Callable[[], T],
+                   update: Callable[[T, Delta], T | None] | None) -> T:
+        value = None
+        if entry and update and entry[0] < self.generation and (delta := self.delta_since(entry[0])):
+            value = update(entry[1], delta)
+        if value is None:
+            value = load()
+        # A transaction that began earlier must not replace what a later one has cached.
+        if not entry or entry[0] < self.generation:
+            self.cache.put(scoped, (self.generation, value))
+        return value
+
+    def cached_value(self, key: Key) -> Any:
+        """The value of a key if it is cached for this generation, else None."""
+        entry = self.cache.peek((self.uuid, *key))
+        return entry[1] if entry and entry[0] == self.generation else None
+
+    def replace_cached(self, key: Key, value: object) -> None:
+        """Replace the value of a key that cached() has returned in this transaction."""
+        self.cache.put((self.uuid, *key), (self.generation, value))
+
+    # Written documents
+
+    def delta_since(self, generation: int) -> Delta | None:
+        """The documents written after a generation, perhaps earlier ones too; None if too many, or not known any more.
+
+        A delta tells what written documents are now, so the one that reaches back farthest serves all older values. Two
+        of them are cached, one for this generation and one for its neighbour: each may take the room of thousands of sets.
+        """
+        key = (self.uuid, "delta", self.generation % _DELTAS)
+        known: _DeltaRange | None = self.cache.peek(key)
+        if known is None or known.until != self.generation:
+            known = _DeltaRange(self.generation, self.generation)
+        if generation < known.since and generation > known.unknown:
+            delta = self._load_delta(generation)
+            known = (known._replace(unknown=generation) if delta is None
+                     else known._replace(since=generation, delta=delta))
+            self.cache.put(key, known)
+        return None if generation <= known.unknown else known.delta
+
+    def _load_delta(self, generation: int) -> Delta | None:
+        changes = self.connection.execute("SELECT docids, gone FROM changes WHERE generation > ? AND generation <= ?",
+                                          (generation, self.generation)).fetchall()
+        if len(changes) != self.generation - generation or any(written is None for written, _ in changes):
+            return None
+        written = from_docids([docid for docids, _ in changes for docid in array("I", docids)])
+        if written.bit_count() > MOST_WRITTEN:
+            return None
+        docids = to_docids(written)
+        rows = {docid: {column: row.split(" ") for column, row in fts_encoding.forward_rows(forward).items()}
+                for docid, forward in self.forward_texts(docids)}
+        is_known = all(removed is not None for _, removed in changes)
+        removed_terms = frozenset(term for _, removed in changes for term in json.loads(removed)) if is_known else None
+        return Delta(written, rows, removed_terms, dict(self.value_texts(docids)))
+
+    # Rows by docid
+
+    def forward_texts(self, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
+        """(docid, its row of the forward index) of those of some documents that hold words."""
+        return self.rows_by_docid("SELECT docid, words FROM forward", docids)
+
+    def value_texts(self, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
+        """(docid, its values as JSON) of those of some documents that have any."""
+        return self.rows_by_docid("SELECT docid, held FROM facet_rows", docids)
+
+    def rows_by_docid(self, select: str, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
+        """The rows of a SELECT without WHERE for some documents, in no order."""
+        for portion in statement_portions(docids):
+            yield from self.connection.execute(f"{select} WHERE docid IN ({placeholders(portion)})", portion)
+
+
+def statement_portions(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """A list in portions that one statement takes as parameters."""
+    for start in range(0, len(values), _PARAMETERS):
+        yield values[start:start + _PARAMETERS]
+
+
+def placeholders(portion: Iterable[object]) -> str:
+    """The placeholders of a portion's parameters, for an IN list."""
+    return ",".join("?" for _ in portion)
+
+
+# What one entry costs beside its value: the key, and the links of the dictionary.
+_ENTRY_BYTES = 200
+
+
+def _bytes_of(value: Any) -> int:
+    """About the memory that a value takes; containers are followed to the second level."""
+    if isinstance(value, tuple):
+        return sys.getsizeof(value) + sum(map(_bytes_of, value))
+    if isinstance(value, list):
+        return sys.getsizeof(value) + sum(map(sys.getsizeof, value))
+    if isinstance(value, dict):
+        return sys.getsizeof(value) + sum(map(sys.getsizeof, value.values()))
+    return sys.getsizeof(value)
+
+
+class Cache:
+    """A cache of at most `limit` bytes that evicts the least recently used entries; safe for many threads.
+
+    limit: may be changed at any time; what exceeds it is evicted with the next put().
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._bytes = 0
+        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._lock = threading.Lock()  # guards _entries and _bytes
+
+    def peek(self, key: Hashable) -> Any:
+        """The value of a key, None when it is not cached; it counts as used."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            self._entries.move_to_end(key)
+            return entry[0]
+
+    def put(self, key: Hashable, value: Any) -> None:
+        """Cache a value. One that exceeds the limit by itself is not cached, and evicts nothing but the key's old value."""
+        size = _bytes_of(value) + _ENTRY_BYTES
+        with self._lock:
+            self._bytes -= self._entries.pop(key, (None, 0))[1]
+            if size > self.limit:
+                return
+            self._bytes += size
+            self._entries[key] = value, size
+            while self._bytes > self.limit:
+                self._bytes -= self._entries.popitem(last=False)[1][1]
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The value of a key, made when it is not cached. Two threads may both make it."""
+        value: T | None = self.peek(key)
+        if value is None:
+            value = make()
+            self.put(key, value)
+        return value
+
+    def forget(self, is_stale: Callable[[Hashable], bool]) -> None:
+        """Remove the entries whose key is stale."""
+        with self._lock:
+            for key in [key for key in self._entries if is_stale(key)]:
+                self._bytes -= self._entries.pop(key)[1]

@@ -1,0 +1,359 @@
+"""The postings of one index: the documents that hold a term, in which field, at which position, next to which other.
+
+Sets come from FTS5, from prefix postings and materialized postings, and for small candidate sets from the forward
+index; docs/storage.md says which tables these are. What was read is cached. Sets of documents are integers.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from svcd.base.bitmaps import DocIds, Packed, from_bytes_equal, from_docids, listed, packed, to_docids, unpacked
+from svcd.index import fts_encoding, prefix_postings
+from svcd.index.delta import Delta
+from svcd.index.read_transaction import Key, ReadTransaction
+from svcd.index.schema import COUNT_BLOCK, COUNTED_WORDS, SHARED_COLUMN
+from svcd.index.vocabulary import COMMON, VocabularyReader
+
+# What a set of postings is of: "word" or "position"; the term; whether it is a prefix of terms; for a word the FTS
+# column or None for all fields, for a position the bucketed position.
+PostingKey = tuple[str, str, bool, int | None]
+
+# Terms of one OR query: FTS5 walks through its index once for all of them.
+_TERMS_PER_QUERY = 100
+# Looking up one more term in `term_positions` takes as long as joining the postings of so many documents of a prefix.
+_DOCUMENTS_A_TERM = 600
+# Fields whose cached sets are subtracted to see in which field a term mostly is.
+_MOST_COMPARED = 8
+
+# Costs in microseconds, measured. A row of the forward index tells about all distances of a pair at once.
+_FORWARD_ROW_COST = 4
+# FTS5 walks through the rarer term and seeks in the other one, or walks through both: once for each distance and order.
+_SEEK_COST, _STEP_COST = 0.4, 0.035
+# The postings of a prefix are merged from those of all its terms, each time.
+_PREFIX_STEP_COST = 0.25
+_MAX_DISTANCE = 3
+
+
+class TermReader:
+    """The postings of an index in a read transaction; a `svcd.query.reader.Terms`."""
+
+    def __init__(self, transaction: ReadTransaction, vocabulary: VocabularyReader) -> None:
+        self._transaction = transaction
+        self._connection = transaction.connection
+        self._vocabulary = vocabulary
+
+    # Fields
+
+    def columns(self) -> dict[str, int]:
+        """Field -> FTS column of the fields that hold words, by field number."""
+        return self._transaction.cached(("columns",), lambda: dict(self._connection.execute(
+            "SELECT name, slot FROM fields WHERE slot IS NOT NULL ORDER BY fid")))
+
+    def indexed_fields(self) -> list[str]:
+        """The fields that hold words, by field number."""
+        return list(self.columns())
+
+    # Documents with a word
+
+    def word_docids(self, word: str) -> DocIds:
+        """Documents that hold the word in any field."""
+        return self._term_docids(fts_encoding.term_of_word(word), False)
+
+    def prefix_docids(self, prefix: str) -> DocIds:
+        """Documents that hold a word that starts with the prefix."""
+        return self._term_docids(fts_encoding.term_of_word(prefix), True)
+
+    def _term_docids(self, term: str, is_prefix: bool, column: int | None = None) -> DocIds:
+        """Documents with a term, in any field or in an FTS column below the shared one."""
+        def written_members(delta: Delta) -> DocIds:
+            return delta.term_docids(term, is_prefix, column)
+
+        if is_prefix and prefix_postings.has_prefix_postings(term):
+            return self._transaction.cached_set(
+                ("prefix postings", term, column),
+                lambda: prefix_postings.read_prefix_postings(self._connection, term, column), written_members)
+
+        key = "word", term, is_prefix, column
+        return self._transaction.cached_set(key, lambda: self._materialized_or(
+            key, written_members, lambda: self._load_term_docids(term, is_prefix, column)), written_members)
+
+    def _load_term_docids(self, term: str, is_prefix: bool, column: int | None) -> Packed:
+        """From FTS5, such that it returns few documents: to return one takes longer than to look at it."""
+        query, in_column = fts_phrase(term, is_prefix), "" if column is None else f"{{c{column}}} : "
+        terms = self._vocabulary.few_terms(term) if is_prefix else None
+        if terms is not None:
+            return _union(terms, lambda common: self._term_docids(common, False, column),
+                          lambda rare: self._matching("terms", f"{in_column}({_any_of(rare)})"))
+        anywhere = self._cached_docids(("word", term, is_prefix, None)) if column is not None else None
+        if anywhere and self._is_mostly_in(column, term, is_prefix, anywhere):
+            return anywhere & ~unpacked(self._matching("terms", f"{query} NOT {in_column}{query}"))
+        return self._matching("terms", in_column + query)
+
+    def _is_mostly_in(self, column: int | None, term: str, is_prefix: bool, anywhere: DocIds) -> bool:
+        """Is it known from cached sets of the other fields that most documents hold the term in this one?"""
+        others = [other for other in self.columns().values() if other != column]
+        only_here = anywhere
+        for other in others if len(others) <= _MOST_COMPARED else ():
+            docids = self._cached_docids(("word", term, is_prefix, other))
+            if docids is None:
+                return False
+            only_here &= ~docids
+        return len(others) <= _MOST_COMPARED and 2 * only_here.bit_count() > anywhere.bit_count()
+
+    def _cached_docids(self, key: Key) -> DocIds | None:
+        value = self._transaction.cached_value(key)
+        return None if value is None else unpacked(value)
+
+    def words_docids(self, words: Sequence[str]) -> DocIds:
+        """Documents that hold any of several words."""
+        docids = 0
+        for start in range(0, len(words), _TERMS_PER_QUERY):
+            docids |= self._any_term_docids(tuple(map(fts_encoding.term_of_word, words[start:start + _TERMS_PER_QUERY])))
+        return docids
+
+    def _any_term_docids(self, terms: tuple[str, ...]) -> DocIds:
+        return self._transaction.cached_set(("any", terms), lambda: self._matching("terms", _any_of(terms)),
+                                            lambda delta: delta.any_term_docids(terms))
+
+    # Documents with a word in a field
+
+    def word_field_docids(self, word: str, field: str) -> DocIds:
+        """Documents that hold the word in one field."""
+        return self._field_docids(fts_encoding.term_of_word(word), False, field)
+
+    def prefix_field_docids(self, prefix: str, field: str) -> DocIds:
+        """Documents that hold a word with the prefix in one field."""
+        return self._field_docids(fts_encoding.term_of_word(prefix), True, field)
+
+    def _field_docids(self, term: str, is_prefix: bool, field: str) -> DocIds:
+        column = self.columns().get(field)
+        if column is None:
+            return 0
+        if column < SHARED_COLUMN or (is_prefix and prefix_postings.has_prefix_postings(term)):
+            return self._term_docids(term, is_prefix, column)
+        return self._transaction.cached_set(
+            ("word", term, is_prefix, column), lambda: self._load_shared_column(term, is_prefix, column),
+            lambda delta: delta.term_docids(term, is_prefix, column))
+
+    def _load_shared_column(self, term: str, is_prefix: bool, column: int) -> DocIds:
+        """FTS5 tells the documents with the term in any field of the shared column; the forward index, in which field."""
+        in_column = unpacked(self._matching("terms", f"{{c{SHARED_COLUMN}}} : {fts_phrase(term, is_prefix)}"))
+        found = []
+        for docid, forward in self._transaction.forward_texts(to_docids(in_column)):
+            terms = fts_encoding.forward_rows(forward).get(column, "").split(" ")
+            if any(other.startswith(term) for other in terms) if is_prefix else term in terms:
+                found.append(docid)
+        return from_docids(found)
+
+    def word_fields(self, word: str) -> list[str]:
+        """The fields that hold the word, by field number."""
+        return [field for field in self.indexed_fields() if self.word_field_docids(word, field)]
+
+    def prefix_fields(self, prefix: str) -> list[str]:
+        """The fields that hold a word with the prefix, by field number."""
+        return [field for field in self.indexed_fields() if self.prefix_field_docids(prefix, field)]
+
+    # Forward index
+
+    def words_by_position(self, docids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[str]]]]:
+        """(docid, field -> its words by position, "" for a position gap) of some documents, in the order asked."""
+        fields = self._transaction.cached(("fields by column",), lambda: {
+            column: name for name, column in self.columns().items()})
+        texts = dict(self._transaction.forward_texts(docids))
+        for docid in docids:
+            rows = fts_encoding.forward_rows(texts.get(docid, ""))
+            yield docid, {fields[column]: fts_encoding.positions(row) for column, row in rows.items()}
+
+    # Positions
+
+    def word_positions(self, word: str) -> list[int]:
+        """The bucketed positions of the word over all fields, ascending."""
+        return self._term_positions(fts_encoding.term_of_word(word), False)
+
+    def word_position_docids(self, word: str, bucketed: int) -> DocIds:
+        """Documents that hold the word at a bucketed position of any field."""
+        return self._position_docids(fts_encoding.term_of_word(word), False, bucketed)
+
+    def prefix_positions(self, prefix: str) -> list[int]:
+        """The bucketed positions of the words with the prefix, ascending."""
+        return self._term_positions(fts_encoding.term_of_word(prefix), True)
+
+    def prefix_position_docids(self, prefix: str, bucketed: int) -> DocIds:
+        """Documents that hold a word with the prefix at a bucketed position of any field."""
+        return self._position_docids(fts_encoding.term_of_word(prefix), True, bucketed)
+
+    def _position_docids(self, term: str, is_prefix: bool, bucketed: int) -> DocIds:
+        def written_members(delta: Delta) -> DocIds:
+            return delta.position_docids(term, is_prefix, bucketed)
+
+        key = "position", term, is_prefix, bucketed
+        return self._transaction.cached_set(key, lambda: self._materialized_or(
+            key, written_members, lambda: self._load_position_docids(term, is_prefix, bucketed)), written_members)
+
+    def _load_position_docids(self, term: str, is_prefix: bool, bucketed: int) -> Packed:
+        terms = self._vocabulary.few_terms(term) if is_prefix else None
+        if terms is None or sum(terms.values()) < _DOCUMENTS_A_TERM * len(terms):
+            return self._matching("places", fts_phrase(fts_encoding.position_term(bucketed, term), is_prefix))
+        return _union(terms, lambda common: self._position_docids(common, False, bucketed), lambda rare: self._matching(
+            "places", _any_of([fts_encoding.position_term(bucketed, each) for each in rare])))
+
+    def _term_positions(self, term: str, is_prefix: bool) -> list[int]:
+        return self._transaction.cached(("positions", term, is_prefix), lambda: [
+            bucketed for bucketed in fts_encoding.BUCKETS
+            if self._has_match("places", fts_phrase(fts_encoding.position_term(bucketed, term), is_prefix))])
+
+    # Word counts of fields
+
+    def field_count_docids(self, field: str, count: int) -> DocIds:
+        """Documents whose field holds exactly `count` (1 to 30) words."""
+        column = self.columns().get(field)
+        if column is None or not 1 <= count <= COUNTED_WORDS:
+            return 0
+        return self._transaction.cached_set(("count", column, count), lambda: self._load_count(column, count),
+                                            lambda delta: delta.count_docids(column, count))
+
+    def _load_count(self, column: int, count: int) -> DocIds:
+        docids = 0
+        for block, counts in self._connection.execute(
+                "SELECT block, counts FROM word_counts WHERE slot = ?", (column,)):
+            docids |= from_bytes_equal(counts, count) << (block * COUNT_BLOCK)
+        return docids
+
+    # Pairs of words: by FTS5 for all documents, or by the forward index for the candidates, whichever costs less
+
+    def pair_docids(self, distance: int, left: str, right: str, candidates: DocIds | None = None) -> DocIds:
+        """Documents in which `distance` (1 to 3) is the smallest one from `left` to a `right` after it.
+
+        candidates: the documents for which the answer must be right; others may be missing.
+        """
+        pair = fts_encoding.term_of_word(left), fts_encoding.term_of_word(right), False
+        if candidates is None and distance == 1:
+            return self._adjacent(*pair)
+        lefts, rights = self.word_docids(left), self.word_docids(right)
+        asked = lefts & rights if candidates is None else lefts & rights & candidates
+        count = asked.bit_count()
+        if not count:
+            return 0
+        if count * _FORWARD_ROW_COST <= _fts_pair_cost(lefts.bit_count(), rights.bit_count()):
+            return self._forward_pair_docids(distance, *pair, asked)
+        if distance == 1:
+            return self._adjacent(*pair)
+        asked &= self._within(distance, *pair) & ~self._adjacent(*pair)
+        return self._forward_pair_docids(distance, *pair, asked)
+
+    def prefix_pair_docids(self, distance: int, left: str, prefix: str, candidates: DocIds | None = None) -> DocIds:
+        """The union of pair_docids(distance, left, word) over the words that start with the prefix."""
+        rights = self.prefix_docids(prefix)
+        asked = self.word_docids(left) & rights
+        if candidates is not None:
+            asked &= candidates
+        count = asked.bit_count()
+        if not count:
+            return 0
+        pair = fts_encoding.term_of_word(left), fts_encoding.term_of_word(prefix), True
+        if count * _FORWARD_ROW_COST <= rights.bit_count() * _PREFIX_STEP_COST:
+            return self._forward_pair_docids(distance, *pair, asked)
+        if distance == 1:
+            return self._adjacent(*pair)
+        return self._forward_pair_docids(distance, *pair, asked & self._within(distance, *pair))
+
+    def _adjacent(self, left: str, right: str, is_prefix: bool) -> DocIds:
+        """By FTS5: documents with `right` directly after `left`."""
+        return self._transaction.cached_set(
+            ("adjacent", left, right, is_prefix),
+            lambda: self._matching("terms", fts_phrase(f"{left} {right}", is_prefix)),
+            lambda delta: delta.pair_docids(1, left, right, is_prefix))
+
+    def _within(self, distance: int, left: str, right: str, is_prefix: bool) -> DocIds:
+        """By FTS5: documents with both terms at most so far apart, in any order; perhaps a few more."""
+        query = f"NEAR({fts_encoding.fts_string(left)} {fts_phrase(right, is_prefix)}, {distance - 1})"
+        return self._transaction.cached_set(("near", distance, left, right, is_prefix),
+                                            lambda: self._matching("terms", query),
+                                            lambda delta: delta.both_docids(left, right, is_prefix))
+
+    def _forward_pair_docids(self, distance: int, left: str, right: str, is_prefix: bool, asked: DocIds) -> DocIds:
+        """By the forward index: documents with a smallest distance, among those asked for and those asked for before.
+
+        Cached per pair: the documents looked at, then those of distance 1, 2 and 3.
+        """
+        key = "distances", left, right, is_prefix
+        known: tuple[Packed, ...] = self._transaction.cached(key, lambda: (0,) * (1 + _MAX_DISTANCE), _without_written)
+        seen, *found = map(unpacked, known)
+        if fresh := asked & ~seen:
+            by_distance: list[list[int]] = [[] for _ in range(_MAX_DISTANCE)]
+            for docid, forward in self._transaction.forward_texts(to_docids(fresh)):
+                for nearest in set(fts_encoding.distances(forward, left, right, is_prefix)):
+                    by_distance[nearest - 1].append(docid)
+            found = [docids | from_docids(more) for docids, more in zip(found, by_distance)]
+            # Replaced as a whole: two threads may look at once, and what either of them stores is true.
+            self._transaction.replace_cached(key, tuple(map(packed, (seen | fresh, *found))))
+        return found[distance - 1]
+
+    # Materialized postings
+
+    def posting_docids(self, key: PostingKey) -> DocIds:
+        """The set of documents of a posting key, which svcd.index.materialized writes down."""
+        kind, term, is_prefix, where = key
+        if kind == "position" and where is not None:  # as it always is for a position
+            return self._position_docids(term, is_prefix, where)
+        return self._term_docids(term, is_prefix, where)
+
+    @staticmethod
+    def materialized_name(key: PostingKey) -> str:
+        """The key under which a set is found in the table of materialized postings."""
+        return "\t".join(map(str, key))
+
+    def _materialized_or(self, key: PostingKey, written_members: Callable[[Delta], DocIds],
+                         load: Callable[[], Packed]) -> Packed:
+        """A materialized set, updated with the documents written since; load() where there is none to be used."""
+        row = self._connection.execute("SELECT generation, bits FROM dense WHERE key = ?",
+                                       (self.materialized_name(key),)).fetchone()
+        if row is None or row[0] > self._transaction.generation:
+            return load()
+        bits = int.from_bytes(row[1], "little")
+        if row[0] == self._transaction.generation:
+            return bits
+        delta = self._transaction.delta_since(row[0])
+        return delta.updated(bits, written_members(delta)) if delta else load()
+
+    # FTS5
+
+    def _matching(self, table: str, query: str) -> Packed:
+        (docids,) = self._connection.execute(
+            f"SELECT group_concat(rowid) FROM {table} WHERE {table} MATCH ?", (query,)).fetchone()
+        return listed(docids)
+
+    def _has_match(self, table: str, query: str) -> bool:
+        row = self._connection.execute(f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1", (query,)).fetchone()
+        return row is not None
+
+
+def fts_phrase(terms: str, is_prefix: bool) -> str:
+    """A phrase of FTS5's query language: terms with a space between, the last one perhaps a prefix."""
+    return fts_encoding.fts_string(terms) + (" *" if is_prefix else "")
+
+
+def _any_of(terms: Iterable[str]) -> str:
+    return " OR ".join(map(fts_encoding.fts_string, terms))
+
+
+def _union(frequencies: Mapping[str, int], docids_of: Callable[[str], DocIds],
+           docids_of_any: Callable[[Sequence[str]], Packed]) -> Packed:
+    """The documents of terms with known document frequencies: common terms one by one, the others in one query."""
+    rare = [term for term, frequency in frequencies.items() if frequency < COMMON]
+    if rare and len(rare) == len(frequencies):
+        return docids_of_any(rare)
+    docids = unpacked(docids_of_any(rare)) if rare else 0
+    for term in frequencies.keys() - rare:
+        docids |= docids_of(term)
+    return docids
+
+
+def _fts_pair_cost(left: int, right: int) -> float:
+    """Microseconds that FTS5 takes to find where two terms with so many documents are together."""
+    return min(min(left, right) * _SEEK_COST, (left + right) * _STEP_COST)
+
+
+def _without_written(known: tuple[Packed, ...], delta: Delta) -> tuple[Packed, ...]:
+    """What was found in documents that were not written since."""
+    return tuple(packed(unpacked(docids) & ~delta.written) for docids in known)

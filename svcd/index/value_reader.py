@@ -1,0 +1,296 @@
+"""The values of fields in one index: documents by value, values in their order, the values of each document.
+
+Sets and lists are read from the tables `facets` (documents by value) and `facet_rows` (values by document) and cached:
+docs/storage.md#field-values. Values are numbers (float) or texts in their stored form.
+"""
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+
+from svcd.base.bitmaps import DocIds, from_docids
+from svcd.base.doc_values import DocValues
+from svcd.index import bitmap_blocks, value_sort
+from svcd.index.delta import Delta
+from svcd.index.read_transaction import ReadTransaction, placeholders, statement_portions
+from svcd.index.value_rows import (
+    FLAG,
+    HAS_KIND,
+    IS_EMPTY,
+    IS_NULL,
+    KINDS,
+    MIXED,
+    PRESENT,
+    Key,
+    StoredFieldEntry,
+    Value,
+    rows_of,
+    value_key,
+    value_of,
+)
+
+_OF_KIND = "FROM facets WHERE fid = ? AND kind = ?"
+# Of a field with at most so many values of a kind the set of each value is cached; others are read as they are needed.
+_FEW_VALUES = 1024
+# Rows of a field that are read for doc values in the time that it takes to look into one document.
+_ENTRIES_PER_DOCUMENT = 12
+# Candidates of less than one document in so many are intersected with blocks, without making whole sets of these.
+_SPARSE = 8
+_FIRST_PAGE, _LARGEST_PAGE = 64, 4096  # rows
+
+
+class _WrittenValues:
+    """What the documents of a delta have in a field. by_key: key of a number or text -> the docids that have it."""
+
+    def __init__(self, entries: Sequence[tuple[int, StoredFieldEntry]]) -> None:
+        self.entries = entries
+        self.by_key: dict[Key, list[int]] = {}
+        for docid, entry in entries:
+            for value in entry.each():
+                self.by_key.setdefault(value_key(value), []).append(docid)
+
+
+class ValueReader:
+    """The values of an index in a read transaction; a `svcd.query.reader.Values`.
+
+    stored_form: of a text as a document spells it.
+    """
+
+    def __init__(self, transaction: ReadTransaction, stored_form: Callable[[str], str]) -> None:
+        self._transaction = transaction
+        self._connection = transaction.connection
+        self._stored_form = stored_form
+
+    def _fid(self, field: str) -> int:
+        """The number of a field, -1 for one that was never met."""
+        numbers: dict[str, int] = self._transaction.cached(("field numbers",), lambda: dict(
+            self._connection.execute("SELECT name, fid FROM fields").fetchall()))
+        return numbers.get(field, -1)
+
+    # Sets
+
+    def present_docids(self, field: str) -> DocIds:
+        """Documents that have the field, be it null."""
+        return self._flagged(field, PRESENT, lambda row: True)
+
+    def null_docids(self, field: str) -> DocIds:
+        """Documents in which the field is null."""
+        return self._flagged(field, IS_NULL, lambda row: row.is_null)
+
+    def empty_docids(self, field: str) -> DocIds:
+        """Documents in which the field is an empty text, array or object."""
+        return self._flagged(field, IS_EMPTY, lambda row: row.is_empty)
+
+    def kind_docids(self, field: str, kind: type[Value]) -> DocIds:
+        """Documents with any number (float) or text (str)."""
+        return self._flagged(field, HAS_KIND[kind], lambda row: any(isinstance(value, kind) for value in row.values))
+
+    def _flagged(self, field: str, flag: int, is_in: Callable[[StoredFieldEntry], bool]) -> DocIds:
+        return self._valued(field, ("flag", flag), lambda fid: bitmap_blocks.joined_blocks(self._blocks(fid, FLAG, flag)), is_in)
+
+    def value_docids(self, field: str, value: Value) -> DocIds:
+        """Documents with this value."""
+        found = value_key(value)
+        fid = self._fid(field)
+        return self._transaction.cached_set(("facet", fid, "value", found),
+                         lambda: bitmap_blocks.joined_blocks(self._blocks(fid, KINDS[type(value)], found)),
+                         lambda delta: from_docids(self._written(delta, fid).by_key.get(found, ())))
+
+    def values_docids(self, field: str, values: Sequence[Value]) -> DocIds:
+        """Documents with any of many values; read each time."""
+        fid, found = self._fid(field), list[tuple[int, bytes]]()
+        for kind in KINDS:
+            for part in statement_portions([value_key(value) for value in values if isinstance(value, kind)]):
+                found += self._connection.execute(
+                    f"SELECT block, docids {_OF_KIND} AND value IN ({placeholders(part)})", (fid, KINDS[kind], *part))
+        return bitmap_blocks.joined_blocks(found)
+
+    def containing_docids(self, field: str, part: str) -> DocIds:
+        """Documents with a text that contains another one, in normal form: all texts of the field are looked at."""
+        return self._valued(field, ("containing", part), lambda fid: bitmap_blocks.joined_blocks(self._connection.execute(
+            f"SELECT block, docids {_OF_KIND} AND instr(value, ?)", (fid, KINDS[str], part)).fetchall()),
+            lambda row: any(isinstance(value, str) and part in value for value in row.values))
+
+    def range_docids(self, field: str, low: Value | None, high: Value | None, has_low: bool = True,
+                     has_high: bool = True) -> DocIds:
+        """Documents with a value from low to high, None for one without bound. has_...: does it belong to the range?"""
+        bound = high if low is None else low
+        assert bound is not None  # a range is open on one side at most
+        kind = type(bound)
+        bounds = (None if low is None else value_key(low), None if high is None else value_key(high), has_low, has_high)
+        return self._valued(field, ("range", KINDS[kind], *bounds),
+                            lambda fid: self._read_range(fid, KINDS[kind], *bounds),
+                            lambda row: any(isinstance(value, kind) and _is_within(value_key(value), *bounds)
+                                            for value in row.each()))
+
+    def _valued(self, field: str, what: tuple[object, ...], read: Callable[[int], DocIds],
+                is_in: Callable[[StoredFieldEntry], bool]) -> DocIds:
+        """A set that is kept. is_in: is a document in it that has such a row?"""
+        fid = self._fid(field)
+
+        return self._transaction.cached_set(("facet", fid, *what), lambda: read(fid), lambda delta: from_docids(
+            [docid for docid, row in self._written(delta, fid).entries if is_in(row)]))
+
+    def _written(self, delta: Delta, fid: int) -> _WrittenValues:
+        """What the documents of a delta have under a field now; read once for all sets that are carried over it."""
+        written = delta.values.get(fid)
+        if written is None:
+            rows = ((docid, rows_of(text, self._stored_form).get(fid)) for docid, text in delta.value_texts.items())
+            written = delta.values[fid] = _WrittenValues([(docid, row) for docid, row in rows if row is not None])
+        return written
+
+    def _blocks(self, fid: int, kind: int, found: Key) -> list[tuple[int, bytes]]:
+        return self._connection.execute(f"SELECT block, docids {_OF_KIND} AND value = ?", (fid, kind, found)).fetchall()
+
+    def _read_range(self, fid: int, kind: int, low: Key | None, high: Key | None, has_low: bool, has_high: bool) -> DocIds:
+        """Lists of one block come joined by SQLite: of a million numbers, each is a row of one document."""
+        bounds = [(f" AND value >{'=' * has_low} ?", low), (f" AND value <{'=' * has_high} ?", high)]
+        given = [(condition, bound) for condition, bound in bounds if bound is not None]
+        where = _OF_KIND + "".join(condition for condition, _ in given)
+        bound = (fid, kind, *(bound for _, bound in given))
+        lists = self._connection.execute(f"SELECT block, CAST(group_concat(docids, '') AS BLOB) {where} "
+                                         f"AND length(docids) < {bitmap_blocks.BLOCK_BYTES} GROUP BY block", bound).fetchall()
+        bits = self._connection.execute(f"SELECT block, docids {where} AND length(docids) = {bitmap_blocks.BLOCK_BYTES}", bound)
+        return bitmap_blocks.joined_blocks(bits.fetchall(), lists)
+
+    # Values in order
+
+    def distinct_values(self, field: str, kind: type[Value]) -> Sequence[Value]:
+        """All values of a kind, ascending."""
+        return self._counted(field, kind)[0]
+
+    def value_counts(self, field: str, kind: type[Value]) -> Sequence[int]:
+        """How many documents have each of distinct_values()."""
+        return self._counted(field, kind)[1]
+
+    def _counted(self, field: str, kind: type[Value]) -> tuple[list[Value], list[int]]:
+        return self._transaction.cached(("facet counts", field, kind), lambda: self._read_counts(self._fid(field), KINDS[kind]))
+
+    def _read_counts(self, fid: int, kind: int) -> tuple[list[Value], list[int]]:
+        values: list[Value] = []
+        counts: list[int] = []
+        rows = self._connection.execute(f"SELECT value, docids {_OF_KIND} ORDER BY value, block", (fid, kind))
+        for found, of_value in groupby(rows, itemgetter(0)):
+            values.append(value_of(found))
+            counts.append(sum(bitmap_blocks.block_count(chunk) for _, chunk in of_value))
+        return values, counts
+
+    def doc_values(self, field: str, kind: type[Value], documents: int | None = None) -> DocValues | None:
+        """The ranks of the values of a kind, by document; made from all rows of the field, kept until the next write.
+
+        documents: who asks could look into so many instead, and gets None until that has taken as long, in all
+        searches since the last write, as to make the column.
+        """
+        fid = self._fid(field)
+        key = ("column", fid, kind)
+        held: tuple[DocValues] | None = None if documents is None else self._transaction.cached_value(key)
+        if held is None and documents is not None:
+            effort = self._transaction.cached(("column", "effort", fid, kind), lambda: [0])
+            effort[0] += documents
+            if effort[0] * _ENTRIES_PER_DOCUMENT < self.kind_docids(field, kind).bit_count():
+                return None
+            effort[0] = 0  # where there is no room to keep it, it is to be earned again
+        (column,) = held or self._transaction.cached(key, lambda: (self._read_column(fid, KINDS[kind]),))
+        return column
+
+    def _read_column(self, fid: int, kind: int) -> DocValues:
+        docids, counts, last = array("I"), array("I"), None
+        for found, block, chunk in self._rows_in_order(fid, kind, True):
+            if found != last:
+                counts.append(0)
+                last = found
+            if len(chunk) == 2:  # nearly all of those that are many
+                docids.append(block << bitmap_blocks.BLOCK_BITS | int.from_bytes(chunk, "little"))
+                counts[-1] += 1
+            else:
+                several = bitmap_blocks.block_docids(block, chunk)
+                docids.extend(several)
+                counts[-1] += len(several)
+        return DocValues(docids, counts)
+
+    def ordered_values(self, field: str, kind: type[Value], ascending: bool = True, among: DocIds | None = None
+                       ) -> Iterator[tuple[Value, DocIds]]:
+        """The values of a kind with their documents (perhaps none), in order; read as they are asked for.
+
+        among: the only documents that count.
+        """
+        few = self.few_values(field, kind)
+        if few is None:
+            yield from self._read_ordered(self._fid(field), KINDS[kind], ascending, among)
+        else:
+            for value in few if ascending else reversed(few):
+                docids = self.value_docids(field, value)
+                yield value, docids if among is None else docids & among
+
+    def few_values(self, field: str, kind: type[Value]) -> Sequence[Value] | None:
+        """All values of a kind, perhaps some that went among them, ascending, when they are few; else None."""
+        fid = self._fid(field)
+
+        def read() -> tuple[Sequence[Value] | None]:
+            found = [value_of(row[0]) for row in self._connection.execute(
+                f"SELECT DISTINCT value {_OF_KIND} ORDER BY value LIMIT {_FEW_VALUES + 1}", (fid, KINDS[kind]))]
+            return (found if len(found) <= _FEW_VALUES else None,)
+
+        def carried(known: tuple[Sequence[Value] | None], delta: Delta) -> tuple[Sequence[Value] | None] | None:
+            """Those that are gone may stay: their sets are empty."""
+            fresh = {each: value for each in self._written(delta, fid).by_key if isinstance(value := value_of(each), kind)}
+            if known[0] is None:
+                return known
+            fresh |= {value_key(value): value for value in known[0]}
+            return ([fresh[each] for each in sorted(fresh)],) if len(fresh) <= _FEW_VALUES else None
+
+        return self._transaction.cached(("few values", fid, kind), read, carried)[0]
+
+    def _read_ordered(self, fid: int, kind: int, ascending: bool, among: DocIds | None
+                      ) -> Iterator[tuple[Value, DocIds]]:
+        is_cut = among is not None and among.bit_count() * _SPARSE < among.bit_length()
+        docids_of = bitmap_blocks.IntersectedBlocks(among or 0).cut if is_cut else bitmap_blocks.joined_blocks
+        for found, of_value in groupby(self._rows_in_order(fid, kind, ascending), itemgetter(0)):
+            docids = docids_of([row[1:] for row in of_value])
+            yield value_of(found), docids if among is None or is_cut else docids & among
+
+    def _rows_in_order(self, fid: int, kind: int, ascending: bool) -> Iterator[tuple[Key, int, bytes]]:
+        """Page by page, each read to its end: a statement left open would keep its connection in this transaction."""
+        page, order, beyond = _FIRST_PAGE, *(("ASC", ">") if ascending else ("DESC", "<"))
+        where, bound = _OF_KIND, (fid, kind)
+        while rows := self._connection.execute(
+                f"SELECT value, block, docids {where} ORDER BY value {order}, block {order} LIMIT {page}", bound).fetchall():
+            yield from rows
+            where, bound = f"{_OF_KIND} AND (value, block) {beyond} (?, ?)", (fid, kind, *rows[-1][:2])
+            page = min(4 * page, _LARGEST_PAGE)
+
+    # Documents
+
+    def field_values(self, field: str, docids: Sequence[int]) -> Iterator[tuple[int, Sequence[Value]]]:
+        """(docid, its values, each once) of some documents."""
+        name = str(self._fid(field))
+        texts = dict(self._transaction.value_texts(docids))
+        for docid in docids:
+            listed = json.loads(texts[docid]).get(name) if docid in texts else None
+            yield docid, StoredFieldEntry(listed, self._stored_form).each() if listed else ()
+
+    def spelling(self, field: str, value: str, docid: int) -> str:
+        """A text as a document that has it spells it."""
+        fid, block = self._fid(field), docid // bitmap_blocks.BLOCK
+        (spelling,) = self._transaction.cached(("spelling", fid, value, block), lambda: self._connection.execute(
+            "SELECT spelling FROM facets WHERE fid = ? AND kind = ? AND value = ? AND block = ?",
+            (fid, KINDS[str], value, block)).fetchone() or (MIXED,))
+        if spelling != MIXED:
+            return value if spelling is None else spelling
+        for _, text in self._transaction.value_texts([docid]):
+            return rows_of(text, self._stored_form)[fid].values[value] or value
+        return value
+
+    def sort_buckets(self, field: str, ascending: bool, candidates: DocIds) -> Iterator[tuple[Value | None, DocIds]]:
+        """The candidates by their value of a field: numbers, then texts, each in the order asked, then None for those
+        without one."""
+        return value_sort.sort_buckets(self, field, ascending, candidates)
+
+
+def _is_within(found: Key, low: Key | None, high: Key | None, has_low: bool, has_high: bool) -> bool:
+    """Keys of one kind."""
+    is_above = low is None or low < found or (has_low and low == found)  # type: ignore[operator]  # of one kind
+    return is_above and (high is None or found < high or (has_high and found == high))  # type: ignore[operator]  # of one kind
