@@ -1,6 +1,4 @@
-"""What is written from the tables: the man page, the sample config, the table of options in the README.
-
-Knows the forms of these files; refuses to know options: it asks the table. Source: cli.options.
+"""Generated documentation: the man page, the sample configuration, and the table of options in README, from svcd.cli.options.
 
     python -m svcd.reference              writes all of them
     python -m svcd.reference man config   writes the named ones
@@ -34,29 +32,29 @@ svcd \- search engine with an HTTP interface, in one daemon
 .RI [ option ]...
 .SH DESCRIPTION
 .B svcd
-takes documents over HTTP, keeps them in one folder, and finds them: with typos, by prefix, ranked.
-It speaks version @INTERFACE@ of its interface, which it describes itself at
+is a search engine: it stores JSON documents in one folder and searches them over HTTP, tolerant of typos and ranked.
+It implements version @INTERFACE@ of its HTTP interface, which is described at
 .IR /openapi.json .
 .PP
-It runs in the foreground, logs on standard error, and needs no other program.
-Writing is asynchronous: a request that changes something is answered with a task at once, which is on disk
-by then; the task is done in the background, by a process of its own, and searches go on meanwhile.
+It runs in the foreground, logs to standard error, and needs no other program.
+Writes are asynchronous: a request that changes something is answered with a task once the task is on disk;
+the task is processed in the background by a separate process, and searches are answered meanwhile.
 .PP
-Chinese and Thai, which have no spaces between words, are cut by lists of words from the extra
+Chinese and Thai text, which has no spaces between words, is segmented with word lists from the extra
 .IR svcd[languages] ,
-when it is installed; a line of the log says which lists are missing.
-Without them searches over such text find other documents.
-Documents that were added before are to be added again then.
+if it is installed; a log line names the missing lists.
+Without them, searches over such text find other documents.
+After installing them, documents must be added again.
 .PP
 .B SIGTERM
 and
 .B SIGINT
-stop it: running requests end, and a batch that runs ends or is done again at the next start.
-A second signal stops it at once, without loss.
+stop it: running requests are finished, and a running batch is finished or processed again at the next start.
+A second signal stops it immediately, without loss of data.
 .SH OPTIONS
 Each option can be given in three ways: on the command line, as an environment variable, and as a key of a
-TOML file. The command line wins over the environment, and the environment over the file.
-A flag without a value is switched on by any value of its variable but
+TOML file. The command line overrides the environment, which overrides the file.
+A flag without a value is enabled by any value of its variable except
 .RI 0 ,
 .RI n ,
 .RI no ,
@@ -80,40 +78,40 @@ Show all options and exit.
 .B \-\-version
 Show the versions of svcd and of its interface, and exit.
 .SH ENVIRONMENT
-Each option has the variable that is named with it. An empty one counts as not given, but for those of
+Each option has the variable that is named with it. An empty one counts as not set, except for those of
 .B \-\-max\-indexing\-threads
 and
 .BR \-\-schedule\-snapshot .
-A variable SVC_* that names no option is ignored, with a warning.
+Other variables SVC_* are ignored, with a warning.
 .TP
 .B SVC_MASTER_KEY
-The way to give the key that other users of the machine do not see.
+The master key. Unlike the command line, other users of the machine cannot see it.
 .SH FILES
 .TP
 .I ./config.toml
-Options, read when it exists; another file is named by
+Options, read if it exists; another file is set with
 .BR \-\-config\-file\-path .
-The file is flat: one key per option, spelled as the flag with underscores, or as its variable. An unknown key is
-refused.
+The file has one top-level key per option: the name of the flag with underscores, or the name of its variable.
+Unknown keys are rejected.
 .TP
 .I ./data.ms
-The database. One daemon at a time uses it.
+The data folder. One daemon at a time can use it.
 .SH EXIT STATUS
 .TP
 .B 0
-Stopped as asked by a signal.
+Stopped by a signal.
 .TP
 .B 1
-Could not start or go on: the address or the folder is in use, for example. One line on standard error says why.
+Could not start or run, for example because the address or the folder is in use. One line on standard error says why.
 .TP
 .B 2
 Wrong options. One line on standard error says where, what, and what would be right.
 .SH EXAMPLES
 .TP
-Start on the default address, for everybody on this machine:
+Start on the default address, for this machine only, without a key:
 .B svcd
 .TP
-Start for other machines, protected:
+Start for other machines, with a master key:
 .B SVC_MASTER_KEY=\fIkey\fB svcd \-\-http\-addr 0.0.0.0:7700 \-\-env production
 .TP
 Add films from a file and search them:
@@ -131,55 +129,55 @@ Add films from a file and search them:
 # -- The man page --------------------------------------------------------------------------------------
 
 def man_page() -> str:
-    """svcd.1, in the macros of man(7)."""
+    """The text of svcd.1, in macros of man(7)."""
     sections = "\n".join(f".SS {group}\n" + "\n".join(map(_man_option, _rows(group))) for group in GROUPS)
     page = MAN_PAGE.replace("@VERSION@", __version__).replace("@INTERFACE@", INTERFACE_VERSION)
     return page.replace("@OPTIONS@", sections)
 
 
 def _man_option(option: Option) -> str:
-    value = "" if option.is_switch else rf" \fI{_roff(option.kind.metavar or '')}\fP"
+    value = "" if option.is_switch else rf" \fI{roff_text(option.kind.metavar or '')}\fP"
     names = [f"Variable {option.variable}"]
     names += [f"key {option.name}"] if _is_settable(option) else ["not in the file"]
-    names += [f"default: {option.shown_default}"] if option.shown_default and not option.is_switch else []
-    return f".TP\n\\fB{_roff(option.flag)}\\fP{value}\n{_roff(option.about)}\n.br\n{_roff('; '.join(names))}."
+    names += [f"default: {option.default_text}"] if option.default_text and not option.is_switch else []
+    return f".TP\n\\fB{roff_text(option.flag)}\\fP{value}\n{roff_text(option.about)}\n.br\n{roff_text('; '.join(names))}."
 
 
-def _roff(text: str) -> str:
-    r"""The text as roff prints it: `-` is typed as \-, and no line is a request by accident."""
+def roff_text(text: str) -> str:
+    r"""The text escaped for roff: `-` becomes \-, and a line cannot begin with a control character."""
     escaped = text.replace("\\", r"\e").replace("-", r"\-")
     return r"\&" + escaped if escaped[:1] in (".", "'") else escaped
 
 
 def _is_settable(option: Option) -> bool:
-    """Whether the TOML file decides on it."""
-    return option.is_in_file and option.counts_in_file
+    """Can the option be set in the TOML file?"""
+    return option.is_in_file and option.works_in_file
 
 
 def _rows(group: str) -> list[Option]:
     return [option for option in OPTIONS if option.group == group]
 
 
-# -- The sample config ---------------------------------------------------------------------------------
+# -- The sample configuration ---------------------------------------------------------------------------------
 
 def sample_config() -> str:
-    """A TOML file with every key, each a comment: what stands in it is what svcd does without it."""
+    """A TOML file with every key as a comment, showing its default or an example."""
     head = _comment(
-        f"Options of svcd {__version__}. Each line shows a default, or an example where there is none: remove "
-        "the # and change it. The command line and SVC_* variables win over this file. Use it with "
+        f"Options of svcd {__version__}. Each line shows the default, or an example if there is none: remove "
+        "the # to change it. The command line and SVC_* variables override this file. Use it with "
         "--config-file-path, or as ./config.toml."
     )
     parts = [head]
     for group in GROUPS:
         settable = [option for option in _rows(group) if _is_settable(option) and _sample(option)]
         parts += [f"# -- {group} --"] * bool(settable)
-        parts += [f"{_comment(_words(option))}\n#{_toml_line(option)}" for option in settable]
+        parts += [f"{_comment(_description(option))}\n#{_toml_line(option)}" for option in settable]
     return "\n\n".join(parts) + "\n"
 
 
-def _words(option: Option) -> str:
-    """What the option is for; and its default where the line beneath shows an example instead."""
-    return option.about + (f" Default: {option.default_words}." if option.default_words else "")
+def _description(option: Option) -> str:
+    """The description, with the default if the line below shows an example."""
+    return option.about + (f" Default: {option.default_description}." if option.default_description else "")
 
 
 def _sample(option: Option) -> str:
@@ -187,7 +185,7 @@ def _sample(option: Option) -> str:
 
 
 def _toml_line(option: Option) -> str:
-    """`key = value`, in the first type that the file takes for it and that holds the value."""
+    """`key = value`, in the first TOML type of the option that can hold the value."""
     text = _sample(option)
     if bool in option.kind.toml:
         return tomli_w.dumps({option.name: option.kind.parse(text)}).strip()
@@ -202,7 +200,7 @@ def _comment(text: str) -> str:
 # -- The README ----------------------------------------------------------------------------------------
 
 def readme() -> str:
-    """The README with a fresh table of options between its markers."""
+    """The README with the current table of options between its markers."""
     text = (ROOT / "README.md").read_text()
     pattern = re.compile(re.escape(README_START) + r".*?" + re.escape(README_END), re.DOTALL)
     table = f"{README_START}\n{options_table()}\n{README_END}"
@@ -210,8 +208,8 @@ def readme() -> str:
 
 
 def options_table() -> str:
-    """A Markdown table: flag, default, meaning."""
-    lines = ["| Option | Default | Meaning |", "|---|---|---|"]
+    """The Markdown table of options: flag, default, description."""
+    lines = ["| Option | Default | Description |", "|---|---|---|"]
     lines += [f"| {_flag_cell(option)} | {_default_cell(option)} | {_cell(option.about)} |" for option in OPTIONS]
     return "\n".join(lines)
 
@@ -223,7 +221,7 @@ def _flag_cell(option: Option) -> str:
 def _default_cell(option: Option) -> str:
     if option.is_switch:
         return "off"
-    return option.default_words or (f"`{option.default}`" if option.default else "none")
+    return option.default_description or (f"`{option.default}`" if option.default else "none")
 
 
 def _cell(text: str) -> str:
@@ -240,7 +238,7 @@ TARGETS: dict[str, tuple[Path, Callable[[], str]]] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write, or with --check compare, the named targets, all when none is named; the exit status."""
+    """Write the named targets (default: all), or with --check compare them; the exit status."""
     names = [argument for argument in arguments if argument != "--check"] or list(TARGETS)
     unknown = [name for name in names if name not in TARGETS]
     if unknown:

@@ -1,7 +1,4 @@
-"""Where to listen, and which networks may be reached: texts in, checked values out.
-
-Knows the spelling of addresses and networks; refuses to know sockets and host names' addresses.
-"""
+"""Parsing of listen addresses (`host:port`) and of lists of networks; nothing is resolved here."""
 from __future__ import annotations
 
 import re
@@ -58,7 +55,7 @@ def _is_ipv6(text: str) -> bool:
 
 
 def parse_networks(text: str) -> tuple[Network, ...]:
-    """Comma list of CIDR, or `any` for all addresses -> networks; an empty text is no network.
+    """A comma-separated list of CIDR networks, or `any`; an empty text gives none.
 
     Raises ValueError with what would be right.
     """

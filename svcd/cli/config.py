@@ -1,7 +1,5 @@
-"""Which value each option has: command line, then environment, then TOML file, then default.
-
-Knows where values are given, who wins, and which values do not go together; refuses to know what
-they are used for. Source: options.json, rules.
+"""The configuration of a start: the value of each option from command line, environment, TOML file or default, in this order
+of precedence, and the combinations that are rejected.
 """
 from __future__ import annotations
 
@@ -16,17 +14,17 @@ from svcd.cli import options
 from svcd.cli.options import BY_NAME, BY_VARIABLE, OPTIONS, URL, Option, key_proposal
 
 COMMAND_LINE, ENVIRONMENT, FILE, DEFAULT = "command line", "environment", "file", "default"
-# What many names begin with says nothing about which one was meant. `__` are the dashes of a flag.
+# Common prefixes are ignored when names are compared. `__` are the dashes of a flag.
 _COMMON_START = re.compile("(__|svc_)?(experimental_)?")
-_LEAST_LIKENESS = 0.75  # of what was meant; with less, half of the hints would be wrong
+_LEAST_LIKENESS = 0.75  # ratio of difflib; below it half of the hints would be wrong
 
 
 class ConfigError(Exception):
-    """The start is refused. str(): one line that says where, what was wrong and what would be right."""
+    """A configuration that is rejected. str(): one line that says where, what is wrong, and what would be right."""
 
 
 class Given(NamedTuple):
-    """One value as it was given. where: how the operator spells the place, for messages."""
+    """One value as it was given. where: the flag, variable or key of the file, for messages."""
 
     text: str
     source: str
@@ -34,50 +32,50 @@ class Given(NamedTuple):
 
 
 class Config:
-    """The values of one start, as attributes named like the options; nothing changes them.
+    """The values of one start, as read-only attributes named like the options.
 
-    Types are those that the option's kind parses to: `config.http_addr` is an Address.
+    Their types are those that the kind of the option parses to: `config.http_addr` is an Address.
     """
 
-    def __init__(self, values: Mapping[str, Any], given: Mapping[str, Given], idle: Mapping[str, Given]) -> None:
-        self.__dict__.update(values, _given=dict(given), _idle=dict(idle))
+    def __init__(self, values: Mapping[str, Any], given: Mapping[str, Given], without_effect: Mapping[str, Given]) -> None:
+        self.__dict__.update(values, _given=dict(given), _without_effect=dict(without_effect))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"{name}: a Config does not change")
+        raise AttributeError(f"{name}: a Config is read-only")
 
-    def __getattr__(self, name: str) -> Any:  # only for names that are absent
+    def __getattr__(self, name: str) -> Any:  # called only for unknown names
         raise AttributeError(f"no option is named {name}")
 
     def source(self, name: str) -> str:
-        """Who decided this option: COMMAND_LINE, ENVIRONMENT, FILE or DEFAULT."""
+        """Where the value comes from: COMMAND_LINE, ENVIRONMENT, FILE or DEFAULT."""
         return self._given[name].source if name in self._given else DEFAULT
 
     def where(self, name: str) -> str:
-        """The place where the option was given; its flag when it was not."""
+        """The flag, variable or key where the option was given; its flag if it was not."""
         return self._given[name].where if name in self._given else BY_NAME[name].flag
 
-    def idle(self) -> Iterator[tuple[str, str]]:
-        """Name and place of what the file gives without effect."""
-        return ((name, one.where) for name, one in self._idle.items())
+    def without_effect(self) -> Iterator[tuple[str, str]]:
+        """(name, place) of keys in the file that have no effect there."""
+        return ((name, one.where) for name, one in self._without_effect.items())
 
-    def shown(self) -> Iterator[tuple[str, str, str]]:
-        """Name, value as one would write it, and source of each option; secrets as ***, credentials of URLs hidden."""
+    def described(self) -> Iterator[tuple[str, str, str]]:
+        """(name, value as text, source) of each option, for the log; secrets are ***, credentials in URLs are hidden."""
         for option in OPTIONS:
             value = getattr(self, option.name)
             hidden = option.is_secret and value is not None
-            text = "***" if hidden else "" if value is None else _without_credentials(option, option.kind.written(value))
+            text = "***" if hidden else "" if value is None else _without_credentials(option, option.kind.to_text(value))
             yield option.name, text, self.source(option.name)
 
 
 def load(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
-    """The Config of a start; raises ConfigError.
+    """Load the configuration of a start. Raises ConfigError.
 
-    flags: what the command line gives, by option name: a text, True for a switch, or the texts of an option that adds
-    up. What it does not give is absent, None or empty. environ: the environment variables.
+    flags: command line values by option name: a text, True for a switch, or a tuple of texts for a repeatable option;
+    absent, None or empty if not given. environ: the environment variables.
     """
     given = {**_from_environment(environ), **_from_flags(flags)}
     in_file = _from_file(given.get("config_file_path"))
-    idle = {name: one for name, one in in_file.items() if not BY_NAME[name].counts_in_file}
+    idle = {name: one for name, one in in_file.items() if not BY_NAME[name].works_in_file}
     given = {**{name: one for name, one in in_file.items() if name not in idle}, **given}
     values = {name: _parsed(BY_NAME[name], one) for name, one in given.items()}
     for option in OPTIONS:
@@ -90,8 +88,8 @@ def load(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name that was probably meant; None where none comes near. Flags, variables and keys are spelled alike."""
-    from difflib import get_close_matches  # only a wrong name pays for it
+    """The most similar of some names, None if none is similar enough. Works for flags, variables and keys."""
+    from difflib import get_close_matches  # loaded only for a wrong name
 
     by_rest = {_distinctive(each): each for each in names}
     found = get_close_matches(_distinctive(name[:80]), list(by_rest), n=1, cutoff=_LEAST_LIKENESS)
@@ -103,11 +101,11 @@ def _distinctive(name: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """A given text in a message: in quotes, on one line, and not endless."""
+    """A text quoted for a message: on one line, and shortened to 80 characters."""
     return json.dumps(text if len(text) <= 80 else text[:77] + "...", ensure_ascii=not text.isprintable())
 
 
-# -- Where values come from ----------------------------------------------------------------------------
+# -- Sources ----------------------------------------------------------------------------
 
 def _from_flags(flags: Mapping[str, Any]) -> dict[str, Given]:
     return {
@@ -130,12 +128,12 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
     return {
         option.name: Given(environ[option.variable], ENVIRONMENT, option.variable)
         for option in OPTIONS
-        if environ.get(option.variable) or option.kind.takes_empty and option.variable in environ
+        if environ.get(option.variable) or option.kind.accepts_empty and option.variable in environ
     }
 
 
 def _from_file(named: Given | None) -> dict[str, Given]:
-    """named: where the file was named, None for the default file, which may be absent."""
+    """The values of the TOML file. named: where its path was given, None for the default file, which may be absent."""
     option = BY_NAME["config_file_path"]
     path = _parsed(option, named) if named else Path(option.default or "")
     table = _read_toml(path, named)
@@ -143,7 +141,7 @@ def _from_file(named: Given | None) -> dict[str, Given]:
     for key, value in table.items():
         row = _option_of(key, path)
         if row.name in given:
-            raise ConfigError(f"{path}: `{row.name}` and `{row.variable}` are the same option; leave one out")
+            raise ConfigError(f"{path}: `{row.name}` and `{row.variable}` are the same option; remove one")
         given[row.name] = Given(_toml_text(row, key, value, path), FILE, f"`{key}` in {path}")
     return given
 
@@ -155,38 +153,38 @@ def _read_toml(path: Path, named: Given | None) -> dict[str, Any]:
     except FileNotFoundError:
         if named is None:
             return {}
-        raise ConfigError(f"{where}there is no file {path}; create it, or leave the option out") from None
+        raise ConfigError(f"{where}file {path} does not exist; create it, or remove the option") from None
     except OSError as refused:
         raise ConfigError(f"{where}cannot read {path}: {refused.strerror}") from None
     except UnicodeDecodeError as wrong:
         raise ConfigError(f"{where}{path} is not UTF-8 text: byte {wrong.start} is wrong") from None
-    import tomllib  # 12 ms that a start without a file need not pay
+    import tomllib  # 12 ms, saved without a file
 
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as wrong:  # ValueError: also a number of too many digits
+    except (ValueError, RecursionError) as wrong:  # ValueError also for a number of too many digits
         raise ConfigError(f"{where}{path} is not valid TOML: {' '.join(str(wrong).split())}") from None
 
 
 def _option_of(key: str, path: Path) -> Option:
-    """The option of a key: its name, or its variable, as the specification writes that of the webhook."""
+    """The option of a key, which is its name or the name of its variable. Raises ConfigError."""
     option = BY_NAME.get(key) or BY_VARIABLE.get(key)
     if option is None:
         reason = options.why_unsupported(key)
         if reason:
-            raise ConfigError(f"{path}: `{key}` is not supported: {reason}; leave it out")
+            raise ConfigError(f"{path}: `{key}` is not supported: {reason}; remove it")
         near = nearest(key.replace("-", "_"), (name for name, row in BY_NAME.items() if row.is_in_file))
-        hint = f"did you mean `{near}`?" if near else "`svcd --help` names all options"
+        hint = f"did you mean `{near}`?" if near else "`svcd --help` lists all options"
         raise ConfigError(f"{path}: unknown key `{quoted(key)[1:-1]}`; {hint}")
     if not option.is_in_file:
-        raise ConfigError(f"{path}: `{key}` cannot stand in the file; give {option.flag} or {option.variable}")
+        raise ConfigError(f"{path}: `{key}` is not allowed in the file; use {option.flag} or {option.variable}")
     return option
 
 
 def _toml_text(option: Option, key: str, value: Any, path: Path) -> str:
-    if type(value) not in option.kind.toml:  # not isinstance: to Python, true is an integer
+    if type(value) not in option.kind.toml:  # not isinstance: True is an int in Python
         raise ConfigError(f"`{key}` in {path}: expected {option.kind.expected}, found {_toml_type(value)}")
-    if isinstance(value, int) and value.bit_length() > 64:  # str() refuses thousands of digits
+    if isinstance(value, int) and value.bit_length() > 64:  # str() raises for thousands of digits
         raise ConfigError(f"`{key}` in {path}: the number is too large")
     if isinstance(value, list):
         odd = next((each for each in value if not isinstance(each, str)), None)
@@ -207,15 +205,15 @@ def _parsed(option: Option, given: Given) -> Any:
         return option.kind.parse(given.text)
     except ValueError as wrong:
         text = _without_credentials(option, given.text)
-        shown = f"the {(option.kind.metavar or '').lower()}" if option.is_secret else quoted(text)
-        raise ConfigError(f"{given.where}: {shown} {wrong}") from None
+        described = f"the {(option.kind.metavar or '').lower()}" if option.is_secret else quoted(text)
+        raise ConfigError(f"{given.where}: {described} {wrong}") from None
 
 
 def _without_credentials(option: Option, text: str) -> str:
-    """The text of an option as it may be printed."""
+    """The text of an option without credentials, if it is a URL."""
     if option.kind is not URL:
         return text
-    from svcd.validation.redaction import redacted_url  # see svcd.cli.options: few starts have such an option
+    from svcd.validation.urls import redacted_url  # loaded only for options with URLs
 
     return redacted_url(text)
 
@@ -226,13 +224,13 @@ def _default(option: Option, values: Mapping[str, Any]) -> Any:
     return None if option.default is None else option.kind.parse(option.default)
 
 
-# -- What does not go together --------------------------------------------------------------------------
+# -- Combinations that are rejected --------------------------------------------------------------------------
 
 def _production_needs_a_key(config: Config) -> None:
     if config.env == "production" and config.master_key is None:
         raise ConfigError(
-            f"{config.where('env')}: in production a master key is needed; give {BY_NAME['master_key'].variable} "
-            f"or --master-key, or take {key_proposal()}"
+            f"{config.where('env')}: production requires a master key; set {BY_NAME['master_key'].variable} "
+            f"or --master-key, for example {key_proposal()}"
         )
 
 
@@ -243,14 +241,14 @@ def _tls_needs_certificate_and_key(config: Config) -> None:
     used = [row for row in OPTIONS if row.group == "TLS" and getattr(config, row.name)]
     if used:
         lacking = " and ".join(BY_NAME[name].flag for name in pair if not getattr(config, name))
-        raise ConfigError(f"{config.where(used[0].name)}: has no effect without TLS; give {lacking} too")
+        raise ConfigError(f"{config.where(used[0].name)}: has no effect without TLS; set {lacking} as well")
 
 
 def _required_certificates_need_authorities(config: Config) -> None:
     if config.ssl_require_auth and not config.ssl_auth_path:
         raise ConfigError(
-            f"{config.where('ssl_require_auth')}: no client could pass; "
-            f"name the accepted authorities with {BY_NAME['ssl_auth_path'].flag}"
+            f"{config.where('ssl_require_auth')}: no client could connect; "
+            f"set the accepted authorities with {BY_NAME['ssl_auth_path'].flag}"
         )
 
 
@@ -259,13 +257,13 @@ def _companions_need_an_archive(config: Config) -> None:
         for name in (f"ignore_missing_{noun}", f"ignore_{noun}_if_db_exists"):
             if getattr(config, name) and getattr(config, f"import_{noun}") is None:
                 raise ConfigError(f"{config.where(name)}: has no effect without a {noun}; "
-                                  f"name one with {BY_NAME[f'import_{noun}'].flag}")
+                                  f"set one with {BY_NAME[f'import_{noun}'].flag}")
 
 
 def _one_archive_is_imported(config: Config) -> None:
     if config.import_dump is not None and config.import_snapshot is not None:
-        raise ConfigError(f"{config.where('import_snapshot')}: a database begins with a dump or with a snapshot; "
-                          f"leave out {BY_NAME['import_dump'].flag}, or this")
+        raise ConfigError(f"{config.where('import_snapshot')}: a dump and a snapshot cannot both be imported; "
+                          f"remove {BY_NAME['import_dump'].flag} or this option")
 
 
 def _workers_need_linux_and_no_tls(config: Config) -> None:
@@ -273,33 +271,33 @@ def _workers_need_linux_and_no_tls(config: Config) -> None:
         return
     where = config.where("search_workers")
     if not hasattr(os, "memfd_create"):
-        raise ConfigError(f"{where}: search workers need Linux; leave the option out")
+        raise ConfigError(f"{where}: search workers need Linux; remove the option")
     if config.ssl_cert_path:
         raise ConfigError(
-            f"{where}: search workers cannot share connections with TLS; leave out the one or the other, "
-            "or let a reverse proxy speak TLS"
+            f"{where}: search workers do not support TLS; remove one of the two options, "
+            "or terminate TLS in a reverse proxy"
         )
 
 
 def _named_folders_can_be_written(config: Config) -> None:
-    """A default folder may stay unusable: nobody asked for it yet."""
+    """Default folders of dumps and snapshots are not checked: they may never be used."""
     for name in ("db_path", "dump_dir", "snapshot_dir"):
         if name == "db_path" or config.source(name) != DEFAULT:
             wrong = _why_unwritable(getattr(config, name))
             if wrong:
-                raise ConfigError(f"{config.where(name)}: {wrong}; name a folder that svcd may write to")
+                raise ConfigError(f"{config.where(name)}: {wrong}; set a folder that svcd can write to")
 
 
 def _why_unwritable(folder: Path) -> str | None:
-    """None when the folder can be written to, or could be made; nothing is created here."""
+    """None if the folder is writable or could be created; nothing is created here."""
     try:
         existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     except OSError as refused:
-        return f"cannot look at {folder}: {refused.strerror}"
+        return f"cannot read {folder}: {refused.strerror}"
     if not existing.is_dir():
         return f"{existing} is not a folder"
     if not os.access(existing, os.W_OK | os.X_OK):
-        return f"{existing} cannot be written to"
+        return f"{existing} is not writable"
     return None
 
 
@@ -315,20 +313,19 @@ CHECKS: tuple[Callable[[Config], None], ...] = (
 
 
 def warnings(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
-    """What does not stop the start, but the operator should know."""
+    """Lines for the log about options and variables that have no effect, and about a missing master key."""
     if config.master_key is None:
-        yield ("no master key: anybody who reaches the address may do everything, and production would be "
-               f"refused; start with {key_proposal()}")
+        yield (f"no master key: every request is allowed, and --env production is not; for example {key_proposal()}")
     if config.task_webhook_authorization_header is not None and config.task_webhook_url is None:
         yield (f"{config.where('task_webhook_authorization_header')}: has no effect without "
                f"{BY_NAME['task_webhook_url'].flag}")
-    for name, where in config.idle():
-        yield f"{where}: has no effect in a file; give {BY_NAME[name].flag} or {BY_NAME[name].variable}"
+    for name, where in config.without_effect():
+        yield f"{where}: has no effect in a file; use {BY_NAME[name].flag} or {BY_NAME[name].variable}"
     meant = sorted(name for name, text in environ.items() if text and options.is_meant_for_svcd(name))
     idle = [config.where(row.name) for row in OPTIONS if not row.has_effect and getattr(config, row.name)]
     idle += [variable for variable in meant if variable in options.VARIABLES_WITHOUT_EFFECT]
     if idle:
-        yield f"no effect in svcd, which has nothing that they could tune: {', '.join(idle)}"
+        yield f"accepted without effect, because svcd has nothing to tune with them: {', '.join(idle)}"
     for variable in meant:
         if variable not in BY_VARIABLE and variable not in options.VARIABLES_WITHOUT_EFFECT:
             yield f"the variable {quoted(variable)[1:-1]} {_why_ignored(variable)}"
@@ -339,4 +336,4 @@ def _why_ignored(variable: str) -> str:
     if reason:
         return f"is not supported and is ignored: {reason}"
     near = nearest(variable, BY_VARIABLE)
-    return "names no option and is ignored" + (f"; did you mean {near}?" if near else "")
+    return "is not an option and is ignored" + (f"; did you mean {near}?" if near else "")

@@ -1,10 +1,10 @@
-"""The daemon, put together: store, server, and behind its door application and runner; stopped backwards.
+"""The daemon: puts its parts together, serves until a stop signal, and stops the parts in reverse order.
 
-Knows which part is given to which; refuses to know what any of them does. What only requests need is made
-in svcd.cli.wiring, after the daemon listens.
+A start first opens the data folder and listens; what only requests need (svcd.cli.wiring: most of the code) is loaded in
+the background after that. See docs/architecture.md#processes-and-threads.
 
-Threads: the main thread runs `server.serve()`, and the handlers of signals; "svcd-opening" makes what stands
-behind the door, and ends; those of server, runner and notifier are described there.
+Threads: the main thread runs `server.serve()` and the signal handlers; "svcd-startup" loads and starts the rest, and ends;
+the threads of server, runner and webhook delivery are described there.
 """
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from svcd.analytics.report import UsageReport
-    from svcd.cli.search_worker_pool import SearchWorkers
+    from svcd.cli.search_worker_pool import SearchWorkerPool
     from svcd.remote.webhook_delivery import WebhookNotifier
     from svcd.tasks.archive_tasks import SnapshotSchedule
     from svcd.tasks.runner import Runner
 
-# How long nobody must ask for anything but the health until the rest is loaded all the same.
+# Seconds before the application is loaded even if no request needs it: a probe of /health is answered first.
 QUIET_S = 0.05
-FORCED_FEATURES = {  # option: the feature that it starts
+FORCED_FEATURES = {  # option: the feature that it turns on
     "experimental_enable_metrics": "metrics",
     "experimental_contains_filter": "containsFilter",
     "experimental_enable_logs_route": "logsRoute",
@@ -47,15 +47,15 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignals:
-    """SIGTERM and SIGINT, from here to the end of the `with`: the first stops the daemon in good order.
+    """Handles SIGTERM and SIGINT within a `with` block: the first signal stops the daemon gracefully.
 
-    A second one ends the process at once. That is safe: whatever was acknowledged is on disk, and what was
-    being done is done again at the next start.
+    The second ends the process at once. That is safe: acknowledged writes are on disk, and an interrupted batch is
+    processed again at the next start (docs/tasks-and-batches.md).
     """
 
     def __init__(self) -> None:
         self._stop: Callable[[], None] | None = None
-        self._is_asked = False
+        self._is_stopping = False
 
     def __enter__(self) -> StopSignals:
         self._before = {number: signal.signal(number, self._receive) for number in STOP_SIGNALS}
@@ -66,48 +66,48 @@ class StopSignals:
             signal.signal(number, action)
 
     def call(self, stop: Callable[[], None]) -> None:
-        """Stop by this call, which must return at once; at once if a signal has come before."""
+        """Set what a signal calls; it must return at once. Called immediately if a signal has already arrived."""
         self._stop = stop
-        if self._is_asked:
+        if self._is_stopping:
             stop()
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
-        if self._is_asked:
+        if self._is_stopping:
             os._exit(128 + number)
-        self._is_asked = True
+        self._is_stopping = True
         if self._stop:
             self._stop()
 
 
 class BackgroundStart:
-    """A thread that makes application and runner once the daemon listens, and opens the door.
+    """A thread that loads and starts application, runner, webhook delivery and search workers while the daemon listens.
 
-    workers: are started then, too. When the parts cannot be made, it ends the server.
+    It opens the gate for waiting requests. If a part cannot be started, it stops the server; end() raises the reason.
     """
 
-    def __init__(self, config: Config, instance: Instance, door: StartupGate, server: Server,
-                 workers: SearchWorkers | None) -> None:
-        self._config, self._instance, self._door, self._server = config, instance, door, server
+    def __init__(self, config: Config, instance: Instance, gate: StartupGate, server: Server,
+                 workers: SearchWorkerPool | None) -> None:
+        self._config, self._instance, self._gate, self._server = config, instance, gate, server
         self._workers = workers
         self._failure: Exception | None = None
         self._runner: Runner | None = None
         self._notifier: WebhookNotifier | None = None
         self._report: UsageReport | None = None
         self._snapshots: SnapshotSchedule | None = None
-        self._thread = threading.Thread(target=self._run, name="svcd-opening")
+        self._thread = threading.Thread(target=self._run, name="svcd-startup")
 
     def start(self) -> None:
-        """Return at once."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the server, after the workers; returns at once, and may be called from a signal handler."""
+        """Stop the workers, then the server; returns at once, and may be called from a signal handler."""
         if self._workers is None or not self._workers.stop(serving.GRACE_S):
             self._server.stop(serving.GRACE_S)
 
     def end(self) -> None:
-        """Stop workers, runner and notifier. Raises what kept the parts from being made."""
-        self._door.wanted.set()
+        """Stop all parts that were started, and wait for them. Raises what kept a part from starting."""
+        self._gate.wanted.set()
         self._thread.join()
         if self._report:
             self._report.stop()
@@ -123,20 +123,22 @@ class BackgroundStart:
             raise self._failure
 
     def _run(self) -> None:
-        # Whoever only asks whether the daemon is up gets a whole interpreter for that.
-        self._door.wanted.wait(QUIET_S)
+        # Loading keeps the interpreter busy: let a probe of /health be answered first.
+        self._gate.wanted.wait(QUIET_S)
         try:
-            from svcd.cli import wiring, word_list_log  # two thirds of the code, and half of the time of a start
+            from svcd.cli import wiring, word_list_log  # imports two thirds of the code
 
             self._notifier = wiring.notifier(self._config, self._instance)
             self._runner = wiring.runner(self._config, self._instance, self._notifier.wake)
-            others: wiring.Others = {"reports": self._workers.reports, "tell": self._workers.broadcast} if self._workers else {}
+            hooks: wiring.WorkerHooks = {}
+            if self._workers:
+                hooks = {"reports": self._workers.reports, "broadcast": self._workers.broadcast}
             usage = wiring.usage() if serving.reports_usage(self._config) else None
-            app = wiring.application(self._config, self._instance, self._runner, **others, usage=usage)
+            app = wiring.application(self._config, self._instance, self._runner, **hooks, usage=usage)
             machine.give_back_large_blocks()
             self._notifier.start()
             self._runner.start()
-            self._door.open(app.answer)
+            self._gate.open(app.answer)
             self._instance.keep_reserve()
             if self._workers:
                 self._workers.start(self._server)
@@ -147,99 +149,92 @@ class BackgroundStart:
                 self._report = wiring.usage_report(
                     self._config, self._instance, usage, self._workers.usages if self._workers else tuple)
                 self._report.start()
-            word_list_log.report_at_start()
-            serving.warm_up()
-            gc.freeze()  # what is here now, stays: the collector need not look at it again
+            word_list_log.log_missing_lists()
+            serving.preload_search()
+            gc.freeze()  # loaded code stays: exclude it from garbage collection
         except Exception as failure:
             self._failure = failure
             self._server.stop(0)
 
 
 def run(config: Config) -> int:
-    """Serve until SIGTERM or SIGINT; the exit status. Raises what keeps the parts from starting."""
-    serving.allow_many_files()
+    """Serve until SIGTERM or SIGINT; the exit status. Raises what keeps a part from starting."""
+    serving.raise_file_limit()
     serving.check_descriptors(config)
-    context = _tls_context(config)
-    with first_start.undone_on_failure(config.db_path) as keep:
-        first_start.begin(config)
-        return _run(config, context, keep)
+    context = serving.server_context(config)
+    with first_start.remove_on_failure(config.db_path) as keep_folder:
+        first_start.import_archive(config)
+        return _run(config, context, keep_folder)
 
 
-def _run(config: Config, context: SSLContext | None, keep: Callable[[], None]) -> int:
-    """keep: called when the daemon listens, and what a first start has made shall stay."""
+def _run(config: Config, context: SSLContext | None, keep_folder: Callable[[], None]) -> int:
+    """keep_folder: called once the daemon listens; until then a failure removes a data folder made by this start."""
     with StopSignals() as signals:
         instance = Instance(config.db_path)
         try:
-            _force_features(config, instance)
-            door, workers = StartupGate(), _search_workers(config, instance)
+            force_features(config, instance)
+            gate, workers = StartupGate(), _search_workers(config, instance)
             server = Server(
-                door.answer, config.http_addr, threads=serving.threads(config),
+                gate.answer, config.http_addr, threads=serving.threads(config),
                 payload_limit=config.http_payload_size_limit, ssl_context=context,
-                on_request=serving.log_request, on_error=serving.log_bug, peers=workers.share if workers else None,
+                on_request=serving.log_request, on_error=serving.log_bug, peers=workers.peers if workers else None,
                 on_stopping=instance.queue.listeners.close, on_idle=machine.give_back_memory,
             )
-            keep()
-            opening = BackgroundStart(config, instance, door, server, workers)
-            signals.call(opening.stop)
-            _serve(config, server, opening)
+            keep_folder()
+            startup = BackgroundStart(config, instance, gate, server, workers)
+            signals.call(startup.stop)
+            _serve(config, server, startup)
         finally:
             instance.close()
     logs.info("stopped")
     return 0
 
 
-def _serve(config: Config, server: Server, opening: BackgroundStart) -> None:
-    opening.start()
+def _serve(config: Config, server: Server, startup: BackgroundStart) -> None:
+    startup.start()
     try:
         _announce(config, server.port)
         server.serve()
-        logs.info("stopping; the running batch ends, or is given back")
+        logs.info("stopping: the running batch finishes or returns to the queue")
     finally:
-        opening.end()
+        startup.end()
 
 
-def _tls_context(config: Config) -> SSLContext | None:
-    if not config.ssl_cert_path:
-        return None
-    from svcd.cli.serving import server_context  # 15 ms that a start without TLS need not pay
-
-    return server_context(config)
-
-
-def _force_features(config: Config, instance: Instance) -> None:
+def force_features(config: Config, instance: Instance) -> None:
+    """Turn on the features that options ask for."""
     for option, feature in FORCED_FEATURES.items():
         if getattr(config, option):
             instance.force_feature(feature)
 
 
-def _search_workers(config: Config, instance: Instance) -> SearchWorkers | None:
+def _search_workers(config: Config, instance: Instance) -> SearchWorkerPool | None:
     if not config.search_workers:
         return None
-    from svcd.cli.search_worker_pool import SearchWorkers  # 10 ms that few daemons need
+    from svcd.cli.search_worker_pool import SearchWorkerPool  # 10 ms, and few daemons have search workers
 
-    return SearchWorkers(config, instance)
+    return SearchWorkerPool(config, instance)
 
 
-def _usage_words(config: Config) -> str:
-    """Whether a usage report leaves the machine, and to which host; the rest of the address may be secret."""
+def _usage_description(config: Config) -> str:
+    """Whether usage is reported, and to which host; the rest of the URL may be secret."""
     if config.no_analytics:
-        return "none, for --no-analytics is given"
+        return "off (--no-analytics)"
     if not config.analytics_url:
-        return "none, for --analytics-url is not given"
+        return "off (no --analytics-url)"
     address = urlsplit(config.analytics_url)
     return f"hourly to {address.scheme}://{address.hostname}; --no-analytics turns it off"
 
 
 def _announce(config: Config, port: int) -> None:
     scheme = "https" if config.ssl_cert_path else "http"
-    for name, value, source in config.shown():
+    for name, value, source in config.described():
         logs.debug("option", name=name, value=value, source=source)
     logs.announce(f"svcd {__version__}, interface {INTERFACE_VERSION}", {
         "address": f"{scheme}://{Address(config.http_addr.host, port)}",
         "folder": config.db_path.absolute(),
         "env": config.env,
-        "key": "a master key protects it" if config.master_key else "none: anybody may do everything",
+        "master key": "set" if config.master_key else "not set: every request is allowed",
         "log": f"{config.log_level}, {config.experimental_logs_mode}",
-        "usage report": _usage_words(config),
+        "usage report": _usage_description(config),
         "pid": os.getpid(),
     })

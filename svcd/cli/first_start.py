@@ -1,8 +1,7 @@
-"""What a new instance begins with: a dump or a snapshot, when one is named and there is no database yet.
+"""What the first start of an instance does: import a dump or a snapshot (--import-dump, --import-snapshot), and remove the
+data folder again if the start fails.
 
-Knows when one is imported, when the start is refused, and that a first start which fails leaves nothing behind; refuses
-to know dumps (svcd.tasks.dump_import) and snapshots (svcd.tasks.snapshot_import). Source: options.json (import_dump,
-import_snapshot and their companions).
+When an import happens and when the start is refused is explained in docs/dumps.md.
 """
 from __future__ import annotations
 
@@ -23,69 +22,77 @@ from svcd.cli.options import BY_NAME
 from svcd.http.sockets import listen
 from svcd.index.connections import open_reader
 
-_MISSED = ("tasks", "indexes", "keys", "webhooks", "features")
+_CONTENT_TABLES = ("tasks", "indexes", "keys", "webhooks", "features")
 
 
-def begin(config: Config) -> None:
-    """Import what the options name. Raises ConfigError, ArchiveRefused, NewerFormat, OSError: nothing is there then."""
-    for noun, import_one in _IMPORTS.items():
-        path = getattr(config, f"import_{noun}")
-        if path is not None and _is_wanted(config, noun, path):
-            _try_address(config)
-            logs.info(f"importing a {noun}", path=str(path), folder=str(config.db_path))
-            with _ended_in_order():
+def import_archive(config: Config) -> None:
+    """Import the dump or snapshot that the options name, if any.
+
+    Raises ConfigError, ArchiveRefused, NewerFormat, OSError; nothing is left of the import then.
+    """
+    for kind, import_one in _IMPORTS.items():
+        path = getattr(config, f"import_{kind}")
+        if path is not None and _should_import(config, kind, path):
+            _check_address(config)
+            logs.info(f"importing a {kind}", path=str(path), folder=str(config.db_path))
+            with _exit_on_sigterm():
                 import_one(path, config)
 
 
 @contextmanager
-def undone_on_failure(folder: Path) -> Iterator[Callable[[], None]]:
-    """Take the data folder away again when it was made in this block, and the block fails before it calls what it gets.
+def remove_on_failure(folder: Path) -> Iterator[Callable[[], None]]:
+    """Remove the data folder if it was created in this block and the block fails before it calls the yielded function.
 
-    What stays would be taken for a database by the next start, which then refuses to import one. A folder whose database
-    holds anything stays: what was imported, and what another svcd has begun meanwhile.
+    The next start would take what is left for a database, and refuse to import one. A folder with content stays: it was
+    imported, or another svcd has started on it meanwhile.
     """
-    kept: list[bool] = []
+    is_kept = False
     parents = [parent for parent in folder.absolute().parents if not parent.exists()]
     was_new, was_there = _is_new(folder), folder.exists()
+
+    def keep() -> None:
+        nonlocal is_kept
+        is_kept = True
+
     try:
-        yield lambda: kept.append(True)
+        yield keep
     except BaseException:
-        if was_new and not kept and folder.is_dir():
-            _undo(folder, [] if was_there else [folder, *parents])
+        if was_new and not is_kept and folder.is_dir():
+            _remove(folder, [] if was_there else [folder, *parents])
         raise
 
 
-def _undo(folder: Path, made: Sequence[Path]) -> None:
-    """Empty the folder, and remove those of `made` that are empty then; nothing when it is in use or holds something."""
+def _remove(folder: Path, made: Sequence[Path]) -> None:
+    """Delete the contents of the folder, and the folders of `made` that are empty then; nothing if it is in use or not empty."""
     try:
         with (folder / "LOCK").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _holds_nothing(folder / "instance.sqlite"):
+            if not _is_empty_instance(folder / "instance.sqlite"):
                 return
             for entry in folder.iterdir():
                 shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
             for empty in made:
                 empty.rmdir()
-    except OSError:  # somebody else uses it, or has put something into one of them
+    except OSError:  # in use by another process, or a folder is not empty
         pass
 
 
-def _holds_nothing(path: Path) -> bool:
-    """Whether the file of an instance has no row of what somebody could miss."""
+def _is_empty_instance(path: Path) -> bool:
+    """Does the file of an instance have no tasks, indexes, keys, webhooks and features?"""
     if not path.exists():
         return True
     try:
         with closing(open_reader(path)) as reader:
             tables = {name for (name,) in reader.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             return not any(reader.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").fetchone()[0]
-                           for table in tables.intersection(_MISSED))
+                           for table in tables.intersection(_CONTENT_TABLES))
     except sqlite3.Error:
         return False
 
 
 @contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """SIGTERM ends an import as Ctrl-C does: what it has made so far goes."""
+def _exit_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM end an import as Ctrl-C does, so that its unfinished files are removed."""
     def end(number: int, _frame: FrameType | None) -> NoReturn:
         sys.exit(128 + number)
 
@@ -96,14 +103,14 @@ def _ended_in_order() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _try_address(config: Config) -> None:
-    """An import may take hours: what would refuse the start after it shall do so before. Raises ListenError."""
+def _check_address(config: Config) -> None:
+    """Check that the address can be bound before an import, which may take hours. Raises ListenError."""
     for sock in listen(*config.http_addr):
         sock.close()
 
 
 def _import_dump(path: Path, config: Config) -> None:
-    from svcd.cli.wiring import import_budget  # few starts import anything
+    from svcd.cli.wiring import import_budget  # loaded only for an import
     from svcd.tasks import dump_import
 
     dump_import.import_dump(path, config.db_path, import_budget(config))
@@ -118,17 +125,17 @@ def _import_snapshot(path: Path, config: Config) -> None:
 _IMPORTS: Mapping[str, Callable[[Path, Config], None]] = {"dump": _import_dump, "snapshot": _import_snapshot}
 
 
-def _is_wanted(config: Config, noun: str, path: Path) -> bool:
+def _should_import(config: Config, kind: str, path: Path) -> bool:
     if not _is_new(config.db_path):
-        if getattr(config, f"ignore_{noun}_if_db_exists"):
+        if getattr(config, f"ignore_{kind}_if_db_exists"):
             return False
-        raise ConfigError(f"{config.where(f'import_{noun}')}: the database {config.db_path} exists already; move it away, "
-                          f"or start it as it is with {BY_NAME[f'ignore_{noun}_if_db_exists'].flag}")
+        raise ConfigError(f"{config.where(f'import_{kind}')}: the database {config.db_path} already exists; move it away, "
+                          f"or start with it unchanged by {BY_NAME[f'ignore_{kind}_if_db_exists'].flag}")
     if not path.exists():
-        if getattr(config, f"ignore_missing_{noun}"):
+        if getattr(config, f"ignore_missing_{kind}"):
             return False
-        raise ConfigError(f"{config.where(f'import_{noun}')}: there is no {noun} {path}; name one that is there, or start "
-                          f"with an empty database by {BY_NAME[f'ignore_missing_{noun}'].flag}")
+        raise ConfigError(f"{config.where(f'import_{kind}')}: there is no {kind} {path}; name one that is there, or start "
+                          f"with an empty database by {BY_NAME[f'ignore_missing_{kind}'].flag}")
     return True
 
 

@@ -1,7 +1,6 @@
-"""What the anonymous usage report tells of the machine and of the launch options.
+"""The figures of the usage report that describe the machine and the launch options.
 
-Knows where the system says what it is, and that of an option that names a path, an address or a secret only whether
-it was given is told. Refuses to know what is counted of requests (svcd.analytics.collector).
+Of an option that names a path, an address or a secret, the report says only whether it was given.
 """
 from __future__ import annotations
 
@@ -23,8 +22,8 @@ _DAY_S = 86_400
 _PREFIX = "infos."
 _NUMBERS = (SIZE, COUNT, POSITIVE, PROCESSES, LIMIT, INTERVAL)
 _CHOICES = ("env", "log_level", "experimental_logs_mode")
-_OTHER_NAMES = {"task_queue_webhook": "task_webhook_url", "experimental_dumpless_upgrade": "upgrade_db"}
-_FEATURES = {  # figure: the feature that an option of this name has become, or can start
+OTHER_NAMES = {"task_queue_webhook": "task_webhook_url", "experimental_dumpless_upgrade": "upgrade_db"}
+FEATURES = {  # figure: the experimental feature that it reports
     "experimental_composite_embedders": "compositeEmbedders",
     "experimental_contains_filter": "containsFilter",
     "experimental_edit_documents_by_function": "editDocumentsByFunction",
@@ -32,12 +31,12 @@ _FEATURES = {  # figure: the feature that an option of this name has become, or 
     "experimental_enable_logs_route": "logsRoute",
     "experimental_multimodal": "multimodal",
 }
-# By whom an instance is hosted, if that is told: the variable that hosting offers set.
+# The environment variable with which hosting images name their provider.
 _PROVIDER = "SVC_SERVER_PROVIDER"
 
 
 class InstanceFigures:
-    """Of one daemon, since its start."""
+    """The figures of one daemon since its start."""
 
     def __init__(self, config: Config, instance: Instance) -> None:
         self._config = config
@@ -45,7 +44,7 @@ class InstanceFigures:
         self._started = time.monotonic()
 
     def now(self) -> dict[str, Any]:
-        """Figure -> value at this moment, of all those that no request is asked for."""
+        """Name -> current value of all figures that do not count requests."""
         features = self._instance.features()
         return {
             **{name: self._option(name.removeprefix(_PREFIX), features) for name in FIGURES
@@ -58,15 +57,15 @@ class InstanceFigures:
         }
 
     def _option(self, name: str, features: Mapping[str, bool | None]) -> Any:
-        """A truth or a number; a word where there is a choice of few."""
+        """The value of a figure `infos.<name>`: a boolean, a number, or one of a few fixed words."""
         if name == "with_configuration_file":
             return any(self._config.source(option.name) == FILE for option in OPTIONS)
-        if name in _FEATURES:
-            return bool(features.get(_FEATURES[name]))
-        return self._value(_OTHER_NAMES.get(name, name))
+        if name in FEATURES:
+            return bool(features.get(FEATURES[name]))
+        return self._value(OTHER_NAMES.get(name, name))
 
     def _value(self, name: str) -> Any:
-        """Options that svcd does not have were not given."""
+        """The value of an option; False for one that svcd does not have."""
         option = BY_NAME.get(name)
         if option is None:
             return False
@@ -79,17 +78,17 @@ def _system(folder: Path) -> dict[str, Any]:
     memory = machine.memory()
     return {
         "context.app.version": INTERFACE_VERSION,
-        "system.distribution": _distribution(),
+        "system.distribution": distribution_id(),
         "system.kernel_version": os.uname().release,
         "system.cores": machine.cores(),
         "system.ram_size": None if memory is None else memory // 1024,
-        "system.disk_size": _largest_disk(folder),
+        "system.disk_size": largest_disk(folder),
         "system.server_provider": os.environ.get(_PROVIDER),
     }
 
 
-def _distribution(path: Path = Path("/etc/os-release")) -> str | None:
-    """The ID of os-release(5)."""
+def distribution_id(path: Path = Path("/etc/os-release")) -> str | None:
+    """The ID field of os-release(5), None if unknown."""
     try:
         lines = path.read_text().splitlines()
     except (OSError, ValueError):
@@ -97,8 +96,8 @@ def _distribution(path: Path = Path("/etc/os-release")) -> str | None:
     return next((line.removeprefix("ID=").strip("\"'") for line in lines if line.startswith("ID=")), None)
 
 
-def _largest_disk(folder: Path, mounts: Path = Path("/proc/mounts")) -> int | None:
-    """Bytes of the largest file system on a device; of that of the data where the system tells of none."""
+def largest_disk(folder: Path, mounts: Path = Path("/proc/mounts")) -> int | None:
+    """Bytes of the largest mounted block device; of the file system of the data folder if none is known."""
     try:
         rows = [line.split() for line in mounts.read_text().splitlines()]
     except (OSError, ValueError):

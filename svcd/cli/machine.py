@@ -1,7 +1,4 @@
-"""What this machine has: memory and cores, within the limits set for this process.
-
-Knows where Linux says so, and how to give memory back; refuses to know what it is used for.
-"""
+"""Memory and cores of this machine, within the limits set for this process; how to return memory to the system."""
 from __future__ import annotations
 
 import os
@@ -15,7 +12,7 @@ _M_MMAP_THRESHOLD = -3  # malloc.h
 
 
 def cores() -> int:
-    """Cores this process may run on, at least 1."""
+    """The number of cores this process may run on, at least 1."""
     try:
         return len(os.sched_getaffinity(0))
     except (AttributeError, OSError):
@@ -23,7 +20,7 @@ def cores() -> int:
 
 
 def memory() -> int | None:
-    """Bytes of memory this process may count on; None where it cannot be known."""
+    """Bytes of memory available to this process: physical memory or the cgroup limit; None if unknown."""
     known = [size for size in (_physical(), *_cgroup_limits()) if size]
     return min(known, default=None)
 
@@ -36,7 +33,7 @@ def _physical() -> int | None:
 
 
 def _cgroup_limits() -> Iterator[int]:
-    """The limits of containers and units (cgroup v2): of this process' own group and of all around it."""
+    """The memory limits (cgroup v2) of this process' group and of its ancestors, as containers and systemd set them."""
     own = _own_cgroup()
     if own is None:
         return
@@ -50,7 +47,7 @@ def _cgroup_limits() -> Iterator[int]:
 
 
 def _own_cgroup() -> str | None:
-    """The path of this process' group below the root of groups."""
+    """The path of this process' cgroup below the root."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except (OSError, ValueError):
@@ -67,22 +64,22 @@ def _limit(path: Path) -> int | None:
 
 
 def give_back_large_blocks() -> None:
-    """Have each block of a MB or more mapped by itself, so that it goes back to the system when it is freed.
+    """Make malloc use mmap for blocks of 1 MB or more, so that they return to the system when freed.
 
-    Left alone, glibc raises this bound to 32 MB with the first large bodies: what was freed then lies in the arenas
-    of the threads. After two deletions of a million identifiers a daemon kept 165 MB, and keeps 43.
+    By default glibc raises this threshold up to 32 MB as soon as such blocks are freed, and keeps them in the arenas of the
+    threads: after two deletions of a million identifiers a daemon held 165 MB, now 43 MB.
     """
     _call_libc("mallopt", _M_MMAP_THRESHOLD, LARGE_BLOCK)
 
 
 def give_back_memory() -> None:
-    """Return to the system what has been freed inside the arenas of all threads; glibc alone would keep most of it."""
+    """Return freed memory of all malloc arenas to the system; glibc alone would keep most of it."""
     _call_libc("malloc_trim", 0)
 
 
 def _call_libc(name: str, *arguments: int) -> None:
-    """Call a function of glibc; elsewhere, do nothing."""
-    import ctypes  # 2 ms that a start need not wait for
+    """Call a function of glibc; a no-op with other C libraries."""
+    import ctypes  # 2 ms: not at the start
 
     try:
         getattr(ctypes.CDLL(None), name)(*arguments)

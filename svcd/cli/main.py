@@ -1,10 +1,8 @@
-"""The command `svcd`: options in, a running daemon out.
+"""The command `svcd`: parses the command line, loads the configuration, and runs the daemon.
 
-Knows the command line and how a refused start looks: one line on stderr and an exit status, never a
-traceback. Refuses to know what the daemon is made of: that is imported only when it starts, so that
-`--help`, `--version` and a wrong option answer at once.
-
-Exit status: 0 stopped as asked, 1 could not start or run, 2 wrong options.
+A start that fails prints one line on stderr, never a traceback. The daemon itself is imported only when it starts, so that
+`--help`, `--version` and wrong options are answered at once. Exit status: 0 stopped by a signal, 1 could not start or
+run, 2 wrong options.
 """
 from __future__ import annotations
 
@@ -24,9 +22,9 @@ STATUS_FAILED = 1
 STATUS_MISUSE = 2
 VERSION = f"svcd {__version__} (interface {INTERFACE_VERSION})"
 ABOUT = (
-    "Start the search engine svcd: one daemon, its HTTP interface, and its data in one folder.\n\n"
-    "Each option can also be given as an environment variable or in a TOML file. The command line wins "
-    "over the environment, the environment over the file."
+    "Start the search engine svcd: one daemon with an HTTP interface, which keeps its data in one folder.\n\n"
+    "Each option can also be given as an environment variable or in a TOML file. The command line overrides "
+    "the environment, which overrides the file."
 )
 
 
@@ -34,7 +32,7 @@ class _Command(click.Command):
     """A command whose help shows the options by group."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """One section per group; each option's words under its flag, for the flags are long."""
+        """One section per group; descriptions stand below the flags, because the flags are long."""
         rows = {group: [help_row(option) for option in OPTIONS if option.group == group] for group in GROUPS}
         rows["Help"] = [("-h, --help", "Show this and exit."), ("--version", "Show the versions and exit.")]
         for title, section in rows.items():
@@ -43,16 +41,16 @@ class _Command(click.Command):
 
 
 def help_row(option: Option) -> tuple[str, str]:
-    """The flag with its metavar, and its words with variable and default."""
+    """(flag with metavar, description with variable and default)."""
     head = option.flag if option.is_switch else f"{option.flag} {option.kind.metavar}"
-    default = f"; default: {option.shown_default}" if option.shown_default and not option.is_switch else ""
+    default = f"; default: {option.default_text}" if option.default_text and not option.is_switch else ""
     return head, f"{option.about} [{option.variable}{default}]"
 
 
 def _click_option(option: Option) -> click.Option:
-    """The flag alone: kinds, variables and defaults are the configuration's, so that all ways agree."""
-    special: dict[str, Any] = {} if option.kind.alone is None else {"flag_value": option.kind.alone}
-    if option.kind.adds_up:
+    """Only the flag: values, variables and defaults are parsed by svcd.cli.config, the same for all sources."""
+    special: dict[str, Any] = {} if option.kind.value_of_flag_alone is None else {"flag_value": option.kind.value_of_flag_alone}
+    if option.kind.is_repeatable:
         special["multiple"] = True
     return click.Option([option.flag, option.name], is_flag=option.is_switch, default=None,
                         type=click.BOOL if option.is_switch else click.STRING, **special)
@@ -74,15 +72,15 @@ def _start(**flags: Any) -> int:
 
 def _run(config: Config) -> int:
     try:
-        from svcd.cli.daemon import run  # brings in everything else
+        from svcd.cli.daemon import run  # loads most of the code
 
         return run(config)
     except ConfigError:
         raise
     except Exception as refused:
         if logs.is_enabled(logs.DEBUG):
-            logs.failure("the start failed", refused)
-        return _refuse(_in_words(refused), STATUS_FAILED)
+            logs.failure("start failed", refused)
+        return _refuse(_failure_text(refused), STATUS_FAILED)
 
 
 COMMAND = _Command(
@@ -93,39 +91,39 @@ COMMAND = _Command(
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command; arguments: those of the process when None. Ends the process."""
+    """Run the command and exit. arguments: None for those of the process."""
     try:
         status = COMMAND.main(arguments, "svcd", standalone_mode=False)
     except ConfigError as refused:
         status = _refuse(str(refused), STATUS_MISUSE)
     except click.UsageError as wrong:
-        status = _refuse(_usage(wrong), STATUS_MISUSE)
+        status = _refuse(_usage_error(wrong), STATUS_MISUSE)
     except click.Abort:
         status = STATUS_FAILED
     sys.exit(status or 0)
 
 
 def _refuse(reason: str, status: int) -> int:
-    """One line on stderr, whatever the log level: a daemon that does not start must say why."""
+    """Print one line on stderr, whatever the log level; returns the status."""
     print(f"svcd: {' '.join(reason.split())}", file=sys.stderr)
     return status
 
 
-def _usage(wrong: click.UsageError) -> str:
-    """A refusal of the command line, on one line, with the nearest flag."""
+def _usage_error(wrong: click.UsageError) -> str:
+    """The message for a wrong command line, with the nearest flag."""
     if not isinstance(wrong, click.NoSuchOption):
         return f"{wrong.format_message()} `svcd --help` shows all options."
     reason = why_unsupported(wrong.option_name)
     if reason:
-        return f"{wrong.option_name} is not supported: {reason}; leave it out"
+        return f"{wrong.option_name} is not supported: {reason}; remove it"
     near = nearest(wrong.option_name, [option.flag for option in OPTIONS])
     hint = f"did you mean {near}?" if near else "`svcd --help` shows all options"
     return f"no such option: {quoted(wrong.option_name)[1:-1]}; {hint}"
 
 
-def _in_words(refused: Exception) -> str:
-    """Why the daemon could not start, with the path where the system names one."""
-    if type(refused).__module__.startswith("svcd."):  # an error of our own: the folder is in use, and the like
+def _failure_text(refused: Exception) -> str:
+    """The message for a failed start, with the path if the system names one."""
+    if type(refused).__module__.startswith("svcd."):  # our own errors have complete messages
         return str(refused)
     if type(refused).__module__ == "sqlite3":
         return f"a file of the database cannot be used: {refused}; `--log-level DEBUG` shows more"

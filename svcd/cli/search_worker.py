@@ -54,8 +54,8 @@ class SearchWorker:
     def __init__(self, configuration: WorkerConfiguration) -> None:
         self._data_folder = DataFolderReader(Path(configuration.path), configuration.features)
         self._searches = SearchQueue(
-            configuration.parallel_searches, configuration.queue_size, configuration.drop_after_s, head_start_s=serving.HEAD_START_S,
-            processes=len(configuration.outgoing),
+            configuration.parallel_searches, configuration.queue_size, configuration.drop_after_s,
+            head_start_s=serving.HEAD_START_S, processes=len(configuration.outgoing),
         )
         self._traffic = Traffic()
         self._usage = _usage_counter() if configuration.counts_usage else None
@@ -87,7 +87,7 @@ class SearchWorker:
         self._server.stop(grace_s)
 
     def handle(self, command: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Do what is asked; what is to be reply."""
+        """Carry out a command; returns the reply."""
         reply: Mapping[str, Any] = {}
         for name, value in command.items():
             if name in self._handlers:
@@ -124,12 +124,13 @@ def _usage_counter() -> Usage:
 
 
 def _direct_log(text: str) -> None:
-    logs.direct(logs.parse(text))
+    logs.set_targets(logs.parse(text))
 
 
 def _peer_processes(configuration: WorkerConfiguration) -> PeerProcesses:
     outgoing = [socket.socket(fileno=queue) for queue in configuration.outgoing]
-    return PeerProcesses(configuration.number, LoadTable(configuration.load_table), socket.socket(fileno=configuration.incoming), outgoing, is_for_all)
+    incoming = socket.socket(fileno=configuration.incoming)
+    return PeerProcesses(configuration.number, LoadTable(configuration.load_table), incoming, outgoing, is_for_all)
 
 
 def _handle_commands(worker: SearchWorker) -> None:

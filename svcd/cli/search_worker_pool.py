@@ -1,10 +1,10 @@
-"""The main process' side of search workers: starts them, starts them again, tells them what changes, ends them.
+"""The search workers as the main process sees them: starts, restarts, commands, and stop.
 
-Knows processes and the lines of their pipes (svcd.cli.search_worker); refuses to know what a search is.
+The commands and replies are described in svcd.cli.search_worker.
 
-Threads: each worker has one here, "svcd-search-worker-N", that starts it, reads what it says and outlives it (the
-kernel ends a worker with the thread that started it); "svcd-search-workers" waits for the end and brings it about.
-Any thread may call the rest; a worker's `_lock` orders what is said to it.
+Threads: "svcd-search-worker-N", one for each worker, starts the process, reads its replies, and lives longer than it (the
+kernel kills a worker when the thread that started it ends); "svcd-search-workers" waits for the stop and carries it out.
+All other methods may be called from any thread; the `_lock` of a worker serializes what is sent to it.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from svcd.api.traffic import Report
 from svcd.base import logs
 from svcd.cli import serving
 from svcd.cli.config import Config
-from svcd.cli.search_worker import WorkerConfiguration
+from svcd.cli.serving import WorkerConfiguration
 from svcd.http.worker_sharing import MAIN, HandoffQueue, LoadTable, PeerProcesses, new_handoff_queue, new_load_table
 
 if TYPE_CHECKING:
@@ -32,79 +32,79 @@ if TYPE_CHECKING:
     from svcd.instance.instance import Instance
 
 _MODULE = "svcd.cli.search_worker"
-# A worker answers in a millisecond, or as soon as its interpreter is free; one that does not is not waited for.
-ANSWER_S = 1.0
-# Before one that has hardly lived is started again: whatever ended it may last.
-PAUSE_S = 1.0
-HARDLY_S = 10.0
+# Seconds to wait for the reply to a command. A worker replies within a millisecond, unless a search keeps its interpreter.
+REPLY_S = 1.0
+# Seconds of pause before a worker that ran for less than SHORT_RUN_S is restarted: its cause of death may persist.
+RESTART_PAUSE_S = 1.0
+SHORT_RUN_S = 10.0
 
 
 class _Worker:
-    """One worker, over all its lives."""
+    """One worker, over all its restarts."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self._lock = threading.Lock()  # guards _process, _asked and _is_over, and orders what is said
+        self._lock = threading.Lock()  # guards _process, _last_ask and _is_ending, and serializes commands
         self._process: subprocess.Popen[bytes] | None = None
-        self._said: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        self._asked = 0
-        self._is_over = False
+        self._replies: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._last_ask = 0
+        self._is_ending = False
 
-    def live(self, orders: Callable[[], WorkerConfiguration], lock_descriptor: int) -> int:
-        """Start it and read what it says until it ends: its status. lock_descriptor: of the folder; it shares it."""
+    def run(self, configure: Callable[[], WorkerConfiguration], lock_descriptor: int) -> int:
+        """Start the process and read its replies until it ends; its exit status. lock_descriptor: of the folder's lock."""
         with self._lock:
-            if self._is_over:
+            if self._is_ending:
                 return 0
-            now = orders()  # with the lock: what changes later is said later
-            self._said = queue.SimpleQueue()
+            configuration = configure()  # with the lock held: later changes are sent as commands
+            self._replies = queue.SimpleQueue()
             process = self._process = subprocess.Popen(
                 [sys.executable, "-m", _MODULE, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                pass_fds=[*now.descriptors, lock_descriptor])
-            self._say(now.as_json())
+                pass_fds=[*configuration.descriptors, lock_descriptor])
+            self._send(configuration.as_json())
         assert process.stdout
         with process.stdout:
             for line in process.stdout:
-                if line.endswith(b"\n"):  # else it was killed in the middle
-                    self._said.put(json.loads(line))
-        self._said.put(None)
+                if line.endswith(b"\n"):  # an incomplete line: it was killed while writing
+                    self._replies.put(json.loads(line))
+        self._replies.put(None)
         with self._lock:
             self._process = None
         self._close_input(process)
         return process.wait()
 
-    def ask(self, order: Mapping[str, Any], patience_s: float = ANSWER_S) -> dict[str, Any] | None:
-        """What it answers; None when it does not live, or not answer in time."""
+    def ask(self, command: Mapping[str, Any], timeout_s: float = REPLY_S) -> dict[str, Any] | None:
+        """Send a command; its reply, None if the worker is not running or does not reply in time."""
         with self._lock:
-            self._asked += 1
-            if not self._say(json.dumps({"ask": self._asked, **order})):
+            self._last_ask += 1
+            if not self._send(json.dumps({"ask": self._last_ask, **command})):
                 return None
-            until = time.monotonic() + patience_s
+            until = time.monotonic() + timeout_s
             while (left := until - time.monotonic()) > 0:
-                said = self._next(left)
-                if said is None or said["ask"] == self._asked:
-                    return said
+                reply = self._next_reply(left)
+                if reply is None or reply["ask"] == self._last_ask:
+                    return reply
             return None
 
     def end(self, grace_s: float) -> None:
-        """Let it end in good order, and have no further life."""
+        """Make it stop gracefully, and do not restart it."""
         with self._lock:
-            self._is_over = True
-            self._say(json.dumps({"ask": 0, "stop": grace_s}))
+            self._is_ending = True
+            self._send(json.dumps({"ask": 0, "stop": grace_s}))
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process."""
         with self._lock:
             if self._process is not None:
                 self._process.kill()
 
-    def _next(self, seconds: float) -> dict[str, Any] | None:
+    def _next_reply(self, seconds: float) -> dict[str, Any] | None:
         try:
-            return self._said.get(timeout=seconds)
+            return self._replies.get(timeout=seconds)
         except queue.Empty:
             return None
 
-    def _say(self, line: str) -> bool:
-        """To be called with the lock. False when nobody listens."""
+    def _send(self, line: str) -> bool:
+        """Write a line to the worker; False if it is not running. The caller holds the lock."""
         if self._process is None:
             return False
         assert self._process.stdin
@@ -124,118 +124,118 @@ class _Worker:
             pass
 
 
-class SearchWorkers:
-    """The workers of a daemon. share: the main process' part, for its server."""
+class SearchWorkerPool:
+    """The search workers of a daemon. peers: how the main process exchanges connections with them, for its Server."""
 
     def __init__(self, config: Config, instance: Instance) -> None:
         processes = config.search_workers + 1
         self._instance = instance
         self._config = config
-        self._board = new_load_table(processes)
-        self._takers, self._givers = zip(*(new_handoff_queue() for _ in range(processes)))
-        self.share = PeerProcesses(MAIN, LoadTable(self._board), self._takers[MAIN], self._givers, is_for_all)
+        self._load_table = new_load_table(processes)
+        self._incoming, self._outgoing = zip(*(new_handoff_queue() for _ in range(processes)))
+        self.peers = PeerProcesses(MAIN, LoadTable(self._load_table), self._incoming[MAIN], self._outgoing, is_for_all)
         self._workers = [_Worker(number) for number in range(1, processes)]
-        self._threads = [threading.Thread(target=self._keep, args=(worker,), name=f"svcd-search-worker-{worker.number}")
+        self._threads = [threading.Thread(target=self._supervise, args=(worker,), name=f"svcd-search-worker-{worker.number}")
                          for worker in self._workers]
-        self._overseer = threading.Thread(target=self._oversee, name="svcd-search-workers")
+        self._stopper = threading.Thread(target=self._stop_all, name="svcd-search-workers")
         self._stopping = threading.Event()
         self._grace_s = 0.0
         self._log_targets = ""
         self._server: Server | None = None
 
     def start(self, server: Server) -> None:
-        """Begin; returns at once. server: of the main process."""
+        """Start the workers; returns at once. server: of the main process."""
         self._server = server
-        self._instance.on_features = self._tell_features
+        self._instance.on_features = self._broadcast_features
         self._instance.on_removal = lambda uuid: self.broadcast({"removed": uuid})
-        for thread in (*self._threads, self._overseer):
+        for thread in (*self._threads, self._stopper):
             thread.start()
 
     def stop(self, grace_s: float) -> bool:
-        """Ask all to end, the server last; returns at once, and may be called from a signal handler.
+        """Stop all workers, then the server; returns at once, and may be called from a signal handler.
 
-        False when they were not started: nobody will end the server.
+        False if start() was not called: the caller has to stop the server.
         """
         self._grace_s = grace_s
         self._stopping.set()
         return self._server is not None
 
     def end(self) -> None:
-        """Stop, and wait for the end."""
+        """Stop, and wait until all workers have ended."""
         self._stopping.set()
         if self._server is not None:
-            self._overseer.join()
-        for sock in (*self._takers, *self._givers):
+            self._stopper.join()
+        for sock in (*self._incoming, *self._outgoing):
             sock.close()
-        os.close(self._board)
+        os.close(self._load_table)
 
     def reports(self) -> list[Report]:
-        """What each worker that lives has answered."""
-        said = [worker.ask({"report": True}) for worker in self._workers]
-        return [Report.of_json(one) for one in said if one is not None]
+        """The traffic reports of the running workers."""
+        reply = [worker.ask({"report": True}) for worker in self._workers]
+        return [Report.of_json(one) for one in reply if one is not None]
 
     def usages(self) -> list[State]:
-        """What each worker that lives has counted for the usage report since it was asked last."""
-        said = [worker.ask({"usage": True}) for worker in self._workers]
-        return [one["usage"] for one in said if one is not None]
+        """What the running workers have counted for the usage report since the last call."""
+        reply = [worker.ask({"usage": True}) for worker in self._workers]
+        return [one["usage"] for one in reply if one is not None]
 
-    # What changes
+    # Changes
 
-    def _tell_features(self) -> None:
-        """A change of features counts for every search that comes after its answer."""
+    def _broadcast_features(self) -> None:
+        """Returns when all workers know: a change of features applies to every search that follows its response."""
         self.broadcast({"features": self._instance.features()})
 
-    def broadcast(self, order: Mapping[str, Any]) -> None:
-        """Have all of them do something (svcd.cli.search_worker)."""
-        self._log_targets = order.get("log", self._log_targets)  # for those that are started later, too
+    def broadcast(self, command: Mapping[str, Any]) -> None:
+        """Send a command to all workers (svcd.cli.search_worker)."""
+        self._log_targets = command.get("log", self._log_targets)  # also for workers that are started later
         for worker in self._workers:
-            worker.ask(order)
+            worker.ask(command)
 
-    # Lives and ends
+    # Start and end
 
-    def _keep(self, worker: _Worker) -> None:
+    def _supervise(self, worker: _Worker) -> None:
         while not self._stopping.is_set():
             begin = time.monotonic()
-            end = self._live(worker)
+            end = self._run_once(worker)
             if self._stopping.is_set():
                 return
-            logs.warn("a search worker ended, and is started again", number=worker.number, **end)
-            self._stopping.wait(PAUSE_S if time.monotonic() - begin < HARDLY_S else 0)
+            logs.warn("search worker ended unexpectedly; restarting it", number=worker.number, **end)
+            self._stopping.wait(RESTART_PAUSE_S if time.monotonic() - begin < SHORT_RUN_S else 0)
 
-    def _live(self, worker: _Worker) -> dict[str, Any]:
-        """One life of a worker; how it ended."""
+    def _run_once(self, worker: _Worker) -> dict[str, Any]:
+        """Run a worker until it ends; how it ended, as fields for the log."""
         try:
-            return {"status": worker.live(lambda: self._orders(worker.number), self._instance.lock_descriptor)}
-        except OSError as failure:  # the system gives no more processes: it may later
+            return {"status": worker.run(lambda: self._configuration(worker.number), self._instance.lock_descriptor)}
+        except OSError as failure:  # no process could be started; it may work later
             return {"failure": failure}
         finally:
-            self._take_over(worker.number)
+            self._take_over_connections(worker.number)
 
-    def _take_over(self, number: int) -> None:
-        """What was passed on to a worker that has ended."""
+    def _take_over_connections(self, number: int) -> None:
+        """Serve the connections that were handed off to a worker that has ended."""
         assert self._server
-        self.share.mark_absent(number)
-        HandoffQueue(self._takers[number], self._server).drain()
+        self.peers.mark_absent(number)
+        HandoffQueue(self._incoming[number], self._server).drain()
 
-    def _oversee(self) -> None:
+    def _stop_all(self) -> None:
         assert self._server
         self._stopping.wait()
         until = time.monotonic() + self._grace_s
         for worker in self._workers:
             worker.end(self._grace_s)
         for worker, thread in zip(self._workers, self._threads):
-            thread.join(max(0.0, until - time.monotonic()) + ANSWER_S)
+            thread.join(max(0.0, until - time.monotonic()) + REPLY_S)
             worker.kill()
             thread.join()
-        # Only now: until here, workers pass on what only this process answers.
-        self._server.stop(max(ANSWER_S, until - time.monotonic()))
+        # Last: until now the workers handed off requests that only this process answers.
+        self._server.stop(max(REPLY_S, until - time.monotonic()))
 
-    def _orders(self, number: int) -> WorkerConfiguration:
+    def _configuration(self, number: int) -> WorkerConfiguration:
         assert self._server
         config = self._config
         return WorkerConfiguration(
-            number=number, listeners=[sock.fileno() for sock in self._server.sockets], board=self._board,
-            tray=self._takers[number].fileno(), trays=[giver.fileno() for giver in self._givers],
+            number=number, listeners=[sock.fileno() for sock in self._server.sockets], load_table=self._load_table,
+            incoming=self._incoming[number].fileno(), outgoing=[sock.fileno() for sock in self._outgoing],
             path=str(self._instance.path), features=self._instance.features(), master_key=config.master_key,
             payload_limit=config.http_payload_size_limit, threads=serving.threads(config),
             parallel_searches=serving.parallel_searches(config), queue_size=config.experimental_search_queue_size,

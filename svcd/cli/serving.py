@@ -1,94 +1,98 @@
-"""What all processes that answer requests have in common: how many threads, and how requests are logged.
-
-Refuses to know which processes there are.
+"""What all processes that answer requests share: limits derived from the options, log lines of requests, TLS, and the
+configuration that the main process passes to search workers. Explained in docs/http.md#threads and #worker-processes.
 """
 from __future__ import annotations
 
+import json
 import resource
-import ssl
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from svcd.base import descriptors, logs
+from svcd.base import logs
+from svcd.base import process as descriptors
 from svcd.cli import machine
 from svcd.cli.config import Config, ConfigError
-from svcd.http.tls import TlsError, tls_context
 
 if TYPE_CHECKING:
-    from svcd.cli.config import Config
+    import ssl
+
     from svcd.http.message import Request
 
 
-# How long running requests may take to end after a signal.
+# Seconds that running requests get to end after a stop signal.
 GRACE_S = 20.0
-# Threads for all that is no search. A search that waits for its place holds a thread, too; the server starts
-# threads only when they are needed, but beyond this many waiting the memory of a small machine would be.
+# Threads for requests other than searches. A search that waits for its turn holds a thread as well; threads are started
+# on demand, but more waiting ones than this would exhaust the memory of a small machine.
 OTHER_THREADS = 8
-MOST_WAITING_THREADS = 1000
-# Answers that go on until their client leaves, and writes that wait for their task: each holds a thread of its own,
-# 40 kB, so that they never take those of others.
-MOST_STREAMS = 64
-MOST_WAITING_WRITES = 128
-# Answers made in portions, as their clients take them: each holds a state of an index, and up to half a MB.
-MOST_LARGE_ANSWERS = 128
-MOST_FILES = 65536
-# Descriptors of pipes and sockets that the main process has for each of its other processes.
+MAX_WAITING_THREADS = 1000
+# Event streams, and writes that wait for their task (?wait): each holds a thread (40 kB) for long, so they are limited
+# apart and never use up the threads of other requests.
+MAX_STREAMS = 64
+MAX_WAITING_WRITES = 128
+# Responses produced while the client reads them: each holds a read transaction and up to half a MB.
+MAX_LARGE_ANSWERS = 128
+MAX_FILES = 65536
+# Descriptors (pipes, sockets) that the main process holds for each indexing process and each search worker.
 PER_WRITER, PER_SEARCH_WORKER = 2, 4
-# Longer than nearly every search takes, shorter than anybody notices.
+# How long a search runs alone in its process before the next may start: longer than nearly every search takes, too short
+# to be noticed.
 HEAD_START_S = 0.02
 
 
 def parallel_searches(config: Config) -> int:
-    """Searches that run at once, in all processes together."""
+    """The limit of searches that run at once, in all processes together."""
     return config.experimental_nb_searches_per_core * machine.cores()
 
 
 def threads(config: Config) -> int:
-    """Threads that answer requests in one process: running searches, waiting ones, all that waits, and all else."""
-    waiting = min(config.experimental_search_queue_size, MOST_WAITING_THREADS)
-    return parallel_searches(config) + waiting + MOST_STREAMS + MOST_WAITING_WRITES + OTHER_THREADS
+    """The limit of threads that answer requests in one process: running and waiting searches, streams, waits, others."""
+    waiting = min(config.experimental_search_queue_size, MAX_WAITING_THREADS)
+    return parallel_searches(config) + waiting + MAX_STREAMS + MAX_WAITING_WRITES + OTHER_THREADS
 
 
 def reports_usage(config: Config) -> bool:
-    """The owner has said where to, and not that there shall be none."""
+    """Is a usage report sent? Only with --analytics-url, and without --no-analytics."""
     return bool(config.analytics_url) and not config.no_analytics
 
 
-def allow_many_files() -> None:
-    """Take what the system allows: each connection and each open index is a file, and 1024 is a usual limit."""
+def raise_file_limit() -> None:
+    """Raise the soft limit of open files (usually 1024): each connection and each open index needs some."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def check_descriptors(config: Config) -> None:
-    """Raises TooFewDescriptors when the system allows fewer files than this configuration needs."""
+    """Raises TooFewDescriptors if the limit of open files is too low for this configuration."""
     writers = config.max_indexing_threads or machine.cores()
     descriptors.check(PER_WRITER * writers + PER_SEARCH_WORKER * config.search_workers)
 
 
-def warm_up() -> None:
-    """Load what the first search would have to wait for."""
+def preload_search() -> None:
+    """Import the code of searches now, so that the first search need not wait for it."""
+    import svcd.index.reader
+    import svcd.search.search  # noqa: F401
 
 
 def log_request(request: Request, status: int, seconds: float, size: int) -> None:
-    """The line of a request that was answered."""
-    path = "/" + "/".join(request.segments)  # decoded: a key in it is known only then, and hidden
+    """Log one answered request."""
+    path = "/" + "/".join(request.segments)  # decoded, so that an API key in the path is recognized and redacted
     logs.request(request.verb, path, status, seconds, size, request.client)
 
 
 def log_bug(traceback: str) -> None:
-    """The line, and the traceback, of a bug."""
+    """Log an unexpected exception with its traceback."""
     logs.failure("bug", traceback)
 
 
-# TLS from the options: which of them go where, and where a wrong one was given.
-#
-# Refuses to know how TLS is done: svcd.http.tls does. Imported only when TLS is on, for ssl takes 15 ms.
+def server_context(config: Config) -> ssl.SSLContext | None:
+    """The TLS context that the `--ssl-*` options describe, None without TLS. Raises ConfigError for an unusable file."""
+    if not config.ssl_cert_path:
+        return None
+    from svcd.http.tls import TlsError, tls_context  # importing ssl takes 15 ms, which a start without TLS saves
 
-
-def server_context(config: Config) -> ssl.SSLContext:
-    """The context that the `--ssl-*` options describe; raises ConfigError for a file that is not what it should be."""
     try:
         return tls_context(
             config.ssl_cert_path, config.ssl_key_path, auth_path=config.ssl_auth_path,
@@ -96,3 +100,39 @@ def server_context(config: Config) -> ssl.SSLContext:
         )
     except TlsError as wrong:
         raise ConfigError(str(wrong)) from None
+
+
+@dataclass(frozen=True)
+class WorkerConfiguration:
+    """What the main process sends to a search worker at its start; sockets and memory are inherited descriptors.
+
+    number: of the worker, from 1; listeners: sockets that listen; load_table, incoming, outgoing: see
+    svcd.http.worker_sharing. log_targets: what POST /logs/stderr has set, "" if nothing. counts_usage: for the usage report.
+    """
+
+    number: int
+    listeners: list[int]
+    load_table: int
+    incoming: int
+    outgoing: list[int]
+    path: str
+    features: Mapping[str, bool | None]
+    master_key: str | None
+    payload_limit: int
+    threads: int
+    parallel_searches: int
+    queue_size: int
+    drop_after_s: float
+    log_level: str
+    logs_mode: str
+    log_targets: str = ""
+    counts_usage: bool = False
+
+    @property
+    def descriptors(self) -> list[int]:
+        """All descriptors that the worker inherits."""
+        return [*self.listeners, self.load_table, self.incoming, *self.outgoing]
+
+    def as_json(self) -> str:
+        """One line."""
+        return json.dumps(asdict(self))

@@ -1,7 +1,7 @@
-"""What works behind the door: the application and the runner, made after the daemon listens.
+"""The parts that a daemon starts after it listens, made from the options: application, runner, webhook delivery, schedule of
+snapshots, usage report.
 
-Knows which part is given to which; refuses to know what any of them does. Imported late, in a thread of its own:
-it brings in nearly everything (engine, routes, tasks), and a start need not wait for that.
+Imported late, in a thread of its own (svcd.cli.daemon): it loads nearly all code, which a start need not wait for.
 """
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from svcd.remote.client import Client
     from svcd.tasks.archive_tasks import SnapshotSchedule
 
-# An indexing process without a batch, and what a budgeted byte takes in Python's objects.
+# Memory of an idle indexing process, and bytes of Python objects for each byte that a budget counts.
 PROCESS_BYTES = 40 << 20
 BYTES_PER_BUDGETED = 2
-# With less than this share of the usual budget a batch would spend its time writing and merging.
+# With a smaller share of the default budget, a batch would spend its time on flushing and merging.
 SMALLEST_SHARE = 1 / 16
 
 
-class Others(TypedDict, total=False):
-    """How the application reaches the search workers, where there are any (see App)."""
+class WorkerHooks(TypedDict, total=False):
+    """The arguments of application() with which it reaches the search workers; empty without workers."""
 
     reports: Callable[[], Sequence[Report]]
     broadcast: Callable[[Mapping[str, Any]], None]
@@ -49,10 +49,11 @@ class Others(TypedDict, total=False):
 
 def application(config: Config, instance: Instance, runner: Runner,
                 reports: Callable[[], Sequence[Report]] = tuple,
-                broadcast: Callable[[Mapping[str, Any]], None] = lambda order: None, usage: Usage | None = None) -> App:
-    """What answers requests. reports: asks the search workers what they have answered; tell: gives them orders.
+                broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None, usage: Usage | None = None) -> App:
+    """The application, which answers requests.
 
-    usage: where requests are counted for the usage report.
+    reports: gets the traffic reports of the search workers; broadcast: sends them a command; usage: counts requests for
+    the usage report.
     """
     searches = SearchQueue(
         serving.parallel_searches(config), config.experimental_search_queue_size,
@@ -65,15 +66,15 @@ def application(config: Config, instance: Instance, runner: Runner,
 
 
 def usage() -> Usage:
-    """What counts requests for the usage report; needed where one is made alone."""
-    from svcd.analytics.collector import Usage  # few daemons report
+    """The counter of requests for the usage report."""
+    from svcd.analytics.collector import Usage  # loaded only where usage is reported
 
     return Usage()
 
 
 def usage_report(config: Config, instance: Instance, own: Usage, others: Callable[[], Sequence[State]] = tuple,
                  now: Callable[[], int] = times.now) -> UsageReport:
-    """What sends the usage report, not started yet. others: takes what the search workers have counted."""
+    """The sender of usage reports, not started yet. others: takes the counts of the search workers."""
     from svcd.analytics import figures as usage_figures
     from svcd.analytics.collector import sum_of
     from svcd.analytics.report import UsageReport
@@ -87,7 +88,7 @@ def usage_report(config: Config, instance: Instance, own: Usage, others: Callabl
 
 
 def _sender(config: Config) -> Send:
-    """What sends a batch of the usage report; what it needs is loaded with the first one."""
+    """The function that posts a usage report; the HTTP client is loaded with the first one."""
     clients: list[Client] = []
 
     def send(address: str, content: bytes) -> None:
@@ -102,11 +103,11 @@ def _sender(config: Config) -> Send:
 
 
 def notifier(config: Config, instance: Instance) -> WebhookNotifier:
-    """What tells webhooks of batches, not started yet."""
-    instance.webhooks.use_launch(config.task_webhook_url, config.task_webhook_authorization_header)
+    """The webhook delivery, not started yet."""
+    instance.webhooks.set_launch_webhook(config.task_webhook_url, config.task_webhook_authorization_header)
 
     def sender() -> Sender:
-        from svcd.remote.client import Client  # 8 ms and 1 MB that a daemon without webhooks need not have
+        from svcd.remote.client import Client  # 8 ms and 1 MB, needed only with webhooks
         from svcd.remote.guard import Guard
 
         return Client(Guard(config.experimental_allowed_ip_networks))
@@ -115,33 +116,33 @@ def notifier(config: Config, instance: Instance) -> WebhookNotifier:
 
 
 def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = lambda: None) -> Runner:
-    """What runs the tasks, not started yet. on_batch: called after each batch that ended."""
+    """The task runner, not started yet. on_batch: called after each batch."""
     limits = Limits(
         config.experimental_max_number_of_batched_tasks, config.experimental_limit_batched_tasks_total_size,
     )
     workers = config.max_indexing_threads or machine.cores()
     locales = LocaleWarnings()
     return Runner(
-        instance, workers=workers, limits=limits, budget=_budget(config.max_indexing_memory, workers),
+        instance, workers=workers, limits=limits, budget=memory_budget(config.max_indexing_memory, workers),
         on_batch=lambda batch, tasks: _batch_ended(batch, tasks, locales, on_batch),
         on_bug=lambda traceback: logs.failure("bug", traceback), folders=Folders(config.dump_dir, config.snapshot_dir),
     )
 
 
 def snapshots(config: Config, instance: Instance) -> SnapshotSchedule:
-    """What asks for a snapshot every so many seconds, not started yet; needed where they are wanted."""
-    from svcd.tasks.archive_tasks import SnapshotSchedule  # few daemons have a schedule
+    """The schedule of snapshots, not started yet; for --schedule-snapshot."""
+    from svcd.tasks.archive_tasks import SnapshotSchedule  # loaded only with a schedule
 
     return SnapshotSchedule(instance.queue, config.schedule_snapshot, on_refusal=logs.warn)
 
 
 def import_budget(config: Config) -> MemoryBudget:
-    """What the one indexing process of an import may hold."""
-    return _budget(config.max_indexing_memory, 1)
+    """The memory budget of the single indexing process of an import."""
+    return memory_budget(config.max_indexing_memory, 1)
 
 
-def _budget(memory: int | None, workers: int) -> MemoryBudget:
-    """What one of the indexing processes may hold, so that all stay within `memory` bytes; None is no bound."""
+def memory_budget(memory: int | None, workers: int) -> MemoryBudget:
+    """The budget of each of the `workers` indexing processes, so that all stay within `memory` bytes; None: no limit."""
     full = MemoryBudget()
     if memory is None:
         return full
@@ -152,7 +153,7 @@ def _budget(memory: int | None, workers: int) -> MemoryBudget:
 
 def _batch_ended(batch: Batch, tasks: Sequence[Task], locales: LocaleWarnings, on_batch: Callable[[], None]) -> None:
     _log_batch(batch, tasks)
-    locales.look_at(tasks)
+    locales.check(tasks)
     on_batch()
 
 

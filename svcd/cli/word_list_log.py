@@ -1,6 +1,6 @@
-"""Lines of the log about lists of words that are not installed: at the start, and where settings ask for one.
+"""Log lines about word lists that are not installed: at the start, and when settings name a language that needs one.
 
-Knows what is said, and that each list is told of once for each; refuses to know how text is cut (svcd.text.segmenters).
+What a word list is for: docs/text-analysis.md#segmentation.
 """
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from svcd.base import logs
 from svcd.instance.task_records import SUCCEEDED, Task
 from svcd.text import segmenters, word_lists
 
-_GET = "pip install 'svcd[languages]'"
+_ADVICE = "pip install 'svcd[languages]'"
 
 
-def report_at_start() -> None:
-    """Say which lists of words are not installed. Whoever has no such text need not care: one line, and no warning."""
+def log_missing_lists() -> None:
+    """Log which word lists are not installed: one line, no warning, because most instances have no such text."""
     if languages := word_lists.missing():
-        logs.info("word lists missing, such text is cut coarsely", languages=", ".join(languages), get=_GET)
+        logs.info("word lists not installed; text in these languages is segmented coarsely", languages=", ".join(languages),
+                  get=_ADVICE)
 
 
 class LocaleWarnings:
-    """Warns of settings that name a language whose list is missing, once for each list. Threads may share it."""
+    """Warns, once for each list, when settings name a language whose word list is missing. Thread-safe."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
-        self._lock = threading.Lock()  # guards _told
+        self._warned: set[str] = set()
+        self._lock = threading.Lock()  # guards _warned
 
-    def look_at(self, tasks: Iterable[Task]) -> None:
-        """The tasks of a batch that ended: those that changed settings are looked at."""
+    def check(self, tasks: Iterable[Task]) -> None:
+        """Check the settings tasks of a finished batch."""
         for task in tasks:
             for locale in _locales(task):
                 name = segmenters.list_of(locale)
@@ -37,9 +38,9 @@ class LocaleWarnings:
 
     def _is_new(self, name: str) -> bool:
         with self._lock:
-            if name in self._told:
+            if name in self._warned:
                 return False
-            self._told.add(name)
+            self._warned.add(name)
             return True
 
 
@@ -53,6 +54,6 @@ def _locales(task: Task) -> Iterator[str]:
 
 def _warn(index_uid: str | None, locale: str, name: str) -> None:
     language = word_lists.language_of(name)
-    get = {"get": _GET} if language else {}  # no package has the other ones
-    logs.warn("settings name a locale whose word list is missing: its text is cut coarsely, and searches find other "
-              "documents than with the list", locale=locale, language=language or name, index_uid=index_uid, **get)
+    get = {"get": _ADVICE} if language else {}  # the other lists are in no package
+    logs.warn("settings name a locale whose word list is not installed: its text is segmented coarsely, so searches "
+              "find other documents than with the list", locale=locale, language=language or name, index_uid=index_uid, **get)

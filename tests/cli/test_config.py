@@ -29,7 +29,7 @@ from tests.support.option_samples import USABLE, WRONG, companions, other
 
 KEY = "a-master-key-of-some-length"
 in_file = pytest.mark.parametrize(
-    "option", [option for option in USABLE if option.is_in_file and option.counts_in_file],
+    "option", [option for option in USABLE if option.is_in_file and option.works_in_file],
     ids=lambda option: option.name)
 
 
@@ -115,7 +115,7 @@ def test_the_first_way_that_gives_a_value_decides(ways: set[str]) -> None:
     assert getattr(config, name) == int(values.get(winner, "1000"))
 
 
-@pytest.mark.parametrize("option", [option for option in OPTIONS if not option.counts_in_file],
+@pytest.mark.parametrize("option", [option for option in OPTIONS if not option.works_in_file],
                          ids=lambda option: option.name)
 def test_what_is_done_once_has_no_effect_in_the_file_and_is_warned_of(option: Option) -> None:
     file_with("config.toml", **{option.name: True if option.is_switch else "there.dump"})
@@ -188,7 +188,7 @@ def test_a_wrong_value_is_refused_where_it_was_given(name: str) -> None:
     assert refusal({name: text}).startswith(f"{option.flag}: ")
     if text:
         assert refusal({}, {option.variable: text}).startswith(f"{option.variable}: ")
-    if option.is_in_file and option.counts_in_file and str in option.kind.toml:
+    if option.is_in_file and option.works_in_file and str in option.kind.toml:
         file_with("config.toml", **{name: text})
         assert refusal().startswith(f"`{name}` in config.toml: ")
 
@@ -253,7 +253,7 @@ def test_an_empty_variable_removes_the_bound_of_threads() -> None:
     assert load({}, {"SVC_MAX_INDEXING_THREADS": ""}).max_indexing_threads is None
 
 
-@pytest.mark.parametrize("option", [option for option in OPTIONS if not option.kind.takes_empty],
+@pytest.mark.parametrize("option", [option for option in OPTIONS if not option.kind.accepts_empty],
                          ids=lambda option: option.name)
 def test_an_empty_variable_counts_as_not_given(option: Option) -> None:
     config = load({}, {option.variable: ""})
@@ -312,7 +312,7 @@ def test_a_config_does_not_change() -> None:
 
 def test_secrets_are_not_shown() -> None:
     secrets = {"master_key": KEY, "task_webhook_authorization_header": "Bearer some-secret"}
-    shown = {name: text for name, text, _source in load(secrets, {}).shown()}
+    shown = {name: text for name, text, _source in load(secrets, {}).described()}
     assert {shown[name] for name in secrets} == {"***"}
     assert set(shown) == set(BY_NAME)
     assert shown["http_payload_size_limit"] == "100 MB"
@@ -388,7 +388,7 @@ def test_credentials_of_urls_are_hidden_where_options_are_shown() -> None:
     secret = "https://someone:secret@hook.test/a"
     config = load({"task_webhook_url": secret}, {})
     assert config.task_webhook_url == secret
-    assert {name: text for name, text, _ in config.shown()}["task_webhook_url"] == "https://XXX...:XXX...@hook.test/a"
+    assert {name: text for name, text, _ in config.described()}["task_webhook_url"] == "https://XXX...:XXX...@hook.test/a"
     with pytest.raises(ConfigError) as refused:
         load({"task_webhook_url": "ftp://someone:secret@hook.test"}, {})
     assert "secret" not in str(refused.value)

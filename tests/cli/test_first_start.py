@@ -23,7 +23,7 @@ from svcd.cli import daemon, first_start
 from svcd.cli.config import ConfigError, load
 from svcd.instance.instance import Instance
 from svcd.tasks import dump_import, snapshot_import
-from svcd.tasks.unpacking import growing
+from svcd.tasks.unpacking import new_data_folder
 
 each_noun = pytest.mark.parametrize("noun", ["dump", "snapshot"])
 
@@ -156,7 +156,7 @@ def test_sigterm_ends_an_import_in_order(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "file").touch()
 
     def import_one(_path: Path, folder: Path) -> None:
-        with growing(folder):
+        with new_data_folder(folder):
             os.kill(os.getpid(), signal.SIGTERM)
             raise AssertionError("not reached")
 

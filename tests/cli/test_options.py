@@ -60,7 +60,7 @@ def test_each_row_agrees_with_the_contract(option: Option) -> None:
     row = _contract()[option.name]
     assert (option.flag, option.variable) == (row["flag"], row["env"])
     assert option.is_in_file == (row["toml"] is not None)
-    assert option.counts_in_file == row.get("toml_effective", True)
+    assert option.works_in_file == row.get("toml_effective", True)
     assert option.is_switch == (row["type"] == "boolean flag")
     assert option.is_secret == row.get("secret", False)
     if isinstance(row["default"], (int, bool)):
@@ -75,13 +75,13 @@ def test_default_and_example_can_be_read(option: Option) -> None:
         option.kind.parse(text)
     if option.derived:
         option.derived({"max_indexing_memory": None})
-        assert option.default_words
+        assert option.default_description
 
 
 @pytest.mark.parametrize("option", USABLE, ids=lambda option: option.name)
 def test_a_written_value_reads_back(option: Option) -> None:
     value = option.kind.parse(other(option))
-    assert option.kind.parse(option.kind.written(value)) == value
+    assert option.kind.parse(option.kind.to_text(value)) == value
 
 
 def test_every_option_with_a_value_has_samples() -> None:

@@ -35,7 +35,7 @@ def test_each_option_stands_everywhere(option: Option) -> None:
     page = reference.man_page().replace("\\-", "-")
     assert option.flag in page and option.variable in page
     assert option.flag in reference.options_table()
-    is_settable = option.is_in_file and option.counts_in_file
+    is_settable = option.is_in_file and option.works_in_file
     assert (f"; key {option.name}" in page) == is_settable
     if option.name != "ssl_ocsp_path":
         assert (f"\n#{option.name} = " in reference.sample_config()) == is_settable
@@ -52,7 +52,7 @@ def test_the_sample_config_shows_the_defaults(tmp_path: Path, monkeypatch: pytes
     defaults = {option.name for option in OPTIONS if option.default}
     Path("config.toml").write_text(_uncommented(defaults))
     from_file, without = load({}, {}), load({"config_file_path": "/dev/null"}, {})
-    shown = zip(from_file.shown(), without.shown(), strict=True)
+    shown = zip(from_file.described(), without.described(), strict=True)
     assert all(mine[1] == default[1] for mine, default in shown if mine[0] != "config_file_path")
 
 
@@ -73,8 +73,8 @@ def test_the_man_page_has_no_faults() -> None:
 
 
 def test_no_line_of_roff_is_a_request_by_accident() -> None:
-    assert reference._roff(".hidden") == r"\&.hidden"
-    assert reference._roff("a\\b") == r"a\eb"
+    assert reference.roff_text(".hidden") == r"\&.hidden"
+    assert reference.roff_text("a\\b") == r"a\eb"
 
 
 def test_the_unit_of_systemd_is_right() -> None:

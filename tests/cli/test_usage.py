@@ -25,9 +25,9 @@ from svcd.analytics.report import EVERY_S, LARGEST_BYTES
 from svcd.base import times
 from svcd.cli import daemon, instance_figures, serving, wiring
 from svcd.cli.config import Config, load
-from svcd.cli.instance_figures import InstanceFigures, _distribution, _largest_disk
+from svcd.cli.instance_figures import InstanceFigures, distribution_id, largest_disk
 from svcd.cli.options import BY_NAME
-from svcd.cli.search_worker_pool import SearchWorkers
+from svcd.cli.search_worker_pool import SearchWorkerPool
 from svcd.http.message import Body, Headers, NoBody, Request, Response
 from svcd.http.server import Server
 from svcd.instance.instance import Instance
@@ -134,8 +134,8 @@ def test_without_an_address_or_with_no_analytics_none_is_made(
     ran = threading.Event()
     monkeypatch.setattr(wiring, "usage", never)
     monkeypatch.setattr(wiring, "usage_report", never)
-    monkeypatch.setattr(serving, "allow_many_files", lambda: None)
-    monkeypatch.setattr(serving, "warm_up", ran.set)
+    monkeypatch.setattr(serving, "raise_file_limit", lambda: None)
+    monkeypatch.setattr(serving, "preload_search", ran.set)
     stopping = daemon.StopSignals.call
 
     def stop_when_open(signals: Any, stop: Any) -> None:
@@ -154,8 +154,8 @@ def test_a_daemon_that_reports_has_a_thread_for_it(
     seen: list[str] = []
     stopping = daemon.StopSignals.call
     warm = threading.Event()
-    monkeypatch.setattr(serving, "allow_many_files", lambda: None)
-    monkeypatch.setattr(serving, "warm_up", lambda: (seen.extend(one.name for one in threading.enumerate()), warm.set()))
+    monkeypatch.setattr(serving, "raise_file_limit", lambda: None)
+    monkeypatch.setattr(serving, "preload_search", lambda: (seen.extend(one.name for one in threading.enumerate()), warm.set()))
 
     def stop_when_open(signals: Any, stop: Any) -> None:
         stopping(signals, stop)
@@ -197,7 +197,7 @@ def test_options_are_told_as_truths_and_numbers(tmp_path: Path, instance: Instan
 def test_every_figure_of_a_launch_option_can_be_another(tmp_path: Path, instance: Instance) -> None:
     """What svcd has no option, feature or file for would be false for ever."""
     named = {name.removeprefix("infos.") for name in FIGURES if name.startswith("infos.")}
-    told = {*BY_NAME, *instance_figures._FEATURES, *instance_figures._OTHER_NAMES, "with_configuration_file"}
+    told = {*BY_NAME, *instance_figures.FEATURES, *instance_figures.OTHER_NAMES, "with_configuration_file"}
     assert named - told <= {  # options of the reference without effect: accepted by svcd.cli.options
         "experimental_embedding_cache_entries", "experimental_no_edition_2024_for_settings",
         "experimental_reduce_indexing_memory_usage"}
@@ -230,13 +230,13 @@ def test_the_distribution_is_its_id(tmp_path: Path, text: str | None, told: str 
     path = tmp_path / "os-release"
     if text is not None:
         path.write_text(text)
-    assert _distribution(path) == told
+    assert distribution_id(path) == told
 
 
 def test_the_largest_disk_is_told(tmp_path: Path) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(f"/dev/sda1 {tmp_path} ext4 rw 0 0\nproc /proc proc rw 0 0\n/dev/sdb1 /nowhere ext4 rw 0 0\n")
-    assert _largest_disk(tmp_path, mounts) == _largest_disk(tmp_path, tmp_path / "absent") > 0
+    assert largest_disk(tmp_path, mounts) == largest_disk(tmp_path, tmp_path / "absent") > 0
 
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="search workers need Linux")
@@ -245,8 +245,8 @@ def test_search_workers_are_asked_too(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     config = settings(tmp_path, analytics_url=sink.url, search_workers="1", log_level="ERROR")
-    workers = SearchWorkers(config, instance)
-    server = Server(lambda _: Response(404), ("127.0.0.1", 0), peers=workers.share)
+    workers = SearchWorkerPool(config, instance)
+    server = Server(lambda _: Response(404), ("127.0.0.1", 0), peers=workers.peers)
     serving_thread = threading.Thread(target=server.serve)
     serving_thread.start()
     workers.start(server)
@@ -255,7 +255,7 @@ def test_search_workers_are_asked_too(
         while not (states := workers.usages()):
             assert time.monotonic() < deadline
         assert [set(state) for state in states] == [set(FIGURES)]
-        workers.tell({"log": "off"})
+        workers.broadcast({"log": "off"})
         assert workers.usages()
     finally:
         workers.stop(1.0)  # the server, too, which needs their sockets to its end

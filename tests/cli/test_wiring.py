@@ -44,10 +44,10 @@ def test_a_budget_never_vanishes() -> None:
 def test_threads_hold_running_and_waiting_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "cores", lambda: 2)
     given = {"experimental_nb_searches_per_core": "3", "experimental_search_queue_size": "10"}
-    others = serving.OTHER_THREADS + serving.MOST_STREAMS + serving.MOST_WAITING_WRITES
+    others = serving.OTHER_THREADS + serving.MAX_STREAMS + serving.MAX_WAITING_WRITES
     assert serving.threads(load(given, {})) == 2 * 3 + 10 + others
     huge = load({"experimental_search_queue_size": "1000000"}, {})
-    assert serving.threads(huge) == 2 * 4 + serving.MOST_WAITING_THREADS + others
+    assert serving.threads(huge) == 2 * 4 + serving.MAX_WAITING_THREADS + others
 
 
 @pytest.mark.parametrize("number", daemon.STOP_SIGNALS)
@@ -84,7 +84,7 @@ def test_signals_are_as_before_afterwards() -> None:
 
 
 @pytest.mark.parametrize(("limits", "raised"), [
-    ((1024, 4096), [(4096, 4096)]), ((1024, 1 << 30), [(serving.MOST_FILES, 1 << 30)]), ((4096, 4096), []),
+    ((1024, 4096), [(4096, 4096)]), ((1024, 1 << 30), [(serving.MAX_FILES, 1 << 30)]), ((4096, 4096), []),
     ((100_000, 100_000), []),
 ])
 def test_the_limit_of_open_files_is_raised(
@@ -93,7 +93,7 @@ def test_the_limit_of_open_files_is_raised(
     given: list[tuple[int, int]] = []
     monkeypatch.setattr(serving.resource, "getrlimit", lambda _which: limits)
     monkeypatch.setattr(serving.resource, "setrlimit", lambda _which, both: given.append(both))
-    serving.allow_many_files()
+    serving.raise_file_limit()
     assert given == raised
 
 
@@ -105,7 +105,7 @@ def test_what_cannot_be_made_behind_the_door_ends_the_daemon(
         raise OSError("no more threads")
 
     monkeypatch.setattr(wiring, part, fail)
-    monkeypatch.setattr(serving, "allow_many_files", lambda: None)
+    monkeypatch.setattr(serving, "raise_file_limit", lambda: None)
     with pytest.raises(OSError, match="no more threads"):
         daemon.run(load({"http_addr": "127.0.0.1:0", "db_path": str(tmp_path / "data")}, {}))
 
@@ -135,5 +135,5 @@ def test_a_start_loads_nothing_that_only_requests_need() -> None:
 def test_a_daemon_that_waits_has_not_loaded_what_few_need() -> None:
     few = ("svcd.tasks.indexing", "svcd.index.writer", "svcd.remote.client", "urllib.request", "sqlite_utils",
            "jwt", "brotli", "tomllib", "csv")
-    code = "import svcd.cli.main, svcd.cli.daemon\nfrom svcd.cli import backstage, serving\nserving.warm_up()"
+    code = "import svcd.cli.main, svcd.cli.daemon\nfrom svcd.cli import backstage, serving\nserving.preload_search()"
     assert not [name for name in loaded_by(code) if name.startswith(few)]

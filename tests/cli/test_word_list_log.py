@@ -25,7 +25,7 @@ def test_one_line_says_which_word_lists_are_missing(
     missing: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(word_lists, "missing", lambda: missing)
-    word_list_log.report_at_start()
+    word_list_log.log_missing_lists()
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == bool(missing) and all(said in line and "svcd[languages]" in line for line in lines)
 
@@ -41,7 +41,7 @@ def settings(*locales: str, status: str = "succeeded", kind: str = "settingsUpda
 
 
 def told(warnings: LocaleWarnings, capsys: pytest.CaptureFixture[str], *tasks: Task) -> list[str]:
-    warnings.look_at(tasks)
+    warnings.check(tasks)
     return capsys.readouterr().err.splitlines()
 
 
@@ -82,7 +82,7 @@ def test_each_list_has_a_locale() -> None:
 @pytest.mark.usefixtures("none_installed")
 def test_a_task_of_settings_comes_by(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     warnings = LocaleWarnings()
-    house = House(tmp_path / "data", on_batch=lambda batch, tasks: warnings.look_at(tasks))
+    house = House(tmp_path / "data", on_batch=lambda batch, tasks: warnings.check(tasks))
     change: dict[str, Any] = {"localizedAttributes": [{"attributePatterns": ["*"], "locales": ["cmn"]}]}
     house.change(change)
     house.run()
