@@ -151,7 +151,7 @@ def configure(level: str = "INFO", mode: str = "HUMAN", stream: TextIO | None = 
     _change(printed=of_level(LEVELS[level.upper()]), as_json=mode.upper() == "JSON", stream=stream)
 
 
-def direct(printed: Targets) -> None:
+def set_targets(printed: Targets) -> None:
     """Print what these want, from now on."""
     _change(printed=printed)
 

@@ -49,7 +49,7 @@ def is_everything(entries: Iterable[str] | None) -> bool:
     return entries is None or WILDCARD in entries
 
 
-def listed(names: Sequence[str], displayed: Sequence[str] | None) -> str:
+def attribute_list(names: Sequence[str], displayed: Sequence[str] | None) -> str:
     """Names as messages list them: in order, those that are not displayed as one placeholder behind."""
     shown = [name for name in names if is_everything(displayed) or name in (displayed or ())]
     return ", ".join(sorted(shown)) + (", <..hidden-attributes>" if len(shown) < len(names) else "")

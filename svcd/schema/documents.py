@@ -12,7 +12,7 @@ from typing import Any
 from svcd.base.json_text import dumps
 from svcd.schema.attributes import RESERVED
 from svcd.text.analyzer import Analyzer
-from svcd.text.term_positions import Row, term_position_builder
+from svcd.text.term_positions import TermsByPosition, term_position_builder
 
 Value = Any
 
@@ -28,7 +28,7 @@ def positions(
     analyzer: Analyzer,
     is_searchable: Callable[[str], bool],
     locales_of: Callable[[str], Sequence[str] | None],
-) -> dict[str, Row]:
+) -> dict[str, TermsByPosition]:
     """attribute -> its words by position; "" is a hole. Only attributes with a word, none longer than 65,536."""
     rows = term_position_builder(analyzer)
     values: dict[str, list[Value]] = {}
@@ -67,7 +67,7 @@ def walk(document: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
             yield name, value
 
 
-def names(document: Mapping[str, Value]) -> Iterator[str]:
+def attribute_names(document: Mapping[str, Value]) -> Iterator[str]:
     """The attributes of a document as fields are numbered: its members, then what lies beneath; may repeat."""
     yield from document
     for name, _ in walk(document):
@@ -121,7 +121,7 @@ def select(document: Mapping[str, Value], attributes: Iterable[str] | Selection)
     return chosen
 
 
-def shown(document: Mapping[str, Value], selection: Selection) -> dict[str, Value]:
+def shown_parts(document: Mapping[str, Value], selection: Selection) -> dict[str, Value]:
     """The parts of a document that a hit shows under some attributes, in its order.
 
     Unlike `select`, which document routes and `_formatted` follow, it goes by names alone: a value that could not have
@@ -161,14 +161,14 @@ def _beneath(name: str, value: dict[str, Any] | list[Any]) -> Iterator[tuple[str
                 yield from _beneath(f"{name}.{member}", content)
 
 
-def _value_row(value: Value, row_of: Callable[..., Row], locales: Sequence[str] | None) -> Row:
+def _value_row(value: Value, row_of: Callable[..., TermsByPosition], locales: Sequence[str] | None) -> TermsByPosition:
     if isinstance(value, str):
         return row_of(value, locales)
     text = text_of(value)
     return row_of(text) if text is not None else []
 
 
-def _row_of_many(row: Row, values: Sequence[Value], row_of: Callable[..., Row], locales: Sequence[str] | None) -> Row:
+def _row_of_many(row: TermsByPosition, values: Sequence[Value], row_of: Callable[..., TermsByPosition], locales: Sequence[str] | None) -> TermsByPosition:
     """The row of an attribute with several values: each starts 8 behind the last word, or the start, before it."""
     start = max(len(row) - 1, 0) + FAR
     for value in values:
@@ -196,12 +196,12 @@ def _select_elements(elements: Sequence[Value], attributes: Selection) -> list[V
 
 def _shown_value(value: Value, selection: Selection) -> Value:
     if isinstance(value, dict):
-        return shown(value, selection)
+        return shown_parts(value, selection)
     if isinstance(value, list):
         return [_shown_value(element, selection) for element in value]
     return value
 
 
-def _trim(row: Row) -> None:
+def _trim(row: TermsByPosition) -> None:
     while row and not row[-1]:
         row.pop()

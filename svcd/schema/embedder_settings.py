@@ -23,8 +23,7 @@ from svcd.validation import (
     positive_integer,
     string,
 )
-from svcd.validation.redaction import redacted_secret, redacted_url
-from svcd.validation.urls import parse_url
+from svcd.validation.urls import parse_url, redacted_secret, redacted_url
 
 Embedder = dict[str, Any]
 
@@ -163,14 +162,14 @@ def features_used(change: Mapping[str, Embedder | None]) -> Iterator[tuple[str, 
                 yield "compositeEmbedders", f"setting `{role}`"
 
 
-def check(change: Mapping[str, Embedder | None]) -> None:
+def check_embedders(change: Mapping[str, Embedder | None]) -> None:
     """What a request can be refused for, without what is stored. Raises invalid_settings_embedders."""
     for name, embedder in change.items():
         if embedder is not None:
             _check_embedder(name, embedder, _TOP)
 
 
-def merged(
+def merge_embedders(
     stored: Mapping[str, Embedder], change: Mapping[str, Embedder | None]
 ) -> dict[str, Embedder]:
     """What is stored after a change: members left out are kept, null removes a member or an embedder.
@@ -309,7 +308,7 @@ def _check_open_ai(name: str, embedder: Embedder, place: _Place) -> None:
     raise _refusal(f"{place.path(name)}.dimensions", reason)
 
 
-def resolved(stored: Mapping[str, Embedder]) -> dict[str, Embedder]:
+def resolve_embedders(stored: Mapping[str, Embedder]) -> dict[str, Embedder]:
     """All embedders with the defaults of their source, members in the order of answers."""
     return {name: _resolved_embedder(embedder, _TOP) for name, embedder in sorted(stored.items())}
 
@@ -330,7 +329,7 @@ def _resolved_embedder(embedder: Embedder, place: _Place) -> Embedder:
     return {member: full[member] for member in EMBEDDER_FIELDS if member in full}
 
 
-def redacted(shown: Mapping[str, Embedder | None]) -> dict[str, Embedder | None]:
+def redact_embedders(shown: Mapping[str, Embedder | None]) -> dict[str, Embedder | None]:
     """The same embedders with hidden secrets."""
     return {name: embedder and _redacted_embedder(embedder) for name, embedder in shown.items()}
 

@@ -119,7 +119,7 @@ def _merge_typo_tolerance(stored: Any, given: Mapping[str, Any]) -> dict[str, An
 
 
 def _merge_embedders(stored: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    return embedder_settings.merged(stored or {}, given)
+    return embedder_settings.merge_embedders(stored or {}, given)
 
 
 def _sorted_attributes(rules: Iterable[str]) -> list[str]:
@@ -227,8 +227,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("pagination", PATCH, checks.pagination, _PAGINATION, "invalid_settings_pagination",
             merge=_merge_members(1), fill=_filled(_PAGINATION), about="How many hits a search can reach."),
     Setting("embedders", PATCH, embedder_settings.embedders, {}, embedder_settings.CODE,
-            redo=(Redo.VECTORS,), merge=_merge_embedders, fill=embedder_settings.resolved,
-            validate=embedder_settings.check, hide=embedder_settings.redacted, about="Where vectors come from."),
+            redo=(Redo.VECTORS,), merge=_merge_embedders, fill=embedder_settings.resolve_embedders,
+            validate=embedder_settings.check_embedders, hide=embedder_settings.redact_embedders, about="Where vectors come from."),
     Setting("searchCutoffMs", PUT, positive_integer, None, "invalid_settings_search_cutoff_ms",
             about="Milliseconds after which a search returns what it has; null for 1500."),
     Setting("localizedAttributes", PUT, checks.localized_attributes, None, "invalid_settings_localized_attributes",

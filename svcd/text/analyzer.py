@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import islice
 
-from svcd.text import languages, segmenters
+from svcd.text import scripts, segmenters
 from svcd.text.character_tables import hard_separators
 from svcd.text.normalization import decompose, lemma_of, parts_of
 from svcd.text.scripts import groups
@@ -147,7 +147,7 @@ class Analyzer:
         """The language of a group of one script, as far as cutting it asks for that."""
         if not segmenters.asks_language(script):
             return None
-        return languages.detect(text, script, locales)
+        return scripts.detect_language(text, script, locales)
 
     def _pieces(self, group: str, segment: segmenters.Segmenter | None) -> Iterable[str]:
         pieces = self.separators.split(group)

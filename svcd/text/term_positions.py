@@ -13,13 +13,13 @@ from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from svcd.text import languages, segmenters
+from svcd.text import scripts, segmenters
 from svcd.text.analyzer import HARD, LONGEST_REMEMBERED, REMEMBERED, STOP_WORD, WORD, Analyzer, Token
 from svcd.text.character_tables import default_separators, hard_separators
 from svcd.text.normalization import decompose
 from svcd.text.scripts import LATIN, groups
 
-Row = list[str]
+TermsByPosition = list[str]
 
 LONGEST_WORD = 250  # bytes
 # A word behind a hard separator stands 8 further than the one before it, 7 positions are left out.
@@ -29,7 +29,7 @@ _HARD_HOLES = [""] * 7
 _ODD_ASCII = re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
-def kept_word(lemma: str) -> str:
+def indexed_term(lemma: str) -> str:
     """What is indexed of the lemma of a word: "" when it is blank or too long."""
     word = lemma.strip()
     # UTF-8 takes 1 to 4 bytes for a character: most words need no encoding to be short enough.
@@ -38,9 +38,9 @@ def kept_word(lemma: str) -> str:
     return word
 
 
-def term_positions(tokens: Iterable[Token]) -> Row:
+def terms_by_position(tokens: Iterable[Token]) -> TermsByPosition:
     """The row of a text from its tokens: the definition that the short ways must agree with."""
-    row: Row = []
+    row: TermsByPosition = []
     is_far = False
     for token in tokens:
         if not token.lemma:
@@ -51,7 +51,7 @@ def term_positions(tokens: Iterable[Token]) -> Row:
         if is_far and row:
             row += _HARD_HOLES
         is_far = False
-        row.append(kept_word(token.lemma) if token.kind is WORD else "")
+        row.append(indexed_term(token.lemma) if token.kind is WORD else "")
     return _trimmed(row)
 
 
@@ -66,17 +66,17 @@ class TermPositionBuilder:
         self._has_plain_ascii = self._has_default_cuts and not analyzer.stop_words
         self._words: dict[str, _Words] = {}
 
-    def of(self, text: str, locales: Sequence[str] | None = None) -> Row:
+    def of(self, text: str, locales: Sequence[str] | None = None) -> TermsByPosition:
         """The row of one text, without holes at its end."""
         if self._has_plain_ascii and text.isascii() and _is_plain(LATIN, locales):
             row = _ascii_row(text)
         else:
             row = self._by_pieces(text, locales) if self._has_default_cuts else None
         if row is None:
-            row = term_positions(self._analyzer.tokens(text, locales))
+            row = terms_by_position(self._analyzer.tokens(text, locales))
         return row
 
-    def _by_pieces(self, text: str, locales: Sequence[str] | None) -> Row | None:
+    def _by_pieces(self, text: str, locales: Sequence[str] | None) -> TermsByPosition | None:
         """Default separators, no segmenter: what stands for each piece is remembered. None for odd text."""
         pieces: list[list[str | None]] = []
         for start, end, script in groups(text):
@@ -116,7 +116,7 @@ class _Words(dict[str, "str | None"]):
     def _word(self, kind: str, lemma: str) -> str | None:
         if not lemma or kind not in (WORD, STOP_WORD):  # takes no position
             return None
-        return kept_word(lemma) if kind is WORD else ""
+        return indexed_term(lemma) if kind is WORD else ""
 
 
 class _Cuts(NamedTuple):
@@ -126,12 +126,12 @@ class _Cuts(NamedTuple):
     word: re.Pattern[str]
 
 
-def _ascii_row(text: str) -> Row | None:
+def _ascii_row(text: str) -> TermsByPosition | None:
     """The row of ASCII text with the default separators and no stop words; None for odd text."""
     if not text.isprintable() and _ODD_ASCII.search(text):
         return None
     cuts = _ascii_cuts()
-    row: Row = []
+    row: TermsByPosition = []
     for piece in cuts.hard.split(text.lower()):
         words = cuts.word.findall(piece)
         if words and row:
@@ -142,7 +142,7 @@ def _ascii_row(text: str) -> Row | None:
     return row
 
 
-def _joined(pieces: Iterable[list[str | None]]) -> Row | None:
+def _joined(pieces: Iterable[list[str | None]]) -> TermsByPosition | None:
     row: list[Any] = []
     for words in pieces:
         if None in words:
@@ -153,7 +153,7 @@ def _joined(pieces: Iterable[list[str | None]]) -> Row | None:
     return _trimmed(row)
 
 
-def _trimmed(row: Row) -> Row:
+def _trimmed(row: TermsByPosition) -> TermsByPosition:
     while row and not row[-1]:
         row.pop()
     return row
@@ -162,7 +162,7 @@ def _trimmed(row: Row) -> Row:
 def _is_plain(script: str, locales: Sequence[str] | None) -> bool:
     """Whether no segmenter cuts text of this script, whatever it says."""
     if script == LATIN:
-        return not locales or segmenters.segmenter_of(LATIN, languages.detect("", LATIN, locales)) is None
+        return not locales or segmenters.segmenter_of(LATIN, scripts.detect_language("", LATIN, locales)) is None
     return not segmenters.may_cut(script)
 
 

@@ -149,7 +149,7 @@ class _Array:
             raise messages.wrong_type(value, (ARRAY,), location)
         if self.length is not None and len(value) != self.length:
             count = f"Received {len(value)} elements instead of {self.length}"
-            raise FieldError(f"Invalid array len{messages.at(location)}. {count}: `{messages.shown(value)}`")
+            raise FieldError(f"Invalid array len{messages.at(location)}. {count}: `{messages.json_excerpt(value)}`")
         return [self.check.decode(element, f"{location}[{i}]") for i, element in enumerate(value)]
 
     def describe(self) -> Schema:

@@ -75,10 +75,10 @@ def expected(kinds: Iterable[str]) -> str:
 def found(value: Any) -> str:
     """Kind and JSON of a received value: "a string: `\"x\"`"; null stands alone."""
     kind = kind_of(value)
-    return NULL if kind == NULL else f"{kind}: `{shown(value)}`"
+    return NULL if kind == NULL else f"{kind}: `{json_excerpt(value)}`"
 
 
-def shown(value: Any) -> str:
+def json_excerpt(value: Any) -> str:
     """The JSON of a received value; of a long one the beginning."""
     text = dumps_begin(value, MOST_SHOWN + 1)
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"

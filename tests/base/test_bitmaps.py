@@ -22,7 +22,7 @@ def test_a_limit_gives_the_smallest(docids: list[int], limit: int) -> None:
 
 @given(DOCIDS)
 def test_a_list_in_words_is_the_same_set(docids: list[int]) -> None:
-    listed = bitmaps.listed(",".join(map(str, docids)) or None)
+    listed = bitmaps.parse_packed(",".join(map(str, docids)) or None)
     assert bitmaps.unpacked(listed) == sum(1 << docid for docid in set(docids))
 
 

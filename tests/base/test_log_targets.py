@@ -71,11 +71,11 @@ def test_an_event_is_of_the_module_that_logs_it(stream: io.StringIO) -> None:
 
 
 def test_what_is_printed_can_be_directed(stream: io.StringIO) -> None:
-    logs.direct(parse("debug,svcd.http=off"))
+    logs.set_targets(parse("debug,svcd.http=off"))
     logs.debug("shown")
     logs.request("GET", "/", 500, 0.1, 2, "::1")
     assert "shown" in stream.getvalue() and "request" not in stream.getvalue()
-    logs.direct(parse("off"))
+    logs.set_targets(parse("off"))
     logs.error("not shown")
     assert not logs.is_enabled(logs.ERROR) and "not shown" not in stream.getvalue()
 

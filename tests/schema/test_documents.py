@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.schema.attributes import is_beneath, is_reserved, locales_test, matches
-from svcd.schema.documents import Selection, bucketed_position, names, positions, select, shown, walk
+from svcd.schema.documents import Selection, attribute_names, bucketed_position, positions, select, shown_parts, walk
 from svcd.text.analyzer import Analyzer
-from svcd.text.term_positions import term_position_builder, term_positions
+from svcd.text.term_positions import term_position_builder, terms_by_position
 from tests.support.shared_material import needs_oracle, oracle
 from tests.text.test_analyzer import ALPHABET, BEYOND, texts
 
@@ -46,7 +46,7 @@ def test_members_are_reported_whatever_they_are() -> None:
 
 
 def test_names_are_the_members_first() -> None:
-    assert list(dict.fromkeys(names({"a": {"b": 1}, "c": 2, "_geo": {}}))) == ["a", "c", "_geo", "a.b"]
+    assert list(dict.fromkeys(attribute_names({"a": {"b": 1}, "c": 2, "_geo": {}}))) == ["a", "c", "_geo", "a.b"]
 
 
 def test_a_hard_separator_leaves_seven_holes() -> None:
@@ -107,12 +107,12 @@ def test_nothing_is_kept_behind_the_last_position() -> None:
 @settings(deadline=None)  # the first Chinese text loads the list of words, where it is installed
 @given(texts, st.sampled_from([DEFAULT, Analyzer(stop_words=["a", "é", "."]), Analyzer(separator_tokens=["é", "ab"])]))
 def test_the_short_ways_give_the_row_of_the_tokens(text: str, analyzer: Analyzer) -> None:
-    assert term_position_builder(analyzer).of(text) == term_positions(analyzer.tokens(text))
+    assert term_position_builder(analyzer).of(text) == terms_by_position(analyzer.tokens(text))
 
 
 @given(st.text("ab .,!\x00\x0b\x1c-", max_size=20))
 def test_the_short_way_for_ascii_gives_the_row_of_the_tokens(text: str) -> None:
-    assert term_position_builder(DEFAULT).of(text) == term_positions(DEFAULT.tokens(text))
+    assert term_position_builder(DEFAULT).of(text) == terms_by_position(DEFAULT.tokens(text))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_selection_keeps_order_and_what_lies_beneath() -> None:
 ])
 def test_values_without_members_stay_in_hits(asked: list[str], parts: dict[str, Any]) -> None:
     document = {"z": 1, "a": {"b": {"c": 1}, "d": 2}, "l": [{"x": 1, "y": 2}, 3, [{"x": 4}, None], {"y": 5}]}
-    assert list(shown(document, Selection(asked)).items()) == list(parts.items())
+    assert list(shown_parts(document, Selection(asked)).items()) == list(parts.items())
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 from svcd.base.errors import ApiError
 from svcd.schema import embedder_settings
-from svcd.schema.embedder_settings import DEFAULT_TEMPLATE, redacted, resolved
+from svcd.schema.embedder_settings import DEFAULT_TEMPLATE, redact_embedders, resolve_embedders
 from svcd.validation import decode_value
 
 REST = {"source": "rest", "url": "http://localhost:1337", "request": "{{text}}", "response": "{{embedding}}"}
@@ -23,7 +23,7 @@ REST = {"source": "rest", "url": "http://localhost:1337", "request": "{{text}}",
 
 def decoded(embedders: dict[str, Any]) -> dict[str, Any]:
     change = decode_value(embedders, embedder_settings.embedders, code=embedder_settings.CODE)
-    embedder_settings.check(change)
+    embedder_settings.check_embedders(change)
     return change
 
 
@@ -37,7 +37,7 @@ def refusal(embedder: dict[str, Any]) -> str:
 def after(*changes: dict[str, Any]) -> dict[str, Any]:
     stored: dict[str, Any] = {}
     for change in changes:
-        stored = embedder_settings.merged(stored, decoded(change))
+        stored = embedder_settings.merge_embedders(stored, decoded(change))
     return stored
 
 
@@ -143,30 +143,30 @@ def test_at_most_256_embedders() -> None:
     manual = {"source": "userProvided", "dimensions": 3}
     full = after({str(i): manual for i in range(256)})
     with pytest.raises(ApiError) as refused:
-        embedder_settings.merged(full, decoded({"one more": manual}))
+        embedder_settings.merge_embedders(full, decoded({"one more": manual}))
     assert refused.value.message == "Too many embedders in the configuration. Found 257, but limited to 256."
 
 
 def test_answers_fill_the_defaults_of_the_source() -> None:
-    assert list(resolved({"e": {**REST, "dimensions": 4}})["e"].items()) == [
+    assert list(resolve_embedders({"e": {**REST, "dimensions": 4}})["e"].items()) == [
         ("source", "rest"), ("dimensions", 4), ("documentTemplate", DEFAULT_TEMPLATE),
         ("documentTemplateMaxBytes", 400), ("url", "http://localhost:1337"), ("request", "{{text}}"),
         ("response", "{{embedding}}"), ("headers", {}),
     ]
-    assert "documentTemplate" not in resolved({"e": {**REST, "searchFragments": {"a": {"value": 1}}}})["e"]
-    assert resolved({"e": {"source": "userProvided", "dimensions": 3}}) == {
+    assert "documentTemplate" not in resolve_embedders({"e": {**REST, "searchFragments": {"a": {"value": 1}}}})["e"]
+    assert resolve_embedders({"e": {"source": "userProvided", "dimensions": 3}}) == {
         "e": {"source": "userProvided", "dimensions": 3}}
-    assert resolved({"e": {}})["e"]["model"] == "text-embedding-3-small"
+    assert resolve_embedders({"e": {}})["e"]["model"] == "text-embedding-3-small"
 
 
 def test_defaults_of_a_nested_embedder_are_those_it_may_have() -> None:
-    shown = resolved({"e": {"source": "composite", "searchEmbedder": REST, "indexingEmbedder": REST}})["e"]
+    shown = resolve_embedders({"e": {"source": "composite", "searchEmbedder": REST, "indexingEmbedder": REST}})["e"]
     assert "documentTemplate" not in shown["searchEmbedder"]
     assert shown["indexingEmbedder"]["documentTemplate"] == DEFAULT_TEMPLATE
 
 
 def test_secrets_are_hidden_in_nested_embedders_too() -> None:
-    shown = redacted({"e": {"searchEmbedder": {"apiKey": "k", "url": "http://u:p@h"}, "apiKey": None}, "gone": None})
+    shown = redact_embedders({"e": {"searchEmbedder": {"apiKey": "k", "url": "http://u:p@h"}, "apiKey": None}, "gone": None})
     hidden = {"apiKey": "XXX...", "url": "http://XXX...:XXX...@h"}
     assert shown == {"e": {"searchEmbedder": hidden, "apiKey": None}, "gone": None}
 

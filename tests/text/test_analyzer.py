@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.text import languages, segmenters
+from svcd.text import scripts, segmenters
 from svcd.text import word_lists as wordlists
 from svcd.text.analyzer import HARD, SOFT, STOP_WORD, WORD, Analyzer, shared_analyzer
 from svcd.text.normalization import parts_of
@@ -195,7 +195,7 @@ def test_groups_cover_the_text(text: str) -> None:
     ],
 )
 def test_chinese_and_japanese_are_told_apart(text: str, locales: list[str] | None, language: str) -> None:
-    assert languages.detect(text, CJ, locales) == language
+    assert scripts.detect_language(text, CJ, locales) == language
 
 
 @pytest.mark.parametrize(
@@ -207,8 +207,8 @@ def test_chinese_and_japanese_are_told_apart(text: str, locales: list[str] | Non
     ],
 )
 def test_languages_in_arabic_letters_are_told_apart(text: str, language: str) -> None:
-    assert languages.detect(text, "Arabic", None) == language
-    assert languages.detect(text, "Arabic", ["eng", "fra"]) is None
+    assert scripts.detect_language(text, "Arabic", None) == language
+    assert scripts.detect_language(text, "Arabic", ["eng", "fra"]) is None
 
 
 def test_the_arabic_article_is_cut_off() -> None:

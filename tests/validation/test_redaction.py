@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from svcd.validation.redaction import redacted_secret, redacted_url
+from svcd.validation.urls import redacted_secret, redacted_url
 
 
 @pytest.mark.parametrize("secret, shown", [
