@@ -10,11 +10,11 @@ from typing import Any
 from svcd.base.errors import ApiError
 from svcd.schema.attributes import (
     FilterableRule,
+    attribute_list,
     is_beneath,
     is_everything,
     is_matched,
     is_related,
-    listed,
     matches,
     patterns_of,
     rule_of,
@@ -99,7 +99,7 @@ def _available(patterns: Sequence[str]) -> str:
 def _available_for_search(patterns: Sequence[str], displayed: Sequence[str] | None) -> str:
     if not any(is_everything(displayed) or pattern in (displayed or ()) for pattern in patterns):
         return "This index does not have configured facet-searchable attributes."
-    return f"Available facet-searchable attributes patterns are: `{listed(patterns, displayed)}`."
+    return f"Available facet-searchable attributes patterns are: `{attribute_list(patterns, displayed)}`."
 
 
 def _refused(reason: str) -> ApiError:

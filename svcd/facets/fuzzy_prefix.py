@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from svcd.facets.values import Packed, SortedTexts, pack
 from svcd.query.reader import Reader
 from svcd.schema.index_settings import IndexSettings
-from svcd.text import languages
+from svcd.text import scripts
 from svcd.text.normalization import lemma_of
 from svcd.text.scripts import script_of_whole
 from svcd.validation.names import long_form
@@ -23,7 +23,7 @@ def search_form(text: str, locales: Sequence[str] | None) -> str:
     if text.isascii() and text.isprintable():
         return text.lower()
     script = script_of_whole(text)
-    return lemma_of(text, script, languages.detect(text, script, locales) if locales else None)
+    return lemma_of(text, script, scripts.detect_language(text, script, locales) if locales else None)
 
 
 def query_locales(settings: IndexSettings, field: str, asked: Sequence[str] | None) -> Sequence[str] | None:

@@ -132,7 +132,7 @@ class _Evaluation:
             raise requirements.not_allowed(rule, name, operator)
 
     def _geo(self, condition: Radius | BoundingBox | Polygon) -> DocIds:
-        return geo_docids(self.reader, self.filterable, condition)
+        return geo_docids(self.reader, condition)
 
     def _vectors(self, condition: VectorExists) -> DocIds:
         return vector_docids(self.reader, condition)

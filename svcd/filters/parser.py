@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from svcd.filters import lexer, prescan
 from svcd.filters.errors import FilterError, NoValue, fail, piece, quoted, rest, unclosed
-from svcd.filters.geo_conditions import geo_form
+from svcd.filters.geo_conditions import read_geo_condition
 from svcd.filters.lexer import value
 from svcd.filters.tree import (
     BETWEEN,
@@ -29,7 +29,7 @@ from svcd.filters.tree import (
     Or,
     Token,
 )
-from svcd.filters.vector_conditions import vector_exists
+from svcd.filters.vector_conditions import read_vector_condition
 from svcd.schema.field_values import WHITE_SPACE
 
 # Or, and, not and what stands alone count one level each.
@@ -176,7 +176,7 @@ class _Parser:
         opening = _OPENING(self.source, at)
         if opening is not None:
             return self._in_parentheses(at, opening.end(), depth)
-        return geo_form(self.source, at) or self._of_value(at, depth)
+        return read_geo_condition(self.source, at) or self._of_value(at, depth)
 
     def _in_parentheses(self, start: int, at: int, depth: int) -> tuple[Condition, int]:
         def end(at: int) -> int:
@@ -235,7 +235,7 @@ class _Parser:
 
     def _vectors(self, field: Token, at: int) -> tuple[Condition, int] | None:
         """Names of vectors may hold quotes, so they are read from where the value began."""
-        return vector_exists(self.source, field.start)
+        return read_vector_condition(self.source, field.start)
 
     def _exists(self, field: Token, at: int) -> tuple[Condition, int] | None:
         found = _EXISTS(self.source, at)

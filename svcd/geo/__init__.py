@@ -1,1 +1,1 @@
-"""TODO"""
+"""Geometry on the globe and on the plane of degrees, and GeoJSON."""

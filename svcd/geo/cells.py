@@ -1,10 +1,10 @@
-"""The globe in 122 cells, and which of them a geometry touches.
+"""A grid of 122 cells over the globe, and which of them a geometry touches.
 
-On the plane of degrees an outline that goes over the antimeridian jumps from one side to the other, and seems to meet
-whatever lies on its way: such a geometry meets only what touches one of its cells, as in the reference engine, which
-finds geometries by them (relevance.md 8.5). The cells are those of the coarsest level of the H3 grid: twelve around the
-corners of an icosahedron, the rest around points that halve and third its faces. A position counts to the nearest
-centre; true cells differ from that near their borders by some kilometres.
+On the plane of degrees an outline across the antimeridian jumps from one side to the other, and seems to intersect
+whatever lies on its way. Such geometries count as intersecting only where they share a cell with the other one
+(docs/filters-and-facets.md#geometries). The cells are those of the coarsest level of the H3 grid: twelve around the
+corners of an icosahedron, the others around points that divide its faces. A position belongs to the cell with the
+nearest centre; near borders this differs from H3 by some kilometres.
 """
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ from math import asin, atan2, degrees, dist, hypot
 from svcd.geo.geometry import Area, Line, Position, Shape
 from svcd.geo.sphere import Direction, direction
 
-# Latitude and longitude of six corners, no two opposite, as Fuller placed them so that all twelve lie in the sea.
+# Latitude and longitude of six corners, no two opposite; H3 uses the orientation of Fuller's map, in which all twelve
+# corners lie in the sea.
 _CORNERS = ((64.7, 10.536199), (2.300882, -5.245390), (10.447378, 58.157706), (39.1, 122.3), (50.103201, -143.478490),
             (23.717925, -67.132326))
-_SIDE = 1.1  # corners at most so far apart are the ends of one side; the next are at 1.7
-# Centres in a face, as weights of its corners.
-_IN_FACE = [weights for weights in ((a, b, 6 - a - b) for a in range(7) for b in range(7 - a))
+_LONGEST_SIDE = 1.1  # chord: corners of one side are 1.05 apart, the next ones 1.7
+# The centres of cells in a face, as weights of its corners.
+_WEIGHTS = [weights for weights in ((a, b, 6 - a - b) for a in range(7) for b in range(7 - a))
             if weights[0] % 3 == weights[1] % 3 == weights[2] % 3]
-# Outlines in the index have a position every ten kilometres, cells are two thousand wide.
-_SAMPLED = 10
-_SMALL = 5.0  # degrees; centres are more than three times as far apart
+# Every so manieth position of a line is looked at: outlines have one every ten kilometres, cells are some two
+# thousand kilometres wide.
+_SAMPLING_STEP = 10
+_SMALL = 5.0  # degrees; centres of cells are more than three times as far apart
 
 
-def is_jumping(line: Sequence[Position]) -> bool:
-    """Does a line go over the antimeridian, from one side of the plane to the other?"""
+def crosses_antimeridian(line: Sequence[Position]) -> bool:
+    """Does a line cross the antimeridian, so that it jumps from one side of the plane to the other?"""
     return any(abs(left[0] - right[0]) > 180 for left, right in zip(line, line[1:]))
 
 
-def cells(shape: Shape) -> frozenset[int]:
-    """The cells that a geometry touches."""
-    touched = {_cell(position) for line in _lines(shape) for position in (*line[::_SAMPLED], line[-1])}
+def cells_of(shape: Shape) -> frozenset[int]:
+    """The numbers (0 to 121) of the cells that a geometry touches."""
+    touched = {_nearest_cell(position) for line in _lines(shape) for position in (*line[::_SAMPLING_STEP], line[-1])}
     return frozenset(touched.union(*(_enclosed(polygon[0]) for polygon in shape.polygons)))
 
 
@@ -48,17 +50,17 @@ def _lines(shape: Shape) -> Iterator[Line]:
 
 
 def _enclosed(outline: Line) -> Iterator[int]:
-    """The cells whose centre lies in an outline, which is laid out beyond the antimeridian if it jumps.
+    """The cells whose centre lies in an outline; one across the antimeridian is continued beyond longitude 180.
 
-    None for a small one: the centre in it would be the nearest of its positions too.
+    Nothing for a small one: a centre in it is also the nearest centre of its positions.
     """
-    shift = 360 if is_jumping(outline) else 0
-    laid_out = [_shifted(position, shift) for position in outline]
-    if max(max(numbers) - min(numbers) for numbers in zip(*laid_out)) < _SMALL:
+    shift = 360 if crosses_antimeridian(outline) else 0
+    continued = [_shifted(position, shift) for position in outline]
+    if max(max(numbers) - min(numbers) for numbers in zip(*continued)) < _SMALL:
         return
-    area = Area(laid_out)
-    for number, centre in enumerate(_positions()):
-        if area.has(_shifted(centre, shift)):
+    area = Area(continued)
+    for number, centre in enumerate(_centre_positions()):
+        if area.contains(_shifted(centre, shift)):
             yield number
 
 
@@ -66,29 +68,30 @@ def _shifted(position: Position, shift: float) -> Position:
     return (position[0] + shift, position[1]) if position[0] < 0 else position
 
 
-def _cell(position: Position) -> int:
+def _nearest_cell(position: Position) -> int:
     x0, y0, z0 = direction((position[1], position[0]))
-    cosines = [x * x0 + y * y0 + z * z0 for x, y, z in _centres()]
+    cosines = [x * x0 + y * y0 + z * z0 for x, y, z in cell_centres()]
     return cosines.index(max(cosines))
 
 
 @cache
-def _centres() -> tuple[Direction, ...]:
+def cell_centres() -> tuple[Direction, ...]:
+    """The centres of all cells, in the order of their numbers."""
     corners = [direction(corner) for corner in _CORNERS]
     corners += [(-x, -y, -z) for x, y, z in corners]
-    faces = [face for face in combinations(corners, 3) if all(dist(*ends) < _SIDE for ends in combinations(face, 2))]
-    found: dict[tuple[float, ...], Direction] = {}
+    faces = [face for face in combinations(corners, 3) if all(dist(*ends) < _LONGEST_SIDE for ends in combinations(face, 2))]
+    centres: dict[tuple[float, ...], Direction] = {}
     for face in faces:
-        for weights in _IN_FACE:
+        for weights in _WEIGHTS:
             centre = _unit([sum(weight * corner[at] for weight, corner in zip(weights, face)) for at in range(3)])
-            # One on a side belongs to both its faces.
-            found.setdefault(tuple(round(coordinate, 4) + 0.0 for coordinate in centre), centre)
-    return tuple(found.values())
+            # A centre on a side is found in both faces of the side.
+            centres.setdefault(tuple(round(coordinate, 4) + 0.0 for coordinate in centre), centre)
+    return tuple(centres.values())
 
 
 @cache
-def _positions() -> tuple[Position, ...]:
-    return tuple((degrees(atan2(y, x)), degrees(asin(z))) for x, y, z in _centres())
+def _centre_positions() -> tuple[Position, ...]:
+    return tuple((degrees(atan2(y, x)), degrees(asin(z))) for x, y, z in cell_centres())
 
 
 def _unit(coordinates: Iterable[float]) -> Direction:

@@ -1,7 +1,7 @@
-"""GeoJSON in documents: the geometry it means, and what may be wrong with it (relevance.md 8.5).
+"""Reads the GeoJSON of a document (RFC 7946): its geometry, or the error that says what is wrong with it.
 
-Knows the forms of RFC 7946 as far as the reference engine reads them, its order of checks and its words; refuses to
-know what a geometry is compared with. `bbox`, `properties` and `id` are checked and have no effect.
+`bbox`, `properties` and `id` are checked and have no effect. The order of the checks and the messages are those of the
+interface. Source: docs/filters-and-facets.md#geometries.
 """
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Value = Any
 _CODE = "invalid_document_geojson_field"
 
 
-class _Fault(ValueError):
-    """What is wrong, in the words of the reader of GeoJSON."""
+class _Malformed(ValueError):
+    """What is wrong, as the message says after `Malformed geojson: `."""
 
 
 def read_geojson(value: Value) -> Shape | None:
-    """The geometry of `_geojson`, its outlines along great circles; None for null, and for one without a position.
+    """The geometry of `_geojson`, densified along great circles; None for null, and for one without a position.
 
     Raises invalid_document_geojson_field.
     """
@@ -29,13 +29,13 @@ def read_geojson(value: Value) -> Shape | None:
         return None
     if not isinstance(value, dict):
         text = dumps(value)
-        found, column = _kind(value, text), len(text.encode())
-        _refuse(f"Malformed geojson: invalid type: {found}, expected a map at line 1 column {column}")
+        kind, column = _kind(value, text), len(text.encode())
+        _refuse(f"Malformed geojson: invalid type: {kind}, expected a map at line 1 column {column}")
     try:
-        shape = _joined(_shapes(value))
-    except _Fault as fault:
-        _refuse(f"Malformed geojson: {fault}")
-    return shape.dense(DOCUMENT_STEP_M) if any(True for _ in shape.positions()) else None
+        shape = _united(_shapes(value))
+    except _Malformed as error:
+        _refuse(f"Malformed geojson: {error}")
+    return shape.densified(DOCUMENT_STEP_M) if any(True for _ in shape.positions()) else None
 
 
 def _refuse(message: str) -> NoReturn:
@@ -43,7 +43,7 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _kind(value: Value, text: str) -> str:
-    """A JSON value as serde names it where it expects another."""
+    """How the message names a JSON value that is no object."""
     if isinstance(value, bool):
         return f"boolean `{text}`"
     if isinstance(value, str):
@@ -124,23 +124,23 @@ def _collection(geometry: Mapping[str, Value]) -> Shape:
     geometries = _member(geometry, "geometries")
     if not isinstance(geometries, list):
         _fail(f"Expected an Array value, but got `{_json_type(geometries)}`")
-    return _joined(_geometry(_object(each)) for each in geometries)
+    return _united(_geometry(_object(each)) for each in geometries)
 
 
-def _joined(shapes: Iterable[Shape]) -> Shape:
-    together = Shape()
+def _united(shapes: Iterable[Shape]) -> Shape:
+    union = Shape()
     for shape in shapes:
-        together.points.extend(shape.points)
-        together.lines.extend(shape.lines)
-        together.polygons.extend(shape.polygons)
-    return together
+        union.points.extend(shape.points)
+        union.lines.extend(shape.lines)
+        union.polygons.extend(shape.polygons)
+    return union
 
 
-# coordinates
+# Coordinates
 
 
 def _position(value: Value) -> Position:
-    """Longitude and latitude; what follows them, as a height, is left out."""
+    """Longitude and latitude; further numbers (a height) are ignored."""
     numbers = _array(value)
     if len(numbers) < 2:
         _fail(f"A position must contain two or more elements, but got `{len(numbers)}`")
@@ -182,11 +182,11 @@ _GEOMETRIES: Mapping[str, Callable[[Mapping[str, Value]], Shape]] = {
 }
 
 
-# values
+# JSON values
 
 
 def _fail(message: str) -> NoReturn:
-    raise _Fault(message)
+    raise _Malformed(message)
 
 
 def _member(holder: Mapping[str, Value], name: str) -> Value:

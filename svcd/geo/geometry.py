@@ -1,7 +1,7 @@
-"""Geometries on the plane of degrees: points, lines and polygons as lists of x (longitude) and y (latitude).
+"""Geometries on the plane of degrees, and exact tests of what an area contains and intersects.
 
-Knows how outlines follow great circles (relevance.md 8.5), the box around a geometry and the form in which an index
-keeps it; refuses to know GeoJSON and what meets what.
+Positions are x (longitude) and y (latitude). Lines are densified along great circles first, so that the plane of
+degrees is good enough between two positions. Source: docs/filters-and-facets.md#geometries.
 """
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import asin, atan2, ceil, cos, degrees, pi, radians, sin, sqrt
 
-from svcd.geo.sphere import Sides
+from svcd.geo.sphere import Bounds
 
 Position = tuple[float, float]  # x, y
 Line = list[Position]
-Ring = list[Position]  # closed: it ends where it begins
+Ring = list[Position]  # a closed outline: it ends where it begins
 
-# Of the sphere as large as the Earth; distances between documents have a rounder one (8.2).
+# The mean radius of the Earth. Distances between points use a rounder one (sphere.RADIUS_M): both are part of the
+# interface, as they decide about documents near a border.
 MEAN_RADIUS_M = 6_371_008.8
+# How far apart positions of densified lines may be, in documents and in filters.
 DOCUMENT_STEP_M = 10_000
 QUERY_STEP_M = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A geometry of any parts. Each polygon is its outline, then its holes."""
+    """A geometry of any number of parts. A polygon is its outline, followed by its holes."""
 
     points: list[Position] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
@@ -40,18 +42,18 @@ class Shape:
             for ring in polygon:
                 yield from ring
 
-    def sides(self) -> Sides:
-        """South, west, north and east of the box around it, which has at least one position."""
+    def bounds(self) -> Bounds:
+        """The bounding box of a geometry with at least one position."""
         xs, ys = zip(*self.positions())
         return min(ys), min(xs), max(ys), max(xs)
 
-    def dense(self, step: float) -> Shape:
+    def densified(self, step: float) -> Shape:
         """The geometry with its lines and outlines along great circles, a position at least every `step` metres."""
-        return Shape(self.points, [dense(line, step) for line in self.lines],
-                     [[dense(ring, step) for ring in polygon] for polygon in self.polygons])
+        return Shape(self.points, [densify(line, step) for line in self.lines],
+                     [[densify(ring, step) for ring in polygon] for polygon in self.polygons])
 
     def packed(self) -> bytes:
-        """The form in which an index keeps it: the lengths of all parts, then the positions."""
+        """The bytes that an index stores: the lengths of all parts, then the positions."""
         lengths = [len(self.points), len(self.lines), len(self.polygons), *map(len, self.lines)]
         for polygon in self.polygons:
             lengths += [len(polygon), *map(len, polygon)]
@@ -60,7 +62,7 @@ class Shape:
 
 
 def unpacked(kept: bytes) -> Shape:
-    """The geometry of packed()."""
+    """The geometry of the bytes of Shape.packed()."""
     head = array("I", kept[:4])
     end = head.itemsize * (head[0] + 1)
     lengths = iter(array("I", kept[head.itemsize:end]))
@@ -78,22 +80,22 @@ def unpacked(kept: bytes) -> Shape:
 
 
 def closed(ring: Iterable[Position]) -> Ring:
-    """A ring that ends where it begins."""
+    """A ring, closed if it is open."""
     positions = list(ring)
     return positions if not positions or positions[0] == positions[-1] else [*positions, positions[0]]
 
 
-def dense(line: Sequence[Position], step: float) -> Line:
-    """A line with so many positions between its own that none is farther from the next than `step` metres."""
-    found: Line = list(line[:1])
+def densify(line: Sequence[Position], step: float) -> Line:
+    """A line with positions added on great circles, so that none is farther than `step` metres from the next."""
+    densified: Line = list(line[:1])
     for left, right in zip(line, line[1:]):
-        found += _between(left, right, step)
-        found.append(right)
-    return found
+        densified += _between(left, right, step)
+        densified.append(right)
+    return densified
 
 
 def _between(left: Position, right: Position, step: float) -> Iterator[Position]:
-    """Positions in equal distances on the great circle between two."""
+    """Equidistant positions on the great circle between two."""
     (x0, y0), (x1, y1) = (map(radians, left), map(radians, right))
     half = sin((y1 - y0) / 2) ** 2 + cos(y0) * cos(y1) * sin((x1 - x0) / 2) ** 2
     arc = 2 * asin(sqrt(min(max(half, 0.0), 1.0)))
@@ -111,7 +113,7 @@ def _between(left: Position, right: Position, step: float) -> Iterator[Position]
 
 
 def circle(latitude: float, longitude: float, metres: float, vertices: int) -> Ring:
-    """The polygon that stands for a circle: vertices at equal bearings from its centre, clockwise from north."""
+    """The polygon that approximates a circle: vertices at equal bearings from its centre, clockwise from north."""
     y0, x0, arc = radians(latitude), radians(longitude), metres / MEAN_RADIUS_M
     ring = []
     for number in range(vertices):
@@ -122,22 +124,20 @@ def circle(latitude: float, longitude: float, metres: float, vertices: int) -> R
     return closed(ring)
 
 
-# What meets what on the plane: an area against geometries, touching included.
-#
-# Edges of the area stand in a grid over the box around it, so that an edge of a geometry is compared with the few beside
-# it, and a position is found inside by the edges of its row alone. Signs are exact: where rounding could
-# turn one, it is worked out in fractions. Refuses to know the globe.
-
+# Containment and intersection on the plane, touching included
 
 Edge = tuple[Position, Position]
 
-_CELLS = 64  # in a row, and in a column
-_FEW = 16  # cells that are looked at one by one
-_ROUNDING = 4e-16  # of the products of side(), twice over
+_CELLS = 64  # of the grid of an area, in a row and in a column
+_MOST_CELLS = 16  # of a bounding box that is decided by the grid alone
+_ROUNDING = 4e-16  # relative error of the products in orientation(), with a margin
 
 
-def side(left: Position, right: Position, position: Position) -> float:
-    """Above 0 when a position lies left of the way from one to another, below when right of it, 0 on the line."""
+def orientation(left: Position, right: Position, position: Position) -> float:
+    """Above 0 when a position lies left of the way from `left` to `right`, below when right of it, 0 on the line.
+
+    The sign is exact: where rounding could change it, it is computed in fractions.
+    """
     (x0, y0), (x1, y1), (x, y) = left, right, position
     one, other = (x0 - x) * (y1 - y), (y0 - y) * (x1 - x)
     difference = one - other
@@ -148,141 +148,146 @@ def side(left: Position, right: Position, position: Position) -> float:
     return (exact > 0) - (exact < 0)
 
 
-def is_on(edge: Edge, position: Position) -> bool:
+def is_on_edge(edge: Edge, position: Position) -> bool:
     """Does a position lie on an edge, its ends included?"""
     (x0, y0), (x1, y1) = edge
     x, y = position
-    return min(x0, x1) <= x <= max(x0, x1) and min(y0, y1) <= y <= max(y0, y1) and side(*edge, position) == 0
+    return min(x0, x1) <= x <= max(x0, x1) and min(y0, y1) <= y <= max(y0, y1) and orientation(*edge, position) == 0
 
 
-def do_cross(edge: Edge, other: Edge) -> bool:
-    """Have two edges a position in common?"""
+def do_intersect(edge: Edge, other: Edge) -> bool:
+    """Do two edges have a position in common?"""
     (x0, y0), (x1, y1) = edge
     (x2, y2), (x3, y3) = other
     if max(x0, x1) < min(x2, x3) or max(x2, x3) < min(x0, x1) or max(y0, y1) < min(y2, y3) or max(y2, y3) < min(y0, y1):
         return False
-    first, second = side(*edge, other[0]), side(*edge, other[1])
+    first, second = orientation(*edge, other[0]), orientation(*edge, other[1])
     if first > 0 < second or first < 0 > second:
         return False
-    first, second = side(*other, edge[0]), side(*other, edge[1])
+    first, second = orientation(*other, edge[0]), orientation(*other, edge[1])
     return not (first > 0 < second or first < 0 > second)
 
 
-def is_inside(edges: Iterable[Edge], position: Position) -> bool:
-    """Does a position lie in the area that edges enclose, or on one of them?"""
+def is_enclosed(edges: Iterable[Edge], position: Position) -> bool:
+    """Does a position lie in the area that edges enclose (even-odd rule), or on one of them?"""
     y = position[1]
     is_in = False
     for edge in edges:
         (_, y0), (_, y1) = edge
         if (y0 < y and y1 < y) or (y0 > y and y1 > y):
             continue
-        if is_on(edge, position):
+        if is_on_edge(edge, position):
             return True
-        if (y0 > y) != (y1 > y) and (side(*edge, position) > 0) == (y1 > y0):
+        if (y0 > y) != (y1 > y) and (orientation(*edge, position) > 0) == (y1 > y0):
             is_in = not is_in
     return is_in
 
 
 class Area:
-    """What a closed outline encloses. ring: of at least one position."""
+    """What a closed outline encloses.
+
+    The edges of the outline stand in a grid over its bounding box: an edge of a geometry is compared with the edges of
+    its own cells, and whether a position is inside follows from the edges of its row.
+    """
 
     def __init__(self, ring: Ring) -> None:
+        """ring: of at least one position."""
         self._start = ring[0]
         xs, ys = zip(*ring)
-        self.sides: Sides = (min(ys), min(xs), max(ys), max(xs))
-        self._width = (self.sides[3] - self.sides[1]) / _CELLS or 1.0
-        self._height = (self.sides[2] - self.sides[0]) / _CELLS or 1.0
+        self.bounds: Bounds = (min(ys), min(xs), max(ys), max(xs))
+        self._width = (self.bounds[3] - self.bounds[1]) / _CELLS or 1.0
+        self._height = (self.bounds[2] - self.bounds[0]) / _CELLS or 1.0
         self._cells: dict[tuple[int, int], list[Edge]] = {}
         self._rows: dict[int, list[Edge]] = {}
-        self._wholes: dict[tuple[int, int], bool] = {}
+        self._verdicts: dict[tuple[int, int], bool] = {}
         for edge in edges_of(ring):
-            columns, rows = self._around(edge)
+            columns, rows = self._cells_of(edge)
             for row in rows:
                 self._rows.setdefault(row, []).append(edge)
                 for column in columns:
                     self._cells.setdefault((column, row), []).append(edge)
 
-    def _around(self, edge: Edge) -> tuple[range, range]:
-        """The columns and rows of cells that an edge may lie in."""
+    def _cells_of(self, edge: Edge) -> tuple[range, range]:
+        """The columns and rows of the grid that an edge may lie in."""
         (x0, y0), (x1, y1) = edge
-        south, west, _, _ = self.sides
-        return (_cells(min(x0, x1) - west, max(x0, x1) - west, self._width),
-                _cells(min(y0, y1) - south, max(y0, y1) - south, self._height))
+        south, west, _, _ = self.bounds
+        return (_cell_range(min(x0, x1) - west, max(x0, x1) - west, self._width),
+                _cell_range(min(y0, y1) - south, max(y0, y1) - south, self._height))
 
-    def has(self, position: Position) -> bool:
+    def contains(self, position: Position) -> bool:
         """Does a position lie inside or on the outline?"""
         x, y = position
-        south, west, north, east = self.sides
+        south, west, north, east = self.bounds
         if not (south <= y <= north and west <= x <= east):
             return False
         cell = _cell(x - west, self._width), _cell(y - south, self._height)
-        return is_inside(self._rows[cell[1]], position) if cell in self._cells else self._is_whole(*cell)
+        return is_enclosed(self._rows[cell[1]], position) if cell in self._cells else self._is_cell_inside(*cell)
 
-    def _is_whole(self, column: int, row: int) -> bool:
-        """Is a cell without edges inside?"""
-        if (column, row) not in self._wholes:
-            middle = self.sides[1] + (column + 0.5) * self._width, self.sides[0] + (row + 0.5) * self._height
-            self._wholes[column, row] = is_inside(self._rows.get(row, ()), middle)
-        return self._wholes[column, row]
+    def _is_cell_inside(self, column: int, row: int) -> bool:
+        """Does a cell without edges lie inside the area?"""
+        if (column, row) not in self._verdicts:
+            middle = self.bounds[1] + (column + 0.5) * self._width, self.bounds[0] + (row + 0.5) * self._height
+            self._verdicts[column, row] = is_enclosed(self._rows.get(row, ()), middle)
+        return self._verdicts[column, row]
 
-    def surely_meets(self, sides: Sides) -> bool | None:
-        """Does whatever has this box around it meet the area? None where that is not to be told from the box alone."""
-        south, west, north, east = sides
+    def intersects_bounds(self, bounds: Bounds) -> bool | None:
+        """Does every geometry with this bounding box intersect the area? None where it depends on the geometry."""
+        south, west, north, east = bounds
         if (south, west) == (north, east):
-            return self.has((west, south))
-        columns, rows = self._around(((west, south), (east, north)))
-        own_south, own_west, own_north, own_east = self.sides
+            return self.contains((west, south))
+        columns, rows = self._cells_of(((west, south), (east, north)))
+        own_south, own_west, own_north, own_east = self.bounds
         is_within = own_south <= south and own_west <= west and north <= own_north and east <= own_east
-        if not is_within or len(columns) * len(rows) > _FEW:
+        if not is_within or len(columns) * len(rows) > _MOST_CELLS:
             return None
         cells = [(column, row) for column in columns for row in rows]
         if any(cell in self._cells for cell in cells):
             return None
-        found = {self._is_whole(*cell) for cell in cells}
-        return found.pop() if len(found) == 1 else None
+        verdicts = {self._is_cell_inside(*cell) for cell in cells}
+        return verdicts.pop() if len(verdicts) == 1 else None
 
-    def meets(self, shape: Shape) -> bool:
+    def intersects(self, shape: Shape) -> bool:
         """Has a geometry any position in common with the area?"""
-        if any(map(self.has, shape.points)):
+        if any(map(self.contains, shape.points)):
             return True
-        if any(self.has(line[0]) or self._is_crossed_by(edges_of(line)) for line in shape.lines):
+        if any(self.contains(line[0]) or self._is_crossed_by(edges_of(line)) for line in shape.lines):
             return True
-        return any(map(self._meets_polygon, shape.polygons))
+        return any(map(self._intersects_polygon, shape.polygons))
 
-    def _meets_polygon(self, polygon: Sequence[Ring]) -> bool:
-        """When no outlines cross, one lies wholly in the other, or apart from it."""
-        if self.has(polygon[0][0]) or any(self._is_crossed_by(edges_of(ring)) for ring in polygon):
+    def _intersects_polygon(self, polygon: Sequence[Ring]) -> bool:
+        """If no outlines cross, one lies wholly inside the other, or apart from it."""
+        if self.contains(polygon[0][0]) or any(self._is_crossed_by(edges_of(ring)) for ring in polygon):
             return True
         outline, *holes = polygon
-        # Not on any edge, or edges would cross: in a hole is outside.
-        is_in_hole = (is_inside(edges_of(hole), self._start) for hole in holes)
-        return is_inside(edges_of(outline), self._start) and not any(is_in_hole)
+        # The start is on none of these edges, or the outlines would cross; inside a hole it is outside of the polygon.
+        is_in_hole = (is_enclosed(edges_of(hole), self._start) for hole in holes)
+        return is_enclosed(edges_of(outline), self._start) and not any(is_in_hole)
 
     def _is_crossed_by(self, edges: Iterable[Edge]) -> bool:
-        south, west, north, east = self.sides
+        south, west, north, east = self.bounds
         for edge in edges:
             (x0, y0), (x1, y1) = edge
             if (x0 < west and x1 < west) or (x0 > east and x1 > east) or (y0 < south and y1 < south) or (
                     y0 > north and y1 > north):
                 continue
-            columns, rows = self._around(edge)
+            columns, rows = self._cells_of(edge)
             for row in rows:
-                if row in self._rows and any(do_cross(edge, own) for column in columns
+                if row in self._rows and any(do_intersect(edge, own) for column in columns
                                              for own in self._cells.get((column, row), ())):
                     return True
         return False
 
 
-def _cells(least: float, greatest: float, width: float) -> range:
-    """The cells of a row, or of a column, from one place to another."""
+def _cell_range(least: float, greatest: float, width: float) -> range:
+    """The cells of a row or column between two offsets from its beginning."""
     return range(_cell(least, width), _cell(greatest, width) + 1)
 
 
-def _cell(place: float, width: float) -> int:
-    """The cell of a row, or of a column, with a place; those outside count to the outermost cells."""
-    return min(max(int(place / width), 0), _CELLS - 1)
+def _cell(offset: float, width: float) -> int:
+    """The cell of a row or column at an offset from its beginning; the outermost one for what lies outside."""
+    return min(max(int(offset / width), 0), _CELLS - 1)
 
 
 def edges_of(line: Sequence[Position]) -> Iterator[Edge]:
-    """The edges of a line or ring; that of a single position begins and ends there."""
+    """The edges of a line or ring; a single position is an edge that begins and ends there."""
     return zip(line, line[1:] if len(line) > 1 else line)

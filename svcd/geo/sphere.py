@@ -1,30 +1,32 @@
-"""The globe as a sphere: distances between points, and points as directions in space.
+"""The globe as a sphere: distances between points, and points as unit vectors (directions).
 
-Knows latitudes and longitudes in degrees (any finite number is an angle), metres, and boxes of directions;
-refuses to know documents. Directions have no poles and no antimeridian: nearness is one squared chord.
+Latitudes and longitudes are in degrees, any finite number is an angle; distances are in metres. Unit vectors have
+neither poles nor an antimeridian, and the squared chord between two of them grows with their distance: so nearest
+neighbours are searched by squared chords and boxes in space.
 """
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import asin, cos, floor, pi, radians, sin, sqrt
 
-# A box on the globe in degrees: south, west, north, east; none crosses the antimeridian.
-Sides = tuple[float, float, float, float]
+# A bounding box in degrees: south, west, north, east; none crosses the antimeridian.
+Bounds = tuple[float, float, float, float]
 Point = tuple[float, float]  # latitude and longitude, in degrees
 Direction = tuple[float, float, float]  # of length 1
 Box = tuple[float, float, float, float, float, float]  # least x, y, z, greatest x, y, z
 
 RADIUS_M = 6_371_000
 _HALF_TURN_M = pi * RADIUS_M
-# What rounding to the millimetre and the arithmetic of distance() may differ from that of chords.
+# How much distances (rounded to the millimetre) and squared chords (floating point) may be off.
 _ROUNDING_M = 0.001
 _ROUNDING = 1e-13
 
 
 def distance(left: Point, right: Point) -> float:
-    """Metres between two points, rounded to the millimetre (relevance.md 8.2).
+    """Metres between two points by the haversine formula, rounded to the millimetre.
 
-    As the reference computes it: within ten metres its arithmetic is off by millimetres, and so is this.
+    The haversines are computed as (1 - cos) / 2, which is off by millimetres within ten metres: clients see the same
+    digits as with other engines that do so. Source: docs/filters-and-facets.md#points-and-distances.
     """
     latitude, other = radians(left[0]), radians(right[0])
     haversine = (1 - cos(other - latitude)) / 2
@@ -46,35 +48,35 @@ def direction(point: Point) -> Direction:
     return width * cos(longitude), width * sin(longitude), sin(latitude)
 
 
-def chords(metres: float) -> tuple[float, float]:
-    """Two squared chords: what is below the first is surely so near, what is above the second surely is not."""
+def chord_bounds(metres: float) -> tuple[float, float]:
+    """Two squared chords for a distance: points below the first are surely within it, above the second surely not."""
     return _chord(metres - _ROUNDING_M) - _ROUNDING, _chord(metres + _ROUNDING_M) + _ROUNDING
 
 
 def _chord(metres: float) -> float:
-    """The squared chord of an arc: -1 for one below nothing, 5 for one that goes around all."""
+    """The squared chord of an arc; -1 for a negative one, 5 (more than any has) beyond half a turn."""
     if metres < 0:
         return -1.0
     return 5.0 if metres > _HALF_TURN_M else 4 * sin(metres / RADIUS_M / 2) ** 2
 
 
-def box(xs: Sequence[float], ys: Sequence[float], zs: Sequence[float]) -> Box:
-    """The box around some directions, at least one."""
+def box_around(xs: Sequence[float], ys: Sequence[float], zs: Sequence[float]) -> Box:
+    """The smallest box in space that contains some directions, at least one."""
     return min(xs), min(ys), min(zs), max(xs), max(ys), max(zs)
 
 
 def least_chord(box: Box, origin: Direction) -> float:
-    """No direction in the box is nearer than this squared chord."""
-    least = _least(box, origin)
-    # Beyond a quarter of the way around chords hardly grow with the angle, boxes reach far below the surface: there a
-    # box is measured from the other side, where what is four less is near.
-    return least if least < 2 else max(least, 4 - _greatest(box, _opposite(origin)) - _ROUNDING)
+    """A lower bound of the squared chords from a direction to those in a box."""
+    least = _least_in_space(box, origin)
+    # Beyond a quarter turn squared chords hardly grow with the angle, and boxes reach far below the surface: there
+    # the bound is taken from the opposite direction, whose squared chord is 4 minus that of this one.
+    return least if least < 2 else max(least, 4 - _greatest_in_space(box, _opposite(origin)) - _ROUNDING)
 
 
 def greatest_chord(box: Box, origin: Direction) -> float:
-    """No direction in the box is farther than this squared chord."""
-    greatest = _greatest(box, origin)
-    return greatest if greatest < 2 else min(greatest, 4 - _least(box, _opposite(origin)) + _ROUNDING)
+    """An upper bound of the squared chords from a direction to those in a box."""
+    greatest = _greatest_in_space(box, origin)
+    return greatest if greatest < 2 else min(greatest, 4 - _least_in_space(box, _opposite(origin)) + _ROUNDING)
 
 
 def _opposite(origin: Direction) -> Direction:
@@ -82,7 +84,7 @@ def _opposite(origin: Direction) -> Direction:
     return -x, -y, -z
 
 
-def _least(box: Box, origin: Direction) -> float:
+def _least_in_space(box: Box, origin: Direction) -> float:
     x, y, z = origin
     x0, y0, z0, x1, y1, z1 = box
     dx = x0 - x if x < x0 else x - x1 if x > x1 else 0.0
@@ -91,7 +93,7 @@ def _least(box: Box, origin: Direction) -> float:
     return dx * dx + dy * dy + dz * dz
 
 
-def _greatest(box: Box, origin: Direction) -> float:
+def _greatest_in_space(box: Box, origin: Direction) -> float:
     x, y, z = origin
     x0, y0, z0, x1, y1, z1 = box
     dx, dy, dz = max(x - x0, x1 - x), max(y - y0, y1 - y), max(z - z0, z1 - z)

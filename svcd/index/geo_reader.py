@@ -40,7 +40,7 @@ class _Region(NamedTuple):
     start: int
     last: int
     generation: int
-    box_around: Box
+    box: Box
 
 
 class _Covered(NamedTuple):
@@ -48,7 +48,7 @@ class _Covered(NamedTuple):
 
     start: int
     points: int
-    box_around: Box
+    box: Box
 
 
 class GeoReader:
@@ -91,15 +91,15 @@ class GeoReader:
         """(docid, its box) of the documents whose box meets a box, in no order."""
         south, west, north, east = sides
         for size in self._transaction.cached(("shape sizes",), lambda: [row[0] for row in self._connection.execute(
-                "SELECT DISTINCT size FROM shapes")]):
+                "SELECT DISTINCT size FROM geometries")]):
             for docid, *own in self._connection.execute(
-                    f"SELECT docid, {_SIDES} FROM shapes WHERE size = ? AND south BETWEEN ? AND ? AND west <= ? "
+                    f"SELECT docid, {_SIDES} FROM geometries WHERE size = ? AND south BETWEEN ? AND ? AND west <= ? "
                     "AND north >= ? AND east >= ?", (size, south - 2.0 ** size, north, east, south, west)):
                 yield docid, tuple(own)
 
     def geometry(self, docid: int) -> bytes:
         """The geometry of a document that has one."""
-        geometry: bytes = self._connection.execute("SELECT geometry FROM shapes WHERE docid = ?", (docid,)).fetchone()[0]
+        geometry: bytes = self._connection.execute("SELECT geometry FROM geometries WHERE docid = ?", (docid,)).fetchone()[0]
         return geometry
 
     # Rows

@@ -251,7 +251,7 @@ class DocumentWriter:
     def _number_nested(self, document: Document) -> None:
         """Nested names get their numbers behind the top-level ones; there is room for so many in an index."""
         if any(map(_has_names, document.values())):
-            self._writer.register(walking.names(document))
+            self._writer.register(walking.attribute_names(document))
         if len(self._writer.field_numbers) > MOST_FIELDS:
             raise IndexingFailure(_too_many_fields())
 
@@ -263,16 +263,16 @@ class DocumentWriter:
 
     def place_all(self) -> None:
         """Find out anew where every document is that the index holds. Raises IndexingFailure."""
-        self._writer.clear_places()
+        self._writer.clear_locations()
         places: dict[int, DocumentLocation] = {}
         last = -1
         while self._places.are_kept and (part := self._writer.all_stored(last, _PORTION)):
             places.update((each.docid, self._place(each.document_id, json_text.loads(each.json))) for each in part)
             last = part[-1].docid
             if len(places) > _MOST_PLACES:
-                self._writer.write_places(places)
+                self._writer.write_locations(places)
                 places.clear()
-        self._writer.write_places(places)
+        self._writer.write_locations(places)
 
 
 def _free_docids(taken: int) -> Iterator[int]:

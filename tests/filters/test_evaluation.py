@@ -21,9 +21,8 @@ import pytest
 
 from svcd.base.bitmaps import to_docids
 from svcd.base.errors import ApiError
-from svcd.filters import evaluation, geo_conditions
+from svcd.filters import evaluation
 from svcd.filters.canonical_text import canonical_text
-from svcd.filters.geo_conditions import Circle, Outline, Point, Rectangle
 from svcd.filters.requests import filter_docids, read_filter
 from svcd.schema.field_values import field_values, kept_fields
 from svcd.schema.index_settings import IndexSettings
@@ -223,20 +222,12 @@ def test_only_a_plain_name_makes_points_filterable() -> None:
             "_geoRadius(1,2,3)", {"filterableAttributes": entries})
 
 
-def test_a_geo_condition_is_met_by_who_knows_where_documents_are(monkeypatch) -> None:
-    given: list[Any] = []
-
-    def find(reader: Any, shape: Any) -> int:
-        given.append(shape)
-        return 0b101
-
-    monkeypatch.setattr(geo_conditions, "WHERE", {Circle: find, Rectangle: find, Outline: find})
-    settings = {"filterableAttributes": ["_geo", "_geojson"]}
-    for asked in ("_geoRadius(1,2,-3)", "_geoRadius(1,2,3,1000)", "_geoBoundingBox([3,-4],[1,4])", "_geoPolygon([1,2],[3,4],[5,6])"):
-        assert docids(asked, settings=settings) == [0, 2]
-    assert given == [Circle(Point(1, 2), -3, 125), Circle(Point(1, 2), 3, 1000), Rectangle(Point(3, -4), Point(1, 4)),
-                     Outline((Point(1, 2), Point(3, 4), Point(5, 6)))]
-    assert docids("NOT _geoRadius(1,2,3)", settings=settings) == [1, 3, 4, 5]
+def test_the_resolution_of_a_circle_is_a_number_of_vertices() -> None:
+    documents = [{"id": number, "_geojson": {"type": "Point", "coordinates": [0, latitude]}}
+                 for number, latitude in enumerate((-0.8, 0.8))]
+    settings = {"filterableAttributes": ["_geojson"]}
+    assert docids("_geoRadius(0, 0, 100000)", documents, settings) == [0, 1]
+    assert docids("_geoRadius(0, 0, 100000, 3)", documents, settings) == [1]  # a corner in the north, a side in the south
 
 
 def test_geo_conditions_find_points_and_geometries() -> None:

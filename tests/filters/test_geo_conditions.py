@@ -1,11 +1,11 @@
-"""What must hold of conditions on places (relevance.md 5.7, 8.5):
+"""What must hold of the documents that meet geo conditions:
 
-1. A radius takes documents at most so far away; a box those between its parallels and meridians, sides included.
-2. A box whose right side lies left of its left one goes over the antimeridian.
+1. A circle takes points at most so far away; a box those between its parallels and meridians, sides included.
+2. A box whose right side lies west of its left side extends across the antimeridian.
 3. Points count while `_geo` is filterable by its name, geometries while `_geojson` is. A polygon asks for geometries
    alone.
-4. A geometry qualifies when it meets the place, whatever the sizes; a circle is a polygon of so many vertices.
-5. Where the plane misleads, beyond the antimeridian, only what lies in a cell of the place is found.
+4. A geometry qualifies when it intersects the region, whatever the sizes; a circle is a polygon of so many vertices.
+5. Across the antimeridian only geometries that share a cell with the region are found.
 6. The grid has 122 cells: no centre is near another, every position is near one.
 """
 from __future__ import annotations
@@ -48,7 +48,7 @@ def rectangle(west: float, south: float, east: float, north: float) -> dict[str,
 
 
 def degrees(most: int) -> st.SearchStrategy[float]:
-    """Without -0.0, which is a value of its own below 0 (relevance.md 5.4)."""
+    """Without -0.0, which is a value of its own below 0 (docs/filters-and-facets.md#values)."""
     return (st.integers(-most, most).map(float) | st.floats(-most, most)).map(lambda number: number + 0.0)
 
 
@@ -56,13 +56,13 @@ POINT = st.tuples(degrees(90), degrees(180))
 
 
 @given(st.lists(POINT, max_size=8), POINT, st.floats(-10, 2.1e7))
-def test_a_radius_takes_what_is_near(places, centre, metres) -> None:
+def test_a_circle_takes_the_points_within_its_radius(places, centre, metres) -> None:
     assert to_docids(docids_in_circle(points(*places), centre, metres)) == [
         number for number, place in enumerate(places) if distance(centre, place) <= metres]
 
 
 @given(st.lists(POINT, max_size=8), POINT, POINT)
-def test_a_box_takes_what_lies_between(places, one, other) -> None:
+def test_a_box_takes_the_points_between_its_sides(places, one, other) -> None:
     top, bottom = max(one[0], other[0]), min(one[0], other[0])
     left, right = one[1], other[1]
 
@@ -100,7 +100,7 @@ GEOMETRIES = (
 )
 
 
-def test_what_meets_a_place_is_found() -> None:
+def test_geometries_that_intersect_the_region_are_found() -> None:
     reader = shapes(*GEOMETRIES)
     square = [(0.0, 0.0), (0.0, 2.0), (2.0, 2.0), (2.0, 0.0)]
     assert to_docids(docids_in_polygon(reader, square)) == [0, 2, 3, 4]
@@ -124,11 +124,11 @@ def test_points_and_geometries_are_found_together() -> None:
     assert to_docids(docids_in_box(reader, (1.0, 1.0), (-1.0, -1.0))) == [0, 1]
 
 
-def test_beyond_the_antimeridian_cells_limit_what_the_plane_finds() -> None:
+def test_across_the_antimeridian_cells_limit_what_the_plane_finds() -> None:
     alaska, chukotka, norway = rectangle(-165, 62, -150, 68), rectangle(170, 64, 179, 69), rectangle(10, 60, 30, 71)
     reader = shapes(alaska, norway, chukotka)
     assert to_docids(docids_in_box(reader, (70.0, -148.0), (63.0, 152.0))) == [0, 2]
-    # The outline of the document jumps, not that of the place.
+    # Here the outline of the document crosses the antimeridian, not that of the region.
     islands = geometry("Polygon", [[[179, -17], [-179, -17], [-179, -16], [179, -16], [179, -17]]])
     reader = shapes(islands)
     assert to_docids(docids_in_box(reader, (-15.0, 179.9), (-18.0, 178.0))) == [0]
@@ -148,7 +148,7 @@ def test_every_position_is_in_the_cell_of_the_nearest_centre(point) -> None:
     assert math.dist(cells.cell_centres()[cell], direction(point)) < 0.23
 
 
-def test_what_encloses_a_cell_touches_it() -> None:
+def test_a_geometry_touches_the_cells_that_it_encloses() -> None:
     around = Shape(polygons=[[[(-60.0, -60.0), (60.0, -60.0), (60.0, 60.0), (-60.0, 60.0), (-60.0, -60.0)]]])
     assert cells.cells_of(Shape([(0.0, 0.0)])) <= cells.cells_of(around)
     assert not cells.cells_of(Shape([(150.0, 0.0)])) <= cells.cells_of(around)

@@ -2,8 +2,9 @@
 
 1. Every form of RFC 7946 gives its points, lines and polygons; rings are closed, heights left out.
 2. Lines and outlines follow great circles, with a position at least every ten kilometres.
-3. What is wrong is said in the words of the reference's reader, with the code of the field.
-4. A geometry comes out of the index as it went in.
+3. What is wrong is said with the code of the field and the message of the interface.
+4. A circle is a ring of as many vertices as asked, all at its radius.
+5. Stored bytes give back the geometry that was packed.
 """
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from svcd.base.errors import ApiError
 from svcd.geo.geojson import read_geojson
-from svcd.geo.geometry import Shape, circle, dense, unpacked
+from svcd.geo.geometry import Shape, circle, densify, unpacked
 from svcd.geo.sphere import distance
 
 POINT = {"type": "Point", "coordinates": [1, 2, 300]}
@@ -48,7 +49,7 @@ def geometry(kind: str, coordinates: Any) -> dict[str, Any]:
         (POINT | {"bbox": [1, 2], "id": 1, "properties": {}}, Shape([(1.0, 2.0)])),
     ],
 )
-def test_geometries(value: Any, shape: Shape | None) -> None:
+def test_every_form_gives_its_geometry(value: Any, shape: Shape | None) -> None:
     assert read_geojson(value) == shape
 
 
@@ -87,7 +88,7 @@ PREFIX = "Malformed geojson: "
          '`{"type":"Feature","geometry":null,"properties":null}`'),
     ],
 )
-def test_faults(value: Any, message: str) -> None:
+def test_malformed_geojson_is_rejected(value: Any, message: str) -> None:
     with pytest.raises(ApiError) as caught:
         read_geojson(value)
     assert (caught.value.code, caught.value.message) == ("invalid_document_geojson_field", message)
@@ -98,7 +99,7 @@ POSITION = st.tuples(st.floats(-179, 179), st.floats(-89, 89))
 
 @given(POSITION, POSITION, st.sampled_from([10_000, 1_000_000]))
 def test_a_dense_line_follows_the_great_circle(left, right, step) -> None:
-    line = dense([left, right], step)
+    line = densify([left, right], step)
     assert (line[0], line[-1]) == (left, right)
     points = [(latitude, longitude) for longitude, latitude in line]
     parts = [distance(a, b) for a, b in zip(points, points[1:])]
@@ -118,6 +119,6 @@ LINES = st.lists(st.lists(POSITION, min_size=1, max_size=4), max_size=3)
 
 
 @given(st.lists(POSITION), LINES, st.lists(LINES.filter(bool), max_size=3))
-def test_a_kept_geometry_comes_out_as_it_went_in(points, lines, polygons) -> None:
+def test_stored_bytes_give_back_the_geometry(points, lines, polygons) -> None:
     shape = Shape(points, lines, polygons)
     assert unpacked(shape.packed()) == shape

@@ -1,7 +1,7 @@
 """What must hold of the sphere:
 
 1. Distances are those of the haversine, to the millimetre; the way back is as long.
-2. The squared chords of a distance part what is surely nearer from what is surely farther.
+2. The two squared chords of a distance separate what is surely nearer from what is surely farther.
 3. No direction in a box is nearer than its least chord, or farther than its greatest.
 4. The antipode of a point is half a turn away.
 """
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.geo.sphere import antipode, box, chords, direction, distance, greatest_chord, least_chord
+from svcd.geo.sphere import antipode, box_around, chord_bounds, direction, distance, greatest_chord, least_chord
 
 POINT = st.tuples(st.floats(-90, 90), st.floats(-180, 180))
 NEAR = st.tuples(st.floats(-1e-4, 1e-4), st.floats(-1e-4, 1e-4))
@@ -46,7 +46,7 @@ def test_a_distance_is_that_of_the_arc(left, right) -> None:
 @given(POINT, POINT | NEAR, st.floats(-2, 2))
 def test_chords_part_near_from_far(left, right, beside) -> None:
     metres = distance(left, right) + beside
-    surely_near, surely_far = chords(metres)
+    surely_near, surely_far = chord_bounds(metres)
     assert surely_near < surely_far
     if chord(left, right) <= surely_near:
         assert distance(left, right) <= metres
@@ -56,7 +56,7 @@ def test_chords_part_near_from_far(left, right, beside) -> None:
 
 @given(st.lists(POINT, min_size=1), POINT)
 def test_boxes_bound_chords(points, origin) -> None:
-    around = box(*zip(*map(direction, points)))
+    around = box_around(*zip(*map(direction, points)))
     for point in points:
         exact = chord(origin, point)
         assert least_chord(around, direction(origin)) <= exact + 1e-15

@@ -278,7 +278,7 @@ class DictGeo:
     def geometries_meeting(self, sides: Bounds) -> Iterator[tuple[int, Bounds]]:
         south, west, north, east = sides
         for docid in range(len(self._documents)):
-            own = (shape := self._geometry(docid)) and shape.sides()
+            own = (shape := self._geometry(docid)) and shape.bounds()
             if own and own[0] <= north and own[1] <= east and own[2] >= south and own[3] >= west:
                 yield docid, own
 
@@ -311,7 +311,7 @@ class DictReader:
         self.geo = DictGeo(self._documents, self.settings)
 
     def _words_by_position(self, document: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
-        self._names.update(dict.fromkeys(documents.names(document)))
+        self._names.update(dict.fromkeys(documents.attribute_names(document)))
         searchable = self.settings.searchable
         return documents.positions(
             document,

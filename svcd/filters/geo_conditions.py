@@ -1,0 +1,317 @@
+"""Geo conditions of filters: their syntax, the checks of their numbers, and the documents that meet them.
+
+`_geoRadius` and `_geoBoundingBox` ask for the points of `_geo` and for the geometries of `_geojson`, `_geoPolygon` for
+geometries alone. Source: docs/filters-and-facets.md#geo-conditions.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TypeVar
+
+from svcd.base.bitmaps import DocIds, from_docids
+from svcd.base.numbers import number_of, shown_number
+from svcd.filters import lexer
+from svcd.filters.errors import FilterError, fail, piece, rest
+from svcd.filters.requirements import GEOJSON, check_geo
+from svcd.filters.tree import BoundingBox, Condition, Geo, Polygon, Radius, Token
+from svcd.geo.cells import cells_of, crosses_antimeridian
+from svcd.geo.geometry import QUERY_STEP_M, Area, Position, Ring, Shape, circle, closed, densify, unpacked
+from svcd.geo.sphere import Bounds, Point
+from svcd.query.reader import Reader
+from svcd.schema.field_values import COORDINATES, GEO
+
+_RADIUS = ("The `_geoRadius` filter must be in the form: "
+           "`_geoRadius(latitude, longitude, radius, optionalResolution)`.")
+_BOUNDING_BOX = ("The `_geoBoundingBox` filter expects two pairs of arguments: "
+                 "`_geoBoundingBox([latitude, longitude], [latitude, longitude])`.")
+_POLYGON = ("The `_geoPolygon` filter doesn't match the expected format: "
+            "`_geoPolygon([latitude, longitude], [latitude, longitude])`.")
+_COUNT = "Was expecting 3 or 4 arguments for `_geoRadius`, but instead found {count}."
+_NOT_A_PAIR = "Was expecting 2 coordinates but instead found {count}."
+_FEW_POINTS = "The `_geoPolygon` filter expects at least 3 points but only {count} were specified"
+_NOT_FINITE = "Non finite floats are not supported"
+_LATITUDE = "Bad latitude `{number}`. Latitude must be contained between -90 and 90 degrees."
+_LONGITUDE = ("Bad longitude `{number}`. Longitude must be contained between -180 and 180 degrees. "
+              "Hint: try using `{inside}` instead.")
+_RESOLUTION = "Invalid resolution `{number}`. Resolution must be between 3 and 1000."
+_UPSIDE_DOWN = "The top latitude `{top}` is below the bottom latitude `{bottom}`."
+
+# Vertices of the polygon that approximates a circle where it is compared with geometries.
+DEFAULT_RESOLUTION = 125
+_LEAST_RESOLUTION, _MOST_RESOLUTION = 3, 1000
+_MOST_LONGITUDE = 180.0
+
+
+# Syntax
+
+
+_NAME = re.compile(rf"{lexer.BLANKS}(_geoRadius|_geoBoundingBox|_geoPolygon)(?![{lexer.WORD_SET}])").match
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?(?P<exponent>[0-9]*))?").match
+_SIGN = re.compile(r"[+-]?\.?").match
+
+T = TypeVar("T")
+# Reads one element of a list; gives the element and the position after it and the blanks that follow.
+_ReadElement = Callable[[str, int], tuple[T, int]]
+
+
+class _Mismatch(Exception):
+    """The text does not fit the syntax at a position.
+
+    is_final: the list that is being read must not end before the element that does not fit (a number without the
+    digits of its exponent).
+    """
+
+    def __init__(self, at: int, is_final: bool = False) -> None:
+        self.at = at
+        self.is_final = is_final
+
+
+def read_geo_condition(source: str, at: int) -> tuple[Condition, int] | None:
+    """The geo condition that begins at a position, and the position after it; None when none begins there.
+
+    Raises FilterError.
+    """
+    found = _NAME(source, at)
+    if found is None:
+        return None
+    sentence, read = _SYNTAX[found[1]]
+    try:
+        return read(source, found.end())
+    except _Mismatch as mismatch:
+        raise FilterError(sentence, rest(source, mismatch.at)) from None
+
+
+def _read_radius(source: str, at: int) -> tuple[Condition, int]:
+    numbers, at = _read_list(source, at, "()", _read_number)
+    if len(numbers) not in (3, 4):
+        fail(_COUNT.format(count=len(numbers)), rest(source, at))
+    latitude, longitude, metres, *resolution = numbers
+    return Radius((latitude, longitude), metres, *resolution), at
+
+
+def _read_bounding_box(source: str, at: int) -> tuple[Condition, int]:
+    points, at = _read_list(source, at, "()", _read_point)
+    if len(points) != 2:
+        fail(_BOUNDING_BOX, rest(source, at))
+    return BoundingBox(*_pairs(points)), at
+
+
+def _read_polygon(source: str, at: int) -> tuple[Condition, int]:
+    points, at = _read_list(source, at, "()", _read_point, may_end_with_comma=True)
+    if len(points) < 3:
+        fail(_FEW_POINTS.format(count=len(points)), points[-1][-1])
+    return Polygon(_pairs(points)), at
+
+
+def _pairs(points: Sequence[Sequence[Token]]) -> list[tuple[Token, Token]]:
+    pairs = []
+    for numbers in points:
+        if len(numbers) != 2:
+            fail(_NOT_A_PAIR.format(count=len(numbers)), numbers[0])
+        pairs.append((numbers[0], numbers[1]))
+    return pairs
+
+
+def _read_point(source: str, at: int) -> tuple[list[Token], int]:
+    numbers, at = _read_list(source, _after_blanks(source, at), "[]", _read_number)
+    return numbers, _after_blanks(source, at)
+
+
+def _read_list(source: str, at: int, brackets: str, read_element: _ReadElement[T],
+               may_end_with_comma: bool = False) -> tuple[list[T], int]:
+    """One or more elements between brackets, separated by commas, and the position after the closing bracket."""
+    at = _after_character(source, at, brackets[0])
+    element, at = read_element(source, at)
+    elements = [element]
+    while source.startswith(",", at):
+        try:
+            element, at = read_element(source, at + 1)
+        except _Mismatch as mismatch:
+            if mismatch.is_final:
+                raise
+            break  # the error is then that the comma stands where the closing bracket is expected
+        elements.append(element)
+    if may_end_with_comma and source.startswith(",", at):
+        at = _after_blanks(source, at + 1)
+    return elements, _after_character(source, at, brackets[1])
+
+
+def _after_character(source: str, at: int, character: str) -> int:
+    if not source.startswith(character, at):
+        raise _Mismatch(at)
+    return at + 1
+
+
+def _read_number(source: str, at: int) -> tuple[Token, int]:
+    start = _after_blanks(source, at)
+    found = _NUMBER(source, start)
+    if found is None:
+        raise _Mismatch(_SIGN(source, start).end())  # type: ignore[union-attr]  # matches anywhere
+    if found["exponent"] == "":
+        raise _Mismatch(found.end(), is_final=True)
+    return piece(source, start, found.end()), _after_blanks(source, found.end())
+
+
+def _after_blanks(source: str, at: int) -> int:
+    return lexer.blanks(source, at).end()  # type: ignore[union-attr]  # matches anywhere
+
+
+_SYNTAX: dict[str, tuple[str, Callable[[str, int], tuple[Condition, int]]]] = {
+    "_geoRadius": (_RADIUS, _read_radius),
+    "_geoBoundingBox": (_BOUNDING_BOX, _read_bounding_box),
+    "_geoPolygon": (_POLYGON, _read_polygon),
+}
+
+
+# Checks
+
+
+def geo_docids(reader: Reader, condition: Geo) -> DocIds:
+    """The documents that meet a geo condition.
+
+    Raises FilterError. Whether the index allows the condition is checked before the numbers of a polygon, but after
+    those of a radius or box: clients see the first error only.
+    """
+    if isinstance(condition, Polygon):
+        _check_is_allowed(reader, condition, condition.points[0])
+        return docids_in_polygon(reader, [point for pair in condition.points for point in _points([pair])])
+    if isinstance(condition, Radius):
+        (centre,) = _points([condition.point])
+        metres, resolution = _number(condition.metres), _resolution(condition.resolution)
+        _check_is_allowed(reader, condition, condition.point)
+        return docids_in_circle(reader, centre, metres, resolution)
+    top_right, bottom_left = _corners(condition)
+    _check_is_allowed(reader, condition, condition.top_right)
+    return docids_in_box(reader, top_right, bottom_left)
+
+
+def _check_is_allowed(reader: Reader, condition: Geo, first_point: tuple[Token, Token]) -> None:
+    check_geo(reader.settings.filterable, condition, first_point[0])
+
+
+def _corners(condition: BoundingBox) -> tuple[Point, Point]:
+    top_right, bottom_left = _points([condition.top_right, condition.bottom_left])
+    (top, _), (bottom, _) = top_right, bottom_left
+    if top < bottom:
+        fail(_UPSIDE_DOWN.format(top=shown_number(top), bottom=shown_number(bottom)), condition.bottom_left[1])
+    return top_right, bottom_left
+
+
+def _points(pairs: Sequence[tuple[Token, Token]]) -> list[Point]:
+    """Points from their numbers as written. All must be finite before the range of any is checked."""
+    points = [(_number(latitude), _number(longitude)) for latitude, longitude in pairs]
+    for (latitude, longitude), (latitude_token, longitude_token) in zip(points, pairs):
+        if not -90 <= latitude <= 90:
+            fail(_LATITUDE.format(number=shown_number(latitude)), latitude_token)
+        if not -_MOST_LONGITUDE <= longitude <= _MOST_LONGITUDE:
+            inside = (longitude + 180) % 360 - 180
+            fail(_LONGITUDE.format(number=shown_number(longitude), inside=shown_number(inside)), longitude_token)
+    return points
+
+
+def _number(token: Token) -> float:
+    number = number_of(token.text)
+    if number is None:
+        fail(_NOT_FINITE, token)
+    return number
+
+
+def _resolution(token: Token | None) -> int:
+    if token is None:
+        return DEFAULT_RESOLUTION
+    whole = min(max(int(_number(token)), 0), (1 << 64) - 1)  # as an unsigned integer of 64 bits shows it
+    if not _LEAST_RESOLUTION <= whole <= _MOST_RESOLUTION:
+        fail(_RESOLUTION.format(number=whole), token)
+    return whole
+
+
+# Documents
+
+
+def docids_in_circle(reader: Reader, centre: Point, metres: float, resolution: int = DEFAULT_RESOLUTION) -> DocIds:
+    """Documents whose point is at most `metres` from a point, or whose geometry intersects the circle.
+
+    resolution: vertices of the polygon that stands for the circle among geometries.
+    """
+    docids = reader.geo.docids_within(centre, metres) if _is_filterable(reader, GEO) else 0
+    return docids | _intersecting(reader, circle(*centre, metres, resolution))
+
+
+def docids_in_box(reader: Reader, top_right: Point, bottom_left: Point) -> DocIds:
+    """Documents whose point lies between two parallels and two meridians, or whose geometry intersects the box.
+
+    A box whose right side is west of its left side extends across the antimeridian.
+    """
+    (top, right), (bottom, left) = top_right, bottom_left
+    docids = _points_between(reader, top, right, bottom, left) if _is_filterable(reader, GEO) else 0
+    return docids | _intersecting(reader, [(right, top), (left, top), (left, bottom), (right, bottom)])
+
+
+def docids_in_polygon(reader: Reader, points: Sequence[Point]) -> DocIds:
+    """Documents whose geometry intersects a polygon of three or more points; the points of `_geo` do not count."""
+    return _intersecting(reader, [(longitude, latitude) for latitude, longitude in points])
+
+
+def _is_filterable(reader: Reader, name: str) -> bool:
+    return reader.settings.filterable.names(name)
+
+
+def _points_between(reader: Reader, top: float, right: float, bottom: float, left: float) -> DocIds:
+    latitude, longitude = COORDINATES
+    range_docids = reader.values.range_docids
+    if left <= right:
+        between = range_docids(longitude, left, right)
+    else:
+        between = range_docids(longitude, left, _MOST_LONGITUDE) | range_docids(longitude, -_MOST_LONGITUDE, right)
+    return between and between & range_docids(latitude, bottom, top)
+
+
+def _intersecting(reader: Reader, outline: Sequence[Position]) -> DocIds:
+    """Documents whose geometry intersects what an outline encloses, touching included."""
+    if not _is_filterable(reader, GEOJSON):
+        return 0
+    region = _Region(densify(closed(outline), QUERY_STEP_M))
+    docids = []
+    for docid, bounds in reader.geo.geometries_meeting(region.area.bounds):
+        verdict = region.intersects_bounds(bounds)
+        if region.intersects(unpacked(reader.geo.geometry(docid))) if verdict is None else verdict:
+            docids.append(docid)
+    return from_docids(docids)
+
+
+class _Region:
+    """What an outline encloses.
+
+    On the plane of degrees an outline across the antimeridian seems to enclose what lies on the way from one side to
+    the other; such regions and geometries must also share a cell of the globe (svcd.geo.cells).
+    """
+
+    def __init__(self, ring: Ring) -> None:
+        self.area = Area(ring)
+        self._ring = ring
+        self._crosses_antimeridian = crosses_antimeridian(ring)
+
+    @cached_property
+    def _cells(self) -> frozenset[int]:
+        return cells_of(Shape(polygons=[[self._ring]]))
+
+    def intersects_bounds(self, bounds: Bounds) -> bool | None:
+        """Does every geometry with this bounding box intersect the region? None where it depends on the geometry."""
+        verdict = self.area.intersects_bounds(bounds)
+        needs_cells = self._crosses_antimeridian or bounds[3] - bounds[1] > _MOST_LONGITUDE
+        return None if verdict and needs_cells else verdict
+
+    def intersects(self, shape: Shape) -> bool:
+        """Has a geometry any position in common with the region?"""
+        if not self.area.intersects(shape):
+            return False
+        needs_cells = self._crosses_antimeridian or _has_crossing_line(shape)
+        return not needs_cells or not self._cells.isdisjoint(cells_of(shape))
+
+
+def _has_crossing_line(shape: Shape) -> bool:
+    _, west, _, east = shape.bounds()
+    outlines = (polygon[0] for polygon in shape.polygons)
+    return east - west > _MOST_LONGITUDE and any(map(crosses_antimeridian, (*shape.lines, *outlines)))

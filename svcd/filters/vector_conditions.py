@@ -1,0 +1,165 @@
+"""How vectors are named in a filter: `_vectors`, `_vectors.EMBEDDER`, and which of its vectors (relevance.md 5.2).
+
+Knows the suffixes and every way to get them wrong; refuses to know which embedders there are.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from svcd.base.bitmaps import DocIds
+from svcd.filters import lexer
+from svcd.filters.errors import FilterError, NoValue, Unclosed, fail, piece, rest
+from svcd.filters.lexer import QUOTES, quoted_value
+from svcd.filters.tree import VECTORS, Condition, Not, Token, VectorExists
+from svcd.query.reader import Reader
+from svcd.validation.messages import edit_distance
+
+FRAGMENTS = "fragments"
+KINDS = ("fragments", "userProvided", "documentTemplate", "regenerate")
+_MOST_TYPOS = 2
+
+_NO_EMBEDDER = "Was expecting embedder name but found nothing."
+_BAD_EMBEDDER = "The vector filter's embedder name is invalid."
+_NO_FRAGMENT = "The vector filter is missing a fragment name."
+_BAD_FRAGMENT = "The vector filter's fragment name is invalid."
+_BAD_QUOTES = "The quotes in one of the values are inconsistent."
+_LEFTOVER = "The vector filter has leftover tokens."
+_NO_OPERATION = "Was expecting an operation like `EXISTS` or `NOT EXISTS` after the vector filter."
+_POINT = ("Was expecting one of `.fragments`, `.userProvided`, `.documentTemplate`, `.regenerate` or nothing, "
+          "but instead found a point without a valid value.")
+_QUOTED_KIND = "Was expecting this part to be unquoted."
+_BOTH = ("Vector filter can only accept one of `fragments`, `userProvided`, `documentTemplate` or `regenerate`, "
+         "but found both `{previous}` and `{text}`.")
+_UNKNOWN = ("Was expecting one of `fragments`, `userProvided`, `documentTemplate`, `regenerate` or nothing, "
+            "but instead found `{text}`.{suggestion}")
+
+_BLANKS_NEEDED = re.compile(r"[ \t\r\n]+").match
+_START = re.compile(rf"{lexer.BLANKS}({VECTORS})(?=[ \t\r\n.])").match
+_KIND = re.compile(r"\.(fragments|userProvided|documentTemplate|regenerate)").match
+_NAME = re.compile(rf"[{lexer.WORD_SET.replace('.', '')}]+").match
+_OPERATION = re.compile(r"(NOT[ \t\r\n]+)?EXISTS").match
+
+
+def read_vector_condition(source: str, at: int) -> tuple[Condition, int] | None:
+    """The condition on vectors that begins here and the place behind it; None when none does. Raises FilterError."""
+    found = _START(source, at)
+    if found is None:
+        return None
+    condition, at = _named(source, found)
+    operation = _OPERATION(source, at)
+    if operation is None:
+        fail(_NO_OPERATION, rest(source, at))
+    return (Not(condition) if operation[1] else condition), operation.end()
+
+
+def _named(source: str, found: re.Match[str]) -> tuple[VectorExists, int]:
+    """Which vectors are meant, and the place behind the blanks that must follow."""
+    name, at = piece(source, *found.span(1)), found.end()
+    blanks = _BLANKS_NEEDED(source, at)
+    if blanks is not None:
+        return VectorExists(name), blanks.end()
+    if source.startswith(" ", at + 1):
+        fail(_NO_EMBEDDER, piece(source, at + 1, at + 2))
+    embedder, at = _required(source, at + 1, _BAD_EMBEDDER)
+    kind, fragment, at = _suffix(source, at)
+    if source.startswith(".", at):
+        _refuse_suffix(source, at, kind)
+    blanks = _BLANKS_NEEDED(source, at)
+    if blanks is None:
+        fail(_LEFTOVER, rest(source, at))
+    return VectorExists(name, embedder, kind, fragment), blanks.end()
+
+
+def _suffix(source: str, at: int) -> tuple[str | None, Token | None, int]:
+    """The kind of vectors and the fragment, each None when there is none, and the place behind."""
+    found = _KIND(source, at)
+    if found is None:
+        return None, None, at
+    if found[1] != FRAGMENTS:
+        return found[1], None, found.end()
+    if not source.startswith(".", found.end()):
+        fail(_NO_FRAGMENT, rest(source, found.end()))
+    fragment, at = _required(source, found.end() + 1, _BAD_FRAGMENT)
+    return FRAGMENTS, fragment, at
+
+
+def _refuse_suffix(source: str, point: int, previous: str | None) -> None:
+    try:
+        name, _ = _name(source, point + 1)
+    except FilterError:
+        name = piece(source, point, point + 1)
+    if previous is not None:
+        sentence = _BOTH.format(previous=previous, text=name.text)
+    elif name.text == ".":
+        sentence = _POINT
+    elif name.text in KINDS:
+        sentence = _QUOTED_KIND
+    else:
+        sentence = _UNKNOWN.format(text=name.text, suggestion=did_you_mean(name.text, KINDS))
+    fail(sentence, name)
+
+
+def _required(source: str, at: int, sentence: str) -> tuple[Token, int]:
+    """A name that must stand here; whatever is wrong with it is told in the words of `sentence`."""
+    try:
+        return _name(source, at)
+    except FilterError as error:
+        fail(_BAD_QUOTES if isinstance(error, Unclosed) else sentence, rest(source, at))
+
+
+def _name(source: str, at: int) -> tuple[Token, int]:
+    """A name without points, or one in quotes. Raises NoValue, and FilterError for quotes that are not closed."""
+    if at < len(source) and source[at] in QUOTES:
+        return quoted_value(source, at)
+    found = _NAME(source, at)
+    if found is None or found[0] in lexer.KEYWORDS:
+        raise NoValue("", rest(source, at))
+    return piece(source, at, found.end()), found.end()
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """A sentence that suggests the first of the known names, in their order, within two typos; else ""."""
+    near = [each for each in sorted(known) if edit_distance(name, each) <= _MOST_TYPOS]
+    return f" Did you mean `{near[0]}`?" if near else ""
+
+
+# Conditions on vectors: is there such an embedder, such a fragment (relevance.md 5.8)?
+#
+# Knows the names in the settings; refuses to know vectors. Which documents have some is not known to this version.
+
+
+_UNKNOWN_EMBEDDER = "The embedder `{name}` does not exist. {available}"
+_NO_EMBEDDERS = "This index does not have any configured embedders."
+_UNKNOWN_FRAGMENT = "The fragment `{name}` does not exist on embedder `{embedder}`. {available}"
+_NO_FRAGMENTS = "This embedder does not have any configured fragments."
+
+
+def vector_docids(reader: Reader, condition: VectorExists) -> DocIds:
+    """The documents with such vectors. Raises FilterError."""
+    embedders = reader.settings.embedders
+    if condition.embedder is not None:
+        check_names(embedders, condition.embedder, condition.fragment)
+    if not embedders:
+        return 0
+    raise FilterError("This version of svcd does not have filters on vectors yet.", condition.name)
+
+
+def check_names(embedders: Mapping[str, Any], embedder: Token, fragment: Token | None) -> None:
+    """Refuse an embedder, or a fragment of it, that the settings do not have."""
+    if embedder.text not in embedders:
+        available = _available("Available embedders", embedder.text, list(embedders)) or _NO_EMBEDDERS
+        fail(_UNKNOWN_EMBEDDER.format(name=embedder.text, available=available), embedder)
+    if fragment is None:
+        return
+    fragments = (embedders[embedder.text] or {}).get("indexingFragments") or {}
+    if fragment.text not in fragments:
+        available = _available("Available fragments on this embedder", fragment.text, list(fragments)) or _NO_FRAGMENTS
+        fail(_UNKNOWN_FRAGMENT.format(name=fragment.text, embedder=embedder.text, available=available), fragment)
+
+
+def _available(what: str, name: str, known: Sequence[str]) -> str:
+    if not known:
+        return ""
+    return f"{what} are: {', '.join(f'`{each}`' for each in sorted(known))}.{did_you_mean(name, known)}"
