@@ -1,11 +1,17 @@
-"""Sizes: decimal and binary units, any letter case, and nothing that only looks like one."""
+"""What must hold of sizes as texts:
+
+1. A text has a decimal or binary unit, in any letter case, or none; nothing that only looks like a size is taken.
+2. A printed size reads back, and has the largest unit in which it is a whole number.
+3. Sizes in messages are exact, in binary units where they are multiples of 1024.
+4. Sizes in statistics are rounded to two decimals, in binary units.
+"""
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.base.sizes import LARGEST, UNITS, parse_size, print_size
+from svcd.base.sizes import LARGEST, UNITS, human_size, message_size, parse_size, print_size
 
 
 @pytest.mark.parametrize(("text", "size"), [
@@ -46,3 +52,20 @@ def test_a_printed_size_reads_back(size: int) -> None:
 ])
 def test_a_size_is_printed_in_its_largest_whole_unit(size: int, text: str) -> None:
     assert print_size(size) == text
+
+
+@pytest.mark.parametrize(("size", "text"), [
+    (0, "0 B"), (1, "1 B"), (999, "999 B"), (1000, "1 KB"), (1500, "1.5 KB"), (1024, "1 KiB"), (10 << 20, "10 MiB"),
+    (100 << 20, "100 MiB"), (100_000_000, "100 MB"), (100_000_001, "100.000001 MB"),
+    (1536, "1.536 KB"), (1536 << 10, "1.5 MiB"), (1 << 40, "1 TiB"), (10_000, "10 KB"),
+])
+def test_sizes_in_messages_are_exact(size: int, text: str) -> None:
+    assert message_size(size) == text
+
+
+@pytest.mark.parametrize(("size", "text"), [
+    (0, "0 B"), (1023, "1023 B"), (4096, "4 KiB"), (1536, "1.5 KiB"), (5 << 30, "5 GiB"), (1 << 60, "1024 PiB"),
+    (1_000_000, "976.56 KiB"), (1280 << 10, "1.25 MiB"),
+])
+def test_sizes_in_statistics_are_rounded(size: int, text: str) -> None:
+    assert human_size(size) == text
