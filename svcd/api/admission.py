@@ -1,12 +1,11 @@
-"""How many searches run at once, and which of the others wait.
+"""The search queue: how many searches run at once, which of the others wait, and when a search is cut off.
 
-Knows places and their limits; refuses to know what a search is.
-Threads: every request thread comes here; `_lock` guards the running searches and the list of waiting
-ones. A place that a search leaves goes to the one that came last, whose client is surely still there.
+One interpreter computes one search at a time. Searches that share it all take longer (459 a second with 8 at once, 598
+one by one), so each search has the process to itself for a head start, in which nearly all end; a longer one then runs
+beside others, up to the limit. When a search ends, the newest waiting one starts: its client is the likeliest to be
+still there. See docs/http.md#search-queue.
 
-One interpreter computes one search at a time: searches that take turns inside it only wait longer, each for all
-(8 at once: 459 a second; one by one: 598). So each has the interpreter to itself for its head start, in which nearly all
-end; a longer one gives way to others, up to the number that may run at once.
+Threads: every request thread comes here; `_lock` guards the running searches and the list of waiting ones.
 """
 from __future__ import annotations
 
@@ -21,106 +20,106 @@ from svcd.base.errors import ApiError
 _RETRY_AFTER_S = 10
 
 
-class _Visit:
-    """One search: waiting while `begun` is None, running since then."""
+class _Waiter:
+    """One search. started_at: monotonic seconds; None while it waits."""
 
-    __slots__ = ("woken", "begun")
+    __slots__ = ("wakeup", "started_at")
 
     def __init__(self) -> None:
-        self.woken = threading.Event()
-        self.begun: float | None = None
+        self.wakeup = threading.Event()
+        self.started_at: float | None = None
 
 
 class SearchQueue:
-    """Places for searches. parallel: running at once; capacity: waiting; patience_s: how long one waits.
+    """A queue of searches. parallel: how many may run at once; capacity: how many may wait; max_wait_s: for how long.
 
-    head_start_s: how long a search has its process to itself. processes: how many have such places; each has its
-    part of them, and requests go to who has less to do.
+    head_start_s: how long a search has its process to itself. processes: how many processes share parallel and
+    capacity; each gets an equal part, and requests are handed to the least loaded one.
     """
 
-    def __init__(self, parallel: int, capacity: int = 1000, patience_s: float = 60.0, *, head_start_s: float = 0.0,
+    def __init__(self, parallel: int, capacity: int = 1000, max_wait_s: float = 60.0, *, head_start_s: float = 0.0,
                  processes: int = 1) -> None:
         self._parallel = max(-(-parallel // processes), 1)
         self.capacity = capacity
         self._own_capacity = -(-capacity // processes)
-        self._patience_s = patience_s
+        self._max_wait_s = max_wait_s
         self._head_start_s = head_start_s
-        self._begun: list[float] = []  # when each running search began, the newest last
-        self._waiting: list[_Visit] = []
+        self._started: list[float] = []  # start of each running search, the newest last
+        self._waiting: list[_Waiter] = []
         self._lock = threading.Lock()
 
     @property
     def running(self) -> int:
-        """Searches that hold a place."""
-        return len(self._begun)
+        """How many searches run."""
+        return len(self._started)
 
     @property
     def waiting(self) -> int:
-        """Searches that wait for one."""
+        """How many searches wait."""
         return len(self._waiting)
 
     @contextmanager
-    def place(self) -> Iterator[None]:
-        """Hold a place. Raises too_many_search_requests when turned away."""
-        visit = self._enter()
-        if visit.begun is None:
-            self._wait(visit)
-        if visit.begun is None:
-            raise self._turned_away()
+    def slot(self) -> Iterator[None]:
+        """Run the block as one search. Raises too_many_search_requests if the queue is full or the wait too long."""
+        waiter = self._admit()
+        if waiter.started_at is None:
+            self._wait(waiter)
+        if waiter.started_at is None:
+            raise self._too_many_searches()
         try:
             yield
         finally:
-            self._leave(visit.begun)
+            self._leave(waiter.started_at)
 
     def _has_room(self) -> bool:
-        if len(self._begun) >= self._parallel:
+        if len(self._started) >= self._parallel:
             return False
-        return not self._begun or time.monotonic() - self._begun[-1] >= self._head_start_s
+        return not self._started or time.monotonic() - self._started[-1] >= self._head_start_s
 
-    def _begin(self, visit: _Visit) -> None:
-        visit.begun = time.monotonic()
-        self._begun.append(visit.begun)
+    def _run(self, waiter: _Waiter) -> None:
+        waiter.started_at = time.monotonic()
+        self._started.append(waiter.started_at)
 
-    def _enter(self) -> _Visit:
-        """A search that runs if there is a place, or waits for one."""
-        visit = _Visit()
+    def _admit(self) -> _Waiter:
+        """A search that runs, or that waits in the queue. Raises too_many_search_requests without a queue."""
+        waiter = _Waiter()
         with self._lock:
-            if self._has_room() or not self.capacity and len(self._begun) < self._parallel:
-                self._begin(visit)
-                return visit
+            if self._has_room() or not self.capacity and len(self._started) < self._parallel:
+                self._run(waiter)
+                return waiter
             if not self.capacity:
-                raise self._turned_away()
+                raise self._too_many_searches()
             if len(self._waiting) >= self._own_capacity:
-                # A random one, so that under load no client is refused for being early or late.
-                self._waiting.pop(_any_place(len(self._waiting))).woken.set()
-            self._waiting.append(visit)
-            return visit
+                # Drop a random one, so that under load no client is rejected for being early or late.
+                self._waiting.pop(_random_index(len(self._waiting))).wakeup.set()
+            self._waiting.append(waiter)
+            return waiter
 
-    def _wait(self, visit: _Visit) -> None:
-        """For a place that is left, or for the end of the head start of the newest that runs."""
-        until = time.monotonic() + self._patience_s
+    def _wait(self, waiter: _Waiter) -> None:
+        """Wait until a search ends, or the head start of the newest running search is over."""
+        until = time.monotonic() + self._max_wait_s
         while (left := until - time.monotonic()) > 0:
-            if visit.woken.wait(min(left, self._head_start_s or left)):
+            if waiter.wakeup.wait(min(left, self._head_start_s or left)):
                 break
             with self._lock:
-                if visit in self._waiting and self._has_room():
-                    self._let_in(visit)
+                if waiter in self._waiting and self._has_room():
+                    self._start(waiter)
         with self._lock:
-            if visit in self._waiting:
-                self._waiting.remove(visit)
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
 
-    def _let_in(self, visit: _Visit) -> None:
-        self._waiting.remove(visit)
-        self._begin(visit)
-        visit.woken.set()
+    def _start(self, waiter: _Waiter) -> None:
+        self._waiting.remove(waiter)
+        self._run(waiter)
+        waiter.wakeup.set()
 
-    def _leave(self, begun: float) -> None:
+    def _leave(self, started_at: float) -> None:
         with self._lock:
-            self._begun.remove(begun)
+            self._started.remove(started_at)
             if self._waiting and self._has_room():
-                self._let_in(self._waiting[-1])
+                self._start(self._waiting[-1])
 
-    def _turned_away(self) -> ApiError:
+    def _too_many_searches(self) -> ApiError:
         return ApiError(
             "too_many_search_requests",
             f"Too many search requests running at the same time: {self.capacity}. Retry after {_RETRY_AFTER_S}s.",
@@ -128,23 +127,19 @@ class SearchQueue:
         )
 
 
-def _any_place(count: int) -> int:
-    """A random number below `count`; the module `random` would cost the start more than all of this one."""
+def _random_index(count: int) -> int:
+    """A random number below `count`. Importing `random` would take longer than the whole of this module."""
     return int.from_bytes(os.urandom(4), "big") % count
 
 
-# How long a search may rank and format: a timer for each, and how many of them have run out.
-#
-# Refuses to know what a search does with what it has found by then.
-# Threads: a timer is of one thread; `_lock` guards the count.
-
+# Cutoff of searches (docs/http.md#cutoff). A timer belongs to one thread; `_lock` guards the count.
 
 _lock = threading.Lock()
 _ran_out = 0
 
 
 class Timer:
-    """Called with milliseconds it gives the question whether they have passed since; for one search."""
+    """The cutoff of one search: called with milliseconds, returns a predicate: have they passed since the call?"""
 
     def __init__(self) -> None:
         self.has_run_out = False
@@ -167,5 +162,5 @@ def _count() -> None:
 
 
 def degraded_searches() -> int:
-    """How many searches of this process were told that their time is over."""
+    """How many searches of this process reached their cutoff."""
     return _ran_out

@@ -1,7 +1,7 @@
-"""One request from end to end: match, authorise, decode, call the handler, encode.
+"""Answers one request: match the route, check the key, decode, call the handler, encode.
 
-Knows the order of the checks, and is the only place where an ApiError becomes an answer; refuses to know
-what any route does. The order is that of the recordings: key, query string, body, feature, path.
+The order of the checks is fixed, since clients depend on which of several errors they get: docs/http.md#order-of-checks.
+This is the only place where an ApiError becomes an answer (docs/http.md#errors).
 """
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ _PATH_CHECKS: Mapping[str, Callable[[str], Any]] = {  # path parameter: its chec
     "batch_id": lambda text: tasks.path_uid(text, "Batch", "invalid_batch_uids"),
     "uuid": webhooks.path_uuid,
 }
-# Under these names requests are counted that no route stands for: clients must not be able to add names.
+# Requests without a route are counted under these names: clients must not be able to add labels to the metrics.
 _OTHER_METHOD, _OTHER_PATH = "OTHER", "other"
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"))
 _FILTERED_TOKEN = ("The provided tenant token is invalid. Its rules have a filter, which this version of svcd can't "
                    "join to what is asked for here.")
-# Characters of a message that are sent: many repeat what was received, in whatever length.
+# Characters of a message that are sent: many messages repeat what was received, which may be long.
 _MAX_MESSAGE = 100_000
 _SYSTEM_ERRORS = {  # errno: code
     errno.ENOSPC: "no_space_left_on_device",
@@ -78,24 +78,24 @@ _SYSTEM_ERRORS = {  # errno: code
 
 
 class UsageCounter(Protocol):
-    """Counts requests for the usage report; the figures themselves are made above this layer."""
+    """Counts requests for the usage report. Implemented by svcd.analytics, which this package must not import."""
 
     def note(self, route: Route, ctx: Context) -> None:
-        """Count what a request asks for, before its handler runs."""
+        """Count the parameters of a request, before its handler runs."""
 
     def answered(self, request: Request, status: int, seconds: float) -> None:
         """Count an answer."""
 
 
 class App:
-    """The interface over one instance; `answer` is given to the HTTP server."""
+    """The HTTP interface of one instance; the HTTP server calls `answer`."""
 
     def __init__(self, instance: Instance, runner: Any, keys: Keys, searches: SearchQueue,
                  traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
                  broadcast: Callable[[Mapping[str, Any]], None] = lambda order: None,
                  streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: UsageCounter | None = None) -> None:
-        """traffic: where requests are counted; reports: asks other processes of the same instance for theirs.
-        tell: gives them orders (svcd.cli.search_worker).
+        """traffic: where requests are counted; reports: fetches the counters of the other processes of the instance.
+        broadcast: sends them a command (svcd.cli.search_worker).
 
         streams, waiting_writes, large: how many there may be at once. usage: where they are counted for a usage report.
         """
@@ -108,17 +108,17 @@ class App:
         self._reports = reports
         self._broadcast = broadcast
         self._streams = ConcurrencyLimit(streams)
-        self._large = ConcurrencyLimit(large, "large answers")
+        self._large_answers = ConcurrencyLimit(large, "large answers")
         self._waiting_writes = ConcurrencyLimit(waiting_writes)
         self._usage = usage
-        self._answers = SearchCache()
+        self._search_cache = SearchCache()
 
     def answer(self, request: Request) -> Response:
         """The response to a request; never raises."""
         started = time.perf_counter()
         matched = self._table.match(request.method, request.segments)
         method, path = self._names(request, matched)
-        # Clients may switch the feature on and off; the recordings count all requests and time those that find it on.
+        # All requests are counted; only those that begin while the feature is on are timed.
         timing = self._traffic.timing(method, path) if self._instance.is_enabled("metrics") else None
         response = self._answer(request, matched)
         self._traffic.count(method, path, response.status)
@@ -137,28 +137,29 @@ class App:
         try:
             return self._respond(request, matched)
         except ApiError as error:
-            return refusal(error)
-        except Exception as error:  # a bug or a broken machine: the client learns that, the log learns all
+            return error_answer(error)
+        except Exception as error:  # a bug or a broken machine: the traceback goes to the log only
             known = _system_error(error)
             if known.type == "internal":
                 logs.failure("request failed", error, method=request.method, path=_shown_path(request))
-            return refusal(known)
+            return error_answer(known)
 
     def _respond(self, request: Request, matched: Match | None) -> Response:
         if matched is None:
             return self._no_route(request)
         route, raw_path = matched
 
-        def permitted() -> Permission:
+        def check_permission() -> Permission:
             return self._permission(route, raw_path.get("index_uid"), request)
 
-        permission = permitted()
+        permission = check_permission()
         query, wait_s = waiting.extract_wait(route, request.query)
         ctx = Context(
             instance=self._instance, runner=self._runner, searches=self._searches, request=request,
             permission=permission, query=_query(route, query), body=_body(route, request), traffic=self._traffic,
-            reports=self._reports, keys=self._keys, broadcast=self._broadcast, streams=self._streams, renewed=permitted,
-            answers=self._answers, large=self._large,
+            reports=self._reports, keys=self._keys, broadcast=self._broadcast, streams=self._streams,
+            recheck_permission=check_permission,
+            search_cache=self._search_cache, large_answers=self._large_answers,
         )
         if route.feature:
             features.require(self._instance.features(), *route.feature)
@@ -170,7 +171,7 @@ class App:
 
     def _permission(self, route: Route, index_uid: str | None, request: Request) -> Permission:
         permission = ALL_PERMITTED
-        for action in route.actions:  # of one key, which has its indexes for all of them
+        for action in route.actions:  # each of them must be open to the same key
             permission = self._keys.check(action, index_uid, request.headers.get("authorization"))
         if permission.has_filters and not route.joins_rules:
             raise ApiError("invalid_api_key", _FILTERED_TOKEN)
@@ -179,7 +180,7 @@ class App:
     def _no_route(self, request: Request) -> Response:
         """404 for an unknown path, 405 for an unknown method.
 
-        The recordings show no body to a client that sends no Accept header; others get the error object.
+        A client that sends no Accept header gets no body (docs/http.md#order-of-checks).
         """
         methods = self._table.methods(request.segments)
         headers = (("Allow", ", ".join(methods)),) if methods else ()
@@ -191,15 +192,15 @@ class App:
             reason = f"The method {request.verb} is not allowed on `{path}`: expected one of {', '.join(methods)}"
         else:
             reason = f"There is no route `{path}`. `GET /openapi.json` describes all of them."
-        return refusal(HttpError(status, reason, headers))
+        return error_answer(HttpError(status, reason, headers))
 
 
 def _shown_path(request: Request) -> str:
-    """The decoded path as logs and refusals may repeat it."""
+    """The decoded path, without the value of an API key that it may contain, for logs and messages."""
     return logs.without_key("/" + "/".join(request.segments))
 
 
-def refusal(error: ApiError) -> Response:
+def error_answer(error: ApiError) -> Response:
     """The answer that an error becomes."""
     shown = error.as_json()
     if len(error.message) > _MAX_MESSAGE:
@@ -208,7 +209,7 @@ def refusal(error: ApiError) -> Response:
 
 
 def _system_error(error: Exception) -> ApiError:
-    """What an unexpected exception is to a client: the machine's fault where it is known, else `internal`."""
+    """The error that a client gets for an unexpected exception: of the disk or the descriptors if known, else `internal`."""
     if lacks_room(error):
         return disk_full_error()
     code = _SYSTEM_ERRORS.get(error.errno or 0) if isinstance(error, OSError) else None
@@ -218,7 +219,7 @@ def _system_error(error: Exception) -> ApiError:
 
 
 def _query(route: Route, query: str) -> Mapping[str, Any]:
-    """A route without parameters takes any query string, as the reference engine does."""
+    """The decoded query string. A route without parameters ignores it, as clients expect."""
     return decode_query(query, route.query) if route.query else {}
 
 

@@ -115,19 +115,19 @@ def _no_sequence(content: bytes, start: int) -> ApiError:
     """A map is refused at its first byte, before it is read; other values behind their last."""
     is_map = content[start:start + 1] == b"{"
     end = start if is_map else json_text.value_end(content, start)
-    found = "map" if is_map else _found(json_text.loads(content[start:end]))
+    found = "map" if is_map else _serde_type(json_text.loads(content[start:end]))
     line_start = content.rfind(b"\n", 0, end) + 1
     line = content.count(b"\n", 0, end) + 1
     place = f"line {line} column {end - line_start}"
     return ApiError("bad_request", f"Json deserialize error: invalid type: {found}, expected a sequence at {place}")
 
 
-def _found(value: Any) -> str:
+def _serde_type(value: Any) -> str:
     """A scalar as serde names what it did not expect."""
     if value is None:
         return "null"
     if isinstance(value, str):
-        return f"string {quoted(value[:_LONGEST_FOUND])}" + "…" * (len(value) > _LONGEST_FOUND)
+        return f"string {debug_string(value[:_LONGEST_FOUND])}" + "…" * (len(value) > _LONGEST_FOUND)
     kind = "boolean" if isinstance(value, bool) else "integer" if isinstance(value, int) else "floating point"
     return f"{kind} `{json_text.dumps(value)}`"
 
@@ -140,7 +140,7 @@ def _found(value: Any) -> str:
 _ESCAPED = {"\t": "\\t", "\r": "\\r", "\n": "\\n", "\0": "\\0", '"': '\\"', "\\": "\\\\"}
 
 
-def quoted(text: str) -> str:
+def debug_string(text: str) -> str:
     """The text in quotes; what can't be seen is escaped."""
     return '"' + "".join(map(_visible, text)) + '"'
 

@@ -1,7 +1,4 @@
-"""What a handler is given and what it gives back.
-
-Knows one request after its checks; refuses to know how it was matched, checked or sent.
-"""
+"""What a handler receives (Context) and what it returns (HandlerResult)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +27,7 @@ NDJSON = "application/x-ndjson"
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """An answer's body that is ready to be sent: JSON text, bytes, portions, or an iterator of bytes that may wait."""
+    """A body that is encoded already: JSON text, bytes, portions, or an iterator of bytes that may block."""
 
     body: str | bytes | Portions | Iterator[bytes]
     content_type: str = JSON
@@ -50,14 +47,14 @@ class Context:
     """One request, authorised and decoded.
 
     path: the checked path parameters, by the names of the route.
-    query: every declared parameter, decoded, defaults filled in.
-    body: decoded as the route declares; absent members are absent. None for Stream and no body.
-    searches: the places that a search must have before it runs. traffic: what was answered so far.
-    reports: asks the other processes for theirs; tell: has them do something, too. keys: tells the values of API keys.
-    streams: the places of answers that do not end by themselves. large: of those that are made in portions.
-    renewed: asks for the permission again, which may have changed. Raises as the first check.
-    answers: what searches found until now.
-    shelf: the indexes of a request that reads several, while it does (api.joins.one_state).
+    query: every declared parameter, decoded, with defaults filled in.
+    body: decoded as the route declares; absent members are absent. None for Stream and for no body.
+    searches: a search needs one of its slots. search_cache: hits of earlier searches.
+    traffic: counters of this process; reports: fetches those of the other processes; broadcast: sends them a command.
+    keys: computes the values of API keys.
+    streams, large_answers: limits of answers without end, and of those made in portions.
+    recheck_permission: checks the key again, for long answers. Raises the same errors as the first check.
+    snapshot: while a request reads several indexes, all of them as of one moment (api.joins.index_snapshot).
     """
 
     instance: Instance
@@ -73,10 +70,10 @@ class Context:
     keys: Keys = field(default_factory=lambda: Keys(None))
     broadcast: Callable[[Mapping[str, Any]], None] = lambda order: None
     streams: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(1))
-    large: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(1))
-    renewed: Callable[[], Permission] = lambda: ALL_PERMITTED
-    answers: SearchCache = field(default_factory=SearchCache)
-    shelf: IndexSnapshot | None = None
+    large_answers: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(1))
+    recheck_permission: Callable[[], Permission] = lambda: ALL_PERMITTED
+    search_cache: SearchCache = field(default_factory=SearchCache)
+    snapshot: IndexSnapshot | None = None
 
     @property
     def queue(self) -> Queue:
@@ -85,7 +82,7 @@ class Context:
 
     def read(self, index_uid: str) -> AbstractContextManager[IndexReader]:
         """An index as this request sees it; index_not_found when there is none."""
-        return (self.instance if self.shelf is None else self.shelf).read(index_uid)
+        return (self.instance if self.snapshot is None else self.snapshot).read(index_uid)
 
     @property
     def index_uid(self) -> str:

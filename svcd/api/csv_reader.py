@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from svcd.api.bodies import quoted
+from svcd.api.bodies import debug_string
 from svcd.base.json_text import dumps
 
 _WINDOW_CHARACTERS = 1 << 17  # documents are passed on when about so much text is ready
@@ -201,7 +201,7 @@ def _number(text: str, record: int) -> int | float | None:
     if _INTEGER.fullmatch(trimmed) and len(trimmed) <= 20 and (integer := int(trimmed)) in _I64:
         return integer
     if not _FLOAT.fullmatch(trimmed):
-        raise CsvError(f"Error parsing number {quoted(text)} at line {record}: invalid float literal")
+        raise CsvError(f"Error parsing number {debug_string(text)} at line {record}: invalid float literal")
     number = float(trimmed)
     return number if math.isfinite(number) else None
 
@@ -210,7 +210,7 @@ def _boolean(text: str, record: int) -> bool | None:
     trimmed = text.strip(_BLANKS)
     if trimmed and trimmed not in _BOOLEANS:
         reason = "provided string was not `true` or `false`"
-        raise CsvError(f"Error parsing boolean {quoted(text)} at line {record}: {reason}")
+        raise CsvError(f"Error parsing boolean {debug_string(text)} at line {record}: {reason}")
     return _BOOLEANS.get(trimmed)
 
 

@@ -1,8 +1,4 @@
-"""The experimental features: their flags, the words for them, and the refusal without them.
-
-Knows the table that the flags, the checks of `/experimental-features` and the messages come from;
-refuses to know which flags are on, and what a feature does.
-"""
+"""The experimental features: flags, titles in messages, and the error while one is off."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -48,7 +44,7 @@ PERSONALIZATION = _feature("personalization", 866)
 
 
 def not_enabled(feature: Feature, action: str) -> ApiError:
-    """The refusal. action: the words that open it, such as "Using the /network route"."""
+    """The error feature_not_enabled. action: what its message begins with, such as "Using the /network route"."""
     return ApiError(
         "feature_not_enabled",
         f"{action} requires enabling the `{feature.title}` experimental feature. See {feature.link}",

@@ -1,7 +1,4 @@
-"""The filter of a request: joined to that of a tenant token, read, and allowed by the features that are on.
-
-Knows the refusals of features and of routes without joins; refuses to know the grammar, and which documents meet it.
-"""
+"""Filters of requests: joined with that of a tenant token, parsed, and checked against the features that are on."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,17 +14,17 @@ if TYPE_CHECKING:
     from svcd.query.reader import Reader
     from svcd.search.joins import Opener
 
-Flags = Callable[[], Mapping[str, bool | None]]  # None, which a dump may have, is off
+Flags = Callable[[], Mapping[str, bool | None]]  # None, which a dump may contain, means off
 
 _NO_JOIN = "Filter condition `_foreign` is not supported for this endpoint."
 
 
 def allowed_filter(value: Any, code: str, flags: Flags) -> Condition | None:
-    """The filter of a request; None when it asks for nothing.
+    """The parsed filter of a request; None for an empty one.
 
-    flags: gives the features; asked only when one is needed. Raises `code`, feature_not_enabled.
+    flags: returns the features; called only if one is needed. Raises `code`, feature_not_enabled.
     """
-    # The grammar takes a while to load, which a daemon that only indexes need not pay.
+    # Imported here: the grammar takes a while to load, and a daemon that only indexes never needs it.
     from svcd.filters.requests import read_filter
 
     condition = read_filter(value, code)
@@ -36,16 +33,16 @@ def allowed_filter(value: Any, code: str, flags: Flags) -> Condition | None:
 
 
 def local_filter(value: Any, code: str, flags: Flags, index_uid: str | None = None) -> Condition | None:
-    """allowed_filter() for routes that look into one index alone: joins are refused with `code`.
+    """allowed_filter() for routes that read one index only: `_foreign` conditions are rejected with `code`.
 
-    index_uid: the index with which refusals open, None where they name none.
+    index_uid: put before the messages of errors; None for none.
     """
     from svcd.filters.requests import check_shape, read_filter
 
     with _naming(index_uid):
         if value is not None:
             check_shape(value, code)
-    with _naming(None if isinstance(value, list) else index_uid):  # nor does the reference engine for a text in a list
+    with _naming(None if isinstance(value, list) else index_uid):  # errors in a list of filters never name the index
         condition = read_filter(value, code)
     with _naming(index_uid):
         _check_features(condition, flags)
@@ -72,15 +69,15 @@ def _refuse_joins(condition: Condition | None, code: str) -> None:
 
 @contextmanager
 def _naming(index_uid: str | None) -> Iterator[None]:
-    """Let refusals open with the index that is asked, None for none."""
+    """Put the index before the messages of errors; None for none."""
     try:
         yield
     except ApiError as error:
         raise error if index_uid is None else error.inside(f"Index `{index_uid}`") from None
 
 
-def without_joins(condition: Condition | None, index_uid: str, reader: Reader, open_index: Opener) -> Condition | None:
-    """The filter with the documents of other indexes in the place of what it asks of them.
+def resolve_joins(condition: Condition | None, index_uid: str, reader: Reader, open_index: Opener) -> Condition | None:
+    """The filter with each `_foreign` condition replaced by a condition on the values of this index.
 
     index_uid, reader: of the index that is filtered. Raises invalid_search_filter, invalid_document_filter, and
     index_not_found.
@@ -96,7 +93,7 @@ def without_joins(condition: Condition | None, index_uid: str, reader: Reader, o
 
 
 def has_joins(condition: Condition | None) -> bool:
-    """Does a filter ask anything of other indexes?"""
+    """True if a filter has a condition on another index."""
     if condition is None:
         return False
     from svcd.search.joins import has_foreign
@@ -104,10 +101,10 @@ def has_joins(condition: Condition | None) -> bool:
     return has_foreign(condition)
 
 
-def of_query_string(text: str | None, code: str) -> Any:
-    """The filter of a query string: JSON where it is some, else the text as it stands; None when there is none.
+def filter_of_query_string(text: str | None, code: str) -> Any:
+    """The filter of a query string: parsed if it is JSON, else the text itself; None without one.
 
-    Raises `code` for the JSON `null`, which is no filter in a body alone.
+    Raises `code` for the JSON `null`, which is allowed in a body only.
     """
     if text is None:
         return None
@@ -122,8 +119,8 @@ def of_query_string(text: str | None, code: str) -> Any:
     return value
 
 
-def narrowed(given: Any, rule: Any, code: str) -> Any:
-    """The filter of a request with that of a tenant token joined to it; rule None leaves it alone. Raises `code`."""
+def with_bearer_filter(given: Any, rule: Any, code: str) -> Any:
+    """The filter of a request AND the filter of its tenant token (rule; None for none). Raises `code`."""
     if rule is None:
         return given
     from svcd.filters.requests import check_shape, combine

@@ -67,7 +67,7 @@ def update_features(ctx: Context) -> HandlerResult:
     changes = {flag: is_on for flag, is_on in ctx.body.items() if is_on is not None}
     before = ctx.instance.features()
     ctx.instance.update_features(changes)
-    for flag, what in not_yet.without_effect(flag for flag in changes if changes[flag] and not before.get(flag)).items():
+    for flag, what in not_yet.flags_without_effect(flag for flag in changes if changes[flag] and not before.get(flag)).items():
         logs.warn("feature switched on without effect, this version does not have what it needs", feature=flag,
                   missing=what)
     return HandlerResult(200, _flags(ctx))

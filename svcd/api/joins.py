@@ -1,7 +1,4 @@
-"""What an answer takes from other indexes than its own, documents or the filter on them: when, and for whom.
-
-Knows the feature and who may look into an index; refuses to know which values of a hit are foreign keys.
-"""
+"""Foreign documents in answers and filters: which other indexes a request reads, and whether its bearer may."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,8 +17,10 @@ _FEATURE = "foreignKeys"
 
 @contextmanager
 def index_snapshot(ctx: Context, index_uids: Iterable[str]) -> Iterator[None]:
-    """In this block ctx.read() knows these indexes and those that their foreign keys name, all of them as one state of the
-    list of indexes has them: a swap in between is seen whole or not at all."""
+    """In this block ctx.read() opens these indexes, and those that their foreign keys name, as of one moment.
+
+    A swap of indexes during the request is then seen completely or not at all.
+    """
     with ctx.instance.read_together(index_uids, _foreign_indexes) as ctx.snapshot:
         try:
             yield
@@ -34,24 +33,27 @@ def _foreign_indexes(reader: Reader) -> Iterable[str]:
 
 
 def read_joined(ctx: Context, index_uid: str) -> AbstractContextManager[Any]:
-    """An index into which a filter looks from another one. Raises index_not_found, and invalid_api_key unless the
-    bearer may search all of it: what a token hides there must not be found out by asking from here."""
+    """Open an index that a `_foreign` condition reads.
+
+    Raises index_not_found, and invalid_api_key unless the bearer may search all of that index: documents that a token
+    hides must not be found out by filtering another index.
+    """
     if ctx.permission.search_filter(index_uid) is not None:
         raise ApiError("invalid_api_key", INVALID_KEY)
     return ctx.read(index_uid)
 
 
 def has_foreign_keys(reader: Reader) -> bool:
-    """May hits of an index show what other indexes hold, and so change when those do?"""
+    """True if hits may contain documents of other indexes, and so may change without a write to this one."""
     return bool(reader.settings.foreign_keys)
 
 
 def hydrate_hits(ctx: Context, hits: Sequence[str], readers: Mapping[str, Reader], index_uid: str | None = None) -> Sequence[str]:
-    """The hits with foreign documents in the place of their identifiers.
+    """The hits (JSON texts) with foreign documents in place of their identifiers.
 
-    readers: by index uid, of all indexes that were searched. index_uid: the one of all hits; None when each tells its
-    own, as merged ones do. Where the bearer may not search all of the other index, the identifiers stay: what a key or a
-    token hides there must not be seen from here. Raises index_not_found for another index that does not exist.
+    readers: by index uid, of all indexes that were searched. index_uid: that of all hits; None if each hit names its own
+    in `_federation`. Identifiers stay where the bearer may not search all of the other index (docs/http.md#visibility).
+    Raises index_not_found if the other index does not exist.
     """
     keys = {uid: _shown_keys(ctx, reader) for uid, reader in readers.items() if has_foreign_keys(reader)}
     if not any(keys.values()):
@@ -69,7 +71,7 @@ def hydrate_hits(ctx: Context, hits: Sequence[str], readers: Mapping[str, Reader
 
 
 def _shown_keys(ctx: Context, reader: Reader) -> Mapping[str, str]:
-    """The foreign keys of an index that are replaced for the bearer, while the feature is on."""
+    """The foreign keys that are replaced for this bearer: attribute -> index uid; none while the feature is off."""
     if not ctx.instance.is_enabled(_FEATURE):
         return {}
     return {field: uid for field, uid in reader.settings.foreign_keys.items() if _may_search_all_of(ctx, uid)}

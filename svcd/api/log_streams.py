@@ -1,10 +1,10 @@
 """`/logs/stream` and `/logs/stderr`: follow the log over HTTP, and change what is printed.
 
-Knows the three forms in which a log is streamed: `human` and `json` as on the console, `profile` with what each event
-took. One client at a time follows. Refuses to know who logs what.
+A log is streamed in three forms: `human` and `json` as on the console, `profile` with the duration of each event. One
+client at a time can follow (docs/http.md#streams).
 
-Threads: those that log hand events over and go on; the stream's own writes them. A client that is slower than the log
-loses events, and is told how many.
+Threads: a thread that logs appends the event and goes on; the thread of the stream formats and sends it. A client that is
+slower than the log loses events, and a line says how many.
 """
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from svcd.validation import Field, FieldError, boolean, object_of, one_of, parse
 _TAG = "Logs"
 _PLAIN = "text/plain; charset=utf-8"
 _HUMAN, _JSON, _PROFILE = _MODES = ("human", "json", "profile")
-# Events that wait for a slow client.
+# Events kept for a slow client; further ones are dropped and counted.
 _MAX_WAITING = 10_000
-# Written together: no more than a client takes at once.
+# Events written in one piece.
 _MAX_TOGETHER = 500
 _USUAL = targets.of_level(targets.INFO)
-_CHECK_S = 60.0  # how often the key is looked at while nothing is logged
-_NANOSECONDS = {"ms": 1_000_000, "seconds": 1_000_000_000}  # field that tells what an event took: its unit
+_CHECK_S = 60.0  # how often the key is checked while nothing is logged
+_NANOSECONDS = {"ms": 1_000_000, "seconds": 1_000_000_000}  # field with the duration of an event: nanoseconds in its unit
 
 _Write = Callable[[logs.Event], str]
 
@@ -44,30 +44,30 @@ class _Follower:
     """One client that follows the log."""
 
     def __init__(self, write: _Write, listeners: Listeners) -> None:
-        """listeners: those whose waiting ends when svcd does."""
+        """listeners: of the queue, which end all waiting when svcd stops."""
         self._write = write
         self._listeners = listeners
-        self._bell = listeners.add(has_changes=False)
+        self._wakeup = listeners.add(has_changes=False)
         self._waiting: deque[logs.Event] = deque()
         self._lost = 0
         self._is_over = False
 
-    def hear(self, event: logs.Event) -> None:
-        """Called by whoever logs."""
+    def receive_event(self, event: logs.Event) -> None:
+        """Called by the thread that logs."""
         if len(self._waiting) < _MAX_WAITING:
             self._waiting.append(event)
         else:
             self._lost += 1
-        self._bell.set()
+        self._wakeup.set()
 
     def pieces(self, ctx: Context) -> Generator[bytes]:
-        """Lines, as they come, until the client leaves, its key ends, or somebody ends the stream."""
+        """Lines as they come, until the client leaves, its key expires, or a request ends the stream."""
         yield b""
-        while not (self._is_over or self._listeners.is_over) and _is_allowed(ctx):
-            self._bell.clear()
+        while not (self._is_over or self._listeners.is_closed) and _is_allowed(ctx):
+            self._wakeup.clear()
             if lines := self._lines():
                 yield "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
-            elif not ctx.request.wait(self._bell, _CHECK_S):
+            elif not ctx.request.wait(self._wakeup, _CHECK_S):
                 return
 
     def _lines(self) -> list[str]:
@@ -83,16 +83,16 @@ class _Follower:
     def end(self) -> None:
         """Let the stream end; may be called by any thread."""
         self._is_over = True
-        self._bell.set()
+        self._wakeup.set()
 
     def close(self) -> None:
         """The stream has ended."""
-        logs.unfollow(self.hear)
-        self._listeners.remove(self._bell)
+        logs.unfollow(self.receive_event)
+        self._listeners.remove(self._wakeup)
 
 
-class _Present:
-    """The client that follows now, if any. The log is one for the whole process, and so is this."""
+class _ActiveFollower:
+    """The one follower of this process, if any: the log belongs to the process, too."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -101,31 +101,31 @@ class _Present:
     def begin(self, wanted: Targets, follower: _Follower) -> None:
         """Raises bad_request when there is one already."""
         with self._lock:
-            if not logs.follow(wanted, follower.hear):
+            if not logs.follow(wanted, follower.receive_event):
                 follower.close()
                 raise ApiError("bad_request", "The `/logs/stream` route is currently in use by someone else.")
             self._follower = follower
 
     def end(self) -> None:
-        """End the stream of whoever follows."""
+        """End the stream of the follower, if any."""
         with self._lock:
             if self._follower:
                 self._follower.end()
 
 
-_present = _Present()
+_active = _ActiveFollower()
 
 
 def _is_allowed(ctx: Context) -> bool:
     try:
-        ctx.renewed()
+        ctx.recheck_permission()
     except ApiError:
         return False
     return True
 
 
 def _profiled(has_memory: bool) -> _Write:
-    """The form that tells when an event ended and what it took, in nanoseconds; and the memory of the process then."""
+    """A writer of lines with the end and the duration of each event in nanoseconds, and the resident memory if wanted."""
 
     def write(event: logs.Event) -> str:
         fields = event.fields
@@ -139,25 +139,25 @@ def _profiled(has_memory: bool) -> _Write:
 
 
 def stream(ctx: Context) -> HandlerResult:
-    """Follow the log. Raises bad_request when somebody else does."""
+    """Follow the log. Raises bad_request if another client follows it."""
     mode = ctx.body["mode"]
     write = {_HUMAN: logs.as_text, _JSON: logs.as_json}.get(mode) or _profiled(ctx.body["profileMemory"])
     follower = _Follower(write, ctx.queue.listeners)
-    _present.begin(ctx.body.get("target", _USUAL), follower)
+    _active.begin(ctx.body.get("target", _USUAL), follower)
     body = StreamBody(follower.pieces(ctx), follower.close)
     return HandlerResult(200, Text(body, _PLAIN if mode == _HUMAN else NDJSON), HEADERS)
 
 
 def cancel(_ctx: Context) -> HandlerResult:
-    """End the stream of whoever follows the log."""
-    _present.end()
+    """End the stream of the client that follows the log."""
+    _active.end()
     return HandlerResult(204)
 
 
 def update_stderr(ctx: Context) -> HandlerResult:
     """Change what is printed on stderr, in all processes, until the next start."""
     wanted = ctx.body.get("target", _USUAL)
-    logs.direct(wanted)
+    logs.set_targets(wanted)
     ctx.broadcast({"log": str(wanted)})
     return HandlerResult(204)
 
@@ -172,7 +172,7 @@ def _targets(text: str) -> Targets:
 
 def _memory_only_profiled(body: Mapping[str, Any]) -> Mapping[str, Any]:
     if body["profileMemory"] and body["mode"] != _PROFILE:
-        raise FieldError(  # the recordings have this code, which speaks of something else
+        raise FieldError(  # an odd code, which clients of the interface expect
             "Invalid value: `profile_memory` can only be used while profiling code and is not compatible with the "
             f"{body['mode'].capitalize()} mode.", "invalid_settings_typo_tolerance")
     return body

@@ -1,7 +1,6 @@
-"""`GET /metrics`: what the instance does, as figures that Prometheus reads.
+"""`GET /metrics`: the state of the instance in the text format of Prometheus (docs/http.md#metrics).
 
-Knows which figures there are, their names and where each is asked for; refuses to know how they are written
-(api.exposition) and counted. Names and order are those of the recordings.
+Names, labels and order are those that existing dashboards of the interface expect.
 """
 from __future__ import annotations
 
@@ -20,13 +19,10 @@ from svcd.base import times
 from svcd.base.errors import ApiError
 from svcd.instance.queue import DATABASE_BYTES
 from svcd.instance.task_records import STATUSES, Batch, TaskFilter
-from svcd.tasks.details import duration_of_text
 from svcd.tasks.kinds import KINDS
+from svcd.tasks.views import parse_duration
 
-# What the system says of this process: time, memory, files, threads.
-#
-# Knows where Linux says so (proc(5)); elsewhere there are no such figures. Refuses to know what they are shown for.
-
+# Figures of this process, from proc(5); other systems than Linux have none.
 
 _PROC = Path("/proc")
 
@@ -44,9 +40,9 @@ class ProcessFigures(NamedTuple):
 
 
 def process_figures(proc: Path = _PROC) -> ProcessFigures | None:
-    """The figures of this process; None where the system does not tell them."""
+    """The figures of this process; None on systems without /proc."""
     try:
-        # The name of the program, in parentheses, may hold blanks; field 3 of proc(5) follows it.
+        # The name of the program, in parentheses, may contain spaces; field 3 of proc(5) follows it.
         fields = (proc / "self/stat").read_text().rpartition(")")[2].split()
         open_files = len(list((proc / "self/fd").iterdir()))
         booted_at = next(int(line.split()[1]) for line in (proc / "stat").read_text().splitlines()
@@ -63,7 +59,7 @@ def process_figures(proc: Path = _PROC) -> ProcessFigures | None:
 
 
 def resident_bytes(proc: Path = _PROC) -> int | None:
-    """The resident memory of this process; None where the system does not tell it."""
+    """The resident memory of this process in bytes; None on systems without /proc."""
     try:
         return int((proc / "self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
@@ -75,10 +71,7 @@ def _most_files() -> float:
     return float("inf") if soft == resource.RLIM_INFINITY else soft
 
 
-# The text in which Prometheus reads figures: families of samples with labels (format version 0.0.4).
-#
-# Knows the format; refuses to know any figure.
-
+# The text format of Prometheus, version 0.0.4: families of samples with labels.
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
 GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
@@ -142,7 +135,7 @@ _ALL_INDEXES = (
     "The provided API key is invalid. The API key for the `/metrics` route must allow access to all indexes."
 )
 _MILLISECOND = times.SECOND // 1000
-# Where the last batch that indexed documents is looked for.
+# The last batch that indexed documents is looked for among so many.
 _RECENT_BATCHES = 20
 _BATCH_STEP = ("batch_uid", "step_name")
 _BATCH_INDEX = ("batch_uid", "index")
@@ -169,7 +162,7 @@ def _sizes(ctx: Context) -> Iterator[Family]:
     yield _gauge("svc_used_db_size_bytes", "Svc Used DB Size In Bytes", ctx.instance.used_database_size())
     yield _gauge("svc_task_queue_max_size", "Svc Task Queue Max Size", DATABASE_BYTES)
     yield _gauge("svc_task_queue_size_until_stop_registering", "Svc Task Queue Size Until Stop Registering",
-                 ctx.queue.room())
+                 ctx.queue.bytes_left())
     yield _gauge("svc_task_queue_used_size", "Svc Task Queue Used Size", ctx.queue.bytes()[1])
 
 
@@ -183,7 +176,7 @@ def _traffic(traffic: Traffic) -> Iterator[Family]:
 def _timings(traffic: Traffic) -> Iterator[Sample]:
     for (method, path), timing in sorted(traffic.timings().items(), key=lambda row: row[0]):
         labels = (("method", method), ("path", path))
-        counts = timing.cumulated()
+        counts = timing.cumulative()
         for bound, count in zip(_BOUNDS, counts):
             yield Sample(count, (*labels, ("le", bound)), "_bucket")
         yield Sample(timing.seconds, labels, "_sum")
@@ -222,7 +215,7 @@ def _searches(ctx: Context, reports: Sequence[Report]) -> Iterator[Family]:
 
 
 def _batches(ctx: Context) -> Iterator[Family]:
-    """What running batches are at, what the last one took, and the last one that indexed documents."""
+    """The progress of running batches, the steps of the last one, and the last one that indexed documents."""
     running = [running.batch for running in ctx.queue.running()]
     recent = ctx.queue.list_batches(TaskFilter(), limit=_RECENT_BATCHES, from_uid=None, reverse=False).results
     finished = [batch for batch in recent if batch.finished_at is not None]
@@ -245,7 +238,7 @@ def _progress(batch: Batch) -> Iterator[tuple[tuple[str, str], float]]:
 
 def _trace(batch: Batch) -> Iterator[tuple[tuple[str, str], float]]:
     for path, text in batch.stats.get("progressTrace", {}).items():
-        yield (str(batch.uid), path), duration_of_text(text) // _MILLISECOND
+        yield (str(batch.uid), path), parse_duration(text) // _MILLISECOND
 
 
 def _has_indexed(batch: Batch) -> bool:

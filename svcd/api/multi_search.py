@@ -1,7 +1,7 @@
-"""Several searches in one request, each with its own answer or merged into one list.
+"""The multi-search route: several searches in one request, answered separately or merged into one list.
 
-Knows the body, what may not stand together in it, and the order in which it is checked (relevance.md 10.2, 10.3);
-refuses to know how hits are merged. Other instances are not asked: what would need them is refused.
+Checks the request in a fixed order: permissions of all queries, then per query its filter, members that only the
+federation may have, remotes, parameters that are not supported. Merging is in svcd.search.federation.
 """
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from svcd.api import features, performance
 from svcd.api.admission import Timer
 from svcd.api.context import Context, HandlerResult, Text
 from svcd.api.filters import has_joins
-from svcd.api.joins import hydrate_hits, one_state
+from svcd.api.joins import hydrate_hits, index_snapshot
 from svcd.api.routes import Fields, Route
 from svcd.api.search import (
     FIELDS,
     METADATA_HEADERS,
     PERSONALIZE,
-    Answered,
+    AnswerBuilder,
+    BearerQuery,
     add_answer,
     check_available,
     facet_members,
@@ -32,7 +33,7 @@ from svcd.api.search import (
     query_of,
     uuid7,
     wants_metadata,
-    without_joins_of,
+    with_joins_resolved,
     without_vectors,
 )
 from svcd.base import tracing
@@ -76,7 +77,7 @@ _FEDERATION_OPTIONS = object_of({
     "remote": Field(nullable(string), "invalid_multi_search_remote"),
     "queryPosition": Field(nullable(positive_integer), "invalid_multi_search_query_position"),
 })
-# Members that have a default in a search have none here, so that giving them can be told from not giving them.
+# Without the defaults that a single search has: in a federation, giving these members at all is an error.
 _QUERY = object_of({
     "indexUid": Field(index_uid, "invalid_index_uid", required=True, missing_code="missing_index_uid"),
     **FIELDS,
@@ -116,7 +117,7 @@ _BODY = Fields({
 
 
 def _inside(place: int, check: Callable[[], R]) -> R:
-    """What `check` gives; the place of the query opens the message of what it refuses."""
+    """The result of `check`; the position of the query is put before the message of its errors."""
     try:
         return check()
     except ApiError as error:
@@ -124,24 +125,24 @@ def _inside(place: int, check: Callable[[], R]) -> R:
 
 
 def _each(queries: Iterable[T], check: Callable[[T], R]) -> list[R]:
-    """What a check gives for each query, in their order."""
+    """The results of a check for each query, in their order."""
     return [_inside(place, partial(check, query)) for place, query in enumerate(queries)]
 
 
-# one answer for each
+# Separate answers
 
 
-def _separate(answered: Answered, ctx: Context, queries: Sequence[Query]) -> None:
+def _separate(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query]) -> None:
     request_uid = uuid7()
-    asked = _each(queries, lambda query: query_of(ctx, query["indexUid"], query))  # all filters are read before any search
-    answered.add(b'{"results":[')
+    asked = _each(queries, lambda query: query_of(ctx, query["indexUid"], query))  # all filters are parsed before any search runs
+    answer.add(b'{"results":[')
     for place, (query, each) in enumerate(zip(queries, asked)):
-        answered.add(b"," if place else b"")
-        _inside(place, partial(_add_result, answered, ctx, query, each, request_uid))
-    answered.add(b"]}")
+        answer.add(b"," if place else b"")
+        _inside(place, partial(_add_result, answer, ctx, query, each, request_uid))
+    answer.add(b"]}")
 
 
-def _add_result(answered: Answered, ctx: Context, query: Query, asked: IndexedQuery, request_uid: str) -> None:
+def _add_result(answer: AnswerBuilder, ctx: Context, query: Query, asked: BearerQuery, request_uid: str) -> None:
     if query.get("federationOptions") is not None:
         raise ApiError(
             "invalid_multi_search_federation_options",
@@ -150,10 +151,10 @@ def _add_result(answered: Answered, ctx: Context, query: Query, asked: IndexedQu
         )
     check_available(query, ctx.instance.features)
     with performance.measured(query.get("showPerformanceDetails")):
-        add_answer(answered, ctx, asked, query, request_uid, f'"indexUid":{dumps(asked.index_uid)},')
+        add_answer(answer, ctx, asked, query, request_uid, f'"indexUid":{dumps(asked.indexed.index_uid)},')
 
 
-# one list
+# Merged answers
 
 
 def _refusal(option: str, member: str, *hints: str) -> str:
@@ -164,7 +165,7 @@ def _refusal(option: str, member: str, *hints: str) -> str:
 
 
 def _check_separate(query: Query, has_distinct: bool) -> None:
-    """Refuse in a query what the federation says for all. Source: relevance-federation-errors.json."""
+    """Reject in a query what only the federation as a whole may set."""
     given = [name for name in ("offset", "limit", "page", "hitsPerPage") if query.get(name) is not None]
     if given:
         raise ApiError("invalid_multi_search_query_pagination", _refusal(
@@ -209,7 +210,7 @@ def _check_network(query: Query) -> None:
 
 
 def _check_remote(ctx: Context, query: Query) -> None:
-    """Refuse what needs other instances: none is registered."""
+    """Reject what needs other instances: none can be registered."""
     remote, position = _options(query).get("remote"), _options(query).get("queryPosition")
     if remote is not None:
         features.require(ctx.instance.features(), "network", "Performing a remote federated search")
@@ -230,8 +231,11 @@ def _federation_of(federation: Mapping[str, Any]) -> Federation:
 
 
 def _check_facets_permitted(ctx: Context, by_index: Mapping[str, Any]) -> None:
-    """Refuse facets of an index that the key may not search. Without a query of it nothing would be counted, but it would
-    be told whether it is there, and what may be filtered in it."""
+    """Raise invalid_api_key for facets of an index that the bearer may not search.
+
+    Without a query on that index nothing would be counted, but the error would reveal whether the index exists and
+    which of its attributes are filterable.
+    """
     for uid in sorted(by_index):
         try:
             ctx.permission.require(uid)
@@ -252,30 +256,31 @@ def _facet_members(facets: Mapping[str, Facets], merge: Mapping[str, Any] | None
 
 def _asked(ctx: Context, query: Query) -> IndexedQuery:
     options = _options(query)
-    return query_of(ctx, query["indexUid"], query, options.get("weight", 1.0), options.get("queryPosition"))
+    return query_of(ctx, query["indexUid"], query, options.get("weight", 1.0), options.get("queryPosition")).indexed
 
 
-def _without_joins(ctx: Context, place: int, asked: IndexedQuery) -> IndexedQuery:
-    """The query without conditions on other indexes. What these refuse is not told of the query, as recorded."""
+def _resolve_query_joins(ctx: Context, place: int, asked: IndexedQuery) -> IndexedQuery:
+    """The query with its `_foreign` conditions resolved. Their errors do not name the query: clients expect that."""
     if not has_joins(asked.query.filter):
         return asked
     with ExitStack() as stack:
         reader = _inside(place, lambda: stack.enter_context(ctx.read(asked.index_uid)))
-        return without_joins_of(ctx, asked, reader)
+        return with_joins_resolved(ctx, asked, reader)
 
 
-def _merged(answered: Answered, ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]) -> None:
-    answered.add(b'{"hits":[')
-    rest = _found(answered, ctx, queries, federation)
+def _merged(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]) -> None:
+    answer.add(b'{"hits":[')
+    rest = _run_federation(answer, ctx, queries, federation)
     if (details := performance.details()) is not None:
         rest[performance.NAME] = details
-    answered.add(f"],{dumps(rest)[1:]}".encode())
+    answer.add(f"],{dumps(rest)[1:]}".encode())
 
 
 @tracing.span("search")
-def _found(answered: Answered, ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the JSON texts of the hits; the members of the answer behind them."""
-    from svcd.search.federation import federated  # as in the module of searches
+def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query],
+                    federation: Mapping[str, Any]) -> dict[str, Any]:
+    """Append the hits; the other members of the answer are returned."""
+    from svcd.search.federation import federated  # lazily, as in svcd.api.search
     from svcd.search.long_pages import LongPage
 
     started = time.monotonic()
@@ -285,7 +290,7 @@ def _found(answered: Answered, ctx: Context, queries: Sequence[Query], federatio
     _each(queries, lambda query: _check_separate(query, has_distinct))
     _each(queries, lambda query: _check_remote(ctx, query))
     _each(queries, lambda query: check_available(query, ctx.instance.features))
-    asked = [_without_joins(ctx, place, each) for place, each in enumerate(asked)]
+    asked = [_resolve_query_joins(ctx, place, each) for place, each in enumerate(asked)]
     readers: dict[str, Reader] = {}
     with ExitStack() as stack:
 
@@ -295,12 +300,12 @@ def _found(answered: Answered, ctx: Context, queries: Sequence[Query], federatio
 
         found = federated(read, asked, _federation_of(federation), Timer())
         if isinstance(found.hits, LongPage):
-            answered.add_hits(ctx, found.hits, readers)
+            answer.add_hits(ctx, found.hits, readers)
             for reader in readers.values():
                 stack.callback(reader.close)
-            answered.held.push(stack.pop_all())
+            answer.held.push(stack.pop_all())
         else:
-            answered.add(",".join(hydrate_hits(ctx, [without_vectors(hit) for hit in found.hits], readers)).encode())
+            answer.add(",".join(hydrate_hits(ctx, [without_vectors(hit) for hit in found.hits], readers)).encode())
         primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
     rest: dict[str, Any] = {
         "processingTimeMs": milliseconds_since(started), **found.pagination,
@@ -312,23 +317,23 @@ def _found(answered: Answered, ctx: Context, queries: Sequence[Query], federatio
 
 
 def multi_search_with_post(ctx: Context) -> HandlerResult:
-    """Run all queries; one place in the queue is enough for them."""
+    """Run all queries. They take one slot of the search queue together."""
     queries, federation = ctx.body["queries"], ctx.body.get("federation")
     is_measured = federation.get("showPerformanceDetails") if federation is not None else any(
         query.get("showPerformanceDetails") for query in queries)
     with ExitStack() as held:
-        answered = Answered(held)
-        with performance.measured(is_measured), performance.place_in(ctx.searches):
+        answer = AnswerBuilder(held)
+        with performance.measured(is_measured), performance.timed_slot(ctx.searches):
             tracing.end()
             _each(queries, lambda query: ctx.permission.require(query["indexUid"]))
             by_index = (federation or {}).get("facetsByIndex") or {}
             _check_facets_permitted(ctx, by_index)
-            held.enter_context(one_state(ctx, [*(query["indexUid"] for query in queries), *by_index]))
+            held.enter_context(index_snapshot(ctx, [*(query["indexUid"] for query in queries), *by_index]))
             if federation is None:
-                _separate(answered, ctx, queries)
+                _separate(answer, ctx, queries)
             else:
-                _merged(answered, ctx, queries, federation)
-        return HandlerResult(200, Text(answered.body(ctx)))
+                _merged(answer, ctx, queries, federation)
+        return HandlerResult(200, Text(answer.body(ctx)))
 
 
 ROUTES = (

@@ -1,7 +1,4 @@
-"""`performanceDetails`: how long the steps of a search took, as its answer shows it (relevance.md 11.3).
-
-Knows the clock and the text of a duration; refuses to know which steps there are.
-"""
+"""`performanceDetails`: how long each step of a search took, as the answer shows it."""
 from __future__ import annotations
 
 import time
@@ -16,17 +13,17 @@ _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 
 
 def measured(is_asked: Any) -> AbstractContextManager[None]:
-    """The steps of a search that ends in this block are measured, if it is asked for; and no other search's."""
+    """Measure the steps of the search in this block, if is_asked; not those of other searches of the request."""
     outer = tracing.recorder()
-    # What all searches of a request waited for is part of each of them.
+    # The wait in the queue is shared by all searches of a request, so it counts for each.
     durations = None if outer is None else outer.durations
     return tracing.recording(tracing.Recorder(time.perf_counter_ns, durations) if is_asked else None)
 
 
-def place_in(searches: SearchQueue) -> AbstractContextManager[None]:
-    """A place in the queue, its wait measured."""
+def timed_slot(searches: SearchQueue) -> AbstractContextManager[None]:
+    """A slot of the search queue, with the wait for it measured."""
     tracing.begin("wait in queue")
-    return searches.place()
+    return searches.slot()
 
 
 def details() -> dict[str, str] | None:
@@ -38,6 +35,6 @@ def details() -> dict[str, str] | None:
 
 
 def duration(nanoseconds: int) -> str:
-    """In the largest unit that it reaches, with two decimals: `1.23ms`."""
+    """In the largest unit of which it has at least one, with two decimals: `1.23ms`."""
     size, unit = next((each for each in _UNITS if nanoseconds >= each[0]), _UNITS[-1])
     return f"{nanoseconds / size:.2f}{unit}"

@@ -1,7 +1,7 @@
-"""What one route declares, and the table that a request is matched against.
+"""What a route declares (Route), and the tree of paths that a request is matched against (Table).
 
-Each module of this package exports `ROUTES`, a tuple of Route; api.app joins them. From a Route follow
-matching, permission, decoding and the OpenAPI document. This module refuses to know any route.
+Each module of this package exports `ROUTES`, a tuple of Route; svcd.api.app joins them. Matching, permission, decoding
+and the OpenAPI document all follow from these declarations.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAME = re.compile(r"\{(\w+)\}")
 class Fields:
     """A JSON object whose members are declared.
 
-    immutable: {member: code} for members that exist but can't be changed. is_open: others are let through, unread.
+    immutable: {member: code} of members that exist but can't be changed. is_open: other members are ignored.
     """
 
     fields: Mapping[str, Field]
@@ -60,12 +60,12 @@ class Route:
     run: the handler, in the module of what it is about.
     action: the permission it needs; several when it needs all of them, None for the public routes.
     answers: {status: shape}; errors are not listed, they have one shape.
-    joins_rules: it joins the filters of tenant tokens (Permission.search_filter) to what it searches; a token that
-        has any is refused by routes that do not.
-    feature: the experimental feature it needs, with the words that open the refusal.
+    joins_rules: it applies the filters of tenant tokens (Permission.search_filter); routes that do not reject tokens
+        with filters.
+    feature: (flag, what the message of feature_not_enabled begins with) of the experimental feature it needs.
     query: the declared parameters in the order in which messages list them.
-    headers: those that change its answer, by name, each with what it does.
-    missing: what it would need and this version does not have, for which it refuses; "" where it works.
+    headers: request headers that change its answer -> description.
+    missing: what it needs that is not supported yet, so that it always rejects; "" for routes that work.
     """
 
     method: str
@@ -98,7 +98,7 @@ Match = tuple[Route, dict[str, str]]  # and the raw values of its path parameter
 
 
 class _Node:
-    """One place in the tree of paths: literal children come before the parameter."""
+    """One node of the tree of paths: a literal segment is tried before the parameter."""
 
     __slots__ = ("literal", "parameter", "routes")
 
@@ -171,10 +171,7 @@ def segments_of(path: str) -> tuple[str, ...]:
     return tuple(path.strip("/").split("/")) if path.strip("/") else ()
 
 
-# Which requests every process of a daemon answers, not its main process alone.
-#
-# Knows the paths of searches; refuses to know which processes there are. Asked of each request before the routes are.
-
+# Which requests any worker process may answer (docs/http.md#worker-processes). Checked before routes are matched.
 
 _METHODS = frozenset(("GET", "POST"))
 _SEARCHES = frozenset(("search", "facet-search"))
@@ -182,7 +179,7 @@ _SEVERAL = ("multi-search",)
 
 
 def is_for_all(request: Request) -> bool:
-    """A search of one index, of its facets or of several: it only reads, so that it may run anywhere."""
+    """True for searches, facet searches and multi-searches: they only read, so any process may answer them."""
     if request.method not in _METHODS or "search" not in request.path:
         return False
     segments = request.segments

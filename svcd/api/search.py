@@ -1,8 +1,7 @@
-"""Search over HTTP: POST with a body, GET with a query string.
+"""Search routes: POST with a body, GET with a query string.
 
-Knows every parameter with its check and code, and how they become one query of the engine; refuses to
-know how documents are found and ranked. What this version can't do yet is refused with the code of its
-parameter: a parameter is never without effect in silence.
+Declares every search parameter with its check and error code, turns a body into a query, and writes the answer.
+Parameters that are not supported yet are rejected with their own code, so that none is ignored silently.
 """
 from __future__ import annotations
 
@@ -12,20 +11,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svcd.api import features, performance
 from svcd.api.admission import Timer
 from svcd.api.context import Context, HandlerResult, Text
-from svcd.api.filters import allowed_filter, has_joins, narrowed, of_query_string, without_joins
-from svcd.api.joins import has_foreign_keys, hydrate_hits, one_state, read_joined
+from svcd.api.filters import allowed_filter, filter_of_query_string, has_joins, resolve_joins, with_bearer_filter
+from svcd.api.joins import has_foreign_keys, hydrate_hits, index_snapshot, read_joined
 from svcd.api.routes import Fields, Route
-from svcd.api.streaming import assembled, separated
+from svcd.api.streaming import comma_separated, joined_body
 from svcd.base import tracing
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps, loads
 from svcd.facets.merging import Facets
-from svcd.query.sort_expressions import SortError, parse_rule, split_rules
+from svcd.ranking.sort import SortError, parse_rule, split_rules
 from svcd.search.request import Federation, IndexedQuery, SearchQuery
 from svcd.validation import (
     Field,
@@ -61,7 +60,7 @@ METADATA_HEADERS = {_METADATA_HEADER: "`true` or `1`, in any letter case, adds `
 
 
 def _unit_interval(name: str) -> Callable[[float], float]:
-    """A check of a number from 0 to 1."""
+    """A function that checks that a number is from 0 to 1."""
 
     def check(value: float) -> float:
         if 0.0 <= value <= 1.0:
@@ -188,12 +187,12 @@ def from_query_string(values: Mapping[str, Any]) -> dict[str, Any]:
     body["hybrid"] = None if embedder is None else {"embedder": embedder, "semanticRatio": 0.5 if ratio is None else ratio}
     body["personalize"] = None if context is None else {"userContext": context}
     body["sort"] = None if body["sort"] is None else split_rules(body["sort"])
-    body["filter"] = of_query_string(body["filter"], "invalid_search_filter")
+    body["filter"] = filter_of_query_string(body["filter"], "invalid_search_filter")
     return body
 
 
 def _check_sort(body: Mapping[str, Any]) -> None:
-    """Raise invalid_search_sort for what no version could understand; it is told of no index, but one must be there."""
+    """Raise invalid_search_sort for a malformed expression. The message names no index, yet a missing index comes first."""
     try:
         for rule in body.get("sort") or ():
             parse_rule(rule)
@@ -202,9 +201,9 @@ def _check_sort(body: Mapping[str, Any]) -> None:
 
 
 def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bool | None]]) -> None:
-    """Refuse what needs a feature that is off, and what this version does not have.
+    """Reject parameters that need a feature that is off, or that are not supported yet.
 
-    flags: gives the features; asked only when one is needed, for searches are many.
+    flags: returns the features; called only if one is needed, because this runs in every search.
     Raises feature_not_enabled, or the code of the first such parameter.
     """
     if body.get("personalize") is not None:
@@ -213,7 +212,7 @@ def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bo
         message = "Invalid request: missing `hybrid` parameter when `vector` or `media` are present."
         raise ApiError("missing_search_hybrid", message)
     for name in _NOT_YET:
-        if name in _GATED and body.get(name) is not None:  # naming it is enough, be it to say no
+        if name in _GATED and body.get(name) is not None:  # even `false` needs the feature
             features.require(flags(), *_GATED[name])
         if not body.get(name):  # null, false and empty ask for nothing
             continue
@@ -222,7 +221,7 @@ def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bo
 
 
 def uuid7() -> str:
-    """A fresh UUID of version 7: it begins with the time, so that later ones sort behind."""
+    """A new UUID of version 7: it begins with the time, so that later ones sort after earlier ones."""
     value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
     value = value & ~(0xF000 << 64) & ~(0xC000 << 48) | 0x7000 << 64 | 0x8000 << 48
     digits = f"{value:032x}"
@@ -257,20 +256,20 @@ def _renamed(body: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any
 
 
 def wants_metadata(ctx: Context) -> bool:
-    """Does the request ask for `metadata`?"""
+    """True if the request asks for `metadata` by its header."""
     return (ctx.request.headers.get(_METADATA_HEADER) or "").lower() in ("true", "1")
 
 
 def metadata(text: str | None, index_uid: str, primary_key: str | None) -> dict[str, str]:
-    """What tells one query from others in the logs of who asks."""
+    """The `metadata` of one query; members without a value are left out."""
     members = {"query": text, "queryUid": uuid7(), "indexUid": index_uid, "primaryKey": primary_key}
     return {name: value for name, value in members.items() if value is not None}
 
 
 def without_vectors(hit: str) -> str:
-    """Vectors stay inside unless they are asked for, which no search can do in this version.
+    """The hit without `_vectors`: they are shown only if asked for, which is not supported yet.
 
-    `_formatted` keeps them, as the recordings do (search_multiple_params).
+    `_formatted` keeps them, as in the reference implementation.
     """
     if f'"{_VECTORS}"' not in hit:
         return hit
@@ -279,23 +278,31 @@ def without_vectors(hit: str) -> str:
     return dumps(shown)
 
 
+class BearerQuery(NamedTuple):
+    """A query with the filter of its bearer. bearer_filter: of the tenant token, already part of the query; or None."""
+
+    indexed: IndexedQuery
+    bearer_filter: Any
+
+
 def query_of(
     ctx: Context, index_uid: str, body: Mapping[str, Any], weight: float = 1.0, position: int | None = None
-) -> IndexedQuery:
-    """The query of the engine that a body asks for. Raises what reading its filter does.
+) -> BearerQuery:
+    """The query that a body asks for. Raises invalid_search_filter, invalid_api_key.
 
-    Every search on behalf of a bearer is made here, where the filter of a tenant token is joined to its own.
+    The only place where the filter of a tenant token is joined to that of a search (docs/http.md#tenant-tokens).
     """
-    value = narrowed(body.get("filter"), ctx.permission.search_filter(index_uid), "invalid_search_filter")
+    bearer_filter = ctx.permission.search_filter(index_uid)
+    value = with_bearer_filter(body.get("filter"), bearer_filter, "invalid_search_filter")
     condition = allowed_filter(value, "invalid_search_filter", ctx.instance.features)
     query = SearchQuery(**_renamed(body, _QUERY_FIELDS), filter=condition)
-    return IndexedQuery(index_uid, query, weight, position)
+    return BearerQuery(IndexedQuery(index_uid, query, weight, position), bearer_filter)
 
 
-def without_joins_of(ctx: Context, indexed: IndexedQuery, reader: Reader) -> IndexedQuery:
-    """The query with the documents of other indexes in the place of what its filter asks of them."""
+def with_joins_resolved(ctx: Context, indexed: IndexedQuery, reader: Reader) -> IndexedQuery:
+    """The query with every `_foreign` condition of its filter replaced by the matching values of this index."""
     condition = indexed.query.filter
-    found = without_joins(condition, indexed.index_uid, reader, lambda other: read_joined(ctx, other))
+    found = resolve_joins(condition, indexed.index_uid, reader, lambda other: read_joined(ctx, other))
     return indexed if found is condition else replace(indexed, query=replace(indexed.query, filter=found))
 
 
@@ -305,7 +312,7 @@ def page_of(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def milliseconds_since(started: float) -> int:
-    """How long something took that began at a time of the monotonic clock."""
+    """Milliseconds since a time of the monotonic clock."""
     return int((time.monotonic() - started) * 1000)
 
 
@@ -314,10 +321,11 @@ def facet_members(facets: Facets | None) -> dict[str, Any]:
     return {} if facets is None else {"facetDistribution": facets.distribution, "facetStats": facets.stats}
 
 
-class Answered:
-    """The JSON text of an answer that is being put together.
+class AnswerBuilder:
+    """Collects the JSON text of an answer.
 
-    held: what is still to be read when it is complete. expected: bytes of what is not made yet, as far as can be known.
+    held: closes the readers that a large answer still needs after its handler has returned. expected: estimated bytes
+    of the hits that are formatted only when they are sent.
     """
 
     def __init__(self, held: ExitStack) -> None:
@@ -327,23 +335,25 @@ class Answered:
         self._readers: dict[str, Reader] = {}
 
     def add(self, *texts: bytes) -> None:
-        """Text that is there."""
+        """Append text that is ready."""
         self._parts.append(texts)
 
     def add_hits(self, ctx: Context, hits: LongPage, readers: Mapping[str, Reader], index_uid: str | None = None) -> None:
-        """Hits that are made when the answer is sent; the rest is as for hydrated(). The readers stay until then."""
+        """Append hits that are formatted when the answer is sent; other arguments as of hydrate_hits()."""
         def texts() -> Iterator[bytes]:
             for portion in hits.portions():
                 for hit in hydrate_hits(ctx, [without_vectors(hit) for hit in portion], readers, index_uid):
                     yield hit.encode()
 
-        self._parts.append(separated(texts()))
+        self._parts.append(comma_separated(texts()))
         self.expected += hits.expected_bytes
 
     @contextmanager
     def reading(self, ctx: Context, index_uid: str) -> Iterator[tuple[Reader, Callable[[], None]]]:
-        """An index, and what is to be called in this block if it is read from afterwards. An answer that has many parts of
-        one index reads them all from one state."""
+        """(reader, keep): a reader, and a function to call in this block if the reader is needed after it.
+
+        A reader that was kept is used again, so that all parts of an answer are of one snapshot of the index.
+        """
         known = self._readers.get(index_uid)
         if known is not None:
             yield known, lambda: None
@@ -359,56 +369,58 @@ class Answered:
             yield reader, keep
 
     def body(self, ctx: Context) -> bytes | Portions:
-        """All of it. Raises a refusal with status 503 when it is large, and there are too many of those."""
+        """The whole body. Raises a 503 if it is large and too many large answers are being sent."""
         if not self.expected:
             return b"".join(chain.from_iterable(self._parts))
-        return assembled(chain.from_iterable(self._parts), expected=self.expected, places=ctx.large, held=self.held)
+        return joined_body(chain.from_iterable(self._parts), expected=self.expected, limit=ctx.large_answers, held=self.held)
 
 
-def add_answer(answered: Answered, ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], request_uid: str,
+def add_answer(answer: AnswerBuilder, ctx: Context, asked: BearerQuery, body: Mapping[str, Any], request_uid: str,
                head: str = "") -> None:
-    """Put the answer to one query on one index behind what is there.
+    """Append the answer to one query on one index.
 
-    body: what the query was made of. head: the text of members before the hits. Raises index_not_found and the refusals
-    of the engine.
+    body: the parameters that the query was made from. head: JSON text of members that come before the hits. Raises
+    index_not_found and the errors of the search itself.
     """
     started = time.monotonic()
-    rule = ctx.permission.search_filter(asked.index_uid)
+    indexed, bearer_filter = asked
     long_page: list[LongPage] = []
-    with tracing.span("search"), answered.reading(ctx, asked.index_uid) as (reader, keep):
-        hits, rest = ctx.answers.get(reader.state, dumps([body, rule]), lambda: _found(ctx, asked, body, reader, long_page))
+    with tracing.span("search"), answer.reading(ctx, indexed.index_uid) as (reader, keep):
+        # Bearers with other filters get other hits: the filter belongs to the key of the cache.
+        hits, rest = ctx.search_cache.get(reader.state, dumps([body, bearer_filter]),
+                                          lambda: _run_search(ctx, indexed, body, reader, long_page))
         primary_key = reader.primary_key
         if long_page:
             keep()
-    # All of it is JSON already, so it is put in place as it is.
-    before = f'{{{head}"hits":['
-    between = f'],"query":{dumps(body.get("q") or "")},"processingTimeMs":{milliseconds_since(started)},'
-    behind = f',"requestUid":"{request_uid}"'
+    # The parts are JSON texts already; concatenating them saves a parse and a dump of every hit.
+    prefix = f'{{{head}"hits":['
+    middle = f'],"query":{dumps(body.get("q") or "")},"processingTimeMs":{milliseconds_since(started)},'
+    suffix = f',"requestUid":"{request_uid}"'
     if wants_metadata(ctx):
-        behind += f',"metadata":{dumps(metadata(body.get("q"), asked.index_uid, primary_key))}'
+        suffix += f',"metadata":{dumps(metadata(body.get("q"), indexed.index_uid, primary_key))}'
     if (details := performance.details()) is not None:
-        behind += f',"{performance.NAME}":{dumps(details)}'
-    answered.add(before.encode(), hits)
+        suffix += f',"{performance.NAME}":{dumps(details)}'
+    answer.add(prefix.encode(), hits)
     for page in long_page:
-        answered.add_hits(ctx, page, {asked.index_uid: reader}, asked.index_uid)
-    answered.add(between.encode(), rest, behind.encode(), b"}")
+        answer.add_hits(ctx, page, {indexed.index_uid: reader}, indexed.index_uid)
+    answer.add(middle.encode(), rest, suffix.encode(), b"}")
 
 
-def _found(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], reader: Reader, long_page: list[LongPage]
+def _run_search(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], reader: Reader, long_page: list[LongPage]
            ) -> tuple[tuple[bytes, bytes], bool]:
-    """The hits and the members behind them, as JSON; and whether the next one may have them until the index changes.
+    """Run one search: ((hits, members after the hits), may it be cached?), both as JSON without the outer brackets.
 
-    long_page: is given the hits instead, when they are too many to be shown at once.
+    long_page: an empty list that receives the hits instead, when there are too many to be formatted at once.
     """
-    # A fifth of the time to start, which a daemon that only indexes, or just started, need not pay.
+    # Loading these modules takes a fifth of the start time; a daemon that only indexes never needs them.
     from svcd.search.long_pages import LongPage
     from svcd.search.search import search
 
     _check_sort(body)
     index_uid, timer = asked.index_uid, Timer()
-    # Without any pattern there are no facets (relevance.md 6.1).
+    # An empty list of facets is the same as none: no facetDistribution in the answer.
     federation = Federation(**page_of(body), facets={index_uid: body["facets"]} if body.get("facets") else {})
-    found = search({index_uid: reader}, [without_joins_of(ctx, asked, reader)], federation, timer)
+    found = search({index_uid: reader}, [with_joins_resolved(ctx, asked, reader)], federation, timer)
     rest = dumps({**found.pagination, **facet_members(found.facets.get(index_uid))})
     if isinstance(found.hits, LongPage):
         long_page.append(found.hits)
@@ -424,11 +436,11 @@ def _search(ctx: Context, body: Mapping[str, Any]) -> HandlerResult:
     asked = query_of(ctx, ctx.index_uid, body)
     check_available(body, ctx.instance.features)
     with ExitStack() as held:
-        answered = Answered(held)
-        with performance.measured(body.get("showPerformanceDetails")), performance.place_in(ctx.searches):
-            held.enter_context(one_state(ctx, [ctx.index_uid]))
-            add_answer(answered, ctx, asked, body, uuid7())
-        return HandlerResult(200, Text(answered.body(ctx)))
+        answer = AnswerBuilder(held)
+        with performance.measured(body.get("showPerformanceDetails")), performance.timed_slot(ctx.searches):
+            held.enter_context(index_snapshot(ctx, [ctx.index_uid]))
+            add_answer(answer, ctx, asked, body, uuid7())
+        return HandlerResult(200, Text(answer.body(ctx)))
 
 
 def search_with_post(ctx: Context) -> HandlerResult:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.api.features import FEATURES
 from svcd.auth.permissions import ACTIONS
+from svcd.base.sizes import human_size
 from svcd.base.times import rfc3339_micro
 from svcd.instance.task_records import STATUSES, Batch, Task
-from svcd.tasks.details import duration, moment
 from svcd.tasks.kinds import KINDS
+from svcd.tasks.views import elapsed_text, moment_text
 
 if TYPE_CHECKING:
     from svcd.instance.data_folder import IndexRow
@@ -42,9 +43,9 @@ def batch_view(batch: Batch) -> Json:
         "progress": batch.progress,
         "details": batch.details or {},
         "stats": batch.stats,
-        "duration": duration(batch.started_at, batch.finished_at),
-        "startedAt": moment(batch.started_at),
-        "finishedAt": moment(batch.finished_at),
+        "duration": elapsed_text(batch.started_at, batch.finished_at),
+        "startedAt": moment_text(batch.started_at),
+        "finishedAt": moment_text(batch.finished_at),
         "batchStrategy": batch.strategy or "unspecified",
     }
 
@@ -69,19 +70,9 @@ def uid_page(results: Sequence[Any], total: int, limit: int, first: int | None, 
     return {"results": results, "total": total, "limit": limit, "from": first, "next": following}
 
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-
-
 def size(count: int, size_format: str) -> int | str:
     """A number of bytes: as it is (`raw`), or with a binary unit (`human`), such as `64 KiB`, `1.5 MiB`."""
-    if size_format != "human":
-        return count
-    value = float(count)
-    for unit in _UNITS:
-        if value < 1024 or unit == _UNITS[-1]:
-            break
-        value /= 1024
-    return f"{value:.2f}".rstrip("0").rstrip(".") + f" {unit}"
+    return human_size(count) if size_format == "human" else count
 
 
 STRING: Json = {"type": "string"}

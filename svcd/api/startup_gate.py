@@ -1,9 +1,7 @@
-"""The way in while the application is still being loaded.
+"""Answers `/health` and holds all other requests until the application is loaded.
 
-`/health` is answered at once; every other request waits for the application. So a daemon listens before it has
-read the two thirds of its own code that only requests need. Refuses to know how an application is made.
-
-Threads: those of requests come through `answer`; another one calls `open`, once.
+So a daemon listens before it has loaded the two thirds of its code that only requests need.
+Threads: request threads call `answer`; the loading thread calls `open`, once.
 """
 from __future__ import annotations
 
@@ -20,28 +18,28 @@ AVAILABLE = b'{"status":"available"}'  # a test compares it with the answer of t
 
 
 class StartupGate:
-    """Gives each request to the application, once there is one."""
+    """Passes each request to the application, once it is loaded."""
 
     def __init__(self) -> None:
-        self.wanted = threading.Event()  # somebody waits for the application
+        self.wanted = threading.Event()  # a request waits for the application
         self._is_open = threading.Event()
         self._application: Callable[[Request], Response] | None = None
 
     def open(self, application: Callable[[Request], Response]) -> None:
-        """From now on, this answers: those that wait, and all that come."""
+        """Answer all waiting and future requests with this application."""
         self._application = application
         self._is_open.set()
 
     def answer(self, request: Request) -> Response:
-        """The response to a request; waits as long as it needs the application and that is not there."""
+        """The response to a request; blocks until the application is loaded, except for `/health`."""
         application = self._application
         if application is None:
             if request.method == "GET" and request.segments == ("health",):
                 return Response(200, AVAILABLE)
-            application = self._awaited()
+            application = self._wait_for_application()
         return application(request)
 
-    def _awaited(self) -> Callable[[Request], Response]:
+    def _wait_for_application(self) -> Callable[[Request], Response]:
         self.wanted.set()
         self._is_open.wait()
         assert self._application is not None

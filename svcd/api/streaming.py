@@ -1,6 +1,6 @@
-"""Answers that go on: pieces as they come, as many at once as there are places, an end whoever brings it about.
+"""Bodies that are not built at once: event streams (docs/http.md#streams) and large answers in portions.
 
-Knows server-sent events (WHATWG HTML 9.2) and lines of JSON; refuses to know what is told.
+Server-sent events follow WHATWG HTML 9.2. A ConcurrencyLimit bounds the number of such answers.
 """
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from contextlib import ExitStack
 from svcd.http.message import PORTION, HttpError, Portions
 
 EVENTS, LINES = "text/event-stream", "application/x-ndjson"
-# Without a word for this long, proxies take a connection for dead; 60 s is the least that is usual.
+# Proxies close connections that are silent, the strictest usual ones after 60 s.
 HEARTBEAT_S = 15.0
 _RETRY_AFTER_S = 10
 HEADERS = (("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"))  # the second: to nginx
 
 
 class StreamBody:
-    """The body of such an answer. at_end is called once, also where no piece was ever asked for."""
+    """The body of a stream. at_end is called once, even if no piece was ever requested."""
 
     def __init__(self, pieces: Generator[bytes], at_end: Callable[[], None]) -> None:
         self._pieces = pieces
@@ -31,7 +31,7 @@ class StreamBody:
         return next(self._pieces)
 
     def close(self) -> None:
-        """End it."""
+        """Stop the generator and call at_end."""
         self._pieces.close()
         at_end, self._at_end = self._at_end, None
         if at_end:
@@ -39,90 +39,86 @@ class StreamBody:
 
 
 class ConcurrencyLimit:
-    """How many may be held at once: each holds a thread, or a state of an index. noun: what they are, as refusals say."""
+    """At most so many answers at once that each hold a thread or a snapshot. noun: what they are called in the error."""
 
     def __init__(self, most: int, noun: str = "streams") -> None:
         self._most = most
         self._noun = noun
         self._free = threading.Semaphore(most)
 
-    def take(self) -> bool:
-        """True, and leave() must follow, if there is one."""
+    def try_acquire(self) -> bool:
+        """True if below the limit; release() must follow then."""
         return self._free.acquire(blocking=False)
 
-    def require(self) -> None:
-        """As take(). Raises a refusal with status 503 if there is none."""
-        if not self.take():
+    def acquire(self) -> None:
+        """As try_acquire(). Raises a 503 with Retry-After at the limit."""
+        if not self.try_acquire():
             raise HttpError(503, f"All {self._most} {self._noun} of this instance are in use: end one, or try again later.",
                           (("Retry-After", str(_RETRY_AFTER_S)),))
 
-    def leave(self) -> None:
-        """Give a place back."""
+    def release(self) -> None:
+        """Undo one try_acquire() or acquire()."""
         self._free.release()
 
 
 def event(text: str, position: object = None) -> bytes:
-    """A server-sent event. text: on one line; position: what a client names to go on behind it."""
+    """A server-sent event. text: one line; position: the id with which a client resumes after it."""
     head = "" if position is None else f"id: {position}\n"
     return f"{head}data: {text}\n\n".encode()
 
 
 def first_event_id(position: object) -> bytes:
-    """What a client names to go on, should it lose the connection before the first event. Nothing is dispatched."""
+    """Sets the id from which a client resumes if it loses the connection before the first event; dispatches nothing."""
     return f"id: {position}\n\n".encode()
 
 
 def heartbeat() -> bytes:
-    """A comment, so that everybody on the way sees that the connection lives."""
+    """A comment that keeps proxies from closing the connection."""
     return b":\n\n"
 
 
-# Answers around a list: whole where they are small, in portions where they are large.
-#
-# Knows when an answer is large, how many of those there may be at once, and that what they are read from is kept to the
-# last portion; refuses to know what the list is of.
+# Large answers: made in portions as their client reads them (docs/http.md#delivery-of-answers).
 
-
-# An answer up to this many bytes is made at once: it has a length, and is gone with one send.
+# An answer of up to this many bytes is built at once: it gets a Content-Length, and leaves with one send.
 WHOLE = 1 << 18
 SEPARATOR = b","
 
 
-def assembled(parts: Iterable[bytes], *, expected: int, places: ConcurrencyLimit, held: ExitStack) -> bytes | Portions:
-    """The body of an answer that is these parts in a row, made when they are asked for; the rest is as for listed()."""
-    return listed(b"", parts, bytes, expected=expected, places=places, held=held, separator=b"")
+def joined_body(parts: Iterable[bytes], *, expected: int, limit: ConcurrencyLimit, held: ExitStack) -> bytes | Portions:
+    """The body made of these parts, generated on demand; other arguments as of list_body()."""
+    return list_body(b"", parts, bytes, expected=expected, limit=limit, held=held, separator=b"")
 
 
-def separated(elements: Iterable[bytes]) -> Iterator[bytes]:
-    """What stands between the brackets of a list, in parts."""
+def comma_separated(elements: Iterable[bytes]) -> Iterator[bytes]:
+    """The elements with a comma before each but the first: the inside of a JSON list."""
     between = b""
     for element in elements:
         yield between + element
         between = SEPARATOR
 
 
-def listed(before: bytes, elements: Iterable[bytes], behind: Callable[[], bytes], *, expected: int, places: ConcurrencyLimit,
+def list_body(prefix: bytes, elements: Iterable[bytes], suffix: Callable[[], bytes], *, expected: int, limit: ConcurrencyLimit,
            held: ExitStack, separator: bytes = SEPARATOR) -> bytes | Portions:
-    """The body of an answer: a list between what stands before and behind it.
+    """The body of an answer with a list: bytes if it is small, Portions if it is large.
 
-    elements: texts of the list, made when they are asked for; behind: asked for after the last. expected: bytes of all, as
-    far as can be known; where it is too few, that shows when so many are made. held: what they are read from; a large
-    answer takes it over, and gives it back with its last portion or when the client has left. Raises a refusal with
-    status 503 when there is no place for one more large answer.
+    prefix: text before the list. elements: texts of the list, generated on demand. suffix: called after the last
+    element. expected: estimated bytes of all elements; an answer that turns out larger becomes Portions as well. held:
+    closes what the elements are read from; a large answer takes it over and closes it with its last portion or when the
+    client has left. Raises a 503 if too many large answers are being sent.
     """
-    pieces = _pieces(before, elements, behind, separator)
+    pieces = _pieces(prefix, elements, suffix, separator)
     made: list[bytes] = []
     if expected <= WHOLE:
         if _is_all(pieces, made):
             return b"".join(made)
-    places.require()
+    limit.acquire()
     release = held.pop_all()
-    release.callback(places.leave)
+    release.callback(limit.release)
     return Portions(_first(made, pieces), _closing(pieces, release))
 
 
 def _is_all(pieces: Iterator[bytes], made: list[bytes]) -> bool:
-    """Make pieces until they are too much for a small answer; True when they are not."""
+    """Generate pieces until they are too large for a small answer; True if that was all of them."""
     size = 0
     for piece in pieces:
         made.append(piece)
@@ -132,9 +128,9 @@ def _is_all(pieces: Iterator[bytes], made: list[bytes]) -> bool:
     return True
 
 
-def _pieces(before: bytes, elements: Iterable[bytes], behind: Callable[[], bytes], separator: bytes) -> Generator[bytes]:
-    """All of it in pieces of PORTION bytes and more, as much more as an element has."""
-    waiting, size = [before], 0
+def _pieces(prefix: bytes, elements: Iterable[bytes], suffix: Callable[[], bytes], separator: bytes) -> Generator[bytes]:
+    """The whole text in pieces of at least PORTION bytes; a piece ends with an element."""
+    waiting, size = [prefix], 0
     between = b""
     for element in elements:
         waiting += between, element
@@ -143,11 +139,11 @@ def _pieces(before: bytes, elements: Iterable[bytes], behind: Callable[[], bytes
         if size >= PORTION:
             yield b"".join(waiting)
             waiting, size = [], 0
-    yield b"".join((*waiting, behind()))
+    yield b"".join((*waiting, suffix()))
 
 
 def _first(made: list[bytes], pieces: Iterable[bytes]) -> Generator[bytes]:
-    """What is made already, which is not kept, then the rest."""
+    """The pieces that exist already, each dropped when it is sent, then the rest."""
     made.reverse()
     while made:
         yield made.pop()
@@ -157,7 +153,7 @@ def _first(made: list[bytes], pieces: Iterable[bytes]) -> Generator[bytes]:
 def _closing(pieces: Generator[bytes], release: ExitStack) -> Callable[[], None]:
     def close() -> None:
         try:
-            pieces.close()  # it reads from what is released
+            pieces.close()  # the generator reads from what is released next
         finally:
             release.close()
 

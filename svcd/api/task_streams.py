@@ -1,9 +1,8 @@
-"""`GET /tasks/stream` and `/batches/stream`: each change of status told as it happens, to those who may see it.
+"""`GET /tasks/stream` and `/batches/stream`: sends each change of status to bearers that may see it.
 
-A stream is a position in the order of changes: it tells what lies behind, moves on, and sleeps until the bell of
-the queue rings. So a slow client holds no memory, and one that comes back with the last id it has seen misses nothing,
-however long it was away. Of a batch its progress is told, too, as it is at that moment, without an id.
-Refuses to know where changes are kept. Source: tasks.md 7.
+A stream is a position in the order of changes: it sends the changes after it, moves on, and waits for the wake-up pipe of
+the queue. So a slow client holds no memory, and one that returns with the last id it has seen misses nothing. Batches
+also send their progress, without an id, as that describes the present only. See docs/http.md#streams.
 """
 from __future__ import annotations
 
@@ -20,72 +19,72 @@ from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.instance.task_changes import Position
 from svcd.instance.task_records import Batch, TaskFilter
-from svcd.tasks.details import batch_at, task_at, task_view
+from svcd.tasks.views import batch_at, task_at, task_view
 
-# Changes that are read, and sent, together.
+# Changes that are read and sent together: bounds the memory of one stream.
 _PORTION = 200
 _TAG = "Tasks and batches"
 _LAST_SEEN = "Last-Event-ID"
-_HEADERS = {_LAST_SEEN: "The `id` of the last event that was seen: the stream goes on behind it."}
+_HEADERS = {_LAST_SEEN: "The `id` of the last event that was seen: the stream goes on after it."}
 
-Told = tuple[Position | None, shapes.Json]
+ChangeEvent = tuple[Position | None, shapes.Json]
 
 
 class _Tasks:
-    """What is told of tasks."""
+    """The events of tasks."""
 
     def __init__(self, ctx: Context, wanted: TaskFilter) -> None:
         self._ctx = ctx
         self._wanted = wanted
 
-    def behind(self, since: Position) -> tuple[Position, list[Told]]:
-        """What happened behind a position, and how far that reaches: the same position when nothing did."""
+    def after(self, since: Position) -> tuple[Position, list[ChangeEvent]]:
+        """(position, events) of the next portion after a position; the same position if nothing happened."""
         changes = self._ctx.queue.changes_of_tasks(since, _PORTION)
         seen = [(position, task_at(task, position.step)) for position, task in changes]
-        told: list[Told] = [(position, task_view(task)) for position, task in seen
+        events: list[ChangeEvent] = [(position, task_view(task)) for position, task in seen
                             if self._wanted.is_met_by(task) and self._ctx.permission.allows(task.index_uid)]
-        return (seen[-1][0] if seen else since), told
+        return (seen[-1][0] if seen else since), events
 
-    def besides(self) -> Iterator[Told]:
-        """Nothing else is told of tasks."""
+    def progress(self) -> Iterator[ChangeEvent]:
+        """Tasks have no progress."""
         return iter(())
 
 
 class _Batches:
-    """What is told of batches."""
+    """The events of batches."""
 
     def __init__(self, ctx: Context, wanted: TaskFilter) -> None:
         self._ctx = ctx
         self._wanted = wanted
-        self._shown: dict[int, Any] = {}  # batch that runs -> the progress that was told last
+        self._shown: dict[int, Any] = {}  # uid of a running batch -> the progress sent last
 
-    def behind(self, since: Position) -> tuple[Position, list[Told]]:
-        """As for tasks."""
+    def after(self, since: Position) -> tuple[Position, list[ChangeEvent]]:
+        """As of _Tasks."""
         changes = self._ctx.queue.changes_of_batches(since, _PORTION)
         seen = [(position, batch_at(batch, position.step)) for position, batch in changes]
-        told: list[Told] = []
+        events: list[ChangeEvent] = []
         for position, batch in seen:
-            if self._is_told(batch):
+            if self._is_visible(batch):
                 self._shown[batch.uid] = batch.progress
-                told.append((position, shapes.batch_view(batch)))
-        return (seen[-1][0] if seen else since), told
+                events.append((position, shapes.batch_view(batch)))
+        return (seen[-1][0] if seen else since), events
 
-    def besides(self) -> Iterator[Told]:
-        """The progress of those that run, where it has changed."""
+    def progress(self) -> Iterator[ChangeEvent]:
+        """The progress of running batches, where it has changed since it was sent last."""
         running = {one.batch.uid: one.batch for one in self._ctx.queue.running()}
         self._shown = {uid: progress for uid, progress in self._shown.items() if uid in running}
         for uid, batch in running.items():
-            seen = replace(batch)  # it goes on while it is told
-            if seen.progress is not None and seen.progress is not self._shown.get(uid) and self._is_told(seen):
+            seen = replace(batch)  # a copy: the batch goes on meanwhile
+            if seen.progress is not None and seen.progress is not self._shown.get(uid) and self._is_visible(seen):
                 self._shown[uid] = seen.progress
                 yield None, shapes.batch_view(seen)
 
-    def _is_told(self, batch: Batch) -> bool:
+    def _is_visible(self, batch: Batch) -> bool:
         uids = batch.stats.get("indexUids") or (None,)
         return any(map(self._ctx.permission.allows, uids)) and self._is_wanted(batch.uid)
 
     def _is_wanted(self, uid: int) -> bool:
-        """As the list of batches would show it: one of its tasks matches."""
+        """True if the list of batches would show it: one of its tasks matches the filter."""
         wanted = self._wanted
         if wanted == TaskFilter():
             return True
@@ -96,9 +95,9 @@ class _Batches:
 
 
 def _since(ctx: Context) -> Position:
-    """Where a client has come to: behind the last event it has seen, or now. Raises bad_request."""
+    """The position after the last event that the client has seen, or the present. Raises bad_request."""
     last_seen = ctx.request.headers.get(_LAST_SEEN)
-    present = ctx.queue.present()
+    present = ctx.queue.current_position()
     if not last_seen:
         return present
     try:
@@ -108,64 +107,64 @@ def _since(ctx: Context) -> Position:
 
 
 def _stream(ctx: Context, kind: type[_Tasks] | type[_Batches]) -> HandlerResult:
-    """Tell changes until the client leaves, its key ends, or svcd does."""
+    """Send changes until the client leaves, its key expires, or svcd stops."""
     since, wanted = _since(ctx), task_filter(ctx.query)
     accepted = ctx.request.headers.get("accept") or ""
     has_lines = LINES in accepted and EVENTS not in accepted
-    ctx.streams.require()
-    pieces = _Telling(ctx, kind(ctx, wanted), _as_lines if has_lines else _as_events)
-    return HandlerResult(200, Text(StreamBody(pieces.behind(since), ctx.streams.leave), LINES if has_lines else EVENTS),
+    ctx.streams.acquire()
+    pieces = _EventStream(ctx, kind(ctx, wanted), _as_lines if has_lines else _as_sse)
+    return HandlerResult(200, Text(StreamBody(pieces.after(since), ctx.streams.release), LINES if has_lines else EVENTS),
                   streaming.HEADERS)
 
 
-class _Telling:
+class _EventStream:
     """One stream, from its first byte to its last."""
 
-    def __init__(self, ctx: Context, source: _Tasks | _Batches, written: Callable[[Sequence[Told]], bytes]) -> None:
+    def __init__(self, ctx: Context, source: _Tasks | _Batches, written: Callable[[Sequence[ChangeEvent]], bytes]) -> None:
         self._ctx = ctx
         self._source = source
         self._written = written
 
-    def behind(self, since: Position) -> Generator[bytes]:
-        """The pieces: first the head alone, then what happened, and what happens."""
+    def after(self, since: Position) -> Generator[bytes]:
+        """The pieces: an empty one that sends the head, then past changes, then those to come."""
         listeners = self._ctx.queue.listeners
-        bell = listeners.add()
+        wakeup = listeners.add()
         try:
             yield b"" if self._written is _as_lines else streaming.first_event_id(since)
-            while not listeners.is_over and self._is_allowed():
-                bell.clear()
-                before, (since, told) = since, self._source.behind(since)
-                told += self._source.besides() if since == before else ()  # progress is of now: the past comes first
-                if told:
-                    yield self._written(told)
-                elif since == before and not (yield from self._rest(bell)):
+            while not listeners.is_closed and self._is_allowed():
+                wakeup.clear()
+                before, (since, events) = since, self._source.after(since)
+                events += self._source.progress() if since == before else ()  # progress is of the present: past changes first
+                if events:
+                    yield self._written(events)
+                elif since == before and not (yield from self._wait_for_change(wakeup)):
                     return
         finally:
-            listeners.remove(bell)
+            listeners.remove(wakeup)
 
-    def _rest(self, bell: Any) -> Generator[bytes, None, bool]:
-        """Wait for the bell, with a sign of life now and then; False when the client has left."""
-        if not self._ctx.request.wait(bell, streaming.HEARTBEAT_S):
+    def _wait_for_change(self, wakeup: Any) -> Generator[bytes, None, bool]:
+        """Wait for a change, sending a heartbeat now and then; False if the client has left."""
+        if not self._ctx.request.wait(wakeup, streaming.HEARTBEAT_S):
             return False
-        if not bell.is_set:
+        if not wakeup.is_set:
             yield b"\n" if self._written is _as_lines else streaming.heartbeat()
         return True
 
     def _is_allowed(self) -> bool:
-        """The key may have ended, or may see less."""
+        """Check the key again: it may have expired, or been replaced by one that may see less."""
         try:
-            self._ctx.permission = self._ctx.renewed()
+            self._ctx.permission = self._ctx.recheck_permission()
         except ApiError:
             return False
         return True
 
 
-def _as_events(told: Sequence[Told]) -> bytes:
-    return b"".join(streaming.event(dumps(view), position) for position, view in told)
+def _as_sse(events: Sequence[ChangeEvent]) -> bytes:
+    return b"".join(streaming.event(dumps(view), position) for position, view in events)
 
 
-def _as_lines(told: Sequence[Told]) -> bytes:
-    return "".join(f"{dumps(view)}\n" for _, view in told).encode()
+def _as_lines(events: Sequence[ChangeEvent]) -> bytes:
+    return "".join(f"{dumps(view)}\n" for _, view in events).encode()
 
 
 def stream_tasks(ctx: Context) -> HandlerResult:

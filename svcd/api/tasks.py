@@ -14,16 +14,16 @@ from typing import Any
 from svcd.api import shapes, waiting
 from svcd.api.context import NDJSON, Context, HandlerResult, Text
 from svcd.api.routes import Route
-from svcd.api.streaming import listed
+from svcd.api.streaming import list_body
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.base.times import DAY, MICROSECOND, parse_date, parse_rfc3339
 from svcd.http.message import PORTION, Portions
 from svcd.instance.queue import Queue, queue_snapshot
 from svcd.instance.task_records import STATUSES, Page, TaskFilter
-from svcd.tasks.details import task_view
 from svcd.tasks.dump_lines import key_line
 from svcd.tasks.kinds import KINDS
+from svcd.tasks.views import task_view
 from svcd.validation import STAR, Param, parse_index_uid, query_strings
 
 # Dumps and snapshots over HTTP: each request enqueues one.
@@ -215,12 +215,12 @@ def _in_portions(ctx: Context, portion: Callable[[Queue, int, int | None], Page[
                     return
                 page = portion(queue, min(left, _PORTION), page.next_uid)
 
-        def behind() -> bytes:
+        def suffix() -> bytes:
             members = shapes.uid_page([], first.total, limit, first.from_uid, page.next_uid)
             return f"],{dumps(members)[len(_NO_RESULTS):]}".encode()
 
         expected = min(limit, first.total) * _USUAL_BYTES
-        body = listed(_NO_RESULTS[:-2].encode(), texts(), behind, expected=expected, places=ctx.large, held=held)
+        body = list_body(_NO_RESULTS[:-2].encode(), texts(), suffix, expected=expected, limit=ctx.large_answers, held=held)
     return HandlerResult(200, Text(body))
 
 

@@ -1,8 +1,6 @@
-"""How many requests were answered and how long that took, by method, pattern of the route, and status.
+"""Counts requests and their durations by method, declared path and status, for `/metrics`.
 
-Knows counters, and how those of several processes are added up; refuses to know what a request is, and how
-counters are shown (api.metrics does).
-Threads: every request thread comes here; `_lock` guards all counters, and is held for a few additions only.
+Counters of several processes can be summed. Threads: every request thread comes here; `_lock` guards all counters.
 """
 from __future__ import annotations
 
@@ -13,12 +11,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-# Upper bounds in seconds, as the recordings of /metrics show them.
+# Upper bounds of the histogram in seconds: those that existing dashboards expect.
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 
 
 class Timing:
-    """How long the requests of one method and path took: a histogram. Only Traffic changes it."""
+    """Histogram of the durations of one method and path. Only Traffic changes it."""
 
     __slots__ = ("by_bucket", "seconds")
 
@@ -27,7 +25,7 @@ class Timing:
         self.by_bucket = by_bucket or [0] * (len(BOUNDS_S) + 1)
         self.seconds = seconds
 
-    def cumulated(self) -> list[int]:
+    def cumulative(self) -> list[int]:
         """How many requests took at most each of BOUNDS_S; the last: how many there were."""
         return list(accumulate(self.by_bucket))
 
@@ -41,7 +39,7 @@ class Traffic:
         self._timings: dict[tuple[str, str], Timing] = {}
 
     def timing(self, method: str, path: str) -> Timing:
-        """Where the duration of a request will be noted; from now on it is shown, even if nothing ends."""
+        """The histogram of one method and path; from now on it is shown, even while it is empty."""
         with self._lock:
             return self._timings.setdefault((method, path), Timing())
 
@@ -52,7 +50,7 @@ class Traffic:
             self._answered[key] = self._answered.get(key, 0) + 1
 
     def note(self, timing: Timing, seconds: float) -> None:
-        """A request took so long."""
+        """Add the duration of one request."""
         bucket = bisect_left(BOUNDS_S, seconds)
         with self._lock:
             timing.by_bucket[bucket] += 1
@@ -89,7 +87,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What another process of this instance does. traffic: as Traffic.as_json(); running, waiting: searches."""
+    """Counters of another process of this instance. traffic: as Traffic.as_json(); running, waiting: searches."""
 
     traffic: Mapping[str, Any]
     running: int
@@ -97,7 +95,7 @@ class Report:
 
     @classmethod
     def of_json(cls, said: Mapping[str, Any]) -> Report:
-        """Of an object that has its members, among others."""
+        """From a JSON object that has these members, among others."""
         return cls(said["traffic"], said["running"], said["waiting"])
 
 

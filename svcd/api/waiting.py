@@ -1,7 +1,7 @@
-"""`?wait=500ms`: the answer to a write is its finished task, if that is finished in time, and else its summary.
+"""`?wait=500ms`: answers a write with its finished task, if that is finished in time (docs/http.md#waiting-for-tasks).
 
-Every write takes the parameter, so it stands here and not in the table of each route. A thread waits for the bell
-of the queue and for its client, and looks at the task once it has rung. Refuses to know what a write does.
+Every write takes the parameter, so it is declared here and not in the table of each route. The thread waits for a
+wake-up pipe of the queue and for its client to leave at once, and reads the task when the pipe is set.
 """
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from svcd.api.context import Context, HandlerResult
 from svcd.api.routes import Route, Schema
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.instance.task_records import FINISHED
-from svcd.tasks.details import task_view
+from svcd.tasks.views import task_view
 from svcd.validation import Param, decode_query
 
 WAIT_NAME = "wait"
-# What waits holds a thread and a connection, and few proxies wait longer than this.
+# A waiting request holds a thread and a connection, and few proxies wait longer than this.
 MAX_S = 300
 _SUMMARY, _TASK = "TaskSummary", "Task"
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0}
@@ -26,7 +26,7 @@ _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m)", re.ASCII)
 
 
 def parse_duration(text: str) -> float:
-    """The seconds of `500ms`, `1.5s`, `2m`. Raises ValueError with what would be right."""
+    """The seconds of `500ms`, `1.5s`, `2m`. Raises ValueError for anything else, and for more than MAX_S."""
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError(f"could not parse `{text}` as a duration, expected a number with a unit: "
@@ -47,7 +47,7 @@ def is_write(route: Route) -> bool:
 
 
 def answers_of(route: Route) -> Mapping[int, Schema]:
-    """What a route answers, also to those who wait."""
+    """What a route answers, with the finished task of a request that waits."""
     if not is_write(route):
         return route.answers
     finished: Schema = shapes.ref(_TASK)
@@ -57,7 +57,7 @@ def answers_of(route: Route) -> Mapping[int, Schema]:
 
 
 def extract_wait(route: Route, query: str) -> tuple[str, float]:
-    """The query string without the parameter, and the seconds that it allows: 0 without it. Raises bad_request."""
+    """(the query string without `wait`, the seconds that it allows; 0 without it). Raises bad_request."""
     if WAIT_NAME not in query or not is_write(route):
         return query, 0.0
     own = [part for part in query.split("&") if _is_wait(part)]
@@ -66,7 +66,7 @@ def extract_wait(route: Route, query: str) -> tuple[str, float]:
 
 
 def without_wait(query: str) -> str:
-    """The query string as it was sent, but for the parameter."""
+    """The query string as it was sent, without `wait`."""
     return "&".join(part for part in query.split("&") if not _is_wait(part))
 
 
@@ -74,21 +74,21 @@ def _is_wait(part: str) -> bool:
     return part.partition("=")[0] == WAIT_NAME
 
 
-def wait_for_task(ctx: Context, answer: HandlerResult, seconds: float, places: ConcurrencyLimit) -> HandlerResult:
-    """The finished task in place of its summary. Without a place, nobody waits: the summary is never wrong."""
-    if not places.take():
+def wait_for_task(ctx: Context, answer: HandlerResult, seconds: float, limit: ConcurrencyLimit) -> HandlerResult:
+    """The finished task in place of its summary; the summary if time runs out or too many requests wait already."""
+    if not limit.try_acquire():
         return answer
     try:
         uid = answer.value["taskUid"]
-        with ctx.queue.listeners.of_end(uid) as bell:
-            return _finished(ctx, uid) or _after(ctx, bell, seconds, uid) or answer
+        with ctx.queue.listeners.when_ended(uid) as wakeup:
+            return _finished(ctx, uid) or _finished_in_time(ctx, wakeup, seconds, uid) or answer
     finally:
-        places.leave()
+        limit.release()
 
 
-def _after(ctx: Context, bell: Any, seconds: float, uid: int) -> HandlerResult | None:
-    """None when the time is over, or nobody is left who waits."""
-    return _finished(ctx, uid) if ctx.request.wait(bell, seconds) else None
+def _finished_in_time(ctx: Context, wakeup: Any, seconds: float, uid: int) -> HandlerResult | None:
+    """None if time runs out or the client leaves."""
+    return _finished(ctx, uid) if ctx.request.wait(wakeup, seconds) else None
 
 
 def _finished(ctx: Context, uid: int) -> HandlerResult | None:

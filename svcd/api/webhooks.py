@@ -19,11 +19,10 @@ from svcd.base.errors import ApiError
 from svcd.base.times import rfc3339_micro
 from svcd.instance.outbox import Notice
 from svcd.instance.webhooks import LAUNCH_UUID, Webhook, merged_headers
-from svcd.tasks.details import moment
+from svcd.tasks.views import moment_text
 from svcd.validation import Field, Param, map_of, nullable, query_strings, string
 from svcd.validation.names import parse_uuid
-from svcd.validation.redaction import redacted_secret, redacted_url
-from svcd.validation.urls import is_header_name, is_header_value, parse_web_url
+from svcd.validation.urls import is_header_name, is_header_value, parse_web_url, redacted_secret, redacted_url
 
 MAX_HEADERS = 200
 _BEARER = "Bearer "
@@ -58,9 +57,9 @@ def _failure_view(notice: Notice) -> shapes.Json:
         "tasks": notice.tasks,
         "finishedAt": rfc3339_micro(notice.ended_at),
         "attempts": notice.attempts,
-        "lastAttemptAt": moment(notice.tried_at),
+        "lastAttemptAt": moment_text(notice.tried_at),
         "reason": notice.reason,
-        "givenUpAt": moment(notice.given_up_at),
+        "givenUpAt": moment_text(notice.given_up_at),
     }
 
 
@@ -114,7 +113,7 @@ def _editable_uuid(ctx: Context) -> str:
 
 def list_webhooks(ctx: Context) -> HandlerResult:
     """All webhooks, that of the launch options first."""
-    return HandlerResult(200, {"results": [_view(webhook) for webhook in ctx.instance.webhooks.listed()]})
+    return HandlerResult(200, {"results": [_view(webhook) for webhook in ctx.instance.webhooks.all()]})
 
 
 def get(ctx: Context) -> HandlerResult:
@@ -126,7 +125,7 @@ def create(ctx: Context) -> HandlerResult:
     """Add a webhook. Raises invalid_webhooks when there are too many."""
     webhook_uuid = str(uuids.uuid4())
     _refuse_many_headers(webhook_uuid, ctx.body.get("headers") or {})
-    ctx.instance.webhooks.refuse_more()
+    ctx.instance.webhooks.check_limit()
     webhook = _checked(Webhook(webhook_uuid, _url(ctx.body, webhook_uuid), _headers(ctx.body, {})))
     ctx.instance.webhooks.create(webhook)
     return HandlerResult(201, _view(webhook))

@@ -1,9 +1,8 @@
-"""One client's connection: from its first byte to its last, as many requests as it brings.
+"""One client's connection: reads requests, calls the server's `answer`, and sends what it returns.
 
-Knows the order of things on one connection; refuses to know threads, and who else is connected. A connection
-is used by one thread at a time: `handle()` goes on until the client has to send a head, and says what to wait
-for. Only while a body is read, or an answer is sent that tells of things as they happen, does it keep its thread
-waiting.
+A connection is used by one thread at a time. `handle()` continues until the client has to send or read something, and
+returns the event to wait for. It holds its thread only while a body is read, or while a stream is sent.
+Phases: handshake, serve, deliver (per answer), linger. Time-outs: docs/http.md#limits-and-time-outs.
 """
 from __future__ import annotations
 
@@ -24,23 +23,24 @@ from svcd.http.sockets import READABLE, WRITABLE, Transport, keep_little_unsent,
 if TYPE_CHECKING:
     from svcd.http.server import Server
 
-CLOSE = 0  # what handle() says when the connection is to be closed
-# The first request of a client comes within a round trip of its connection.
+CLOSE = 0  # what handle() returns when the connection is to be closed
+# A new connection is not idle: the first request of a client comes within a round trip.
 FIRST_REQUEST_S = 0.25
 
 
 class Connection(BaseHTTPRequestHandler):
-    """deadline: when (monotonic) the client's next bytes must be here, or it must have taken more of its answer, while
-    nobody works on the connection.
+    """A connection as a pollable.
 
-    is_delivering: what it waits for is that the client takes its answer. Whoever goes on with it then (`handle()`) is
-    given it back before the next request.
+    deadline: monotonic time by which the client must have sent or taken more, while no thread works on the connection.
+    is_delivering: it waits for the client to take its answer; handle() then returns before the next request, so that
+    the delivery thread never answers one.
     """
 
     def __init__(self, transport: Transport, client: str, server: Server, received: bytes = b"") -> None:
         """client: its address, as requests show it.
 
-        received: what another process has read of it, which passed it on: the first request in it is for this one.
+        received: bytes that another process has read before it handed the connection off; the first request in them is
+        answered here.
         """
         # Not the constructor of the base: that would serve the connection to its end, here and now.
         self.transport = transport
@@ -53,13 +53,13 @@ class Connection(BaseHTTPRequestHandler):
         self._phase: Callable[[], int | None] = self._serve if received else self._handshake
         self._received = ReceiveBuffer(transport, self.limits, lambda: self._send(CONTINUE))
         self._received.buffer += received
-        self._is_answered_here = bool(received)  # the next request is answered here, whoever else could
+        self._is_answered_here = bool(received)  # the next request must not be handed off again
         self._has_answered = False
         self._accepted_at = time.monotonic()
-        self._has_head_begun = False  # something of the next request has come, be it an empty line before it
-        self._skip = 0  # bytes of a body that nobody read, still to come
+        self._has_head_begun = False  # a byte of the next request has come, even of an empty line before it
+        self._skip = 0  # bytes still to come of a body that was not read
         self._delivery: Delivery | None = None
-        self._at_end: Callable[[Delivery], None] = lambda delivery: None  # to be called at its end
+        self._at_end: Callable[[Delivery], None] = lambda delivery: None  # called when it ends
         self.is_delivering = False
         self._must_linger = False  # the client may still be sending what nobody will read
         self._linger_left = self.limits.linger_bytes
@@ -68,8 +68,8 @@ class Connection(BaseHTTPRequestHandler):
         """For selectors."""
         return self.request.fileno()
 
-    def handle(self) -> int:  # type: ignore[override]  # the server calls it; the base, which expects None, never does
-        """Go on. OVER, or the events (READABLE, WRITABLE) to wait for before the next call."""
+    def handle(self) -> int:  # type: ignore[override]  # the base class would expect None, but never calls it
+        """Continue. Returns CLOSE, or the events (READABLE, WRITABLE) to wait for before the next call."""
         try:
             while True:
                 blocked_on = self._phase()
@@ -86,17 +86,17 @@ class Connection(BaseHTTPRequestHandler):
             return True
 
     def end(self) -> None:
-        """The connection is about to be closed, in whatever state: an answer that is under way ends here."""
+        """To be called before the connection is closed: an answer under way is broken off."""
         if self._delivery:
             reset_on_close(self.request)
             self._end_delivery()
 
     def is_idle(self) -> bool:
-        """It waits for a request that is not on its way: an answer was sent before, or nothing has come for a while."""
+        """True if no request is expected soon: an answer was sent before, or nothing has come for a while."""
         return self.has_no_request() and (self._has_answered or time.monotonic() >= self._accepted_at + FIRST_REQUEST_S)
 
     def expire(self) -> None:
-        """The deadline has passed: tell a client that is in the middle of a head, as far as that needs no waiting."""
+        """The deadline has passed: send a 408 to a client in the middle of a head, if that needs no waiting."""
         if self._phase == self._serve and self._received.buffer:
             self._refuse(HttpError(408, "The head of the request took too long to arrive."))
             try:
@@ -104,7 +104,7 @@ class Connection(BaseHTTPRequestHandler):
             except OSError:
                 pass
 
-    # Phases: each returns what to wait for, or None to go on with the next.
+    # Phases: each returns the events to wait for, or None to continue with the next phase.
 
     def _handshake(self) -> int | None:
         if not self.transport.handshake():
@@ -125,12 +125,12 @@ class Connection(BaseHTTPRequestHandler):
         return self._finish()
 
     def _deliver(self) -> int | None:
-        """Send the answer. While its client does not take it, or others have their turn, this waits for nobody."""
+        """Send what the client takes of the answer now; never blocks, except for streams."""
         delivery = self._delivery
         assert delivery is not None
         if delivery.is_in_portions and not self.is_delivering:
             keep_little_unsent(self.request)
-            blocked_on = WRITABLE  # it is made where such answers are made
+            blocked_on = WRITABLE  # the delivery thread generates it
         else:
             try:
                 blocked_on = delivery.send_more()
@@ -146,11 +146,11 @@ class Connection(BaseHTTPRequestHandler):
         if self.close_connection:
             return None
         if not self._received.buffer and not self.transport.has_pending():
-            return READABLE  # another client's turn; receiving first would cost a call for nothing
-        return WRITABLE if was_delivering else None  # the next request: at once, but not in the lane
+            return READABLE  # mostly nothing has come yet, so trying to receive first would waste a call
+        return WRITABLE if was_delivering else None  # the next request at once, but not in the delivery thread
 
     def _finish(self) -> int | None:
-        """The last answer is sent."""
+        """The last answer is sent: linger if the client may still be sending."""
         if not self._must_linger and not self._received.buffer:
             return CLOSE
         self._phase = self._linger
@@ -170,7 +170,7 @@ class Connection(BaseHTTPRequestHandler):
         return CLOSE
 
     def _receive(self) -> int | None:
-        """More of the next head into the buffer; OVER, or what to wait for, where there is none."""
+        """Receive more of the next head; None if bytes came, else CLOSE or the events to wait for."""
         is_first = not self._has_head_begun and not self._skip
         count = self._received.fill()
         if count is None:
@@ -183,7 +183,7 @@ class Connection(BaseHTTPRequestHandler):
         return None
 
     def _head_end(self) -> int:
-        """head_end() of the buffer, once what stands before the head is dropped."""
+        """head_end() of the buffer, after dropping what comes before the head."""
         buffer = self._received.buffer
         if self._skip:
             dropped = min(self._skip, len(buffer))
@@ -221,11 +221,11 @@ class Connection(BaseHTTPRequestHandler):
         self._reply(request, head, wire)
 
     def received_from(self, raw: bytes) -> bytes:
-        """What has arrived, from the first byte of a request on whose head was taken out of it."""
+        """All bytes that have arrived from the start of a request whose head is `raw`."""
         return raw + self._received.buffer
 
     def _give_away(self) -> None:
-        """The connection is another process' now: nothing of it is to be read, and nothing said, here."""
+        """The connection was handed to another process: close this descriptor without reading or sending."""
         self._received.buffer.clear()
         self.close_connection, self._must_linger = True, False
 
@@ -234,7 +234,7 @@ class Connection(BaseHTTPRequestHandler):
         return Request(head.method, head.path, head.query, head.headers, body, self.client, self.request)
 
     def _reply(self, request: Request, head: Head, wire: FramedBody | None) -> None:
-        """Find the answer; _deliver() sends it."""
+        """Compute the answer; _deliver() sends it."""
         started = time.perf_counter()
         response = self._answer(request)
 
@@ -269,7 +269,7 @@ class Connection(BaseHTTPRequestHandler):
             return response_writer.preflight(request) or self.server.answer(request)
         except ApiError as error:
             return error_response(error)
-        except Exception:  # a bug: whatever it is, the client gets an answer and the log gets the rest
+        except Exception:  # a bug: the client gets an error, the log the traceback
             return self._internal_error()
 
     def _internal_error(self) -> Response:
@@ -279,7 +279,7 @@ class Connection(BaseHTTPRequestHandler):
         return error_response(ApiError("internal", "An internal error has occurred."))
 
     def _replacement(self, broken: Exception, has_begun: bool) -> Response:
-        """The answer in place of one that failed; too late for one that has begun."""
+        """The answer in place of one that failed before its first byte."""
         if isinstance(broken, ApiError) and not has_begun:
             return error_response(broken)
         return self._internal_error()
@@ -292,7 +292,7 @@ class Connection(BaseHTTPRequestHandler):
         return answer
 
     def _discard_body(self, rest: int | None) -> None:
-        """What becomes of a body that was not read to its end. rest: bytes to come, if that is known."""
+        """Skip the rest of an unread body, or close the connection if it is long. rest: bytes to come, None if unknown."""
         inbox = self._received
         if rest is None or rest > self.limits.skip_bytes or inbox.awaits_continue or inbox.is_broken:
             self.close_connection = True
@@ -300,7 +300,7 @@ class Connection(BaseHTTPRequestHandler):
         self._skip = 0 if self.close_connection else rest or 0
 
     def _refuse(self, fault: HttpError) -> None:
-        """Answer a head that cannot be understood; where the next one would begin is not known."""
+        """Answer a malformed head, then close: where the next request begins is not known."""
         self.close_connection = self._must_linger = True
         request = Request("-", "-", "", Headers({}), Body(NoBody()), self.client)
 
@@ -309,10 +309,10 @@ class Connection(BaseHTTPRequestHandler):
 
         self._begin_delivery(request, error_response(fault), time.perf_counter(), write)
 
-    # Bytes out.
+    # Sending
 
     def _send(self, content: bytes) -> None:
-        """All of it. Raises OSError when the client is gone or takes nothing for too long."""
+        """Send all of it, blocking. Raises OSError if the client is gone or takes nothing for too long."""
         transport, view = self.transport, memoryview(content)
         while view:
             taken = transport.send(view)

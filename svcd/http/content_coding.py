@@ -1,7 +1,6 @@
-"""Content codings: br, gzip and deflate, unpacked and packed piece by piece in bounded memory.
+"""Content codings: br, gzip and deflate, unpacked and packed piece by piece in bounded memory (docs/http.md#content-codings).
 
-Knows bytes and the headers Accept-Encoding and Content-Encoding; refuses to know requests and limits on size
-(who reads the pieces stops when there are too many).
+Sizes are limited by the reader of the pieces, which stops when there are too many.
 """
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ from typing import Protocol
 
 from svcd.http.headers import elements, trimmed
 
-# Pieces that come out are of this order (brotli goes to one and a half), however well they were compressed.
+# Unpacked pieces are about this large (brotli: up to one and a half times), however well they were compressed.
 UNPACKED_PIECE = 65536
-# Nobody sends more than one in good faith; two show up behind careless proxies.
+# Clients send one coding; a careless proxy may add a second.
 MAX_CODINGS = 3
 
 GZIP_WINDOW = 31  # zlib's way to say: 15 bits of window, gzip header and trailer
@@ -23,15 +22,15 @@ ZLIB_WINDOW = 15
 RAW_WINDOW = -15  # neither header nor trailer
 EMPTY_LAST_BLOCK = b"\x03\0"  # of deflate (RFC 1951): the end
 
-# Answers are made while a client waits: the levels of each that still cost what the fastest costs. On a 4.4 kB
+# A client waits while an answer is packed, so these are the levels that still cost about what the fastest costs. On a 4.4 kB
 # answer: br 2 20 us and 1,912 bytes (br 5: 49 us, 1,719), gzip 3 19 us and 1,948 bytes (gzip 6: 25 us, 1,901).
 ZLIB_LEVEL = 3
 BROTLI_QUALITY = 2
-BROTLI_WINDOW = 18  # 256 kB: memory per answer counts more than the last per cent of its size
+BROTLI_WINDOW = 18  # 256 kB: memory per answer matters more than the last per cent of compression
 
 
 class BrokenCoding(Exception):
-    """Compressed bytes that are cut off or are not what their coding says."""
+    """Compressed bytes that are cut off or damaged."""
 
 
 class Packer(Protocol):
@@ -100,7 +99,7 @@ def _inflate(inflater: zlib._Decompress, piece: bytes) -> tuple[bytes, bytes]:
 
 
 def _rest(inflater: zlib._Decompress) -> Iterator[bytes]:
-    """What a full piece left inside; the end must come with it."""
+    """The rest that is still inside the inflater; raises BrokenCoding if the end is missing."""
     while not inflater.eof:
         unpacked, _ = _inflate(inflater, b"")
         if not unpacked and not inflater.eof:
@@ -147,7 +146,7 @@ def choose(accept_encoding: str | None) -> str:
     """
     if not accept_encoding:
         return ""
-    # Clients send the same few values for ever; a long one is no such client and shall not fill the cache.
+    # Clients send the same few values again and again; longer ones must not fill the cache.
     return _choose(accept_encoding) if len(accept_encoding) < 128 else _choose.__wrapped__(accept_encoding)
 
 
@@ -155,7 +154,7 @@ def choose(accept_encoding: str | None) -> str:
 def _choose(accept_encoding: str) -> str:
     qualities = dict(map(_quality, elements(accept_encoding)))
     others = qualities.get("*", 0.0)
-    # Uncompressed is what remains, not a wish of the same rank, unless it is preferred in so many words.
+    # Uncompressed is the fallback; among equal qualities a coding wins.
     best, best_q = "", qualities.get("identity", 0.0)
     for coding in PACKERS:
         q = qualities.get(coding, others)
@@ -165,7 +164,7 @@ def _choose(accept_encoding: str) -> str:
 
 
 def _quality(part: str) -> tuple[str, float]:
-    """(coding, q) of one element; a q that is no number counts as 0, for nothing was clearly asked for."""
+    """(coding, q) of one element; a q that is not a number counts as 0."""
     name, _, parameters = part.partition(";")
     key, _, value = parameters.partition("=")
     if trimmed(key) != "q":
@@ -209,16 +208,14 @@ def pack(coding: str, body: bytes) -> bytes:
 
 
 def pack_portions(coding: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Each piece packed, of an answer that takes long to make: between two of them next to nothing is held, where there
-    are such answers by the hundred."""
+    """Each portion of a large answer packed, with next to no memory held between two of them: there may be hundreds."""
     if coding in WRAPPERS:
         return _pack_apart(WRAPPERS[coding](), pieces)
     return pack_stream(coding, pieces)
 
 
 def _pack_apart(wrapper: Wrapper, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """One stream of deflate in which no piece refers to those before it, so that each has a deflater to itself, which
-    takes 256 kB: for a moment."""
+    """One deflate stream in which no piece refers to earlier ones: the 256 kB of a deflater are held for one piece only."""
     head = wrapper.head
     for piece in pieces:
         wrapper.add(piece)
@@ -229,7 +226,7 @@ def _pack_apart(wrapper: Wrapper, pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class Wrapper(Protocol):
-    """What stands around raw deflate."""
+    """Header and trailer around raw deflate."""
 
     head: bytes
 
@@ -239,7 +236,7 @@ class Wrapper(Protocol):
 
 
 class _Gzip:
-    """RFC 1952: no name, no time, of an unknown system; behind the bytes their CRC and length."""
+    """RFC 1952: no name, no time, of an unknown system; the trailer has CRC and length."""
 
     head = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 
@@ -254,7 +251,7 @@ class _Gzip:
 
 
 class _Zlib1950:
-    """RFC 1950: a window of 32 kB; behind the bytes their Adler-32."""
+    """RFC 1950: a window of 32 kB; the trailer has the Adler-32."""
 
     head = b"\x78\x01"
 
@@ -272,7 +269,7 @@ WRAPPERS: dict[str, Callable[[], Wrapper]] = {"gzip": _Gzip, "deflate": _Zlib195
 
 
 def pack_stream(coding: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Each piece packed and flushed: what a stream has said shall arrive before its next words are known."""
+    """Each piece packed and flushed, so that every event of a stream arrives at once."""
     packer = PACKERS[coding]()
     for piece in pieces:
         yield packer.pack(piece) + packer.flush() if piece else b""

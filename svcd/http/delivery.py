@@ -1,7 +1,8 @@
-"""One answer on its way to a client that takes it at its own pace.
+"""Sends one answer as fast as its client reads it (docs/http.md#delivery-of-answers).
 
-Knows what of it was taken, and makes the next piece when all before it was; refuses to know which thread does so, and
-who else is served.
+An answer in portions is generated piece by piece, each when the one before has been taken. What a client does not take at
+once waits in DeliveryThread, whose one thread serves all slow clients in turns, so that they hold no request threads and
+together take no more of the interpreter than one of them.
 """
 from __future__ import annotations
 
@@ -16,28 +17,29 @@ from svcd.http.poller import Pollable, Poller
 from svcd.http.response_writer import EncodedResponse
 from svcd.http.sockets import WRITABLE, Transport, wait
 
-# Up to here head and body leave in one send; above, copying them together costs more than the second call.
+# Bytes up to which head and body are sent together; above, copying them costs more than a second call.
 ONE_SEND = 262144
-# Bytes after which an answer in portions gives way to those of others.
+# Bytes after which an answer lets those of other clients continue.
 TURN = 262144
 
 
 class Delivery:
-    """response: the one that is sent; another one than was given when that failed before its first byte.
+    """One answer that is being sent.
 
-    sent: bytes of its body that were taken.
+    response: the given one, or its replacement if that failed before its first byte. sent: bytes of the body that the
+    client has taken.
     """
 
     def __init__(self, response: Response, transport: Transport, limits: Limits, write: Callable[[Response], EncodedResponse],
                  replacement: Callable[[Exception, bool], Response]) -> None:
-        """write: the bytes of a response. instead: the answer in place of one that failed, told whether that has begun."""
+        """write: encodes a response. replacement: (exception, has it begun?) -> the answer in place of one that failed."""
         self.response = response
         self.sent = 0
         self._transport, self._limits = transport, limits
         self._write, self._replacement = write, replacement
         self._body = response.body
-        self._can_wait = isinstance(response.body, (bytes, Portions))  # the thread, while the client takes nothing
-        self._pieces: Iterator[bytes] | None = None  # None: nothing was made yet
+        self._can_wait = isinstance(response.body, (bytes, Portions))  # elsewhere, without holding this thread
+        self._pieces: Iterator[bytes] | None = None  # None: nothing was generated yet
         self._head = b""
         self._unsent = memoryview(b"")
         self._size = 0  # of the piece that is being sent
@@ -46,14 +48,14 @@ class Delivery:
 
     @property
     def is_in_portions(self) -> bool:
-        """It takes long to make, so that threads which answer requests should not."""
+        """True if it may take long to generate, so that request threads should not do it."""
         return isinstance(self._body, Portions)
 
     def send_more(self) -> int:
-        """Send what the client takes; 0 when that was the rest, else what to wait for (READABLE, WRITABLE).
+        """Send what the client takes now; 0 if that was the rest, else the event to wait for (READABLE, WRITABLE).
 
-        Of a body whose pieces may wait for something, all is sent here. Raises OSError when the client is gone, takes
-        nothing for too long, or must not take what it has for the whole.
+        A stream, whose pieces may block, is sent to its end here. Raises OSError if the client is gone or takes nothing
+        for too long, or if the answer broke off.
         """
         left = TURN
         while True:
@@ -73,14 +75,14 @@ class Delivery:
         return min(now + self._limits.write_stall_s, self._until + self.sent / self._limits.answer_rate)
 
     def close(self) -> None:
-        """What it was made from is needed no more."""
+        """Release what the answer was generated from."""
         self._unsent = memoryview(b"")
         close = getattr(self._body, "close", None)
         if close:
             close()
 
     def _send(self) -> int:
-        """What was made; 0 when all of it is taken, else what to wait for."""
+        """Send what was generated; 0 when all of it is taken, else the event to wait for."""
         transport = self._transport
         while self._unsent:
             self._has_begun = True
@@ -97,7 +99,7 @@ class Delivery:
         return 0
 
     def _make(self) -> bool:
-        """The next bytes to send; False when there are no more."""
+        """Generate the next bytes; False when there are no more."""
         try:
             return self._next()
         except OSError:
@@ -105,7 +107,7 @@ class Delivery:
         except Exception as broken:
             self.response = self._replacement(broken, self._has_begun)
             if self._has_begun:
-                # The rest is missing: the client must not take what it has for the whole.
+                # Reset the connection, so that the client does not take the part for the whole.
                 raise ConnectionAbortedError from broken
             self._pieces = None
             return self._next()
@@ -117,13 +119,13 @@ class Delivery:
         piece = next(self._pieces, None)
         if piece is None and not self._head:
             return False
-        # The head waits for the first piece: until that is made, a failure can still become an error answer.
+        # The head is sent with the first piece: until that exists, a failure can still become an error answer.
         self._size = len(piece or b"")
         self._unsent, self._head = memoryview(self._head + piece if piece else self._head), b""
         return True
 
     def _open(self) -> None:
-        """Head and pieces of the response."""
+        """Encode the response into head and pieces."""
         response = self.response
         if isinstance(response.body, Portions):
             response = replace(response, body=_whole_if_short(response.body))
@@ -138,7 +140,7 @@ class Delivery:
 
 
 def _whole_if_short(portions: Portions) -> bytes | Portions:
-    """The body at once when it has one piece alone, so that its length is told as that of other small ones."""
+    """bytes if the body has one piece only, so that it gets a Content-Length like other small ones."""
     first = next(portions, b"")
     second = next(portions, None)
     return first if second is None else Portions(_rest(portions, [second, first]))
@@ -146,19 +148,12 @@ def _whole_if_short(portions: Portions) -> bytes | Portions:
 
 def _rest(portions: Portions, made: list[bytes]) -> Generator[bytes]:
     while made:
-        yield made.pop()  # and hold it no longer
+        yield made.pop()  # dropped, so that its memory is free while it is sent
     yield from portions
 
 
-# Where answers are taken by their clients: those that one send did not do for, and those too large to be made at once.
-#
-# One thread makes the next piece of whichever client has taken the last one, in turns, so that such answers hold none of
-# the threads that answer requests, and that all of them together take no more of the interpreter than one of them. Refuses
-# to know what an answer is.
-
-
 class DeliveryThread:
-    """A parking with a thread of its own, started with the first guest. turn: called with each whose event is there."""
+    """A poller with one thread of its own, started when first needed. turn: called with each pollable that has an event."""
 
     def __init__(self, turn: Callable[[Pollable], None], stack_size: int) -> None:
         self._turn = turn
@@ -168,7 +163,7 @@ class DeliveryThread:
         self._lock = threading.Lock()  # over _thread
 
     def register(self, pollable: Pollable, events: int) -> None:
-        """As Parking.park(). Raises RuntimeError when there is no thread to be had, and nobody was parked."""
+        """As Poller.register(). Raises RuntimeError, with nothing registered, if the system allows no more threads."""
         if self._thread is None:
             self._start()
         self.poller.register(pollable, events)
@@ -177,7 +172,7 @@ class DeliveryThread:
         with self._lock:
             if self._thread is not None:
                 return
-            thread = threading.Thread(target=self._work, name="http-lane", daemon=True)
+            thread = threading.Thread(target=self._work, name="http-delivery", daemon=True)
             before = threading.stack_size(self._stack_size)
             try:
                 thread.start()
@@ -190,7 +185,7 @@ class DeliveryThread:
             self._turn(pollable)
 
     def close(self, max_wait_s: float) -> None:
-        """End the thread, and give back what is held of the system if it ends in time."""
+        """End the thread, and close the descriptors if it ends in time."""
         self.poller.close()
         if self._thread:
             self._thread.join(max_wait_s)

@@ -1,6 +1,6 @@
-"""Where a body begins and ends on the wire: announced lengths and chunks, read and written.
+"""Bodies on the wire: announced lengths and chunks (RFC 9112 6 and 7), and the buffer of received bytes.
 
-Knows RFC 9112 6 and 7; refuses to know sockets (a Wire gives the bytes) and what the bytes mean.
+What is malformed is rejected as in docs/http.md#malformed-requests.
 """
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from svcd.http.message import INCOMPLETE, PIECE, HttpError
 from svcd.http.request_head import CHUNKED, FIELD_VALUE, TOKEN
 from svcd.http.sockets import Transport, wait
 
-# Chunk extensions and trailers are read and dropped. Nobody needs them, so little is read: others allow 16 kB of
-# extensions in a whole body (Go), one line of 8 kB for each (Apache).
+# Chunk extensions and trailers are read and dropped. Clients do not use them, so the limits are low: Go allows 16 kB of
+# extensions in a whole body, Apache one line of 8 kB for each chunk.
 MAX_CHUNK_LINE = 4096
 MAX_EXTENSIONS = 16384
 MAX_TRAILER = 16384
@@ -27,7 +27,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 class Wire(Protocol):
-    """Bytes from the client. Raises Refused when they end or stop coming too early."""
+    """Bytes from the client. Raises HttpError when they end too early (400) or stop coming (408)."""
 
     def take(self, max_bytes: int) -> bytes:
         """1 to `most` bytes."""
@@ -59,7 +59,7 @@ class SizedBody:
 
 
 class ChunkedBody:
-    """A body in chunks; iterating gives their bytes. Raises Refused (400) where the chunks are malformed."""
+    """A body in chunks; iterating gives their bytes. Raises HttpError (400, 431) for malformed chunks."""
 
     __slots__ = ("_wire", "_extensions", "length", "remaining", "is_over")
 
@@ -109,26 +109,24 @@ def framed(wire: Wire, length: int) -> FramedBody:
 
 
 def chunk(piece: bytes) -> bytes:
-    """One chunk of an answer; the piece must not be empty, for that is the end."""
+    """One chunk of an answer. The piece must not be empty: an empty chunk marks the end."""
     return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
-# What has arrived from one client and was not read yet, and the waiting for more of a body.
-#
-# Knows a transport and its buffer; refuses to know what the bytes mean.
+# Received bytes that were not read yet, and waiting for more of a body.
 
 
 class ReceiveBuffer:
     """The Wire (svcd.http.framing) of the bodies on one connection.
 
-    buffer: bytes received and not read; whoever reads heads takes them from its front.
-    is_broken: nothing more can be read, whatever was announced.
+    buffer: bytes received and not read yet; the reader of heads takes them from its front.
+    is_broken: nothing more can be read, although more was announced.
     """
 
     __slots__ = ("buffer", "is_broken", "awaits_continue", "_transport", "_limits", "_send_continue", "_waited", "_received")
 
     def __init__(self, transport: Transport, limits: Limits, send_continue: Callable[[], None]) -> None:
-        """invite: tells a client that waits for `100 Continue` to send its body."""
+        """send_continue: sends `100 Continue` to a client that waits for it before it sends its body."""
         self.buffer = bytearray()
         self.is_broken = False
         self.awaits_continue = False
@@ -139,7 +137,7 @@ class ReceiveBuffer:
         self._received = 0
 
     def begin_body(self, awaits_continue: bool) -> None:
-        """From here on the bytes belong to a new body. awaits_continue: the client sends it when invited."""
+        """From here on the bytes belong to a new body. awaits_continue: the client waits for `100 Continue`."""
         self.awaits_continue = awaits_continue
         self._waited = 0.0
         self._received = 0
@@ -153,11 +151,11 @@ class ReceiveBuffer:
         return len(piece)
 
     def take(self, max_bytes: int) -> bytes:
-        """1 to `most` bytes of the body. Raises Refused when the client ends or takes too long."""
+        """1 to `most` bytes of the body. Raises HttpError: 400 if the client ends early, 408 if it is too slow."""
         return self._disconnect_all(max_bytes) if self.buffer else self._from_client(max_bytes)
 
     def take_line(self, max_bytes: int) -> bytes:
-        """The bytes up to and including LF, or `most` bytes without one. Raises Refused as take()."""
+        """The bytes up to and including LF, or `most` bytes without one. Raises HttpError as take()."""
         end = self.buffer.find(b"\n", 0, max_bytes) + 1
         while not end and len(self.buffer) < max_bytes:
             self.buffer += self._from_client(PIECE)
@@ -189,7 +187,7 @@ class ReceiveBuffer:
         return piece
 
     def _wait(self) -> None:
-        """Wait for the client as long as it may take: a byte now and then must not hold a thread for ever."""
+        """Wait for the client within the limits: a byte now and then must not hold a thread for ever."""
         limits = self._limits
         patience = limits.body_waits_s + self._received / limits.body_rate - self._waited
         started = time.monotonic()

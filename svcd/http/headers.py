@@ -1,8 +1,8 @@
-"""How the values of received headers are taken apart.
+"""Takes the values of received headers apart.
 
-Values are Latin-1 text, one character a byte, and only spaces and tabs are blank in them (RFC 9110 5.6.3). Python's own
-strip() and split() take more, U+0085 and U+00A0 among them: svcd would then see another request than a proxy in front of
-it (request smuggling). Refuses to know which headers there are.
+Values are Latin-1 text, one character per byte, and only space and tab are blank (RFC 9110 5.6.3). Python's own strip()
+and split() also take U+0085 and U+00A0: svcd would then see another request than a proxy in front of it, which is how
+request smuggling works.
 """
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A request and a response as the rest of svcd sees them, and the errors of HTTP itself.
-
-Knows headers, bodies and their limits; refuses to know how bytes come from a socket, how a head is written
-on the wire, and what any path means.
-"""
+"""Requests, responses and their bodies, as the rest of svcd sees them, and HttpError."""
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -13,21 +9,21 @@ from typing import Protocol
 from urllib.parse import unquote
 
 from svcd.base.errors import ApiError
+from svcd.base.sizes import message_size
 from svcd.http import content_coding
 from svcd.http.headers import elements
 from svcd.http.sockets import wait_or_hangup
 
-# A piece of a body: large enough that the work per piece does not count, small enough to hold one per request.
+# Bytes of a piece of a body: large enough that the cost per piece is negligible, small enough to hold one per request.
 PIECE = 65536
-# A portion of a large answer: up to three copies of one are held for each client that is slow to take its own.
+# Bytes of a portion of a large answer: up to three copies of one are held for each slow client.
 PORTION = 32768
 
 INCOMPLETE = "The provided payload is incomplete and cannot be parsed"
-UNITS = {1024: ("B", "KiB", "MiB", "GiB", "TiB", "PiB"), 1000: ("B", "KB", "MB", "GB", "TB", "PB")}
 
 
 class HttpError(ApiError):
-    """A request that breaks the rules of HTTP: code `bad_request`, with the status that HTTP has for it."""
+    """A violation of HTTP: code `bad_request` with the status that HTTP prescribes."""
 
     def __init__(self, status: int, message: str, headers: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__("bad_request", message, headers)
@@ -69,7 +65,7 @@ class WireBody(Protocol):
 
 
 class Descriptor(Protocol):
-    """What can be waited for."""
+    """Anything with a file descriptor to wait for."""
 
     def fileno(self) -> int: ...
 
@@ -110,7 +106,7 @@ class Body:
 
     def read(self) -> bytes:
         """The whole body."""
-        whole = BytesIO()  # one block that grows goes back to the system at once; many pieces would not
+        whole = BytesIO()  # one growing block is returned to the system at once; many pieces would fragment the heap
         for piece in self._unpacked():
             whole.write(piece)
         return whole.getvalue()
@@ -120,7 +116,7 @@ class Body:
             raise _too_large(self._limit)
         pieces = _limited(self._wire, self._limit)
         for name in reversed(content_codings(self._encoding)):
-            # Each stage has the limit: the one in the middle may be the bomb.
+            # The limit holds for each stage: the one in the middle may be the decompression bomb.
             pieces = _limited(_whole(content_coding.unpack(name, pieces)), self._limit)
         return pieces
 
@@ -141,24 +137,15 @@ def content_codings(encoding: str | None) -> list[str]:
     return names
 
 
-def size_text(size: int) -> str:
-    """A number of bytes in words: binary units when divisible by 1024 (`10 MiB`), otherwise decimal (`100 MB`)."""
-    base = 1000 if size % 1024 else 1024
-    value, unit = float(size), 0
-    while value >= base and unit < len(UNITS[base]) - 1:
-        value, unit = value / base, unit + 1
-    return f"{str(value).removesuffix('.0')} {UNITS[base][unit]}"
-
-
 def _too_large(limit: int) -> ApiError:
     return ApiError(
         "payload_too_large",
-        f"The provided payload reached the size limit. The maximum accepted payload size is {size_text(limit)}.",
+        f"The provided payload reached the size limit. The maximum accepted payload size is {message_size(limit)}.",
     )
 
 
 def _limited(pieces: Iterable[bytes], limit: int) -> Iterator[bytes]:
-    """The pieces, as long as they are not more than `limit` bytes together."""
+    """The pieces; raises payload_too_large once they exceed `limit` bytes together."""
     total = 0
     for piece in pieces:
         total += len(piece)
@@ -168,7 +155,7 @@ def _limited(pieces: Iterable[bytes], limit: int) -> Iterator[bytes]:
 
 
 def _whole(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The pieces of an unpacker, its failures told as the interface tells them."""
+    """The pieces of an unpacker; broken data becomes an HttpError."""
     try:
         yield from pieces
     except content_coding.BrokenCoding as broken:
@@ -176,7 +163,7 @@ def _whole(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class Request:
-    """One request; its head is complete and checked, its body is still on the way.
+    """One request: its head is complete and checked, its body is read on demand.
 
     method: as routes know it (GET for HEAD, too); verb: as it was sent.
     path, query: as sent, percent-encoded; query without its `?`. client: the address it came from.
@@ -186,7 +173,7 @@ class Request:
 
     def __init__(self, verb: str, path: str, query: str, headers: Headers, body: Body, client: str,
                  sock: socket | None = None) -> None:
-        """sock: the connection, to learn that the client has left."""
+        """sock: the connection, to notice that the client has left."""
         self.verb = verb
         self.method = "GET" if verb == "HEAD" else verb
         self.path = path
@@ -197,7 +184,7 @@ class Request:
         self._sock = sock
 
     def wait(self, bell: Descriptor, seconds: float) -> bool:
-        """Wait until a descriptor is readable or the time is over; False when the client left before that."""
+        """Wait until a descriptor is readable or the time is over; False if the client left before that."""
         return wait_or_hangup(self._sock, bell.fileno(), seconds)
 
     @property
@@ -211,11 +198,11 @@ class Request:
 
 
 class Portions:
-    """A body too large to be held, as an iterator of pieces; next() makes one and never waits for what others do.
+    """A large body as an iterator of pieces; next() generates one and never blocks.
 
-    So a single thread can make those of all answers, each piece when its client has taken the one before. Whoever has
-    the connection asks, any thread, one at a time. pieces: a generator, of some PORTION bytes each, none empty. at_end: called
-    once, after the generator was closed, at the end or when the client has left.
+    So a single thread can generate those of all answers, each piece when its client has taken the one before. Pieces are
+    requested by any thread, one at a time. pieces: a generator of pieces of about PORTION bytes, none empty. at_end:
+    called once, after the generator was closed, at the end or when the client has left.
     """
 
     __slots__ = ("_pieces", "_at_end")
@@ -231,7 +218,7 @@ class Portions:
         return next(self._pieces)
 
     def close(self) -> None:
-        """Make no more."""
+        """Stop the generator and call at_end."""
         at_end, self._at_end = self._at_end, None
         if at_end:
             try:
@@ -242,10 +229,10 @@ class Portions:
 
 @dataclass(slots=True)
 class Response:
-    """An answer. body: whole, in portions, or an iterator of pieces that are sent as they come, and that may wait.
+    """An answer. body: bytes, Portions, or an iterator of pieces that are sent as they come, and that may block.
 
-    An empty piece from the iterator sends what waits (the head) without waiting for the first bytes. The
-    iterator's close() is called at its end, also when the client left. headers: besides those of HTTP itself.
+    An empty first piece sends the head alone. The iterator's close() is called at its end, also if the client left.
+    headers: in addition to those of HTTP itself.
     """
 
     status: int

@@ -1,8 +1,7 @@
-"""Where connections wait while no thread works for them.
+"""Waits for events on connections and listening sockets on behalf of all request threads (docs/http.md#poller).
 
-Knows descriptors, events and deadlines; refuses to know what a guest does when its turn comes. The thread that
-learns that a request is there is the one that answers it, without a hand-over: with epoll many threads may ask at
-once, and the kernel gives each event to one of them; elsewhere they ask in turns.
+The thread that learns that a request is there also answers it. With epoll many threads may wait at once, and the kernel
+gives each event to one of them; on other systems they wait in turns.
 """
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from svcd.http.sockets import READABLE, WRITABLE
 
 
 class Pollable(Protocol):
-    """What can be parked. deadline: when (monotonic) it has waited long enough."""
+    """What can be registered. deadline: monotonic time at which it has waited too long."""
 
     deadline: float
 
@@ -25,29 +24,29 @@ class Pollable(Protocol):
 
 
 class Watch(Protocol):
-    """Descriptors that wait for one event each. May be used by many threads at once."""
+    """Reports descriptors, each once per arm(). Thread-safe."""
 
     def arm(self, descriptor: int, events: int) -> None:
-        """Report it once when an event is there, or was there before."""
+        """Report the descriptor once when one of the events is there, or was there before."""
 
     def wake(self, descriptor: int) -> None:
-        """Report it to every thread, again and again, once it is readable."""
+        """Report the descriptor to every thread, again and again, once it is readable."""
 
     def next(self) -> int:
-        """Wait for a descriptor with an event; -1 now and then for nothing."""
+        """Wait for a descriptor with an event; may return -1 without one."""
 
     def disarm(self, descriptor: int) -> None:
-        """Forget it; to be called before it is closed.
+        """Stop watching a descriptor; must be called before it is closed.
 
-        A forked process may hold it open: the system would then go on to report it.
+        If a forked process still holds it open, the kernel would go on reporting it.
         """
 
     def release(self) -> None:
-        """Give back what it holds of the system; nobody may be waiting."""
+        """Close the descriptors of the watch itself; no thread may be waiting."""
 
 
 class EpollWatch:
-    """Linux: the kernel does it all."""
+    """Linux: EPOLLONESHOT reports each event to one thread."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -77,7 +76,7 @@ class EpollWatch:
 
 
 class SelectorWatch:
-    """Elsewhere: one thread waits for all, the others for their turn to do so.
+    """Other systems: one thread waits for all, the others for their turn.
 
     Registering while another thread waits works with kqueue as it does with epoll.
     """
@@ -120,37 +119,40 @@ class SelectorWatch:
 
 
 class Poller:
-    """Each guest belongs to whoever took it out last: `next()`, `take_where()`, or the one who never parked it."""
+    """Registered pollables, the one that waits longest first.
+
+    A pollable that `next()` or `take_out_where()` has returned belongs to that caller until it is registered again.
+    """
 
     def __init__(self, watch: Watch | None = None) -> None:
         self._watch = watch or (EpollWatch() if hasattr(select, "epoll") else SelectorWatch())
-        self._pollables: dict[int, Pollable] = {}  # those parked now, the longest first
-        # Over _guests and the arming of what stands in it: a guest must not be taken out, closed and its number
-        # given to another between the two.
+        self._pollables: dict[int, Pollable] = {}  # by descriptor, the longest registered first
+        # Guards _pollables together with arming: between the two, a pollable must not be taken out and closed, and its
+        # descriptor be given to another file.
         self._lock = threading.Lock()
         self._closed_reader, self._closed_writer = os.pipe()
-        self._watch.wake(self._closed_reader)  # a pipe closed at its other end is readable for ever
+        self._watch.wake(self._closed_reader)  # a pipe without writer is always readable
 
     def register(self, pollable: Pollable, events: int) -> None:
-        """Wait for events (READABLE or WRITABLE). From here on another thread may have the guest."""
+        """Wait for events (READABLE or WRITABLE). From here on another thread may get the pollable."""
         descriptor = pollable.fileno()
         with self._lock:
             self._pollables[descriptor] = pollable
             self._watch.arm(descriptor, events)
 
     def next(self) -> Pollable | None:
-        """Wait for a guest whose event is there and take it out; None when the parking is closed."""
+        """Wait for a pollable with an event and take it out; None once the poller is closed."""
         while True:
             descriptor = self._watch.next()
             if descriptor == self._closed_reader:
                 return None
             with self._lock:
                 pollable = self._pollables.pop(descriptor, None)
-            if pollable is not None:  # else somebody else took it out meanwhile
+            if pollable is not None:  # else another thread took it out meanwhile
                 return pollable
 
     def take_out_where(self, condition: Callable[[Pollable], bool], max_count: int = 1 << 30) -> list[Pollable]:
-        """Take out the guests, longest parked first, for which the condition holds."""
+        """Take out those for which the condition holds, the longest registered first."""
         with self._lock:
             pollables = list(self._pollables.values())
         taken: list[Pollable] = []
@@ -163,21 +165,21 @@ class Poller:
 
     def _take(self, pollable: Pollable) -> bool:
         with self._lock:
-            # Its descriptor is -1 once it was closed, and another guest's when that was parked since.
+            # A closed pollable has descriptor -1; its old descriptor may belong to another one by now.
             is_registered = self._pollables.get(pollable.fileno()) is pollable
             if is_registered:
                 del self._pollables[pollable.fileno()]
             return is_registered
 
     def unregister(self, pollable: Pollable) -> None:
-        """To be called, once it was taken out, before a guest's descriptor is closed."""
+        """Stop watching a pollable that was taken out; must be called before its descriptor is closed."""
         self._watch.disarm(pollable.fileno())
 
     def close(self) -> None:
-        """Let every call of next() return None."""
+        """Make every call of next() return None."""
         os.close(self._closed_writer)
 
     def release(self) -> None:
-        """Give the descriptors back, once no thread is left."""
+        """Close the descriptors of the poller, once no thread is left."""
         self._watch.release()
         os.close(self._closed_reader)

@@ -1,8 +1,7 @@
-"""The head of a request: bytes in, a Head out, or the reason why not.
+"""Reads the head of a request: bytes in, a Head out, or an HttpError that says what is malformed.
 
-Knows the grammar of RFC 9112 and takes it literally: whatever two readers could understand differently is
-refused, for a proxy in front may be the other reader (request smuggling). Refuses to know sockets, time and
-bodies.
+The grammar of RFC 9112 is taken literally: whatever two readers could understand differently is rejected, since a proxy in
+front may be the other reader (request smuggling). The table is in docs/http.md#malformed-requests.
 """
 from __future__ import annotations
 
@@ -31,15 +30,15 @@ FIELD_LINE = re.compile(rf"^({TOKEN}++):({FIELD_VALUE}*+)\r\n", re.MULTILINE)
 ABSOLUTE_FORM = re.compile(r"https?://[^/?]+", re.IGNORECASE)
 HOST = re.compile(r"[0-9A-Za-z._~!$&'()*+,;=:%\[\]-]*+")
 LENGTH = re.compile(r"[0-9]{1,18}+", re.ASCII)
-# Where a head ends if its sender leaves out a CR: enough to see it, it is then refused.
+# The end of a head with bare LFs: it has to be found before it can be rejected.
 SLOPPY_END = re.compile(rb"\n\r?\n")
 
-# Two of them are two opinions about where the request ends, whom it is for, or who sends it.
+# Headers that must not be repeated: two readers could each use another one.
 SINGLE = frozenset(("host", "content-length", "content-type", "authorization", "expect"))
 
 
 class Head(NamedTuple):
-    """A head that left no doubt."""
+    """A head that has exactly one reading."""
 
     method: str
     path: str  # as sent, percent-encoded
@@ -54,7 +53,7 @@ class Head(NamedTuple):
 def head_end(buffer: bytes | bytearray) -> int:
     """Where the first head in the buffer ends (just after its empty line); -1 while it is incomplete.
 
-    Raises Refused (414, 431) as soon as it is certain that the head is too long.
+    Raises HttpError (414, 431) as soon as the head is certainly too long.
     """
     end = buffer.find(END)
     if end >= 0:
@@ -77,7 +76,7 @@ def _check_size(buffer: bytes | bytearray, size: int) -> None:
 
 
 def read_head(raw: bytes) -> Head:
-    """The head of a request, given its bytes up to and including the empty line. Raises Refused."""
+    """The head of a request, given its bytes up to and including the empty line. Raises HttpError."""
     line, _, fields = raw.decode("latin-1").partition("\r\n")
     request = REQUEST_LINE.fullmatch(line)
     if request is None:
@@ -97,7 +96,7 @@ def read_head(raw: bytes) -> Head:
 def _headers(fields: str) -> dict[str, str]:
     """name in lower case -> value. fields: the lines after the first, with the empty one at the end."""
     pairs = FIELD_LINE.findall(fields)
-    # Every match is one whole line: when there are as many as line ends, nothing was passed over.
+    # Every match is one whole line: with as many matches as line ends, no line was skipped.
     if len(pairs) != fields.count("\n") - 1 or not fields.endswith("\r\n"):
         raise _fault(_broken_field(fields))
     if len(pairs) > MAX_FIELDS:
@@ -139,7 +138,7 @@ def _origin_form(method: str, target: str) -> str:
 
 
 def _body_length(headers: dict[str, str], minor: int) -> int:
-    """RFC 9112 6.3, without its leniencies."""
+    """The length of the body or CHUNKED, by RFC 9112 6.3 without its leniencies."""
     length = headers.get("content-length")
     coding = headers.get("transfer-encoding")
     if coding is None:
@@ -166,15 +165,15 @@ def _keep_alive(connection: str | None, minor: int) -> bool:
 
 
 def _awaits_continue(expect: str, minor: int, length: int) -> bool:
-    """Whether the client holds its body back until it is told to continue.
+    """True if the client sends its body only after `100 Continue`.
 
-    Any other expectation is passed over, as the reference engine does: RFC 9110 10.1.1 lets a server choose, and
-    clients are known that send `200-OK` with every request.
+    Other expectations are ignored: RFC 9110 10.1.1 lets a server choose, and some clients send `200-OK` with every
+    request.
     """
     return expect.lower() == "100-continue" and minor == 1 and length != 0  # from a 1.0 client it means nothing
 
 
-FAULTS: dict[str, tuple[int, str]] = {  # what is wrong: (status, message)
+FAULTS: dict[str, tuple[int, str]] = {  # fault: (status, message)
     "TARGET_SIZE": (414, f"The request line is too long: at most {MAX_TARGET} bytes are read."),
     "LINE_SIZE": (431, f"A header is too long: at most {MAX_LINE} bytes are read."),
     "HEAD_SIZE": (431, f"The headers are too long: at most {MAX_HEAD} bytes are read."),
@@ -199,7 +198,7 @@ FAULTS: dict[str, tuple[int, str]] = {  # what is wrong: (status, message)
     "CODING_IN_1_0": (400, "HTTP/1.0 has no `Transfer-Encoding`: expected `Content-Length`."),
 }
 
-# Why a line did not fit, first match wins; only asked once it is certain that something is wrong.
+# What is wrong with a line that did not match; the first match wins. Only used once something is certainly wrong.
 REQUEST_LINE_FAULTS = (
     (re.compile(r"PRI \* HTTP/2\.0"), "HTTP_2"),
     (re.compile(rf"{TOKEN}{{1,32}}+ [^\x00-\x20\x7f#]++ HTTP/[0-9]\.[0-9]"), "VERSION"),

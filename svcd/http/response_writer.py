@@ -1,7 +1,4 @@
-"""An answer as bytes: its head, its content coding, how its end is marked.
-
-Knows what a client of either version may be sent; refuses to know sockets and what the answer says.
-"""
+"""Encodes answers: head, content coding (docs/http.md#content-codings), end of body, and CORS headers."""
 from __future__ import annotations
 
 import json
@@ -17,7 +14,7 @@ from svcd.http.framing import LAST_CHUNK, chunk
 from svcd.http.message import Headers, Portions, Request, Response
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-# RFC 9110: these answers end with their head, whatever it says.
+# RFC 9110: these answers have no body, whatever their head says.
 BODILESS = frozenset((204, 304))
 
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
@@ -66,7 +63,7 @@ def error_response(error: ApiError) -> Response:
 
 
 def _fields(request: Request, response: Response) -> list[str]:
-    """The lines that do not depend on how the body is sent."""
+    """The header lines that do not depend on how the body is sent."""
     status = response.status
     fields = [STATUS_LINES.get(status) or f"HTTP/1.1 {status} \r\n", f"Date: {_date()}\r\n"]
     if response.body and status not in BODILESS:
@@ -83,7 +80,7 @@ def _names(response: Response, header: str) -> bool:
 
 
 def _connection(minor: int, closes: bool) -> str:
-    """The Connection header where the version's default does not say it, and the empty line."""
+    """The Connection header if it differs from the default of the version, and the empty line."""
     if closes:
         return "Connection: close\r\n\r\n"
     return "\r\n" if minor else "Connection: keep-alive\r\n\r\n"
@@ -92,7 +89,7 @@ def _connection(minor: int, closes: bool) -> str:
 def _chunks(pieces: Iterator[bytes]) -> Iterator[bytes]:
     for piece in pieces:
         framed = chunk(piece) if piece else b""
-        del piece  # while the client takes it, one copy is enough
+        del piece  # one copy is enough while the client takes it
         yield framed
     yield LAST_CHUNK
 
@@ -111,11 +108,8 @@ def _date() -> str:
     return text
 
 
-# Cross-origin requests: what a browser must be told so that a page of any origin may call.
-#
-# Knows the CORS protocol (Fetch standard); refuses to know routes. Permissive on purpose: what protects an
-# instance is its keys, which a page has to send itself (`*` never covers cookies).
-
+# Cross-origin requests (Fetch standard). Permissive on purpose: an instance is protected by its keys, which a page has to
+# send itself (`*` never covers cookies). See docs/http.md#cors.
 
 MAX_AGE_S = 86_400
 METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
@@ -140,5 +134,5 @@ def preflight(request: Request) -> Response | None:
 
 
 def answer_headers(headers: Headers) -> tuple[tuple[str, str], ...]:
-    """What every answer to a request with these headers says to the browser."""
+    """The CORS headers of an answer to a request with these headers."""
     return (ALLOW_ORIGIN,) if "origin" in headers else ()

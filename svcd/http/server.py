@@ -1,23 +1,23 @@
-"""The listening side: threads, connections, and an end that loses nothing.
+"""Accepts connections, runs request threads, and stops without losing a request.
 
-DESIGN
-- Threads: `http-1` to `http-N` all ask one parking (svcd.http.poller) for the next connection that has
-  something to read. Who gets it reads the request, runs `answer`, sends the answer, parks the connection and asks
-  again. Listening sockets are parked like connections: whoever gets one accepts. So nothing is handed from thread
-  to thread, which in Python would cost a wait for the interpreter lock each time.
-- A thread is started when the last waiting one has found work, up to the bound; those that found none for
-  `Limits.spare_s` end: each takes the dismissal out of the parking, as if it were work. Nothing that a client can leave
-  undone holds one, but for a body it is sending, which has its time (Limits): handshakes, heads, idle connections, and
-  those that linger after a refusal wait in the parking. Answers that their clients are slow to take, or that are made in
-  portions, wait in a second one, which has a thread to itself (svcd.http.delivery). Answers that tell of things as
-  they happen hold a thread; who gives them bounds their number.
-- The thread that calls `serve()` runs no request. It wakes each `Limits.sweep_s` to close those whose time is
-  over, to dismiss threads, to say that the server rests, and once for `stop()`.
-- Queues: the kernel's only (connections not yet accepted; sockets ready and not yet taken, first come first served).
-- Several processes may serve the same listening sockets: svcd.http.worker_sharing.
-- Promised: answers of one connection come in the order of its requests, one at a time. Between connections
-  nothing is promised. After `stop()`: nothing new is accepted, requests already here are answered, each with
-  `Connection: close`, within the grace; then connections are cut.
+Threads (docs/http.md#threads):
+- `http-1` to `http-N` all ask one poller for the next connection with something to read. The thread that gets it reads
+  the request, runs `answer`, sends the answer, and registers the connection again. Listening sockets are in the same
+  poller: the thread that gets one accepts. No request is passed between threads, which in Python would cost a wait for
+  the interpreter lock each time.
+- A thread is started when the last idle one has found work, up to the bound. After `Limits.spare_s` without work, all but
+  SPARE_THREADS end. No client can hold a thread by doing nothing, except in the middle of a body, which has its
+  time-outs (Limits).
+- Answers that their clients are slow to read, or that are made in portions, wait in a second poller with one thread
+  (svcd.http.delivery). Streams hold a request thread each; the caller bounds their number.
+- The thread that calls `serve()` answers no request. Each `Limits.sweep_s` it closes connections whose deadline has
+  passed, dismisses spare threads, and calls on_idle.
+
+Queues: only those of the kernel (connections not accepted yet; ready sockets, first come first served). Several processes
+may serve the same listening sockets: svcd.http.worker_sharing.
+
+Promised: answers of one connection come in the order of its requests. After `stop()` nothing new is accepted, requests
+that are here are answered with `Connection: close` within the grace period, then connections are cut.
 """
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from collections.abc import Callable, Sequence
 from http.server import HTTPServer
 from typing import TYPE_CHECKING, Any, cast
 
-from svcd.base import descriptors
+from svcd.base import process
 from svcd.http.connection import Connection
 from svcd.http.delivery import DeliveryThread
 from svcd.http.limits import Limits
@@ -49,9 +49,9 @@ OnRequest = Callable[[Request, int, float, int], None]  # request, status, secon
 OnError = Callable[[str], None]  # a traceback
 
 ACCEPTS_PER_TURN = 64
-# Without descriptors or memory for one more connection: give one back, or wait until something ends.
+# No descriptor or memory for one more connection: close an idle one, or wait until a connection ends.
 EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
-# Threads without work that stay for the next request: starting one takes a tenth of a millisecond.
+# Idle threads that are kept for the next request: starting one takes a tenth of a millisecond.
 SPARE_THREADS = 2
 # A thousand threads may wait for their search; with the usual 8 MB each, small machines refuse them. Recursion is
 # bounded by Python long before: JSON nested too deeply fails as it should in a quarter of this.
@@ -59,26 +59,27 @@ THREAD_STACK = 1 << 20
 
 
 class Listener:
-    """A listening socket as a guest of the parking; its turn is to accept who waits."""
+    """A listening socket in the poller; when it is readable, it accepts."""
 
     deadline = float("inf")
 
     def __init__(self, sock: socket.socket, server: Server, peers: PeerProcesses | None = None) -> None:
         self.sock = sock
         self._server = server
-        # Among several processes each takes one and looks again, so that others come to their part.
+        # Among several processes each accepts one at a time, so that the others get their share.
         self._most = ACCEPTS_PER_TURN if peers is None else 1
-        self._is_last = peers is None or peers.is_main  # to listen: who leaves earlier leaves the queue to others
+        # The process that closes it last: those that stop earlier leave the backlog to it.
+        self._is_last = peers is None or peers.is_main
         sock.setblocking(False)
 
     def fileno(self) -> int:
         return self.sock.fileno()
 
     def handle(self) -> int:
-        """Accept; READABLE to be parked again, 0 when there is no room for more connections now."""
+        """Accept; READABLE to be registered again, 0 if there is no room for more connections now."""
         for _ in range(self._most):
             if self._server.is_full:
-                if not wait(self.sock, READABLE, 0):  # nobody is there for whom room is to be made
+                if not wait(self.sock, READABLE, 0):  # no client waits, so no room is needed
                     break
                 if not self._server.evict():
                     return 0
@@ -92,19 +93,19 @@ class Listener:
         return READABLE
 
     def drain(self) -> None:
-        """Whoever the system has let in already shall not be refused."""
+        """Accept the connections that the kernel has completed already, so that their clients are answered."""
         for _ in range(0, BACKLOG if self._is_last else 0, self._most):
             self.handle()
 
 
 class Dismissal:
-    """A guest of the parking that is always ready: the thread that takes it ends."""
+    """A pollable that is always ready: the thread that gets it ends, unless it is needed again."""
 
     deadline = float("inf")
 
     def __init__(self) -> None:
         self._descriptor, other_end = os.pipe()
-        os.close(other_end)  # which makes it readable for ever
+        os.close(other_end)  # a pipe without writer is always readable
 
     def fileno(self) -> int:
         return self._descriptor
@@ -115,7 +116,7 @@ class Dismissal:
 
 
 class Server(HTTPServer):
-    """HTTP on one address; `answer` makes a Response of each Request, in any of the threads."""
+    """HTTP on one address; `answer` is called with each request, in any of the threads."""
 
     def __init__(
         self,
@@ -132,13 +133,13 @@ class Server(HTTPServer):
         on_stopping: Callable[[], None] = lambda: None,
         on_idle: Callable[[], None] = lambda: None,
     ) -> None:
-        """Listens at once; nobody is answered before `serve()`. Raises ListenError (svcd.http.sockets).
+        """Listens at once; requests are answered from `serve()` on. Raises ListenError.
 
-        address: host and port, as listen() takes them, or sockets that listen. share: when other processes serve
-        them, too; then without TLS, whose state cannot change hands. payload_limit: bytes of a body, as sent and
-        unpacked. on_stopping: called when the end begins: answers that have no end of their own shall find it now.
-        on_rest: called in the thread of serve() some time after work, best when nothing is at work: the time to tidy up.
-        on_error: told the traceback of what escaped `answer` (default: standard error).
+        address: host and port, as of listen(), or listening sockets. peers: if other processes serve them, too; not with
+        TLS, whose state cannot be handed to another process. payload_limit: bytes of a body, as sent and unpacked.
+        on_request: called after each answer. on_error: called with the traceback of a bug (default: standard error).
+        on_stopping: called when the stop begins, to end streams. on_idle: called in the thread of serve() some time
+        after work, preferably while no request runs: the time to release memory.
         """
         self.answer = answer
         self.payload_limit = payload_limit
@@ -153,22 +154,22 @@ class Server(HTTPServer):
         self._max_threads = max(1, threads)
         self._threads: list[threading.Thread] = []
         self._free_names: list[str] = []  # of threads that have ended
-        self._waiting = 0  # threads without work
-        self._min_waiting = 0  # since threads were dismissed last
-        self._dismissed = 0  # threads that are still to take the dismissal
-        self._at_work = 0  # connections that are worked on
-        self._has_worked = False  # since on_rest was called last
-        # Over _waiting, _least_waiting, _dismissed, _at_work, _has_worked, _threads, _free_names and _is_over.
+        self._waiting = 0  # idle threads
+        self._min_waiting = 0  # the fewest idle threads since threads were last dismissed
+        self._dismissed = 0  # threads that are asked to end and have not yet
+        self._at_work = 0  # connections that a thread works on
+        self._has_worked = False  # since on_idle was called last
+        # Guards _waiting, _min_waiting, _dismissed, _at_work, _has_worked, _threads, _free_names and _has_ended.
         self._lock = threading.Lock()
         self._dismissal = Dismissal()
         self._spare_until = time.monotonic() + limits.spare_s
         self._idle_call_at = time.monotonic() + limits.idle_call_s
         self._connections: set[Connection] = set()
-        self._max_connections = descriptors.connections()
+        self._max_connections = process.connection_limit()
         self._grace_s = 0.0
         self._peers = peers
         self._sources: list[Listener | HandoffQueue] = [*self._listen(address), *self._handoff_queues()]
-        self._paused: list[Listener | HandoffQueue] = []  # those that found no room
+        self._paused: list[Listener | HandoffQueue] = []  # those without room for more connections
         self._stop_reader, self._stop_writer = socket.socketpair()
         self._poller = Poller()
         self._delivery_thread = DeliveryThread(self._continue_delivery, THREAD_STACK)
@@ -185,19 +186,19 @@ class Server(HTTPServer):
     def _handoff_queues(self) -> list[HandoffQueue]:
         if self._peers is None:
             return []
-        from svcd.http.worker_sharing import HandoffQueue  # few daemons are of several processes
+        from svcd.http.worker_sharing import HandoffQueue  # few daemons have several processes
 
         return [HandoffQueue(self._peers.incoming, self)]
 
     @property
     def port(self) -> int:
-        """The port it listens on, also where 0 was asked for."""
+        """The port that it listens on; a free one if 0 was asked for."""
         return self.server_address[1]
 
-    # From the listener to the threads.
+    # Connections
 
     def accept(self, sock: socket.socket, address: tuple[str, int]) -> None:
-        """Park a new connection. Raises OSError when it is gone already."""
+        """Register a new connection with the poller; one that the client has closed already is dropped."""
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -214,7 +215,7 @@ class Server(HTTPServer):
         self._poller.register(connection, events)
 
     def receive(self, sock: socket.socket, received: bytes) -> None:
-        """Go on with a connection that another process has accepted, and of which it has read so much."""
+        """Continue a connection that another process has accepted. received: the bytes that it has read."""
         try:
             sock.setblocking(False)
             address = sock.getpeername()
@@ -225,10 +226,10 @@ class Server(HTTPServer):
             sock.close()
         else:
             connection = Connection(PlainTransport(sock), _address_text(address), self, received)
-            self._register(connection, WRITABLE)  # that is, its turn comes at once
+            self._register(connection, WRITABLE)  # writable at once, so a thread gets it at once
 
     def hand_off(self, request: Request, connection: Connection, raw: bytes) -> bool:
-        """Leave a request, and its connection, to another process; False: it is to be answered here.
+        """Hand a request, with its connection, to another process; False if this process answers it.
 
         raw: the head of the request. Raises ConnectionAbortedError.
         """
@@ -238,23 +239,21 @@ class Server(HTTPServer):
     def _transport(self, sock: socket.socket) -> Transport:
         if self.ssl_context is None:
             return PlainTransport(sock)
-        from svcd.http.tls import TlsTransport  # lazily: whoever made the context has loaded ssl
+        from svcd.http.tls import TlsTransport  # lazily: only daemons with TLS load ssl
 
         return TlsTransport(sock, self.ssl_context)
 
     @property
     def is_full(self) -> bool:
-        """No more connections are to be accepted, but for the last before the end."""
+        """No more connections may be accepted. While stopping, the backlog is accepted regardless."""
         return len(self._connections) >= self._max_connections and not self.is_stopping
 
     def evict(self) -> bool:
-        """Close the connection that has been idle longest, or takes its answer slowly for longest, to make room; False when
-        there is none.
+        """Close the connection that was idle longest, else the slowest reader, to make room; False if there is none.
 
-        Who has sent a request, or has only just come and may be about to, waits for an answer: who comes later has to
-        wait, too.
+        Connections with a request, or so new that one may be on its way, are never closed for later ones.
         """
-        taken = (self._poller.take_out_where(lambda pollable: isinstance(pollable, Connection) and pollable.is_idle(), max_count=1)
+        taken = (self._poller.take_out_where(_is_idle_connection, max_count=1)
                  or self._delivery_thread.poller.take_out_where(lambda pollable: True, max_count=1))
         for connection in taken:
             self._close(cast(Connection, connection))
@@ -262,7 +261,7 @@ class Server(HTTPServer):
 
     def _close(self, connection: Connection) -> None:
         with self._lock:
-            self._has_worked = True  # what it held is to be tidied up
+            self._has_worked = True  # its memory can be released
         self._connections.discard(connection)
         self._poller.unregister(connection)
         self._delivery_thread.poller.unregister(connection)
@@ -273,7 +272,7 @@ class Server(HTTPServer):
         self._resume_paused()
 
     def _start_thread(self) -> None:
-        """One more, unless the bound is reached or all is over. To be called with the lock."""
+        """Start one more thread, unless the bound is reached. The caller holds the lock."""
         if len(self._threads) >= self._max_threads or self._has_ended:
             return
         name = self._free_names.pop() if self._free_names else f"http-{len(self._threads) + 1}"
@@ -281,13 +280,13 @@ class Server(HTTPServer):
         before = threading.stack_size(THREAD_STACK)
         try:
             thread.start()
-        except RuntimeError:  # the system gives no more threads: those that are there go on
+        except RuntimeError:  # the system allows no more threads: continue with those there are
             self._free_names.append(name)
             return
         finally:
             threading.stack_size(before)
         self._threads.append(thread)
-        self._waiting += 1  # from now on: counted when it first runs, a slow start would have others started for it
+        self._waiting += 1  # counted now: if it counted itself when it runs, a slow start would start further threads
 
     def _work(self) -> None:
         while (pollable := self._poller.next()) is not None:
@@ -300,16 +299,16 @@ class Server(HTTPServer):
                 self._waiting -= 1
                 self._min_waiting = min(self._min_waiting, self._waiting)
                 self._has_worked = True
-                self._note(connections)
+                self._count_at_work(connections)
                 if not self._waiting:
                     self._start_thread()
             self._turn(cast("Connection | Listener | HandoffQueue", pollable))
             with self._lock:
                 self._waiting += 1
-                self._note(-connections)
+                self._count_at_work(-connections)
 
     def _may_end(self) -> bool:
-        """This thread has taken the dismissal. False: it is needed, for others have found work since."""
+        """True if this thread, which got the dismissal, shall end; False if it is needed again."""
         with self._lock:
             self._dismissed -= 1
             if self._has_ended or self._waiting <= SPARE_THREADS:
@@ -318,22 +317,22 @@ class Server(HTTPServer):
             if self._dismissed:
                 self._poller.register(self._dismissal, READABLE)
             self._waiting -= 1
-            self._has_worked = True  # what it held is to be tidied up, too
+            self._has_worked = True  # its memory can be released, too
             thread = threading.current_thread()
             self._threads.remove(thread)
             self._free_names.append(thread.name)
             return True
 
-    def _note(self, more: int) -> None:
-        """So many more connections are worked on; tell the other processes. To be called with the lock."""
+    def _count_at_work(self, more: int) -> None:
+        """Count connections at work and publish the count to the other processes. The caller holds the lock."""
         self._at_work += more
         if self._peers is not None and not self.is_stopping:
-            self._peers.note(self._at_work)
+            self._peers.publish_load(self._at_work)
 
     def _turn(self, pollable: Connection | Listener | HandoffQueue) -> None:
         try:
             blocked_on = pollable.handle()
-        except Exception:  # a bug of svcd.http itself must not cost a thread
+        except Exception:  # a bug of svcd.http itself must not end a thread
             self.on_error(_traceback())
             blocked_on = 0 if isinstance(pollable, Connection) else READABLE
         if blocked_on:
@@ -354,16 +353,16 @@ class Server(HTTPServer):
             return
         try:
             self._delivery_thread.register(pollable, events)
-        except RuntimeError:  # the system gives no thread
+        except RuntimeError:  # the system allows no more threads
             self._close(pollable)
 
-    # The thread that watches, and the end.
+    # The thread of serve(), and the stop
 
     def serve(self) -> None:
-        """Answer requests until `stop()`, then end within its grace. To be called once."""
+        """Answer requests until `stop()`, then end within its grace period. May be called once."""
         with self._lock:
             self._start_thread()
-            self._note(0)
+            self._count_at_work(0)
         for source in self._sources:
             self._poller.register(source, READABLE)
         while not wait(self._stop_reader, READABLE, self.limits.sweep_s):
@@ -373,13 +372,13 @@ class Server(HTTPServer):
     def stop(self, grace_s: float = 10.0) -> None:
         """Ask `serve()` to end; returns at once. May be called from a signal handler, and again.
 
-        grace_s: how long requests that are here may still take.
+        grace_s: how long requests that have arrived may still take.
         """
         self._grace_s = grace_s
         try:
             self._stop_writer.send(b"!")
         except OSError:
-            pass  # it has ended
+            pass  # serve() has returned
 
     def _sweep(self) -> None:
         now = time.monotonic()
@@ -392,32 +391,32 @@ class Server(HTTPServer):
             return
         self._resume_paused()
         self._dismiss_spare(now)
-        self._rest(now)
+        self._call_on_idle(now)
 
     def _resume_paused(self) -> None:
-        """Accept again, if that was given up for want of room."""
+        """Accept again after a pause for want of room."""
         while self._paused and not self.is_stopping:
             try:
                 source = self._paused.pop()
-            except IndexError:  # another thread has taken it
+            except IndexError:  # another thread was faster
                 return
             self._poller.register(source, READABLE)
 
     def _dismiss_spare(self, now: float) -> None:
-        """Have those threads end that were without work since the last time, but for a few."""
+        """End the threads that were idle since the last call, except SPARE_THREADS."""
         if now < self._spare_until:
             return
         self._spare_until = now + self.limits.spare_s
         with self._lock:
-            # What was dismissed before and is not gone has been needed, or waits for its turn.
+            # Threads that were asked before and have not ended are busy; ask no more meanwhile.
             dismissed = self._min_waiting - SPARE_THREADS if not self._dismissed else 0
             self._min_waiting = self._waiting
             if dismissed > 0:
                 self._dismissed = dismissed
                 self._poller.register(self._dismissal, READABLE)
 
-    def _rest(self, now: float) -> None:
-        """Say that the server rests: rarely, after work, and while there is none if that comes soon."""
+    def _call_on_idle(self, now: float) -> None:
+        """Call on_idle: rarely, only after work, and while no request runs if such a moment comes soon."""
         with self._lock:
             is_late = now >= self._idle_call_at + self.limits.idle_call_s
             if not self._has_worked or now < self._idle_call_at or self._at_work and not is_late:
@@ -426,7 +425,7 @@ class Server(HTTPServer):
             self._idle_call_at = now + self.limits.idle_call_s
         try:
             self.on_idle()
-        except Exception:  # whatever it is, connections must be looked after
+        except Exception:  # a bug there must not stop the sweep
             self.on_error(_traceback())
 
     def _end(self) -> None:
@@ -443,7 +442,7 @@ class Server(HTTPServer):
         self._disconnect_all()
 
     def _begin_stop(self) -> None:
-        """From here on answers end their connections, and no process passes on anything to this one."""
+        """From here on answers close their connections, and no process hands any to this one."""
         with self._lock:
             self.is_stopping = True
             if self._peers is not None:
@@ -451,17 +450,17 @@ class Server(HTTPServer):
 
     def _close_source(self, source: Listener | HandoffQueue) -> None:
         while not self._poller.take_out_where(lambda pollable: pollable is source) and source not in self._paused:
-            wait(self._stop_reader, 0, 0.001)  # a thread is accepting
+            wait(self._stop_reader, 0, 0.001)  # a thread is accepting on it
         source.drain()
         self._poller.unregister(source)
         source.sock.close()
 
     def _close_unused(self) -> None:
-        for pollable in self._poller.take_out_where(lambda pollable: isinstance(pollable, Connection) and pollable.has_no_request()):
+        for pollable in self._poller.take_out_where(_is_unused_connection):
             self._close(cast(Connection, pollable))
 
     def _disconnect_all(self) -> None:
-        """What is still running has had its time."""
+        """Cut all connections and end all threads: the grace period is over."""
         for connection in list(self._connections):
             try:
                 connection.request.shutdown(socket.SHUT_RDWR)
@@ -471,7 +470,7 @@ class Server(HTTPServer):
             self._has_ended = True
         self._poller.close()
         until = time.monotonic() + 0.5
-        threads = [*self._threads]  # which none leaves any more
+        threads = [*self._threads]  # a copy: no thread removes itself from here on
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
         if not any(thread.is_alive() for thread in threads):
@@ -483,13 +482,21 @@ class Server(HTTPServer):
         self._stop_writer.close()
 
 
+def _is_idle_connection(pollable: Pollable) -> bool:
+    return isinstance(pollable, Connection) and pollable.is_idle()
+
+
+def _is_unused_connection(pollable: Pollable) -> bool:
+    return isinstance(pollable, Connection) and pollable.has_no_request()
+
+
 def _traceback() -> str:
-    """Of the exception that is being handled."""
-    import traceback  # needed only for bugs
+    """The traceback of the exception that is being handled."""
+    import traceback  # imported only for bugs
 
     return traceback.format_exc()
 
 
 def _address_text(address: tuple[Any, ...]) -> str:
-    """A client's address in requests: an IPv4 client of an IPv6 socket is an IPv4 client."""
+    """The address of a client; IPv4 clients of an IPv6 socket are shown as IPv4."""
     return str(address[0]).removeprefix("::ffff:")

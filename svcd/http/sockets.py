@@ -1,7 +1,6 @@
-"""A socket that never blocks: bytes in and out, and what to wait for when there are none.
+"""Sockets: addresses to listen on, non-blocking transports, and waiting for events.
 
-Knows plain sockets; TLS is the same interface in svcd.http.tls, so that a plain daemon never loads it there.
-Refuses to know HTTP.
+TLS implements the same Transport in svcd.http.tls, so that a daemon without TLS never loads ssl.
 """
 from __future__ import annotations
 
@@ -24,14 +23,14 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 class Transport(Protocol):
     """A connection to one client; used by one thread at a time. Raises OSError when it is broken."""
 
-    blocked_on: int  # what the last call that could do nothing waits for: READABLE or WRITABLE
+    blocked_on: int  # the event that the last call without result needs: READABLE or WRITABLE
 
     @property
     def sock(self) -> socket.socket:
         """The connection itself."""
 
     def handshake(self) -> bool:
-        """Go on with what comes before the first request; True when done."""
+        """Continue the handshake before the first request; True when done."""
 
     def receive(self, max_bytes: int) -> bytes | None:
         """Up to `most` bytes; none when the client has ended its side; None when there is nothing now."""
@@ -43,7 +42,7 @@ class Transport(Protocol):
         """There are bytes to receive that the operating system does not know of."""
 
     def end_output(self) -> None:
-        """Tell the client that nothing more comes."""
+        """Signal to the client that nothing more comes."""
 
 
 class PlainTransport:
@@ -79,12 +78,12 @@ class PlainTransport:
         self.sock.shutdown(socket.SHUT_WR)
 
 
-# That a client has closed; a broken connection is always reported. Elsewhere than on Linux, only that is.
+# The client has closed its side. Only Linux reports that; a broken connection is reported everywhere.
 _HANGUP = getattr(select, "POLLRDHUP", 0)
 
 
 def wait_or_hangup(sock: socket.socket | None, bell: int, seconds: float) -> bool:
-    """Wait for a descriptor to be readable, or for the time to pass; False when the client left before that.
+    """Wait for a descriptor to be readable, or for the time to pass; False if the client left before that.
 
     sock: the client's connection; None where there is none to watch.
     """
@@ -100,16 +99,16 @@ def wait_or_hangup(sock: socket.socket | None, bell: int, seconds: float) -> boo
 
 def wait(sock: socket.socket, events: int, seconds: float) -> bool:
     """Wait for one of the events; False when the time is over."""
-    poll = select.poll()  # not select(): descriptors above 1023 are nothing special
+    poll = select.poll()  # not select(), which fails for descriptors above 1023
     poll.register(sock, events)
     return bool(poll.poll(max(0.0, seconds) * 1000))
 
 
 def keep_little_unsent(sock: socket.socket) -> None:
-    """Let the system hold little of an answer beyond what is on its way, however much the client could take.
+    """Keep the kernel from buffering much of an answer beyond what is in flight.
 
-    Left alone it takes 2.5 MB ahead of a client that reads nothing. What is on its way is not bounded by this, so that
-    a distant client gets its answer as quickly as before.
+    By default it buffers 2.5 MB for a client that reads nothing. Bytes in flight are not limited by this, so distant
+    clients get their answers as quickly as before.
     """
     if _UNSENT_BOUND is not None and sock.family != socket.AF_UNIX:
         sock.setsockopt(socket.IPPROTO_TCP, _UNSENT_BOUND, MAX_UNSENT)
@@ -120,10 +119,7 @@ def reset_on_close(sock: socket.socket) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
 
 
-# From an address to sockets that listen on it, or the reason in words why that cannot be.
-#
-# Knows host names, address families and ports; refuses to know who is accepted.
-
+# Listening
 
 BACKLOG = 512  # connections that the system keeps until they are accepted
 LAST_PORT = 65535

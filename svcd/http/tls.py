@@ -1,7 +1,6 @@
-"""TLS: the context that the `--ssl-*` options describe, and a socket that speaks it without blocking.
+"""TLS: the context that the `--ssl-*` options describe, and a non-blocking transport (docs/http.md#tls).
 
-Knows the standard library's ssl and what it cannot do; refuses to know where the options come from. Imported
-only when TLS is on.
+Imported only when TLS is on.
 """
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from svcd.http.sockets import READABLE, WRITABLE
 
 
 class TlsError(Exception):
-    """Options that make no TLS context: the message says which one and why."""
+    """Unusable options: the message says which one and why."""
 
 
 def tls_context(
@@ -38,7 +37,7 @@ def tls_context(
     _load_authorities(context, auth_path, require_auth)
     if not tickets:
         context.options |= ssl.OP_NO_TICKET
-        # With OP_NO_TICKET, the tickets of TLS 1.3 are but names of sessions kept here.
+        # With OP_NO_TICKET, the tickets of TLS 1.3 only name sessions that are kept here.
         context.num_tickets = 2 if resumption else 0
     return context
 
@@ -83,7 +82,7 @@ def _reason(broken: Exception) -> str:
 
 
 class TlsTransport:
-    """HTTP over TLS. One call may read where it writes and the other way round: `awaited` says which."""
+    """HTTP over TLS. A send may need to read and a receive to write: `blocked_on` says which."""
 
     __slots__ = ("sock", "blocked_on")
 
@@ -128,5 +127,5 @@ class TlsTransport:
         try:
             self.sock.unwrap()  # sends close_notify: the client can tell an end from a cut
         except (OSError, ValueError):
-            pass  # it does not wait for the client's, which is all that can be missing here
+            pass  # only the close_notify of the client can be missing, which is not awaited
         self.sock.shutdown(socket.SHUT_WR)

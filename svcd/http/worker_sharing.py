@@ -1,18 +1,12 @@
-"""Several processes that answer on one port: who is at work, and how a connection changes hands.
+"""Hands connections between processes that answer on one port, according to their load (docs/http.md#worker-processes).
 
-DESIGN
-- The listening sockets are the same in all of them, and each accepts. All are told of a new client, and the first
-  to come gets it: one whose interpreter is free. (EPOLLEXCLUSIVE would tell a single one, which may be the one that
-  computes: a client would then wait for its interpreter while another process sleeps.)
-- Once the head of a request is read, its connection may go to another process, with the bytes that have arrived:
-  what only the main process answers goes there and stays there; what every process answers goes from one that has
-  more at work to one that has less. So it does not matter who accepted a client that keeps its connection, nor that
-  such a client mixes searches and writes.
-- Who answers a request has its connection to itself, as after an accept: nothing is proxied.
-- The board is memory that all share: a number each, written by its own process, or by the main one for a process
-  that has died. A number that is read too late costs a detour, not an answer.
-
-Knows processes by their numbers, descriptors and bytes; refuses to know what a request means and who starts whom.
+- The listening sockets are the same in all processes, and each accepts. All are woken by a new client, and the first one
+  gets it: one whose interpreter is free. (EPOLLEXCLUSIVE would wake a single one, which may be busy computing.)
+- Once the head of a request is read, its connection may go to another process, with the bytes that have arrived: a request
+  that only the main process answers goes there and stays there; any other goes to the least loaded process. Nothing is
+  proxied.
+- The load table is shared memory with one integer per process, written by that process, or by the main one for a process
+  that has died. A stale entry costs a detour, never an answer.
 """
 from __future__ import annotations
 
@@ -30,33 +24,33 @@ if TYPE_CHECKING:
     from svcd.http.message import Request
     from svcd.http.server import Server
 
-MAIN = 0  # the process that answers everything
-ABSENT = -1  # on the board: takes nothing now
-ENTRY_BYTES = 8  # bytes of a number on the board
-# A head that was nearly complete, and the piece that completed it.
+MAIN = 0  # number of the main process, which answers everything
+ABSENT = -1  # entry of a process that takes nothing now
+ENTRY_BYTES = 8  # of the load table
+# The most that is received when a head is complete: nearly a whole head, and the piece that completed it.
 MAX_RECEIVED = MAX_HEAD + PIECE
-# How long a process that only the main one can relieve waits for room in its tray.
+# How long a worker waits for room in the queue of the main process, which alone can answer the request.
 MAX_WAIT_S = 10.0
 RECEIVED_PER_TURN = 64
 
 
 class LoadTable:
-    """How many connections each process works on, or ABSENT."""
+    """How many connections each process works on, or ABSENT: `loads`, by number of the process."""
 
     def __init__(self, descriptor: int) -> None:
-        """descriptor: of the memory, as new_board() or another process has made it."""
+        """descriptor: of the shared memory that new_load_table() has made."""
         self.loads = memoryview(mmap.mmap(descriptor, 0)).cast("q")
 
 
 def new_load_table(processes: int) -> int:
-    """The descriptor of memory for a Board on which all are absent. Linux only."""
+    """The descriptor of shared memory for a LoadTable in which all are absent. Linux only."""
     descriptor = os.memfd_create("svcd-board")
     os.write(descriptor, ABSENT.to_bytes(ENTRY_BYTES, "little", signed=True) * processes)
     return descriptor
 
 
 def new_handoff_queue() -> tuple[socket.socket, socket.socket]:
-    """Where a process takes connections out, and where all others put them in."""
+    """(where a process receives connections, where the others send them): a pair of sockets that carry descriptors."""
     ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in ends:
         end.setblocking(False)
@@ -65,13 +59,13 @@ def new_handoff_queue() -> tuple[socket.socket, socket.socket]:
 
 
 class PeerProcesses:
-    """One process' part in answering."""
+    """The other processes, as one process sees them."""
 
     def __init__(self, number: int, load_table: LoadTable, incoming: socket.socket, outgoing: Sequence[socket.socket],
                  is_for_all: Callable[[Request], bool]) -> None:
-        """number: its own. tray: to take out of; trays: to put into, by number.
+        """number: of this process. incoming: its own queue; outgoing: the queues of all, by number.
 
-        is_for_all: every process can answer the request; the main process answers all.
+        is_for_all: may any process answer the request? The main process answers all.
         """
         self.number = number
         self.incoming = incoming
@@ -85,19 +79,19 @@ class PeerProcesses:
         """This is the main process."""
         return self.number == MAIN
 
-    def note(self, at_work: int) -> None:
-        """So many connections are worked on in this process; ABSENT: it takes nothing more."""
+    def publish_load(self, at_work: int) -> None:
+        """Write the load of this process: connections at work, or ABSENT to take no more."""
         self._loads[self.number] = at_work
 
     def mark_absent(self, number: int) -> None:
-        """Another process has died: it takes nothing until it notes something itself."""
+        """Mark a process that has died; it takes nothing until it publishes a load itself."""
         self._loads[number] = ABSENT
 
     def hand_off(self, request: Request, sock: socket.socket, received: bytes) -> bool:
-        """Give the connection to who should answer; False when that is this process.
+        """Send the connection to the process that should answer; False if that is this one.
 
-        received: from the first byte of the request. Raises ConnectionAbortedError when it is the main process, and
-        that does not take it.
+        received: all bytes from the start of the request. Raises ConnectionAbortedError if only the main process may
+        answer, and its queue stays full.
         """
         if self._is_for_all(request):
             target = self._least_loaded()
@@ -109,10 +103,10 @@ class PeerProcesses:
         return True
 
     def _least_loaded(self) -> int | None:
-        """The process with the least work, if it has less even after taking some of ours."""
+        """The least loaded process, if it stays below this one even after taking the request; else None."""
         loads = self._loads
         mine = loads[self.number] - 1
-        if mine < 1:  # this request is the only work here: so it is nearly always
+        if mine < 1:  # nearly always: this request is the only work here
             return None
         present = [(loads[other], other) for other in self._others if loads[other] != ABSENT]
         least, target = min(present, default=(mine, MAIN))
@@ -127,12 +121,12 @@ class PeerProcesses:
             except BlockingIOError:
                 if not max_wait_s or not wait(incoming, WRITABLE, max_wait_s):
                     return False
-            except OSError:  # too many on their way, or nobody there
+            except OSError:  # too many descriptors under way, or the process has died
                 return False
 
 
 class HandoffQueue:
-    """Connections from other processes, as a guest of the parking; its turn is to take them."""
+    """The incoming queue in the poller; when it is readable, it receives connections."""
 
     deadline = float("inf")
 
@@ -144,7 +138,7 @@ class HandoffQueue:
         return self.sock.fileno()
 
     def handle(self) -> int:
-        """Take what is here; READABLE to be parked again, 0 when nobody is left who could put something in."""
+        """Receive what is here; READABLE to be registered again, 0 if all senders are gone."""
         for _ in range(RECEIVED_PER_TURN):
             try:
                 received, descriptors, _, _ = socket.recv_fds(self.sock, MAX_RECEIVED, 1, socket.MSG_CMSG_CLOEXEC)
@@ -152,11 +146,11 @@ class HandoffQueue:
                 break
             if not received:
                 return 0
-            for descriptor in descriptors:  # none when this process has too many already: the client is cut off
+            for descriptor in descriptors:  # none if this process is out of descriptors: the client is disconnected
                 self._server.receive(socket.socket(fileno=descriptor), received)
         return READABLE
 
     def drain(self) -> None:
-        """Who puts something in now comes too late: take the rest."""
+        """Receive what was sent before this process stopped taking more."""
         while wait(self.sock, READABLE, 0) and self.handle():
             pass

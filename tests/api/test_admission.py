@@ -26,7 +26,7 @@ class Visitor(threading.Thread):
 
     def run(self) -> None:
         try:
-            with self.searches.place():
+            with self.searches.slot():
                 self.inside.set()
                 self.may_go.wait(5)
         except ApiError as error:
@@ -49,13 +49,13 @@ def until(condition: Callable[[], bool]) -> None:
 def test_a_free_place_is_given_at_once() -> None:
     searches = SearchQueue(1, capacity=0)
     for _ in range(3):
-        with searches.place():
+        with searches.slot():
             pass
 
 
 def test_without_waiting_room_a_full_house_turns_away() -> None:
     searches = SearchQueue(1, capacity=0)
-    with searches.place(), pytest.raises(ApiError) as refusal, searches.place():
+    with searches.slot(), pytest.raises(ApiError) as refusal, searches.slot():
         pass
     assert refusal.value.code == "too_many_search_requests"
     assert refusal.value.message == "Too many search requests running at the same time: 0. Retry after 10s."
@@ -72,7 +72,7 @@ def test_a_waiting_search_takes_the_place_that_becomes_free() -> None:
     first.leave()
     assert second.inside.wait(5)
     second.leave()
-    with searches.place():
+    with searches.slot():
         pass
 
 
@@ -92,7 +92,7 @@ def test_one_of_those_who_wait_makes_room_for_the_newest() -> None:
 
 def test_patience_ends() -> None:
     searches = SearchQueue(1, capacity=1, patience_s=0.01)
-    with searches.place(), pytest.raises(ApiError), searches.place():
+    with searches.slot(), pytest.raises(ApiError), searches.slot():
         pass
     assert not searches._waiting
 
@@ -118,7 +118,7 @@ def test_no_process_waits_where_none_may() -> None:
     searches = SearchQueue(1, 0, processes=2)
     first = Visitor(searches)
     until(lambda: searches.running == 1)
-    with pytest.raises(ApiError), searches.place():
+    with pytest.raises(ApiError), searches.slot():
         pass
     first.leave()
 
@@ -147,5 +147,5 @@ def test_a_long_search_gives_way_to_others() -> None:
 
 def test_where_none_may_wait_a_head_start_turns_nobody_away() -> None:
     searches = SearchQueue(2, capacity=0, head_start_s=3600)
-    with searches.place(), searches.place():
+    with searches.slot(), searches.slot():
         pass

@@ -156,7 +156,7 @@ def test_many_events_come_in_pieces(follow, monkeypatch) -> None:
 def test_what_is_printed_can_be_changed(client, follow, printed, monkeypatch) -> None:
     client.instance.force_feature("logsRoute")
     told: list[Any] = []
-    monkeypatch.setattr(client.app, "_tell", told.append)
+    monkeypatch.setattr(client.app, "_broadcast", told.append)
     assert client.json("POST", "/logs/stderr", {"target": "debug,svcd.http=off"}).status == 204
     logs.debug("printed now")
     assert "printed now" in printed.getvalue()

@@ -123,7 +123,7 @@ def test_sizes_are_those_of_the_files(client, scrape) -> None:
 
 
 def test_searches_are_those_of_the_moment(client, scrape) -> None:
-    with client.searches.place():
+    with client.searches.slot():
         figures = scrape()
     assert figures["svc_searches_running"] == 1 and figures["svc_search_queue_size"] == 1000
     assert scrape()["svc_searches_running"] == figures["svc_searches_waiting_to_be_processed"] == 0
@@ -166,7 +166,7 @@ def test_a_duration_counts_for_its_bucket_and_all_above() -> None:
     for seconds in (0.001, 0.005, 0.3, 100.0):
         traffic.note(traffic.timing("GET", "/"), seconds)
     timing = traffic.timings()["GET", "/"]
-    counts = timing.cumulated()
+    counts = timing.cumulative()
     assert counts[0] == 2 and counts[-2:] == [3, 4] and counts == sorted(counts)
     assert counts[BOUNDS_S.index(0.25)] == 2 and counts[BOUNDS_S.index(0.5)] == 3
     assert timing.seconds == pytest.approx(100.306)
@@ -186,7 +186,7 @@ def test_no_request_is_lost_between_threads() -> None:
     for thread in threads:
         thread.join()
     assert traffic.answered() == {("GET", "/", 200): 8000}
-    assert traffic.timings()["GET", "/"].cumulated()[-1] == 8000
+    assert traffic.timings()["GET", "/"].cumulative()[-1] == 8000
 
 
 def test_labels_are_escaped_and_sorted() -> None:
@@ -217,5 +217,5 @@ def test_the_counters_of_several_processes_are_added_up() -> None:
     total = sum_of(own, [report, report])
     assert total.answered() == {("GET", "/a", 200): 3, ("POST", "/b", 202): 2}
     timing = total.timings()["GET", "/a"]
-    assert (timing.cumulated()[-1], round(timing.seconds, 6)) == (3, 0.06)
+    assert (timing.cumulative()[-1], round(timing.seconds, 6)) == (3, 0.06)
     assert own.answered() == {("GET", "/a", 200): 1}

@@ -295,7 +295,7 @@ def test_all_queries_have_one_place(client, monkeypatch) -> None:
         places.append(len(places))
         yield
 
-    monkeypatch.setattr(client.searches, "place", place)
+    monkeypatch.setattr(client.searches, "slot", place)
     post(client, query(), query("songs"))
     post(client, query(), query("songs"), federation={})
     assert places == [0, 1]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from svcd.api.filters import narrowed
+from svcd.api.filters import with_bearer_filter
 from svcd.base.errors import ApiError
 from svcd.filters.requests import is_empty
 
@@ -27,24 +27,24 @@ CODE = "invalid_search_filter"
     ("", "r = 1", ["", "r = 1"]),
 ])
 def test_two_filters_become_one(given: Any, rule: Any, both: Any) -> None:
-    assert narrowed(given, rule, CODE) == both
+    assert with_bearer_filter(given, rule, CODE) == both
 
 
 @pytest.mark.parametrize("given", FORMS)
 def test_a_rule_is_never_lost(given: Any) -> None:
     for rule in FORMS[1:4]:
-        both, listed = narrowed(given, rule, CODE), rule if isinstance(rule, list) else [rule]
+        both, listed = with_bearer_filter(given, rule, CODE), rule if isinstance(rule, list) else [rule]
         assert not is_empty(both)
         assert both == rule if given is None else both[-len(listed):] == listed
 
 
 @pytest.mark.parametrize("given", FORMS)
 def test_without_a_rule_nothing_changes(given: Any) -> None:
-    assert narrowed(given, None, CODE) is given
+    assert with_bearer_filter(given, None, CODE) is given
 
 
 @pytest.mark.parametrize(("given", "rule"), [(5, "r = 1"), ("a = 1", 5), ("a = 1", {"r": 1}), (None, [[["r = 1"]]])])
 def test_a_wrong_form_is_refused(given: Any, rule: Any) -> None:
     with pytest.raises(ApiError) as refused:
-        narrowed(given, rule, CODE)
+        with_bearer_filter(given, rule, CODE)
     assert refused.value.code == CODE

@@ -75,7 +75,7 @@ def start(client: Any, *tasks: Any) -> Any:
 def finish(client: Any, running: Any) -> None:
     queue = client.instance.queue
     with queue.finishing() as connection:
-        running.batch.finished_at = queue.moment()
+        running.batch.finished_at = queue.next_moment()
         running.batch.stats = {**running.batch.stats, "status": {"succeeded": len(running.tasks)}, "progressTrace": {}}
         queue.finish(connection, running, [
             replace(task, status=SUCCEEDED, finished_at=running.batch.finished_at,
@@ -220,7 +220,7 @@ def test_batches_are_told_with_their_progress(client, follow, check_shape) -> No
     at_begin = follower.last_id
     for percentage in (25.0, 50.0):
         running.batch.progress = {"steps": [], "percentage": percentage}
-        client.instance.queue.listeners.ring()
+        client.instance.queue.listeners.notify()
         assert [event["progress"]["percentage"] for event in follower.events()] == [percentage]
     assert follower.last_id == at_begin
     running.batch.progress = None

@@ -28,7 +28,7 @@ def finish(client: Any, status: str = SUCCEEDED) -> None:
     queue = client.instance.queue
     running = queue.start(list(queue.enqueued([row.kind for row in queue.tasks_of(range(100))])), "test")
     with queue.finishing() as connection:
-        running.batch.finished_at = queue.moment()
+        running.batch.finished_at = queue.next_moment()
         queue.finish(connection, running, [replace(task, status=status, finished_at=running.batch.finished_at)
                                            for task in running.tasks.values()])
     queue.forget(running)
@@ -149,7 +149,7 @@ def test_nobody_waits_while_svcd_stops(client) -> None:
 
 def test_those_that_wait_are_few(client) -> None:
     for _ in range(2):
-        assert client.app._waiting_writes.take()
+        assert client.app._waiting_writes.try_acquire()
     assert client.send("POST", "/indexes?wait=5m", CREATE, JSON_TYPE).status == 202
 
 

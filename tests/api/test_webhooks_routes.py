@@ -130,7 +130,7 @@ def test_a_path_that_is_no_uuid_is_refused(client: Client, method: str) -> None:
 
 
 def test_there_are_20_webhooks_and_200_headers(client: Client) -> None:
-    client.instance.webhooks.use_launch(URL)
+    client.instance.webhooks.set_launch_webhook(URL)
     for _ in range(20):
         made = create(client)
     status, code, message = client.json("POST", "/webhooks", {"url": URL}).fault
@@ -147,7 +147,7 @@ def test_that_of_the_launch_cannot_be_changed(client: Client) -> None:
     for _ in range(2):
         assert client.json("PATCH", f"/webhooks/{LAUNCH_UUID}", {"url": URL}).fault == immutable
         assert client.send("DELETE", f"/webhooks/{LAUNCH_UUID}").fault == immutable
-        client.instance.webhooks.use_launch("https://launch.test", "Bearer a-secret-token")
+        client.instance.webhooks.set_launch_webhook("https://launch.test", "Bearer a-secret-token")
     made = create(client)
     launch = {"uuid": LAUNCH_UUID, "isEditable": False, "url": "https://launch.test",
               "headers": {"Authorization": "Bearer a-XXXX..."}}
@@ -163,7 +163,7 @@ def _fail(client: Client, uuid: str, batch_uids: range, ended_at: int) -> None:
             outbox.append(connection, batch_uid, ended_at, ["{}"])
     notice = outbox.head(uuid)
     assert notice
-    outbox.failed(uuid, notice, "Connection refused", now=times.now(), given_up_after=times.DAY)
+    outbox.mark_failed(uuid, notice, "Connection refused", now=times.now(), given_up_after=times.DAY)
 
 
 def test_what_could_not_be_delivered_is_listed_and_replayed(client: Client, check_shape: Any) -> None:
@@ -194,7 +194,7 @@ def test_what_is_being_tried_again_is_listed_too(client: Client) -> None:
 @pytest.mark.parametrize(("method", "tail"), [("GET", "failures"), ("POST", "replay")])
 def test_failures_are_those_of_a_webhook_that_is_there(client: Client, method: str, tail: str) -> None:
     assert client.send(method, f"/webhooks/{LAUNCH_UUID}/{tail}").fault[1] == "webhook_not_found"
-    client.instance.webhooks.use_launch(URL)
+    client.instance.webhooks.set_launch_webhook(URL)
     assert client.send(method, f"/webhooks/{LAUNCH_UUID}/{tail}").status in (200, 202)
     assert client.send(method, f"/webhooks/7/{tail}").fault[1] == "invalid_webhook_uuid"
 

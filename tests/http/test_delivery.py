@@ -60,7 +60,7 @@ def test_clients_that_take_nothing_hold_no_thread_and_have_little_made(serve: Se
     silent = [served.send(GET % b"") for _ in range(20)]
     assert served.send(GET % b"").answer()[2] == b"".join(PIECES)
     assert made.pieces < len(PIECES) + len(silent) * 30, "the system takes some ahead, 64 kB to begin with"
-    assert made.threads == {"http-lane"}
+    assert made.threads == {"http-delivery"}
     for client in silent:
         client.close()
     made.wait_for_ends(21)

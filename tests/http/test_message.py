@@ -14,7 +14,7 @@ import brotli
 import pytest
 
 from svcd.base.errors import ApiError
-from svcd.http.message import Body, Headers, HttpError, NoBody, Request, size_text
+from svcd.http.message import Body, Headers, HttpError, NoBody, Request
 
 
 class Pieces:
@@ -33,15 +33,6 @@ class Pieces:
 
 def request(path: str) -> Request:
     return Request("GET", path, "", Headers({}), Body(NoBody()), "")
-
-
-@pytest.mark.parametrize(("size", "text"), [
-    (0, "0 B"), (1, "1 B"), (999, "999 B"), (1000, "1 KB"), (1500, "1.5 KB"), (1024, "1 KiB"), (10 << 20, "10 MiB"),
-    (100 << 20, "100 MiB"), (100_000_000, "100 MB"), (100_000_001, "100.000001 MB"),
-    (1536, "1.536 KB"), (1536 << 10, "1.5 MiB"), (1 << 40, "1 TiB"), (10_000, "10 KB"),
-])
-def test_sizes_are_told_in_the_unit_that_fits(size: int, text: str) -> None:
-    assert size_text(size) == text
 
 
 @pytest.mark.parametrize(("path", "segments"), [
