@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from svcd.base import descriptors
+from svcd.base import process
 from svcd.index.disk_space import lacks_room
 
 PAGE_SIZE = 8192
@@ -129,7 +129,7 @@ class ReadPool:
     """
 
     def __init__(self, most_idle: int = 64, most_open: int | None = None) -> None:
-        self._most_open = most_open or descriptors.readers()
+        self._most_open = most_open or process.reader_limit()
         self._most_idle = min(most_idle, self._most_open)
         self._idle: OrderedDict[str, list[sqlite3.Connection]] = OrderedDict()
         self._idle_count = 0
@@ -293,7 +293,7 @@ def _is_out_of_descriptors(failure: sqlite3.OperationalError, path: str) -> bool
         return False
     spare: list[int] = []
     try:
-        while len(spare) < descriptors.PER_READER:
+        while len(spare) < process.PER_READER:
             spare.append(os.open(os.devnull, os.O_RDONLY))
         return False
     except OSError:

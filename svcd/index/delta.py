@@ -13,8 +13,8 @@ from typing import Any
 from svcd.base.bitmaps import DocIds, from_docids
 from svcd.index import fts_encoding
 
-Rows = Mapping[int, Mapping[int, Sequence[str]]]  # docid -> slot -> terms by position, "" for a hole
-Occurrence = tuple[int, int, int]  # docid, slot, position
+Rows = Mapping[int, Mapping[int, Sequence[str]]]  # docid -> column -> terms by position, "" for a hole
+Occurrence = tuple[int, int, int]  # docid, column, position
 
 _NO_DISTANCE = 9
 # Of a word in its row and among occurrences, of a document and of each of its fields, of a character of their values.
@@ -52,10 +52,10 @@ class Delta:
     def _occurrences(self) -> dict[str, list[Occurrence]]:
         found: dict[str, list[Occurrence]] = {}
         for docid, rows in self._rows.items():
-            for slot, row in rows.items():
+            for column, row in rows.items():
                 for position, spelled in enumerate(row):
                     if spelled:
-                        found.setdefault(spelled, []).append((docid, slot, position))
+                        found.setdefault(spelled, []).append((docid, column, position))
         return found
 
     @cached_property
@@ -79,9 +79,9 @@ class Delta:
         for term in self._spelled(spelled, is_prefix):
             yield from self._occurrences[term]
 
-    def term_docids(self, spelled: str, is_prefix: bool = False, slot: int | None = None) -> DocIds:
-        """Documents with the term (or one that starts so), in one field when a slot is given."""
-        return from_docids([docid for docid, found, _ in self._all(spelled, is_prefix) if slot in (None, found)])
+    def term_docids(self, spelled: str, is_prefix: bool = False, column: int | None = None) -> DocIds:
+        """Documents with the term (or one that starts so), in one field when a column is given."""
+        return from_docids([docid for docid, found, _ in self._all(spelled, is_prefix) if column in (None, found)])
 
     def any_term_docids(self, several: Iterable[str]) -> DocIds:
         """Documents with one of several terms."""
@@ -106,19 +106,19 @@ class Delta:
 
     def _nearest(self, left: str, right: str) -> dict[int, int]:
         places: dict[tuple[int, int], list[int]] = {}
-        for docid, slot, position in self._occurrences.get(left, ()):
-            places.setdefault((docid, slot), []).append(position)
+        for docid, column, position in self._occurrences.get(left, ()):
+            places.setdefault((docid, column), []).append(position)
         nearest: dict[int, int] = {}
-        for docid, slot, position in self._occurrences[right]:
-            for before in places.get((docid, slot), ()):
+        for docid, column, position in self._occurrences[right]:
+            for before in places.get((docid, column), ()):
                 if 0 < position - before < nearest.get(docid, _NO_DISTANCE):
                     nearest[docid] = position - before
         return nearest
 
-    def count_docids(self, slot: int, count: int) -> DocIds:
+    def count_docids(self, column: int, count: int) -> DocIds:
         """Documents whose field holds exactly so many words."""
         return from_docids([docid for docid, rows in self._rows.items()
-                            if slot in rows and len(rows[slot]) - list(rows[slot]).count("") == count])
+                            if column in rows and len(rows[column]) - list(rows[column]).count("") == count])
 
     def updated_words(self, known: Sequence[str], prefix: str) -> Sequence[str] | None:
         """A list of all words with a prefix, known before, as it is now; None when that can't be told."""

@@ -23,9 +23,9 @@ _LAST_POSITION = 65_535
 BUCKETS = (*range(16), 24, *(1 << n for n in range(5, 16)), _LAST_POSITION)
 # The beginning of a place by position: grows to the longest field met.
 _PLACES: list[str] = []
-_SLOT_END = "\t"
+_COLUMN_END = "\t"
 _FIELD_END = "\n"
-_BEFORE_TERM = f" {SEPARATOR_MARK}{_SLOT_END}"
+_BEFORE_TERM = f" {SEPARATOR_MARK}{_COLUMN_END}"
 # Terms and holes side by side in a forward row; it matches anywhere.
 _THREE = re.compile(rf"([^ {SEPARATOR_MARK}\n]*)(?: ([^ {SEPARATOR_MARK}\n]*)(?: ([^ {SEPARATOR_MARK}\n]*))?)?")
 
@@ -98,16 +98,17 @@ def position_terms_text(rows: Iterable[Sequence[str]]) -> str:
 
 
 def forward_text(rows: Mapping[int, str]) -> str:
-    """The forward row of a document: `slot TAB row` lines, ascending, hard separators shortened to GAP."""
-    return _FIELD_END.join(f"{slot}{_SLOT_END}{rows[slot].replace(_SEVEN_HOLES, SEPARATOR_MARK)}" for slot in sorted(rows))
+    """The forward row of a document: `column TAB row` lines, ascending, hard separators shortened to GAP."""
+    return _FIELD_END.join(
+        f"{column}{_COLUMN_END}{rows[column].replace(_SEVEN_HOLES, SEPARATOR_MARK)}" for column in sorted(rows))
 
 
 def forward_rows(forward: str) -> dict[int, str]:
     """Slot -> row of a field; forward_text()'s inverse."""
     rows = {}
     for line in forward.replace(SEPARATOR_MARK, _SEVEN_HOLES).split(_FIELD_END) if forward else ():
-        slot, _, row = line.partition(_SLOT_END)
-        rows[int(slot)] = row
+        column, _, row = line.partition(_COLUMN_END)
+        rows[int(column)] = row
     return rows
 
 
@@ -136,7 +137,7 @@ def _behind(forward: str, spelled: str) -> Iterator[tuple[str, ...]]:
     """The three terms behind each place of a term in a forward row, "" for a hole or what is not there."""
     begun = spelled + " "
     at = forward.find(begun)
-    while at > 0:  # a field begins with its slot
+    while at > 0:  # a field begins with its column
         end = at + len(begun)
         if forward[at - 1] in _BEFORE_TERM:
             yield _THREE.match(forward, end).groups("")  # type: ignore[union-attr]  # matches anywhere

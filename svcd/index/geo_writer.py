@@ -180,17 +180,17 @@ class ShapeWriter:
 
     def clear(self) -> None:
         """Remove every shape."""
-        self._connection.execute("DELETE FROM shapes")
+        self._connection.execute("DELETE FROM geometries")
 
     def change(self, shapes: Mapping[int, StoredShape | None]) -> None:
         """docid -> its shape, or None without one."""
         # Most indexes have none, and are not to pay for it with every document.
-        if not any(shapes.values()) and not self._connection.execute("SELECT 1 FROM shapes LIMIT 1").fetchone():
+        if not any(shapes.values()) and not self._connection.execute("SELECT 1 FROM geometries LIMIT 1").fetchone():
             return
-        self._connection.executemany("DELETE FROM shapes WHERE docid = ?",
+        self._connection.executemany("DELETE FROM geometries WHERE docid = ?",
                                      [(docid,) for docid, shape in shapes.items() if shape is None])
         self._connection.executemany(
-            f"INSERT OR REPLACE INTO shapes(docid, size, {_SIDES}, geometry) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT OR REPLACE INTO geometries(docid, size, {_SIDES}, geometry) VALUES (?, ?, ?, ?, ?, ?, ?)",
             [(docid, _size(shape.sides), *shape.sides, shape.geometry) for docid, shape in shapes.items() if shape])
 
 

@@ -33,7 +33,7 @@ def is_stale(connection: sqlite3.Connection, generation: int, documents: int) ->
     """Should the sets of an index be made (again)? connection: any on its file."""
     if documents < LEAST:
         return False
-    made = connection.execute("SELECT value FROM meta WHERE key = 'dense'").fetchone()
+    made = connection.execute("SELECT value FROM meta WHERE key = 'materialized_postings'").fetchone()
     if made is None or generation - made[0] > MOST_GENERATIONS:
         return True
     written, unknown = connection.execute("SELECT sum(length(docids)) / 4, sum(docids IS NULL) FROM changes "
@@ -50,25 +50,25 @@ def write_postings(writer: sqlite3.Connection, reader: IndexReader, should_stop:
             break
         bits = reader.terms.posting_docids(key)
         if bits.bit_count() >= least:
-            made.append(reader.terms.materialized_name(key))
+            made.append(reader.terms.materialized_key(key))
             with write_transaction(writer):
-                writer.execute("INSERT OR REPLACE INTO dense(key, generation, bits) VALUES (?, ?, ?)",
+                writer.execute("INSERT OR REPLACE INTO materialized_postings(key, generation, bitmap) VALUES (?, ?, ?)",
                                (made[-1], reader.generation, bits.to_bytes((bits.bit_length() + 7) >> 3, "little")))
     if should_stop():  # there is more to do: the next quiet time goes on, and finds what is made
         return
     with write_transaction(writer):
-        writer.execute("DELETE FROM dense WHERE generation < ?", (reader.generation,))
-        writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('dense', ?)", (reader.generation,))
+        writer.execute("DELETE FROM materialized_postings WHERE generation < ?", (reader.generation,))
+        writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('materialized_postings', ?)", (reader.generation,))
 
 
 def _keys(reader: IndexReader, least: int, should_stop: Callable[[], bool]) -> Iterator[PostingKey]:
     """The sets that may be large: of terms and beginnings that so many documents hold."""
-    slots = [slot for slot in reader.terms.columns().values() if slot < SHARED_COLUMN]
+    columns = [column for column in reader.terms.columns().values() if column < SHARED_COLUMN]
     for spelled, is_prefix in _common(reader, least, should_stop):
         if not (is_prefix and prefix_postings.has_prefix_postings(spelled)):
             yield "word", spelled, is_prefix, None
-            for slot in slots:
-                yield "word", spelled, is_prefix, slot
+            for column in columns:
+                yield "word", spelled, is_prefix, column
         for bucket in fts_encoding.BUCKETS:
             yield "position", spelled, is_prefix, bucket
 

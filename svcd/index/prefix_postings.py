@@ -23,9 +23,9 @@ _MOST_GATHERED = 150_000
 # The first byte of a row: bits, or a list of two bytes a document where that is shorter.
 _BITS, _LIST = b"b", b"l"
 
-Letters = Mapping[int, set[str]]  # slot -> the first characters of the words of a field
-# slot -> letter -> places in their order, ~place for a document that has it no more
-_Slots = defaultdict[int, defaultdict[str, list[int]]]
+Letters = Mapping[int, set[str]]  # column -> the first characters of the words of a field
+# column -> letter -> places in their order, ~place for a document that has it no more
+_Columns = defaultdict[int, defaultdict[str, list[int]]]
 
 _first = itemgetter(0)
 
@@ -52,55 +52,56 @@ class PrefixPostingWriter:
 
     def forget(self) -> None:
         """What was gathered is not to be written."""
-        self._edits: defaultdict[int, _Slots] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))  # by block
+        self._edits: defaultdict[int, _Columns] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))  # by block
         self._gathered = 0
 
     def change(self, docid: int, before: Letters, after: Letters) -> None:
         """The words of a document's fields began with these letters, and begin with those."""
         block, place = divmod(docid, BLOCK)
-        slots = self._edits[block]
-        for slot, found in after.items():
-            for edits in map(slots[slot].__getitem__, found):
+        columns = self._edits[block]
+        for column, found in after.items():
+            for edits in map(columns[column].__getitem__, found):
                 edits.append(place)
             self._gathered += len(found)
-        for slot, known in before.items():
-            for letter in known - after.get(slot, set()):
-                slots[slot][letter].append(~place)
+        for column, known in before.items():
+            for letter in known - after.get(column, set()):
+                columns[column][letter].append(~place)
             self._gathered += len(known)
         if self._gathered > _MOST_GATHERED:
             self.flush()
 
     def flush(self) -> None:
         """Write what was gathered."""
-        gathered = [(letter, slot, block, edits) for block, slots in self._edits.items()
-                    for slot, by_letter in slots.items() for letter, edits in by_letter.items() if has_prefix_postings(letter)]
+        gathered = [(letter, column, block, edits) for block, columns in self._edits.items()
+                    for column, by_letter in columns.items() for letter, edits in by_letter.items()
+                    if has_prefix_postings(letter)]
         self.forget()
         for *key, edits in sorted(gathered):
-            row = self._connection.execute("SELECT docids FROM beginnings WHERE letter = ? AND slot = ? AND block = ?",
+            row = self._connection.execute("SELECT docids FROM prefix_postings WHERE letter = ? AND fts_column = ? AND block = ?",
                                            key).fetchone()
             bits = _changed(_bits(row[0]) if row else 0, edits)
             if bits:
-                self._connection.execute("INSERT OR REPLACE INTO beginnings(letter, slot, block, docids) "
+                self._connection.execute("INSERT OR REPLACE INTO prefix_postings(letter, fts_column, block, docids) "
                                          "VALUES (?, ?, ?, ?)", (*key, _row(bits)))
             else:
-                self._connection.execute("DELETE FROM beginnings WHERE letter = ? AND slot = ? AND block = ?", key)
+                self._connection.execute("DELETE FROM prefix_postings WHERE letter = ? AND fts_column = ? AND block = ?", key)
 
     def clear(self) -> None:
         """No document has words any more."""
         self.forget()
-        self._connection.execute("DELETE FROM beginnings")
+        self._connection.execute("DELETE FROM prefix_postings")
 
 
 def has_rows(connection: sqlite3.Connection, letter: str) -> bool:
     """Does any word begin with a letter for which is_kept()?"""
-    return connection.execute("SELECT 1 FROM beginnings WHERE letter = ? LIMIT 1", (letter,)).fetchone() is not None
+    return connection.execute("SELECT 1 FROM prefix_postings WHERE letter = ? LIMIT 1", (letter,)).fetchone() is not None
 
 
-def read_prefix_postings(connection: sqlite3.Connection, letter: str, slot: int | None) -> DocIds:
-    """The documents with a word that begins with a letter for which is_kept(), in the field of a slot or in any."""
-    of_slot, values = ("", (letter,)) if slot is None else ("AND slot = ?", (letter, slot))
+def read_prefix_postings(connection: sqlite3.Connection, letter: str, column: int | None) -> DocIds:
+    """The documents with a word that begins with a letter for which is_kept(), in the field of a column or in any."""
+    in_column, values = ("", (letter,)) if column is None else ("AND fts_column = ?", (letter, column))
     blocks: dict[int, DocIds] = {}
-    for block, row in connection.execute(f"SELECT block, docids FROM beginnings WHERE letter = ? {of_slot}", values):
+    for block, row in connection.execute(f"SELECT block, docids FROM prefix_postings WHERE letter = ? {in_column}", values):
         blocks[block] = blocks.get(block, 0) | _bits(row)
     whole = bytearray((max(blocks, default=-1) + 1) * _BLOCK_BYTES)
     for block, bits in blocks.items():

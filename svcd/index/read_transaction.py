@@ -124,7 +124,7 @@ class ReadTransaction:
         return None if generation <= known.unknown else known.delta
 
     def _load_delta(self, generation: int) -> Delta | None:
-        changes = self.connection.execute("SELECT docids, gone FROM changes WHERE generation > ? AND generation <= ?",
+        changes = self.connection.execute("SELECT docids, removed_terms FROM changes WHERE generation > ? AND generation <= ?",
                                           (generation, self.generation)).fetchall()
         if len(changes) != self.generation - generation or any(written is None for written, _ in changes):
             return None
@@ -142,11 +142,11 @@ class ReadTransaction:
 
     def forward_texts(self, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
         """(docid, its row of the forward index) of those of some documents that hold words."""
-        return self.rows_by_docid("SELECT docid, words FROM forward", docids)
+        return self.rows_by_docid("SELECT docid, words FROM forward_index", docids)
 
     def value_texts(self, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
         """(docid, its values as JSON) of those of some documents that have any."""
-        return self.rows_by_docid("SELECT docid, held FROM facet_rows", docids)
+        return self.rows_by_docid("SELECT docid, field_values FROM document_values", docids)
 
     def rows_by_docid(self, select: str, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
         """The rows of a SELECT without WHERE for some documents, in no order."""

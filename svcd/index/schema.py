@@ -84,20 +84,20 @@ def _create_keys(database: Any) -> None:
 
 def _create_index(database: Any) -> None:
     database["meta"].create({"key": str, "value": bytes}, pk="key")
-    database["fields"].create({"fid": int, "name": str, "slot": int, "documents": int},
+    database["fields"].create({"fid": int, "name": str, "fts_column": int, "documents": int},
                               pk="fid", not_null={"name", "documents"}, defaults={"documents": 0})
     database["fields"].create_index(["name"], unique=True)
     database["documents"].create({"docid": int, "document_id": str, "json": str},
                                  pk="docid", not_null={"document_id", "json"})
     database["documents"].create_index(["document_id"], unique=True)
-    database["forward"].create({"docid": int, "words": str}, pk="docid", not_null={"words"})
-    database["word_counts"].create({"slot": int, "block": int, "counts": bytes}, pk=("slot", "block"))
+    database["forward_index"].create({"docid": int, "words": str}, pk="docid", not_null={"words"})
+    database["field_word_counts"].create({"fts_column": int, "block": int, "counts": bytes}, pk=("fts_column", "block"))
     # docids: what a generation wrote, null for too many; gone: terms that went with it, null when not known.
-    database["changes"].create({"generation": int, "docids": bytes, "gone": str}, pk="generation")
-    database["dense"].create({"key": str, "generation": int, "bits": bytes}, pk="key")
+    database["changes"].create({"generation": int, "docids": bytes, "removed_terms": str}, pk="generation")
+    database["materialized_postings"].create({"key": str, "generation": int, "bitmap": bytes}, pk="key")
     # Sets of the documents that hold a word with a letter at its start: see beginnings.
-    database.execute("CREATE TABLE beginnings (letter TEXT NOT NULL, slot INTEGER NOT NULL, block INTEGER NOT NULL, "
-                     "docids BLOB NOT NULL, PRIMARY KEY (letter, slot, block)) WITHOUT ROWID")
+    database.execute("CREATE TABLE prefix_postings (letter TEXT NOT NULL, fts_column INTEGER NOT NULL, block INTEGER NOT NULL, "
+                     "docids BLOB NOT NULL, PRIMARY KEY (letter, fts_column, block)) WITHOUT ROWID")
     _create_values(database)
     _create_geography(database)
     columns = ", ".join(f"c{n}" for n in range(COLUMNS))
@@ -107,15 +107,15 @@ def _create_index(database: Any) -> None:
     database.execute(f"CREATE VIRTUAL TABLE terms USING fts5({columns}, detail=full, {options})")
     database.execute("CREATE VIRTUAL TABLE vocabulary USING fts5vocab(terms, 'row')")
     # At which bucketed positions a document holds a word: `terms` could tell, at a microsecond an occurrence.
-    database.execute(f"CREATE VIRTUAL TABLE places USING fts5(c0, detail=none, {options})")
+    database.execute(f"CREATE VIRTUAL TABLE term_positions USING fts5(c0, detail=none, {options})")
 
 
 def _create_values(database: Any) -> None:
     # Keys of all kinds stand in one column: it must not turn one into another. See value_rows.
-    database.execute("CREATE TABLE facets (fid INTEGER NOT NULL, kind INTEGER NOT NULL, value NOT NULL, "
+    database.execute("CREATE TABLE value_postings (fid INTEGER NOT NULL, kind INTEGER NOT NULL, value NOT NULL, "
                      "block INTEGER NOT NULL, docids BLOB NOT NULL, spelling TEXT, "
                      "PRIMARY KEY (fid, kind, value, block)) WITHOUT ROWID")
-    database["facet_rows"].create({"docid": int, "held": str}, pk="docid", not_null={"held"})
+    database["document_values"].create({"docid": int, "field_values": str}, pk="docid", not_null={"field_values"})
 
 
 def _create_geography(database: Any) -> None:
@@ -128,8 +128,8 @@ def _create_geography(database: Any) -> None:
     database["point_regions"].create(
         {"start": int, "size": int, "points": int, **box, "generation": int, "docids": bytes}, pk="start")
     sides = {"south": float, "west": float, "north": float, "east": float}
-    database["shapes"].create({"docid": int, "size": int, **sides, "geometry": bytes}, pk="docid")
-    database["shapes"].create_index(["size", "south", "west", "north", "east"])
+    database["geometries"].create({"docid": int, "size": int, **sides, "geometry": bytes}, pk="docid")
+    database["geometries"].create_index(["size", "south", "west", "north", "east"])
 
 
 # What makes the tables of a new file, and {format: what turns it into the next}; a format that is not named

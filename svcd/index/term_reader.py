@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from svcd.base.bitmaps import DocIds, Packed, from_bytes_equal, from_docids, listed, packed, to_docids, unpacked
+from svcd.base.bitmaps import DocIds, Packed, from_bytes_equal, from_docids, packed, parse_packed, to_docids, unpacked
 from svcd.index import fts_encoding, prefix_postings
 from svcd.index.delta import Delta
 from svcd.index.read_transaction import Key, ReadTransaction
@@ -47,7 +47,7 @@ class TermReader:
     def columns(self) -> dict[str, int]:
         """Field -> FTS column of the fields that hold words, by field number."""
         return self._transaction.cached(("columns",), lambda: dict(self._connection.execute(
-            "SELECT name, slot FROM fields WHERE slot IS NOT NULL ORDER BY fid")))
+            "SELECT name, fts_column FROM fields WHERE fts_column IS NOT NULL ORDER BY fid")))
 
     def indexed_fields(self) -> list[str]:
         """The fields that hold words, by field number."""
@@ -193,14 +193,14 @@ class TermReader:
     def _load_position_docids(self, term: str, is_prefix: bool, bucketed: int) -> Packed:
         terms = self._vocabulary.few_terms(term) if is_prefix else None
         if terms is None or sum(terms.values()) < _DOCUMENTS_A_TERM * len(terms):
-            return self._matching("places", fts_phrase(fts_encoding.position_term(bucketed, term), is_prefix))
+            return self._matching("term_positions", fts_phrase(fts_encoding.position_term(bucketed, term), is_prefix))
         return _union(terms, lambda common: self._position_docids(common, False, bucketed), lambda rare: self._matching(
-            "places", _any_of([fts_encoding.position_term(bucketed, each) for each in rare])))
+            "term_positions", _any_of([fts_encoding.position_term(bucketed, each) for each in rare])))
 
     def _term_positions(self, term: str, is_prefix: bool) -> list[int]:
         return self._transaction.cached(("positions", term, is_prefix), lambda: [
             bucketed for bucketed in fts_encoding.BUCKETS
-            if self._has_match("places", fts_phrase(fts_encoding.position_term(bucketed, term), is_prefix))])
+            if self._has_match("term_positions", fts_phrase(fts_encoding.position_term(bucketed, term), is_prefix))])
 
     # Word counts of fields
 
@@ -215,7 +215,7 @@ class TermReader:
     def _load_count(self, column: int, count: int) -> DocIds:
         docids = 0
         for block, counts in self._connection.execute(
-                "SELECT block, counts FROM word_counts WHERE slot = ?", (column,)):
+                "SELECT block, counts FROM field_word_counts WHERE fts_column = ?", (column,)):
             docids |= from_bytes_equal(counts, count) << (block * COUNT_BLOCK)
         return docids
 
@@ -299,15 +299,15 @@ class TermReader:
         return self._term_docids(term, is_prefix, where)
 
     @staticmethod
-    def materialized_name(key: PostingKey) -> str:
+    def materialized_key(key: PostingKey) -> str:
         """The key under which a set is found in the table of materialized postings."""
         return "\t".join(map(str, key))
 
     def _materialized_or(self, key: PostingKey, written_members: Callable[[Delta], DocIds],
                          load: Callable[[], Packed]) -> Packed:
         """A materialized set, updated with the documents written since; load() where there is none to be used."""
-        row = self._connection.execute("SELECT generation, bits FROM dense WHERE key = ?",
-                                       (self.materialized_name(key),)).fetchone()
+        row = self._connection.execute("SELECT generation, bitmap FROM materialized_postings WHERE key = ?",
+                                       (self.materialized_key(key),)).fetchone()
         if row is None or row[0] > self._transaction.generation:
             return load()
         bits = int.from_bytes(row[1], "little")
@@ -321,7 +321,7 @@ class TermReader:
     def _matching(self, table: str, query: str) -> Packed:
         (docids,) = self._connection.execute(
             f"SELECT group_concat(rowid) FROM {table} WHERE {table} MATCH ?", (query,)).fetchone()
-        return listed(docids)
+        return parse_packed(docids)
 
     def _has_match(self, table: str, query: str) -> bool:
         row = self._connection.execute(f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1", (query,)).fetchone()

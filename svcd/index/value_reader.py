@@ -32,7 +32,7 @@ from svcd.index.value_rows import (
     value_of,
 )
 
-_OF_KIND = "FROM facets WHERE fid = ? AND kind = ?"
+_OF_KIND = "FROM value_postings WHERE fid = ? AND kind = ?"
 # Of a field with at most so many values of a kind the set of each value is cached; others are read as they are needed.
 _FEW_VALUES = 1024
 # Rows of a field that are read for doc values in the time that it takes to look into one document.
@@ -276,7 +276,7 @@ class ValueReader:
         """A text as a document that has it spells it."""
         fid, block = self._fid(field), docid // bitmap_blocks.BLOCK
         (spelling,) = self._transaction.cached(("spelling", fid, value, block), lambda: self._connection.execute(
-            "SELECT spelling FROM facets WHERE fid = ? AND kind = ? AND value = ? AND block = ?",
+            "SELECT spelling FROM value_postings WHERE fid = ? AND kind = ? AND value = ? AND block = ?",
             (fid, KINDS[str], value, block)).fetchone() or (MIXED,))
         if spelling != MIXED:
             return value if spelling is None else spelling

@@ -1,7 +1,7 @@
 """How values of fields stand in the tables of an index file.
 
     facets       (fid, kind, value, block) -> the documents in a block that have it; and the text as they spell it
-    facet_rows   docid -> its values by field, as JSON: {"<fid>": [value or text as spelled, ...]}
+    document_values   docid -> its values by field, as JSON: {"<fid>": [value or text as spelled, ...]}
 
 Knows the forms of keys and rows; refuses to know documents and SQL. The kinds stand in the order of values: flags
 of a field, then numbers, then texts in their normal form.

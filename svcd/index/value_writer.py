@@ -69,9 +69,9 @@ class ValueWriter:
     def keep_rows(self, rows: Iterable[tuple[int, Values]]) -> None:
         """The values of all its fields that a document has now; {} for one that is gone."""
         texts = [(docid, row_text(values)) for docid, values in rows]
-        self._connection.executemany("DELETE FROM facet_rows WHERE docid = ?",
+        self._connection.executemany("DELETE FROM document_values WHERE docid = ?",
                                      [(docid,) for docid, text in texts if text is None])
-        self._connection.executemany("INSERT OR REPLACE INTO facet_rows(docid, held) VALUES (?, ?)",
+        self._connection.executemany("INSERT OR REPLACE INTO document_values(docid, field_values) VALUES (?, ?)",
                                      [row for row in texts if row[1] is not None])
 
     def flush(self) -> None:
@@ -87,23 +87,23 @@ class ValueWriter:
         kept: list[tuple[int, int, Key, int, bytes, str | None]] = []
         for row, edit in edits:
             chunk, spelling = self._connection.execute(
-                "SELECT docids, spelling FROM facets WHERE fid = ? AND kind = ? AND value = ? AND block = ?", row,
+                "SELECT docids, spelling FROM value_postings WHERE fid = ? AND kind = ? AND value = ? AND block = ?", row,
             ).fetchone() or (None, _NOTHING_ADDED)
             chunk = bitmap_blocks.edited_block(chunk, edit.places)
             if chunk:
                 kept.append((*row, chunk, _agreed(spelling, edit.spelling)))
             else:
                 gone.append(row)
-        self._connection.executemany("DELETE FROM facets WHERE fid = ? AND kind = ? AND value = ? AND block = ?", gone)
-        self._connection.executemany("INSERT OR REPLACE INTO facets(fid, kind, value, block, docids, spelling) "
+        self._connection.executemany("DELETE FROM value_postings WHERE fid = ? AND kind = ? AND value = ? AND block = ?", gone)
+        self._connection.executemany("INSERT OR REPLACE INTO value_postings(fid, kind, value, block, docids, spelling) "
                                      "VALUES (?, ?, ?, ?, ?, ?)", kept)
 
     def clear(self) -> None:
         """No document has a value any more."""
         self.forget()
-        self._connection.execute("DELETE FROM facets")
-        self._connection.execute("DELETE FROM facet_rows")
+        self._connection.execute("DELETE FROM value_postings")
+        self._connection.execute("DELETE FROM document_values")
 
     def drop_fields(self, fids: Iterable[int]) -> None:
         """The values of some fields are not kept any more; the rows of documents are left as they are."""
-        self._connection.executemany("DELETE FROM facets WHERE fid = ?", [(fid,) for fid in fids])
+        self._connection.executemany("DELETE FROM value_postings WHERE fid = ?", [(fid,) for fid in fids])

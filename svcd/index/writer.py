@@ -84,10 +84,10 @@ class DocumentChange:
 class _Words:
     """The words of one document, ready to be written."""
 
-    rows: dict[int, str] = field(default_factory=dict)     # slot -> terms by position
+    rows: dict[int, str] = field(default_factory=dict)     # column -> terms by position
     terms: dict[int, Sequence[str]] = field(default_factory=dict)  # the same, not joined
-    counts: dict[int, int] = field(default_factory=dict)   # slot -> words, 0 above COUNTED_WORDS
-    letters: dict[int, set[str]] = field(default_factory=dict)  # slot -> what its words begin with
+    counts: dict[int, int] = field(default_factory=dict)   # column -> words, 0 above COUNTED_WORDS
+    letters: dict[int, set[str]] = field(default_factory=dict)  # column -> what its words begin with
 
     @cached_property
     def forward(self) -> str:
@@ -104,7 +104,7 @@ class IndexWriter:
         self._path = path
         self._hash_bytes = hash_bytes
         self._values = ValueWriter(self._connection)
-        self._beginnings = PrefixPostingWriter(self._connection)
+        self._prefix_postings = PrefixPostingWriter(self._connection)
         self._points, self._shapes = PointWriter(self._connection), ShapeWriter(self._connection)
         self._load()
 
@@ -114,14 +114,14 @@ class IndexWriter:
         keep_log(self._path)
 
     def _load(self) -> None:
-        rows = self._connection.execute("SELECT name, fid, slot FROM fields ORDER BY fid").fetchall()
+        rows = self._connection.execute("SELECT name, fid, fts_column FROM fields ORDER BY fid").fetchall()
         self.field_numbers: dict[str, int] = {name: fid for name, fid, _ in rows}
-        self._slots: dict[str, int] = {name: slot for name, _, slot in rows if slot is not None}
+        self._columns: dict[str, int] = {name: column for name, _, column in rows if column is not None}
         self.docids = int.from_bytes(self.meta("docids") or b"", "little")
         self._document_bytes = int(self.meta("document_bytes") or 0)
         self._distribution: dict[str, int] = {}
         self._values.forget()
-        self._beginnings.forget()
+        self._prefix_postings.forget()
         self._points.forget()
 
     def _begin_log(self) -> None:
@@ -147,7 +147,7 @@ class IndexWriter:
 
     def _set_hash_size(self) -> None:
         """FTS5 gathers this many bytes of postings in memory before it writes a segment; it keeps the number."""
-        for table in ("terms", "places"):
+        for table in ("terms", "term_positions"):
             row = self._connection.execute(f"SELECT v FROM {table}_config WHERE k = 'hashsize'").fetchone()
             if row is None or row[0] != self._hash_bytes:
                 self._connection.execute(f"INSERT INTO {table}({table}, rank) VALUES ('hashsize', ?)", (self._hash_bytes,))
@@ -156,7 +156,7 @@ class IndexWriter:
         generation = int(self.meta("generation") or 0) + 1
         self._meta_put("generation", generation)
         docids = None if self._written is None else array("I", self._written).tobytes()
-        self._connection.execute("INSERT INTO changes(generation, docids, gone) VALUES (?, ?, ?)",
+        self._connection.execute("INSERT INTO changes(generation, docids, removed_terms) VALUES (?, ?, ?)",
                                  (generation, docids, self._gone()))
         self._connection.execute("DELETE FROM changes WHERE generation <= ?", (generation - GENERATIONS,))
 
@@ -188,7 +188,7 @@ class IndexWriter:
 
     def _save(self) -> None:
         self._values.flush()
-        self._beginnings.flush()
+        self._prefix_postings.flush()
         self._meta_put("docids", self.docids.to_bytes((self.docids.bit_length() + 7) >> 3, "little"))
         self._meta_put("document_bytes", self._document_bytes)
         self._connection.executemany("UPDATE fields SET documents = documents + ? WHERE name = ?",
@@ -213,11 +213,11 @@ class IndexWriter:
         """Size of the log."""
         return self._path.with_name(f"{self._path.name}-wal").stat().st_size
 
-    def needs_dense_sets(self) -> bool:
+    def needs_materialized_postings(self) -> bool:
         """Are the ready-made sets of the index missing, or too old to be carried?"""
         return materialized.is_stale(self._connection, int(self.meta("generation") or 0), self.number_of_documents)
 
-    def make_dense_sets(self, should_stop: Callable[[], bool]) -> None:
+    def materialize_postings(self, should_stop: Callable[[], bool]) -> None:
         """Write the ready-made sets, one at a time, until should_stop(); outside a transaction."""
         connection = open_reader(self._path)
         try:
@@ -229,7 +229,7 @@ class IndexWriter:
 
     def compact(self) -> None:
         """Merge the postings into one segment and give free pages back; outside a transaction."""
-        for table in ("terms", "places"):
+        for table in ("terms", "term_positions"):
             self._connection.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
         self._connection.execute("VACUUM")
         self.checkpoint()
@@ -267,11 +267,11 @@ class IndexWriter:
     @property
     def applied(self) -> BatchOutcomes | None:
         """What remember() kept last: the outcomes of the newest batch, committed with its effect."""
-        return BatchOutcomes.parse(self.meta("applied"))
+        return BatchOutcomes.parse(self.meta("batch_outcomes"))
 
     def remember(self, outcomes: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
         """Keep how the tasks of the batch ended in its transaction: the moment each was enqueued, and its outcome."""
-        self._meta_put("applied", json.dumps(outcome_record(outcomes)))
+        self._meta_put("batch_outcomes", json.dumps(outcome_record(outcomes)))
 
     @property
     def number_of_documents(self) -> int:
@@ -300,13 +300,13 @@ class IndexWriter:
         self._connection.execute("DELETE FROM fields WHERE fid >= ?", (count,))
         self.field_numbers = dict(islice(self.field_numbers.items(), count))
 
-    def _slot(self, name: str) -> int:
-        slot = self._slots.get(name)
-        if slot is None:
+    def _column(self, name: str) -> int:
+        column = self._columns.get(name)
+        if column is None:
             self.register([name])
-            slot = self._slots[name] = len(self._slots)
-            self._connection.execute("UPDATE fields SET slot = ? WHERE name = ?", (slot, name))
-        return slot
+            column = self._columns[name] = len(self._columns)
+            self._connection.execute("UPDATE fields SET fts_column = ? WHERE name = ?", (column, name))
+        return column
 
     # Documents
 
@@ -343,7 +343,7 @@ class IndexWriter:
         kept = [change for change in ordered if change.json is not None]
         self._write_words([change for change in ordered if change.positions is not None])
         self._write_values([change for change in ordered if _has_other_values(change)])
-        self.write_places({change.docid: change.place for change in ordered})
+        self.write_locations({change.docid: change.place for change in ordered})
         self._connection.executemany("DELETE FROM documents WHERE docid = ?", removed)
         self._connection.executemany("INSERT OR REPLACE INTO documents(docid, document_id, json) VALUES (?, ?, ?)",
                                      [(change.docid, change.document_id, change.json) for change in kept])
@@ -364,10 +364,10 @@ class IndexWriter:
         """Remove every document; fields keep their numbers."""
         self._written = None
         self._values.clear()
-        self._beginnings.clear()
-        self.clear_places()
-        for statement in (*_CLEAR_WORDS, "DELETE FROM documents", "DELETE FROM forward", "DELETE FROM word_counts",
-                          "DELETE FROM dense", "UPDATE fields SET documents = 0"):
+        self._prefix_postings.clear()
+        self.clear_locations()
+        for statement in (*_CLEAR_WORDS, "DELETE FROM documents", "DELETE FROM forward_index", "DELETE FROM field_word_counts",
+                          "DELETE FROM materialized_postings", "UPDATE fields SET documents = 0"):
             self._connection.execute(statement)
         self._distribution.clear()
         self.docids = self._document_bytes = 0
@@ -401,12 +401,12 @@ class IndexWriter:
 
     # Places
 
-    def write_places(self, places: Mapping[int, DocumentLocation]) -> None:
+    def write_locations(self, places: Mapping[int, DocumentLocation]) -> None:
         """Keep where documents are, by docid."""
         self._points.change({docid: place.point for docid, place in places.items()}, int(self.meta("generation") or 0) + 1)
         self._shapes.change({docid: place.shape for docid, place in places.items()})
 
-    def clear_places(self) -> None:
+    def clear_locations(self) -> None:
         """Forget where all documents are."""
         self._points.clear()
         self._shapes.clear()
@@ -416,11 +416,11 @@ class IndexWriter:
     def clear_words(self) -> None:
         """Forget all words and which fields hold them; the documents stay, to be indexed again."""
         self._written = None
-        self._beginnings.clear()
-        for statement in (*_CLEAR_WORDS, "DELETE FROM forward", "DELETE FROM word_counts",
-                          "UPDATE fields SET slot = NULL"):
+        self._prefix_postings.clear()
+        for statement in (*_CLEAR_WORDS, "DELETE FROM forward_index", "DELETE FROM field_word_counts",
+                          "UPDATE fields SET fts_column = NULL"):
             self._connection.execute(statement)
-        self._slots.clear()
+        self._columns.clear()
 
     def write_words(self, positions: Iterable[tuple[int, Positions]]) -> None:
         """Index documents, by ascending docid, whose words were cleared."""
@@ -432,12 +432,12 @@ class IndexWriter:
     def _words(self, positions: Positions) -> _Words:
         ready = _Words()
         for name, held in positions.items():
-            slot = self._slot(name)
+            column = self._column(name)
             count = len(held) - held.count("")
-            row = ready.rows[slot] = fts_encoding.row_text(held)
-            ready.terms[slot] = fts_encoding.terms_of(row, held)
-            ready.letters[slot] = prefix_postings.first_letters(held)
-            ready.counts[slot] = count if count <= schema.COUNTED_WORDS else 0
+            row = ready.rows[column] = fts_encoding.row_text(held)
+            ready.terms[column] = fts_encoding.terms_of(row, held)
+            ready.letters[column] = prefix_postings.first_letters(held)
+            ready.counts[column] = count if count <= schema.COUNTED_WORDS else 0
         return ready
 
     def _write_words(self, changes: Sequence[DocumentChange]) -> None:
@@ -463,46 +463,47 @@ class IndexWriter:
     def _post(self, docid: int, old: Mapping[int, str], ready: _Words) -> None:
         """Exchange a document's postings; FTS5 wants the old text back to take its terms out."""
         if old:
-            terms = {slot: row.split(" ") for slot, row in old.items()}
+            terms = {column: row.split(" ") for column, row in old.items()}
             self._connection.execute(_DELETE, ("delete", docid, *_column_values(old, terms)))
-            self._connection.execute(_DELETE_PLACES, ("delete", docid, fts_encoding.position_terms_text(terms.values())))
+            self._connection.execute(_DELETE_POSITIONS, ("delete", docid, fts_encoding.position_terms_text(terms.values())))
             ready.counts = {**dict.fromkeys(old, 0), **ready.counts}
-        known = {slot: prefix_postings.first_letters(fts_encoding.positions(row)) for slot, row in old.items()}
-        self._beginnings.change(docid, known, ready.letters)
+        known = {column: prefix_postings.first_letters(fts_encoding.positions(row)) for column, row in old.items()}
+        self._prefix_postings.change(docid, known, ready.letters)
         if ready.rows:
             self._connection.execute(_INSERT, (docid, *_column_values(ready.rows, ready.terms)))
-            self._connection.execute(_INSERT_PLACES, (docid, fts_encoding.position_terms_text(ready.terms.values())))
+            self._connection.execute(_INSERT_POSITIONS, (docid, fts_encoding.position_terms_text(ready.terms.values())))
 
     def _forward(self, docids: Sequence[int]) -> dict[int, str]:
         found: dict[int, str] = {}
         for start in range(0, len(docids), _PARAMETERS):
             part = docids[start:start + _PARAMETERS]
             found.update(self._connection.execute(
-                f"SELECT docid, words FROM forward WHERE docid IN ({','.join('?' * len(part))})", part))
+                f"SELECT docid, words FROM forward_index WHERE docid IN ({','.join('?' * len(part))})", part))
         return found
 
     def _keep(self, fresh: Sequence[tuple[int, _Words]], before: Mapping[int, str]) -> None:
         """Keep the forward rows and word counts of documents whose postings were exchanged."""
-        self._connection.executemany("DELETE FROM forward WHERE docid = ?",
+        self._connection.executemany("DELETE FROM forward_index WHERE docid = ?",
                                      [(docid,) for docid, ready in fresh if docid in before and not ready.rows])
-        self._connection.executemany("INSERT OR REPLACE INTO forward(docid, words) VALUES (?, ?)",
+        self._connection.executemany("INSERT OR REPLACE INTO forward_index(docid, words) VALUES (?, ?)",
                                      [(docid, ready.forward) for docid, ready in fresh if ready.rows])
         self._count_words([(docid, ready.counts) for docid, ready in fresh])
 
     def _count_words(self, counted: Iterable[tuple[int, Mapping[int, int]]]) -> None:
-        """Write counts into the blobs of word_counts: slot -> words, per docid."""
+        """Write counts into the blobs of word_counts: column -> words, per docid."""
         blocks: dict[tuple[int, int], dict[int, int]] = {}
         for docid, counts in counted:
             block, place = divmod(docid, schema.COUNT_BLOCK)
-            for slot, count in counts.items():
-                blocks.setdefault((slot, block), {})[place] = count
+            for column, count in counts.items():
+                blocks.setdefault((column, block), {})[place] = count
         for key, places in blocks.items():
-            row = self._connection.execute("SELECT counts FROM word_counts WHERE slot = ? AND block = ?", key).fetchone()
+            row = self._connection.execute("SELECT counts FROM field_word_counts WHERE fts_column = ? AND block = ?",
+                                           key).fetchone()
             blob = bytearray(row[0] if row else b"")
             blob.extend(bytes(max(0, max(places) + 1 - len(blob))))
             for place, count in places.items():
                 blob[place] = count
-            self._connection.execute("INSERT OR REPLACE INTO word_counts(slot, block, counts) VALUES (?, ?, ?)",
+            self._connection.execute("INSERT OR REPLACE INTO field_word_counts(fts_column, block, counts) VALUES (?, ?, ?)",
                                      (*key, bytes(blob)))
 
 
@@ -510,17 +511,18 @@ _COLUMNS = ", ".join(f"c{n}" for n in range(schema.COLUMNS))
 _VALUES = ", ".join("?" * schema.COLUMNS)
 _INSERT = f"INSERT INTO terms(rowid, {_COLUMNS}) VALUES (?, {_VALUES})"
 _DELETE = f"INSERT INTO terms(terms, rowid, {_COLUMNS}) VALUES (?, ?, {_VALUES})"
-_INSERT_PLACES = "INSERT INTO places(rowid, c0) VALUES (?, ?)"
-_DELETE_PLACES = "INSERT INTO places(places, rowid, c0) VALUES (?, ?, ?)"
-_CLEAR_WORDS = ("INSERT INTO terms(terms) VALUES ('delete-all')", "INSERT INTO places(places) VALUES ('delete-all')")
+_INSERT_POSITIONS = "INSERT INTO term_positions(rowid, c0) VALUES (?, ?)"
+_DELETE_POSITIONS = "INSERT INTO term_positions(term_positions, rowid, c0) VALUES (?, ?, ?)"
+_CLEAR_WORDS = ("INSERT INTO terms(terms) VALUES ('delete-all')",
+                "INSERT INTO term_positions(term_positions) VALUES ('delete-all')")
 # A phrase must not reach from one field of the shared column into the next.
 _BETWEEN_SHARED = f" {' '.join([fts_encoding.POSITION_GAP] * 7)} "
 
 
 def _column_values(rows: Mapping[int, str], terms: Mapping[int, Sequence[str]]) -> list[str | None]:
-    columns = {slot: fts_encoding.column_text(row, terms[slot]) for slot, row in rows.items()}
-    values: list[str | None] = [columns.get(slot) for slot in range(schema.SHARED_COLUMN)]
-    shared = [columns[slot] for slot in sorted(columns) if slot >= schema.SHARED_COLUMN]
+    columns = {column: fts_encoding.column_text(row, terms[column]) for column, row in rows.items()}
+    values: list[str | None] = [columns.get(column) for column in range(schema.SHARED_COLUMN)]
+    shared = [columns[column] for column in sorted(columns) if column >= schema.SHARED_COLUMN]
     return [*values, _BETWEEN_SHARED.join(shared) or None]
 
 

@@ -19,7 +19,7 @@ UNCLAIMED = "unclaimed"
 _SUFFIXES = ("", "-wal", "-shm")  # of the files of one index
 
 
-def adopt_or_remove(folder: Path, connection: sqlite3.Connection) -> dict[str, str]:
+def reconcile(folder: Path, connection: sqlite3.Connection) -> dict[str, str]:
     """Deal with the files of `folder/indexes`; index uid -> uuid of the file that its enqueued tasks have made.
 
     connection: of instance.sqlite.
@@ -36,7 +36,7 @@ def adopt_or_remove(folder: Path, connection: sqlite3.Connection) -> dict[str, s
                   index=rows[uuid], file=f"indexes/{uuid}.sqlite")
     made: dict[str, tuple[int, str]] = {}
     for uuid in sorted(found - rows.keys()):
-        applied = read_applied(_path(folder, uuid))
+        applied = read_outcomes(_path(folder, uuid))
         if applied is not None and _is_newer(applied, connection):
             _set_aside(folder, uuid, applied)
             continue
@@ -48,17 +48,17 @@ def adopt_or_remove(folder: Path, connection: sqlite3.Connection) -> dict[str, s
     return {index_uid: uuid for index_uid, (_, uuid) in made.items()}
 
 
-def applied_of(connection: sqlite3.Connection) -> BatchOutcomes | None:
+def stored_outcomes(connection: sqlite3.Connection) -> BatchOutcomes | None:
     """What the file of an index says of its newest batch."""
-    row = connection.execute("SELECT value FROM meta WHERE key = 'applied'").fetchone()
+    row = connection.execute("SELECT value FROM meta WHERE key = 'batch_outcomes'").fetchone()
     return BatchOutcomes.parse(row[0]) if row else None
 
 
-def read_applied(path: Path) -> BatchOutcomes | None:
+def read_outcomes(path: Path) -> BatchOutcomes | None:
     """The same of a file that may be anything; None when nothing was committed to it."""
     try:
         with closing(open_reader(path)) as reader:
-            return applied_of(reader)
+            return stored_outcomes(reader)
     except (sqlite3.Error, ValueError, KeyError, TypeError):
         return None
 

@@ -16,6 +16,7 @@ from typing import Any
 from svcd.base import json_text
 from svcd.base.bitmaps import to_docids
 from svcd.base.errors import ApiError, error_object
+from svcd.base.sizes import human_size
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.disk_space import disk_full_error, lacks_room
 from svcd.index.writer import IndexWriter
@@ -40,7 +41,7 @@ Progress = Callable[[str, int, int], None]  # step, finished, total
 
 
 @dataclass
-class Work:
+class IndexingTask:
     """One task of the batch, as the runner sends it. payload: path of its NDJSON. index_uid: filled in by run()."""
 
     uid: int
@@ -69,7 +70,7 @@ class Outcome:
         return {"uid": self.uid, "details": self.details, "error": self.error}
 
 
-def run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: MemoryBudget,
+def run(path: Path, index_uid: str, shape: str, works: Sequence[IndexingTask], budget: MemoryBudget,
         progress: Progress = lambda step, finished, total: None, room: int = 0) -> dict[str, Any]:
     """Do a batch; {"outcomes", "primaryKey", "stats", "needsDenseSets", "found"}. The outcomes may be those of fewer tasks.
 
@@ -90,7 +91,7 @@ def run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: M
     return {"isFull": True, "outcomes": [Outcome(work.uid, error=dict(disk_full_error().as_json())).as_json() for work in works]}
 
 
-def _run(path: Path, index_uid: str, shape: str, works: Sequence[Work], budget: MemoryBudget, progress: Progress,
+def _run(path: Path, index_uid: str, shape: str, works: Sequence[IndexingTask], budget: MemoryBudget, progress: Progress,
          room: int) -> dict[str, Any]:
     writer = IndexWriter(path, cache_kib=budget.page_cache >> 10, hash_bytes=budget.postings)
     try:
@@ -121,15 +122,15 @@ def _put_away(writer: IndexWriter) -> None:
         writer.close()
 
 
-def _is_settled(applied: BatchOutcomes, work: Work) -> bool:
+def _is_settled(applied: BatchOutcomes, work: IndexingTask) -> bool:
     return KINDS[work.kind].is_recorded and applied.covers(work.uid, work.enqueued_at)
 
 
-def _settled_outcome(work: Work, known: Mapping[str, Any] | None) -> dict[str, Any]:
+def _settled_outcome(work: IndexingTask, known: Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(known or Outcome(work.uid, error=dict(error_object("io_error", _OUTCOME_UNKNOWN))).as_json())
 
 
-def finish_without_effect(path: Path) -> None:
+def commit_nothing(path: Path) -> None:
     """Commit nothing. What a killed process left in the log behind its last commit is written over by it.
 
     Such frames may hold a commit that nobody saw; a later recovery would bring it back behind the end of its tasks.
@@ -142,12 +143,12 @@ def finish_without_effect(path: Path) -> None:
         writer.close()
 
 
-def make_dense_sets(path: Path, should_stop: Callable[[], bool]) -> None:
+def materialize_postings(path: Path, should_stop: Callable[[], bool]) -> None:
     """Behind a batch that asked for it: see store.dense."""
     try:
         writer = IndexWriter(path)
         try:
-            writer.make_dense_sets(should_stop)
+            writer.materialize_postings(should_stop)
         finally:
             writer.close()
     except sqlite3.OperationalError as error:
@@ -155,27 +156,27 @@ def make_dense_sets(path: Path, should_stop: Callable[[], bool]) -> None:
             raise
 
 
-def answer(request: Mapping[str, Any], progress: Progress,
+def handle_request(request: Mapping[str, Any], progress: Progress,
            should_stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
     """Do what the runner asks for: a batch, or with {"settle": true} settle(), {"denseSets": true} make_dense_sets(),
     {"archive": kind} a dump or a snapshot."""
     if "archive" in request:
         from svcd.tasks import archive  # few processes ever write one
 
-        return archive.answer(request, progress)
+        return archive.write_archive(request, progress)
     path = Path(request["path"])
     if request.get("settle"):
-        finish_without_effect(path)
+        commit_nothing(path)
         return {}
     if request.get("denseSets"):
-        make_dense_sets(path, should_stop)
+        materialize_postings(path, should_stop)
         return {}
-    works = [Work(**task) for task in request["tasks"]]
+    works = [IndexingTask(**task) for task in request["tasks"]]
     return run(path, request["indexUid"], request["shape"], works, MemoryBudget(**request["budget"]), progress,
                request.get("room", 0))
 
 
-def _apply(writer: IndexWriter, index_uid: str, shape: str, works: Sequence[Work], budget: MemoryBudget,
+def _apply(writer: IndexWriter, index_uid: str, shape: str, works: Sequence[IndexingTask], budget: MemoryBudget,
            progress: Progress) -> list[dict[str, Any]]:
     try:
         with writer.transaction():
@@ -189,17 +190,17 @@ def _apply(writer: IndexWriter, index_uid: str, shape: str, works: Sequence[Work
     return [Outcome(work.uid, error=dict(error)).as_json() for work in works]
 
 
-def _remember(writer: IndexWriter, works: Sequence[Work], outcomes: Sequence[Mapping[str, Any]]) -> None:
+def _remember(writer: IndexWriter, works: Sequence[IndexingTask], outcomes: Sequence[Mapping[str, Any]]) -> None:
     moments = {work.uid: work.enqueued_at for work in works}
     writer.remember((moments[outcome["uid"]], outcome) for outcome in outcomes)
 
 
 def _answer(writer: IndexWriter, outcomes: list[dict[str, Any]], found: dict[str, int] | None = None) -> dict[str, Any]:
     return {"outcomes": outcomes, "primaryKey": writer.primary_key, "stats": writer.stats(),
-            "needsDenseSets": writer.needs_dense_sets(), "found": found}
+            "needsDenseSets": writer.needs_materialized_postings(), "found": found}
 
 
-def _documents(writer: IndexWriter, works: Sequence[Work], budget: MemoryBudget,
+def _documents(writer: IndexWriter, works: Sequence[IndexingTask], budget: MemoryBudget,
                progress: Progress) -> Iterator[Outcome]:
     documents = DocumentWriter(writer, budget.documents)
     total = sum(work.payload_bytes for work in works)
@@ -223,10 +224,10 @@ def _report(progress: Progress, before: int, total: int, read: int) -> None:
     progress("indexing", before + read, total)
 
 
-def _add(writer: IndexWriter, documents: DocumentWriter, work: Work, report: Callable[[int], None]) -> dict[str, Any]:
+def _add(writer: IndexWriter, documents: DocumentWriter, work: IndexingTask, report: Callable[[int], None]) -> dict[str, Any]:
     key = _primary_key(writer, work.content.get("primaryKey"))
     read = 0
-    for lines, parsed in payloads.documents(work.payload, work.payload_bytes):
+    for lines, parsed in payloads.read_payload(work.payload, work.payload_bytes):
         if key is None:
             key = writer.primary_key = infer_primary_key(parsed[0])
         size = sum(map(len, lines))
@@ -238,14 +239,14 @@ def _add(writer: IndexWriter, documents: DocumentWriter, work: Work, report: Cal
     return {"indexedDocuments": documents.named}
 
 
-def _delete(writer: IndexWriter, documents: DocumentWriter, work: Work,
+def _delete(writer: IndexWriter, documents: DocumentWriter, work: IndexingTask,
             report: Callable[[int], None]) -> dict[str, Any]:
     if "filter" in work.content:
         return {"deletedDocuments": _delete_matching(writer, documents, work)}
     return {"deletedDocuments": documents.delete(_identifiers(work))}
 
 
-def _delete_matching(writer: IndexWriter, documents: DocumentWriter, work: Work) -> int:
+def _delete_matching(writer: IndexWriter, documents: DocumentWriter, work: IndexingTask) -> int:
     """Remove the documents that meet a filter as the tasks before have left them; how many there were."""
     documents.flush()
     docids = _matching(writer, work)
@@ -253,7 +254,7 @@ def _delete_matching(writer: IndexWriter, documents: DocumentWriter, work: Work)
                for start in range(0, len(docids), _CHUNK))
 
 
-def _matching(writer: IndexWriter, work: Work) -> Sequence[int]:
+def _matching(writer: IndexWriter, work: IndexingTask) -> Sequence[int]:
     """The docids of the documents that meet the filter of a task. Raises invalid_document_filter."""
     # Most batches have no filter, and the process that does them stays small.
     from svcd.filters.requests import filter_docids, read_filter
@@ -266,11 +267,9 @@ def _matching(writer: IndexWriter, work: Work) -> Sequence[int]:
         raise error.inside(f"Index `{work.index_uid}`") from None
 
 
-def _delete_in_portions(writer: IndexWriter, works: Sequence[Work], budget: MemoryBudget, progress: Progress,
+def _delete_in_portions(writer: IndexWriter, works: Sequence[IndexingTask], budget: MemoryBudget, progress: Progress,
                         room: int) -> list[dict[str, Any]]:
     """Deletions by identifier or filter, for which the disk has no room in one transaction."""
-    pass  # full disks are rare
-
     outcomes: list[dict[str, Any]] = []
     for work in works:
         progress("delete documents", len(outcomes), len(works))
@@ -280,19 +279,19 @@ def _delete_in_portions(writer: IndexWriter, works: Sequence[Work], budget: Memo
         except ApiError as error:
             outcomes.append(Outcome(work.uid, error=dict(error.as_json())).as_json())
             continue
-        delete(writer, docids, budget.documents, room)
+        delete_in_portions(writer, docids, budget.documents, room)
         outcomes.append(Outcome(work.uid, {"deletedDocuments": len(docids)}).as_json())
     with writer.transaction():
         _remember(writer, works, outcomes)
     return outcomes
 
 
-def _named(writer: IndexWriter, work: Work) -> Sequence[int]:
+def _named(writer: IndexWriter, work: IndexingTask) -> Sequence[int]:
     """The docids of the documents that a task names."""
     return sorted(found.docid for found in writer.stored(list(dict.fromkeys(_identifiers(work)))).values())
 
 
-def _identifiers(work: Work) -> list[str]:
+def _identifiers(work: IndexingTask) -> list[str]:
     ids = work.content["ids"]
     if isinstance(ids, str):  # the JSON text of a list, which may be of millions
         ids = json_text.loads(ids)
@@ -323,7 +322,7 @@ def _has_key(known: str | None) -> ApiError:
     return ApiError("index_primary_key_already_exists", f"Index already has a primary key: `{known}`.")
 
 
-def _clear(writer: IndexWriter, works: Sequence[Work], budget: MemoryBudget,
+def _clear(writer: IndexWriter, works: Sequence[IndexingTask], budget: MemoryBudget,
            progress: Progress) -> Iterator[Outcome]:
     """Remove all documents, which the first deletion of all counts; other tasks of documents succeed without effect.
 
@@ -344,7 +343,7 @@ def _clear(writer: IndexWriter, works: Sequence[Work], budget: MemoryBudget,
             yield Outcome(work.uid, {"indexedDocuments": 0})
 
 
-def _settings(writer: IndexWriter, works: Sequence[Work], budget: MemoryBudget,
+def _settings(writer: IndexWriter, works: Sequence[IndexingTask], budget: MemoryBudget,
               progress: Progress) -> Iterator[Outcome]:
     progress("retrieving and merging the settings", 0, 1)
     before = after = writer.settings
@@ -400,13 +399,13 @@ def _all_documents(writer: IndexWriter, progress: Progress) -> Iterator[list[tup
         progress("indexing", finished, total)
 
 
-def _create(writer: IndexWriter, works: Sequence[Work], budget: MemoryBudget,
+def _create(writer: IndexWriter, works: Sequence[IndexingTask], budget: MemoryBudget,
             progress: Progress) -> Iterator[Outcome]:
     progress("creating the index", 0, 1)
     yield from _set_key(writer, works[0])
 
 
-def _update(writer: IndexWriter, works: Sequence[Work], budget: MemoryBudget,
+def _update(writer: IndexWriter, works: Sequence[IndexingTask], budget: MemoryBudget,
             progress: Progress) -> Iterator[Outcome]:
     progress("updating the index", 0, 1)
     key = works[0].content.get("primaryKey")
@@ -415,7 +414,7 @@ def _update(writer: IndexWriter, works: Sequence[Work], budget: MemoryBudget,
     yield from _set_key(writer, works[0])
 
 
-def _set_key(writer: IndexWriter, work: Work) -> Iterator[Outcome]:
+def _set_key(writer: IndexWriter, work: IndexingTask) -> Iterator[Outcome]:
     """Null names no key: a new index has none until it is guessed, another one keeps its own."""
     key = work.content.get("primaryKey")
     if key is not None:
@@ -423,7 +422,7 @@ def _set_key(writer: IndexWriter, work: Work) -> Iterator[Outcome]:
     yield Outcome(work.uid)
 
 
-def _edit(writer: IndexWriter, works: Sequence[Work], budget: MemoryBudget,
+def _edit(writer: IndexWriter, works: Sequence[IndexingTask], budget: MemoryBudget,
           progress: Progress) -> Iterator[Outcome]:
     # Few batches run a function, and the process of the others stays smaller by 2 MB.
     from svcd.tasks import editing
@@ -431,25 +430,15 @@ def _edit(writer: IndexWriter, works: Sequence[Work], budget: MemoryBudget,
     yield Outcome(works[0].uid, editing.edit(writer, budget.documents, works[0].content, progress))
 
 
-def _compact(writer: IndexWriter, path: Path, work: Work, progress: Progress) -> Outcome:
+def _compact(writer: IndexWriter, path: Path, work: IndexingTask, progress: Progress) -> Outcome:
     progress("copy and compact the index", 0, 1)
     before = path.stat().st_size
     writer.compact()
-    return Outcome(work.uid, {"preCompactionSize": _size_text(before),
-                              "postCompactionSize": _size_text(path.stat().st_size)})
+    return Outcome(work.uid, {"preCompactionSize": human_size(before),
+                              "postCompactionSize": human_size(path.stat().st_size)})
 
 
-def _size_text(size: int) -> str:
-    """`176 KiB`, `1.25 MiB`: two decimals at most."""
-    amount, unit = float(size), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if amount < 1024:
-            break
-        amount, unit = amount / 1024, larger
-    return f"{amount:.2f}".rstrip("0").rstrip(".") + f" {unit}"
-
-
-_Action = Callable[[IndexWriter, Sequence[Work], MemoryBudget, Progress], Iterator[Outcome]]
+_Action = Callable[[IndexWriter, Sequence[IndexingTask], MemoryBudget, Progress], Iterator[Outcome]]
 _ACTIONS: dict[str, _Action] = {
     batching.DOCUMENTS: _documents, batching.DELETIONS: _documents, batching.FILTER_DELETIONS: _documents,
     batching.CLEAR: _clear,
@@ -470,7 +459,7 @@ _FIRST, _MOST = 16, 512  # documents of a portion
 _LOG_PART = 4
 
 
-def delete(writer: IndexWriter, docids: Sequence[int], limit: int, room: int) -> None:
+def delete_in_portions(writer: IndexWriter, docids: Sequence[int], limit: int, room: int) -> None:
     """Remove documents, outside a transaction. room: bytes that are there for it, about.
 
     Raises sqlite3.OperationalError when not even one could be.

@@ -43,7 +43,7 @@ def test_fts5_takes_every_term_for_one_token(tmp_path) -> None:
 
 @given(st.dictionaries(st.integers(0, 50), ROWS, max_size=4))
 def test_a_forward_row_gives_its_fields_back(rows: dict[int, list[str]]) -> None:
-    texts = {slot: fts_encoding.row_text(row) for slot, row in rows.items()}
+    texts = {column: fts_encoding.row_text(row) for column, row in rows.items()}
     assert fts_encoding.forward_rows(fts_encoding.forward_text(texts)) == texts
 
 

@@ -125,9 +125,9 @@ def test_what_was_undone_or_cleared_is_gone(writer: IndexWriter, tmp_path: Path)
     write(writer, {1: (1.0, 1.0), 2: (2.0, 2.0)})
     with writer.transaction():
         with pytest.raises(RuntimeError), writer.savepoint():
-            writer.write_places({docid: DocumentLocation((50.0, 50.0)) for docid in range(20)})
+            writer.write_locations({docid: DocumentLocation((50.0, 50.0)) for docid in range(20)})
             raise RuntimeError
-        writer.write_places({1: NO_LOCATION})
+        writer.write_locations({1: NO_LOCATION})
     with reading(tmp_path / "index.sqlite") as reader:
         check(reader, {2: (2.0, 2.0)}, (0.0, 0.0), 1e6, 0b111)
     with writer.transaction():
@@ -151,7 +151,7 @@ def test_shapes_are_found_by_their_boxes(history, asked) -> None:
         held: dict[int, Any] = {}
         for batch in history:
             with writer.transaction():
-                writer.write_places({docid: DocumentLocation(None, sides and StoredShape(sides, repr(sides).encode()))
+                writer.write_locations({docid: DocumentLocation(None, sides and StoredShape(sides, repr(sides).encode()))
                                      for docid, sides in batch.items()})
             held |= batch
         with reading(path) as reader:

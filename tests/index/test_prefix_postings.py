@@ -48,9 +48,9 @@ def test_a_set_follows_the_documents(connection: sqlite3.Connection, changes: li
         held[docid] = letters
     writer.flush()
     for letter in "abé":
-        for slot in (0, 1, 2):
-            assert to_docids(prefix_postings.read_prefix_postings(connection, letter, slot)) == sorted(
-                docid for docid, letters in held.items() if letter in letters.get(slot, ()))
+        for column in (0, 1, 2):
+            assert to_docids(prefix_postings.read_prefix_postings(connection, letter, column)) == sorted(
+                docid for docid, letters in held.items() if letter in letters.get(column, ()))
         assert to_docids(prefix_postings.read_prefix_postings(connection, letter, None)) == sorted(
             docid for docid, letters in held.items() if any(letter in found for found in letters.values()))
 
@@ -79,7 +79,7 @@ def test_there_are_sets_for_letters_alone(connection: sqlite3.Connection) -> Non
     writer.clear()
     writer.change(1, {}, {0: {"a", "我"}})
     writer.flush()
-    assert connection.execute("SELECT DISTINCT letter FROM beginnings").fetchall() == [("a",)]
+    assert connection.execute("SELECT DISTINCT letter FROM prefix_postings").fetchall() == [("a",)]
     assert prefix_postings.has_prefix_postings("a") and not prefix_postings.has_prefix_postings("我") and not prefix_postings.has_prefix_postings("ab")
 
 

@@ -217,7 +217,7 @@ def test_any_history_answers_as_its_documents_say(history: list[list[tuple[int, 
             wanted = [f"d{docid}" for docid in (*held, 10_000)]
             assert reader.identified_documents(wanted) == {f"d{docid}": reader.document(docid) for docid in held}
             assert reader.raw_document_size() == sum(len(reader.document(docid)) for docid in held)
-        for table in ("terms", "places"):
+        for table in ("terms", "term_positions"):
             writer._connection.execute(f"INSERT INTO {table}({table}) VALUES ('integrity-check')")
         writer.close()
 
@@ -248,9 +248,9 @@ def test_ready_made_sets_are_carried_over_writes(history: list[list[tuple[int, A
         writer = IndexWriter(path)
         fill_slots(writer)
         held = play(writer, history[:after])
-        assert writer.needs_dense_sets()
-        writer.make_dense_sets(lambda: False)
-        assert not writer.needs_dense_sets()
+        assert writer.needs_materialized_postings()
+        writer.materialize_postings(lambda: False)
+        assert not writer.needs_materialized_postings()
         play(writer, history[after:], held)
         with reading(path) as reader:
             check_relations(reader, held)
@@ -261,10 +261,10 @@ def test_making_sets_gives_way(writer: IndexWriter, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(materialized, "LEAST", 1)
     with writer.transaction():
         writer.write([change(0, {"f": ["word"]})])
-    writer.make_dense_sets(lambda: True)
-    assert writer.needs_dense_sets()
-    writer.make_dense_sets(lambda: False)
-    assert not writer.needs_dense_sets()
+    writer.materialize_postings(lambda: True)
+    assert writer.needs_materialized_postings()
+    writer.materialize_postings(lambda: False)
+    assert not writer.needs_materialized_postings()
 
 
 def test_what_was_written_is_held_once_and_counts_with_all_that_it_takes(writer: IndexWriter, tmp_path: Path) -> None:
@@ -341,14 +341,14 @@ def test_incremental_equals_rebuilt(history: list[list[tuple[int, Any]]]) -> Non
 def everything(connection: sqlite3.Connection) -> list[Any]:
     """All that an index says, in an order that does not depend on how it came to be."""
     connection.execute("CREATE VIRTUAL TABLE temp.occurrences USING fts5vocab(main, terms, 'instance')")
-    connection.execute("CREATE VIRTUAL TABLE temp.spots USING fts5vocab(main, places, 'instance')")
+    connection.execute("CREATE VIRTUAL TABLE temp.spots USING fts5vocab(main, term_positions, 'instance')")
     queries = ("SELECT docid, document_id, json FROM documents ORDER BY docid",
-               "SELECT docid, words FROM forward ORDER BY docid",
+               "SELECT docid, words FROM forward_index ORDER BY docid",
                "SELECT term, doc, col, offset FROM occurrences ORDER BY term, doc, col, offset",
                "SELECT term, doc FROM spots ORDER BY term, doc",
-               "SELECT fid, name, slot, documents FROM fields ORDER BY fid")
-    counts = {(slot, place): count
-              for slot, block, blob in connection.execute("SELECT slot, block, counts FROM word_counts")
+               "SELECT fid, name, fts_column, documents FROM fields ORDER BY fid")
+    counts = {(column, place): count
+              for column, block, blob in connection.execute("SELECT fts_column, block, counts FROM field_word_counts")
               for place, count in enumerate(blob) if count}
     return [connection.execute(query).fetchall() for query in queries] + [counts]
 

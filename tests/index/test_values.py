@@ -210,10 +210,10 @@ def test_answers_are_those_of_the_documents_and_are_carried_over_writes() -> Non
 
 def tables(path: Path) -> list[Any]:
     connection = sqlite3.connect(path)
-    rows = [connection.execute("SELECT name, kind, value, block, docids FROM facets JOIN fields USING (fid) "
+    rows = [connection.execute("SELECT name, kind, value, block, docids FROM value_postings JOIN fields USING (fid) "
                                "ORDER BY name, kind, value, block").fetchall()]
     names = {str(fid): name for fid, name in connection.execute("SELECT fid, name FROM fields")}
-    for docid, text in connection.execute("SELECT docid, held FROM facet_rows ORDER BY docid"):
+    for docid, text in connection.execute("SELECT docid, field_values FROM document_values ORDER BY docid"):
         row = value_rows.rows_of(text, stored_form)
         rows.append((docid, {names[str(fid)]: (sorted(map(repr, each.values.items())), each.has_both_zeros) for fid, each in row.items()}))
     connection.close()

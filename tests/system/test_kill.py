@@ -225,10 +225,10 @@ def _occurrences(connection: sqlite3.Connection) -> set[tuple[int, str, int, str
 
 def _forward(connection: sqlite3.Connection) -> set[tuple[int, str, int, str]]:
     found = set()
-    for docid, forward in connection.execute("SELECT docid, words FROM forward"):
-        for slot, row in fts_encoding.forward_rows(forward).items():
-            assert slot < SHARED_COLUMN
-            found |= {(docid, f"c{slot}", offset, term) for offset, term in enumerate(fts_encoding.column_text(row).split(" "))}
+    for docid, forward in connection.execute("SELECT docid, words FROM forward_index"):
+        for column, row in fts_encoding.forward_rows(forward).items():
+            assert column < SHARED_COLUMN
+            found |= {(docid, f"c{column}", offset, term) for offset, term in enumerate(fts_encoding.column_text(row).split(" "))}
     return found
 
 

@@ -110,12 +110,12 @@ def files(house: House, tmp_path: Path) -> Files:
 
 
 def refused(tmp_path: Path, files: Mapping[str, bytes]) -> str:
-    """The words of the refusal of a snapshot; nothing stays."""
+    """The words of the rejection of a snapshot; nothing stays."""
     before = set(tmp_path.iterdir())
-    with pytest.raises((ArchiveRefused, NewerFormat)) as refusal:
+    with pytest.raises((ArchiveRefused, NewerFormat)) as rejection:
         import_snapshot(made_of(tmp_path / "x.snapshot", files), tmp_path / "deep" / "er" / "new")
     assert set(tmp_path.iterdir()) - before == {tmp_path / "x.snapshot"}
-    words = str(refusal.value)
+    words = str(rejection.value)
     assert "Error" not in words and "\n" not in words and len(words) < 500 and ".import" not in words
     return words
 
@@ -183,7 +183,7 @@ def test_a_queue_that_svcd_did_not_write_is_refused(tmp_path: Path, files: Files
 
 
 @pytest.mark.parametrize("change, words", [
-    ("DROP TABLE forward", "`forward.docid` is missing or another one"),
+    ("DROP TABLE forward_index", "`forward_index.docid` is missing or another one"),
     ("UPDATE meta SET value = '{' WHERE key = 'settings'", "it is not JSON"),
 ])
 def test_an_index_that_svcd_did_not_write_is_refused(tmp_path: Path, files: Files, change: str, words: str) -> None:
