@@ -39,7 +39,7 @@ from svcd.instance.queue import Queue
 from svcd.instance.task_records import Batch, Task
 from svcd.instance.webhooks import Webhooks
 
-LOCK_PATIENCE_S = 2.0
+LOCK_TIMEOUT_S = 2.0
 
 
 class FolderInUse(RuntimeError):
@@ -69,12 +69,12 @@ class Instance(DataFolderReader):
                            self.reserve)
         self.webhooks = Webhooks(self._writer, self._lock)
         self.outbox = Outbox(path / "instance.sqlite", self._writer, self._lock, self._readers,
-                             lambda: [webhook.uuid for webhook in self.webhooks.listed()])
+                             lambda: [webhook.uuid for webhook in self.webhooks.all()])
         self.keys: KeyWriter = KeyWriter(self._instance_path, self._readers, self._writer, self._lock)
         self.keys.before_removal = self.webhooks.before_removal = self.reserve.make_way
         self.use_features(self._stored_features())
         # Files that enqueued tasks have made, by the name of the index that has no row yet.
-        self._unborn = unlisted_files.adopt_or_remove(path, self._writer)
+        self._unlisted = unlisted_files.reconcile(path, self._writer)
         self.queue.remove_orphaned_payloads()
 
     def _opened_writer(self) -> sqlite3.Connection:
@@ -107,7 +107,7 @@ class Instance(DataFolderReader):
 
     def create_index(self, connection: sqlite3.Connection, row: IndexRow) -> None:
         """Inside finishing(): an index whose file is committed comes into being."""
-        self._unborn.pop(row.uid, None)
+        self._unlisted.pop(row.uid, None)
         connection.execute(f"INSERT INTO indexes({INDEX_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
                            (row.uid, row.uuid, row.created_at, row.updated_at, row.primary_key, json.dumps(row.stats)))
 
@@ -132,7 +132,7 @@ class Instance(DataFolderReader):
     def remove_file(self, uuid: str) -> None:
         """Delete the files of an index that has no row any more; searches under way read them to their end."""
         path = self.index_path(uuid)
-        self._unborn = {index_uid: other for index_uid, other in self._unborn.items() if other != uuid}
+        self._unlisted = {index_uid: other for index_uid, other in self._unlisted.items() if other != uuid}
         self.forget(uuid)
         unlisted_files.remove_index_file(path)
         self.on_removal(uuid)
@@ -140,11 +140,11 @@ class Instance(DataFolderReader):
     def uuid_of(self, index_uid: str) -> str | None:
         """The uuid of an index, or of the file that was made for it before its row could be; None when there is neither."""
         row = self.index(index_uid)
-        return row.uuid if row else self._unborn.get(index_uid)
+        return row.uuid if row else self._unlisted.get(index_uid)
 
-    def remove_unborn(self, kept: Collection[str]) -> None:
+    def discard_unlisted_files(self, kept: Collection[str]) -> None:
         """Delete the files that were made for indexes without a row, but for those of some indexes."""
-        for index_uid, uuid in list(self._unborn.items()):
+        for index_uid, uuid in list(self._unlisted.items()):
             if index_uid not in kept:
                 self.remove_file(uuid)
 
@@ -152,7 +152,7 @@ class Instance(DataFolderReader):
         """What the file of an index has committed of its newest batch; None when there is none."""
         try:
             with self._readers.transaction(self.index_path(uuid)) as connection:
-                return unlisted_files.applied_of(connection)
+                return unlisted_files.stored_outcomes(connection)
         except sqlite3.OperationalError:  # it was never made
             return None
 
@@ -213,7 +213,7 @@ def _size(file: Path) -> int:
 def _lock(path: Path) -> IO[str]:
     """Take the folder. Waits a little: the indexing process of a daemon that was just killed may outlive it."""
     file = path.open("w")
-    deadline = time.monotonic() + LOCK_PATIENCE_S
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -25,10 +25,10 @@ from svcd.index.connections import ReadPool, write_transaction
 
 # Bytes of lines in a part: what is held at once, and the most that compression sees together.
 PART_BYTES = 64 << 10
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 # Of which so many stay when the oldest go, so that they go seldom.
-KEPT_BYTES = MOST_BYTES // 10 * 9
-KEPT_GIVEN_UP = 7 * times.DAY
+TRIMMED_BYTES = MAX_BYTES // 10 * 9
+GIVEN_UP_RETENTION = 7 * times.DAY
 # What the rows of a notice take, about, besides its lines.
 _ROW_BYTES = 200
 # The lines of tasks repeat each other: the fastest level makes a tenth of them.
@@ -39,7 +39,7 @@ _JOINED = "FROM outbox AS o JOIN notices AS n USING (number)"
 _TRIED = "o.webhook = ? AND (o.attempts > 0 OR o.given_up_at IS NOT NULL)"
 
 
-class NoticeGone(Exception):
+class NoticeRemoved(Exception):
     """The notice was taken away while it was being read: its webhook was deleted, or the outbox was full."""
 
 
@@ -81,7 +81,7 @@ class Outbox:
         receivers = self._receivers()
         if not receivers:
             return
-        connection.execute("DELETE FROM outbox WHERE given_up_at < ?", (times.now() - KEPT_GIVEN_UP,))
+        connection.execute("DELETE FROM outbox WHERE given_up_at < ?", (times.now() - GIVEN_UP_RETENTION,))
         number = connection.execute("INSERT INTO notices(batch_uid, tasks, length, stored, ended_at) "
                                     "VALUES (?, 0, 0, 0, ?)", (batch_uid, ended_at)).lastrowid
         tasks = length = stored = 0
@@ -97,19 +97,19 @@ class Outbox:
         self._make_room(connection, stored)
 
     def _make_room(self, connection: sqlite3.Connection, added: int) -> None:
-        if self._bytes is not None and self._bytes + added <= MOST_BYTES:
+        if self._bytes is not None and self._bytes + added <= MAX_BYTES:
             self._bytes += added
             return
         (self._bytes,) = connection.execute("SELECT coalesce(sum(stored), 0) FROM notices").fetchone()
-        if self._bytes <= MOST_BYTES:
+        if self._bytes <= MAX_BYTES:
             return
-        surplus, last, gone = self._bytes - KEPT_BYTES, -1, 0
+        surplus, last, gone = self._bytes - TRIMMED_BYTES, -1, 0
         for number, stored in connection.execute("SELECT number, stored FROM notices ORDER BY number"):
             if surplus <= 0:
                 break
             surplus, last, gone = surplus - stored, number, gone + 1
         connection.execute("DELETE FROM outbox WHERE number <= ?", (last,))
-        self._bytes = KEPT_BYTES
+        self._bytes = TRIMMED_BYTES
         logs.error("the outbox of the webhooks is full, its oldest notices are lost", notices=gone)
 
     # Deliver
@@ -132,17 +132,17 @@ class Outbox:
                 row = connection.execute("SELECT lines FROM notice_parts WHERE number = ? AND part = ?",
                                          (notice.number, part)).fetchone()
             if row is None:
-                raise NoticeGone(f"the notice of batch {notice.batch_uid}")
+                raise NoticeRemoved(f"the notice of batch {notice.batch_uid}")
             text = zlib.decompress(row[0])
             part, sent = part + 1, sent + len(text)
             yield text
 
-    def delivered(self, webhook: str, notice: Notice) -> None:
+    def mark_delivered(self, webhook: str, notice: Notice) -> None:
         """A webhook has a notice. What a power cut takes back of this is delivered twice, not lost."""
         with self._writing_soon() as connection:
             connection.execute("DELETE FROM outbox WHERE webhook = ? AND number = ?", (webhook, notice.number))
 
-    def failed(self, webhook: str, notice: Notice, reason: str, *, now: int, given_up_after: int) -> int:
+    def mark_failed(self, webhook: str, notice: Notice, reason: str, *, now: int, given_up_after: int) -> int:
         """A notice could not be delivered. Once it is as old as `given_up_after` (nanoseconds), it is given up, and
         with it all of the webhook that are as old; how many.
         """
@@ -156,7 +156,7 @@ class Outbox:
                 "(SELECT number FROM notices WHERE ended_at <= ?)",
                 (now, reason, webhook, now - given_up_after)).rowcount
 
-    def remove_strangers(self) -> None:
+    def prune_unknown_webhooks(self) -> None:
         """What nobody will ever send goes: the webhook of launch options that were left out."""
         known = json.dumps(list(self._receivers()))
         with self._lock:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from svcd.base import logs, times
 from svcd.base.errors import ApiError
@@ -29,10 +29,10 @@ IsAllowed = Callable[[str], bool]
 
 # What a task database may have; from 40 percent of it on, new tasks are refused (tasks.md 8).
 DATABASE_BYTES = 20 << 30
-MOST_BYTES = DATABASE_BYTES * 2 // 5
+MAX_BYTES = DATABASE_BYTES * 2 // 5
 _MAKING_ROOM = ("taskCancelation", "taskDeletion")
 # Tasks that free room on the disk, and may use its reserve.
-FREEING = frozenset(("taskCancelation", "taskDeletion", "indexDeletion", "documentDeletion"))
+SPACE_FREEING_KINDS = frozenset(("taskCancelation", "taskDeletion", "indexDeletion", "documentDeletion"))
 
 # Only what runs tasks reads their content: it may be a million identifiers.
 _TASK_COLUMNS = ("uid, kind, index_uid, status, enqueued_at, batch_uid, canceled_by, details, error, {content}, payload, "
@@ -79,7 +79,7 @@ class Queue:
         self._lock = lock  # guards _writer, _running and what follows
         self._last_moment = 0
         self._ended: list[int] = []  # tasks that end with the present transaction
-        self._given_back: dict[int, int] = {}  # tasks that are enqueued again -> since when
+        self._requeued: dict[int, int] = {}  # tasks that are enqueued again -> since when
         self._readers = readers
         self._reserve = reserve or Reserve(path.parent)
         self._running: dict[int, RunningBatch] = {}
@@ -90,7 +90,7 @@ class Queue:
         (highest,) = self._writer.execute(query).fetchone()
         return -1 if highest is None else highest
 
-    def moment(self) -> int:
+    def next_moment(self) -> int:
         """The present moment; each is later than all before, so that changes have an order. To be called with the lock,
         inside finishing()."""
         self._last_moment = max(times.now(), self._last_moment + 1)
@@ -106,26 +106,26 @@ class Queue:
         Raises no_space_left_on_device when so many tasks are stored, or the disk is so full, that only taking some
         away is allowed.
         """
-        self.refuse_without_room(kind)
+        self.check_space(kind)
         with self._lock:
-            self._refuse_when_full(kind, content or {})
-            task = Task(self._highest("SELECT max(uid) FROM tasks") + 1, kind, index_uid, ENQUEUED, self.moment(),
+            self._check_queue_size(kind, content or {})
+            task = Task(self._highest("SELECT max(uid) FROM tasks") + 1, kind, index_uid, ENQUEUED, self.next_moment(),
                         details=details, content=content or {}, payload=payload.name if payload else None,
                         payload_bytes=payload_bytes, custom_metadata=custom_metadata)
             try:
                 self._insert(task)
             except sqlite3.OperationalError as error:
-                if not lacks_room(error) or kind not in FREEING:
+                if not lacks_room(error) or kind not in SPACE_FREEING_KINDS:
                     raise
-                self._find_room()
+                self._free_space()
                 self._insert(task)
         self.on_enqueued()
-        self.listeners.ring()
+        self.listeners.notify()
         return task
 
-    def refuse_without_room(self, kind: str) -> None:
+    def check_space(self, kind: str) -> None:
         """Raise no_space_left_on_device for a task that takes room, while there is none but that of the reserve."""
-        if kind in FREEING:
+        if kind in SPACE_FREEING_KINDS:
             self._reserve.make_way()
         else:
             self._reserve.refuse_growth()
@@ -137,7 +137,7 @@ class Queue:
             (task.uid, task.kind, task.index_uid, ENQUEUED, task.enqueued_at, _text(task.details), _text(task.content),
              task.payload, task.payload_bytes, task.custom_metadata))
 
-    def _find_room(self) -> None:
+    def _free_space(self) -> None:
         """A write found none: give the reserve up, and let the log begin anew, which then need not grow."""
         self._reserve.give_up()
         try:
@@ -145,12 +145,12 @@ class Queue:
         except sqlite3.OperationalError:  # the file cannot grow either
             pass
 
-    def _refuse_when_full(self, kind: str, content: dict[str, Any]) -> None:
+    def _check_queue_size(self, kind: str, content: dict[str, Any]) -> None:
         if kind in _MAKING_ROOM and content.get("uids"):
             return
         size, pages, free = (self._writer.execute(f"PRAGMA {name}").fetchone()[0]
                              for name in ("page_size", "page_count", "freelist_count"))
-        if size * (pages - free) > MOST_BYTES:
+        if size * (pages - free) > MAX_BYTES:
             raise ApiError("no_space_left_on_device",
                            "Svc cannot receive write operations because the limit of the task database has been "
                            "reached. Please delete tasks to continue performing write operations.")
@@ -294,10 +294,10 @@ class Queue:
                                      f"(SELECT min(uid) FROM tasks WHERE status = '{ENQUEUED}')").fetchone()
         return row[0] if row else None
 
-    def room(self) -> int:
+    def bytes_left(self) -> int:
         """Bytes that the queue may still grow by until it, or the disk, is full."""
         disk = os.statvfs(self._path)
-        return max(0, min(MOST_BYTES - self.bytes()[1], disk.f_bavail * disk.f_frsize))
+        return max(0, min(MAX_BYTES - self.bytes()[1], disk.f_bavail * disk.f_frsize))
 
     def bytes(self) -> tuple[int, int]:
         """Size of the database file in bytes, and how much of it is in use."""
@@ -321,7 +321,7 @@ class Queue:
               describe: Callable[[RunningBatch], None] = lambda running: None) -> RunningBatch:
         """Make a batch of enqueued tasks: from now on they are seen as processing. describe: completes the batch, first."""
         with self._lock:
-            batch = Batch(self._next_batch, self.moment(), strategy,
+            batch = Batch(self._next_batch, self.next_moment(), strategy,
                           earliest_enqueued_at=min(task.enqueued_at for task in tasks),
                           latest_enqueued_at=max(task.enqueued_at for task in tasks))
             self._next_batch += 1
@@ -329,21 +329,21 @@ class Queue:
                 task, status=PROCESSING, batch_uid=batch.uid, started_at=batch.started_at) for task in tasks})
             describe(running)
             self._running[batch.uid] = running
-            for uid in self._given_back.keys() & running.tasks.keys():
-                del self._given_back[uid]
-        self.listeners.ring()
+            for uid in self._requeued.keys() & running.tasks.keys():
+                del self._requeued[uid]
+        self.listeners.notify()
         return running
 
-    def give_back(self, running: RunningBatch, uids: Iterable[int] | None = None) -> None:
+    def requeue(self, running: RunningBatch, uids: Iterable[int] | None = None) -> None:
         """Tasks of a batch (all of them by default) are enqueued again; a batch without tasks was never there."""
         with self._lock:
-            moment = self.moment()
+            moment = self.next_moment()
             for uid in list(running.tasks if uids is None else uids):
                 if running.tasks.pop(uid, None):
-                    self._given_back[uid] = moment
+                    self._requeued[uid] = moment
             if not running.tasks:
                 self._running.pop(running.batch.uid, None)
-        self.listeners.ring()
+        self.listeners.notify()
 
     def running(self) -> list[RunningBatch]:
         """The batches that run now."""
@@ -373,11 +373,11 @@ class Queue:
 
     def changes_of_tasks(self, since: Position, most: int) -> list[tuple[Position, Task]]:
         """The first changes of tasks behind a position, in their order, each with the task as it is now."""
-        until, running, given_back = self._present(since)
+        until, running, requeued = self._stable_view(since)
         found = {Position(batch.batch.started_at, TO_PROCESSING, task.uid): task for batch in running
                  for task in list(batch.tasks.values())}
         found = {change: task for change, task in found.items() if since < change}
-        again = [Position(moment, TO_ENQUEUED, uid) for uid, moment in given_back.items()]
+        again = [Position(moment, TO_ENQUEUED, uid) for uid, moment in requeued.items()]
         with self._reading() as connection:
             stored = task_changes.of_tasks(connection, since, until, most)
             order = sorted({*stored, *found, *(change for change in again if since < change)})[:most]
@@ -388,7 +388,7 @@ class Queue:
 
     def changes_of_batches(self, since: Position, most: int) -> list[tuple[Position, Batch]]:
         """The first changes of batches behind a position, in their order, each with the batch as it is now."""
-        until, running, _ = self._present(since)
+        until, running, _ = self._stable_view(since)
         found = {Position(one.batch.started_at, TO_PROCESSING, one.batch.uid): one.batch for one in running}
         found = {change: batch for change, batch in found.items() if since < change}
         with self._reading() as connection:
@@ -398,19 +398,19 @@ class Queue:
         return [(change, batches.get(change.uid) or found[change]) for change in order
                 if change in found or change.uid in batches]
 
-    def present(self) -> Position:
+    def current_position(self) -> Position:
         """The position behind all that has happened."""
         with self._lock:
-            return Position(self.moment())
+            return Position(self.next_moment())
 
-    def _present(self, since: Position) -> tuple[int, list[RunningBatch], dict[int, int]]:
+    def _stable_view(self, since: Position) -> tuple[int, list[RunningBatch], dict[int, int]]:
         """A moment up to which everything is stored or stands here: the batches that run, what was given back.
 
         All that happens later has a later moment, wherever it is found.
         """
         with self._lock:
             running = [one for one in self._running.values() if one.batch.started_at >= since.moment]
-            return self.moment(), running, dict(self._given_back)
+            return self.next_moment(), running, dict(self._requeued)
 
     # Finish and trim
 
@@ -425,12 +425,12 @@ class Queue:
                     yield connection
             except sqlite3.OperationalError as error:
                 if lacks_room(error):  # for who tries again
-                    self._find_room()
+                    self._free_space()
                 raise
             ended = self._ended
-            for uid in ended if self._given_back else ():
-                self._given_back.pop(uid, None)
-        self.listeners.ring(ended)
+            for uid in ended if self._requeued else ():
+                self._requeued.pop(uid, None)
+        self.listeners.notify(ended)
 
     def finish(self, connection: sqlite3.Connection, running: RunningBatch, finished: Sequence[Task]) -> None:
         """Inside finishing(): store a batch and the end of its tasks. forget() follows the commit."""
@@ -585,3 +585,63 @@ def _renamed_swaps(written: str, names: dict[str, str]) -> str:
     for swap in value.get("swaps", ()):
         swap["indexes"] = [names.get(index_uid, index_uid) for index_uid in swap["indexes"]]
     return json.dumps(value, ensure_ascii=False)
+
+
+# The queue as it was at one moment, for lists that are read in portions while tasks go on.
+#
+# Knows what of the queue may change between two portions: its file, what runs, and nothing else; refuses to know which
+# lists there are (svcd.instance.queue).
+
+
+_COUNT = "SELECT count(*) "
+
+
+@contextmanager
+def queue_snapshot(queue: Queue) -> Iterator[Queue]:
+    """The queue as it is now, to be read from until the block ends; what writes is not there."""
+    # Before the file is read, as it is for every list: what ends meanwhile has its end in the file.
+    running = [RunningBatch(replace(one.batch), dict(one.tasks)) for one in queue.running()]
+    with queue._reading() as connection:
+        yield _QueueSnapshot(connection, running)
+
+
+class _QueueSnapshot(Queue):
+    """Lists of the queue over one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, running: Sequence[RunningBatch]) -> None:
+        # Not the constructor of the base: that would open the queue.
+        self._connection = cast(sqlite3.Connection, _CountOnce(connection))
+        self._stood = list(running)
+
+    def running(self) -> list[RunningBatch]:
+        return self._stood
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        yield self._connection
+
+
+class _CountOnce:
+    """A connection that counts rows once: each portion tells the total of them all, and it does not change."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._counts: dict[tuple[str, str], list[Any]] = {}
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        """As of the connection."""
+        if not sql.startswith(_COUNT):
+            return self._connection.execute(sql, values)
+        key = sql, repr(values)
+        if key not in self._counts:
+            self._counts[key] = self._connection.execute(sql, values).fetchall()
+        return _CachedCount(self._counts[key])
+
+
+class _CachedCount:
+    def __init__(self, rows: list[Any]) -> None:
+        self._rows = rows
+
+    def fetchone(self) -> Any:
+        """The first row."""
+        return self._rows[0]

@@ -4,7 +4,7 @@ Nothing is kept for this: the moments of a task stand in its row and no two chan
 one batch. So the past is read from the table, from any point of it: whoever is slow, or comes back after a day or a
 restart, misses nothing, and costs no memory meanwhile. Refuses to know what a task looked like at a change.
 
-Threads: any may ring or listen; `_lock` guards the listeners.
+Threads: any may notify or listen; `_lock` guards the listeners.
 """
 from __future__ import annotations
 
@@ -81,59 +81,59 @@ class Listeners:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._of_all: list[WakeupPipe] = []
-        self._of_the_end: list[WakeupPipe] = []
+        self._of_close: list[WakeupPipe] = []
         self._of_ends: dict[int, list[WakeupPipe]] = {}
-        self.is_over = False  # svcd stops: nobody shall wait any longer
+        self.is_closed = False  # svcd stops: nobody shall wait any longer
 
     @contextmanager
-    def of_end(self, uid: int) -> Iterator[WakeupPipe]:
-        """A bell that rings when a task has ended, if that is still to come."""
-        bell = WakeupPipe()
+    def when_ended(self, uid: int) -> Iterator[WakeupPipe]:
+        """A wakeup that rings when a task has ended, if that is still to come."""
+        wakeup = WakeupPipe()
         with self._lock:
-            self._of_ends.setdefault(uid, []).append(bell)
-            self._ring_when_over(bell)
+            self._of_ends.setdefault(uid, []).append(wakeup)
+            self._set_if_closed(wakeup)
         try:
-            yield bell
+            yield wakeup
         finally:
             with self._lock:
-                self._of_ends[uid].remove(bell)
+                self._of_ends[uid].remove(wakeup)
                 if not self._of_ends[uid]:
                     del self._of_ends[uid]
-            bell.close()
+            wakeup.close()
 
     def add(self, has_changes: bool = True) -> WakeupPipe:
-        """A bell that rings at every change, until remove(). Without changes: when svcd stops."""
-        bell = WakeupPipe()
+        """A wakeup that rings at every change, until remove(). Without changes: when svcd stops."""
+        wakeup = WakeupPipe()
         with self._lock:
-            (self._of_all if has_changes else self._of_the_end).append(bell)
-            self._ring_when_over(bell)
-        return bell
+            (self._of_all if has_changes else self._of_close).append(wakeup)
+            self._set_if_closed(wakeup)
+        return wakeup
 
-    def remove(self, bell: WakeupPipe) -> None:
+    def remove(self, wakeup: WakeupPipe) -> None:
         """It is heard no longer."""
         with self._lock:
-            (self._of_all if bell in self._of_all else self._of_the_end).remove(bell)
-        bell.close()
+            (self._of_all if wakeup in self._of_all else self._of_close).remove(wakeup)
+        wakeup.close()
 
-    def _ring_when_over(self, bell: WakeupPipe) -> None:
-        if self.is_over:
-            bell.set()
+    def _set_if_closed(self, wakeup: WakeupPipe) -> None:
+        if self.is_closed:
+            wakeup.set()
 
-    def ring(self, ended: Sequence[int] = ()) -> None:
+    def notify(self, ended: Sequence[int] = ()) -> None:
         """Something changed, and can be read; ended: uids of the tasks that are finished since."""
         if not (self._of_all or self._of_ends):  # nearly always: nobody listens
             return
         with self._lock:
-            for bell in self._of_all:
-                bell.set()
+            for wakeup in self._of_all:
+                wakeup.set()
             for uid in ended if self._of_ends else ():
-                for bell in self._of_ends.get(uid, ()):
-                    bell.set()
+                for wakeup in self._of_ends.get(uid, ()):
+                    wakeup.set()
 
     def close(self) -> None:
         """Nothing more will be told: let everybody go."""
-        self.is_over = True
+        self.is_closed = True
         with self._lock:
-            for bells in (self._of_all, self._of_the_end, *self._of_ends.values()):
-                for bell in bells:
-                    bell.set()
+            for wakeups in (self._of_all, self._of_close, *self._of_ends.values()):
+                for wakeup in wakeups:
+                    wakeup.set()

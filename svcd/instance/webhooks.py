@@ -15,9 +15,9 @@ from svcd.base.errors import ApiError
 from svcd.index.connections import write_transaction
 
 LAUNCH_UUID = "00000000-0000-0000-0000-000000000000"
-MOST_WEBHOOKS = 20  # and the one of the launch options
+MAX_WEBHOOKS = 20  # and the one of the launch options
 _TOO_MANY = ("Defining too many webhooks would crush the server. Please limit the number of webhooks to "
-             f"{MOST_WEBHOOKS}. You may use a third-party proxy server to dispatch events to more than {MOST_WEBHOOKS} "
+             f"{MAX_WEBHOOKS}. You may use a third-party proxy server to dispatch events to more than {MAX_WEBHOOKS} "
              "endpoints.")
 
 
@@ -58,14 +58,14 @@ class Webhooks:
         self._rows = {uuid: Webhook(uuid, url, merged_headers(json.loads(headers))) for uuid, url, headers in writer.execute(
             "SELECT uuid, url, headers FROM webhooks")}
 
-    def use_launch(self, url: str | None, authorization: str | None = None) -> None:
+    def set_launch_webhook(self, url: str | None, authorization: str | None = None) -> None:
         """The webhook of the launch options; without a URL there is none."""
         headers = {} if authorization is None else {"Authorization": authorization}
         with self._lock:
             others = {uuid: row for uuid, row in self._rows.items() if row.is_editable}
             self._rows = others if url is None else {**others, LAUNCH_UUID: Webhook(LAUNCH_UUID, url, headers)}
 
-    def listed(self) -> Sequence[Webhook]:
+    def all(self) -> Sequence[Webhook]:
         """All of them, by uuid."""
         return sorted(self._rows.values(), key=lambda row: row.uuid)
 
@@ -80,15 +80,15 @@ class Webhooks:
             raise ApiError("webhook_not_found", f"Webhook `{uuid}` not found.")
         return row
 
-    def refuse_more(self) -> None:
+    def check_limit(self) -> None:
         """Raise invalid_webhooks when no further one may be created."""
-        if sum(row.is_editable for row in self._rows.values()) >= MOST_WEBHOOKS:
+        if sum(row.is_editable for row in self._rows.values()) >= MAX_WEBHOOKS:
             raise ApiError("invalid_webhooks", _TOO_MANY)
 
     def create(self, row: Webhook) -> None:
         """Store a new one, durably. Raises invalid_webhooks when there are too many."""
         with self._lock:
-            self.refuse_more()
+            self.check_limit()
             self._store(row)
 
     def update(self, uuid: str, change: Callable[[Webhook], Webhook]) -> Webhook:

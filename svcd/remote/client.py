@@ -59,9 +59,9 @@ class Client:
 
         What reading `body` raises comes through as it is.
         """
-        target, own = failure_text(url)
+        target, own = request_target(url)
         given = {name: value for name, value in headers.items() if name.lower() not in _OURS}
-        with self._call(self._timeout_s + length / BYTES_PER_S) as call, _in_own_words(call):
+        with self._call(self._timeout_s + length / BYTES_PER_S) as call, _as_undelivered(call):
             request = _Request(call, target, body, {**own, **given, "Content-Length": str(length)})
             with self._opener.open(request, timeout=self._timeout_s) as answer:
                 status = answer.status
@@ -180,7 +180,7 @@ class _Handler(AbstractHTTPHandler):
 
 
 @contextmanager
-def _in_own_words(call: _Call) -> Iterator[None]:
+def _as_undelivered(call: _Call) -> Iterator[None]:
     """What goes wrong on the way becomes Undelivered."""
     try:
         yield
@@ -200,7 +200,7 @@ def _reason(failure: Any) -> str:
     return type(failure).__name__  # the words of others may repeat what was sent
 
 
-def failure_text(url: str) -> tuple[str, dict[str, str]]:
+def request_target(url: str) -> tuple[str, dict[str, str]]:
     """A URL as it is called: host and path in ASCII; and the header that its user and password become.
 
     Raises Undelivered for what is no URL of HTTP.

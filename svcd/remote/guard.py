@@ -69,12 +69,12 @@ class ForbiddenAddress(OSError):
     """The host may not be called. str(): which address it is, of which kind, and what would allow it."""
 
 
-def refusal(address: Address, allowed: Sequence[Network] = ()) -> str | None:
+def blocked_kind(address: Address, allowed: Sequence[Network] = ()) -> str | None:
     """Of which kind an address is that may not be reached; None when it may.
 
     allowed: networks that may be reached whatever they are.
     """
-    address = _meant(address)
+    address = _effective_address(address)
     if any(address in network for network in allowed):
         return None
     for network, what in _SPECIAL:
@@ -85,7 +85,7 @@ def refusal(address: Address, allowed: Sequence[Network] = ()) -> str | None:
     return None
 
 
-def _meant(address: Address) -> Address:
+def _effective_address(address: Address) -> Address:
     """The address without its scope, or the IPv4 address that it stands for."""
     if address.version == 4:
         return address
@@ -95,7 +95,7 @@ def _meant(address: Address) -> Address:
     return plain
 
 
-def literal(host: str) -> Address | None:
+def literal_address(host: str) -> Address | None:
     """The address that a host is by itself, in any notation that a resolver takes for one; None for a name."""
     try:
         return ip_address(host.strip("[]"))
@@ -140,16 +140,16 @@ class Guard:
 
     def _permitted(self, host: str, port: int) -> Sequence[Address]:
         addresses = self._addresses(host, port)
-        permitted = [address for address in addresses if refusal(address, self.allowed) is None]
+        permitted = [address for address in addresses if blocked_kind(address, self.allowed) is None]
         if addresses and not permitted:
             first = addresses[0]
-            shown = str(first) if literal(host) == first and str(first) == host else f"{host} is {first}, which"
-            raise ForbiddenAddress(f"{shown} is {refusal(first, self.allowed)}: such are called only when "
+            shown = str(first) if literal_address(host) == first and str(first) == host else f"{host} is {first}, which"
+            raise ForbiddenAddress(f"{shown} is {blocked_kind(first, self.allowed)}: such are called only when "
                                    f"{OPTION} names their network")
         return permitted
 
     def _addresses(self, host: str, port: int) -> Sequence[Address]:
-        found = literal(host)
+        found = literal_address(host)
         if found is not None:
             return [found]
         rows = self.resolve(host, port, type=socket.SOCK_STREAM)

@@ -1,6 +1,6 @@
 """Sent unasked: to each webhook a notice of every batch that ended, in order, until it has it.
 
-A courier carries the notices of one webhook, the oldest first: what cannot be delivered holds the later ones back,
+A delivery carries the notices of one webhook, the oldest first: what cannot be delivered holds the later ones back,
 and nobody else. It tries again after pauses that grow with the time that the webhook has been failing; after a day
 a notice is given up, and those as old with it. Knows when to send what; refuses to know how (svcd.remote.client,
 imported when the first notice goes out), and where notices come from (svcd.instance.outbox).
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from svcd.base import logs, times
-from svcd.instance.outbox import Notice, NoticeGone, Outbox
+from svcd.instance.outbox import Notice, NoticeRemoved, Outbox
 from svcd.instance.webhooks import Webhooks
 from svcd.remote.errors import Undelivered
 
@@ -33,7 +33,7 @@ NDJSON = "application/x-ndjson"
 
 
 class Sender(Protocol):
-    """What svcd.remote.client.Client is to a courier."""
+    """What svcd.remote.client.Client is to a delivery."""
 
     def post(self, url: str, headers: Mapping[str, str], body: Iterable[bytes], length: int) -> None:
         """Send; raises Undelivered."""
@@ -62,15 +62,15 @@ class WebhookDelivery:
         headers = {"Content-Type": NDJSON, **webhook.headers}
         try:
             self._sender.post(webhook.url, headers, self._outbox.lines(notice), notice.length)
-        except NoticeGone:
+        except NoticeRemoved:
             return 0.0
         except Undelivered as failure:
             return self._failed(notice, str(failure))
-        self._outbox.delivered(self._uuid, notice)
+        self._outbox.mark_delivered(self._uuid, notice)
         self._note_success()
         return 0.0
 
-    def start_over(self) -> None:
+    def reset_backoff(self) -> None:
         """The webhook is another one now: what was before says nothing about it."""
         self._failing_since = None
 
@@ -85,7 +85,7 @@ class WebhookDelivery:
     def _failed(self, notice: Notice, reason: str) -> float:
         note = logs.debug if self._failing_since is not None else logs.warn
         note("webhook not reached, tried again later", webhook=self._uuid, batch=notice.batch_uid, reason=reason)
-        given_up = self._outbox.failed(self._uuid, notice, reason, now=self._now(), given_up_after=GIVEN_UP_AFTER)
+        given_up = self._outbox.mark_failed(self._uuid, notice, reason, now=self._now(), given_up_after=GIVEN_UP_AFTER)
         if given_up:
             logs.error("webhook not reached, given up; it can be replayed", webhook=self._uuid, batches=given_up,
                        reason=reason)
@@ -99,12 +99,12 @@ class WebhookDelivery:
 
 
 @dataclass
-class _Round:
-    """A courier under way. is_woken: something came since its last step; is_hurried: it shall not wait."""
+class _DeliveryThread:
+    """A delivery under way. is_woken: something came since its last step; is_due_now: it shall not wait."""
 
     thread: threading.Thread
     is_woken: bool = False
-    is_hurried: bool = False
+    is_due_now: bool = False
 
 
 class WebhookNotifier:
@@ -118,44 +118,44 @@ class WebhookNotifier:
         self._on_bug = on_bug
         self._sender: Sender | None = None
         self._changed = threading.Condition()
-        self._rounds: dict[str, _Round] = {}
+        self._deliveries: dict[str, _DeliveryThread] = {}
         self._is_stopping = False
         self._is_closed = False  # the store may be gone
 
     def start(self) -> None:
         """Deliver what an earlier daemon left, and whatever comes."""
-        self._outbox.remove_strangers()
-        self._webhooks.on_change = self.hurry
+        self._outbox.prune_unknown_webhooks()
+        self._webhooks.on_change = self.retry_now
         self.wake()
 
     def wake(self) -> None:
         """There may be something to deliver. Costs little: the caller is what ends tasks."""
-        for webhook in self._webhooks.listed():
+        for webhook in self._webhooks.all():
             self._wake(webhook.uuid)
 
-    def hurry(self, webhook_uuid: str) -> None:
+    def retry_now(self, webhook_uuid: str) -> None:
         """A webhook has changed, or has something again that was given up: try it now."""
-        self._wake(webhook_uuid, is_hurried=True)
+        self._wake(webhook_uuid, is_due_now=True)
 
-    def _wake(self, webhook_uuid: str, is_hurried: bool = False) -> None:
+    def _wake(self, webhook_uuid: str, is_due_now: bool = False) -> None:
         with self._changed:
-            under_way = self._rounds.get(webhook_uuid)
+            under_way = self._deliveries.get(webhook_uuid)
             if under_way:
                 under_way.is_woken = True
-                under_way.is_hurried |= is_hurried
-                if is_hurried:
+                under_way.is_due_now |= is_due_now
+                if is_due_now:
                     self._changed.notify_all()
             elif not self._is_stopping and self._outbox.head(webhook_uuid):
-                self._send_out(webhook_uuid)
+                self._start_thread(webhook_uuid)
 
-    def _send_out(self, webhook_uuid: str) -> None:
+    def _start_thread(self, webhook_uuid: str) -> None:
         thread = threading.Thread(target=self._deliver, args=(webhook_uuid,), daemon=True,
                                   name=f"svcd-webhook-{webhook_uuid[:8]}")
-        self._rounds[webhook_uuid] = _Round(thread)
+        self._deliveries[webhook_uuid] = _DeliveryThread(thread)
         try:
             thread.start()
         except RuntimeError as refused:  # too many threads: the next batch tries again
-            del self._rounds[webhook_uuid]
+            del self._deliveries[webhook_uuid]
             self._on_bug(refused)
 
     def stop(self) -> None:
@@ -163,7 +163,7 @@ class WebhookNotifier:
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
-            threads = [each.thread for each in self._rounds.values()]
+            threads = [each.thread for each in self._deliveries.values()]
         _join(threads, STOP_S)
         if self._sender:
             self._sender.abort()
@@ -172,31 +172,31 @@ class WebhookNotifier:
 
     def _deliver(self, webhook_uuid: str) -> None:
         """The life of a thread."""
-        courier = WebhookDelivery(webhook_uuid, self._webhooks, self._outbox, self._shared_sender())
-        while self._is_to_go_on(webhook_uuid, courier, self._stepped(courier)):
+        delivery = WebhookDelivery(webhook_uuid, self._webhooks, self._outbox, self._shared_sender())
+        while self._wait_for_next_step(webhook_uuid, delivery, self._guarded_step(delivery)):
             pass
 
-    def _stepped(self, courier: WebhookDelivery) -> float | None:
+    def _guarded_step(self, delivery: WebhookDelivery) -> float | None:
         try:
-            return courier.step()
+            return delivery.step()
         except Exception as bug:  # or a full disk
             if self._is_closed:
                 return None
             self._on_bug(bug)
-            return courier.pause_s()
+            return delivery.pause_s()
 
-    def _is_to_go_on(self, webhook_uuid: str, courier: WebhookDelivery, pause_s: float | None) -> bool:
+    def _wait_for_next_step(self, webhook_uuid: str, delivery: WebhookDelivery, pause_s: float | None) -> bool:
         """Wait for the next step; False, and the round is over, when there is none."""
         with self._changed:
-            current = self._rounds[webhook_uuid]
+            current = self._deliveries[webhook_uuid]
             if pause_s:
-                self._changed.wait_for(lambda: self._is_stopping or current.is_hurried, pause_s)
+                self._changed.wait_for(lambda: self._is_stopping or current.is_due_now, pause_s)
             if self._is_stopping or pause_s is None and not current.is_woken:
-                del self._rounds[webhook_uuid]
+                del self._deliveries[webhook_uuid]
                 return False
-            if current.is_hurried:
-                courier.start_over()
-            current.is_woken = current.is_hurried = False
+            if current.is_due_now:
+                delivery.reset_backoff()
+            current.is_woken = current.is_due_now = False
             return True
 
     def _shared_sender(self) -> Sender:

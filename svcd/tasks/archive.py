@@ -30,11 +30,11 @@ from svcd.base.json_text import dumps
 from svcd.base.times import rfc3339
 from svcd.index.connections import copy_file, open_reader
 from svcd.index.disk_space import lacks_room
-from svcd.instance.data_folder import DataFolderReader, no_file
+from svcd.instance.data_folder import DataFolderReader, missing_file_error
 from svcd.instance.queue import stored_batches, stored_tasks
 from svcd.instance.task_records import ENQUEUED, SUCCEEDED, Batch, Task
 from svcd.schema.settings import SETTINGS
-from svcd.tasks import details, dump_writing
+from svcd.tasks import dump_lines, views
 
 Progress = Callable[[str, int, int], None]  # step, finished, total
 
@@ -46,7 +46,7 @@ _IN_MEMORY = 1 << 20  # bytes of a list that need no file on their way
 _REPORTED = 1000  # documents between two reports of progress
 
 
-def answer(request: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
+def write_archive(request: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
     """Write what the runner asks for; {"error"}: None, or why the machine refused. What was written so far stays."""
     partial = Path(request["partial"])
     try:
@@ -225,13 +225,13 @@ def _task_lines(connection: sqlite3.Connection, own: Batch, ended: list[Task]) -
             task = replace(task, status=SUCCEEDED, batch_uid=own.uid, details={"dumpUid": own.details["dumpUid"]},
                            started_at=own.started_at, finished_at=times.now())
             ended.append(task)
-        yield dump_writing.task_line(task)
+        yield dump_lines.task_line(task)
 
 
 def _batch_lines(connection: sqlite3.Connection, own: Batch, ended: list[Task]) -> Iterator[dict[str, Any]]:
-    yield from map(dump_writing.batch_line, stored_batches(connection))
+    yield from map(dump_lines.batch_line, stored_batches(connection))
     for task in ended:
-        yield dump_writing.batch_line(replace(own, details=task.details or {}, stats=details.stats([task]),
+        yield dump_lines.batch_line(replace(own, details=task.details or {}, stats=views.batch_stats([task]),
                                             finished_at=task.finished_at))
 
 
@@ -284,7 +284,7 @@ def _write_snapshot(request: Mapping[str, Any], path: Path, progress: Progress) 
         for place, row in enumerate(rows):
             progress("snapshot the indexes", place, len(rows))
             if not library.index_path(row.uuid).exists():
-                raise no_file(row.uid)
+                raise missing_file_error(row.uid)
             copy_file(library.index_path(row.uuid), copy)
             archive.add_file(f"indexes/{row.uuid}.sqlite", copy)
         progress("snapshot the index scheduler", 0, 1)

@@ -6,15 +6,18 @@ Refuses to know what is in the files (svcd.tasks.archive). Source: dumps.md 1, 4
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from svcd.base import times
+from svcd.base.errors import ApiError
 from svcd.index.connections import sync_folder
 from svcd.instance.instance import Instance
-from svcd.instance.queue import RunningBatch
+from svcd.instance.queue import Queue, RunningBatch
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Archive:
                 pass
 
 
-def archive_of(running: RunningBatch, instance: Instance, folders: Folders) -> Archive:
+def planned_archive(running: RunningBatch, instance: Instance, folders: Folders) -> Archive:
     """The file that a batch of dump or snapshot tasks makes."""
     kind = next(iter(running.tasks.values())).kind
     return _dump_of(running, instance, folders.dumps) if kind == "dumpCreation" else \
@@ -67,7 +70,7 @@ def _dump_of(running: RunningBatch, instance: Instance, folder: Path) -> Archive
     uid = dump_uid(running.batch.started_at)
     batch = replace(running.batch, details={"taskUid": task.uid, "dumpUid": uid}, stats={}, progress=None)
     webhooks = {row.uuid: {"url": row.url, "headers": dict(row.headers)}
-                for row in instance.webhooks.listed() if row.is_editable}
+                for row in instance.webhooks.all() if row.is_editable}
     return _archive("dump", f"{uid}.dump", instance, folder, {"dumpUid": uid}, {
         "batch": asdict(batch), "keys": task.content["keys"], "instanceUid": task.content["instanceUid"],
         "features": instance.features(), "webhooks": webhooks})
@@ -84,3 +87,36 @@ def _archive(kind: str, name: str, instance: Instance, folder: Path, details: Ma
     partial, copy = (folder / f".{instance.uid}.{kind}.{suffix}" for suffix in ("part", "copy"))
     return Archive(folder / name, partial, copy, details=details, request={
         "archive": kind, "folder": str(instance.path), "partial": str(partial), "copy": str(copy), **request})
+
+
+# Snapshots on time: every so many seconds one is enqueued.
+#
+# Thread: "svcd-snapshots", from start() to stop(). The first is enqueued when the first time is over, as after each
+# start: who starts svcd again and again within that time gets none. Refuses to know what a snapshot is.
+
+
+class SnapshotSchedule:
+    """Enqueues a snapshot every `every_s` seconds. on_refusal: is told why one could not be enqueued."""
+
+    def __init__(self, queue: Queue, every_s: float, on_refusal: Callable[[str], None] = print) -> None:
+        self._queue = queue
+        self._every_s = every_s
+        self._on_refusal = on_refusal
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="svcd-snapshots")
+
+    def start(self) -> None:
+        """Begin to count."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Enqueue nothing more."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._every_s):
+            try:
+                self._queue.enqueue("snapshotCreation", None, details=None)
+            except (ApiError, sqlite3.OperationalError) as refusal:  # the queue or the disk is full; it may have room again
+                self._on_refusal(f"no snapshot could be enqueued: {refusal}")

@@ -18,7 +18,7 @@ FILTER_DELETIONS = "deletions with a filter"
 CLEAR = "clear"
 CLEAR_AND_SETTINGS = "clear and settings"
 
-SETTLED = "settled by the file of the index"  # their turn was before: the file is asked how they ended
+ALREADY_APPLIED = "settled by the file of the index"  # their turn was before: the file is asked how they ended
 
 UNSPECIFIED = "unspecified"
 ALL_TASKS = "batched all enqueued tasks"
@@ -87,7 +87,7 @@ class Plan:
     strategy: str
 
 
-def special_plan(rank_kind: str, tasks: Iterator[Task]) -> Plan | None:
+def plan_by_rank(rank_kind: str, tasks: Iterator[Task]) -> Plan | None:
     """The batch of a kind that is taken by rank; tasks: its enqueued ones, newest or oldest first as it is taken."""
     taken = KINDS[rank_kind].taken
     if taken == kinds.ALL_TOGETHER:
@@ -97,7 +97,7 @@ def special_plan(rank_kind: str, tasks: Iterator[Task]) -> Plan | None:
     return Plan([first], ALONE, _ONLY.format(id=first.uid, kind=rank_kind)) if first else None
 
 
-def index_plan(tasks: Iterable[Task], index: IndexState, limits: Limits) -> Plan | None:
+def plan_for_index(tasks: Iterable[Task], index: IndexState, limits: Limits) -> Plan | None:
     """The batch that begins with the first of an index's enqueued tasks, oldest first; None without any."""
     upcoming = iter(tasks)
     first = next(upcoming, None)

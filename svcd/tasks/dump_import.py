@@ -22,13 +22,22 @@ from svcd.instance import instance as restoring
 from svcd.instance.data_folder import IndexRow
 from svcd.instance.instance import Instance
 from svcd.instance.task_records import ENQUEUED, Task
-from svcd.instance.webhooks import MOST_WEBHOOKS, Webhook
+from svcd.instance.webhooks import MAX_WEBHOOKS, Webhook
 from svcd.schema import settings as settings_table
-from svcd.tasks import batching, dump_reading, old_dumps
+from svcd.tasks import batching, dump_lines, old_dumps
 from svcd.tasks.archive import VERSION
 from svcd.tasks.indexing_client import IndexingProcess, IndexingProcessCrashed, IndexingProcessDied, MemoryBudget
-from svcd.tasks.malformed import MALFORMED, is_odd_file, named, shown, words
-from svcd.tasks.unpacking import ArchiveRefused, growing, refusing, unpack
+from svcd.tasks.unpacking import (
+    MALFORMED,
+    ArchiveRefused,
+    as_refusal,
+    describe,
+    is_fault_of_archive,
+    new_data_folder,
+    quoted_name,
+    quoted_value,
+    unpack,
+)
 from svcd.validation import checked_index_uid, decode_body
 
 T = TypeVar("T")
@@ -44,7 +53,7 @@ _NO_DOCUMENTS = "Corrupted dump."  # the words of the reference engine for docum
 def import_dump(path: Path, folder: Path, budget: MemoryBudget = MemoryBudget(),
                 make_writer: Callable[[], Any] = IndexingProcess) -> None:
     """Make the data folder, which is absent or empty, from a dump. Raises ArchiveRefused, OSError."""
-    with growing(folder) as data, refusing(path, "dump"), closing(make_writer()) as writer:
+    with new_data_folder(folder) as data, as_refusal(path, "dump"), closing(make_writer()) as writer:
         dump = data.with_name("dump")
         unpack(path, dump, "dump")
         _Import(dump, data, budget, writer).run()
@@ -59,7 +68,7 @@ class _Import:
     def run(self) -> None:
         version = self._object("metadata.json", {}).get("dumpVersion")
         if not isinstance(version, str) or version not in (VERSION, *old_dumps.VERSIONS):
-            told = f"the version {named(version)}" if isinstance(version, str) else "no version"
+            told = f"the version {quoted_name(version)}" if isinstance(version, str) else "no version"
             raise ArchiveRefused(f"the dump has {told}, expected V1 to {VERSION}")
         if version != VERSION:
             self._modernise(version)
@@ -79,11 +88,11 @@ class _Import:
         try:
             old_dumps.convert_to_version_6(self._dump, version)
         except MALFORMED as error:
-            raise ArchiveRefused(f"the dump is none of its version {version}: {words(error)}") from error
+            raise ArchiveRefused(f"the dump is none of its version {version}: {describe(error)}") from error
         except OSError as error:
-            if not is_odd_file(error):
+            if not is_fault_of_archive(error):
                 raise
-            raise ArchiveRefused(f"the dump is none of its version {version}: {named(self._place(error.filename))} is not "
+            raise ArchiveRefused(f"the dump is none of its version {version}: {quoted_name(self._place(error.filename))} is not "
                                  "there, or there twice, or is no file of its kind") from error
 
     def _place(self, path: str | Path | None) -> str:
@@ -96,32 +105,32 @@ class _Import:
         except FileNotFoundError:
             return None
         try:
-            return dump_reading.uid_of(text.decode().strip())
+            return dump_lines.uid_of(text.decode().strip())
         except MALFORMED as error:
-            raise ArchiveRefused(f"instance_uid.uuid of the dump: {words(error)}") from None
+            raise ArchiveRefused(f"instance_uid.uuid of the dump: {describe(error)}") from None
 
     def _webhooks(self) -> Iterator[Webhook]:
         rows = self._object("webhooks.json", {}).get("webhooks", {})
         try:
             for number, (uuid, row) in enumerate(rows.items()):
-                if number == MOST_WEBHOOKS:
-                    raise ArchiveRefused(f"webhooks.json of the dump has more than {MOST_WEBHOOKS} webhooks")
-                yield dump_reading.webhook_of(uuid, row)
+                if number == MAX_WEBHOOKS:
+                    raise ArchiveRefused(f"webhooks.json of the dump has more than {MAX_WEBHOOKS} webhooks")
+                yield dump_lines.webhook_of(uuid, row)
         except MALFORMED as error:
-            raise ArchiveRefused(f"webhooks.json of the dump: {words(error)}") from error
+            raise ArchiveRefused(f"webhooks.json of the dump: {describe(error)}") from error
 
     def _restore(self, instance: Instance) -> None:
         for webhook in self._webhooks():
             instance.webhooks.create(webhook)
         with instance.queue.finishing() as connection:
-            restoring.add_keys(connection, self._lines("keys.jsonl", dump_reading.key_of))
+            restoring.add_keys(connection, self._lines("keys.jsonl", dump_lines.key_of))
             restoring.add_features(connection, self._features())
             for folder in sorted(self._dump.glob("indexes/*/")):
                 if not folder.name.startswith("."):  # hidden: rules, which svcd does not have
                     instance.create_index(connection, self._index(instance, folder))
-            restoring.add_batches(connection, self._lines("batches/queue.jsonl", dump_reading.batch_of))
+            restoring.add_batches(connection, self._lines("batches/queue.jsonl", dump_lines.batch_of))
             restoring.add_tasks(connection, (
-                self._with_payload(instance, task) for task in self._lines("tasks/queue.jsonl", dump_reading.task_of)))
+                self._with_payload(instance, task) for task in self._lines("tasks/queue.jsonl", dump_lines.task_of)))
 
     def _features(self) -> Mapping[str, bool | None]:
         flags = {name: bool(is_on) for name, is_on in self._object("experimental-features.json", {}).items()
@@ -133,12 +142,12 @@ class _Import:
         place = folder.relative_to(self._dump)
         about = self._object(str(place / "metadata.json"))
         try:
-            row = IndexRow(checked_index_uid(about["uid"]), str(uuids.uuid4()), dump_reading.moment_of(about["createdAt"]),
-                           times.now(), dump_reading.primary_key_of(about))
+            row = IndexRow(checked_index_uid(about["uid"]), str(uuids.uuid4()), dump_lines.moment_of(about["createdAt"]),
+                           times.now(), dump_lines.primary_key_of(about))
             change = decode_body(_completed(self._json(str(place / "settings.json"))), settings_table.FIELDS)
             settings_table.validate(change)
         except (ApiError, *MALFORMED) as error:
-            raise ArchiveRefused(f"{place} of the dump: {words(error)}") from error
+            raise ArchiveRefused(f"{place} of the dump: {describe(error)}") from error
         documents = folder / "documents.jsonl"
         if not documents.is_file():
             raise ArchiveRefused(f"the dump has no entry `{place}/documents.jsonl`")
@@ -183,7 +192,7 @@ class _Import:
 
     def _check_documents(self, place: Path, documents: Path) -> None:
         """Documents are read without a second look: raise ArchiveRefused where a line of them is none."""
-        for _ in self._lines(str(place / documents.name), dump_reading.document_of):
+        for _ in self._lines(str(place / documents.name), dump_lines.document_of):
             pass
 
     def _with_payload(self, instance: Instance, task: Task) -> Task:
@@ -213,19 +222,19 @@ class _Import:
                 raise ArchiveRefused(f"the dump has no entry `{name}`") from None
             return absent
         except (RecursionError, ValueError) as error:
-            raise ArchiveRefused(f"{name} of the dump is not JSON: {words(error)}") from error
+            raise ArchiveRefused(f"{name} of the dump is not JSON: {describe(error)}") from error
 
     def _object(self, name: str, absent: Json | None = None) -> Json:
         value = self._json(name, absent)
         if not isinstance(value, dict):
-            raise ArchiveRefused(f"{name} of the dump is {shown(value)}, expected an object")
+            raise ArchiveRefused(f"{name} of the dump is {quoted_value(value)}, expected an object")
         return value
 
     def _read(self, name: str, most: int = _MOST_JSON) -> bytes:
         """The bytes of a small entry. Raises FileNotFoundError, ArchiveRefused when it is a folder or too large."""
         path = self._dump / name
         if path.exists() and (not path.is_file() or path.stat().st_size > most):
-            raise ArchiveRefused(f"{named(name)} of the dump is no file of {most} bytes or fewer")
+            raise ArchiveRefused(f"{quoted_name(name)} of the dump is no file of {most} bytes or fewer")
         return path.read_bytes()
 
     def _lines(self, name: str, read: Callable[[Any], T]) -> Iterator[T]:
@@ -233,13 +242,13 @@ class _Import:
         if not path.exists():
             return
         if not path.is_file():
-            raise ArchiveRefused(f"{named(name)} of the dump is no file")
+            raise ArchiveRefused(f"{quoted_name(name)} of the dump is no file")
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 try:
                     yield read(json.loads(line))
                 except MALFORMED as error:
-                    raise ArchiveRefused(f"{name} of the dump, line {number}: {words(error)}") from error
+                    raise ArchiveRefused(f"{name} of the dump, line {number}: {describe(error)}") from error
 
 
 def _completed(settings: Any) -> Any:

@@ -17,8 +17,8 @@ from svcd.instance.task_records import CANCELED, ENQUEUED, FAILED, FINISHED, SUC
 from svcd.tasks.indexing_client import Progress
 from svcd.tasks.kinds import failed_details
 
-MOST_TASKS = 1_000_000
-CLEANED_AT_ONCE = 100_000
+MAX_TASKS = 1_000_000
+CLEAN_UP_SIZE = 100_000
 
 
 def indexes_of(task: Task) -> Sequence[str]:
@@ -101,7 +101,7 @@ _Action = Callable[[Instance, sqlite3.Connection, Task, Progress], tuple[dict[st
 _ACTIONS: dict[str, _Action] = {"taskCancelation": _cancel, "taskDeletion": _delete, "indexSwap": _swap}
 
 
-def delete_old_tasks(queue: Queue, ended: Sequence[Task]) -> None:
+def remove_payloads(queue: Queue, ended: Sequence[Task]) -> None:
     """After the commit: stored content of canceled tasks goes."""
     for task in ended:
         queue.remove_payload(task.payload)
@@ -109,11 +109,11 @@ def delete_old_tasks(queue: Queue, ended: Sequence[Task]) -> None:
 
 def clean_up(queue: Queue) -> None:
     """When very many tasks are stored, enqueue the deletion of the oldest finished ones."""
-    if queue.count_at_most(MOST_TASKS) < MOST_TASKS or "taskDeletion" in queue.enqueued_kinds():
+    if queue.count_at_most(MAX_TASKS) < MAX_TASKS or "taskDeletion" in queue.enqueued_kinds():
         return
     before = times.now()
     wanted = TaskFilter(statuses=FINISHED, before_enqueued_at=before)
-    uids = queue.matching(wanted)[:CLEANED_AT_ONCE]
+    uids = queue.matching(wanted)[:CLEAN_UP_SIZE]
     if uids:
         newest = queue.task(uids[-1])
         moment = times.rfc3339_micro(newest.enqueued_at if newest else before)

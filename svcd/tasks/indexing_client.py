@@ -67,7 +67,7 @@ class IndexingProcess:
         self._close_pipes(process)
         return f"the indexing process ended with status {process.wait()}"
 
-    def call(self) -> None:
+    def interrupt(self) -> None:
         """Have it end early what it does while nothing else waits; any thread may call."""
         process = self._process
         if process is not None and process.stdin and not process.stdin.closed:

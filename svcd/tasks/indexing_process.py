@@ -61,14 +61,14 @@ def _read_line() -> bytes:
     return b"\n" + line if line.endswith(b"\n\n") else bytes(line)
 
 
-def _is_called() -> bool:
+def _is_interrupted() -> bool:
     """A line waits, or the end of the input."""
     return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
-def _answer(request: dict[str, Any], is_called: bool) -> dict[str, Any]:
+def _answer(request: dict[str, Any], is_interrupted: bool) -> dict[str, Any]:
     try:
-        return indexing.answer(request, _Reports(), lambda: is_called or _is_called())
+        return indexing.handle_request(request, _Reports(), lambda: is_interrupted or _is_interrupted())
     except BrokenPipeError:
         raise
     except Exception:  # a bug fails the batch, not the process

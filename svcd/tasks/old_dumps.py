@@ -18,7 +18,7 @@ from svcd.base.errors import ERRORS, error_object
 from svcd.base.times import SECOND, now, parse_rfc3339, rfc3339
 from svcd.schema.setting_checks import ranking_rules
 from svcd.schema.settings import SETTINGS
-from svcd.tasks.malformed import Malformed, shown
+from svcd.tasks.unpacking import Malformed, quoted_value
 from svcd.validation import FieldError
 
 Json = dict[str, Any]
@@ -72,7 +72,7 @@ def _named(name: Any) -> str:
     """What names a file or folder, when it can be nothing else. Raises Malformed."""
     if type(name) is int or isinstance(name, str) and _FILE_NAME.fullmatch(name):
         return str(name)
-    raise Malformed(f"{shown(name)} is no uid")
+    raise Malformed(f"{quoted_value(name)} is no uid")
 
 
 def _first(values: Iterable[T]) -> T:

@@ -28,13 +28,12 @@ from svcd.base import logs, times
 from svcd.base.errors import error_object
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.disk_space import MOST_BYTES
-from svcd.instance.data_folder import IndexRow, no_file
+from svcd.instance.data_folder import IndexRow, missing_file_error
 from svcd.instance.instance import Instance
-from svcd.instance.queue import FREEING, RunningBatch
+from svcd.instance.queue import SPACE_FREEING_KINDS, RunningBatch
 from svcd.instance.task_records import FAILED, SUCCEEDED, Batch, Task
-from svcd.tasks import archive_tasks, batching, details, global_tasks
+from svcd.tasks import archive_tasks, batching, global_tasks, views
 from svcd.tasks.batching import IndexState, Limits, Plan
-from svcd.tasks.details import task_line
 from svcd.tasks.indexing_client import (
     IndexingProcess,
     IndexingProcessCrashed,
@@ -43,6 +42,7 @@ from svcd.tasks.indexing_client import (
     Progress,
 )
 from svcd.tasks.kinds import INDEX_DELETION, KINDS, NEWEST_ALONE, changes_index, failed_details
+from svcd.tasks.views import task_line
 
 _BY_RANK = sorted((kind for kind, row in KINDS.items() if row.rank < 9), key=lambda kind: KINDS[kind].rank)
 _ARCHIVES = {kind for kind, row in KINDS.items() if row.is_archive}
@@ -66,8 +66,8 @@ class _Job:
     writer: IndexingProcess | None = None
     is_canceled: bool = False
     is_new: bool = False  # the batch makes its index
-    is_tidying: bool = False  # the batch has ended; what is done now gives way to anything else
-    is_called: threading.Event = field(default_factory=threading.Event)  # while it tidies: something waits
+    is_maintaining: bool = False  # the batch has ended; what is done now gives way to anything else
+    is_interrupted: threading.Event = field(default_factory=threading.Event)  # while it tidies: something waits
     done: threading.Event = field(default_factory=threading.Event)
 
 
@@ -114,20 +114,20 @@ class Runner:
         """There may be something to do."""
         with self._changed:
             self._is_woken = True
-            self._call_tidying()
+            self._interrupt_maintenance()
             self._changed.notify_all()
 
-    def _call_tidying(self) -> None:
+    def _interrupt_maintenance(self) -> None:
         for job in self._busy.values():
-            if job.is_tidying and job.writer:
-                job.is_called.set()
-                job.writer.call()
+            if job.is_maintaining and job.writer:
+                job.is_interrupted.set()
+                job.writer.interrupt()
 
     def stop(self, grace_s: float = 5.0) -> None:
         """Take no more tasks; let running batches end for `grace_s`, then give them back."""
         with self._changed:
             self._stopping = True
-            self._call_tidying()
+            self._interrupt_maintenance()
             running = list(self._busy.values())
             self._changed.notify_all()
         deadline = times.now() + int(grace_s * times.SECOND)
@@ -143,10 +143,10 @@ class Runner:
 
     def step(self) -> bool:
         """Run the next batch to its end in this thread, on a runner that was not started; False when there is none."""
-        if not self._run_next():
+        if not self.claim_next():
             return False
         while self._jobs:
-            self._take(self._jobs.pop(0), self._writers[0])
+            self._run_claimed_job(self._jobs.pop(0), self._writers[0])
         return True
 
     # Choose
@@ -159,7 +159,7 @@ class Runner:
                 if self._stopping:
                     return
             try:
-                while not self._stopping and self._run_next():
+                while not self._stopping and self.claim_next():
                     pass
             except Exception as error:  # a full disk, say: the tasks stay enqueued
                 self._on_bug(f"the runner could not go on: {error!r}")
@@ -171,7 +171,7 @@ class Runner:
         with self._changed:
             self._changed.wait_for(lambda: self._stopping, self._retry_s)
 
-    def _run_next(self) -> bool:
+    def claim_next(self) -> bool:
         """Start the next batch; False when there is nothing to do, or no worker to do it."""
         if not self._is_recovered:
             self._is_recovered = True
@@ -180,11 +180,11 @@ class Runner:
         global_tasks.clean_up(self._queue)
         kinds = self._queue.enqueued_kinds()
         for kind in _BY_RANK:
-            if kind in kinds and (plan := self._special(kind)):
-                return self._begin(plan)
+            if kind in kinds and (plan := self._plan_of_rank(kind)):
+                return self._start_batch(plan)
         # What an archive waits for must not be joined by more of it.
-        plan = self._next_of_indexes() if kinds & set(_REST) and not kinds & _ARCHIVES else None
-        return self._begin(plan) if plan else False
+        plan = self._plan_of_oldest_task() if kinds & set(_REST) and not kinds & _ARCHIVES else None
+        return self._start_batch(plan) if plan else False
 
     def _recover(self) -> bool:
         """End the tasks whose effect was committed when svcd stopped, before anything can cancel them."""
@@ -192,25 +192,25 @@ class Runner:
         for index_uid in self._queue.enqueued_indexes():
             uuid = self._instance.uuid_of(index_uid)
             applied = self._instance.applied(uuid) if uuid else None
-            if applied and (tasks := self._settled(index_uid, applied)):
-                plans.append(Plan(tasks, batching.SETTLED, batching.UNSPECIFIED))
-        self._instance.remove_unborn([plan.tasks[0].index_uid or "" for plan in plans])
-        return any([self._begin(plan) for plan in plans])  # noqa: C419 (all of them are begun)
+            if applied and (tasks := self._already_applied(index_uid, applied)):
+                plans.append(Plan(tasks, batching.ALREADY_APPLIED, batching.UNSPECIFIED))
+        self._instance.discard_unlisted_files([plan.tasks[0].index_uid or "" for plan in plans])
+        return any([self._start_batch(plan) for plan in plans])  # noqa: C419 (all of them are begun)
 
-    def _settled(self, index_uid: str, applied: BatchOutcomes) -> list[Task]:
+    def _already_applied(self, index_uid: str, applied: BatchOutcomes) -> list[Task]:
         """The first enqueued tasks of an index, as far as its file was written behind them."""
         upcoming = self._queue.enqueued(_RECORDED, index_uid=index_uid)
         return list(takewhile(lambda task: applied.covers(task.uid, task.enqueued_at), upcoming))
 
-    def _special(self, kind: str) -> Plan | None:
+    def _plan_of_rank(self, kind: str) -> Plan | None:
         tasks = self._queue.enqueued([kind], newest_first=KINDS[kind].taken == NEWEST_ALONE)
         if kind in _ARCHIVES:
             tasks = (task for task in tasks if self._is_idle())
         elif not KINDS[kind].is_global:  # a compaction waits for the index it compacts
-            tasks = (task for task in tasks if self._has_room(task.index_uid))
-        return batching.special_plan(kind, tasks)
+            tasks = (task for task in tasks if self._can_start_on(task.index_uid))
+        return batching.plan_by_rank(kind, tasks)
 
-    def _has_room(self, index_uid: str | None) -> bool:
+    def _can_start_on(self, index_uid: str | None) -> bool:
         with self._changed:
             return (index_uid not in self._busy and _NO_INDEX not in self._busy
                     and len(self._busy) < len(self._writers))
@@ -219,7 +219,7 @@ class Runner:
         with self._changed:
             return not self._busy
 
-    def _next_of_indexes(self) -> Plan | None:
+    def _plan_of_oldest_task(self) -> Plan | None:
         """The batch of the oldest task whose index does nothing; nothing overtakes a swap of its index."""
         swaps = list(self._queue.enqueued(["indexSwap"]))
         waiting: set[str] = set()
@@ -234,16 +234,16 @@ class Runner:
         if task.kind == "indexSwap":
             with self._changed:
                 is_free = not any(index_uid in self._busy for index_uid in (*uids, _NO_INDEX))
-            return batching.special_plan(task.kind, iter([task])) if is_free else None
-        if not self._has_room(task.index_uid):
+            return batching.plan_by_rank(task.kind, iter([task])) if is_free else None
+        if not self._can_start_on(task.index_uid):
             return None
         barrier = min((swap.uid for swap in swaps if task.index_uid in global_tasks.indexes_of(swap)), default=None)
         following = self._queue.enqueued(_REST, index_uid=task.index_uid)
         before = takewhile(lambda each: barrier is None or each.uid < barrier, following)
         row = self._instance.index(task.index_uid or "")
-        return batching.index_plan(before, IndexState(row is not None, row.primary_key if row else None), self._limits)
+        return batching.plan_for_index(before, IndexState(row is not None, row.primary_key if row else None), self._limits)
 
-    def _begin(self, plan: Plan) -> bool:
+    def _start_batch(self, plan: Plan) -> bool:
         first = plan.tasks[0]
         strategy = plan.strategy
         if plan.shape in batching.JOINS and len(plan.tasks) == self._queue.count_enqueued():
@@ -270,13 +270,13 @@ class Runner:
             with self._queue.finishing() as connection:
                 ended = global_tasks.run(self._instance, connection, running, progress)
                 self._end(running, ended, progress)
-                self._store(connection, running, ended)
+                self._store_end(connection, running, ended)
         except Exception as error:
-            self._queue.give_back(running)
+            self._queue.requeue(running)
             self._on_bug(f"batch {running.batch.uid} could not be finished: {error!r}")
             raise
         self._queue.forget(running)
-        global_tasks.delete_old_tasks(self._queue, ended)
+        global_tasks.remove_payloads(self._queue, ended)
         self._instance.reserve.restore()
         self._on_batch(running.batch, ended)
 
@@ -301,15 +301,15 @@ class Runner:
                 if self._stopping:
                     return
                 job = self._jobs.pop(0)
-            self._take(job, writer)
+            self._run_claimed_job(job, writer)
             del job  # its tasks may have contents of megabytes, and the next job may be long in coming
 
-    def _take(self, job: _Job, writer: IndexingProcess) -> None:
+    def _run_claimed_job(self, job: _Job, writer: IndexingProcess) -> None:
         job.writer = writer
         try:
             self._run_job(job, writer)
         except Exception as error:  # the tasks stay enqueued: the next batch of this index tries again
-            self._queue.give_back(job.running)
+            self._queue.requeue(job.running)
             self._on_bug(f"batch {job.running.batch.uid} could not be finished: {error!r}")
             self._pause()
         with self._changed:
@@ -323,15 +323,15 @@ class Runner:
             self._archive(job, writer)
             return
         row = self._instance.index(job.index_uid)
-        refusal = None if job.plan.shape == batching.SETTLED else self._refusal(job, row)
-        if refusal:
-            self._finish(job, row, [_failed(task, refusal) for task in job.running.tasks.values()], None)
+        rejection = None if job.plan.shape == batching.ALREADY_APPLIED else self._rejection(job, row)
+        if rejection:
+            self._finish(job, row, [_failed(task, rejection) for task in job.running.tasks.values()], None)
         elif job.plan.shape == INDEX_DELETION:
             self._finish_deletion(job, row)
         else:
             self._index(job, row, writer)
 
-    def _refusal(self, job: _Job, row: IndexRow | None) -> dict[str, Any] | None:
+    def _rejection(self, job: _Job, row: IndexRow | None) -> dict[str, Any] | None:
         """Why a batch can't be done on the index as it is, or None."""
         first = job.plan.tasks[0]
         if row is None:
@@ -340,7 +340,7 @@ class Runner:
         if first.kind == "indexCreation":
             return dict(error_object("index_already_exists", f"Index `{job.index_uid}` already exists."))
         if job.plan.shape != INDEX_DELETION and not self._instance.index_path(row.uuid).exists():
-            return dict(no_file(job.index_uid).as_json())  # to make a new one would be to lose the documents unseen
+            return dict(missing_file_error(job.index_uid).as_json())  # to make a new one would be to lose the documents unseen
         return None
 
     def _index(self, job: _Job, row: IndexRow | None, writer: IndexingProcess) -> None:
@@ -355,11 +355,11 @@ class Runner:
             self._on_bug(str(crash))
             error = error_object("internal", _crash_message(crash))
             self._finish(job, row, [_failed(task, error) for task in job.running.tasks.values()], None)
-            self._remove_unborn(job, target)
+            self._discard_new_file(job, target)
             return
         if answer is None:
-            self._remove_unborn(job, target)
-            self._queue.give_back(job.running)
+            self._discard_new_file(job, target)
+            self._queue.requeue(job.running)
             return
         if answer.get("isFull"):
             self._end_without_room(job, row, target, answer["outcomes"])
@@ -369,33 +369,33 @@ class Runner:
         if len(others) == len(job.running.tasks):  # a batch without tasks would be followed by the next one, for ever
             raise RuntimeError("the indexing process answered for none of the tasks")
         # Outcomes of a batch before a restart may be of fewer tasks: the others have their turn again.
-        self._queue.give_back(job.running, others)
+        self._queue.requeue(job.running, others)
         ended = [_ended(task, outcomes[task.uid]) for task in job.running.tasks.values()]
         self._finish(job, row, ended, replace(target, primary_key=answer["primaryKey"], stats=answer["stats"]))
         self._instance.reserve.fit(self._instance.index_path(target.uuid).stat().st_size)
         if answer["found"]:
-            _tell_found(job, len(ended), **answer["found"])
+            _log_recovered(job, len(ended), **answer["found"])
         if answer["needsDenseSets"]:
-            self._tidy(job, target, writer)
+            self._materialize_postings(job, target, writer)
 
     def _end_without_room(self, job: _Job, row: IndexRow | None, target: IndexRow,
                           outcomes: Sequence[dict[str, Any]]) -> None:
         """End a batch that the disk has no room for: what frees room is tried again by itself, all else fails."""
-        if self._has_committed(job, target):  # when there is room, the file says how the tasks ended
+        if self._is_committed(job, target):  # when there is room, the file says how the tasks ended
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        freeing = [uid for uid, task in job.running.tasks.items() if task.kind in FREEING]
+        freeing = [uid for uid, task in job.running.tasks.items() if task.kind in SPACE_FREEING_KINDS]
         if len(freeing) < len(job.running.tasks):
-            self._queue.give_back(job.running, freeing)
+            self._queue.requeue(job.running, freeing)
         errors = {outcome["uid"]: outcome for outcome in outcomes}
         self._finish(job, row, [_ended(task, errors[task.uid]) for task in job.running.tasks.values()], None)
-        self._remove_unborn(job, target)
+        self._discard_new_file(job, target)
 
-    def _tidy(self, job: _Job, target: IndexRow, writer: IndexingProcess) -> None:
+    def _materialize_postings(self, job: _Job, target: IndexRow, writer: IndexingProcess) -> None:
         """Have ready-made sets written once nothing has come in for a while; a task that does ends it early."""
         with self._changed:
-            job.is_tidying = True
+            job.is_maintaining = True
         # Looked at behind the mark: a task that came in before it is seen here, a later one sees the mark.
-        if self._stopping or self._queue.enqueued_kinds() or job.is_called.wait(self._quiet_s):
+        if self._stopping or self._queue.enqueued_kinds() or job.is_interrupted.wait(self._quiet_s):
             return
         try:
             writer.run({"path": str(self._instance.index_path(target.uuid)), "denseSets": True}, lambda *_: None)
@@ -406,13 +406,13 @@ class Runner:
 
     def _archive(self, job: _Job, writer: IndexingProcess) -> None:
         """Have a dump or a snapshot written. A canceled one, or one that svcd's end cuts short, leaves no file."""
-        archive = archive_tasks.archive_of(job.running, self._instance, self._folders)
+        archive = archive_tasks.planned_archive(job.running, self._instance, self._folders)
         try:
             error = None if job.is_canceled else self._archive_error(job, writer, archive)
             if job.is_canceled or self._stopping and error:  # a cancelation that comes later waits for the end
-                self._queue.give_back(job.running)
+                self._queue.requeue(job.running)
                 return
-            error = error or _refusal_to(archive.publish)
+            error = error or _publish_error(archive.publish)
         finally:
             archive.discard()
         outcome = {"details": dict(archive.details), "error": error}
@@ -421,21 +421,21 @@ class Runner:
     def _archive_error(self, job: _Job, writer: IndexingProcess, archive: archive_tasks.Archive) -> Any:
         """Why an archive was not written, or None."""
         try:
-            return writer.run(dict(archive.request), self._shown(job))["error"]
+            return writer.run(dict(archive.request), self._progress_of(job))["error"]
         except (IndexingProcessDied, IndexingProcessCrashed) as death:
             if not job.is_canceled and not self._stopping:
                 self._on_bug(str(death))
             return error_object("internal", _crash_message(death))
 
-    def _shown(self, job: _Job) -> Callable[[str, int, int], None]:
+    def _progress_of(self, job: _Job) -> Callable[[str, int, int], None]:
         """What takes the progress of a batch and shows it."""
         def progress(step: str, finished: int, total: int) -> None:
             job.progress(step, finished, total)
             job.running.batch.progress = job.progress.view
-            self._queue.listeners.ring()
+            self._queue.listeners.notify()
         return progress
 
-    def _remove_unborn(self, job: _Job, target: IndexRow) -> None:
+    def _discard_new_file(self, job: _Job, target: IndexRow) -> None:
         """The file of an index that never came into being."""
         if job.is_new:
             self._instance.remove_file(target.uuid)
@@ -453,13 +453,13 @@ class Runner:
     def _answer(self, job: _Job, target: IndexRow, writer: IndexingProcess,
                 request: dict[str, Any]) -> dict[str, Any] | None:
         """What the indexing process says; None when the batch was stopped before its commit."""
-        progress = self._shown(job)
+        progress = self._progress_of(job)
         try:
-            if job.is_canceled and not self._has_committed(job, target):
+            if job.is_canceled and not self._is_committed(job, target):
                 return None
             return self._with_reserve(job, lambda more: writer.run({**request, **more}, progress))
         except IndexingProcessDied as death:
-            if self._has_committed(job, target) or not job.is_new and self._has_settled(job, target, writer):
+            if self._is_committed(job, target) or not job.is_new and self._is_committed_after_reset(job, target, writer):
                 return writer.run(request, progress)  # it died behind its commit: the outcome is there
             if job.is_canceled or self._stopping:
                 return None
@@ -471,7 +471,7 @@ class Runner:
         run: takes what the request gets besides.
         """
         reserve = self._instance.reserve
-        if job.plan.shape != batching.SETTLED and not all(task.kind in FREEING for task in job.plan.tasks):
+        if job.plan.shape != batching.ALREADY_APPLIED and not all(task.kind in SPACE_FREEING_KINDS for task in job.plan.tasks):
             return run({})
         with reserve.in_use():
             room = reserve.bytes
@@ -481,11 +481,11 @@ class Runner:
                 answer = run({"room": room})
             return answer
 
-    def _has_committed(self, job: _Job, target: IndexRow) -> bool:
+    def _is_committed(self, job: _Job, target: IndexRow) -> bool:
         applied, first = self._instance.applied(target.uuid), job.plan.tasks[0]
         return applied is not None and KINDS[first.kind].is_recorded and applied.covers(first.uid, first.enqueued_at)
 
-    def _has_settled(self, job: _Job, target: IndexRow, writer: IndexingProcess) -> bool:
+    def _is_committed_after_reset(self, job: _Job, target: IndexRow, writer: IndexingProcess) -> bool:
         """After a death: see to it that a commit nobody saw is either seen now, or never."""
         if self._stopping:  # the next start looks again
             return False
@@ -493,7 +493,7 @@ class Runner:
             writer.run({"path": str(self._instance.index_path(target.uuid)), "settle": True}, job.progress)
         except (IndexingProcessDied, IndexingProcessCrashed) as error:
             self._on_bug(f"index {job.index_uid} could not be settled: {error}")
-        return self._has_committed(job, target)
+        return self._is_committed(job, target)
 
     # The end of a batch
 
@@ -510,7 +510,7 @@ class Runner:
                 updated_at = times.now() if is_changed else after.updated_at
                 self._instance.update_index(connection, job.index_uid, updated_at=updated_at,
                                             primary_key=after.primary_key, stats=after.stats)
-            self._store(connection, job.running, ended)
+            self._store_end(connection, job.running, ended)
         self._ended(job, ended)
 
     def _finish_deletion(self, job: _Job, row: IndexRow | None) -> None:
@@ -519,11 +519,11 @@ class Runner:
                   "indexDeletion": {"deletedDocuments": held}}
         ended = [_ended(task, {"details": counts.get(task.kind, {}), "error": None})
                  for task in job.running.tasks.values()]
-        self._shown(job)("deleting the index", 0, 1)
+        self._progress_of(job)("deleting the index", 0, 1)
         with self._queue.finishing() as connection:
             self._end(job.running, ended, job.progress)
             self._instance.delete_index(connection, job.index_uid)
-            self._store(connection, job.running, ended)
+            self._store_end(connection, job.running, ended)
         self._ended(job, ended)
         if row:
             self._instance.remove_file(row.uuid)
@@ -539,24 +539,24 @@ class Runner:
     def _end(self, running: RunningBatch, ended: Sequence[Task], progress: Progress) -> None:
         """Complete a batch with its end; its tasks get the same moment."""
         batch = running.batch
-        batch.finished_at = self._queue.moment()
+        batch.finished_at = self._queue.next_moment()
         own = [task for task in ended if task.uid in running.tasks]
         for task in ended:
             task.finished_at = batch.finished_at
-        batch.details = details.joined(own)
-        batch.stats = details.stats(own, progress.end())
+        batch.details = views.joined_details(own)
+        batch.stats = views.batch_stats(own, progress.end())
         batch.progress = None
 
-    def _store(self, connection: sqlite3.Connection, running: RunningBatch, ended: Sequence[Task]) -> None:
+    def _store_end(self, connection: sqlite3.Connection, running: RunningBatch, ended: Sequence[Task]) -> None:
         """Inside finishing(): the end of a batch, and that the webhooks are to be told of it."""
         self._queue.finish(connection, running, ended)
         batch = running.batch
         self._instance.outbox.append(connection, batch.uid, batch.finished_at or 0, map(task_line, ended))
 
 
-def _tell_found(job: _Job, ended: int, newest: int, unknown: int) -> None:
+def _log_recovered(job: _Job, ended: int, newest: int, unknown: int) -> None:
     """What the file of an index knew, and the queue did not."""
-    if job.plan.shape == batching.SETTLED and not unknown:  # as after any crash between two commits
+    if job.plan.shape == batching.ALREADY_APPLIED and not unknown:  # as after any crash between two commits
         logs.info("tasks have ended as the file of their index says", index=job.index_uid, tasks=ended)
     else:
         logs.warn("the file of an index is ahead of the queue", index=job.index_uid, newest_task=newest,
@@ -567,7 +567,7 @@ def _crash_message(crash: Exception) -> str:
     return f"An unexpected crash occurred when processing the task: {str(crash).strip().splitlines()[-1]}"
 
 
-def _refusal_to(publish: Callable[[], None]) -> dict[str, Any] | None:
+def _publish_error(publish: Callable[[], None]) -> dict[str, Any] | None:
     try:
         publish()
     except OSError as error:
@@ -577,8 +577,8 @@ def _refusal_to(publish: Callable[[], None]) -> dict[str, Any] | None:
 
 def _describe(running: RunningBatch) -> None:
     """What a batch shows of its tasks from its first moment on."""
-    running.batch.details = details.joined(running.tasks.values())
-    running.batch.stats = details.stats(list(running.tasks.values()))
+    running.batch.details = views.joined_details(running.tasks.values())
+    running.batch.stats = views.batch_stats(list(running.tasks.values()))
 
 
 def _ended(task: Task, outcome: dict[str, Any]) -> Task:

@@ -20,8 +20,7 @@ from svcd.index.connections import open_reader, open_writer, sync_tree
 from svcd.instance.data_folder import IndexRow
 from svcd.instance.instance import Instance
 from svcd.instance.task_records import ENQUEUED, STATUSES
-from svcd.tasks.malformed import named
-from svcd.tasks.unpacking import ArchiveRefused, growing, refusing, unpack
+from svcd.tasks.unpacking import ArchiveRefused, as_refusal, new_data_folder, quoted_name, unpack
 from svcd.validation import checked_index_uid
 
 _VERSION, _UID, _INSTANCE = "VERSION", "instance-uid", "instance.sqlite"
@@ -49,7 +48,7 @@ def import_snapshot(path: Path, folder: Path) -> None:
 
     Raises ArchiveRefused, schema.NewerFormat, OSError.
     """
-    with growing(folder) as data, refusing(path, "snapshot"):
+    with new_data_folder(folder) as data, as_refusal(path, "snapshot"):
         unpack(path, data, "snapshot", _is_known)
         _check(path, data)
         sync_tree(data)
@@ -64,14 +63,14 @@ def _check(path: Path, data: Path) -> None:
     """Open what was unpacked, which brings it up to date. The storage of other engines is never read halfway."""
     version = _text(data, _VERSION)
     if not (data / _INSTANCE).is_file():
-        writer = f", but of version {named(version)}" if version else ""
+        writer = f", but of version {quoted_name(version)}" if version else ""
         raise ArchiveRefused(f"{path} is no snapshot of svcd{writer}: it has no entry `{_INSTANCE}`. What another engine "
                              "holds comes in through one of its dumps, by --import-dump")
     if version is not None and not _RELEASE.fullmatch(version):
-        raise ArchiveRefused(f"{_VERSION} of the snapshot is {named(version)}, expected that of an svcd, such as 1.0.0")
+        raise ArchiveRefused(f"{_VERSION} of the snapshot is {quoted_name(version)}, expected that of an svcd, such as 1.0.0")
     uid = _text(data, _UID)
     if uid is not None and not _is_uuid(uid):
-        raise ArchiveRefused(f"{_UID} of the snapshot is {named(uid)}, expected a UUID")
+        raise ArchiveRefused(f"{_UID} of the snapshot is {quoted_name(uid)}, expected a UUID")
     _check_file(data / _INSTANCE, _INSTANCE, schema.INSTANCE)
     _check_rows(data)
     with closing(Instance(data)) as instance:
@@ -114,7 +113,7 @@ def _check_file(path: Path, place: str, kind: schema.Kind) -> None:
     except sqlite3.DatabaseError as error:
         raise ArchiveRefused(f"{place} of the snapshot cannot be read: {error}") from error
     if odd:
-        raise ArchiveRefused(f"{place} of the snapshot has not the tables of svcd: {named(odd)} is missing or another one")
+        raise ArchiveRefused(f"{place} of the snapshot has not the tables of svcd: {quoted_name(odd)} is missing or another one")
 
 
 def _check_rows(data: Path) -> None:
@@ -130,13 +129,14 @@ def _check_rows(data: Path) -> None:
     if lacking is not None:
         raise ArchiveRefused(f"the snapshot lacks the documents of the task {lacking}, which waits")
     if strays:
-        raise ArchiveRefused(f"{_INSTANCE} of the snapshot names a file of an index {named(str(strays[0]))}, expected a UUID")
+        raise ArchiveRefused(f"{_INSTANCE} of the snapshot names a file of an index {quoted_name(str(strays[0]))}, "
+                             "expected a UUID")
 
 
 def _check_index(instance: Instance, row: IndexRow) -> None:
     path = instance.index_path(row.uuid)
     if not path.is_file():
-        raise ArchiveRefused(f"the snapshot lacks the file of the index {named(str(row.uid))}")
+        raise ArchiveRefused(f"the snapshot lacks the file of the index {quoted_name(str(row.uid))}")
     _check_file(path, f"indexes/{path.name}", schema.INDEX)
     checked_index_uid(row.uid)
     with closing(open_writer(path)) as writer:  # a reader would leave a log

@@ -91,8 +91,8 @@ def test_what_is_forgotten_is_held_no_more(instance: Instance, library: DataFold
 def test_larger_indexes_have_more_room_between_searches(
         instance: Instance, library: DataFolderReader, monkeypatch: pytest.MonkeyPatch) -> None:
     least, most = 8 << 10, 64 << 10
-    monkeypatch.setattr("svcd.instance.data_folder.LEAST_CACHE_BYTES", least)
-    monkeypatch.setattr("svcd.instance.data_folder.MOST_CACHE_BYTES", most)
+    monkeypatch.setattr("svcd.instance.data_folder.MIN_CACHE_BYTES", least)
+    monkeypatch.setattr("svcd.instance.data_folder.MAX_CACHE_BYTES", most)
     rooms, bytes_of_all = [], 0
     for number, kib in enumerate([16, 400, 400]):
         create(instance, f"films{number}", f"u{number}")

@@ -18,7 +18,7 @@ import pytest
 from svcd.base import times
 from svcd.instance import outbox as outboxes
 from svcd.instance.instance import Instance
-from svcd.instance.outbox import Notice, NoticeGone
+from svcd.instance.outbox import Notice, NoticeRemoved
 from svcd.instance.webhooks import LAUNCH_UUID, Webhook
 
 HOUR = 3_600 * times.SECOND
@@ -55,7 +55,7 @@ def count(instance: Instance, table: str) -> int:
 
 def test_each_webhook_has_a_notice_of_a_batch(instance: Instance) -> None:
     register(instance, "a", "b")
-    instance.webhooks.use_launch("http://launch.test")
+    instance.webhooks.set_launch_webhook("http://launch.test")
     end(instance, 7, ['{"uid":1}', '{"uid":2}'])
     for uuid in ("a", "b", LAUNCH_UUID):
         notice = head(instance, uuid)
@@ -117,7 +117,7 @@ def test_notices_come_in_the_order_in_which_batches_ended(instance: Instance) ->
     seen = []
     while notice := instance.outbox.head("a"):
         seen.append(notice.batch_uid)
-        instance.outbox.delivered("a", notice)
+        instance.outbox.mark_delivered("a", notice)
     assert seen == [5, 3, 4]
 
 
@@ -132,33 +132,33 @@ def test_a_later_webhook_is_told_of_later_batches(instance: Instance) -> None:
 def test_the_last_webhook_takes_the_notice_away(instance: Instance) -> None:
     register(instance, "a", "b")
     end(instance, 1)
-    instance.outbox.delivered("a", head(instance, "a"))
+    instance.outbox.mark_delivered("a", head(instance, "a"))
     assert count(instance, "notices") == 1
-    instance.outbox.delivered("b", head(instance, "b"))
+    instance.outbox.mark_delivered("b", head(instance, "b"))
     assert [count(instance, table) for table in ("outbox", "notices", "notice_parts")] == [0, 0, 0]
 
 
 def test_a_deleted_webhook_takes_its_notices_away(instance: Instance) -> None:
     register(instance, "a", "b")
     end(instance, 1)
-    instance.outbox.delivered("b", head(instance, "b"))
+    instance.outbox.mark_delivered("b", head(instance, "b"))
     notice = head(instance, "a")
     instance.webhooks.delete("a")
     assert count(instance, "notices") == 0
-    with pytest.raises(NoticeGone):
+    with pytest.raises(NoticeRemoved):
         list(instance.outbox.lines(notice))
     end(instance, 2)
-    instance.outbox.delivered("a", notice)  # it arrived after all: no later notice is struck out for it
+    instance.outbox.mark_delivered("a", notice)  # it arrived after all: no later notice is struck out for it
     assert head(instance, "b").number > notice.number
 
 
 def test_notices_of_a_webhook_that_is_not_configured_any_more_go(instance: Instance) -> None:
-    instance.webhooks.use_launch("http://launch.test")
+    instance.webhooks.set_launch_webhook("http://launch.test")
     end(instance, 1)
-    instance.outbox.remove_strangers()
+    instance.outbox.prune_unknown_webhooks()
     assert count(instance, "notices") == 1
-    instance.webhooks.use_launch(None)
-    instance.outbox.remove_strangers()
+    instance.webhooks.set_launch_webhook(None)
+    instance.outbox.prune_unknown_webhooks()
     assert count(instance, "notices") == 0
 
 
@@ -167,9 +167,9 @@ def test_what_is_old_is_given_up_with_all_that_is_as_old(instance: Instance) -> 
     now = 10 * DAY
     for batch_uid, hours in enumerate((30, 25, 24, 23, 0)):
         end(instance, batch_uid, ended_at=now - hours * HOUR)
-    assert instance.outbox.failed("a", head(instance, "a"), "refused", now=now, given_up_after=DAY) == 3
+    assert instance.outbox.mark_failed("a", head(instance, "a"), "refused", now=now, given_up_after=DAY) == 3
     assert head(instance, "a").batch_uid == 3
-    assert instance.outbox.failed("a", head(instance, "a"), "refused", now=now, given_up_after=DAY) == 0
+    assert instance.outbox.mark_failed("a", head(instance, "a"), "refused", now=now, given_up_after=DAY) == 0
     assert head(instance, "a").attempts == 1 and head(instance, "b").batch_uid == 0
     failures, total = instance.outbox.failures("a", 1, 2)
     assert total == 4 and [(each.batch_uid, each.attempts, each.reason) for each in failures] == [
@@ -181,7 +181,7 @@ def test_a_replay_delivers_in_the_first_order(instance: Instance) -> None:
     register(instance, "a")
     for batch_uid in range(4):
         end(instance, batch_uid, ended_at=batch_uid)
-    instance.outbox.failed("a", head(instance, "a"), "refused", now=2 + DAY, given_up_after=DAY)
+    instance.outbox.mark_failed("a", head(instance, "a"), "refused", now=2 + DAY, given_up_after=DAY)
     assert head(instance, "a").batch_uid == 3
     assert instance.outbox.replay("a", [1, 3, 99]) == 1
     assert head(instance, "a").batch_uid == 1
@@ -191,9 +191,9 @@ def test_a_replay_delivers_in_the_first_order(instance: Instance) -> None:
 
 def test_what_was_given_up_goes_after_a_while(instance: Instance) -> None:
     register(instance, "a")
-    long_ago = times.now() - outboxes.KEPT_GIVEN_UP - DAY
+    long_ago = times.now() - outboxes.GIVEN_UP_RETENTION - DAY
     end(instance, 1, ended_at=long_ago - DAY)
-    instance.outbox.failed("a", head(instance, "a"), "refused", now=long_ago, given_up_after=HOUR)
+    instance.outbox.mark_failed("a", head(instance, "a"), "refused", now=long_ago, given_up_after=HOUR)
     assert instance.outbox.failures("a", 0, 10)[1] == 1
     end(instance, 2)
     assert instance.outbox.failures("a", 0, 10)[1] == 0 and count(instance, "notices") == 1
@@ -202,8 +202,8 @@ def test_what_was_given_up_goes_after_a_while(instance: Instance) -> None:
 def test_the_oldest_go_when_the_outbox_is_full(
     instance: Instance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(outboxes, "MOST_BYTES", 10_000)
-    monkeypatch.setattr(outboxes, "KEPT_BYTES", 9_000)
+    monkeypatch.setattr(outboxes, "MAX_BYTES", 10_000)
+    monkeypatch.setattr(outboxes, "TRIMMED_BYTES", 9_000)
     register(instance, "a", "b")
     for batch_uid in range(200):
         end(instance, batch_uid)
@@ -213,14 +213,14 @@ def test_the_oldest_go_when_the_outbox_is_full(
 
 
 def test_what_was_delivered_does_not_fill_the_outbox(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outboxes, "MOST_BYTES", 2_000)
+    monkeypatch.setattr(outboxes, "MAX_BYTES", 2_000)
     register(instance, "a")
     end(instance, 0)
     for batch_uid in range(1, 100):
         end(instance, batch_uid)
         notice = head(instance, "a")
         assert notice.batch_uid == batch_uid - 1
-        instance.outbox.delivered("a", notice)
+        instance.outbox.mark_delivered("a", notice)
 
 
 def test_the_next_notice_is_found_at_once_behind_all_that_was_given_up(instance: Instance) -> None:
@@ -230,7 +230,7 @@ def test_the_next_notice_is_found_at_once_behind_all_that_was_given_up(instance:
                              "INSERT INTO notices SELECT n, n, 1, 1, 1, 1 FROM more")
     instance._writer.execute("INSERT INTO outbox(webhook, number, given_up_at) SELECT 'a', number, "
                              "CASE WHEN number < 20000 THEN ? END FROM notices WHERE number > 1", (times.now(),))
-    instance.outbox.delivered("a", head(instance, "a"))
+    instance.outbox.mark_delivered("a", head(instance, "a"))
     steps = 0
 
     def count_steps() -> None:

@@ -115,7 +115,7 @@ def test_filters_answer_as_asking_every_task_would(queue: Queue) -> None:
             before_enqueued_at=dice.choice([None, moments[20]]), after_enqueued_at=dice.choice([None, moments[5]]))
         if wanted.batch_uids is None or 10 not in wanted.batch_uids:
             assert queue.matching(wanted) == [task.uid for task in every if task and fits(task, wanted)]
-    queue.give_back(running)
+    queue.requeue(running)
 
 
 def fits(task: Task, wanted: TaskFilter) -> bool:
@@ -135,7 +135,7 @@ def test_running_is_a_view(queue: Queue) -> None:
     assert queue.list_batches(TaskFilter(index_uids=["movies"]), 5, None, False).total == 1
     assert queue.list_batches(TaskFilter(index_uids=["other"]), 5, None, False).total == 0
     assert queue.batch(0) is running.batch
-    queue.give_back(running)
+    queue.requeue(running)
     assert queue.task(0) == task and queue.batch(0) is None
 
 
@@ -148,7 +148,7 @@ def test_a_running_task_has_a_start(queue: Queue) -> None:
 
 def test_a_full_queue_takes_only_what_makes_room(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     task = enqueue(queue)
-    monkeypatch.setattr(queues, "MOST_BYTES", 0)
+    monkeypatch.setattr(queues, "MAX_BYTES", 0)
     with pytest.raises(ApiError) as refused:
         enqueue(queue)
     assert refused.value.code == "no_space_left_on_device"
@@ -172,7 +172,7 @@ def test_nothing_of_a_failed_end_is_kept(queue: Queue) -> None:
     with pytest.raises(RuntimeError), queue.finishing() as connection:
         queue.finish(connection, running, [replace(task, status=SUCCEEDED)])
         raise RuntimeError
-    queue.give_back(running)
+    queue.requeue(running)
     assert queue.task(0) == task
 
 
@@ -188,7 +188,7 @@ def test_batches_are_paged_with_the_running_ones(queue: Queue) -> None:
 
 
 def test_a_folder_has_one_daemon(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instances, "LOCK_PATIENCE_S", 0.0)
+    monkeypatch.setattr(instances, "LOCK_TIMEOUT_S", 0.0)
     with pytest.raises(FolderInUse, match="in use by another svcd"):
         Instance(instance.path)
 

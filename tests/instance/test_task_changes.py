@@ -34,7 +34,7 @@ def add(queue: Queue, index_uid: str = "films") -> Task:
 
 def finish(queue: Queue, running: RunningBatch) -> None:
     with queue.finishing() as connection:
-        running.batch.finished_at = queue.moment()
+        running.batch.finished_at = queue.next_moment()
         ended = [replace(task, status=SUCCEEDED, finished_at=running.batch.finished_at)
                  for task in running.tasks.values()]
         queue.finish(connection, running, ended)
@@ -68,7 +68,7 @@ def test_changes_come_once_and_in_order(queue: Queue, most: int) -> None:
 
 def test_what_is_behind_the_present_is_new(queue: Queue) -> None:
     add(queue)
-    since = queue.present()
+    since = queue.current_position()
     assert told(queue, since) == []
     add(queue)
     assert told(queue, since) == [(1, TO_ENQUEUED)]
@@ -76,7 +76,7 @@ def test_what_is_behind_the_present_is_new(queue: Queue) -> None:
 
 def test_moments_grow_when_the_clock_goes_back(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     add(queue)
-    since = queue.present()
+    since = queue.current_position()
     monkeypatch.setattr(times, "now", lambda: 1_000)
     task = add(queue)
     finish(queue, queue.start([task], "test"))
@@ -86,8 +86,8 @@ def test_moments_grow_when_the_clock_goes_back(queue: Queue, monkeypatch: pytest
 def test_a_task_that_is_given_back_is_enqueued_again(queue: Queue) -> None:
     tasks = [add(queue), add(queue)]
     running = queue.start(tasks, "test")
-    since = queue.present()
-    queue.give_back(running, [1])
+    since = queue.current_position()
+    queue.requeue(running, [1])
     assert told(queue, since) == [(1, TO_ENQUEUED)]
     finish(queue, running)
     again = queue.start(tasks[1:], "test")
@@ -167,7 +167,7 @@ def test_a_bell_rings_at_each_change(queue: Queue) -> None:
 
 def test_the_bell_of_a_task_rings_at_its_end_alone(queue: Queue) -> None:
     tasks = [add(queue), add(queue)]
-    with queue.listeners.of_end(0) as first, queue.listeners.of_end(1) as second:
+    with queue.listeners.when_ended(0) as first, queue.listeners.when_ended(1) as second:
         running = queue.start(tasks[:1], "test")
         assert not first.is_set
         finish(queue, running)
@@ -176,7 +176,7 @@ def test_the_bell_of_a_task_rings_at_its_end_alone(queue: Queue) -> None:
 
 def test_a_transaction_that_fails_ends_nothing(queue: Queue) -> None:
     running = queue.start([add(queue)], "test")
-    with queue.listeners.of_end(0) as bell:
+    with queue.listeners.when_ended(0) as bell:
         with pytest.raises(OSError), queue.finishing() as connection:
             queue.finish(connection, running, [replace(running.tasks[0], status=SUCCEEDED, finished_at=1)])
             raise OSError
@@ -186,6 +186,6 @@ def test_a_transaction_that_fails_ends_nothing(queue: Queue) -> None:
 def test_nobody_waits_once_all_is_over(queue: Queue) -> None:
     early = queue.listeners.add()
     queue.listeners.close()
-    with queue.listeners.of_end(0) as late:
+    with queue.listeners.when_ended(0) as late:
         assert early.is_set and late.is_set
     queue.listeners.remove(early)

@@ -14,7 +14,7 @@ import pytest
 
 from svcd.base.errors import ApiError
 from svcd.instance.instance import Instance
-from svcd.instance.webhooks import LAUNCH_UUID, MOST_WEBHOOKS, Webhook, merged_headers
+from svcd.instance.webhooks import LAUNCH_UUID, MAX_WEBHOOKS, Webhook, merged_headers
 
 
 @pytest.fixture
@@ -26,15 +26,15 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
 
 def test_they_outlive_the_daemon(tmp_path: Path) -> None:
     first = Instance(tmp_path / "data")
-    first.webhooks.use_launch("http://launch.test", "Bearer secret")
+    first.webhooks.set_launch_webhook("http://launch.test", "Bearer secret")
     rows = [Webhook(uuid, f"http://{uuid}.test", {"X-Name": uuid}) for uuid in ("b", "a")]
     for row in rows:
         first.webhooks.create(row)
     first._lock_file.close()  # killed: nothing else is closed
     second = Instance(tmp_path / "data")
-    assert list(second.webhooks.listed()) == rows[::-1]
-    second.webhooks.use_launch("http://other.test")
-    assert second.webhooks.listed()[0] == Webhook(LAUNCH_UUID, "http://other.test")
+    assert list(second.webhooks.all()) == rows[::-1]
+    second.webhooks.set_launch_webhook("http://other.test")
+    assert second.webhooks.all()[0] == Webhook(LAUNCH_UUID, "http://other.test")
     second.close()
 
 
@@ -52,7 +52,7 @@ def test_the_last_layer_of_headers_counts() -> None:
 
 
 def test_that_of_the_launch_has_its_header_and_is_not_editable(instance: Instance) -> None:
-    instance.webhooks.use_launch("http://launch.test", "Bearer secret")
+    instance.webhooks.set_launch_webhook("http://launch.test", "Bearer secret")
     launch = instance.webhooks.require(LAUNCH_UUID)
     assert launch.headers == {"Authorization": "Bearer secret"} and not launch.is_editable
     instance.webhooks.create(Webhook("a", "http://a.test"))
@@ -81,14 +81,14 @@ def test_a_refused_change_changes_nothing(instance: Instance) -> None:
 
 
 def test_there_are_so_many_and_no_more(instance: Instance) -> None:
-    instance.webhooks.use_launch("http://launch.test")
-    for number in range(MOST_WEBHOOKS):
+    instance.webhooks.set_launch_webhook("http://launch.test")
+    for number in range(MAX_WEBHOOKS):
         instance.webhooks.create(Webhook(f"w{number}", "http://a.test"))
     with pytest.raises(ApiError, match="limit the number of webhooks to 20"):
         instance.webhooks.create(Webhook("more", "http://a.test"))
     instance.webhooks.delete("w3")
     instance.webhooks.create(Webhook("more", "http://a.test"))
-    assert len(instance.webhooks.listed()) == MOST_WEBHOOKS + 1
+    assert len(instance.webhooks.all()) == MAX_WEBHOOKS + 1
 
 
 @pytest.mark.parametrize("ask", ["require", "delete"])

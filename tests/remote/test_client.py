@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from svcd.remote.client import Client, failure_text
+from svcd.remote.client import Client, request_target
 from svcd.remote.errors import Undelivered
 from svcd.remote.guard import Guard
 from tests.remote.conftest import LOOPBACK, Receiver
@@ -220,7 +220,7 @@ def test_who_speaks_no_tls_is_a_failure(client: Client, receive: Receive) -> Non
     ("http:h/x", "http://h/x"),
 ])
 def test_a_url_is_called_in_ascii(url: str, target: str) -> None:
-    assert failure_text(url) == (target, {})
+    assert request_target(url) == (target, {})
 
 
 def test_user_and_password_become_a_header(client: Client, receive: Receive) -> None:

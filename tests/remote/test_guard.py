@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import svcd
 from svcd.remote.client import Client
 from svcd.remote.errors import Undelivered
-from svcd.remote.guard import ForbiddenAddress, Guard, literal, refusal
+from svcd.remote.guard import ForbiddenAddress, Guard, blocked_kind, literal_address
 
 # Hosts as a URL has them.
 FORBIDDEN = (
@@ -102,7 +102,7 @@ def test_a_forbidden_target_is_never_reached(host: str, scheme: str) -> None:
 
 @pytest.mark.parametrize("host", FORBIDDEN)
 def test_a_name_of_a_forbidden_target_is_never_reached(host: str) -> None:
-    address = literal(host if host.startswith("[") else host.encode("idna").decode())
+    address = literal_address(host if host.startswith("[") else host.encode("idna").decode())
     assert address is not None
     world = World(evil_test=[[str(address)]])
     assert post(world, "http://evil.test/").startswith("evil.test is ")
@@ -168,12 +168,12 @@ def test_a_refusal_names_the_address_and_its_kind() -> None:
 
 @given(st.ip_addresses())
 def test_what_may_be_reached_is_global_to_the_standard_library_too(address: Any) -> None:
-    if refusal(address) is None:
+    if blocked_kind(address) is None:
         embedded = address.version == 6 and any(
             address in ip_network(cidr) for cidr in ("64:ff9b::/96", "::ffff:0:0/96"))
         meant = ip_address(int(address) & 0xFFFFFFFF) if embedded else address
         assert meant.is_global and not meant.is_multicast
-    assert refusal(address, [ip_network("0.0.0.0/0"), ip_network("::/0")]) is None
+    assert blocked_kind(address, [ip_network("0.0.0.0/0"), ip_network("::/0")]) is None
 
 
 def test_nothing_else_in_svcd_opens_connections() -> None:

@@ -247,7 +247,7 @@ def test_a_changed_webhook_is_another_one(post: Post) -> None:
     post.fail("a")
     pauses(post, "a", 600)
     post.instance.webhooks.update("a", lambda row: replace(row, url="http://b.test"))
-    post.couriers["a"].start_over()
+    post.couriers["a"].reset_backoff()
     post.run("a")
     assert post.arrived("b") == [0]
 
@@ -327,7 +327,7 @@ def couriers() -> list[threading.Thread]:
 
 
 def settle() -> None:
-    """Wait until every courier is home."""
+    """Wait until every delivery is home."""
     for thread in couriers():
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
@@ -455,7 +455,7 @@ def test_a_fault_of_the_store_ends_no_courier(post: Post) -> None:
     notifier.start()
     while not bugs:
         couriers()[0].join(0.01)
-    notifier.hurry("a")
+    notifier.retry_now("a")
     assert struck.wait(PATIENCE_S)
     settle()
     assert post.arrived("a") == [0, 0] and [str(bug) for bug in bugs] == ["the disk is full"]

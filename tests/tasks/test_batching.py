@@ -14,7 +14,7 @@ import pytest
 
 from svcd.instance.task_records import Task
 from svcd.tasks import batching, kinds
-from svcd.tasks.batching import IndexState, Limits, index_plan, special_plan
+from svcd.tasks.batching import IndexState, Limits, plan_by_rank, plan_for_index
 
 EXISTS, ABSENT = IndexState(True), IndexState(False)
 
@@ -50,7 +50,7 @@ JOINING = [
 
 @pytest.mark.parametrize("names, together, shape", JOINING, ids=str)
 def test_the_table_is_kept(names: str, together: int, shape: str) -> None:
-    plan = index_plan(tasks(*names.split()), EXISTS, Limits())
+    plan = plan_for_index(tasks(*names.split()), EXISTS, Limits())
     assert plan is not None
     assert (len(plan.tasks), plan.shape) == (together, shape)
     assert [task.uid for task in plan.tasks] == list(range(together))
@@ -58,7 +58,7 @@ def test_the_table_is_kept(names: str, together: int, shape: str) -> None:
 
 
 def test_a_stop_names_its_task_and_reason() -> None:
-    plan = index_plan(tasks("add", "settings"), EXISTS, Limits())
+    plan = plan_for_index(tasks("add", "settings"), EXISTS, Limits())
     assert plan and plan.strategy == ("stopped before task with id 1 because it is a settings change "
                                       "which cannot be batched with document operations")
 
@@ -72,13 +72,13 @@ def keyed(*keys: str | None) -> list[Task]:
     ((None, "id"), EXISTS, 1), (("sku", "id"), IndexState(True, "id"), 1), (("id", "sku"), IndexState(True, "id"), 1),
 ])
 def test_primary_keys_part_batches(keys: tuple[str | None, ...], index: IndexState, together: int) -> None:
-    plan = index_plan(keyed(*keys), index, Limits())
+    plan = plan_for_index(keyed(*keys), index, Limits())
     assert plan and len(plan.tasks) == together
 
 
 def test_a_first_task_with_another_key_than_the_index_stays_alone() -> None:
     """It fails, and the others need not be in a batch with it."""
-    plan = index_plan(keyed("sku", None), IndexState(True, "id"), Limits())
+    plan = plan_for_index(keyed("sku", None), IndexState(True, "id"), Limits())
     assert plan and (len(plan.tasks), plan.shape) == (1, batching.DOCUMENTS)
     assert plan.strategy == ("stopped batching before task with id 0 because its primary key `sku` is different from the "
                              "primary key of the index `id`")
@@ -86,25 +86,25 @@ def test_a_first_task_with_another_key_than_the_index_stays_alone() -> None:
 
 def test_an_index_deletion_ends_a_batch_also_as_its_only_task() -> None:
     for names, uid in (("drop add", 0), ("add drop add", 1)):
-        plan = index_plan(tasks(*names.split()), EXISTS, Limits())
+        plan = plan_for_index(tasks(*names.split()), EXISTS, Limits())
         assert plan and plan.strategy == f"stopped after task with id {uid} because it deletes the index"
 
 
 def test_a_key_behind_deletions_alone_joins() -> None:
-    plan = index_plan(tasks("ids", ("add", {"primaryKey": "id"})), EXISTS, Limits())
+    plan = plan_for_index(tasks("ids", ("add", {"primaryKey": "id"})), EXISTS, Limits())
     assert plan and len(plan.tasks) == 2
 
 
 def test_an_addition_does_not_join_deletions_on_an_index_it_would_make() -> None:
-    joined = index_plan(tasks("ids", ("add", {"mayCreateIndex": False})), ABSENT, Limits())
-    apart = index_plan(tasks("ids", "add"), ABSENT, Limits())
+    joined = plan_for_index(tasks("ids", ("add", {"mayCreateIndex": False})), ABSENT, Limits())
+    apart = plan_for_index(tasks("ids", "add"), ABSENT, Limits())
     assert joined and apart and (len(joined.tasks), len(apart.tasks)) == (2, 1)
 
 
 def test_limits_stop_a_batch_but_never_its_first_task() -> None:
-    by_count = index_plan(tasks("add", "add", "add"), EXISTS, Limits(tasks=2))
-    by_size = index_plan(tasks("add", "add", "add", size=10), EXISTS, Limits(payload_bytes=25))
-    first = index_plan(tasks("add", "add", size=10), EXISTS, Limits(tasks=0, payload_bytes=1))
+    by_count = plan_for_index(tasks("add", "add", "add"), EXISTS, Limits(tasks=2))
+    by_size = plan_for_index(tasks("add", "add", "add", size=10), EXISTS, Limits(payload_bytes=25))
+    first = plan_for_index(tasks("add", "add", size=10), EXISTS, Limits(tasks=0, payload_bytes=1))
     assert by_count and by_size and first
     assert [len(plan.tasks) for plan in (by_count, by_size, first)] == [2, 2, 1]
     assert by_size.strategy == "batched up to configured batch size limit of 25B with a total of 30B"
@@ -114,14 +114,14 @@ def test_only_as_many_tasks_are_read_as_are_needed() -> None:
     def upcoming():
         yield from tasks("create")
         raise AssertionError("read too far")
-    assert index_plan(upcoming(), EXISTS, Limits())
+    assert plan_for_index(upcoming(), EXISTS, Limits())
 
 
 def test_special_kinds_are_taken_as_the_table_says() -> None:
     deletions = [Task(n, "taskDeletion", None, "enqueued", n) for n in range(3)]
     cancelations = [Task(n, "taskCancelation", None, "enqueued", n) for n in (2, 1)]
-    together, alone = special_plan("taskDeletion", iter(deletions)), special_plan("taskCancelation", iter(cancelations))
-    assert together and alone and special_plan("taskDeletion", iter(())) is None
+    together, alone = plan_by_rank("taskDeletion", iter(deletions)), plan_by_rank("taskCancelation", iter(cancelations))
+    assert together and alone and plan_by_rank("taskDeletion", iter(())) is None
     assert ([task.uid for task in together.tasks], [task.uid for task in alone.tasks]) == ([0, 1, 2], [2])
 
 

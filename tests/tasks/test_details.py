@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from svcd.tasks.details import duration_of_text, duration_text
+from svcd.tasks.views import duration_text, parse_duration
 
 
 @pytest.mark.parametrize(("nanoseconds", "text"), [
@@ -11,4 +11,4 @@ from svcd.tasks.details import duration_of_text, duration_text
 ])
 def test_a_duration_has_two_decimals_of_its_unit(nanoseconds: int, text: str) -> None:
     assert duration_text(nanoseconds) == text
-    assert duration_of_text(text) == nanoseconds
+    assert parse_duration(text) == nanoseconds

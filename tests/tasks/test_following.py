@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from svcd.instance.task_changes import TO_ENQUEUED, TO_FINISHED, TO_PROCESSING, Position
-from svcd.tasks.details import batch_at, task_at
+from svcd.tasks.views import batch_at, task_at
 
 
 class Seen:
@@ -66,7 +66,7 @@ def test_progress_rings(house, seen) -> None:
 
 def test_a_canceled_task_has_ended_for_who_waits(house, seen) -> None:
     house.add([{"id": 1}])
-    with house.queue.listeners.of_end(0) as bell:
+    with house.queue.listeners.when_ended(0) as bell:
         house.do("taskCancelation", None, {"matchedTasks": 1, "canceledTasks": None, "originalFilter": "?uids=0"}, uids=[0])
         assert not bell.is_set
         house.run()
@@ -77,7 +77,7 @@ def test_a_canceled_task_has_ended_for_who_waits(house, seen) -> None:
 @pytest.mark.parametrize("kind", ["indexCreation", "indexDeletion"])
 def test_every_kind_of_end_is_told(house, seen, kind: str) -> None:
     task = house.do(kind, details={"primaryKey": None} if kind == "indexCreation" else {"deletedDocuments": None})
-    with house.queue.listeners.of_end(task.uid) as bell:
+    with house.queue.listeners.when_ended(task.uid) as bell:
         house.run()
         assert bell.is_set
     assert seen.tasks[-1][:2] == (0, TO_FINISHED) and seen.batches[-1][:2] == (0, TO_FINISHED)

@@ -14,14 +14,14 @@ import pytest
 
 from svcd.instance.task_records import TaskFilter
 from svcd.instance.webhooks import LAUNCH_UUID
-from svcd.tasks.details import task_view
 from svcd.tasks.indexing_client import IndexingProcessCrashed
+from svcd.tasks.views import task_view
 from tests.tasks.conftest import House
 
 
 @pytest.fixture
 def told(house: House) -> House:
-    house.instance.webhooks.use_launch("http://hook.test")
+    house.instance.webhooks.set_launch_webhook("http://hook.test")
     return house
 
 
@@ -32,7 +32,7 @@ def notices(house: House) -> list[tuple[int, list[dict[str, Any]]]]:
         lines = b"".join(house.instance.outbox.lines(notice)).splitlines()
         assert len(lines) == notice.tasks
         found.append((notice.batch_uid, [json.loads(line) for line in lines]))
-        house.instance.outbox.delivered(LAUNCH_UUID, notice)
+        house.instance.outbox.mark_delivered(LAUNCH_UUID, notice)
     return found
 
 
@@ -116,7 +116,7 @@ def test_a_stop_around_the_end_loses_no_notice(told: House, place: str, monkeypa
     with pytest.raises(Stop):
         told.run()
     told.restart()
-    told.instance.webhooks.use_launch("http://hook.test")
+    told.instance.webhooks.set_launch_webhook("http://hook.test")
     ended = told.task(task).status == "succeeded"
     assert ended == (place == "forget")
     assert bool(told.instance.outbox.head(LAUNCH_UUID)) == ended

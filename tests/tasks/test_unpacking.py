@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from svcd.tasks.unpacking import ArchiveRefused, growing, unpack
+from svcd.tasks.unpacking import ArchiveRefused, new_data_folder, unpack
 
 
 def archive(path: Path, *entries: tarfile.TarInfo, content: bytes = b"") -> Path:
@@ -34,7 +34,7 @@ def entry(name: str, size: int = 0, kind: bytes = tarfile.REGTYPE) -> tarfile.Ta
     return made
 
 
-def refusal(path: Path, folder: Path) -> str:
+def rejection(path: Path, folder: Path) -> str:
     with pytest.raises(ArchiveRefused) as refused:
         unpack(path, folder, "dump")
     words = str(refused.value)
@@ -47,11 +47,11 @@ def test_what_the_disk_has_no_room_for_is_refused_before_it_is_written(tmp_path:
     disk = {"f_bavail": 20 << 8, "f_frsize": 4096, "f_files": 9, "f_favail": 5000}
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(**disk))
     content = b"x" * (5 << 20)
-    words = refusal(archive(tmp_path / "x", entry("a", len(content)), content=content), tmp_path / "new")
+    words = rejection(archive(tmp_path / "x", entry("a", len(content)), content=content), tmp_path / "new")
     assert "the entry `a` of the dump has 5242880 bytes" in words and "20971520 left" in words
     assert list((tmp_path / "new").iterdir()) == []
     disk["f_favail"] = 3
-    assert "no room for more files" in refusal(archive(tmp_path / "y", entry("a")), tmp_path / "other")
+    assert "no room for more files" in rejection(archive(tmp_path / "y", entry("a")), tmp_path / "other")
 
 
 def test_an_entry_that_says_it_is_huge_writes_nothing(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_an_entry_that_says_it_is_huge_writes_nothing(tmp_path: Path) -> None:
     block[148:156] = b" " * 8
     block[148:156] = b"%06o\0 " % sum(block)
     (tmp_path / "x").write_bytes(gzip.compress(bytes(block) + bytes(1024)))
-    assert "plain files" in refusal(tmp_path / "x", tmp_path / "new")
+    assert "plain files" in rejection(tmp_path / "x", tmp_path / "new")
     assert list((tmp_path / "new").iterdir()) == []
 
 
@@ -91,7 +91,7 @@ def test_a_header_without_end_takes_no_memory(tmp_path: Path, kind: bytes) -> No
     (tmp_path / "x").touch()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gzip, "GzipFile", Zeros)
-        assert "is not a whole dump" in refusal(tmp_path / "x", tmp_path / "new")
+        assert "is not a whole dump" in rejection(tmp_path / "x", tmp_path / "new")
     assert sum(reads) < 2 << 20
 
 
@@ -100,7 +100,7 @@ def test_a_header_without_end_takes_no_memory(tmp_path: Path, kind: bytes) -> No
     [entry("a", kind=tarfile.FIFOTYPE)], [entry("a", kind=tarfile.LNKTYPE)],
 ])
 def test_odd_names_and_kinds_are_refused(tmp_path: Path, made: list[tarfile.TarInfo]) -> None:
-    refusal(archive(tmp_path / "x", *made), tmp_path / "new")
+    rejection(archive(tmp_path / "x", *made), tmp_path / "new")
 
 
 def test_any_damage_is_told_in_words(tmp_path: Path) -> None:
@@ -121,9 +121,9 @@ def test_any_damage_is_told_in_words(tmp_path: Path) -> None:
 
 
 def test_two_imports_do_not_make_one_folder(tmp_path: Path) -> None:
-    with growing(tmp_path / "data") as work:
+    with new_data_folder(tmp_path / "data") as work:
         with pytest.raises(ArchiveRefused, match="another svcd is importing"):
-            with growing(tmp_path / "data"):
+            with new_data_folder(tmp_path / "data"):
                 pass
         work.mkdir()
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
@@ -131,11 +131,11 @@ def test_two_imports_do_not_make_one_folder(tmp_path: Path) -> None:
 
 def test_a_failed_import_leaves_no_folder_above(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        with growing(tmp_path / "a" / "b" / "data") as work:
+        with new_data_folder(tmp_path / "a" / "b" / "data") as work:
             work.mkdir()
             raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
-    with growing(tmp_path / "a" / "b" / "data") as work:
+    with new_data_folder(tmp_path / "a" / "b" / "data") as work:
         work.mkdir()
     assert (tmp_path / "a" / "b" / "data").is_dir()
 
@@ -143,6 +143,6 @@ def test_a_failed_import_leaves_no_folder_above(tmp_path: Path) -> None:
 def test_what_a_killed_import_left_is_taken_away(tmp_path: Path) -> None:
     left = tmp_path / ".data.import" / "dump" / "indexes"
     left.mkdir(parents=True)
-    with growing(tmp_path / "data") as work:
+    with new_data_folder(tmp_path / "data") as work:
         assert list(work.parent.iterdir()) == []
         work.mkdir()

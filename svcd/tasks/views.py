@@ -14,7 +14,7 @@ from svcd.instance.task_records import ENQUEUED, PROCESSING, Batch, Task
 from svcd.tasks.kinds import KINDS
 
 
-def joined(tasks: Iterable[Task]) -> dict[str, Any]:
+def joined_details(tasks: Iterable[Task]) -> dict[str, Any]:
     """The details of a batch's tasks as one object.
 
     Numbers are added, filters and swaps strung together, settings merged with the later task winning; of any
@@ -53,7 +53,7 @@ _JOINS: Mapping[str, Any] = {
 }
 
 
-def stats(tasks: Sequence[Task], trace: Mapping[str, int] | None = None) -> dict[str, Any]:
+def batch_stats(tasks: Sequence[Task], trace: Mapping[str, int] | None = None) -> dict[str, Any]:
     """Counts of a batch's tasks; trace: step path -> nanoseconds, once the batch has ended."""
     counts: dict[str, Any] = {
         "totalNbTasks": len(tasks),
@@ -77,7 +77,7 @@ def duration_text(nanoseconds: int) -> str:
     return f"{nanoseconds:.2f}ns"
 
 
-def duration_of_text(text: str) -> int:
+def parse_duration(text: str) -> int:
     """The nanoseconds of a duration_text(), as far as its decimals tell."""
     figure = text.rstrip("nµms")
     return round(float(figure) * _UNITS[text.removeprefix(figure)])
@@ -94,13 +94,13 @@ _SHARED = 8
 
 
 @lru_cache(_SHARED)
-def moment(nanoseconds: int | None) -> str | None:
+def moment_text(nanoseconds: int | None) -> str | None:
     """A moment that may not have come yet."""
     return None if nanoseconds is None else rfc3339_micro(nanoseconds)
 
 
 @lru_cache(_SHARED)
-def duration(started: int | None, finished: int | None) -> str | None:
+def elapsed_text(started: int | None, finished: int | None) -> str | None:
     """From one moment to another, once both have come."""
     return None if started is None or finished is None else iso_duration(finished - started)
 
@@ -119,10 +119,10 @@ def task_view(task: Task) -> dict[str, Any]:
         view["details"] = task.details
     view |= {
         "error": task.error,
-        "duration": duration(task.started_at, task.finished_at),
+        "duration": elapsed_text(task.started_at, task.finished_at),
         "enqueuedAt": rfc3339_micro(task.enqueued_at),
-        "startedAt": moment(task.started_at),
-        "finishedAt": moment(task.finished_at),
+        "startedAt": moment_text(task.started_at),
+        "finishedAt": moment_text(task.finished_at),
     }
     if task.custom_metadata is not None:
         view["customMetadata"] = task.custom_metadata

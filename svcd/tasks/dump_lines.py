@@ -1,0 +1,441 @@
+"""Keys, tasks and batches as the lines of a dump of version 6.
+
+Knows the names and the order of members there; refuses to know files and archives. Source: dumps.md 2.1, 2.2, 2.4.
+"""
+from __future__ import annotations
+
+import json
+import struct
+import uuid as uuids
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from svcd.auth.permissions import ACTIONS
+from svcd.base.times import parse_rfc3339, rfc3339
+from svcd.instance.keys import KeyRow
+from svcd.instance.task_records import CANCELED, ENQUEUED, PROCESSING, STATUSES, Batch, Task
+from svcd.instance.webhooks import Webhook, merged_headers
+from svcd.tasks.batching import UNSPECIFIED
+from svcd.tasks.unpacking import Malformed, quoted_name, quoted_value
+
+# Sets of numbers below 2^32 as portable roaring bitmaps, the form in which dumps keep sets of tasks.
+#
+# Knows the bytes alone. Source: dumps.md 2.2, which follows the format specification of the roaring libraries.
+# All integers are little-endian; a container holds the numbers that share their upper 16 bits.
+
+
+_WITHOUT_RUNS, _WITH_RUNS = 12346, 12347
+_MOST_LISTED = 4096  # a container of more numbers is a bitmap
+_BITMAP_BYTES = 8192
+_FEWEST_WITH_OFFSETS = 4  # of the containers, when some are runs
+
+
+def pack_bitmap(numbers: Iterable[int]) -> bytes:
+    """The bytes of a set; no container is written as runs, which every reader can do without."""
+    containers = [(high, [number & 0xFFFF for number in group])
+                  for high, group in groupby(sorted(set(numbers)), key=lambda number: number >> 16)]
+    head = struct.pack("<II", _WITHOUT_RUNS, len(containers))
+    head += b"".join(struct.pack("<HH", high, len(lows) - 1) for high, lows in containers)
+    bodies = [_container(lows) for _, lows in containers]
+    offset, offsets = len(head) + 4 * len(bodies), []
+    for body in bodies:
+        offsets.append(offset)
+        offset += len(body)
+    return head + struct.pack(f"<{len(offsets)}I", *offsets) + b"".join(bodies)
+
+
+def _container(lows: Sequence[int]) -> bytes:
+    if len(lows) <= _MOST_LISTED:
+        return struct.pack(f"<{len(lows)}H", *lows)
+    return sum(1 << low for low in lows).to_bytes(_BITMAP_BYTES, "little")
+
+
+def unpack_bitmap(content: bytes) -> list[int]:
+    """The numbers of a set, ascending. Raises ValueError for bytes that are none."""
+    try:
+        return _unpacked(content)
+    except struct.error:
+        raise Malformed("the bytes of a set of tasks end too early") from None
+
+
+def _unpacked(content: bytes) -> list[int]:
+    (cookie,), at = struct.unpack_from("<I", content), 4
+    runs = 0  # a bit for each container that is written as runs
+    if cookie & 0xFFFF == _WITH_RUNS:
+        count = (cookie >> 16) + 1
+        size = (count + 7) // 8
+        runs, at = int.from_bytes(content[at:at + size], "little"), at + size
+    elif cookie == _WITHOUT_RUNS:
+        (count,), at = struct.unpack_from("<I", content, at), at + 4
+    else:
+        raise Malformed(f"a set of tasks begins with {cookie}, expected {_WITHOUT_RUNS} or {_WITH_RUNS}")
+    heads = [struct.unpack_from("<HH", content, at + 4 * place) for place in range(count)]
+    at += 4 * count
+    if cookie == _WITHOUT_RUNS or count >= _FEWEST_WITH_OFFSETS:
+        at += 4 * count  # the containers follow one another: their offsets tell nothing more
+    numbers: list[int] = []
+    for place, (high, last) in enumerate(heads):
+        lows, at = _lows(content, at, last + 1, bool(runs >> place & 1))
+        numbers += [high << 16 | low for low in lows]
+    return numbers
+
+
+def _lows(content: bytes, at: int, size: int, is_runs: bool) -> tuple[Sequence[int], int]:
+    """The numbers of the container at a place, and where it ends."""
+    if is_runs:
+        (count,) = struct.unpack_from("<H", content, at)
+        ends = at + 2 + 4 * count
+        pairs = struct.unpack_from(f"<{2 * count}H", content, at + 2)
+        return [low for start, more in zip(pairs[::2], pairs[1::2]) for low in range(start, start + more + 1)], ends
+    if size <= _MOST_LISTED:
+        return struct.unpack_from(f"<{size}H", content, at), at + 2 * size
+    bits = int.from_bytes(content[at:at + _BITMAP_BYTES], "little")
+    return [low for low in range(1 << 16) if bits >> low & 1], at + _BITMAP_BYTES
+
+
+Json = dict[str, Any]
+Line = Mapping[str, Any]
+
+METHODS = {"replace": "ReplaceDocuments", "update": "UpdateDocuments"}
+
+
+def _moment(nanoseconds: int | None) -> str | None:
+    """A moment that may not have come: with all its digits, unlike in answers, for a dump loses nothing."""
+    return None if nanoseconds is None else rfc3339(nanoseconds)
+
+
+def key_line(row: KeyRow) -> Json:
+    """A key. Its value is not part of it: it follows from the uid and the master key."""
+    return {
+        "description": row.description, "name": row.name, "uid": row.uid, "actions": list(row.actions),
+        "indexes": list(row.indexes), "expires_at": _moment(row.expires_at),
+        "created_at": rfc3339(row.created_at), "updated_at": rfc3339(row.updated_at),
+    }
+
+
+def batch_line(batch: Batch) -> Json:
+    """A batch that ended."""
+    line: Json = {
+        "uid": batch.uid, "details": batch.details, "stats": batch.stats, "startedAt": rfc3339(batch.started_at),
+        "finishedAt": _moment(batch.finished_at), "enqueuedAt": None, "stopReason": batch.strategy,
+    }
+    if batch.earliest_enqueued_at is not None and batch.latest_enqueued_at is not None:
+        # `oldest` is the reference engine's word for the latest.
+        line["enqueuedAt"] = {"earliest": rfc3339(batch.earliest_enqueued_at),
+                              "oldest": rfc3339(batch.latest_enqueued_at)}
+    return line
+
+
+def task_line(task: Task) -> Json:
+    """A task with its content; what is absent is left out, but for the batch and the index."""
+    line: Json = {"uid": task.uid, "batchUid": task.batch_uid, "indexUid": task.index_uid, "status": task.status,
+                  "type": TYPES[task.kind](task)}
+    others = {
+        "canceledBy": task.canceled_by, "details": _details(task), "error": task.error,
+        "enqueuedAt": rfc3339(task.enqueued_at), "startedAt": _moment(task.started_at),
+        "finishedAt": _moment(task.finished_at), "customMetadata": task.custom_metadata,
+    }
+    return line | {name: value for name, value in others.items() if value is not None}
+
+
+# What is to be done
+
+def _import(task: Task) -> Json:
+    content = task.content
+    return {"documentImport": {
+        "primary_key": content.get("primaryKey"), "method": METHODS[content["method"]],
+        "documents_count": (task.details or {}).get("receivedDocuments") or 0,
+        "allow_index_creation": content.get("mayCreateIndex", True)}}
+
+
+def _deletion(task: Task) -> str | Json:
+    content = task.content
+    if content.get("all"):
+        return "documentClear"
+    if "filter" in content:
+        return {"documentDeletionByFilter": {"filter": content["filter"]}}
+    ids = content["ids"]
+    listed = json.loads(ids) if isinstance(ids, str) else ids
+    return {"documentDeletion": {"documents_ids": [str(each) for each in listed]}}
+
+
+def _edition(task: Task) -> Json:
+    return {"documentEdition": {name: task.content.get(name) for name in ("filter", "context", "function")}}
+
+
+def _settings(task: Task) -> Json:
+    content = task.content
+    return {"settings": {"settings": content["settings"], "is_deletion": bool(content.get("reset")),
+                         "allow_index_creation": content.get("mayCreateIndex", True)}}
+
+
+def _of_tasks(name: str) -> Callable[[Task], Json]:
+    return lambda task: {name: {"query": (task.details or {}).get("originalFilter") or "",
+                                "tasks": list(pack_bitmap(task.content.get("uids") or ()))}}
+
+
+def _dump(task: Task) -> Json:
+    return {"dumpCreation": {"keys": task.content.get("keys") or [], "instance_uid": task.content.get("instanceUid")}}
+
+
+TYPES: Mapping[str, Callable[[Task], str | Json]] = {  # kind: what the line says is to be done
+    "documentAdditionOrUpdate": _import,
+    "documentEdition": _edition,
+    "documentDeletion": _deletion,
+    "settingsUpdate": _settings,
+    "indexCreation": lambda task: {"indexCreation": {"primary_key": task.content.get("primaryKey")}},
+    "indexDeletion": lambda task: "indexDeletion",
+    "indexUpdate": lambda task: {"indexUpdate": {"primary_key": task.content.get("primaryKey"), "uid": None}},
+    "indexSwap": lambda task: {"indexSwap": {"swaps": task.content["swaps"]}},
+    "taskCancelation": _of_tasks("taskCancelation"),
+    "taskDeletion": _of_tasks("tasksDeletion"),
+    "dumpCreation": _dump,
+    "snapshotCreation": lambda task: "snapshotCreation",
+    "indexCompaction": lambda task: {"indexCompaction": {"index_uid": task.index_uid}},
+}
+
+
+# What it shows
+
+_NAMES: Mapping[str, str] = {  # kind: what its details are called; the three deletions differ by their members
+    "documentAdditionOrUpdate": "DocumentAdditionOrUpdate", "documentEdition": "DocumentEdition",
+    "indexCreation": "IndexInfo", "indexUpdate": "IndexInfo", "indexDeletion": "ClearAll", "indexSwap": "IndexSwap",
+    "taskCancelation": "TaskCancelation", "taskDeletion": "TaskDeletion", "dumpCreation": "Dump",
+}
+MEMBERS = {
+    "primaryKey": "primary_key", "receivedDocuments": "received_documents", "indexedDocuments": "indexed_documents",
+    "deletedDocuments": "deleted_documents", "editedDocuments": "edited_documents", "providedIds": "provided_ids",
+    "originalFilter": "original_filter", "matchedTasks": "matched_tasks", "canceledTasks": "canceled_tasks",
+    "deletedTasks": "deleted_tasks", "dumpUid": "dump_uid",
+    "newIndexUid": "new_index_uid", "oldIndexUid": "old_index_uid", "apiKey": "api_key", "payloadSize": "payload_size",
+    "movedDocuments": "moved_documents", "preCompactionSize": "pre_compaction_size",
+    "postCompactionSize": "post_compaction_size",
+}
+
+
+def _details(task: Task) -> Json | None:
+    if task.details is None:
+        return None
+    if task.kind == "settingsUpdate":
+        return {"SettingsUpdate": {"settings": task.details}}
+    members = {MEMBERS.get(name, name): value for name, value in task.details.items()}
+    if task.kind == "indexCompaction":
+        return {"IndexCompaction": {"index_uid": task.index_uid, "pre_compaction_size": None,
+                                    "post_compaction_size": None} | members}
+    if task.kind == "documentDeletion":
+        return _deletion_details(task, members)
+    return {_NAMES[task.kind]: members}
+
+
+def _deletion_details(task: Task, members: Json) -> Json:
+    if task.content.get("all"):
+        return {"ClearAll": members}
+    if "filter" in task.content:
+        return {"DocumentDeletionByFilter": {name: members[name] for name in ("original_filter", "deleted_documents")}}
+    return {"DocumentDeletion": {name: members[name] for name in ("provided_ids", "deleted_documents")}}
+
+
+# The lines of a dump of version 6 as keys, webhooks, tasks and batches: the other way of svcd.tasks.dump_lines.
+#
+# Members that the format allows to be absent are filled in, those that are stored as they are have their type checked.
+# Refuses to know files. A line that is none of the format raises one of malformed.MALFORMED. Source: dumps.md 2.1, 2.2, 2.4.
+
+
+# svcd runs no tasks of these kinds: those that waited can only be shown.
+_NEVER_RUN = frozenset(("export", "upgradeDatabase", "networkTopologyChange", "dsrUpdate", "dsrClear"))
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _LARGEST
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_list_of_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _is_map_of_texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+_LARGEST = 2**63 - 1  # that a column holds
+_OPTIONAL = "?"  # begins the names of members that may be absent or null
+_TASK: Mapping[str, Callable[[Any], bool]] = {
+    "uid": _is_number, "?indexUid": _is_text, "status": STATUSES.__contains__, "?batchUid": _is_number,
+    "?canceledBy": _is_number, "?details": _is_object, "?error": _is_object, "?customMetadata": _is_text,
+}
+_BATCH: Mapping[str, Callable[[Any], bool]] = {"uid": _is_number, "stats": _is_object, "?details": _is_object,
+                                               "?stopReason": _is_text, "?enqueuedAt": _is_object}
+_WEBHOOK: Mapping[str, Callable[[Any], bool]] = {"url": _is_text, "?headers": _is_map_of_texts}
+_KEY: Mapping[str, Callable[[Any], bool]] = {
+    "uid": _is_text, "actions": _is_list_of_texts, "indexes": _is_list_of_texts, "?name": _is_text,
+    "?description": _is_text,
+}
+
+
+def _check(line: Any, members: Mapping[str, Callable[[Any], bool]]) -> None:
+    """Raise Malformed, or KeyError where a member lacks."""
+    if not isinstance(line, dict):
+        raise Malformed(f"{quoted_value(line)} is no object")
+    for spelled, is_right in members.items():
+        name = spelled.removeprefix(_OPTIONAL)
+        is_absent = name != spelled and line.get(name) is None
+        if not is_absent and not is_right(line[name]):
+            raise Malformed(f"`{name}` cannot be {quoted_value(line[name])}")
+
+
+def moment_of(text: Any) -> int:
+    """Nanoseconds of a date-time. Raises Malformed."""
+    try:
+        moment = parse_rfc3339(text)
+    except (TypeError, ValueError):
+        raise Malformed(f"{quoted_value(text)} is no date and time") from None
+    if abs(moment) > _LARGEST:
+        raise Malformed(f"{quoted_value(text)} is no moment between the years 1678 and 2262")
+    return moment
+
+
+def _optional_moment(text: Any) -> int | None:
+    return None if text is None else moment_of(text)
+
+
+def uid_of(text: Any) -> str:
+    """A UUID in its usual spelling. Raises Malformed."""
+    try:
+        return str(uuids.UUID(text))
+    except (AttributeError, TypeError, ValueError):
+        raise Malformed(f"{quoted_value(text)} is no UUID") from None
+
+
+def key_of(line: Line) -> KeyRow:
+    """A key. Malformed for an action that there is not."""
+    _check(line, _KEY)
+    unknown = [action for action in line["actions"] if action not in ACTIONS]
+    if unknown:
+        raise Malformed(f"the action {quoted_name(unknown[0])} is unknown")
+    expires_at = line.get("expires_at")
+    return KeyRow(uid_of(line["uid"]), line["actions"], line["indexes"], moment_of(line["created_at"]),
+                  moment_of(line["updated_at"]), line.get("name"), line.get("description"),
+                  None if expires_at is None else parse_rfc3339(expires_at))  # may be any year
+
+
+def webhook_of(uuid: str, row: Line) -> Webhook:
+    """A webhook of the map of them."""
+    _check(row, _WEBHOOK)
+    return Webhook(uid_of(uuid), row["url"], merged_headers(row.get("headers") or {}))
+
+
+def primary_key_of(about: Line) -> str | None:
+    """What the metadata of an index say of it."""
+    _check(about, {"?primaryKey": _is_text})
+    return about.get("primaryKey")
+
+
+def document_of(line: Any) -> None:
+    """Nothing, but Malformed where a line is no document."""
+    _check(line, {})
+
+
+def batch_of(line: Line) -> Batch:
+    """A batch that ended."""
+    _check(line, _BATCH)
+    enqueued = line.get("enqueuedAt") or {}
+    stats = line["stats"]
+    return Batch(line["uid"], moment_of(line["startedAt"]), line.get("stopReason") or UNSPECIFIED,
+                 line.get("details") or {}, stats, _optional_moment(line.get("finishedAt")),
+                 earliest_enqueued_at=_optional_moment(enqueued.get("earliest")),
+                 latest_enqueued_at=_optional_moment(enqueued.get("oldest")))
+
+
+def task_of(line: Line) -> Task:
+    """A task, without its payload."""
+    _check(line, _TASK)
+    kind, content = _content(line["type"])
+    status = ENQUEUED if line["status"] == PROCESSING else line["status"]  # who ran it is gone
+    if status == ENQUEUED and kind in _NEVER_RUN:
+        status = CANCELED
+    return Task(
+        line["uid"], kind, line["indexUid"], status, moment_of(line["enqueuedAt"]), line.get("batchUid"),
+        line.get("canceledBy"), _read_details(kind, line.get("details")), line.get("error"), content,
+        custom_metadata=line.get("customMetadata"), started_at=_optional_moment(line.get("startedAt")),
+        finished_at=_optional_moment(line.get("finishedAt")))
+
+
+def _content(kind: str | Line) -> tuple[str, dict[str, Any]]:
+    """A type of the format: a text, or an object of one member."""
+    if isinstance(kind, str):
+        return _CONTENTS[kind]({})
+    ((name, value),) = kind.items()
+    return _CONTENTS[name](value)
+
+
+def _of_kind(kind: str, read: Callable[[Line], dict[str, Any]]) -> Callable[[Line], tuple[str, dict[str, Any]]]:
+    return lambda value: (kind, read(value))
+
+
+def _nothing(_value: Line) -> dict[str, Any]:
+    return {}
+
+
+def _primary_key(value: Line) -> dict[str, Any]:
+    return {"primaryKey": value.get("primary_key")}
+
+
+def _tasks(value: Line) -> dict[str, Any]:
+    return {"uids": unpack_bitmap(bytes(value["tasks"]))}
+
+
+_METHODS = {name: method for method, name in METHODS.items()}
+_CONTENTS: Mapping[str, Callable[[Line], tuple[str, dict[str, Any]]]] = {  # type of the format: kind and content
+    "documentImport": _of_kind("documentAdditionOrUpdate", lambda value: {
+        "method": _METHODS[value["method"]], "primaryKey": value.get("primary_key"), "mayCreate": True,
+        "mayCreateIndex": value.get("allow_index_creation", True)}),
+    "documentDeletion": _of_kind("documentDeletion", lambda value: {"ids": value["documents_ids"]}),
+    "documentClear": _of_kind("documentDeletion", lambda value: {"all": True}),
+    "documentDeletionByFilter": _of_kind("documentDeletion", lambda value: {"filter": value["filter"]}),
+    "documentEdition": _of_kind("documentEdition", lambda value: {
+        "filter": value.get("filter"), "context": value.get("context"), "function": value["function"]}),
+    "settings": _of_kind("settingsUpdate", lambda value: {
+        "settings": value["settings"], "mayCreateIndex": value.get("allow_index_creation", True),
+        "reset": value.get("is_deletion", False)}),
+    "indexCreation": _of_kind("indexCreation", _primary_key),
+    "indexDeletion": _of_kind("indexDeletion", _nothing),
+    "indexUpdate": _of_kind("indexUpdate", _primary_key),
+    "indexSwap": _of_kind("indexSwap", lambda value: {
+        "swaps": [{"indexes": swap["indexes"], "rename": bool(swap.get("rename"))} for swap in value["swaps"]]}),
+    "taskCancelation": _of_kind("taskCancelation", _tasks),
+    "tasksDeletion": _of_kind("taskDeletion", _tasks),
+    "dumpCreation": _of_kind("dumpCreation", lambda value: {
+        "keys": value.get("keys") or [], "instanceUid": value.get("instance_uid")}),
+    "snapshotCreation": _of_kind("snapshotCreation", _nothing),
+    "indexCompaction": _of_kind("indexCompaction", _nothing),
+    **{kind: _of_kind(kind, dict) for kind in sorted(_NEVER_RUN)},
+}
+
+_MEMBER_NAMES = {snake: camel for camel, snake in MEMBERS.items()}
+# Of details, members that are shown only once they are there.
+_ABSENT = ("index_uid", "new_index_uid", "old_index_uid", "api_key", "payload_size", "pre_compaction_size",
+           "post_compaction_size")
+
+
+def _read_details(kind: str, details: Line | None) -> dict[str, Any] | None:
+    if details is None:
+        return None
+    ((name, members),) = details.items()
+    if kind == "settingsUpdate":
+        return dict(members["settings"])
+    if kind == "upgradeDatabase":
+        return {f"upgrade{end.capitalize()}": f"v{'.'.join(map(str, members[end]))}" for end in ("from", "to")}
+    shown = {_MEMBER_NAMES.get(member, member): value for member, value in members.items()
+             if member not in _ABSENT or member != "index_uid" and value is not None}
+    if kind == "documentDeletion" and name != "ClearAll":
+        return {"providedIds": 0, "deletedDocuments": None, "originalFilter": None} | shown
+    return shown
