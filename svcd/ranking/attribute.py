@@ -1,7 +1,6 @@
-"""The rules that ask where a word stands: `attributeRank` and `wordPosition` (relevance.md 3.7, 3.8).
+"""The rules `attributeRank` and `wordPosition`: in which field and at which position a document has the words.
 
-AttributeRank costs: the weight of the field, for each query word. By default all fields weigh nothing.
-WordPosition costs: by how far the word stands from its place in the query, for each query word.
+Costs: docs/ranking.md#attribute-rank and docs/ranking.md#word-position.
 """
 from __future__ import annotations
 
@@ -14,71 +13,71 @@ from svcd.base.bitmaps import DocIds
 from svcd.query.graph import Graph, QueryNode
 from svcd.query.postings import Postings, first_word
 from svcd.query.terms import Subset, Terms
-from svcd.ranking.forward_index import FEW_FOR_FIELDS, FEW_FOR_POSITIONS, CandidateBatch, LocalBitset
+from svcd.ranking.forward_index import READ_FOR_FIELDS, READ_FOR_POSITIONS, CandidateBatch, LocalBitset, positions
 from svcd.ranking.path_search import Edge, WeightedEdge
 from svcd.ranking.rule import ForwardIndexRule, KnownDocids, RankingContext, edges_by_cost
 from svcd.ranking.scores import ATTRIBUTE_RANK, WORD_POSITION
 from svcd.schema.attributes import Searchable
 from svcd.schema.documents import bucketed_position
 
+# A field or a bucketed position.
 Place = TypeVar("Place", str, int)
 
-# Up to so many words each is asked for in any case; of more only those that some candidate has.
-_SOME_WORDS = 3
-# Long documents are rare; their furthest positions are worked out each time.
-_REMEMBERED_POSITIONS = 4096
-# More than any list of fields has.
+# Up to so many words are looked up in any case; of more only those that some candidate has.
+_FEW_WORDS = 3
+# Positions whose cost is kept, for each start and width of a node; further ones are rare.
+_CACHED_POSITIONS = 4096
+# The weight of a field that is not searched: higher than any list of fields is long.
 _NO_WEIGHT = 1 << 32
 
 
 class AttributeRank(ForwardIndexRule):
-    """Documents by the best fields that hold the words."""
+    """Documents by the best fields that hold the words: a word costs the weight of the field."""
 
     name = ATTRIBUTE_RANK
-    FEW = FEW_FOR_FIELDS
+    READ_LIMIT = READ_FOR_FIELDS
 
-    def __init__(self, shared: RankingContext) -> None:
-        super().__init__(shared)
-        self._searchable = shared.postings.reader.settings.searchable
+    def __init__(self, context: RankingContext) -> None:
+        super().__init__(context)
+        self._searchable = context.postings.reader.settings.searchable
         # Then each document of a subset has it in some field, and all fields cost the same.
-        self._is_even = self._searchable.is_everything and shared.postings.is_plain
-        self._weights = _Weights(self._searchable, shared.postings)
+        self._is_even = self._searchable.is_everything and context.postings.is_unrestricted
+        self._weights = _Weights(self._searchable, context.postings)
 
-    def group(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
-        """The candidates read whole, if they are few, unless there is nothing to tell apart."""
-        return None if self._is_even else super().group(graph, candidates)
+    def read_batch(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
+        """The candidates with their words, if they are few, unless all fields cost the same."""
+        return None if self._is_even else super().read_batch(graph, candidates)
 
-    def highest(self, left: QueryNode | None, right: QueryNode) -> int:
-        """The highest weight counts also where no field has it."""
+    def max_cost(self, left: QueryNode | None, right: QueryNode) -> int:
+        """The highest weight of the setting, also where no field has it."""
         return self._searchable.heaviest * right.width
 
-    def steps(self, stop: QueryNode) -> list[Edge]:
-        """One step for each weight."""
-        words = self.terms.words(stop.subset)  # asked for in any case: it shows in highlighting (7.2)
+    def edges(self, node: QueryNode) -> list[Edge]:
+        """One edge for each weight."""
+        subset, width = node.subset, node.width
+        words = self.terms.words(subset)  # derives the term in any case: highlighting shows it
         if self._is_even:
-            return [Edge(0, self.shared.matching(stop.subset), stop)]
-        steps = [
-            Edge(weight * stop.width, self.shared.condition(_InFields, stop.subset, tuple(fields)), stop)
-            for weight, fields in self._by_weight(self._fields(stop.subset, words)).items()
+            return [Edge(0, self.context.matches(subset), node)]
+        edges = [
+            Edge(weight * width, self.context.condition(_InFields, subset, tuple(fields)), node)
+            for weight, fields in self._by_weight(self._fields(subset, words)).items()
         ]
-        return [*steps, self._scale(stop)]
+        # An edge that no document can take makes the highest weight count for the maximum where no field has it.
+        return [*edges, Edge(self._searchable.heaviest * width, KnownDocids(0), node)]
 
-    def ways(self, group: CandidateBatch, stop: QueryNode, chosen: LocalBitset) -> list[WeightedEdge]:
-        """One way for each weight that is the lowest in some document."""
+    def batch_edges(self, batch: CandidateBatch, node: QueryNode, documents: LocalBitset) -> list[WeightedEdge]:
+        """One edge for each weight that is the lowest in some document."""
         if self._is_even:
-            return [WeightedEdge(0, chosen & group.of(self.terms.docids(stop.subset)), stop)]
-        places_in, weight_of = self.shared.met(stop.subset).places, self._weights.__getitem__
+            return [WeightedEdge(0, documents & batch.local(self.terms.docids(node.subset)), node)]
+        occurrences_in = self.context.term_positions(node.subset).occurrences
+        weight_of, width = self._weights.__getitem__, node.width
         costs: dict[int, LocalBitset] = {}
-        for alone, document in group.each(chosen):
-            places = places_in(document)
-            weight = min(map(weight_of, document.fields_at(places))) if places else _NO_WEIGHT
+        for alone, document in batch.each(documents):
+            occurrences = occurrences_in(document)
+            weight = min(map(weight_of, document.fields_at(occurrences))) if occurrences else _NO_WEIGHT
             if weight < _NO_WEIGHT:
-                costs[weight * stop.width] = costs.get(weight * stop.width, 0) | alone
-        return edges_by_cost(costs, stop)
-
-    def _scale(self, stop: QueryNode) -> Edge:
-        """A step that nothing can take: the highest cost counts also where no field has it."""
-        return Edge(self._searchable.heaviest * stop.width, KnownDocids(0), stop)
+                costs[weight * width] = costs.get(weight * width, 0) | alone
+        return edges_by_cost(costs, node)
 
     def _by_weight(self, fields: Sequence[str]) -> Mapping[int, list[str]]:
         weights: dict[int, list[str]] = {}
@@ -89,12 +88,12 @@ class AttributeRank(ForwardIndexRule):
         return weights
 
     def _fields(self, subset: Subset, words: Sequence[str]) -> list[str]:
-        """The fields looked into, but those that hold nothing of a subset of few words."""
-        postings, prefix = self.shared.postings, subset.whole_prefix
+        """The fields looked into; for a subset of few words only those that hold one of them."""
+        postings = self.context.postings
         phrases = self.terms.phrases(subset)
-        if prefix is None and len(words) + len(phrases) <= _SOME_WORDS:
-            met = [*words, *(word for word in map(first_word, phrases) if word is not None)]
-            return list(dict.fromkeys(field for word in met for field in postings.fields_of(word)))
+        if subset.whole_prefix is None and len(words) + len(phrases) <= _FEW_WORDS:
+            standing = [*words, *(word for word in map(first_word, phrases) if word is not None)]
+            return list(dict.fromkeys(field for word in standing for field in postings.fields_of(word)))
         return [field for field in postings.reader.terms.indexed_fields() if postings.looks_into(field)]
 
 
@@ -113,7 +112,7 @@ class _Weights(dict[str, int]):
 
 
 class _AtPlaces(ABC, Generic[Place]):
-    """The documents that have a subset at one of some places of a kind."""
+    """The condition to have a subset at one of some places: fields, or bucketed positions."""
 
     def __init__(self, terms: Terms, subset: Subset, places: tuple[Place, ...]) -> None:
         self._terms = terms
@@ -121,8 +120,9 @@ class _AtPlaces(ABC, Generic[Place]):
         self._places: tuple[Place, ...] = places
 
     def docids(self, candidates: DocIds) -> DocIds:
+        """The documents that meet it; right for the candidates."""
         docids = 0
-        words = present(self._terms, self._subset, candidates)
+        words = _words_of_candidates(self._terms, self._subset, candidates)
         for place in self._places:
             docids |= self._at(place, words)
         return docids
@@ -147,48 +147,49 @@ class WordPosition(ForwardIndexRule):
     """Documents by how near the words stand to their places in the query, in any field."""
 
     name = WORD_POSITION
-    FEW = FEW_FOR_POSITIONS
+    READ_LIMIT = READ_FOR_POSITIONS
     # A distance up to REACHES[c] costs c, any further one FARTHEST.
     REACHES = (0, 1, 4, 7, 11, 16, 24, 64, 256, 1024)
     FARTHEST = len(REACHES)
-    # All that positions can be, bucketed.
+    # All bucketed positions.
     POSITIONS = (*range(16), 24, *(2**power for power in range(5, 16)), 2**16 - 1)
 
-    def highest(self, left: QueryNode | None, right: QueryNode) -> int:
+    def max_cost(self, left: QueryNode | None, right: QueryNode) -> int:
         """The cost of the furthest position."""
         return self.FARTHEST * right.width
 
-    def steps(self, stop: QueryNode) -> list[Edge]:
-        """One step for each cost a position can have; which of them there are is asked when it is tried."""
-        self.terms.words(stop.subset)  # asked for in any case: it shows in highlighting (7.2)
-        positions: dict[int, list[int]] = {self.FARTHEST * stop.width: []}
+    def edges(self, node: QueryNode) -> list[Edge]:
+        """One edge for each cost a position can have; which of them the index has is asked when an edge is tried."""
+        self.terms.words(node.subset)  # derives the term in any case: highlighting shows it
+        costs_to_positions: dict[int, list[int]] = {self.FARTHEST * node.width: []}
         for position in self.POSITIONS:
-            positions.setdefault(_cost(position, stop.start, stop.width), []).append(position)
+            costs_to_positions.setdefault(_cost(position, node.start, node.width), []).append(position)
         return [
-            Edge(cost, self.shared.condition(_AtPositions, stop.subset, tuple(positions[cost])), stop)
-            for cost in sorted(positions)
+            Edge(cost, self.context.condition(_AtPositions, node.subset, tuple(costs_to_positions[cost])), node)
+            for cost in sorted(costs_to_positions)
         ]
 
-    def ways(self, group: CandidateBatch, stop: QueryNode, chosen: LocalBitset) -> list[WeightedEdge]:
-        """One way for each cost that is the lowest in some document."""
-        places_in, cost_at = self.shared.met(stop.subset).places, _costs_of(stop.start, stop.width).__getitem__
+    def batch_edges(self, batch: CandidateBatch, node: QueryNode, documents: LocalBitset) -> list[WeightedEdge]:
+        """One edge for each cost that is the lowest in some document."""
+        occurrences_in = self.context.term_positions(node.subset).occurrences
+        cost_at = _costs_of(node.start, node.width).__getitem__
         costs: dict[int, LocalBitset] = {}
-        for alone, document in group.each(chosen):
-            places = places_in(document)
-            if places:
-                cost = min(map(cost_at, document.positions(places)))
+        for alone, document in batch.each(documents):
+            occurrences = occurrences_in(document)
+            if occurrences:
+                cost = min(map(cost_at, positions(occurrences)))
                 costs[cost] = costs.get(cost, 0) | alone
-        return edges_by_cost(costs, stop)
+        return edges_by_cost(costs, node)
 
 
 def _cost(position: int, start: int, width: int) -> int:
-    """The cost of a position for all words of an n-gram together."""
+    """The cost of a position for all words of a node together."""
     distance = abs(position - start)
-    return sum(bisect_left(WordPosition.REACHES, distance + step) for step in range(width))
+    return sum([bisect_left(WordPosition.REACHES, distance + offset) for offset in range(width)])
 
 
 class _Costs(dict[int, int]):
-    """Position, as it stands in a document -> its cost for a stop at a start, of a width."""
+    """Position in a document -> its cost for a node at a start, of a width."""
 
     def __init__(self, start: int, width: int) -> None:
         super().__init__()
@@ -197,35 +198,35 @@ class _Costs(dict[int, int]):
 
     def __missing__(self, position: int) -> int:
         cost = _cost(bucketed_position(position), self._start, self._width)
-        if len(self) < _REMEMBERED_POSITIONS:
+        if len(self) < _CACHED_POSITIONS:
             self[position] = cost
         return cost
 
 
 @lru_cache(maxsize=64)
 def _costs_of(start: int, width: int) -> _Costs:
-    """What depends on nothing but the place of a stop in the query, kept for all searches."""
+    """Depends on nothing but the place of a node in the query, so it is kept for all searches."""
     return _Costs(start, width)
 
 
 class _AtPositions(_AtPlaces[int]):
     def _at(self, position: int, words: Sequence[str]) -> DocIds:
         postings, prefix = self._terms.postings, self._subset.whole_prefix
-        reader = postings.reader
-        docids = 0 if prefix is None else reader.terms.prefix_position_docids(prefix, position)
+        terms = postings.reader.terms
+        docids = 0 if prefix is None else terms.prefix_position_docids(prefix, position)
         for word in words:
-            docids |= reader.terms.word_position_docids(word, position)
+            docids |= terms.word_position_docids(word, position)
         for phrase in self._terms.phrases(self._subset):
             first = first_word(phrase)
-            if first is not None and (holding := postings.phrase(phrase)):
-                docids |= holding & reader.terms.word_position_docids(first, position)
+            if first is not None and (with_phrase := postings.phrase(phrase)):
+                docids |= with_phrase & terms.word_position_docids(first, position)
         return docids
 
 
-def present(terms: Terms, subset: Subset, candidates: DocIds) -> list[str]:
-    """The single words beside the prefix, without those of long lists that no candidate has."""
+def _words_of_candidates(terms: Terms, subset: Subset, candidates: DocIds) -> list[str]:
+    """The single words of a subset beside its prefix; of long lists only those that some candidate has."""
     words = terms.words_beside_prefix(subset)
-    if len(words) <= _SOME_WORDS:
+    if len(words) <= _FEW_WORDS:
         return words
     word_docids = terms.postings.reader.terms.word_docids
     return [word for word in words if word_docids(word) & candidates]

@@ -1,13 +1,12 @@
-"""Bucket sort: the only loop over ranking rules, and the only place that knows how many hits are wanted.
+"""The ranking of a search: which rules run (docs/ranking.md#rules), and the loop that runs them.
 
-Knows how buckets nest, when enough is found, what a threshold rejects and what happens when the time
-is over (relevance.md 3.12, 3.14, 3.16, 3.17); refuses to know what a rule looks at.
+Bucket sort splits the universe by the first rule, each bucket by the second one, and so on until there are enough hits
+(docs/ranking.md#bucket-sort). No other module knows how many hits are wanted.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Callable, Iterable, Iterator, NamedTuple, Sequence
 
 from svcd.base.bitmaps import DocIds, to_docids
 from svcd.query.graph import Graph, MatchingStrategy
@@ -21,95 +20,58 @@ from svcd.ranking.scores import Detail, Skipped, score
 from svcd.ranking.sort import GeoSort, Sort, parse_rule
 from svcd.ranking.words import Typo, Words
 
-# Which rules a search runs, in which order: from the setting `rankingRules` to rules (relevance.md 3.1).
-#
-# Knows the names of the setting and what each of them brings; refuses to know what a rule does.
-
-
-_WORDS = "words"
-_SORT = "sort"
-_ATTRIBUTE_RULES = ("attribute", "attributeRank", "wordPosition")
-
-# entry: (rules it brings, entries that make it void when met before it)
-_WORD_RULES: dict[str, tuple[Sequence[Callable[[RankingContext], Rule]], Sequence[str]]] = {
+# Entry of `rankingRules`: (the rules it stands for, earlier entries that make it ignored).
+_RULES: dict[str, tuple[Sequence[Callable[[RankingContext], Rule]], Sequence[str]]] = {
     "typo": ((Typo,), ("typo",)),
     "proximity": ((Proximity,), ("proximity",)),
-    "attribute": ((AttributeRank, WordPosition), _ATTRIBUTE_RULES),
+    "attribute": ((AttributeRank, WordPosition), ("attribute", "attributeRank", "wordPosition")),
     "attributeRank": ((AttributeRank,), ("attribute", "attributeRank")),
     "wordPosition": ((WordPosition,), ("attribute", "wordPosition")),
     "exactness": ((ExactAttribute, ExactWords), ("exactness",)),
 }
 
 
-def is_separated(ranking_rules: Iterable[str]) -> bool:
-    """Are the two halves of `attribute` shown as rules of their own (3.2)?"""
-    return any(rule in ("attributeRank", "wordPosition") for rule in ranking_rules)
-
-
-def chain(
-    shared: RankingContext, ranking_rules: Iterable[str], sort: Sequence[str], has_terms: bool
-) -> list[Rule]:
+def chain(context: RankingContext, ranking_rules: Iterable[str], sort: Sequence[str], has_terms: bool) -> list[Rule]:
     """The rules of one search.
 
-    sort: of the request, as parse_rule takes them. has_terms: without terms (placeholder
-    search) only the rules that sort are left.
+    ranking_rules: the setting. sort: of the request, as parse_rule takes them. has_terms: False for a placeholder search,
+    of which only the rules that sort are left.
     """
-    built = _Chain(shared, sort, has_terms)
+    rules: list[Rule] = []
+    seen: set[str] = set()
+    sorted_fields: set[str] = set()
+
+    def add_sort(entry: str) -> None:
+        name, _, direction = entry.rpartition(":")
+        if name not in sorted_fields:
+            sorted_fields.add(name)
+            rules.append(Sort(context, name, direction == "asc"))
+
     for entry in ranking_rules:
-        built.add(entry)
-    return built.rules
-
-
-class _Chain:
-    def __init__(self, shared: RankingContext, sort: Sequence[str], has_terms: bool) -> None:
-        self.rules: list[Rule] = []
-        self._shared = shared
-        self._sort = sort
-        self._has_terms = has_terms
-        self._met: set[str] = set()
-        self._sorted_fields: set[str] = set()
-
-    def add(self, entry: str) -> None:
-        """The rules of one entry of the setting."""
-        if entry == _WORDS:
-            self._add_words()
-        elif entry in _WORD_RULES:
-            self._add_word_rules(entry)
-        elif entry == _SORT:
-            self._add_sorts()
-        else:
-            self._add_sort(entry)
-
-    def _add_words(self) -> None:
-        if _WORDS not in self._met and self._has_terms:
-            self._met.add(_WORDS)
-            if self._shared.strategy is not MatchingStrategy.ALL:
-                self.rules.append(Words(self._shared))
-
-    def _add_word_rules(self, entry: str) -> None:
-        if not self._has_terms:
-            return
-        self._add_words()  # dropped words weigh more than anything else about words
-        made, void_after = _WORD_RULES[entry]
-        if self._met.isdisjoint(void_after):
-            self._met.add(entry)
-            self.rules.extend(make(self._shared) for make in made)
-
-    def _add_sorts(self) -> None:
-        if _SORT not in self._met:
-            self._met.add(_SORT)
-            for entry in self._sort:
-                rule = parse_rule(entry)
+        if entry == "words" or entry in _RULES:
+            if not has_terms:
+                continue
+            # Dropped words weigh more than anything else about words, so `words` comes before the first such rule.
+            if "words" not in seen:
+                seen.add("words")
+                if context.strategy is not MatchingStrategy.ALL:
+                    rules.append(Words(context))
+            makers, ignored_after = _RULES.get(entry, ((), ()))
+            if seen.isdisjoint(ignored_after):
+                seen.add(entry)
+                for make in makers:
+                    rules.append(make(context))
+        elif entry != "sort":
+            add_sort(entry)
+        elif entry not in seen:
+            seen.add(entry)
+            for expression in sort:
+                rule = parse_rule(expression)
                 if rule.point:
-                    self.rules.append(GeoSort(self._shared, rule.point, rule.is_ascending))
+                    rules.append(GeoSort(context, rule.point, rule.is_ascending))
                 else:
-                    self._add_sort(entry)
-
-    def _add_sort(self, entry: str) -> None:
-        field, _, direction = entry.rpartition(":")
-        if field not in self._sorted_fields:
-            self._sorted_fields.add(field)
-            self.rules.append(Sort(self._shared, field, direction == "asc"))
+                    add_sort(expression)
+    return rules
 
 
 Details = tuple[Detail, ...]
@@ -128,7 +90,7 @@ class RankingLimits:
 
     hits: how many at most. threshold: documents of a lower score are left out and not counted.
     to_the_end: rank everything even when there are hits enough, so that the count is exact.
-    order_alone: nobody asks how a hit came to its place, so the details of hits may stop early.
+    order_alone: nothing shows the details of hits, so they may stop early.
     exact_total: with `distinct`, count no document that shares a value with another.
     """
 
@@ -148,48 +110,53 @@ class Ranking:
 
 
 def rank(
-    rules: Sequence[Rule], graph: Graph, universe: DocIds, wanted: RankingLimits, expired: Callable[[], bool],
+    rules: Sequence[Rule], graph: Graph, universe: DocIds, limits: RankingLimits, expired: Callable[[], bool],
     distinct: Distinct | None = None,
 ) -> Ranking:
     """The best documents of the universe, by the first rule, then the second one within its buckets...
 
-    Equal documents come by docid. expired: is the time over? Asked before each bucket. distinct: of what no two
-    hits may share a value.
+    Equal documents come by docid. expired: has the cutoff passed? Asked before each bucket. distinct: the field of which
+    no two hits may share a value.
     """
-    return _BucketSort(rules, wanted, expired, distinct, universe).sort(graph)
+    return _BucketSort(rules, limits, expired, distinct, universe).sort(graph)
 
 
 class _BucketSort:
     def __init__(
-        self, rules: Sequence[Rule], wanted: RankingLimits, expired: Callable[[], bool], distinct: Distinct | None,
+        self, rules: Sequence[Rule], limits: RankingLimits, expired: Callable[[], bool], distinct: Distinct | None,
         universe: DocIds,
     ) -> None:
         self._rules = rules
-        self._wanted = wanted
+        self._limits = limits
+        # Ranking ends with so many hits; None to rank to the end.
+        self._enough = None if limits.to_the_end else limits.hits
         self._expired = expired
         self._distinct = distinct
         self._ranking = Ranking(universe)
-        self._excluded = 0  # they share a value with a hit
+        self._excluded = 0  # documents that share a value with a hit
 
     def sort(self, graph: Graph) -> Ranking:
         ranking, universe = self._ranking, self._ranking.counted
         self._descend(0, lambda: graph, universe, ())
-        if self._distinct is not None and self._wanted.exact_total:
+        if self._distinct is not None and self._limits.exact_total:
             # Without rules the hits are the first of the walk that counts all groups.
             ranking.counted = self._distinct.groups(ranking.counted if self._rules else universe)
         return ranking
 
     def _descend(
-        self, level: int, graph: Callable[[], Graph], universe: DocIds, details: Details, group: CandidateBatch | None = None
+        self, level: int, graph: Callable[[], Graph], universe: DocIds, details: Details, batch: CandidateBatch | None = None
     ) -> None:
-        """Split the universe by the rules from `level` on. group: the universe is a set of its documents."""
-        if level == len(self._rules) or (self._wanted.order_alone and _is_one(universe)):
-            self._deliver(universe, details, group)
+        """Split the universe by the rules from `level` on. batch: the universe is a set of its documents, as it numbers
+        them."""
+        # Nothing can order a single document.
+        if level == len(self._rules) or (self._limits.order_alone and not universe & (universe - 1)):
+            self._deliver(universe, details, batch)
             return
-        group, universe, buckets = _begun(self._rules[level], graph(), universe, group)
-        while universe and not self._is_done():
+        rule, hits, threshold = self._rules[level], self._ranking.hits, self._limits.threshold
+        batch, universe, buckets = _start(rule, graph(), universe, batch)
+        while universe and (self._enough is None or len(hits) < self._enough):
             if self._expired():
-                self._deliver(universe, (*details, Skipped()), group)
+                self._deliver(universe, (*details, Skipped()), batch)
                 return
             bucket = next(buckets, None)
             if bucket is None:
@@ -199,38 +166,32 @@ class _BucketSort:
                 docids &= universe
                 if not docids:
                     continue
-            found = (*details, bucket.detail)
-            if self._is_rejected(found):  # and so is all that comes behind it
-                self._ranking.counted &= ~(universe if group is None else group.docids(universe))
+            bucket_details = (*details, bucket.detail)
+            # Further rules can only lower a score, and later buckets have lower ones.
+            if threshold is not None and score(bucket_details) < threshold:
+                self._ranking.counted &= ~(universe if batch is None else batch.docids(universe))
                 return
             universe ^= docids
-            self._descend(level + 1, bucket.graph, docids, found, group)
+            self._descend(level + 1, bucket.graph, docids, bucket_details, batch)
             if self._excluded:
-                universe &= ~(self._excluded if group is None else group.of(self._excluded))
+                universe &= ~(self._excluded if batch is None else batch.local(self._excluded))
 
-    def _is_done(self) -> bool:
-        return len(self._ranking.hits) >= self._wanted.hits and not self._wanted.to_the_end
-
-    def _is_rejected(self, details: Details) -> bool:
-        threshold = self._wanted.threshold
-        return threshold is not None and score(details) < threshold
-
-    def _deliver(self, universe: DocIds, details: Details, group: CandidateBatch | None) -> None:
-        """Hand out a finished bucket."""
+    def _deliver(self, universe: DocIds, details: Details, batch: CandidateBatch | None) -> None:
+        """Add the documents of a finished bucket to the hits."""
         hits = self._ranking.hits
-        left = max(self._wanted.hits - len(hits), 0)
+        left = max(self._limits.hits - len(hits), 0)
         if self._distinct is not None:
-            universe, group = self._first_of_each(universe if group is None else group.docids(universe)), None
-        docids = to_docids(universe, left) if group is None else group.listed(universe)[:left]
-        hits += [Hit(docid, details) for docid in docids]
+            universe, batch = self._first_of_each(universe if batch is None else batch.docids(universe)), None
+        for docid in to_docids(universe, left) if batch is None else batch.ordered_docids(universe)[:left]:
+            hits.append(Hit(docid, details))
 
     def _first_of_each(self, bucket: DocIds) -> DocIds:
-        """What `distinct` leaves of a bucket. It takes from all universes and from what is counted, too.
+        """The documents of a bucket that `distinct` keeps; those it excludes leave all universes and the count.
 
         The whole bucket is walked, however few hits are wanted, but not that of a search without rules.
         """
         assert self._distinct is not None
-        kept, values = self._distinct.first(bucket, None if self._rules else self._wanted.hits)
+        kept, values = self._distinct.first(bucket, None if self._rules else self._limits.hits)
         ranking = self._ranking
         others = ranking.counted & ~(bucket if self._rules else kept)
         excluded = self._distinct.sharing(values, others)
@@ -239,18 +200,13 @@ class _BucketSort:
         return kept
 
 
-def _begun(
-    rule: Rule, graph: Graph, universe: DocIds, group: CandidateBatch | None
+def _start(
+    rule: Rule, graph: Graph, universe: DocIds, batch: CandidateBatch | None
 ) -> tuple[CandidateBatch | None, DocIds, Iterator[Bucket]]:
-    """The buckets of a rule, and the universe as a set of a group if its documents are read by now."""
-    if group is None:
-        group = rule.group(graph, universe)
-        if group is None:
+    """The buckets of a rule; also the batch, and the universe as it numbers it, if the documents have been read."""
+    if batch is None:
+        batch = rule.read_batch(graph, universe)
+        if batch is None:
             return None, universe, rule.buckets(graph, universe)
-        universe = group.everything
-    return group, universe, rule.buckets_of(group, graph, universe)
-
-
-def _is_one(docids: DocIds) -> bool:
-    """Is there a single document, which no rule can order?"""
-    return not docids & (docids - 1)
+        universe = batch.all_documents
+    return batch, universe, rule.batch_buckets(batch, graph, universe)

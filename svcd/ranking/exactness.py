@@ -1,59 +1,60 @@
-"""The rule `exactness`, in two parts (relevance.md 3.10, 3.11).
-
-ExactAttribute makes three buckets: a field that is the query and nothing else, one that begins with
-it, the rest. ExactWords costs: a word exactly as typed 0, any other way one for each query word.
-"""
+"""The two rules of `exactness`: fields that are the query, and words as they were typed (docs/ranking.md#exactness)."""
 from __future__ import annotations
 
 from typing import Iterator, Sequence
 
 from svcd.base.bitmaps import DocIds
-
 from svcd.query.graph import Graph, QueryNode
 from svcd.query.parser import Phrase
 from svcd.query.terms import EXACT, Subset, Terms
-from svcd.ranking.forward_index import FEW_FOR_EXACT, CandidateBatch, DocumentWords, LocalBitset, are_at
+from svcd.ranking.forward_index import READ_FOR_EXACT_ATTRIBUTE, CandidateBatch, DocumentWords, LocalBitset, positions
 from svcd.ranking.path_search import Edge, WeightedEdge
 from svcd.ranking.rule import Bucket, ForwardIndexRule, InvertedIndexRule, RankingContext
 from svcd.ranking.scores import EXACT_ATTRIBUTE, EXACT_MATCH, EXACT_WORDS, MATCHES_START, NO_EXACT_MATCH, Ranked
 from svcd.schema.documents import bucketed_position
 
-COUNTED_WORDS = 30  # longer fields are never the query
+COUNTED_WORDS = 30  # the index does not count further; longer fields are never the query
+
+# The words of the query as typed, each with its bucketed position.
+_Placed = list[tuple[str, int]]
+
 
 class ExactAttribute(InvertedIndexRule):
-    """Documents with a field that is the query, or begins with it; keeps the graph as it is."""
+    """Documents with a field that is the query, or starts with it; keeps the graph as it is."""
 
-    def __init__(self, shared: RankingContext) -> None:
-        self._shared = shared
-        self._postings = shared.postings
-        self._searchable = shared.postings.reader.settings.searchable
+    def __init__(self, context: RankingContext) -> None:
+        self._context = context
+        self._postings = context.postings
+        self._searchable = context.postings.reader.settings.searchable
 
-    def group(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
-        """The candidates read whole, if they are few."""
-        return self._shared.few.group(candidates, FEW_FOR_EXACT)
+    def read_batch(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
+        """The candidates with their words, if they are few."""
+        return self._context.forward_index.read(candidates, READ_FOR_EXACT_ATTRIBUTE)
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
         """At most three of them."""
-        placed, length = _placed(graph)
+        placed, length = _placed_words(graph)
         exact, starting = self._split(placed, length, candidates) if placed else (0, 0)
-        return _three(graph, candidates, exact, starting)
+        return _three_buckets(graph, candidates, exact, starting)
 
-    def buckets_of(self, group: CandidateBatch, graph: Graph, chosen: LocalBitset) -> Iterator[Bucket]:
+    def batch_buckets(self, batch: CandidateBatch, graph: Graph, documents: LocalBitset) -> Iterator[Bucket]:
         """At most three of them."""
-        placed, length = _placed(graph)
+        placed, length = _placed_words(graph)
         exact = starting = 0
-        for alone, document in group.each(chosen) if placed else ():
-            if are_at(placed, document):
+        for alone, document in batch.each(documents) if placed else ():
+            if _are_at(placed, document):
                 lengths = self._lengths([word for word, _ in placed], document)
-                exact |= alone if any(found == length <= COUNTED_WORDS for found in lengths) else 0
-                starting |= alone if lengths else 0
-        return _three(graph, chosen, exact, starting)
+                if lengths:
+                    starting |= alone
+                if length <= COUNTED_WORDS and length in lengths:
+                    exact |= alone
+        return _three_buckets(graph, documents, exact, starting)
 
-    def _split(self, placed: Sequence[tuple[str, int]], length: int, candidates: DocIds) -> tuple[DocIds, DocIds]:
-        """The documents with a field that is the query, and those with one that begins with it."""
+    def _split(self, placed: _Placed, length: int, candidates: DocIds) -> tuple[DocIds, DocIds]:
+        """The documents with a field that is the query, and those with one that starts with it."""
         for word, _ in placed:
             candidates &= self._postings.original(word)
-        # Words are looked for at their positions only where all of them are: that may be nowhere.
+        # Positions are asked for only where all words are, which may be nowhere.
         for word, bucketed in placed if candidates else ():
             candidates &= self._postings.reader.terms.word_position_docids(word, bucketed)
         return self._by_field([word for word, _ in placed], length, candidates) if candidates else (0, 0)
@@ -66,21 +67,32 @@ class ExactAttribute(InvertedIndexRule):
             for word in words if docids else ():
                 docids &= self._postings.in_field(word, field)
             if docids:
-                counted = terms.field_count_docids(field, length) if length <= COUNTED_WORDS else 0
-                exact |= docids & counted
-                starting |= docids & ~counted
+                of_length = terms.field_count_docids(field, length) if length <= COUNTED_WORDS else 0
+                exact |= docids & of_length
+                starting |= docids & ~of_length
         return exact, starting
 
     def _lengths(self, words: Sequence[str], document: DocumentWords) -> list[int]:
         """How many words the fields have that hold all of these words."""
-        fields = set.intersection(*(set(document.fields_at(document.places(word))) for word in words))
+        fields = set(document.fields)
+        for word in words:
+            fields.intersection_update(document.fields_at(document.occurrences(word)))
         return [
             document.length(field)
             for field in fields
             if field in self._searchable and self._postings.looks_into(field)
         ]
 
-def _three(graph: Graph, candidates: DocIds, exact: DocIds, starting: DocIds) -> Iterator[Bucket]:
+
+def _are_at(placed: _Placed, document: DocumentWords) -> bool:
+    """Does each word stand at its bucketed position, in any field?"""
+    for word, bucketed in placed:
+        if bucketed not in map(bucketed_position, positions(document.occurrences(word))):
+            return False
+    return True
+
+
+def _three_buckets(graph: Graph, candidates: DocIds, exact: DocIds, starting: DocIds) -> Iterator[Bucket]:
     by_rank = (
         (EXACT_MATCH, exact),
         (MATCHES_START, starting & ~exact),
@@ -90,67 +102,77 @@ def _three(graph: Graph, candidates: DocIds, exact: DocIds, starting: DocIds) ->
         if docids:
             yield Bucket(docids, Ranked(EXACT_ATTRIBUTE, rank, EXACT_MATCH), lambda: graph)
 
-def _placed(graph: Graph) -> tuple[list[tuple[str, int]], int]:
-    """The words of the exact terms with their bucketed positions, none after a gap; and how long they are together."""
-    stops = _exact_stops(graph)
-    placed = [
-        (word, bucketed_position(stop.start + offset))
-        for stop, phrase in stops
-        for offset, word in enumerate(phrase)
-        if word is not None
-    ]
-    return placed, sum(stop.end - stop.start + 1 for stop, _ in stops)
 
-def _exact_stops(graph: Graph) -> list[tuple[QueryNode, Phrase]]:
-    """The exact terms from the first one on, one for each place; none when one is missing between.
+def _placed_words(graph: Graph) -> tuple[_Placed, int]:
+    """The words of the exact terms at their positions, none if a term is missing; and how many positions they take."""
+    exact_nodes = _exact_nodes(graph)
+    placed: _Placed = []
+    length = 0
+    for node, phrase in exact_nodes:
+        length += node.end - node.start + 1
+        for offset, word in enumerate(phrase):
+            if word is not None:
+                placed.append((word, bucketed_position(node.start + offset)))
+    return placed, length
 
-    That a last one is missing goes unnoticed (3.10: quirk).
+
+def _exact_nodes(graph: Graph) -> list[tuple[QueryNode, Phrase]]:
+    """The nodes that have an exact term, one for each word of the query from the first one on; none if one is missing.
+
+    That the last one is missing goes unnoticed (quirk).
     """
     found: dict[int, tuple[QueryNode, Phrase]] = {}
-    for _, stop in graph.nodes():
-        phrase = stop.subset.exact_phrase
+    for _, node in graph.term_nodes():
+        phrase = node.subset.exact_phrase
         if phrase is not None:
-            found.setdefault(stop.first, (stop, phrase))
-    stops = [found[first] for first in sorted(found)]
+            found.setdefault(node.first, (node, phrase))
+    exact_nodes = [found[first] for first in sorted(found)]
     expected = 0
-    for stop, _ in stops:
-        if stop.first != expected:
+    for node, _ in exact_nodes:
+        if node.first != expected:
             return []
-        expected = stop.last + 1
-    return stops
+        expected = node.last + 1
+    return exact_nodes
+
 
 class ExactWords(ForwardIndexRule):
-    """Documents by how many words they have as typed; narrows these words to themselves."""
+    """Documents by how many words they have as typed; narrows these words to themselves.
+
+    A word as typed costs 0, any other as many as the query words it covers.
+    """
 
     name = EXACT_WORDS
 
-    def group(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
-        """None: to ask which documents have the words as typed is as quick."""
+    def read_batch(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
+        """None: it is as quick to ask which documents have the words as typed."""
         return None
 
-    def highest(self, left: QueryNode | None, right: QueryNode) -> int:
-        """None of the words as typed."""
+    def max_cost(self, left: QueryNode | None, right: QueryNode) -> int:
+        """The cost of other than as typed."""
         return right.width
 
-    def ways(self, group: CandidateBatch, stop: QueryNode, chosen: LocalBitset) -> list[WeightedEdge]:
-        """As typed, if the word can be met so at all, and anyhow."""
-        anyhow = WeightedEdge(stop.width, chosen & group.of(self.terms.docids(stop.subset)), stop)
-        if stop.subset.exact_phrase is None:
-            return [anyhow]
-        return [WeightedEdge(0, chosen & group.of(self.terms.exact_docids(stop.subset)), _as_typed(stop)), anyhow]
+    def batch_edges(self, batch: CandidateBatch, node: QueryNode, documents: LocalBitset) -> list[WeightedEdge]:
+        """As typed, if the term has an exact form, and in any form."""
+        any_form = WeightedEdge(node.width, documents & batch.local(self.terms.docids(node.subset)), node)
+        if node.subset.exact_phrase is None:
+            return [any_form]
+        return [WeightedEdge(0, documents & batch.local(self.terms.exact_docids(node.subset)), _as_typed(node)), any_form]
 
-    def steps(self, stop: QueryNode) -> list[Edge]:
-        """As typed, if the word can be met so at all, and anyhow."""
-        subset = stop.subset
-        anyhow = Edge(stop.width, self.shared.matching(subset), stop)
-        if subset.exact_phrase is None:
-            return [anyhow]
-        return [Edge(0, self.shared.condition(_AsTyped, subset), _as_typed(stop)), anyhow]
+    def edges(self, node: QueryNode) -> list[Edge]:
+        """As typed, if the term has an exact form, and in any form."""
+        any_form = Edge(node.width, self.context.matches(node.subset), node)
+        if node.subset.exact_phrase is None:
+            return [any_form]
+        return [Edge(0, self.context.condition(_AsTyped, node.subset), _as_typed(node)), any_form]
 
-def _as_typed(stop: QueryNode) -> QueryNode:
-    return stop._replace(subset=Subset(stop.subset.term, EXACT, False, False, True))
+
+def _as_typed(node: QueryNode) -> QueryNode:
+    return node._replace(subset=Subset(node.subset.term, EXACT, False, False, True))
+
 
 class _AsTyped:
+    """The condition to have a term as typed."""
+
     def __init__(self, terms: Terms, subset: Subset) -> None:
         self._terms = terms
         self._subset = subset

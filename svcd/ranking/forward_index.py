@@ -1,137 +1,140 @@
-"""The words of a few documents, read whole: what rules ask when hardly any candidates are left.
+"""The words of a few documents, read from the forward index: what rules look at when hardly any candidates are left.
 
-Knows in which fields, at which positions and how near each other the words of subsets stand in a
-document, and how sets of a few documents are kept small; refuses to know costs. To read some dozens
-of documents is cheaper than to ask an index for every position of every word in all documents. Within
-these documents the answers equal those of the index; the tests compare them.
+Reading some dozens of documents is cheaper than asking the inverted index for every position of every word in all
+documents; docs/ranking.md#two-ways-to-evaluate-a-rule has the figures. For these documents the answers equal those of the
+inverted index; the tests compare them.
 """
 from __future__ import annotations
 
-from typing import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Collection, Iterable, Mapping, Sequence
 
 from svcd.base.bitmaps import DocIds, from_docids, to_docids
-from svcd.query.parser import Phrase
 from svcd.query.postings import Postings, first_word
 from svcd.query.terms import Subset, Terms
-from svcd.schema.documents import bucketed_position
 
-# Up to so many documents are read to answer one question; with more it is quicker to ask the index.
-# Measured on 36,000 films of 90 words; fields are the quickest to ask for, positions the slowest. Whether a
-# field is the query is asked of one position for each word, whose answer is kept for the next search.
-FEW_FOR_EXACT = 8
-FEW_FOR_FIELDS = 16
-FEW_FOR_POSITIONS = 32
-FEW_FOR_PAIRS = 128
+# Up to so many documents are read for one rule; with more it is quicker to ask the inverted index. Measured on 36,000
+# films of 90 words; fields are the quickest to ask for, positions the slowest. Exact attribute asks for one position of
+# each word, and that answer is kept for later searches.
+READ_FOR_EXACT_ATTRIBUTE = 8
+READ_FOR_FIELDS = 16
+READ_FOR_POSITIONS = 32
+READ_FOR_PAIRS = 128
 # Words further apart than this are not near.
 NEAR = 3
 
-# A set of the documents of one group: bit n stands for the n-th of them.
+# A set of the documents of one batch: bit n stands for the n-th of them.
 LocalBitset = int
 
-# So many words are quicker looked for one by one than by a look at all words of a document.
-_SOME_WORDS = 4
-# So many pairs of places are quicker compared one by one than as sets.
-_SOME_PLACES = 8
+# Up to so many words are looked up one by one, which is quicker than looking at all words of a document.
+_FEW_WORDS = 4
+# Up to so many pairs of occurrences are compared one by one, which is quicker than as sets.
+_FEW_PAIRS = 8
 
-# A place is a number: that of the field in the document, and the position in the field. A position has
-# 16 bits; one more keeps the last word of a field far from the first one of the next.
+# An occurrence is a number: the field's number in the document, shifted, plus the position in the field. A position has 16
+# bits; one more keeps the last word of a field far from the first one of the next.
 _FIELD_SHIFT = 17
 _POSITION = (1 << _FIELD_SHIFT) - 1
 
 
 class DocumentWords:
-    """The words of a document with their places."""
+    """The words of a document and where they occur. fields: those that hold words."""
 
-    __slots__ = ("docid", "fields", "_rows", "_places")
+    __slots__ = ("docid", "fields", "_words", "_occurrences")
 
-    def __init__(self, docid: int, rows: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, docid: int, words_by_position: Mapping[str, Sequence[str]]) -> None:
         self.docid = docid
-        self.fields = list(rows)
-        self._rows = list(rows.values())
-        self._places: dict[str, list[int]] = {}
+        self.fields = list(words_by_position)
+        self._words = list(words_by_position.values())  # by field, by position; "" is a position gap
+        self._occurrences: dict[str, list[int]] = {}
 
-    def places(self, word: str) -> list[int]:
-        """The places of a word, ascending; looked for once, as few words of a document are asked for."""
-        places = self._places.get(word)
-        if places is None:
-            places = self._places[word] = []
-            for number, words in enumerate(self._rows):
+    def occurrences(self, word: str) -> list[int]:
+        """The occurrences of a word, ascending; kept, as rules ask for the same words."""
+        occurrences = self._occurrences.get(word)
+        if occurrences is None:
+            occurrences = self._occurrences[word] = []
+            for number, words in enumerate(self._words):
                 position = -1
                 for _ in range(words.count(word)):
                     position = words.index(word, position + 1)
-                    places.append((number << _FIELD_SHIFT) + position)
-        return places
+                    occurrences.append((number << _FIELD_SHIFT) + position)
+        return occurrences
 
-    def places_of_any(self, words: Collection[str]) -> list[int]:
-        """The places of any of these words, in any order."""
-        if len(words) <= _SOME_WORDS:
-            return [place for word in words for place in self.places(word)]
+    def occurrences_of_any(self, words: Collection[str]) -> list[int]:
+        """The occurrences of any of these words, in any order."""
+        if len(words) <= _FEW_WORDS:
+            found: list[int] = []
+            for word in words:
+                found += self.occurrences(word)
+            return found
         return [
             (number << _FIELD_SHIFT) + position
-            for number, row in enumerate(self._rows)
-            for position, word in enumerate(row)
+            for number, in_field in enumerate(self._words)
+            for position, word in enumerate(in_field)
             if word in words
         ]
 
-    def places_of_prefix(self, prefix: str) -> list[int]:
-        """The places of all words that begin so."""
+    def occurrences_of_prefix(self, prefix: str) -> list[int]:
+        """The occurrences of all words that start with a prefix."""
         return [
             (number << _FIELD_SHIFT) + position
-            for number, words in enumerate(self._rows)
-            for position, word in enumerate(words)
+            for number, in_field in enumerate(self._words)
+            for position, word in enumerate(in_field)
             if word.startswith(prefix)
         ]
 
-    def positions(self, places: Iterable[int]) -> list[int]:
-        """The positions of these places, in their fields."""
-        return [place & _POSITION for place in places]
-
-    def fields_at(self, places: Iterable[int]) -> list[str]:
-        """The fields of these places."""
+    def fields_at(self, occurrences: Iterable[int]) -> list[str]:
+        """The fields of these occurrences."""
         fields = self.fields
-        return [fields[place >> _FIELD_SHIFT] for place in places]
+        return [fields[occurrence >> _FIELD_SHIFT] for occurrence in occurrences]
 
     def length(self, field: str) -> int:
-        """How many words a field has."""
-        words = self._rows[self.fields.index(field)]
+        """How many words a field has, position gaps left out."""
+        words = self._words[self.fields.index(field)]
         return len(words) - words.count("")
 
 
-class CandidateBatch:
-    """Some documents read whole, in a row: sets of them are small integers, whatever their docids are."""
+def positions(occurrences: Iterable[int]) -> list[int]:
+    """The positions of these occurrences in their fields."""
+    return [occurrence & _POSITION for occurrence in occurrences]
 
-    __slots__ = ("documents", "everything", "_docids")
+
+class CandidateBatch:
+    """Some documents with their words, by docid. Sets of them are small integers, whatever their docids are."""
+
+    __slots__ = ("documents", "all_documents", "_docids")
 
     def __init__(self, documents: Sequence[DocumentWords], docids: DocIds) -> None:
         self.documents = documents
-        self.everything: LocalBitset = (1 << len(documents)) - 1
+        self.all_documents: LocalBitset = (1 << len(documents)) - 1
         self._docids = docids
 
-    def of(self, docids: DocIds) -> LocalBitset:
-        """Those of the group that are in a set of docids."""
-        together = docids & self._docids
-        if together == self._docids:
-            return self.everything
-        chosen = 0
-        if together:
+    def local(self, docids: DocIds) -> LocalBitset:
+        """Those of the batch that are in a set of docids."""
+        common = docids & self._docids
+        if common == self._docids:
+            return self.all_documents
+        documents = 0
+        if common:
             for number, document in enumerate(self.documents):
-                chosen |= (together >> document.docid & 1) << number
-        return chosen
+                documents |= (common >> document.docid & 1) << number
+        return documents
 
-    def docids(self, chosen: LocalBitset) -> DocIds:
-        """The set of docids of some of the group."""
-        return self._docids if chosen == self.everything else from_docids(self.listed(chosen))
+    def docids(self, documents: LocalBitset) -> DocIds:
+        """The set of docids of some of the batch."""
+        return self._docids if documents == self.all_documents else from_docids(self.ordered_docids(documents))
 
-    def listed(self, chosen: LocalBitset) -> list[int]:
-        """The docids of some of the group, ascending."""
-        return [document.docid for _, document in self.each(chosen)]
+    def ordered_docids(self, documents: LocalBitset) -> list[int]:
+        """The docids of some of the batch, ascending."""
+        return [document.docid for _, document in self.each(documents)]
 
-    def each(self, chosen: LocalBitset) -> Iterator[tuple[LocalBitset, DocumentWords]]:
-        """(the set of it alone, the document) of some of the group, by docid."""
-        while chosen:
-            alone = chosen & -chosen
-            chosen ^= alone
-            yield alone, self.documents[alone.bit_length() - 1]
+    def each(self, documents: LocalBitset) -> list[tuple[LocalBitset, DocumentWords]]:
+        """(the set of it alone, the document) of some of the batch, by docid."""
+        found: list[tuple[LocalBitset, DocumentWords]] = []
+        while documents:
+            alone = documents & -documents
+            documents ^= alone
+            found.append((alone, self.documents[alone.bit_length() - 1]))
+        return found
 
 
 class ForwardIndexLoader:
@@ -141,103 +144,96 @@ class ForwardIndexLoader:
         self._words_by_position = postings.reader.terms.words_by_position
         self._known: dict[int, DocumentWords] = {}
 
-    def group(self, candidates: DocIds, limit: int) -> CandidateBatch | None:
-        """The candidates, read whole; None when more than `limit` of them had to be read for that."""
-        if candidates.bit_count() > limit + len(self._known):
+    def read(self, candidates: DocIds, limit: int) -> CandidateBatch | None:
+        """The candidates with their words; None when more than `limit` of them would have to be read for that."""
+        known = self._known
+        if candidates.bit_count() > limit + len(known):
             return None
         docids = to_docids(candidates)
-        missing = [docid for docid in docids if docid not in self._known]
+        missing = [docid for docid in docids if docid not in known]
         if len(missing) > limit:
             return None
-        for docid, rows in self._words_by_position(missing) if missing else ():
-            self._known[docid] = DocumentWords(docid, rows)
-        return CandidateBatch([self._known[docid] for docid in docids], candidates)
+        if missing:
+            for docid, words in self._words_by_position(missing):
+                known[docid] = DocumentWords(docid, words)
+        return CandidateBatch([known[docid] for docid in docids], candidates)
 
 
 class TermPositions:
-    """The words by which a subset is met in documents; looked for once in each.
+    """Where a subset is met in documents; looked up once in each.
 
-    place: the element of a phrase that stands for it, 0 or -1; None for its first real word. Where
-    that element is a hole the phrase is not met.
+    phrase_end: the element of a phrase that stands for it, 0 or -1; None for its first word. A phrase with a position gap
+    there is not met.
     """
 
-    def __init__(self, terms: Terms, subset: Subset, place: int | None = None) -> None:
-        self._singles = frozenset(terms.words(subset))
+    def __init__(self, terms: Terms, subset: Subset, phrase_end: int | None = None) -> None:
+        self._words = frozenset(terms.words(subset))
         self._prefix = subset.cached_prefix
-        phrases = ((_standing(phrase, place), terms.postings.phrase(phrase)) for phrase in terms.phrases(subset))
-        self._phrases = [(word, docids) for word, docids in phrases if docids and word is not None]
-        self._single_places: dict[int, frozenset[int]] = {}
-        is_single = not self._phrases and self._prefix is None
-        self._places: dict[int, frozenset[int]] = self._single_places if is_single else {}
+        self._phrases: list[tuple[str, DocIds]] = []  # the word that stands for a phrase, the documents of the phrase
+        for phrase in terms.phrases(subset):
+            word = first_word(phrase) if phrase_end is None else phrase[phrase_end]
+            docids = terms.postings.phrase(phrase)
+            if docids and word is not None:
+                self._phrases.append((word, docids))
+        self._word_occurrences: dict[int, frozenset[int]] = {}
+        has_words_alone = not self._phrases and self._prefix is None
+        self._occurrences: dict[int, frozenset[int]] = self._word_occurrences if has_words_alone else {}
 
-    def places(self, document: DocumentWords) -> frozenset[int]:
-        """Where the single words stand, and those that stand for a phrase or for the prefix."""
-        places = self._places.get(document.docid)
-        if places is None:
-            places = self._places[document.docid] = self._find_places(document)
-        return places
+    def occurrences(self, document: DocumentWords) -> frozenset[int]:
+        """Those of the single words, and of the words that stand for a phrase or belong to the cached prefix."""
+        occurrences = self._occurrences.get(document.docid)
+        if occurrences is None:
+            occurrences = self._occurrences[document.docid] = self._find_occurrences(document)
+        return occurrences
 
-    def single_places(self, document: DocumentWords) -> frozenset[int]:
-        """Where the single words of the subset stand."""
-        places = self._single_places.get(document.docid)
-        if places is None:
-            places = self._single_places[document.docid] = frozenset(document.places_of_any(self._singles))
-        return places
+    def word_occurrences(self, document: DocumentWords) -> frozenset[int]:
+        """Those of the single words."""
+        occurrences = self._word_occurrences.get(document.docid)
+        if occurrences is None:
+            occurrences = self._word_occurrences[document.docid] = frozenset(document.occurrences_of_any(self._words))
+        return occurrences
 
-    def _find_places(self, document: DocumentWords) -> frozenset[int]:
-        standing = [word for word, docids in self._phrases if docids >> document.docid & 1]
-        if not standing and self._prefix is None:
-            return self.single_places(document)
-        begun = () if self._prefix is None else document.places_of_prefix(self._prefix)
-        return self.single_places(document).union(document.places_of_any(standing), begun)
-
-
-def _standing(phrase: Phrase, place: int | None) -> str | None:
-    return first_word(phrase) if place is None else phrase[place]
+    def _find_occurrences(self, document: DocumentWords) -> frozenset[int]:
+        standing_for_phrases = [word for word, docids in self._phrases if docids >> document.docid & 1]
+        if not standing_for_phrases and self._prefix is None:
+            return self.word_occurrences(document)
+        continued = () if self._prefix is None else document.occurrences_of_prefix(self._prefix)
+        return self.word_occurrences(document).union(document.occurrences_of_any(standing_for_phrases), continued)
 
 
 def smallest_distance(left: TermPositions, right: TermPositions, document: DocumentWords) -> int | None:
-    """The smallest distance (1, 2, 3) of a word of each side; wrong order is one further. None when they are far.
+    """The smallest distance (1, 2, 3) of a word of each side; wrong order is one further. None when they are not near.
 
-    left, right: met by the last and by the first word of their phrases.
+    left, right: with their phrases represented by the last and by the first word.
     """
-    lefts, rights = left.places(document), right.places(document)
+    lefts, rights = left.occurrences(document), right.occurrences(document)
     if not lefts or not rights:
         return None
-    # A phrase, and a word that is only begun, is never near in the wrong order.
-    single_lefts, single_rights = left.single_places(document), right.single_places(document)
-    are_single = lefts is single_lefts and rights is single_rights
-    if are_single and len(lefts) * len(rights) <= _SOME_PLACES:
-        return _nearest(lefts, rights)
-    if _is_behind(lefts, rights, 1):
+    # Phrases, and words known as a cached prefix only, are never near in the wrong order.
+    left_words, right_words = left.word_occurrences(document), right.word_occurrences(document)
+    are_words = lefts is left_words and rights is right_words
+    if are_words and len(lefts) * len(rights) <= _FEW_PAIRS:
+        return _smallest_distance_of_few(lefts, rights)
+    if _are_apart(lefts, rights, 1):
         return 1
     for distance in range(2, NEAR + 1):
-        if _is_behind(lefts, rights, distance) or _is_behind(single_rights, single_lefts, distance - 1):
+        if _are_apart(lefts, rights, distance) or _are_apart(right_words, left_words, distance - 1):
             return distance
     return None
 
 
-def _nearest(lefts: frozenset[int], rights: frozenset[int]) -> int | None:
-    """The same for single words of few places."""
-    nearest = NEAR + 1
+def _smallest_distance_of_few(lefts: frozenset[int], rights: frozenset[int]) -> int | None:
+    """The same for few occurrences of single words."""
+    smallest = NEAR + 1
     for left in lefts:
         for right in rights:
             gap = right - left
             distance = gap if gap > 0 else 1 - gap
-            if distance < nearest and gap:
-                nearest = distance
-    return nearest if nearest <= NEAR else None
+            if distance < smallest and gap:
+                smallest = distance
+    return smallest if smallest <= NEAR else None
 
 
-def _is_behind(before: frozenset[int], after: frozenset[int], distance: int) -> bool:
-    """Does one of the places lie so far behind one of the others?"""
-    return not after.isdisjoint([place + distance for place in before])
-
-
-def are_at(wanted: Sequence[tuple[str, int]], document: DocumentWords) -> bool:
-    """Does each of the words stand at its bucketed position, in any field?"""
-    return all(_is_at(document, word, bucketed) for word, bucketed in wanted)
-
-
-def _is_at(document: DocumentWords, word: str, bucketed: int) -> bool:
-    return any(bucketed_position(position) == bucketed for position in document.positions(document.places(word)))
+def _are_apart(lefts: frozenset[int], rights: frozenset[int], distance: int) -> bool:
+    """Is one of the right occurrences exactly so far after one of the left ones?"""
+    return not rights.isdisjoint([left + distance for left in lefts])

@@ -1,16 +1,13 @@
-"""Cheapest ways through a query graph: how the rules that look at words make their buckets.
+"""Cheapest paths through a query graph: how graph rules make buckets (docs/ranking.md#graph-rules).
 
-Knows steps, costs and how documents are gathered along paths (relevance.md 3.3); refuses to know what
-a cost means: a rule supplies the steps. Between two nodes lie one or more steps:
+A rule puts one or more edges, each with a cost, between two nodes of the query graph:
 
     Start --- star [0 typos, cost 0] ---+--- wars [0 typos, cost 0] --- End
           \\-- star [1 typo,  cost 1] --/ \\-- wars [1 typo,  cost 1] --/
 
-The bucket of cost 1 are the documents of all paths whose steps sum up to 1. Paths are walked depth
-first, each step narrowing the documents, so that most are left after a step or two. What a path finds
-is not looked for again; the paths that found something make the graph of the next rule. Five words of
-ten costs each have thousands of paths of one cost: where it does not matter which conditions are asked
-for, and nothing is dropped on the way, a step is only taken by documents that can get to End from it.
+The bucket of cost 1 are the documents of all paths whose edges sum up to 1. The paths that found documents make the graph
+of the next rule. Two evaluators give the same buckets and paths: PathSearch asks the inverted index what documents meet a
+condition; CheapestPaths is given which of a few documents can take each edge.
 """
 from __future__ import annotations
 
@@ -25,260 +22,242 @@ Path = tuple[QueryNode, ...]
 
 
 class Condition(Protocol):
-    """What a document must fulfil to take a step."""
+    """What a document must meet to take an edge."""
 
     def docids(self, candidates: DocIds) -> DocIds:
-        """The documents that fulfil it; need only be right for the candidates."""
+        """The documents that meet it; need only be right for the candidates."""
 
 
 class Edge(NamedTuple):
-    """A way into a node, or past it.
+    """An edge into a node, or past it.
 
-    condition: None to pass the node: every document may, and the next graph keeps nothing of it.
-    stop: what the next graph keeps of it. dropped: nodes, as bits, that no later step of the path may
-    match, when it passes.
+    condition: None to skip the node: every document may. node: what the graph of the next rule keeps of the node, None for
+    nothing. dropped: nodes, as bits, that the rest of a path that skips this node may not enter.
     """
 
     cost: int
     condition: Condition | None
-    stop: QueryNode | None
+    node: QueryNode | None
     dropped: int = 0
 
 
-class Plan:
-    """The steps of one rule through one graph, with all costs that can come out."""
-
-    def __init__(self, edges: Sequence[Sequence[tuple[int, Edge]]]) -> None:
-        self.edges = edges
-        steps = (step for leaving in edges for target, step in leaving if target != END)
-        self.has_passing = any(step.condition is None for step in steps)  # of nodes that may be left out
-        # Bit c is set when the way from the node to End can cost c.
-        self.costs = [0] * len(edges)
-        self.costs[END] = 1
-        self._fill_costs(START, set())
-
-    def _fill_costs(self, node: int, done: set[int]) -> None:
-        if node == END or node in done:
-            return
-        done.add(node)
-        costs = 0
-        for target, step in self.edges[node]:
-            self._fill_costs(target, done)
-            costs |= self.costs[target] << step.cost
-        self.costs[node] = costs
-
-    @property
-    def highest(self) -> int:
-        """The highest cost of any path."""
-        return max(self.costs[START].bit_length() - 1, 0)
-
-    def ascending(self) -> Iterator[int]:
-        """All costs a path can have."""
-        return (cost for cost in range(self.highest + 1) if self.costs[START] >> cost & 1)
-
+# (number of a node, number of a successor other than End) -> the edges between them, in the order in which they are tried.
+EdgesBetween = Callable[[int, int], Sequence[Edge]]
 
 _TO_END = Edge(0, None, None)
 
 
-def plan(graph: Graph, steps: Callable[[int, int], Sequence[Edge]]) -> Plan:
-    """The plan of a rule.
+class Plan:
+    """All edges of one rule through one graph, and the costs that paths can have.
 
-    steps: gives the steps from one node (its number) into another one.
+    edges: by node, (number of the successor, edge). costs: by node, bit c set if a path from there to End can cost c.
+    path_costs: all costs of paths from Start to End, ascending.
     """
-    edges: list[list[tuple[int, Edge]]] = []
-    for node, successors in enumerate(graph.successors):
-        leaving: list[tuple[int, Edge]] = []
-        for target in successors:
-            into = [_TO_END] if target == END else steps(node, target)
-            leaving.extend((target, step) for step in into)
-        edges.append(leaving)
-    return Plan(edges)
+
+    def __init__(self, graph: Graph, edges_between: EdgesBetween) -> None:
+        self.edges: list[list[tuple[int, Edge]]] = []
+        self.can_skip = False
+        for number, successors in enumerate(graph.successors):
+            leaving: list[tuple[int, Edge]] = []
+            for successor in successors:
+                for edge in (_TO_END,) if successor == END else edges_between(number, successor):
+                    leaving.append((successor, edge))
+                    self.can_skip |= edge.condition is None and successor != END
+            self.edges.append(leaving)
+        self.costs = [0] * len(self.edges)
+        self.costs[END] = 1
+        for number in graph.successors_first():
+            for successor, edge in self.edges[number]:
+                self.costs[number] |= self.costs[successor] << edge.cost
+        possible = self.costs[START]
+        self.max_cost = max(possible.bit_length() - 1, 0)
+        self.path_costs = [cost for cost in range(self.max_cost + 1) if possible >> cost & 1]
 
 
 class PathSearch:
-    """Takes documents out of `left`, cost by cost.
+    """Takes documents out of `left`, cost by cost, by asking for the documents of conditions.
 
-    looks_ahead: may conditions be asked for that no path would get to?
+    Paths are walked depth first, each edge narrowing the documents, so that most paths are left after an edge or two.
+    Five words of ten costs each have thousands of paths of one cost: with looks_ahead an edge is only taken by documents
+    that can get to End from there. That asks for conditions which a plain walk would not get to, so it is only for rules
+    where nothing shows which ones were asked for; and not where nodes can be skipped.
     """
 
     def __init__(self, plan: Plan, candidates: DocIds, looks_ahead: bool = False) -> None:
         self.left = candidates
         self._plan = plan
-        self._docids = _Fulfilled(self)
-        self._path: list[QueryNode | None] = []
-        self._good: list[Path] = []
-        self._looks_ahead = looks_ahead and not plan.has_passing
+        self._docids: dict[Condition, DocIds] = {}
+        self._path: list[QueryNode] = []
+        self._found_paths: list[Path] = []
+        self._looks_ahead = looks_ahead and not plan.can_skip
         # By node and the cost left there: the documents that can go on from there and get to End with it.
         self._ahead: dict[tuple[int, int], DocIds] = {}
 
     def bucket(self, cost: int) -> tuple[DocIds, list[Path]]:
-        """The documents of all paths of this cost, and the paths that found one."""
+        """The documents of all paths of this cost, and the paths that found one that no earlier path had found."""
         before = self.left
-        self._good = []
+        self._found_paths = []
         if self._looks_ahead:
-            reached = before & self._of_rest(START, cost)
+            reached = before & self._docids_ahead(START, cost)
             if reached:
                 self._walk_ahead(START, cost, reached)
         else:
             self._walk(START, cost, before, 0)
-        return before ^ self.left, self._good
+        return before ^ self.left, self._found_paths
 
-    def _of_rest(self, node: int, rest: int) -> DocIds:
-        docids = self._ahead.get((node, rest))
+    def _meeting(self, condition: Condition) -> DocIds:
+        """The documents that meet a condition, asked for with those left when it is first tried."""
+        docids = self._docids.get(condition)
         if docids is None:
-            docids = self._ahead[node, rest] = self._find_of_rest(node, rest)
+            docids = self._docids[condition] = condition.docids(self.left)
         return docids
 
-    def _find_of_rest(self, node: int, remaining: int) -> DocIds:
+    def _docids_ahead(self, number: int, remaining: int) -> DocIds:
+        """The documents that can get from a node to End at exactly this cost, as far as they were left when first asked."""
+        docids = self._ahead.get((number, remaining))
+        if docids is not None:
+            return docids
         docids, costs = 0, self._plan.costs
-        for target, (cost, condition, _, _) in self._plan.edges[node]:
-            rest = remaining - cost
-            if rest < 0 or not costs[target] >> rest & 1:
+        for successor, edge in self._plan.edges[number]:
+            rest = remaining - edge.cost
+            if rest < 0 or not costs[successor] >> rest & 1:
                 continue
-            if target == END:
-                return self.left
-            ahead = self._of_rest(target, rest)
-            if ahead and condition is not None:
-                docids |= ahead & self._docids[condition]
+            if successor == END:
+                docids = self.left
+                break
+            ahead = self._docids_ahead(successor, rest)
+            if ahead and edge.condition is not None:
+                docids |= ahead & self._meeting(edge.condition)
+        self._ahead[number, remaining] = docids
         return docids
 
-    def _walk_ahead(self, node: int, remaining: int, docids: DocIds) -> None:
+    def _walk_ahead(self, number: int, remaining: int, docids: DocIds) -> None:
         """As `_walk`, but every document that gets here can go on."""
-        for target, (cost, condition, stop, _) in self._plan.edges[node]:
-            if target == END and not remaining:
-                self._found(docids)
+        for successor, (cost, condition, node, _) in self._plan.edges[number]:
+            if successor == END and not remaining:
+                self._add_path(docids)
                 return
-            ahead = self._ahead.get((target, remaining - cost), 0)
-            reached = docids & ahead & self._docids[condition] if ahead and condition is not None else 0
+            ahead = self._ahead.get((successor, remaining - cost), 0)
+            if not ahead or condition is None or node is None:
+                continue
+            reached = docids & ahead & self._meeting(condition)
             if reached:
-                self._path.append(stop)
-                self._walk_ahead(target, remaining - cost, reached)
+                self._path.append(node)
+                self._walk_ahead(successor, remaining - cost, reached)
                 self._path.pop()
                 docids &= self.left
                 if not docids:
                     return
 
-    def _walk(self, node: int, remaining: int, docids: DocIds, dropped: int) -> None:
-        """Follow all steps out of a node with the documents that got there; none of them is found yet."""
+    def _walk(self, number: int, remaining: int, docids: DocIds, dropped: int) -> None:
+        """Follow all edges out of a node with the documents that got there; none of them is found yet."""
         costs = self._plan.costs
-        for target, step in self._plan.edges[node]:
-            cost, condition, stop, drops = step
+        for successor, (cost, condition, node, drops) in self._plan.edges[number]:
             rest = remaining - cost
-            if rest < 0 or not costs[target] >> rest & 1:
+            if rest < 0 or not costs[successor] >> rest & 1:
                 continue
-            if target == END:
-                self._found(docids)
+            if successor == END:
+                self._add_path(docids)
                 return
-            if condition is None:
-                self._walk(target, rest, docids, dropped | drops)
-            elif not dropped >> target & 1:
-                reached = docids & self._docids[condition]
+            if condition is None or node is None:
+                self._walk(successor, rest, docids, dropped | drops)
+            elif dropped >> successor & 1:
+                continue
+            else:
+                reached = docids & self._meeting(condition)
                 if not reached:
                     continue
-                self._path.append(stop)
-                self._walk(target, rest, reached, dropped)
+                self._path.append(node)
+                self._walk(successor, rest, reached, dropped)
                 self._path.pop()
-            else:
-                continue
             docids &= self.left
             if not docids:
                 return
 
-    def _found(self, docids: DocIds) -> None:
+    def _add_path(self, docids: DocIds) -> None:
         self.left ^= docids
-        self._good.append(tuple([stop for stop in self._path if stop is not None]))
+        self._found_paths.append(tuple(self._path))
 
 
-class _Fulfilled(dict[Condition, DocIds]):
-    """Condition -> the documents that fulfil it, asked for with those left when it is first tried."""
-
-    def __init__(self, search: PathSearch) -> None:
-        super().__init__()
-        self._search = search
-
-    def __missing__(self, condition: Condition) -> DocIds:
-        self[condition] = condition.docids(self._search.left)
-        return self[condition]
-
-
-# Cheapest ways of a few documents through a query graph, without trying any other.
-#
-# Knows how the cheapest cost of each document follows from the steps into each node, and which paths
-# are good ones (relevance.md 3.3) without walking those that lead nowhere; refuses to know what a cost
-# means. Gives what `graph.PathSearch` gives for the same steps, where no step passes a node: a document
-# takes the cheapest of several steps between two nodes in any case. The tests compare them.
+# A few documents whose words are read: which of them can take an edge is known before any path is tried.
 
 
 class WeightedEdge(NamedTuple):
-    """A way into a node: its cost, the documents that may take it, what the next graph keeps of it."""
+    """An edge into a node: its cost, the documents that can take it, what the next graph keeps of the node."""
 
     cost: int
-    chosen: LocalBitset
-    stop: QueryNode
+    documents: LocalBitset
+    node: QueryNode
 
 
-# (node, next node) -> the ways between them, in the order in which they are tried.
-EdgesBetween = Callable[[int, int], Sequence[WeightedEdge]]
+# As EdgesBetween.
+WeightedEdgesBetween = Callable[[int, int], Sequence[WeightedEdge]]
 
 
 class CheapestPaths:
-    """The cheapest costs of documents through a graph; `buckets` gives them one by one."""
+    """The lowest costs of a few documents through a graph.
 
-    def __init__(self, graph: Graph, ways: EdgesBetween, chosen: LocalBitset) -> None:
-        # By node: cost of the cheapest way to End -> the documents that have it.
-        self._rest: list[dict[int, LocalBitset]] = [{} for _ in graph.stops]
-        self._rest[END] = {0: chosen}
-        self._leaving: list[list[tuple[int, WeightedEdge]]] = [[] for _ in graph.stops]
-        self._good: list[Path] = []
+    Gives what PathSearch gives for the same edges, where none skips a node, without trying paths that lead nowhere: the
+    lowest cost of each document is worked out from End to Start.
+    """
+
+    def __init__(self, graph: Graph, edges_between: WeightedEdgesBetween, documents: LocalBitset) -> None:
+        # By node: lowest cost to End -> the documents that have it. Each document is in one of the sets at most.
+        self._costs: list[dict[int, LocalBitset]] = [{} for _ in graph.nodes]
+        self._costs[END] = {0: documents}
+        self._edges: list[list[tuple[int, WeightedEdge]]] = [[] for _ in graph.nodes]
+        self._found_paths: list[Path] = []
         self._left: LocalBitset = 0
-        for node in graph.backwards():
-            successors = graph.successors[node]
-            if END in successors:  # where it leads elsewhere as well, End is tried first and takes all
-                self._rest[node] = self._rest[END]
+        for number in graph.successors_first():
+            successors = graph.successors[number]
+            if END in successors:  # if it leads elsewhere as well, End is tried first and takes all
+                self._costs[number] = self._costs[END]
                 continue
-            self._leaving[node] = [(target, way) for target in successors for way in ways(node, target) if way.chosen]
-            self._rest[node] = self._cheapest(node)
+            leaving = self._edges[number]
+            for successor in successors:
+                for edge in edges_between(number, successor):
+                    if edge.documents:
+                        leaving.append((successor, edge))
+            self._costs[number] = self._lowest_costs(leaving)
 
-    def _cheapest(self, node: int) -> dict[int, LocalBitset]:
+    def _lowest_costs(self, leaving: Sequence[tuple[int, WeightedEdge]]) -> dict[int, LocalBitset]:
         reached: dict[int, LocalBitset] = {}
-        for target, way in self._leaving[node]:
-            for cost, chosen in self._rest[target].items():
-                both = chosen & way.chosen
+        for successor, edge in leaving:
+            for rest, documents in self._costs[successor].items():
+                both = documents & edge.documents
                 if both:
-                    cost += way.cost
+                    cost = rest + edge.cost
                     reached[cost] = reached.get(cost, 0) | both
-        return _disjoint(reached) if len(reached) > 1 else reached
+        if len(reached) < 2:
+            return reached
+        lowest: dict[int, LocalBitset] = {}
+        seen = 0
+        for cost in sorted(reached):
+            documents = reached[cost] & ~seen
+            if documents:
+                lowest[cost] = documents
+                seen |= documents
+        return lowest
 
     def buckets(self) -> Iterator[tuple[int, LocalBitset, list[Path]]]:
         """(cost, its documents, the paths that found one), cheapest first."""
-        for cost, chosen in sorted(self._rest[START].items()):
-            self._good = []
-            self._left = chosen
-            self._walk(START, cost, chosen, ())
-            yield cost, chosen, self._good
+        for cost, documents in sorted(self._costs[START].items()):
+            self._found_paths = []
+            self._left = documents
+            self._walk(START, cost, documents, ())
+            yield cost, documents, self._found_paths
 
-    def _walk(self, node: int, cost: int, chosen: LocalBitset, path: Path) -> None:
-        """Every document that gets here has this cost to go, so that every path taken finds some."""
-        if not self._leaving[node]:
-            self._left &= ~chosen
-            self._good.append(path)
+    def _walk(self, number: int, cost: int, documents: LocalBitset, path: Path) -> None:
+        """Follow the edges out of a node; every document that gets here has this cost to go, so every path finds some."""
+        leaving = self._edges[number]
+        if not leaving:
+            self._left &= ~documents
+            self._found_paths.append(path)
             return
-        for target, way in self._leaving[node]:
-            reached = chosen & way.chosen & self._rest[target].get(cost - way.cost, 0)
+        for successor, edge in leaving:
+            reached = documents & edge.documents & self._costs[successor].get(cost - edge.cost, 0)
             if reached:
-                self._walk(target, cost - way.cost, reached, (*path, way.stop))
-                chosen &= self._left
-                if not chosen:
+                self._walk(successor, cost - edge.cost, reached, (*path, edge.node))
+                documents &= self._left
+                if not documents:
                     return
-
-
-def _disjoint(reached: dict[int, LocalBitset]) -> dict[int, LocalBitset]:
-    """Each document at its lowest cost alone."""
-    cheapest: dict[int, LocalBitset] = {}
-    seen = 0
-    for cost in sorted(reached):
-        chosen = reached[cost] & ~seen
-        if chosen:
-            cheapest[cost] = chosen
-            seen |= chosen
-    return cheapest

@@ -1,19 +1,18 @@
-"""The rule `proximity` (relevance.md 3.6).
+"""The rule `proximity`: how near the words of a document stand to each other.
 
-Costs: 0, 1, 2 for words at distance 1, 2, 3, and 3 for anywhere; an n-gram its own gaps besides. Words
-in the wrong order count as one further apart. Where the query itself has no neighbours (its start,
-dropped words, hard separators) anywhere costs nothing.
+Costs: docs/ranking.md#proximity. Neighbours in the query are compared pair by pair; words in the wrong order count as one
+further apart.
 """
 from __future__ import annotations
 
-from typing import Callable, Iterator, Sequence
+from typing import Iterator, Sequence
 
 from svcd.base.bitmaps import DocIds
 from svcd.query.graph import Graph, QueryNode
 from svcd.query.parser import Phrase
 from svcd.query.terms import Subset, Terms
-from svcd.ranking.forward_index import FEW_FOR_PAIRS, NEAR, CandidateBatch, LocalBitset, smallest_distance
-from svcd.ranking.path_search import Edge, EdgesBetween, WeightedEdge
+from svcd.ranking.forward_index import NEAR, READ_FOR_PAIRS, CandidateBatch, LocalBitset, smallest_distance
+from svcd.ranking.path_search import Edge, EdgesBetween, WeightedEdge, WeightedEdgesBetween
 from svcd.ranking.rule import Bucket, ForwardIndexRule, InvertedIndexRule, RankingContext
 from svcd.ranking.scores import PROXIMITY
 
@@ -22,65 +21,79 @@ class Proximity(ForwardIndexRule):
     """Documents by how near the words stand to each other, neighbour by neighbour."""
 
     name = PROXIMITY
-    FEW = FEW_FOR_PAIRS
-    looks_ahead = False  # no condition takes longer to find; by attribute it shows which ones are asked for
+    READ_LIMIT = READ_FOR_PAIRS
+    looks_ahead = False  # these conditions take the longest; and by attribute it shows which ones were asked for
 
-    def __init__(self, shared: RankingContext) -> None:
-        super().__init__(shared)
-        # By attribute the order of the questions shows (3.6.3), restricted fields only in single words.
-        self._reads_documents = not shared.postings.is_by_attribute and not shared.postings.is_restricted
+    def __init__(self, context: RankingContext) -> None:
+        super().__init__(context)
+        # By attribute the order of requests shows; restricted fields show in single words, but not in pairs.
+        self._reads_documents = not context.postings.is_by_attribute and not context.postings.is_restricted
 
-    def group(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
-        """The candidates read whole, if they are few and the documents tell how near words count."""
-        if not self._reads_documents or not any(_are_neighbours(*pair) for pair in graph.pairs()):
+    def read_batch(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
+        """The candidates with their words, if they are few and some words of the query are neighbours."""
+        if not self._reads_documents or not _has_neighbours(graph):
             return None
-        return super().group(graph, candidates)
+        return super().read_batch(graph, candidates)
 
-    def buckets_of(self, group: CandidateBatch, graph: Graph, chosen: LocalBitset) -> Iterator[Bucket]:
-        """The buckets of some documents of a group."""
+    def batch_buckets(self, batch: CandidateBatch, graph: Graph, documents: LocalBitset) -> Iterator[Bucket]:
+        """The buckets of some documents of a batch."""
         if self._reads_documents:
-            return super().buckets_of(group, graph, chosen)
-        return InvertedIndexRule.buckets_of(self, group, graph, chosen)
+            return super().batch_buckets(batch, graph, documents)
+        return InvertedIndexRule.batch_buckets(self, batch, graph, documents)
 
-    def highest(self, left: QueryNode | None, right: QueryNode) -> int:
+    def max_cost(self, left: QueryNode | None, right: QueryNode) -> int:
         """As far apart as can be."""
         return right.width - 1 + (NEAR if _are_neighbours(left, right) else 0)
 
-    def ways_between(self, group: CandidateBatch, graph: Graph, chosen: LocalBitset) -> EdgesBetween:
-        """The only ways that depend on where they come from."""
-        return lambda node, target: self._ways(group, chosen, graph.stops[node], graph.stops[target])
+    def batch_edges_between(self, batch: CandidateBatch, graph: Graph, documents: LocalBitset) -> WeightedEdgesBetween:
+        """The edges between two nodes that some of the documents can take."""
+        nodes = graph.nodes
 
-    def _ways(self, group: CandidateBatch, chosen: LocalBitset, left: QueryNode | None,
-              right: QueryNode | None) -> list[WeightedEdge]:
-        assert right is not None
-        own = right.width - 1
-        anywhere = chosen & group.of(self.terms.docids(right.subset))
+        def edges(number: int, successor: int) -> list[WeightedEdge]:
+            left, right = nodes[number], nodes[successor]
+            assert right is not None
+            return self._batch_edges(batch, documents, left, right)
+
+        return edges
+
+    def _batch_edges(
+        self, batch: CandidateBatch, documents: LocalBitset, left: QueryNode | None, right: QueryNode
+    ) -> list[WeightedEdge]:
+        # An n-gram has no gaps where the query has some.
+        base = right.width - 1
+        anywhere = WeightedEdge(base, documents & batch.local(self.terms.docids(right.subset)), right)
         if left is None or not _are_neighbours(left, right):
-            return [WeightedEdge(own, anywhere, right)]
-        met, behind = self.shared.met(left.subset, -1), self.shared.met(right.subset, 0)
-        near = [0] * (NEAR + 1)
-        for alone, document in group.each(chosen):
-            near[smallest_distance(met, behind, document) or 0] |= alone
-        return [*(WeightedEdge(own + distance - 1, near[distance], right) for distance in range(1, NEAR + 1)),
-                WeightedEdge(own + NEAR, anywhere, right)]
+            return [anywhere]
+        lefts, rights = self.context.term_positions(left.subset, -1), self.context.term_positions(right.subset, 0)
+        near = [0] * (NEAR + 1)  # by distance; 0 for documents in which they are far apart
+        for alone, document in batch.each(documents):
+            near[smallest_distance(lefts, rights, document) or 0] |= alone
+        return [*(WeightedEdge(base + distance - 1, near[distance], right) for distance in range(1, NEAR + 1)),
+                anywhere._replace(cost=base + NEAR)]
 
-    def steps_between(self, graph: Graph) -> Callable[[int, int], Sequence[Edge]]:
-        """The only steps that depend on where they come from."""
-        return lambda node, target: self._between(graph.stops[node], graph.stops[target])
+    def edges_between(self, graph: Graph) -> EdgesBetween:
+        """The edges between two nodes: one for each distance, and one for anywhere."""
+        nodes = graph.nodes
 
-    def _between(self, left: QueryNode | None, right: QueryNode | None) -> list[Edge]:
-        assert right is not None
-        own = right.width - 1
-        anywhere = self.shared.matching(right.subset)
+        def edges(number: int, successor: int) -> list[Edge]:
+            left, right = nodes[number], nodes[successor]
+            assert right is not None
+            return self._edges(left, right)
+
+        return edges
+
+    def _edges(self, left: QueryNode | None, right: QueryNode) -> list[Edge]:
+        base = right.width - 1
+        anywhere = self.context.matches(right.subset)
         if left is None or not _are_neighbours(left, right):
-            return [Edge(own, anywhere, right)]
-        pair = self.shared.condition(_Pair, left.subset, right.subset)
+            return [Edge(base, anywhere, right)]
+        pair = self.context.condition(_Pair, left.subset, right.subset)
         assert isinstance(pair, _Pair)
         near = [
-            Edge(own + distance - 1, self.shared.condition(_Near, pair, distance), right)
+            Edge(base + distance - 1, self.context.condition(_Near, pair, distance), right)
             for distance in range(1, NEAR + 1)
         ]
-        return [*near, Edge(own + NEAR, anywhere, right)]
+        return [*near, Edge(base + NEAR, anywhere, right)]
 
 
 def _are_neighbours(left: QueryNode | None, right: QueryNode) -> bool:
@@ -88,8 +101,18 @@ def _are_neighbours(left: QueryNode | None, right: QueryNode) -> bool:
     return left is not None and left.end + 1 == right.start
 
 
+def _has_neighbours(graph: Graph) -> bool:
+    """Are any two nodes with an edge between them neighbours?"""
+    for number, node in graph.term_nodes():
+        for successor in graph.successors[number]:
+            right = graph.nodes[successor]
+            if right is not None and node.end + 1 == right.start:
+                return True
+    return False
+
+
 class _Near:
-    """A word of one side and a word of the other at a distance, or at one less the other way round."""
+    """The condition to have a word of one side and a word of the other at a distance, or at one less in the wrong order."""
 
     def __init__(self, terms: Terms, pair: _Pair, distance: int) -> None:
         self._pair = pair
@@ -100,14 +123,14 @@ class _Near:
 
 
 class _Pair:
-    """Two subsets that follow each other in the query; a condition by name only, to be shared."""
+    """Two subsets that follow each other in the query. A condition, so that RankingContext shares it between distances."""
 
     def __init__(self, terms: Terms, left: Subset, right: Subset) -> None:
         self._terms = terms
         self._postings = terms.postings
         self._left = left
         self._right = right
-        self._nearer = [0] * (NEAR + 1)  # by distance: documents that were found at less
+        self._nearer = [0] * (NEAR + 1)  # by distance: documents that were found at a smaller one
 
     def docids(self, candidates: DocIds) -> DocIds:
         """The documents with any of the distances."""
@@ -117,7 +140,7 @@ class _Pair:
         return docids
 
     def near(self, distance: int, candidates: DocIds) -> DocIds:
-        """The candidates with this distance, but perhaps for those with a smaller one: no path takes them any more."""
+        """The candidates with this distance; those found at a smaller one may be missing, for no path needs them any more."""
         if not self._postings.is_by_attribute:
             candidates &= ~self._nearer[distance]
         docids = self._at(distance, candidates)
@@ -132,16 +155,16 @@ class _Pair:
         for word, phrase in lefts:
             docids |= self._near_prefix(distance, word, phrase, candidates)
         for word, phrase in lefts:
-            if len(rights) > 1 and not candidates & self._of(word, phrase):
+            if len(rights) > 1 and not candidates & self._end_docids(word, phrase):
                 continue
             docids |= self._near_words(distance, word, phrase is None, rights, self._within(word, phrase, candidates))
         return docids
 
-    def _of(self, word: str, phrase: Phrase | None) -> DocIds:
+    def _end_docids(self, word: str, phrase: Phrase | None) -> DocIds:
         return self._postings.original(word) if phrase is None else self._postings.phrase(phrase)
 
     def _within(self, word: str, phrase: Phrase | None, candidates: DocIds) -> DocIds:
-        """The candidates in which the pair can be. By attribute that must not depend on the word."""
+        """The candidates that can hold a pair with this word. By attribute the answer must not depend on the word."""
         if phrase is not None:
             candidates &= self._postings.phrase(phrase)
         if not self._postings.is_by_attribute:
@@ -181,11 +204,11 @@ class _Pair:
         return docids
 
 
-def _ends(terms: Terms, subset: Subset, place: int) -> list[tuple[str, Phrase | None]]:
-    """The words that can stand next to another term: single ones, and one end of each phrase."""
+def _ends(terms: Terms, subset: Subset, end: int) -> list[tuple[str, Phrase | None]]:
+    """(word, its phrase or None) for what can stand next to another term: single words, and one end (0 or -1) of each phrase."""
     ends: list[tuple[str, Phrase | None]] = [(word, None) for word in terms.words(subset)]
     for phrase in terms.phrases(subset):
-        word = phrase[place]
+        word = phrase[end]
         if word is not None:
             ends.append((word, phrase))
     return ends

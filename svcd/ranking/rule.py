@@ -1,7 +1,7 @@
 """What a ranking rule is, and what the rules of one search share.
 
-Knows the contract between rules and the loop that runs them, and how a rule that walks the query
-graph makes buckets of costs; refuses to know any cost.
+`svcd.ranking.bucket_sort` runs the rules; graph rules make their buckets from the costs of paths through the query graph
+(docs/ranking.md#graph-rules).
 """
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from svcd.query.graph import Graph, MatchingStrategy, QueryNode, from_paths
 from svcd.query.postings import Postings
 from svcd.query.terms import Subset, Terms
 from svcd.ranking.forward_index import CandidateBatch, ForwardIndexLoader, LocalBitset, TermPositions
-from svcd.ranking.path_search import CheapestPaths, Condition, Edge, EdgesBetween, Path, PathSearch, WeightedEdge, plan
+from svcd.ranking.path_search import (
+    CheapestPaths, Condition, Edge, EdgesBetween, Path, PathSearch, Plan, WeightedEdge, WeightedEdgesBetween,
+)
 from svcd.ranking.scores import Detail, Ranked
 
 
 class Bucket(NamedTuple):
     """Documents that a rule holds equal, what it says of them, and the graph for the next rule.
 
-    docids: of a group, the set as the group has it. graph: made when it is asked for, which the last
-    rule of all never is.
+    docids: of a candidate batch, the set as the batch numbers it. graph: makes the graph when it is called; after the last
+    rule nobody calls it.
     """
 
     docids: DocIds
@@ -38,28 +40,28 @@ class Rule(Protocol):
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
         """The buckets of any set of documents."""
 
-    def group(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
-        """The candidates read whole, if they are few enough for that to be the quicker way."""
+    def read_batch(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
+        """The candidates with their words, if they are few enough for that to be the quicker way."""
 
-    def buckets_of(self, group: CandidateBatch, graph: Graph, chosen: LocalBitset) -> Iterator[Bucket]:
-        """The buckets of some documents of a group."""
+    def batch_buckets(self, batch: CandidateBatch, graph: Graph, documents: LocalBitset) -> Iterator[Bucket]:
+        """The buckets of some documents of a batch."""
 
 
 class InvertedIndexRule:
-    """A rule that asks the index, however few documents there are."""
+    """A rule that asks the inverted index, however few documents there are."""
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
         """The buckets of any set of documents."""
         raise NotImplementedError
 
-    def group(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
+    def read_batch(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
         """None: it does not read documents."""
         return None
 
-    def buckets_of(self, group: CandidateBatch, graph: Graph, chosen: LocalBitset) -> Iterator[Bucket]:
+    def batch_buckets(self, batch: CandidateBatch, graph: Graph, documents: LocalBitset) -> Iterator[Bucket]:
         """The same buckets for documents that were read by an earlier rule."""
-        for bucket in self.buckets(graph, group.docids(chosen)):
-            yield bucket._replace(docids=group.of(bucket.docids))
+        for bucket in self.buckets(graph, batch.docids(documents)):
+            yield bucket._replace(docids=batch.local(bucket.docids))
 
 
 class KnownDocids:
@@ -69,7 +71,7 @@ class KnownDocids:
         self._docids = docids
 
     def docids(self, candidates: DocIds) -> DocIds:
-        """All documents that fulfil it."""
+        """All documents that meet it."""
         return self._docids
 
 
@@ -81,24 +83,25 @@ class SubsetDocids:
         self._subset = subset
 
     def docids(self, candidates: DocIds) -> DocIds:
-        """All documents that fulfil it."""
+        """All documents that meet it."""
         return self._terms.docids(self._subset)
 
 
 class RankingContext:
-    """What the rules of one search remember together: conditions, graphs by their paths, documents read."""
+    """What the rules of one search share: conditions, graphs by their paths, documents that were read."""
 
     def __init__(self, terms: Terms, strategy: MatchingStrategy) -> None:
         self.terms = terms
         self.postings: Postings = terms.postings
         self.strategy = strategy
-        self.few = ForwardIndexLoader(terms.postings)
+        self.forward_index = ForwardIndexLoader(terms.postings)
         self._graphs: dict[tuple[Path, ...], Graph] = {}
         self._conditions: dict[Hashable, Condition] = {}
-        self._met: dict[tuple[Subset, int | None], TermPositions] = {}
+        self._matches: dict[Subset, Condition] = {}
+        self._term_positions: dict[tuple[Subset, int | None], TermPositions] = {}
 
     def graph(self, paths: Sequence[Path]) -> Graph:
-        """The graph of these paths, the same one for the same paths."""
+        """The graph of these paths, the same object for the same paths."""
         key = tuple(paths)
         graph = self._graphs.get(key)
         if graph is None:
@@ -106,59 +109,67 @@ class RankingContext:
         return graph
 
     def condition(self, make: Callable[..., Condition], *parts: Hashable) -> Condition:
-        """make(terms, *parts), the same one each time: equal steps are worked out once."""
+        """make(terms, *parts), the same object for the same parts: equal conditions are worked out once."""
         key = (make, *parts)
         condition = self._conditions.get(key)
         if condition is None:
             condition = self._conditions[key] = make(self.terms, *parts)
         return condition
 
-    def met(self, subset: Subset, place: int | None = None) -> TermPositions:
-        """The words by which a subset is met in documents that are read."""
-        met = self._met.get((subset, place))
-        if met is None:
-            has_phrases = any(map(self.postings.phrase, self.terms.phrases(subset)))
-            met = self.met(subset) if place is not None and not has_phrases else TermPositions(self.terms, subset, place)
-            self._met[subset, place] = met
-        return met
-
-    def matching(self, subset: Subset) -> Condition:
+    def matches(self, subset: Subset) -> Condition:
         """The condition to match a subset, anywhere."""
-        return self.condition(SubsetDocids, subset)
+        condition = self._matches.get(subset)
+        if condition is None:
+            condition = self._matches[subset] = SubsetDocids(self.terms, subset)
+        return condition
+
+    def term_positions(self, subset: Subset, phrase_end: int | None = None) -> TermPositions:
+        """Where the words of a subset stand in documents that are read. phrase_end: as TermPositions takes it."""
+        found = self._term_positions.get((subset, phrase_end))
+        if found is None:
+            # Without phrases the end of a phrase makes no difference, and the positions are shared.
+            has_phrases = phrase_end is not None and any(map(self.postings.phrase, self.terms.phrases(subset)))
+            if phrase_end is None or has_phrases:
+                found = TermPositions(self.terms, subset, phrase_end)
+            else:
+                found = self.term_positions(subset)
+            self._term_positions[subset, phrase_end] = found
+        return found
 
 
 class GraphRule(InvertedIndexRule):
     """A rule whose buckets are the costs of paths through the query graph."""
 
     name: str
-    # All terms of the graph are derived by now, so that it does not show which conditions are asked for.
+    # May conditions be asked for that no path gets to? All terms of the graph are derived before most rules, so that
+    # highlighting does not show it.
     looks_ahead = True
 
-    def __init__(self, shared: RankingContext) -> None:
-        self.shared = shared
-        self.terms = shared.terms
+    def __init__(self, context: RankingContext) -> None:
+        self.context = context
+        self.terms = context.terms
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
         """One bucket for each cost that some document has."""
-        made = graph.plans.get(self.name)
-        if made is None:
-            made = graph.plans[self.name] = plan(graph, self.steps_between(graph))
-        most = 1 + made.highest + self.extra_rank(graph)
-        search = PathSearch(made, candidates, self.looks_ahead)
-        for cost in made.ascending():
+        plan: Plan | None = graph.plans.get(self.name)
+        if plan is None:
+            plan = graph.plans[self.name] = Plan(graph, self.edges_between(graph))
+        max_rank = 1 + plan.max_cost + self.extra_rank(graph)
+        search = PathSearch(plan, candidates, self.looks_ahead)
+        for cost in plan.path_costs:
             if not search.left:
                 return
             docids, paths = search.bucket(cost)
             if docids:
-                yield Bucket(docids, Ranked(self.name, most - cost, most), partial(self.shared.graph, paths))
+                yield Bucket(docids, Ranked(self.name, max_rank - cost, max_rank), partial(self.context.graph, paths))
 
-    def steps_between(self, graph: Graph) -> Callable[[int, int], Sequence[Edge]]:
-        """(node, next node) -> the steps; by default they do not depend on where they come from."""
-        into = {node: self.steps(stop) for node, stop in graph.nodes()}
-        return lambda node, target: into[target]
+    def edges_between(self, graph: Graph) -> EdgesBetween:
+        """The edges between two nodes of the graph; by default they do not depend on the node they leave."""
+        entering = {number: self.edges(node) for number, node in graph.term_nodes()}
+        return lambda number, successor: entering[successor]
 
-    def steps(self, stop: QueryNode) -> list[Edge]:
-        """The steps into a node."""
+    def edges(self, node: QueryNode) -> list[Edge]:
+        """The edges into a node."""
         raise NotImplementedError
 
     def extra_rank(self, graph: Graph) -> int:
@@ -167,37 +178,38 @@ class GraphRule(InvertedIndexRule):
 
 
 class ForwardIndexRule(GraphRule):
-    """A rule that finds the costs of a few documents in the documents themselves."""
+    """A graph rule that can find the costs of a few documents in their words (docs/ranking.md#two-ways-to-evaluate-a-rule)."""
 
-    FEW = 0  # so many documents are read for it alone
+    READ_LIMIT = 0  # so many documents are read for this rule alone
 
-    def group(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
-        """The candidates read whole, if they are few."""
-        return self.shared.few.group(candidates, self.FEW)
+    def read_batch(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
+        """The candidates with their words, if they are few."""
+        return self.context.forward_index.read(candidates, self.READ_LIMIT)
 
-    def buckets_of(self, group: CandidateBatch, graph: Graph, chosen: LocalBitset) -> Iterator[Bucket]:
+    def batch_buckets(self, batch: CandidateBatch, graph: Graph, documents: LocalBitset) -> Iterator[Bucket]:
         """One bucket for each cost that some of the documents have."""
-        most = graph.plans.get((self.name, "most"))
-        if most is None:
-            most = graph.plans[self.name, "most"] = 1 + graph.highest(self.highest)
-        paths = CheapestPaths(graph, self.ways_between(group, graph, chosen), chosen)
-        for cost, found, good in paths.buckets():
-            yield Bucket(found, Ranked(self.name, most - cost, most), partial(self.shared.graph, good))
+        key = self.name, "max rank"
+        max_rank = graph.plans.get(key)
+        if max_rank is None:
+            max_rank = graph.plans[key] = 1 + graph.max_cost(self.max_cost)
+        paths = CheapestPaths(graph, self.batch_edges_between(batch, graph, documents), documents)
+        for cost, found, found_paths in paths.buckets():
+            yield Bucket(found, Ranked(self.name, max_rank - cost, max_rank), partial(self.context.graph, found_paths))
 
-    def highest(self, left: QueryNode | None, right: QueryNode) -> int:
-        """The highest cost of a step between two stops."""
+    def max_cost(self, left: QueryNode | None, right: QueryNode) -> int:
+        """The highest cost of an edge from one node (None: Start) to the next."""
         raise NotImplementedError
 
-    def ways_between(self, group: CandidateBatch, graph: Graph, chosen: LocalBitset) -> EdgesBetween:
-        """(node, next node) -> the steps as far as these documents go; by default those into the next node alone."""
-        into = {node: self.ways(group, stop, chosen) for node, stop in graph.nodes()}
-        return lambda node, target: into[target]
+    def batch_edges_between(self, batch: CandidateBatch, graph: Graph, documents: LocalBitset) -> WeightedEdgesBetween:
+        """The edges between two nodes that some of the documents can take; by default those into the second node."""
+        entering = {number: self.batch_edges(batch, node, documents) for number, node in graph.term_nodes()}
+        return lambda number, successor: entering[successor]
 
-    def ways(self, group: CandidateBatch, stop: QueryNode, chosen: LocalBitset) -> list[WeightedEdge]:
-        """The steps into a node that some of these documents can take."""
+    def batch_edges(self, batch: CandidateBatch, node: QueryNode, documents: LocalBitset) -> list[WeightedEdge]:
+        """The edges into a node that some of the documents can take."""
         raise NotImplementedError
 
 
-def edges_by_cost(costs: Mapping[int, LocalBitset], stop: QueryNode) -> list[WeightedEdge]:
-    """Ways into a node, cheapest first."""
-    return [WeightedEdge(cost, costs[cost], stop) for cost in sorted(costs)]
+def edges_by_cost(costs: Mapping[int, LocalBitset], node: QueryNode) -> list[WeightedEdge]:
+    """Edges into a node, cheapest first."""
+    return [WeightedEdge(cost, costs[cost], node) for cost in sorted(costs)]

@@ -1,7 +1,7 @@
-"""What a rule says of a document, and what all of it comes to: scores and their details.
+"""Score details: what each rule says of a document, the score that follows, and how both are shown
+(docs/ranking.md#scores-and-score-details).
 
-Knows ranks and how they merge (relevance.md 3.2), and how details are shown; refuses to know how a
-rank was found. All numbers are doubles, ranks unsigned integers of 32 bits that wrap around.
+All scores are doubles; ranks are unsigned integers of 32 bits that wrap around.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MATCH_TYPES = {EXACT_MATCH: "exactMatch", MATCHES_START: "matchesStart", NO_EXA
 
 
 class Ranked(NamedTuple):
-    """The documents stand at `rank` of `most` by this rule; `most` is best."""
+    """The documents have rank `rank` of `most` by this rule; `most` is best."""
 
     rule: str
     rank: int
@@ -33,7 +33,7 @@ class Ranked(NamedTuple):
 
 
 class Sorted(NamedTuple):
-    """The value by which the documents were sorted: number, normalised string, or None without one."""
+    """The value by which the documents were sorted: a number, a normalized string, or None without one."""
 
     field: str
     ascending: bool
@@ -41,9 +41,9 @@ class Sorted(NamedTuple):
 
 
 class GeoSorted(NamedTuple):
-    """The documents are about so far from the point they are sorted from; None for both without a place.
+    """About how far the documents are from the point that they are sorted by.
 
-    place, metres: of the first of them.
+    place, metres: of the first of them; None for documents without a point.
     """
 
     point: Point
@@ -53,14 +53,14 @@ class GeoSorted(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """The time was over before the rule could look at the documents."""
+    """The cutoff passed before the rule could order the documents."""
 
 
 Detail = Ranked | Sorted | GeoSorted | Skipped
 
 
 def score(details: Iterable[Detail]) -> float:
-    """The global score of a document, 1.0 when nothing ranked it."""
+    """The global score of a document: all ranks merged in order, between 0 and 1; 1.0 without any."""
     rank, most = 1, 1
     for detail in details:
         if isinstance(detail, Ranked):
@@ -70,13 +70,17 @@ def score(details: Iterable[Detail]) -> float:
     return rank / most if most else 0.0
 
 
-def shown(
-    details: Sequence[Detail], is_separated: bool, is_hidden: Callable[[str], bool]
+def is_separated(ranking_rules: Iterable[str]) -> bool:
+    """Are attribute rank and word position shown as rules of their own, and not as one entry `attribute`?"""
+    return any(rule in ("attributeRank", "wordPosition") for rule in ranking_rules)
+
+
+def score_details(
+    details: Sequence[Detail], are_separated: bool, is_hidden: Callable[[str], bool]
 ) -> dict[str, Any]:
     """`_rankingScoreDetails`.
 
-    is_separated: are attribute rank and word position rules of their own? is_hidden: says of a field
-    that its name and values must not be shown.
+    are_separated: what `is_separated` says. is_hidden: says of a field that its name and values must not be shown.
     """
     view: dict[str, Any] = {}
     order = 0
@@ -88,8 +92,8 @@ def shown(
             view.update(_geo_sorted(detail, order))
         elif isinstance(detail, Skipped):
             view["skipped"] = {"order": order}
-        elif not _merged_into_earlier(detail, view, by_rule, is_separated):
-            view.update(_RANKED[detail.rule](detail, order, is_separated))
+        elif not _merged_into_earlier(detail, view, by_rule, are_separated):
+            view.update(_RANKED[detail.rule](detail, order, are_separated))
         else:
             continue
         order += 1
@@ -111,10 +115,10 @@ def _geo_sorted(detail: GeoSorted, order: int) -> dict[str, Any]:
 
 
 def _merged_into_earlier(
-    detail: Ranked, view: dict[str, Any], by_rule: dict[str, Ranked], is_separated: bool
+    detail: Ranked, view: dict[str, Any], by_rule: dict[str, Ranked], are_separated: bool
 ) -> bool:
     """The second halves of `attribute` and `exactness` have no entry, and no order, of their own."""
-    if detail.rule == WORD_POSITION and not is_separated:
+    if detail.rule == WORD_POSITION and not are_separated:
         attribute = view["attribute"]
         attribute["queryWordDistanceScore"] = detail.score
         attribute["score"] = score((by_rule[ATTRIBUTE_RANK], detail))
@@ -131,27 +135,27 @@ def _merged_into_earlier(
     return True
 
 
-def _words(detail: Ranked, order: int, is_separated: bool) -> dict[str, Any]:
+def _words(detail: Ranked, order: int, are_separated: bool) -> dict[str, Any]:
     counts = {"matchingWords": detail.rank, "maxMatchingWords": detail.most}
     return {"words": {"order": order, **counts, "score": detail.score}}
 
 
-def _typo(detail: Ranked, order: int, is_separated: bool) -> dict[str, Any]:
+def _typo(detail: Ranked, order: int, are_separated: bool) -> dict[str, Any]:
     counts = {"typoCount": detail.most - detail.rank, "maxTypoCount": detail.most - 1}
     return {"typo": {"order": order, **counts, "score": detail.score}}
 
 
-def _plain(detail: Ranked, order: int, is_separated: bool) -> dict[str, Any]:
+def _plain(detail: Ranked, order: int, are_separated: bool) -> dict[str, Any]:
     return {detail.rule: {"order": order, "score": detail.score}}
 
 
-def _attribute_rank(detail: Ranked, order: int, is_separated: bool) -> dict[str, Any]:
-    if is_separated:
-        return _plain(detail, order, is_separated)
+def _attribute_rank(detail: Ranked, order: int, are_separated: bool) -> dict[str, Any]:
+    if are_separated:
+        return _plain(detail, order, are_separated)
     return {"attribute": {"order": order, "attributeRankingOrderScore": detail.score}}
 
 
-def _exact_attribute(detail: Ranked, order: int, is_separated: bool) -> dict[str, Any]:
+def _exact_attribute(detail: Ranked, order: int, are_separated: bool) -> dict[str, Any]:
     match_type = _MATCH_TYPES[detail.rank]
     return {"exactness": {"order": order, "matchType": match_type, "score": detail.score}}
 

@@ -13,7 +13,6 @@ from svcd.base.json_text import dumps, loads
 from svcd.query.reader import Reader
 from svcd.ranking import scores
 from svcd.ranking.bucket_sort import Hit
-from svcd.ranking.rule_chain import is_separated
 from svcd.ranking.sort import sorted_from, with_distance
 from svcd.schema import attributes
 from svcd.search.formatting import FormatOptions, Formatter
@@ -116,9 +115,9 @@ def _score_members(reader: Reader, query: SearchQuery, hit: Hit) -> dict[str, An
         members["_rankingScore"] = scores.score(hit.details)
     if query.show_ranking_score_details:
         displayed = reader.settings.displayed_attributes
-        members["_rankingScoreDetails"] = scores.shown(
+        members["_rankingScoreDetails"] = scores.score_details(
             hit.details,
-            is_separated(reader.settings.ranking_rules),
+            scores.is_separated(reader.settings.ranking_rules),
             lambda field: not attributes.is_everything(displayed) and field not in displayed,
         )
     return members

@@ -1,7 +1,6 @@
-"""One query on one index: from its text to the best documents and the words that found them.
+"""One query on one index: from its text to ranked documents and the words that found them.
 
-Knows how the parts of the engine follow each other; refuses to know how hits are shown, and that
-there are other queries and indexes.
+Steps: filter, parse, build the query graph, universe, ranking rules, bucket sort (docs/ranking.md).
 """
 from __future__ import annotations
 
@@ -28,27 +27,27 @@ from svcd.search.request import SearchQuery
 
 
 class KeywordResult(NamedTuple):
-    """The ranked documents of a query, and the terms that found them."""
+    """The ranked documents of a query. terms, located: its terms with their derivations and positions in the query."""
 
     ranking: Ranking
     terms: Terms
     located: Sequence[tuple[Term, int, int]]
 
     def matching_words(self) -> MatchFinder:
-        """What highlighting may mark: all that was derived for this ranking (7.2), not the rest of it."""
+        """The words that highlighting marks: those derived during ranking (docs/search.md#matched-words)."""
         return MatchFinder([_located_term(self.terms, *place) for place in self.located])
 
 
 def keyword_search(
     reader: Reader,
     query: SearchQuery,
-    wanted: RankingLimits,
+    limits: RankingLimits,
     expired: Callable[[], bool],
     candidates: DocIds | None = None,
 ) -> KeywordResult:
     """Rank the documents of one index.
 
-    candidates: the only documents in play, None for all. Raises invalid_search_filter, invalid_search_sort for a field
+    limits: how far to rank; expired: has the time limit passed? candidates: restricts the search to these, None for all. Raises invalid_search_filter, invalid_search_sort for a field
     that is not sortable, invalid_search_attributes_to_search_on for one that is not searchable, invalid_search_distinct
     for one that is not filterable.
     """
@@ -65,22 +64,22 @@ def keyword_search(
     locales = locales_of(reader, query, restricted)
     parsed = parse_text(query.q or "", settings.analyzer, locales, settings.has_prefix_search)
     tracing.begin("evaluate query")
-    shared = RankingContext(terms, MatchingStrategy(query.matching_strategy))
+    context = RankingContext(terms, MatchingStrategy(query.matching_strategy))
     if candidates is not None:
         docids &= candidates
-    docids &= ~_rejected(terms.postings, parsed)
+    docids &= ~_excluded(terms.postings, parsed)
     built = build_graph(terms, parsed) if parsed.parts else BuiltQuery(Graph([None, None], [[], []]), [])
     if parsed.parts:
-        docids = universe(built.graph, terms, shared.strategy, docids)
-    rules = chain(shared, settings.ranking_rules, query.sort or (), bool(parsed.parts))
+        docids = universe(built.graph, terms, context.strategy, docids)
+    rules = chain(context, settings.ranking_rules, query.sort or (), bool(parsed.parts))
     tracing.begin("keyword ranking" if parsed.parts else "placeholder ranking")
-    ranking = rank(rules, built.graph, docids, wanted, expired, None if field is None else Distinct(reader, field))
+    ranking = rank(rules, built.graph, docids, limits, expired, None if field is None else Distinct(reader, field))
     tracing.end()
     return KeywordResult(ranking, terms, built.located)
 
 
-def _rejected(postings: Postings, parsed: ParsedQuery) -> DocIds:
-    """The documents of what the query says must not be there."""
+def _excluded(postings: Postings, parsed: ParsedQuery) -> DocIds:
+    """The documents that the negated words and phrases of the query exclude."""
     docids = 0
     for word in parsed.negative_words:
         docids |= postings.original(word)
@@ -96,7 +95,7 @@ def _located_term(terms: Terms, term: Term, start: int, end: int) -> LocatedTerm
     return LocatedTerm((start, end), term.is_prefix, len(term.word), terms.interner.ordered(words), phrases)
 
 
-# fields and languages
+# Attributes and languages
 
 
 def _searchable_fields(reader: Reader) -> list[str]:
@@ -105,7 +104,7 @@ def _searchable_fields(reader: Reader) -> list[str]:
 
 
 def restricted_fields(reader: Reader, names: Sequence[str] | None) -> list[str] | None:
-    """The fields that `attributesToSearchOn` means (4.2), None for no restriction.
+    """The fields that attributesToSearchOn selects, None for all (docs/search.md#searched-attributes).
 
     Raises invalid_search_attributes_to_search_on.
     """
@@ -131,7 +130,7 @@ def _fields_named(reader: Reader, name: str, searchable: Sequence[str]) -> list[
 
 
 def _check_sort(settings: IndexSettings, sort: Sequence[str]) -> None:
-    """Refuse what the settings do not let a request sort by."""
+    """Raises invalid_search_sort for sort expressions that the settings do not allow."""
     if not sort:
         return
     if "sort" not in settings.ranking_rules:
@@ -146,13 +145,13 @@ def _check_sort(settings: IndexSettings, sort: Sequence[str]) -> None:
 def _not_searchable(settings: IndexSettings, name: str, searchable: Sequence[str]) -> ApiError:
     message = (
         f"Attribute `{name}` is not searchable."
-        f" Available searchable attributes are: `{attributes.listed(searchable, settings.displayed_attributes)}`."
+        f" Available searchable attributes are: `{attributes.attribute_list(searchable, settings.displayed_attributes)}`."
     )
     return ApiError("invalid_search_attributes_to_search_on", message)
 
 
 def locales_of(reader: Reader, query: SearchQuery, restricted: Sequence[str] | None) -> list[str] | None:
-    """The languages the query may be written in: those asked for, else those of the fields searched."""
+    """The languages of the query: those of the request, else those of the searched fields; None for any."""
     if query.locales or not reader.settings.localized_attributes:
         return list(query.locales or ()) or None
     of_field = reader.settings.locales_of

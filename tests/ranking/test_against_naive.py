@@ -5,12 +5,11 @@ What must hold, for each search:
 2. the same scores;
 3. the same score details;
 4. the same set over which hits are counted;
-5. all of it whether few documents are read whole or the index is asked for everything;
+5. all of it whether few documents are read from the forward index or the inverted index is asked for everything;
 6. the same order where nobody asks how a document came to its place, as many hits as are wanted.
 
-By attribute the answer for a pair is remembered from when it was first asked for. The oracle derives all
-terms at once, the engine each one when it is needed (relevance.md 3.6.3): one search in a thousand
-shows the difference, none of those below.
+By attribute the first answer for a pair counts for later buckets (docs/ranking.md#proximity). The oracle derives all terms
+at once, the engine each one when it is needed: one search in a thousand shows the difference, none of those below.
 
 More searches than the suite takes time for: SVCD_FUZZ_SEEDS=100:200 pytest tests/ranking/test_against_naive.py
 """
@@ -25,7 +24,7 @@ from unittest.mock import patch
 import pytest
 
 from svcd.base import bitmaps
-from svcd.ranking import bucket_sort, scores
+from svcd.ranking import scores
 from svcd.ranking.bucket_sort import RankingLimits
 from svcd.ranking.forward_index import ForwardIndexLoader
 from svcd.search.keyword import keyword_search
@@ -86,15 +85,15 @@ def compared(seed: int, level: int) -> Iterator[tuple[str, Any, Any]]:
         query = _query(chosen, generators.query(chosen), level, reader)
         described = f"seed {seed} level {level}: {query} in {settings}"
         theirs = _naive(naive, index, query)
-        yield f"{described}, documents read whole", _ours(reader, query), theirs
-        yield f"{described}, the index asked", _from_postings_alone(reader, query), theirs
+        yield f"{described}, forward index of few candidates", _ours(reader, query), theirs
+        yield f"{described}, inverted index alone", _from_postings_alone(reader, query), theirs
         if settings.get("proximityPrecision") != "byAttribute":
             yield f"{described}, order alone", _ordered(reader, query), [docid for docid, *_ in theirs[0]][:FEW_HITS]
 
 
 def _from_postings_alone(reader: DictReader, query: SearchQuery) -> Any:
     """As _ours, without the shortcut by the forward index of few candidates."""
-    with patch.object(ForwardIndexLoader, "group", lambda *_: None):
+    with patch.object(ForwardIndexLoader, "read", lambda *_: None):
         return _ours(reader, query)
 
 
@@ -104,16 +103,16 @@ def _query(chosen: random.Random, text: str, level: int, reader: DictReader) -> 
         fields = chosen.sample(known, 1)
     sort = chosen.choice([None, None, None, ["num:asc"], ["num:desc"]]) if level else None
     if "sort" not in reader.settings.ranking_rules:
-        sort = None  # refused
+        sort = None  # an error
     strategy = chosen.choice(STRATEGIES)
     return SearchQuery(q=text, matching_strategy=strategy, sort=sort, attributes_to_search_on=fields)
 
 
 def _ours(reader: DictReader, query: SearchQuery) -> Any:
     found = keyword_search(reader, query, RankingLimits(1000), lambda: False).ranking
-    is_separated = bucket_sort.is_separated(reader.settings.ranking_rules)
+    is_separated = scores.is_separated(reader.settings.ranking_rules)
     hits = [
-        (hit.docid, scores.score(hit.details), scores.shown(hit.details, is_separated, lambda field: False))
+        (hit.docid, scores.score(hit.details), scores.score_details(hit.details, is_separated, lambda field: False))
         for hit in found.hits
     ]
     return hits, bitmaps.to_docids(found.counted)

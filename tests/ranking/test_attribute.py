@@ -4,19 +4,14 @@ What must hold:
 1. A word costs the place of the best field that holds it; n-grams cost it for each of their words.
 2. A list entry stands for the fields beneath it; entries that no field has stretch the scale.
 3. By default all fields cost the same.
-4. A word costs the more the further it is from its place in the query, by the table of relevance.md 3.8.
+4. A word costs the more the further it is from its place in the query, by the table of docs/ranking.md#word-position.
 5. The best position of any field counts, whatever `attributesToSearchOn` says.
 6. `attribute` is one entry of two scores; the other two are entries of their own.
 """
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
-from svcd.query.postings import Postings
-from svcd.ranking.attribute import _AtPositions
 from tests.support.dict_reader import DictReader
 from tests.support.searching import details_of, titled
 
@@ -60,21 +55,6 @@ def test_cost_of_a_position(position: int, cost: int) -> None:
 def test_position_is_compared_with_the_place_in_the_query() -> None:
     reader = titled("star wars", "wars star")
     assert scores_of(reader, "star wars ", "wordPosition") == {1: 1.0, 2: 19 / 21}
-
-
-def test_the_documents_of_a_phrase_are_asked_for_once_for_each_position() -> None:
-    asked: list[tuple[str | None, ...]] = []
-
-    class Asked(Postings):
-        def phrase(self, phrase: tuple[str | None, ...]) -> int:
-            asked.append(phrase)
-            return super().phrase(phrase)
-
-    reader = titled("star wars", "x star wars")
-    terms: Any = SimpleNamespace(postings=Asked(reader), words_beside_prefix=lambda subset: [], phrases=lambda subset: [("star", "wars")])
-    subset: Any = SimpleNamespace(whole_prefix=None)
-    assert _AtPositions(terms, subset, (0,)).docids(reader.all_docids()) == reader.terms.word_position_docids("star", 0)
-    assert asked == [("star", "wars")]
 
 
 def test_best_position_of_any_field_counts() -> None:

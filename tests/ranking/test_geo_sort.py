@@ -1,4 +1,4 @@
-"""What must hold of the order by distance (relevance.md 8.3) and of what hits show of it:
+"""What must hold of the order by distance (docs/ranking.md#sort) and of what hits show of it:
 
 1. Nearest first or farthest first; documents without a point come last, as one bucket, whatever the direction.
 2. Fewer than 1000 documents are ordered by whole metres, equal ones by docid; turned round, that turns round too.
