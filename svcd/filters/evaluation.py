@@ -1,7 +1,6 @@
-"""The documents that meet a filter (relevance.md 5.5).
+"""Evaluates a condition tree: the set of documents that meet it, over the whole index.
 
-Knows what each operator means over values, and that AND stops when nothing is left; refuses to know how filters are
-written. Sets are over the whole index.
+Source: docs/filters-and-facets.md#operators, docs/filters-and-facets.md#evaluation.
 """
 from __future__ import annotations
 
@@ -42,9 +41,9 @@ from svcd.filters.vector_conditions import vector_docids
 from svcd.query.reader import Reader, Value
 from svcd.schema.field_values import normal_form
 
-# More values than these are asked for together; the sets of fewer are worth keeping one by one.
+# More values than these are read in one query of the index; the sets of fewer are cached one by one.
 _MANY_VALUES = 32
-# So few candidates are looked into for CONTAINS, rather than all the texts of the field.
+# For so few candidates CONTAINS reads the values of the candidates, instead of all texts of the field.
 _FEW_CANDIDATES = 100
 _LAST_CHARACTER = "\U0010ffff"
 _SURROGATES = range(0xD800, 0xE000)
@@ -63,7 +62,7 @@ def evaluate(reader: Reader, condition: Condition) -> DocIds:
 
 
 class _Evaluation:
-    """One filter over one index, whose fields have been checked."""
+    """The evaluation of one filter on one index. Its fields have been checked; operators are checked as they occur."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
@@ -71,28 +70,28 @@ class _Evaluation:
 
     def docids(self, condition: Condition) -> DocIds:
         """The documents that meet a condition."""
-        return _EVALUATED[type(condition)](self, condition)
+        return _METHODS[type(condition)](self, condition)
 
     def _and(self, condition: And) -> DocIds:
-        """From left to right; what stands behind an empty set is not even checked."""
+        """From left to right until nothing is left; the operators of the remaining parts are not checked then."""
         candidates = self.docids(condition.parts[0])
         for part in condition.parts[1:]:
             if not candidates:
                 return 0
-            candidates &= self._among(part, candidates)
+            candidates &= self._docids_among(part, candidates)
         return candidates
 
-    def _among(self, part: Condition, candidates: DocIds) -> DocIds:
-        """The documents that meet a part; right for the candidates, which may be few enough to look into."""
+    def _docids_among(self, part: Condition, candidates: DocIds) -> DocIds:
+        """The documents that meet a part; correct for the candidates only, as it may read just their values."""
         if not isinstance(part, Comparison) or part.operator != CONTAINS or candidates.bit_count() > _FEW_CANDIDATES:
             return self.docids(part)
         needle = normal_form(part.values[0])
-        looked_into = self.reader.values.field_values(part.field.text, to_docids(candidates))
-        return from_docids([docid for docid, values in looked_into
+        held = self.reader.values.field_values(part.field.text, to_docids(candidates))
+        return from_docids([docid for docid, values in held
                             if any(isinstance(value, str) and needle in value for value in values)])
 
     def _or(self, condition: Or) -> DocIds:
-        """Equalities of one field are one look-up of many values."""
+        """Equalities of the same field are evaluated together, as one look-up of many values."""
         docids, equalities = 0, dict[str, list[Comparison]]()
         for part in condition.parts:
             if isinstance(part, Comparison) and part.operator == EQUAL and part.field.text != SHARD:
@@ -126,7 +125,7 @@ class _Evaluation:
         return _OPERATORS[operator](self.reader, name, *values)
 
     def _check_operator(self, name: str, operator: str) -> None:
-        """Refuse an operator that the field's rule does not allow; a field that no document ever had is just empty."""
+        """Check that the rule of a field allows an operator. A field that no document ever had matches nothing instead."""
         rule = self.filterable.rule(name)
         if rule is not None and not requirements.is_allowed(rule, operator) and name in self.reader.fields():
             raise requirements.not_allowed(rule, name, operator)
@@ -138,7 +137,7 @@ class _Evaluation:
         return vector_docids(self.reader, condition)
 
 
-_EVALUATED: dict[type, Callable[[_Evaluation, Any], DocIds]] = {
+_METHODS: dict[type, Callable[[_Evaluation, Any], DocIds]] = {
     And: _Evaluation._and, Or: _Evaluation._or, Not: _Evaluation._not, In: _Evaluation._in,
     Comparison: _Evaluation._comparison, VectorExists: _Evaluation._vectors,
     Radius: _Evaluation._geo, BoundingBox: _Evaluation._geo, Polygon: _Evaluation._geo,
@@ -149,8 +148,8 @@ _EVALUATED: dict[type, Callable[[_Evaluation, Any], DocIds]] = {
 
 
 def equal_docids(reader: Reader, field: str, texts: Sequence[str]) -> DocIds:
-    """Documents with a value that equals one of the texts, as a text or as a number."""
-    values = [value for text in dict.fromkeys(texts) for value in _meant(text)]
+    """Documents with a value that equals one of the texts of a filter, as a text or as a number."""
+    values = [value for text in dict.fromkeys(texts) for value in _values_of(text)]
     if len(values) > _MANY_VALUES:
         return reader.values.values_docids(field, values)
     docids = 0
@@ -159,8 +158,8 @@ def equal_docids(reader: Reader, field: str, texts: Sequence[str]) -> DocIds:
     return docids
 
 
-def _meant(text: str) -> Iterable[Value]:
-    """The values that a text of a filter equals."""
+def _values_of(text: str) -> Iterable[Value]:
+    """The values that a text of a filter equals: its normal form, and its number if it has one."""
     number = number_of(text)
     return [normal_form(text), *([] if number is None else [number])]
 
@@ -196,16 +195,16 @@ def _starting(reader: Reader, field: str, text: str) -> DocIds:
     prefix = normal_form(text)
     if not prefix:
         return reader.values.present_docids(field)
-    return reader.values.range_docids(field, prefix, _behind(prefix), True, False)
+    return reader.values.range_docids(field, prefix, _after_prefix(prefix), True, False)
 
 
-def _behind(prefix: str) -> str | None:
-    """The first text behind all that begin with the prefix; None when there is none."""
-    kept = prefix.rstrip(_LAST_CHARACTER)
-    if not kept:
+def _after_prefix(prefix: str) -> str | None:
+    """The smallest text that is larger than all texts with the prefix; None when there is none."""
+    shortened = prefix.rstrip(_LAST_CHARACTER)
+    if not shortened:
         return None
-    following = ord(kept[-1]) + 1
-    return kept[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)
+    following = ord(shortened[-1]) + 1
+    return shortened[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)
 
 
 _OPERATORS: dict[str, Callable[..., DocIds]] = {  # (reader, field, values ...)
@@ -233,7 +232,7 @@ def _by_shard(operator: str, values: Sequence[str]) -> DocIds:
 
 
 def _in_shards(names: Sequence[str]) -> DocIds:
-    """An index of this version has no shards, so there is none of any name."""
+    """Documents of shards. Indexes of this version have none, so that every name is unknown."""
     for name in names:
         raise FilterError(_NO_SHARD.format(shard=name))
     return 0

@@ -1,6 +1,6 @@
-"""The characters of filters: white space, words, keywords, the patterns that read them (relevance.md 5.2).
+"""The lexical rules of filters: white space, words, keywords, and values with their quotes and escapes.
 
-Knows where a word ends; refuses to know what stands where in a filter.
+Source: docs/filters-and-facets.md#grammar.
 """
 from __future__ import annotations
 
@@ -17,28 +17,25 @@ RESERVED_GEO = ("_geo", "_geoPoint", "_geoDistance")
 MISUSED_GEO = ("_geoRadius", "_geoBoundingBox")
 UNQUOTED = KEYWORDS.union(RESERVED_GEO)
 
-# The inside of a set of characters: alphanumeric as Unicode has it, and three signs.
+# For the inside of `[...]` in patterns: alphanumeric in the sense of Unicode, and three signs.
 WORD_SET = rf"0-9A-Za-z_.\-\w{alphabetic_marks()}"
 BLANKS = r"[ \t\r\n]*+"
-# A value that needs no second look, if it is no keyword.
+# A value without escapes; it may still be a keyword.
 PLAIN_VALUE = rf"""(?:[{WORD_SET}]++|"[^"\\]*"|'[^'\\]*')"""
 
 word = re.compile(f"[{WORD_SET}]+").match
 blanks = re.compile(BLANKS).match
 white_space = re.compile(f"[{re.escape(WHITE_SPACE)}]*").match
-# Where no value can be read, this much is shown of what stands there.
+# What error messages show where no value can be read.
 unreadable = re.compile(f"[^{re.escape(WHITE_SPACE)}()=<>!]*").match
 
 
 def keyword(name: str) -> re.Pattern[str]:
-    """A keyword as a whole word, with the blanks around it."""
+    """The pattern of a keyword as a whole word, with the blanks around it."""
     return re.compile(rf"{BLANKS}{name}(?![{WORD_SET}]){BLANKS}")
 
 
-# One value of a filter: a word, or a text in quotes with its escapes (relevance.md 5.2).
-#
-# Knows quoting and what is reserved; refuses to know what the value is for.
-
+# Values
 
 QUOTES = "\"'"
 
@@ -59,9 +56,9 @@ _quoted = {quote: re.compile(rf"(?:[^{quote}\\]++|\\.)*+", re.DOTALL).match for 
 
 
 def value(source: str, at: int) -> tuple[Token, int]:
-    """The value that begins here, behind any white space, and the place behind it and the blanks that follow.
+    """The value at an index, after any white space, and the index after it and the blanks that follow.
 
-    Raises NoValue where none can be read, FilterError where one begins and is wrong for good.
+    Raises NoValue where there is none, FilterError where one begins that is malformed.
     """
     start = white_space(source, at).end()  # type: ignore[union-attr]  # matches anywhere
     if source[start:start + 1] in QUOTES and start < len(source):
@@ -92,13 +89,13 @@ def _no_value(source: str, start: int, is_keyword: bool = False) -> NoValue:
 
 
 def quoted_value(source: str, start: int) -> tuple[Token, int]:
-    """The value between the quotes that begin here, and the place behind them.
+    """The value in quotes at an index, and the index after the closing quote.
 
     Raises Unclosed, FilterError for an escape that is cut short, NoValue for a bad one.
     """
     quote = source[start]
     end = _quoted[quote](source, start + 1).end()  # type: ignore[union-attr]  # matches anywhere
-    if source[end:end + 1] == "\\":  # the last character: it protects nothing
+    if source[end:end + 1] == "\\":  # at the end of the filter it escapes nothing
         inside = rest(source, start + 1)
         fail(_MALFORMED.format(text=quoted(inside.text)), inside)
     if end == len(source):
@@ -119,7 +116,7 @@ _HEX_NUMBER = re.compile(r"\+?[0-9A-Fa-f]+\Z")
 
 
 def _unescaped(raw: Token, text: str) -> str:
-    """text: of the token, the escapes of its own quotes undone already."""
+    """The text of a quoted value. text: without the escapes of its own quotes."""
     return _ESCAPE.sub(lambda match: _character(raw, match), text)
 
 
@@ -133,10 +130,10 @@ def _character(raw: Token, match: re.Match[str]) -> str:
         raise NoValue(_MALFORMED.format(text=quoted(raw.text)), raw)
     if kind == "octal":
         return chr(int(match[kind], 8))
-    return _of_number(raw, match[kind], 0xFF if kind == "two" else 0xFFFFFFFF)
+    return _character_of_code(raw, match[kind], 0xFF if kind == "two" else 0xFFFFFFFF)
 
 
-def _of_number(raw: Token, digits: str, most: int) -> str:
+def _character_of_code(raw: Token, digits: str, most: int) -> str:
     if not _HEX_NUMBER.match(digits) or int(digits, 16) > most:
         raise NoValue(_BAD_NUMBER.format(text=quoted(raw.text)), raw)
     code = int(digits, 16)

@@ -1,8 +1,7 @@
-"""From the text of a filter to its tree (grammar: relevance.md 5.2).
+"""Parses the text of a filter into a condition tree.
 
-Knows which forms a condition has, in the order in which they are tried, and how AND, OR, NOT and parentheses join
-them; refuses to know fields, settings and features. One pass from left to right: what follows a value decides
-which form it is the beginning of. The depth that a filter may have bounds the recursion.
+A recursive descent in one pass from left to right: what follows a value decides which kind of condition it begins. The
+limit of the depth of a filter bounds the recursion. Source: docs/filters-and-facets.md#grammar.
 """
 from __future__ import annotations
 
@@ -32,15 +31,16 @@ from svcd.filters.tree import (
 from svcd.filters.vector_conditions import read_vector_condition
 from svcd.schema.field_values import WHITE_SPACE
 
-# Or, and, not and what stands alone count one level each.
+# Levels of the grammar: each disjunction, conjunction, negation and primary is one.
 MOST_DEPTH = 150
+# How many levels a comparison takes that stands in a disjunction: conjunction, negation and primary.
 _SIMPLE_DEPTH = 3
 
 _NO_CONDITION = (
     "Was expecting an operation `=`, `!=`, `>=`, `>`, `<=`, `<`, `IN`, `NOT IN`, `TO`, `EXISTS`, `NOT EXISTS`, "
     "`IS NULL`, `IS NOT NULL`, `IS EMPTY`, `IS NOT EMPTY`, `CONTAINS`, `NOT CONTAINS`, `STARTS WITH`, "
     "`NOT STARTS WITH`, `_geoRadius`, `_geoBoundingBox` or `_geoPolygon` {tail}")
-_LEFT_OVER = ("Found unexpected characters at the end of the filter: `{text}`. "
+_TRAILING = ("Found unexpected characters at the end of the filter: `{text}`. "
               "You probably forgot an `OR` or an `AND` rule.")
 _TOO_DEEP = ("The filter exceeded the maximum depth limit. "
              "Try rewriting the filter so that it contains fewer nested conditions.")
@@ -49,108 +49,111 @@ _OPEN_LIST = "Expected matching `]` after the list of field names given to `IN[`
 _IN_LIST = "Expected only comma-separated field names inside `IN[..]` but instead found `{text}`."
 _FOREIGN = "Was expecting a field name and an condition inside `_foreign(..)` filter but instead found `{text}`."
 
-_NOT, _JOINT = lexer.keyword("NOT").match, lexer.keyword("(AND|OR)").match
+_NOT, _CONNECTIVE = lexer.keyword("NOT").match, lexer.keyword("(AND|OR)").match
 _IN = re.compile(rf"(NOT(?![{lexer.WORD_SET}]){lexer.BLANKS})?IN(?![{lexer.WORD_SET}]){lexer.BLANKS}").match
 _OPERATOR = re.compile("<=|>=|!=|<|>|=").match
-_STATE = re.compile(r"IS[ \t\r\n]+(NOT[ \t\r\n]+)?(NULL|EMPTY)").match
+_NULL_OR_EMPTY = re.compile(r"IS[ \t\r\n]+(NOT[ \t\r\n]+)?(NULL|EMPTY)").match
 _EXISTS = re.compile(r"(NOT[ \t\r\n]+)?EXISTS").match
 _TO = re.compile(r"TO[ \t\r\n]+").match
-_WITH_TEXT = re.compile(r"(NOT[ \t\r\n]+)?(CONTAINS|STARTS WITH)").match
+_TEXT_OPERATOR = re.compile(r"(NOT[ \t\r\n]+)?(CONTAINS|STARTS WITH)").match
 _FOREIGN_NAME = re.compile(rf"{lexer.BLANKS}(_foreign)(?![{lexer.WORD_SET}])").match
 _OPENING = re.compile(rf"{lexer.BLANKS}\({lexer.BLANKS}").match
 _CLOSING = re.compile(rf"{lexer.BLANKS}\){lexer.BLANKS}").match
 _COMMA = re.compile(rf"{lexer.BLANKS},{lexer.BLANKS}").match
 _END_OF_LIST = re.compile(rf"{lexer.BLANKS}\]{lexer.BLANKS}").match
 
-# What most filters are made of, read at one go: a field, an operator, a value, and the AND or OR behind it.
-_SIMPLE = re.compile(  # type: ignore[attr-defined]  # each pattern has a scanner, but its stubs do not
+# The most frequent condition, read by one match: a field, an operator, a value, and the AND or OR that follows.
+FAST_COMPARISON = re.compile(  # type: ignore[attr-defined]  # each pattern has a scanner, but its stubs do not
     rf"{lexer.BLANKS}([{lexer.WORD_SET}]++){lexer.BLANKS}(<=|>=|!=|<|>|=){lexer.BLANKS}"
     rf"(?:([{lexer.WORD_SET}]++)|\"([^\"\\]*)\"|'([^'\\]*)'){lexer.BLANKS}"
     rf"(?:(AND|OR)(?![{lexer.WORD_SET}]){lexer.BLANKS})?").scanner
-_PLAIN_LIST = re.compile(
+FAST_LIST = re.compile(
     rf"\[{lexer.BLANKS}(?:{lexer.PLAIN_VALUE}{lexer.BLANKS},{lexer.BLANKS})*+(?:{lexer.PLAIN_VALUE}{lexer.BLANKS})?\]"
     rf"{lexer.BLANKS}").match
 _PLAIN_VALUES = re.compile(lexer.PLAIN_VALUE).findall
 
 
 def parse(source: str) -> Condition | None:
-    """The tree of a filter; None when it is blank. Raises FilterError."""
+    """The condition tree of a filter; None when it is blank. Raises FilterError."""
     if not source.strip(WHITE_SPACE):
         return None
-    return _Parser(source).whole()
+    return _Parser(source).parse()
 
 
 class _Parser:
-    """Each method reads from a place and gives what it read with the place behind it."""
+    """Methods read from an index (`at`) of the source, and return what they read with the index after it.
+
+    depth: the level of the grammar that the caller has reached.
+    """
 
     def __init__(self, source: str) -> None:
         self.source = source
 
-    def whole(self) -> Condition:
-        """The filter from its beginning to its end."""
-        self._skim(0, 0, self._end)
-        condition, at = self._any_of(0, 0)
+    def parse(self) -> Condition:
+        """The condition that the whole source is."""
+        self._find_error_early(0, 0, self._end)
+        condition, at = self._disjunction(0, 0)
         self._end(at)
         return condition
 
     def _end(self, at: int) -> int:
         if at < len(self.source):
-            fail(_LEFT_OVER.format(text=quoted(self.source[at:])), rest(self.source, at))
+            fail(_TRAILING.format(text=quoted(self.source[at:])), rest(self.source, at))
         return at
 
-    def _skim(self, at: int, depth: int, end: Callable[[int], int]) -> None:
-        """Meet a mistake behind many sound conditions before a tree is made of these.
+    def _find_error_early(self, at: int, depth: int, end: Callable[[int], int]) -> None:
+        """Raise the error after many valid conditions before a tree is made of these (see svcd.filters.prescan).
 
-        end: reads what must follow on the conditions.
+        end: reads what must follow after the conditions.
         """
-        behind = prescan.end_of_valid_conditions(self.source, at) if depth + prescan.DEPTH <= MOST_DEPTH else None
-        if behind is not None:
-            end(self._any_of(behind, depth)[1])
+        after = prescan.end_of_valid_conditions(self.source, at) if depth + prescan.DEPTH <= MOST_DEPTH else None
+        if after is not None:
+            end(self._disjunction(after, depth)[1])
 
     # AND, OR, NOT
 
-    def _any_of(self, at: int, depth: int) -> tuple[Condition, int]:
-        """One or more conjunctions with OR between them, each of one or more parts with AND between them."""
-        self._check_depth(at, depth + 2)  # of what stands alone: the conjunction and the disjunction begin here too
+    def _disjunction(self, at: int, depth: int) -> tuple[Condition, int]:
+        """Conjunctions separated by OR, each of parts separated by AND."""
+        self._check_depth(at, depth + 2)  # that of the first negation: disjunction and conjunction begin here too
         alternatives: list[Condition] = []
-        parts: list[Condition] = []  # of the conjunction that is being read
+        parts: list[Condition] = []  # of the current conjunction
         may_be_simple = depth + _SIMPLE_DEPTH <= MOST_DEPTH
         while True:
-            at, joint = self._simple_run(at, alternatives, parts) if may_be_simple else (at, "")
-            if joint is None:
+            at, connective = self._comparisons(at, alternatives, parts) if may_be_simple else (at, "")
+            if connective is None:
                 break
-            part, at, joint = self._part(at, depth)
+            part, at, connective = self._part(at, depth)
             parts.append(part)
-            if joint == "OR":
-                _close(alternatives, parts)
-            elif joint is None:
+            if connective == "OR":
+                _end_conjunction(alternatives, parts)
+            elif connective is None:
                 break
-        _close(alternatives, parts)
+        _end_conjunction(alternatives, parts)
         return (alternatives[0] if len(alternatives) == 1 else Or(alternatives)), at
 
-    def _simple_run(self, at: int, alternatives: list[Condition], parts: list[Condition]) -> tuple[int, str | None]:
-        """Read comparisons that hold no surprise, as many as stand here.
+    def _comparisons(self, at: int, alternatives: list[Condition], parts: list[Condition]) -> tuple[int, str | None]:
+        """Read as many comparisons without escapes and keywords as follow one another.
 
-        Gives the place behind them, and "" when something must follow, else None.
+        Returns the index after them, and "" when another part must follow, else None.
         """
-        source, joint = self.source, ""
-        for found in iter(_SIMPLE(source, at).match, None):
-            name, operator, word, double, single, joint = found.groups()
+        source, connective = self.source, ""
+        for found in iter(FAST_COMPARISON(source, at).match, None):
+            name, operator, word, double, single, connective = found.groups()
             if name in lexer.UNQUOTED or word in lexer.UNQUOTED:
                 return at, ""
             start, at = found.start(1), found.end()
             field = Token(name, source, start, start + len(name))
             parts.append(Comparison(field, operator, (word or double or single or "",)))
-            if joint == "OR":
-                _close(alternatives, parts)
-            elif joint is None:
+            if connective == "OR":
+                _end_conjunction(alternatives, parts)
+            elif connective is None:
                 break
-        return at, None if joint is None else ""
+        return at, None if connective is None else ""
 
     def _part(self, at: int, depth: int) -> tuple[Condition, int, str | None]:
         part, at = self._negation(at, depth + 2)
-        joint = _JOINT(self.source, at)
-        return (part, at, None) if joint is None else (part, joint.end(), joint[1])
+        connective = _CONNECTIVE(self.source, at)
+        return (part, at, None) if connective is None else (part, connective.end(), connective[1])
 
     def _negation(self, at: int, depth: int) -> tuple[Condition, int]:
         is_negated = False
@@ -160,7 +163,7 @@ class _Parser:
             if found is None:
                 break
             at, depth, is_negated = found.end(), depth + 1, not is_negated
-        part, at = self._alone(at, depth + 1)
+        part, at = self._primary(at, depth + 1)
         if not is_negated:
             return part, at
         return (part.part if isinstance(part, Not) else Not(part)), at
@@ -169,14 +172,14 @@ class _Parser:
         if depth > MOST_DEPTH:
             fail(_TOO_DEEP, rest(self.source, at))
 
-    # What stands alone
+    # Primaries
 
-    def _alone(self, at: int, depth: int) -> tuple[Condition, int]:
+    def _primary(self, at: int, depth: int) -> tuple[Condition, int]:
         self._check_depth(at, depth)
         opening = _OPENING(self.source, at)
         if opening is not None:
             return self._in_parentheses(at, opening.end(), depth)
-        return read_geo_condition(self.source, at) or self._of_value(at, depth)
+        return read_geo_condition(self.source, at) or self._condition_with_value(at, depth)
 
     def _in_parentheses(self, start: int, at: int, depth: int) -> tuple[Condition, int]:
         def end(at: int) -> int:
@@ -185,28 +188,28 @@ class _Parser:
                 raise unclosed(self.source, start, ")")
             return closing.end()
 
-        self._skim(at, depth + 1, end)
-        condition, at = self._any_of(at, depth + 1)
+        self._find_error_early(at, depth + 1, end)
+        condition, at = self._disjunction(at, depth + 1)
         return condition, end(at)
 
-    def _of_value(self, start: int, depth: int) -> tuple[Condition, int]:
-        """A form that begins with a value, mostly the name of a field."""
+    def _condition_with_value(self, start: int, depth: int) -> tuple[Condition, int]:
+        """A condition that begins with a value, usually the name of a field."""
         try:
             field, at = value(self.source, start)
         except NoValue as error:
             if error.is_keyword:
                 raise
-            raise self._no_condition(start) from None
-        for form in self._FORMS:
-            read = form(self, field, at)
+            raise self._condition_error(start) from None
+        for read_condition in self._CONDITIONS:
+            read = read_condition(self, field, at)
             if read is not None:
                 return read
         foreign = self._foreign(start, depth)
         if foreign is None:
-            raise self._no_condition(start)
+            raise self._condition_error(start)
         return foreign
 
-    def _no_condition(self, start: int) -> FilterError:
+    def _condition_error(self, start: int) -> FilterError:
         place = rest(self.source, start)
         tail = f"at `{quoted(place.text)}`." if place.text else "but instead got nothing."
         return FilterError(_NO_CONDITION.format(tail=tail), place)
@@ -226,15 +229,15 @@ class _Parser:
         right, at = value(self.source, found.end())
         return Comparison(field, found[0], (right.text,)), at
 
-    def _state(self, field: Token, at: int) -> tuple[Condition, int] | None:
-        found = _STATE(self.source, at)
+    def _null_or_empty(self, field: Token, at: int) -> tuple[Condition, int] | None:
+        found = _NULL_OR_EMPTY(self.source, at)
         if found is None:
             return None
         condition = Comparison(field, IS_NULL if found[2] == "NULL" else IS_EMPTY)
         return (Not(condition) if found[1] else condition), found.end()
 
     def _vectors(self, field: Token, at: int) -> tuple[Condition, int] | None:
-        """Names of vectors may hold quotes, so they are read from where the value began."""
+        """Names of embedders may be quoted, so that this begins where the value began."""
         return read_vector_condition(self.source, field.start)
 
     def _exists(self, field: Token, at: int) -> tuple[Condition, int] | None:
@@ -255,8 +258,8 @@ class _Parser:
         high, at = value(self.source, found.end())
         return Comparison(field, BETWEEN, (low.text, high.text)), at
 
-    def _with_text(self, field: Token, at: int) -> tuple[Condition, int] | None:
-        found = _WITH_TEXT(self.source, at)
+    def _text_condition(self, field: Token, at: int) -> tuple[Condition, int] | None:
+        found = _TEXT_OPERATOR(self.source, at)
         if found is None:
             return None
         text, at = value(self.source, found.end())
@@ -266,27 +269,27 @@ class _Parser:
         return (Not(condition) if found[1] else condition), at
 
     # In the order in which they are tried.
-    _FORMS: Sequence[Callable[[_Parser, Token, int], tuple[Condition, int] | None]] = (
-        _in, _comparison, _state, _vectors, _exists, _between, _with_text)
+    _CONDITIONS: Sequence[Callable[[_Parser, Token, int], tuple[Condition, int] | None]] = (
+        _in, _comparison, _null_or_empty, _vectors, _exists, _between, _text_condition)
 
     # Lists
 
     def _list(self, start: int) -> tuple[Sequence[str], int]:
-        """The values between brackets, and the place behind them."""
+        """The values in brackets, and the index after the closing one."""
         if not self.source.startswith("[", start):
             fail(_NO_BRACKET, rest(self.source, start))
-        found = _PLAIN_LIST(self.source, start) if self.source.find("]", start) > 0 else None
+        found = FAST_LIST(self.source, start) if self.source.find("]", start) > 0 else None
         if found is not None:
             pieces = _PLAIN_VALUES(self.source, start + 1, found.end())
             if lexer.UNQUOTED.isdisjoint(pieces):
                 return [text[1:-1] if text[0] in "\"'" else text for text in pieces], found.end()
-        return self._odd_list(start + 1)
+        return self._irregular_list(start + 1)
 
-    def _odd_list(self, at: int) -> tuple[Sequence[str], int]:
-        """A list with escapes, odd white space or mistakes, one value at a time."""
-        behind = prescan.end_of_valid_values(self.source, at)
-        if behind is not None:
-            self._odd_list(behind)  # to meet a mistake there first
+    def _irregular_list(self, at: int) -> tuple[Sequence[str], int]:
+        """A list with escapes, unusual white space or errors, one value at a time."""
+        after = prescan.end_of_valid_values(self.source, at)
+        if after is not None:
+            self._irregular_list(after)  # raises the error there, if any, before all values are made
         values: list[str] = []
         try:
             element, at = value(self.source, at)
@@ -303,38 +306,38 @@ class _Parser:
             fail(_IN_LIST.format(text=quoted(place.text)) if place.text else _OPEN_LIST, place)
         return values, end.end()
 
-    # Joins
+    # Foreign filters
 
     def _foreign(self, start: int, depth: int) -> tuple[Condition, int] | None:
         found = _FOREIGN_NAME(self.source, start)
         if found is None:
             return None
         try:
-            return self._join(found.start(1), found.end(), depth)
+            return self._foreign_arguments(found.start(1), found.end(), depth)
         except FilterError as error:
-            error.since = error.since or found.start(1)
+            error.shown_from = error.shown_from or found.start(1)
             raise
 
-    def _join(self, start: int, at: int, depth: int) -> tuple[Condition, int]:
-        at = self._needed("(", at)
+    def _foreign_arguments(self, start: int, at: int, depth: int) -> tuple[Condition, int]:
+        at = self._after_character("(", at)
         try:
             field, at = value(self.source, at)
         except NoValue as error:
-            raise self._no_join(error.place.start if error.place else at) from None
-        part, at = self._any_of(self._needed(",", at), depth + 1)
-        return Foreign(field, part, start), self._needed(")", at)
+            raise self._foreign_error(error.place.start if error.place else at) from None
+        part, at = self._disjunction(self._after_character(",", at), depth + 1)
+        return Foreign(field, part, start), self._after_character(")", at)
 
-    def _needed(self, character: str, at: int) -> int:
+    def _after_character(self, character: str, at: int) -> int:
         if not self.source.startswith(character, at):
-            raise self._no_join(at)
+            raise self._foreign_error(at)
         return at + 1
 
-    def _no_join(self, at: int) -> FilterError:
+    def _foreign_error(self, at: int) -> FilterError:
         place = rest(self.source, at)
         return FilterError(_FOREIGN.format(text=quoted(place.text)), place)
 
 
-def _close(alternatives: list[Condition], parts: list[Condition]) -> None:
-    """Make one alternative of the parts of a conjunction, and leave the list empty for those of the next."""
+def _end_conjunction(alternatives: list[Condition], parts: list[Condition]) -> None:
+    """Add the conjunction of the parts to the alternatives, and empty the list of parts for the next one."""
     alternatives.append(parts[0] if len(parts) == 1 else And([*parts]))
     parts.clear()

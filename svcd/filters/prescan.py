@@ -1,7 +1,8 @@
-"""How far a long filter is sound, found out without reading it: one match of one pattern (grammar: relevance.md 5.2).
+"""Finds with one regular expression how much of a long filter is valid, so that the parser sees an error after it early.
 
-Knows the plain spellings of every condition, so that a mistake behind 100,000 of them is met in a few milliseconds;
-refuses to know what they mean. What is spelled in an odd way ends the match: it is for the parser to judge.
+A filter of a megabyte that ends in an error would cost its sender's neighbours half a second of parsing; the pattern
+passes over valid conditions in their usual spelling ten times as fast. Whatever is spelled in another way ends the
+match and is left to the parser. Figures: docs/filters-and-facets.md#long-filters.
 """
 from __future__ import annotations
 
@@ -11,28 +12,28 @@ from functools import cache
 
 from svcd.filters import lexer
 
-# Parentheses within parentheses that the pattern looks into; it grows with each.
+# How deep in parentheses the pattern looks; its size grows with each level.
 _NESTING = 3
-_NOTS = 2  # in a row
-# As many levels as what is passed over can have at most: or, and, not and what stands alone count one each.
+_NOTS = 2  # how many NOT in a row it accepts
+# The most levels of the grammar (see parser.MOST_DEPTH) that what is passed over can have.
 DEPTH = (_NESTING + 1) * (4 + _NOTS)
-# Shorter pieces are read as fast as they are skimmed.
-_LONG = 10_000
+# Characters. Shorter filters are parsed in some milliseconds anyway.
+LEAST_LENGTH = 10_000
 
 _ENDS = rf"(?![{lexer.WORD_SET}])"
 _SPACE = r"[ \t\r\n]++"
 _UNQUOTED = "|".join(sorted(lexer.UNQUOTED))
-# Names that begin a form of their own, or may.
-_FORMS = r"_geoPolygon|_foreign|_vectors"
+# Names with which conditions of another syntax begin, or may begin.
+_SPECIAL_NAMES = r"_geoPolygon|_foreign|_vectors"
 _WORD = rf"(?!(?:{_UNQUOTED}){_ENDS})[{lexer.WORD_SET}]++"
 _ESCAPE = r"\\[bfnrt'\"\\/]"
 _QUOTED = rf"""\"(?:[^"\\]++|{_ESCAPE})*+\"|'(?:[^'\\]++|{_ESCAPE})*+'"""
 _VALUE = rf"(?:{_WORD}|{_QUOTED}){lexer.BLANKS}"
-_FIELD = rf"(?![\"']?(?:{_FORMS})){_VALUE}"
+_FIELD = rf"(?![\"']?(?:{_SPECIAL_NAMES})){_VALUE}"
 _COMMA = rf",{lexer.BLANKS}"
 _LISTED = rf"(?:{lexer.BLANKS}{_VALUE}{_COMMA})*+"
 _LIST = rf"\[{_LISTED}{lexer.BLANKS}(?:{_VALUE})?+\]{lexer.BLANKS}"
-_BEHIND_FIELD = "|".join((
+_AFTER_FIELD = "|".join((
     rf"(?:<=|>=|!=|<|>|=){lexer.BLANKS}{_VALUE}",
     rf"(?:NOT{_SPACE})?+IN{_ENDS}{lexer.BLANKS}{_LIST}",
     rf"IS{_SPACE}(?:NOT{_SPACE})?+(?:NULL|EMPTY)",
@@ -42,19 +43,19 @@ _BEHIND_FIELD = "|".join((
 _NUMBER = rf"{lexer.BLANKS}[+-]?+[0-9]++(?:\.[0-9]*+)?+{lexer.BLANKS}"
 _POINT = rf"{lexer.BLANKS}\[{_NUMBER},{_NUMBER}\]{lexer.BLANKS}"
 _GEO = rf"_geoRadius\({_NUMBER},{_NUMBER},{_NUMBER}\)|_geoBoundingBox\({_POINT},{_POINT}\)"
-_CONDITION = rf"(?:{_FIELD}(?:{_BEHIND_FIELD})|{_GEO}){lexer.BLANKS}"
-_JOINT = rf"(?:AND|OR){_ENDS}{lexer.BLANKS}"
+_CONDITION = rf"(?:{_FIELD}(?:{_AFTER_FIELD})|{_GEO}){lexer.BLANKS}"
+_CONNECTIVE = rf"(?:AND|OR){_ENDS}{lexer.BLANKS}"
 _NEGATION = rf"(?:NOT{_ENDS}{lexer.BLANKS}){{0,{_NOTS}}}+"
 
 
 @cache
 def _conditions() -> re.Pattern[str]:
-    """Any number of parts, each with the AND or OR behind it. Made when the first long filter comes."""
+    """Any number of parts, each followed by AND or OR. Compiled when the first long filter comes."""
     part = _NEGATION + _CONDITION
     for _ in range(_NESTING):
-        group = rf"\({lexer.BLANKS}(?:{part}(?:{_JOINT}(?!\))|(?=\))))++\){lexer.BLANKS}"
+        group = rf"\({lexer.BLANKS}(?:{part}(?:{_CONNECTIVE}(?!\))|(?=\))))++\){lexer.BLANKS}"
         part = rf"{_NEGATION}(?:{group}|{_CONDITION})"
-    return re.compile(rf"(?:{lexer.BLANKS}{part}{_JOINT})*+")
+    return re.compile(rf"(?:{lexer.BLANKS}{part}{_CONNECTIVE})*+")
 
 
 @cache
@@ -63,22 +64,22 @@ def _list() -> re.Pattern[str]:
 
 
 def end_of_valid_conditions(source: str, at: int) -> int | None:
-    """Where another part must begin, behind many that are sound and joined by AND and OR; None when there are few.
+    """The index after many valid conditions that are followed by AND or OR; None when they are short.
 
-    One that is long itself, in parentheses, is not looked into: what is inside them can be skimmed when it is read.
+    A long part in parentheses is not scanned here: the parser calls this again for what is inside of them.
     """
-    if source.startswith("(", at) and source.find(")", at, at + _LONG) < 0:
+    if source.startswith("(", at) and source.find(")", at, at + LEAST_LENGTH) < 0:
         return None
-    return _behind(_conditions, source, at)
+    return _end(_conditions, source, at)
 
 
 def end_of_valid_values(source: str, at: int) -> int | None:
-    """Where another value of a list, or its end, must stand, behind many that are sound; None when there are few."""
-    return _behind(_list, source, at)
+    """The index after many valid values of a list, each followed by a comma; None when they are short."""
+    return _end(_list, source, at)
 
 
-def _behind(pattern: Callable[[], re.Pattern[str]], source: str, at: int) -> int | None:
-    if len(source) - at < _LONG:
+def _end(pattern: Callable[[], re.Pattern[str]], source: str, at: int) -> int | None:
+    if len(source) - at < LEAST_LENGTH:
         return None
     end = pattern().match(source, at).end()  # type: ignore[union-attr]  # matches anywhere
-    return end if end - at >= _LONG else None
+    return end if end - at >= LEAST_LENGTH else None

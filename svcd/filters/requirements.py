@@ -1,6 +1,6 @@
-"""What the settings of an index let a filter do: which fields, and by which operators (relevance.md 5.3, 5.6).
+"""Checks of a filter before it is evaluated: fields and operators that the settings allow, features that it needs.
 
-Knows the refusals; refuses to know documents.
+Source: docs/filters-and-facets.md#what-the-settings-permit.
 """
 from __future__ import annotations
 
@@ -46,41 +46,41 @@ _NOT_ALLOWED = (
 
 
 def check_fields(filterable: Filterable, condition: Condition) -> None:
-    """Refuse a field that may not be filtered by; of several the last one. Raises FilterError."""
-    waiting = [condition]
-    while waiting:
-        condition = waiting.pop()
+    """Check that all fields are filterable. Raises FilterError for the last one in the text that is not."""
+    pending = [condition]
+    while pending:
+        condition = pending.pop()
         if isinstance(condition, (Comparison, In)):
             field = condition.field
             if field.text not in filterable and field.text not in (SHARD, VECTORS):
                 raise not_filterable(filterable, field.text, field)
         elif not isinstance(condition, Foreign):
-            waiting += parts_of(condition)
+            pending += parts_of(condition)
 
 
 def check_geo(filterable: Filterable, condition: Condition, place: Token) -> None:
-    """Refuse a geo condition on an index that keeps no points and no shapes, a polygon on one without shapes."""
+    """Check that `_geo` or `_geojson` is filterable; `_geojson` for a polygon. Raises FilterError."""
     needed = (GEOJSON,) if isinstance(condition, Polygon) else (GEO, GEOJSON)
     if not any(map(filterable.names, needed)):
         raise not_filterable(filterable, "/".join(needed), place)
 
 
 def not_filterable(filterable: Filterable, attribute: str, place: Token) -> FilterError:
-    """The refusal of an attribute, with what there is to filter by."""
+    """The error for an attribute that is not filterable, with the patterns that are."""
     patterns = filterable.patterns()
     available = _SOME.format(patterns=", ".join(f"`{pattern}`" for pattern in patterns)) if patterns else _NONE
     return FilterError(_NOT_FILTERABLE.format(attribute=attribute, available=available), place)
 
 
 def is_allowed(rule: FilterableRule, operator: str) -> bool:
-    """May a field of this rule, which is filterable, be used with the operator?"""
+    """Does a rule that allows filtering allow this operator?"""
     if operator in EQUALITY:
         return rule.equality
     return rule.comparison if operator in COMPARISON else True
 
 
 def not_allowed(rule: FilterableRule, field: str, operator: str) -> FilterError:
-    """The refusal of an operator."""
+    """The error for an operator that the rule of a field does not allow."""
     allowed = ["OR", "AND", "NOT", *(["=", "!=", "IN"] if rule.equality else []),
                *(["<", ">", "<=", ">=", "TO"] if rule.comparison else []), "IS EMPTY", "IS NULL", "EXISTS"]
     features = "equality" if operator in EQUALITY else "comparison"
@@ -88,13 +88,14 @@ def not_allowed(rule: FilterableRule, field: str, operator: str) -> FilterError:
                                            number=rule.number, features=features))
 
 
-# Which parts of a filter need a feature, and where they stand (relevance.md 5.3).
-#
-# Knows the words of the refusals; refuses to know which features are on.
-
+# Experimental features
 
 class FeatureRequirement(NamedTuple):
-    """flag: of the feature. action: the words that open the refusal without it. shown_place: of what needs it."""
+    """An experimental feature that a filter needs.
+
+    flag: name of the feature. action: how the error message begins when the feature is off. shown_place: of the first
+    part of the filter that needs it.
+    """
 
     flag: str
     action: str
@@ -109,13 +110,13 @@ def _shard(condition: Comparison | In) -> Token | None:
     return condition.field if condition.field.text == SHARD else None
 
 
-_ACTIONS = {  # by flag, in the order in which they are checked
+_ACTIONS = {  # flag -> action, in the order in which features are checked
     "containsFilter": "Using `CONTAINS` in a filter",
     "foreignKeys": "using a foreign filter",
     "network": "using a shard filter",
     "multimodal": "using a vector filter",
 }
-_NEEDS: dict[type[Condition], Sequence[tuple[str, Callable[[Any], Token | None]]]] = {
+_REQUIREMENTS: dict[type[Condition], Sequence[tuple[str, Callable[[Any], Token | None]]]] = {
     Comparison: (("containsFilter", _contains), ("network", _shard)),
     In: (("network", _shard),),
     Foreign: (("foreignKeys", lambda condition: condition.field),),
@@ -125,15 +126,15 @@ _NEEDS: dict[type[Condition], Sequence[tuple[str, Callable[[Any], Token | None]]
 
 def feature_requirements(condition: Condition) -> Iterator[FeatureRequirement]:
     """The features that a filter needs, each once, with the first place that needs it."""
-    found: dict[str, str] = {}
-    waiting = [(condition, 0)]
-    while waiting:
-        condition, since = waiting.pop()
-        since = condition.start if isinstance(condition, Foreign) else since
-        for flag, place_in in _NEEDS.get(type(condition), ()):
+    places: dict[str, str] = {}
+    pending = [(condition, 0)]
+    while pending:
+        condition, shown_from = pending.pop()
+        shown_from = condition.start if isinstance(condition, Foreign) else shown_from
+        for flag, place_in in _REQUIREMENTS.get(type(condition), ()):
             place = place_in(condition)
-            if place is not None and flag not in found:
-                found[flag] = shown_place(place, since)
-        if below := parts_of(condition):
-            waiting += [(part, since) for part in reversed(below)]
-    yield from (FeatureRequirement(flag, action, found[flag]) for flag, action in _ACTIONS.items() if flag in found)
+            if place is not None and flag not in places:
+                places[flag] = shown_place(place, shown_from)
+        if parts := parts_of(condition):
+            pending += [(part, shown_from) for part in reversed(parts)]
+    yield from (FeatureRequirement(flag, action, places[flag]) for flag, action in _ACTIONS.items() if flag in places)

@@ -1,7 +1,6 @@
-"""A filter as it was understood: conditions on fields, joined by AND, OR and NOT.
+"""The condition tree of a filter: conditions on fields, combined by AND, OR and NOT.
 
-Knows the kinds of conditions and where in the text their names stand; refuses to know how they are written,
-checked and met.
+Names and numbers are tokens, which remember their place in the text for error messages.
 """
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-# The operators of Comparison; NOT IN, NOT EXISTS and the like are a Not around what they negate.
+# The operators of Comparison; NOT IN, NOT EXISTS and the like become a Not around the condition.
 EQUAL, NOT_EQUAL, LESS, LESS_OR_EQUAL, GREATER, GREATER_OR_EQUAL = "=", "!=", "<", "<=", ">", ">="
 BETWEEN, EXISTS, IS_NULL, IS_EMPTY = "TO", "EXISTS", "IS NULL", "IS EMPTY"
 CONTAINS, STARTS_WITH = "CONTAINS", "STARTS WITH"
@@ -19,10 +18,7 @@ VECTORS = "_vectors"
 
 
 class Token(NamedTuple):
-    """A piece of a filter: what it means, and the characters [start, end) of the source that say so.
-
-    text: without quotes and escapes.
-    """
+    """A part of a filter: its text without quotes and escapes, and its place, the characters [start, end) of source."""
 
     text: str
     source: str
@@ -38,28 +34,31 @@ class Condition:
 
 @dataclass(slots=True)
 class And(Condition):
-    """All of two or more."""
+    """Documents that meet all of two or more conditions."""
 
     parts: Sequence[Condition]
 
 
 @dataclass(slots=True)
 class Or(Condition):
-    """Any of two or more."""
+    """Documents that meet any of two or more conditions."""
 
     parts: Sequence[Condition]
 
 
 @dataclass(slots=True)
 class Not(Condition):
-    """All documents but those."""
+    """All documents of the index except those that meet a condition."""
 
     part: Condition
 
 
 @dataclass(slots=True)
 class Comparison(Condition):
-    """A field against no, one or (TO) two values. keyword: the word CONTAINS, which a feature must allow."""
+    """A field, an operator and its values: none (EXISTS, IS NULL, IS EMPTY), two (TO) or one.
+
+    keyword: the token of CONTAINS, which an experimental feature must allow.
+    """
 
     field: Token
     operator: str
@@ -69,7 +68,7 @@ class Comparison(Condition):
 
 @dataclass(slots=True)
 class In(Condition):
-    """A field that has any of the values."""
+    """Documents whose field has any of the values."""
 
     field: Token
     values: Sequence[str]
@@ -77,7 +76,7 @@ class In(Condition):
 
 @dataclass(slots=True)
 class Radius(Condition):
-    """Points, and shapes, within so many metres. The numbers are as they were written; point: latitude, longitude."""
+    """Points, and geometries, within a distance of a point (latitude, longitude). Numbers are not checked yet."""
 
     point: tuple[Token, Token]
     metres: Token
@@ -86,7 +85,7 @@ class Radius(Condition):
 
 @dataclass(slots=True)
 class BoundingBox(Condition):
-    """Points, and shapes, in a rectangle of degrees."""
+    """Points, and geometries, in a rectangle of degrees."""
 
     top_right: tuple[Token, Token]
     bottom_left: tuple[Token, Token]
@@ -94,7 +93,7 @@ class BoundingBox(Condition):
 
 @dataclass(slots=True)
 class Polygon(Condition):
-    """Shapes that meet a polygon of three points or more."""
+    """Geometries that intersect a polygon of three points or more."""
 
     points: Sequence[tuple[Token, Token]]
 
@@ -104,9 +103,9 @@ Geo = Radius | BoundingBox | Polygon
 
 @dataclass(slots=True)
 class VectorExists(Condition):
-    """Documents with vectors: of any embedder, of one, of a kind (`userProvided` ...), of one fragment.
+    """Documents with vectors: of any embedder, of one, of one kind (`userProvided` ...) or of one fragment.
 
-    name: `_vectors` as it was written.
+    name: the token of `_vectors`.
     """
 
     name: Token
@@ -117,9 +116,9 @@ class VectorExists(Condition):
 
 @dataclass(slots=True)
 class Foreign(Condition):
-    """Documents whose field names a document of another index that meets a condition.
+    """Documents whose field holds the identifier of a document of another index that meets a condition.
 
-    start: where it begins in the filter, from where on errors show it.
+    start: index of `_foreign` in the source; errors inside show the filter from there on.
     """
 
     field: Token
@@ -127,20 +126,20 @@ class Foreign(Condition):
     start: int = 0
 
 
-_ALONE: tuple[Condition, ...] = ()
+_NO_PARTS: tuple[Condition, ...] = ()
 
 
 def parts_of(condition: Condition) -> Sequence[Condition]:
-    """The conditions right beneath one."""
+    """The direct parts of a condition."""
     if isinstance(condition, (And, Or)):
         return condition.parts
-    return (condition.part,) if isinstance(condition, (Not, Foreign)) else _ALONE
+    return (condition.part,) if isinstance(condition, (Not, Foreign)) else _NO_PARTS
 
 
 def in_order(condition: Condition) -> Iterator[Condition]:
-    """A condition and all beneath it, as they were written from left to right."""
-    waiting = [condition]
-    while waiting:
-        condition = waiting.pop()
+    """A condition and all its parts at any depth, from left to right as they were written."""
+    pending = [condition]
+    while pending:
+        condition = pending.pop()
         yield condition
-        waiting += reversed(parts_of(condition))
+        pending += reversed(parts_of(condition))

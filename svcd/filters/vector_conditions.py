@@ -1,6 +1,6 @@
-"""How vectors are named in a filter: `_vectors`, `_vectors.EMBEDDER`, and which of its vectors (relevance.md 5.2).
+"""Conditions on vectors: the syntax of `_vectors`, `_vectors.EMBEDDER` and its suffixes, and checks of their names.
 
-Knows the suffixes and every way to get them wrong; refuses to know which embedders there are.
+Source: docs/filters-and-facets.md#conditions-on-vectors-and-shards.
 """
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ _OPERATION = re.compile(r"(NOT[ \t\r\n]+)?EXISTS").match
 
 
 def read_vector_condition(source: str, at: int) -> tuple[Condition, int] | None:
-    """The condition on vectors that begins here and the place behind it; None when none does. Raises FilterError."""
+    """The condition on vectors that begins at an index, and the index after it; None when none begins there.
+
+    Raises FilterError.
+    """
     found = _START(source, at)
     if found is None:
         return None
@@ -55,7 +58,7 @@ def read_vector_condition(source: str, at: int) -> tuple[Condition, int] | None:
 
 
 def _named(source: str, found: re.Match[str]) -> tuple[VectorExists, int]:
-    """Which vectors are meant, and the place behind the blanks that must follow."""
+    """The vectors that are named, and the index after the blanks that must follow."""
     name, at = piece(source, *found.span(1)), found.end()
     blanks = _BLANKS_NEEDED(source, at)
     if blanks is not None:
@@ -65,7 +68,7 @@ def _named(source: str, found: re.Match[str]) -> tuple[VectorExists, int]:
     embedder, at = _required(source, at + 1, _BAD_EMBEDDER)
     kind, fragment, at = _suffix(source, at)
     if source.startswith(".", at):
-        _refuse_suffix(source, at, kind)
+        _fail_suffix(source, at, kind)
     blanks = _BLANKS_NEEDED(source, at)
     if blanks is None:
         fail(_LEFTOVER, rest(source, at))
@@ -73,7 +76,7 @@ def _named(source: str, found: re.Match[str]) -> tuple[VectorExists, int]:
 
 
 def _suffix(source: str, at: int) -> tuple[str | None, Token | None, int]:
-    """The kind of vectors and the fragment, each None when there is none, and the place behind."""
+    """The kind of vectors and the fragment, None for what is not given, and the index after them."""
     found = _KIND(source, at)
     if found is None:
         return None, None, at
@@ -85,7 +88,7 @@ def _suffix(source: str, at: int) -> tuple[str | None, Token | None, int]:
     return FRAGMENTS, fragment, at
 
 
-def _refuse_suffix(source: str, point: int, previous: str | None) -> None:
+def _fail_suffix(source: str, point: int, previous: str | None) -> None:
     try:
         name, _ = _name(source, point + 1)
     except FilterError:
@@ -102,7 +105,7 @@ def _refuse_suffix(source: str, point: int, previous: str | None) -> None:
 
 
 def _required(source: str, at: int, sentence: str) -> tuple[Token, int]:
-    """A name that must stand here; whatever is wrong with it is told in the words of `sentence`."""
+    """A name that is required here. Raises FilterError with `sentence`, whatever is wrong with the name."""
     try:
         return _name(source, at)
     except FilterError as error:
@@ -110,7 +113,7 @@ def _required(source: str, at: int, sentence: str) -> tuple[Token, int]:
 
 
 def _name(source: str, at: int) -> tuple[Token, int]:
-    """A name without points, or one in quotes. Raises NoValue, and FilterError for quotes that are not closed."""
+    """A name without dots, or one in quotes. Raises NoValue, and FilterError for quotes that are not closed."""
     if at < len(source) and source[at] in QUOTES:
         return quoted_value(source, at)
     found = _NAME(source, at)
@@ -120,15 +123,12 @@ def _name(source: str, at: int) -> tuple[Token, int]:
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """A sentence that suggests the first of the known names, in their order, within two typos; else ""."""
+    """A sentence that suggests the first known name, in byte order, within two typos; "" when there is none."""
     near = [each for each in sorted(known) if edit_distance(name, each) <= _MOST_TYPOS]
     return f" Did you mean `{near[0]}`?" if near else ""
 
 
-# Conditions on vectors: is there such an embedder, such a fragment (relevance.md 5.8)?
-#
-# Knows the names in the settings; refuses to know vectors. Which documents have some is not known to this version.
-
+# Names in the settings
 
 _UNKNOWN_EMBEDDER = "The embedder `{name}` does not exist. {available}"
 _NO_EMBEDDERS = "This index does not have any configured embedders."
@@ -147,7 +147,7 @@ def vector_docids(reader: Reader, condition: VectorExists) -> DocIds:
 
 
 def check_names(embedders: Mapping[str, Any], embedder: Token, fragment: Token | None) -> None:
-    """Refuse an embedder, or a fragment of it, that the settings do not have."""
+    """Check that the settings have an embedder, and a fragment of it. Raises FilterError."""
     if embedder.text not in embedders:
         available = _available("Available embedders", embedder.text, list(embedders)) or _NO_EMBEDDERS
         fail(_UNKNOWN_EMBEDDER.format(name=embedder.text, available=available), embedder)

@@ -1,7 +1,6 @@
-"""Hits with documents of other indexes in the place of what identifies them (relevance.md 11.5).
+"""Joins over foreign keys: documents of other indexes in hits, and filters over other indexes (docs/search.md#joins).
 
-Knows which values of a hit are foreign keys, and what is shown of a foreign document; refuses to know how another
-index is opened, and who may look into it.
+The caller opens the other indexes (`Opener`) and checks that the bearer may read them.
 """
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from svcd.filters.requests import filter_docids
 from svcd.filters.tree import And, Condition, Foreign, In, Not, Or, in_order
 from svcd.query.reader import Reader
 from svcd.schema.attributes import is_beneath, is_everything, is_related
-from svcd.schema.documents import Selection, shown
+from svcd.schema.documents import Selection, shown_parts
 from svcd.schema.index_settings import IndexSettings
 from svcd.schema.primary_keys import document_identifier, identifier
 
@@ -25,31 +24,31 @@ Hit = dict[str, Any]
 Keys = Mapping[str, str]  # attribute -> uid of the index whose documents its values identify
 
 _FORMATTED, _VECTORS = "_formatted", "_vectors"
-# What a search adds to the document of a hit: not its attributes, whatever a foreign key is called.
+# Members that a search adds to a hit: they are never foreign keys.
 _ADDED = frozenset((_FORMATTED, "_matchesPosition", "_rankingScore", "_rankingScoreDetails", "_federation", "_geoDistance"))
-_NOTHING: Mapping[str, Any] = {}  # is shown for a document that is not there
+_ABSENT: Mapping[str, Any] = {}  # stands for a document that does not exist
 
 
-def hydrated(hits: Sequence[str], keys_of: Callable[[Hit], Keys], open_index: Opener) -> list[str]:
-    """Hits, as JSON texts, with each scalar that is a foreign key and can identify a document replaced by that document.
+def hydrate(hits: Sequence[str], keys_of: Callable[[Hit], Keys], open_index: Opener) -> list[str]:
+    """Replace foreign keys in hits (JSON texts) by the documents that they identify.
 
-    keys_of: the foreign keys for a hit. Each other index is opened and asked once for all hits, and not at all unless
-    one names a document of it. Raises what opening raises.
+    keys_of: the foreign keys for a parsed hit. Each other index is opened once for all hits, and only if a hit refers to
+    it. Raises what opening an index raises.
     """
-    read = [loads(hit) for hit in hits]
-    named: dict[str, list[_Reference]] = {}  # index uid -> where its documents belong
-    for hit in read:
+    parsed = [loads(hit) for hit in hits]
+    references_of: dict[str, list[_Reference]] = {}  # index uid -> its references
+    for hit in parsed:
         for reference in _references(hit, keys_of(hit)):
-            named.setdefault(reference.index_uid, []).append(reference)
-    for index_uid, references in named.items():
+            references_of.setdefault(reference.index_uid, []).append(reference)
+    for index_uid, references in references_of.items():
         documents = _documents(index_uid, {each.document_id for each in references}, open_index)
         for each in references:
-            each.container[each.place] = documents.get(each.document_id, _NOTHING)
-    return [dumps(hit) for hit in read] if named else list(hits)
+            each.container[each.place] = documents.get(each.document_id, _ABSENT)
+    return [dumps(hit) for hit in parsed] if references_of else list(hits)
 
 
 class _Reference(NamedTuple):
-    """A place in a hit, and the document that belongs there."""
+    """A foreign key in a hit: its container, its name or index there, and the document that replaces it."""
 
     container: Any  # an object or an array
     place: Any
@@ -58,7 +57,7 @@ class _Reference(NamedTuple):
 
 
 def _references(hit: Hit, keys: Keys) -> Iterator[_Reference]:
-    """The references in the document of a hit, and in what is shown of it formatted."""
+    """The foreign keys in the document of a hit, and in its `_formatted`."""
     if keys:
         attributes = _Attributes(keys)
         yield from _beneath(hit, "", attributes, _ADDED)
@@ -66,7 +65,7 @@ def _references(hit: Hit, keys: Keys) -> Iterator[_Reference]:
 
 
 class _Attributes:
-    """Attributes by their foreign keys."""
+    """Which attributes are foreign keys, or lead to some; cached by path."""
 
     def __init__(self, keys: Keys) -> None:
         self.index_of: Callable[[str], str | None] = lru_cache(None)(
@@ -76,7 +75,7 @@ class _Attributes:
 
 
 def _beneath(container: Any, path: str, attributes: _Attributes, without: frozenset[str] = frozenset()) -> Iterator[_Reference]:
-    """The references in an object or array at a path, elements of arrays standing at the path of their array."""
+    """The foreign keys in an object or array at a path; elements of an array have the path of the array."""
     is_object = isinstance(container, dict)
     members: Iterable[tuple[Any, Any]] = container.items() if is_object else enumerate(container)
     for place, value in members:
@@ -91,7 +90,7 @@ def _beneath(container: Any, path: str, attributes: _Attributes, without: frozen
 
 
 def _documents(index_uid: str, document_ids: set[str], open_index: Opener) -> dict[str, Any]:
-    """Identifier -> what is displayed of the document, for those that are there. Vectors are not shown unasked."""
+    """Identifier -> displayed attributes of the document, for those that exist. `_vectors` is left out."""
     with open_index(index_uid) as reader:
         displayed = reader.settings.displayed_attributes
         texts = reader.identified_documents(sorted(document_ids))
@@ -101,41 +100,38 @@ def _documents(index_uid: str, document_ids: set[str], open_index: Opener) -> di
     if is_everything(displayed):
         return documents
     selection = Selection(displayed)
-    return {document_id: shown(document, selection) for document_id, document in documents.items()}
+    return {document_id: shown_parts(document, selection) for document_id, document in documents.items()}
 
 
-# Filters over joined indexes: `_foreign(field, filter)` becomes `field IN [ids of the documents there]` (11.5).
-#
-# Knows foreign keys and the limits of joins; refuses to know how another index is opened.
+# Filters over other indexes
 
+MAX_DOCUMENTS = 100
 
-MOST_DOCUMENTS = 100
-
-# index uid -> a reader of it, for as long as the block lasts.
+# index uid -> a reader of it, open within the `with` block.
 Opener = Callable[[str], AbstractContextManager[Reader]]
 
 _NESTED = "Nested foreign filters are not supported"
 _NO_KEY = "Field `{field}` is not a foreign key"
 _TOO_MANY = ("Foreign filter is retrieving too many documents, "
-             f"foreign filters can't retrieve more than {MOST_DOCUMENTS} documents per index")
+             f"foreign filters can't retrieve more than {MAX_DOCUMENTS} documents per index")
 
 
 def has_foreign(condition: Condition | None) -> bool:
-    """Does a filter look into other indexes?"""
+    """Does a filter contain `_foreign`?"""
     return condition is not None and any(isinstance(part, Foreign) for part in in_order(condition))
 
 
 def resolve_foreign(condition: Condition, index_uid: str, settings: IndexSettings, open_index: Opener) -> Condition:
-    """The filter without joins.
+    """The filter with each `_foreign(field, filter)` replaced by `field IN [ids]`.
 
-    index_uid, settings: of the index that is filtered. All joins are checked before another index is opened, each of
-    which is opened once. Raises invalid_search_filter, and invalid_document_filter for what another index
-    refuses; each message begins with the index that it speaks of.
+    index_uid, settings: of the index that is filtered. All joins are checked before another index is opened; each is
+    opened once. Raises invalid_search_filter, and invalid_document_filter for an error of the inner filter; messages begin
+    with the index concerned.
     """
     joins = _joins(condition, index_uid, settings.foreign_keys)
     ids: dict[int, Sequence[str]] = {}
     for uid in dict.fromkeys(uid for _, uid in joins):
-        ids |= _identifiers(uid, [join for join, other in joins if other == uid], open_index)
+        ids |= _matching_ids(uid, [join for join, other in joins if other == uid], open_index)
 
     def joined(part: Condition) -> Condition:
         if isinstance(part, Not):
@@ -148,34 +144,34 @@ def resolve_foreign(condition: Condition, index_uid: str, settings: IndexSetting
 
 
 def _joins(condition: Condition, index_uid: str, keys: Mapping[str, str]) -> list[tuple[Foreign, str]]:
-    """The joins of a filter, from left to right, and the index that each looks into."""
+    """(join, index uid) of each `_foreign` in a filter, from left to right."""
     found = []
     for join in in_order(condition):
         if not isinstance(join, Foreign):
             continue
         if join.field.text not in keys:
-            raise _refused(index_uid, _NO_KEY.format(field=join.field.text))
+            raise _filter_error(index_uid, _NO_KEY.format(field=join.field.text))
         if has_foreign(join.part):
-            raise _refused(index_uid, _NESTED)
+            raise _filter_error(index_uid, _NESTED)
         found.append((join, keys[join.field.text]))
     return found
 
 
-def _identifiers(index_uid: str, joins: Sequence[Foreign], open_index: Opener) -> dict[int, Sequence[str]]:
-    """By the identity of a join, the documents of one index that it asks for."""
+def _matching_ids(index_uid: str, joins: Sequence[Foreign], open_index: Opener) -> dict[int, Sequence[str]]:
+    """id(join) -> identifiers of the documents of one index that match its filter."""
     with open_index(index_uid) as reader:
-        found = [(join, _matching(reader, index_uid, join)) for join in joins]
-        together = 0
+        found = [(join, _matching_docids(reader, index_uid, join)) for join in joins]
+        union = 0
         for _, docids in found:
-            together |= docids
-        if together.bit_count() > MOST_DOCUMENTS:
-            raise _refused(index_uid, _TOO_MANY)
+            union |= docids
+        if union.bit_count() > MAX_DOCUMENTS:
+            raise _filter_error(index_uid, _TOO_MANY)
         return {id(join): _keys_of(reader, docids) for join, docids in found}
 
 
-def _matching(reader: Reader, index_uid: str, join: Foreign) -> DocIds:
+def _matching_docids(reader: Reader, index_uid: str, join: Foreign) -> DocIds:
     try:
-        return filter_docids(reader, join.part, "invalid_document_filter", since=join.start)
+        return filter_docids(reader, join.part, "invalid_document_filter", shown_from=join.start)
     except ApiError as error:
         raise ApiError(error.code, f"Index `{index_uid}`: {error.message}") from None
 
@@ -187,5 +183,5 @@ def _keys_of(reader: Reader, docids: DocIds) -> list[str]:
     return [document_identifier(loads(text), key) for text in reader.documents(to_docids(docids))]
 
 
-def _refused(index_uid: str, sentence: str) -> ApiError:
+def _filter_error(index_uid: str, sentence: str) -> ApiError:
     return ApiError("invalid_search_filter", f"Index `{index_uid}`: {sentence}")

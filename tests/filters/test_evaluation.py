@@ -1,15 +1,15 @@
 """What must hold of filters on an index:
 
-1. Texts are compared by their normal form, numbers by value; a filter's text may be both.
-2. != and NOT give the rest of all documents, those without the field among them.
-3. Ranges hold numbers and texts, each for itself; TO is inclusive, and empty the wrong way round.
-4. A field that no document ever had is empty.
-5. CONTAINS and STARTS WITH look at texts alone; STARTS WITH "" is EXISTS.
-6. A field must be filterable, the last one of several is told; its rule must allow the operator.
-7. AND stops when nothing is left, OR looks at everything.
+1. Texts are compared by their normal form, numbers by value; a text of a filter may be both.
+2. != and NOT give all other documents of the index, those without the field included.
+3. Ranges apply to numbers and to texts separately; TO is inclusive, and empty if its bounds are in the wrong order.
+4. A field that no document ever had matches nothing.
+5. CONTAINS and STARTS WITH apply to texts only; STARTS WITH "" is EXISTS.
+6. Fields must be filterable, the error names the last one that is not; their rule must allow the operator.
+7. AND stops when nothing is left, OR evaluates all its parts.
 8. Errors of searches show the canonical text, those of other routes the text of the user.
 9. Geo conditions are checked number by number; vectors by the names of embedders and fragments.
-10. A join becomes the identifiers of the other index; all joins of one index have 100 at most together.
+10. A foreign filter becomes the identifiers of documents of the other index: at most 100 together per index.
 """
 from __future__ import annotations
 

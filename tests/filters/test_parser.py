@@ -1,10 +1,10 @@
-"""What must hold of the text of a filter:
+"""What must hold of parsing a filter:
 
-1. Each form of a condition is read as what it is, in whatever quotes, escapes and white space.
-2. AND binds closer than OR, NOT closer than both; two NOTs are none; one alone is no join.
-3. What can't be read is refused in the words of the interface, with the columns of what is wrong.
-4. Nesting has a bound; length has none: a long filter is read, or refused, in a time that grows with its length.
-5. Blank texts and lists of them ask for nothing; lists are AND, lists in them OR.
+1. Each kind of condition is recognized, in whatever quotes, escapes and white space.
+2. AND binds closer than OR, NOT closer than both; two NOTs cancel out; a single part stands for itself.
+3. What cannot be parsed is rejected with the message of the interface and the columns of what is wrong.
+4. Nesting is limited; length is not: the time to parse or reject a filter grows linearly with its length.
+5. Blank texts and lists of them are no filter; lists are AND, lists in them OR.
 """
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""What must hold of skimming, by which a mistake at the end of a long filter is met before all of it is read:
+"""What must hold of the pre-scan, which finds an error at the end of a long filter before all of it is parsed:
 
-1. A filter is read, or refused in the same words, with skimming and without.
-2. What is spelled plainly is passed over, so that a megabyte of any form is refused within a tenth of a second.
+1. A filter is parsed, or rejected with the same message, with the pre-scan and without.
+2. Conditions in their usual spelling are passed over, so that a megabyte of any kind of condition with an error after
+   it is rejected within a tenth of a second.
+3. It never passes over what exceeds the depth limit.
 """
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from svcd.filters.errors import FilterError
 from svcd.filters.parser import parse
 from tests.filters.test_parser import SIZE, takes_a_tenth_of_a_second
 
-# Whatever a filter is made of, sound and not, with and without blanks around it.
+# Parts of filters, valid and not, with and without blanks around them.
 PIECES = st.sampled_from([
     "a", "b.c", "_geo", "_geox", "_geoPolygon", "_geoRadius", "_vectors", "_vectorsx", "_foreign", "_shard", "NOTa", "1AND",
     "été", "-1.5", '"x y"', "'z'", '"\\""', "'\\n'", "'\\x'", "'\\u12'", '"', "'", "\\", "\u00a0", " ", " ", "\n", ",", "(", "(",
@@ -28,7 +30,7 @@ CONDITIONS = st.sampled_from([
     "_geoBoundingBox([1, 2], [3, 4])", "NOT a = 1", "NOT NOT (a = 1)", "(a = 1 OR b = 2)", "((a = 1) AND NOT (b = 2 OR c = 3))",
     "_shard = x", "_vectors EXISTS", "_vectors.e.regenerate EXISTS", "_geo.lat = 1", "a = _geoPolygon",
 ])
-JOINTS = st.sampled_from([" AND ", " OR ", "AND ", " OR\n", " and "])
+CONNECTIVES = st.sampled_from([" AND ", " OR ", "AND ", " OR\n", " and "])
 
 
 def verdict(text: str) -> str:
@@ -42,26 +44,26 @@ def verdict(text: str) -> str:
 def check_same(text: str) -> None:
     plain = verdict(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prescan, "_LONG", 1)
+        patch.setattr(prescan, "LEAST_LENGTH", 1)
         assert verdict(text) == plain
 
 
 @settings(max_examples=2_000)
 @given(st.lists(st.one_of(PIECES, CONDITIONS), max_size=20).map("".join))
-def test_nothing_else_is_read_or_refused_for_it(text: str) -> None:
+def test_the_prescan_changes_no_result(text: str) -> None:
     check_same(text)
 
 
 @settings(max_examples=2_000)
-@given(st.lists(st.tuples(CONDITIONS, JOINTS).map("".join), max_size=8), st.lists(PIECES, max_size=6))
-def test_the_mistake_behind_sound_conditions_is_the_same(sound: list[str], behind: list[str]) -> None:
-    check_same("".join([*sound, *behind]))
+@given(st.lists(st.tuples(CONDITIONS, CONNECTIVES).map("".join), max_size=8), st.lists(PIECES, max_size=6))
+def test_the_error_after_valid_conditions_is_the_same(valid: list[str], after: list[str]) -> None:
+    check_same("".join([*valid, *after]))
 
 
 @settings(max_examples=500)
 @given(st.lists(st.sampled_from(["1", "x", "'y z'", '"\\""', "AND", "'\\x'", "_geo", "_geoRadius", "é", "(", "'"]), max_size=8),
        st.sampled_from([", ", ",", " ,\n", " "]), st.sampled_from(["]", "", ",]", "] AND", ")"]))
-def test_the_mistake_behind_sound_values_is_the_same(values: list[str], comma: str, end: str) -> None:
+def test_the_error_after_valid_values_is_the_same(values: list[str], comma: str, end: str) -> None:
     check_same(f"a IN [{comma.join(values)}{end}")
 
 
@@ -75,7 +77,7 @@ FORMS = ["a = 1", "a = 'x\\'y'", "a IS NOT NULL", "a EXISTS", "a 1 TO 2", "a IN 
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_plain_form_is_passed_over(form: str) -> None:
+def test_every_usual_spelling_is_passed_over(form: str) -> None:
     text = f"{form} AND {form} OR " * 1_000
     assert prescan.end_of_valid_conditions(text, 0) == len(text)
 
@@ -89,5 +91,5 @@ def test_every_plain_form_is_passed_over(form: str) -> None:
     "\x01" * (SIZE // 6),
     "\x80" * (SIZE // 2),
 ], ids=lambda text: text[:20])
-def test_a_megabyte_is_refused_within_a_tenth_of_a_second(text: str) -> None:
+def test_a_megabyte_is_rejected_within_a_tenth_of_a_second(text: str) -> None:
     assert takes_a_tenth_of_a_second(text)

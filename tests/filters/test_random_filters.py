@@ -109,7 +109,7 @@ def check_place(error: FilterError) -> None:
     place = error.place
     assert isinstance(place, Token) and 0 <= place.start <= place.end <= len(place.source)
     assert error.sentence and "\n" not in error.sentence
-    assert error.message.endswith(place.source[error.since:])
+    assert error.message.endswith(place.source[error.shown_from:])
 
 
 def test_no_text_makes_the_parser_fail_otherwise() -> None:
@@ -132,8 +132,8 @@ def test_reading_at_one_go_and_step_by_step_are_the_same(monkeypatch) -> None:
              "a=1ANDb=2", "a = 1AND b = 2", "a = 1 ANDb = 2", "a=1 AND AND b=2", "AND = 1 OR a = 2", "a = OR", "a IN [AND]",
              "a = '' OR b = \"\" AND c=1 ", "a IN['x',\"y\" , z,]", "a IN [x y]"]
     at_one_go = [outcome(text) for text in texts]
-    monkeypatch.setattr(parser, "_SIMPLE", re.compile("(?!)").scanner)
-    monkeypatch.setattr(parser, "_PLAIN_LIST", lambda source, at: None)
+    monkeypatch.setattr(parser, "FAST_COMPARISON", re.compile("(?!)").scanner)
+    monkeypatch.setattr(parser, "FAST_LIST", lambda source, at: None)
     for text, expected in zip(texts, at_one_go):
         assert outcome(text) == expected, text
 
