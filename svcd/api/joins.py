@@ -65,7 +65,7 @@ def hydrate_hits(ctx: Context, hits: Sequence[str], readers: Mapping[str, Reader
         return keys.get(hit["_federation"]["indexUid"] if index_uid is None else index_uid, {})
 
     tracing.begin("hydrate documents")
-    shown = joins.hydrated(hits, keys_of, ctx.read)
+    shown = joins.hydrate(hits, keys_of, ctx.read)
     tracing.end()
     return shown
 

@@ -1,6 +1,7 @@
-"""Can the results of these queries be merged? Which rules order each list, and whether two lists agree in them.
+"""Can the result lists of several queries be merged? Compares the kinds of rules that order each list.
 
-Knows relevance.md 10.6 and the words for queries that disagree; refuses to know what a rule does.
+See docs/search.md#compatible-orders. Messages, including the notes on what the canonical form changed, are those of the
+reference engine.
 """
 from __future__ import annotations
 
@@ -8,22 +9,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from svcd.query.sort_expressions import SortRule
+from svcd.ranking.sort import SortRule
 
 RELEVANCY, ASCENDING, DESCENDING = "relevancy", "ascending sort", "descending sort"
 GEO_ASCENDING, GEO_DESCENDING = "ascending geo sort", "descending geo sort"
 
 _WORDS, _SORT = "words", "sort"
 _SORTS, _GEO_SORTS = (ASCENDING, DESCENDING), (GEO_ASCENDING, GEO_DESCENDING)
-_UNNAMED = "default"  # so the reference engine calls a sort by distance
+_UNNAMED = "default"  # the name of a distance sort in messages
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
-    """One query, as far as its order goes.
+class QueryOrder:
+    """What decides the order of the hits of one query.
 
-    number: its place in the request. ranking_rules: the setting. sort: that of the request, None without any.
-    keeps_all_words: is its matching strategy `all`? has_text: else it is a placeholder search.
+    number: of the query in the request, from 0. ranking_rules: the setting. sort: parsed `sort` of the request, None without.
+    keeps_all_words: is the matching strategy `all`? has_text: False for a placeholder search.
     """
 
     number: int
@@ -35,24 +36,24 @@ class Ordered:
 
 
 class Step(NamedTuple):
-    """A rule of the order, or neighbouring rules of relevancy. shown: as messages name it."""
+    """A sort rule, or neighbouring relevancy rules. kind: see the constants; text: its name in messages."""
 
     kind: str
-    shown: str
+    text: str
 
 
 class Incompatible(ValueError):
-    """Two lists that can't be merged; str() says why."""
+    """Two lists that cannot be merged; str() is the message for the client."""
 
 
 class Compatibility:
-    """Takes the queries one by one, and compares each with the longest order so far."""
+    """Compares queries, one after another, with the longest order so far."""
 
     def __init__(self) -> None:
         self._longest: _Order | None = None
 
-    def add(self, query: Ordered) -> None:
-        """Raises Incompatible."""
+    def add(self, query: QueryOrder) -> None:
+        """Check one more query. Raises Incompatible."""
         order, longest = _Order.of(query), self._longest
         if longest is None:
             self._longest = order
@@ -69,12 +70,12 @@ def _message(before: _Order, now: _Order, step_before: Step, step_now: Step, rea
     numbers = f"#{before.query.number} and #{now.query.number}"
     return (
         f"The results of queries {numbers} are incompatible: \n"
-        f"  1. {step_before.shown}\n  2. {step_now.shown}\n  - {reason}\n{before.notes()}{now.notes()}"
+        f"  1. {step_before.text}\n  2. {step_now.text}\n  - {reason}\n{before.notes()}{now.notes()}"
     )
 
 
 def _reason(left: str, right: str) -> str:
-    """Why two steps can't be compared; "" when they can."""
+    """Why steps of two kinds cannot be compared; "" if they can."""
     if left == right:
         return ""
     if RELEVANCY in (left, right):
@@ -89,26 +90,26 @@ def _reason(left: str, right: str) -> str:
 
 @dataclass(slots=True)
 class _Order:
-    """The order of one query, with what was changed to make it canonical."""
+    """The steps of one query, and the changes that made its rules canonical, as sentences."""
 
-    query: Ordered
+    query: QueryOrder
     steps: Sequence[Step]
     changes: Sequence[str]
 
     @classmethod
-    def of(cls, query: Ordered) -> _Order:
-        """The canonical order of a query."""
-        canonical = _Canonical(query)
+    def of(cls, query: QueryOrder) -> _Order:
+        """Canonicalize the rules of a query."""
+        canonical = _CanonicalRules(query)
         for number, entry in enumerate(query.ranking_rules):
             canonical.add(number, entry)
         return cls(query, list(_steps(query, canonical)), canonical.changes)
 
     def notes(self) -> str:
-        """What was changed, "" for nothing."""
+        """The note about changes in a message, "" if there were none."""
         if not self.changes:
             return ""
         header = f"  - note: The ranking rules of query #{self.query.number} were modified during canonicalization:\n"
-        # One change is indented by less, in the reference engine too.
+        # This one change has a smaller indent in the reference engine.
         return header + "".join(f"{'   ' if change.startswith('Removed rule `sort`') else '    '}{number}. {change}\n"
                                 for number, change in enumerate(self.changes, 1))
 
@@ -117,84 +118,84 @@ class _Order:
 
 
 @dataclass(slots=True)
-class _Canonical:
-    """Rules without those that change nothing.
+class _CanonicalRules:
+    """The canonical form of ranking rules, built entry by entry.
 
-    rules: entries of the setting that are left. sort: the expressions in place of `sort`. changes: in words.
-    A rule that is met again is called as where it was met first; `words` is told to be removed where it had been
-    prepended, but stays: so does the reference engine.
+    rules: the entries that remain. sort: the remaining expressions that replace `sort`. changes: sentences for messages.
+    As in the reference engine, a duplicate is named as at its first occurrence, and `words` is reported as removed after it
+    was prepended although it stays.
     """
 
-    query: Ordered
+    query: QueryOrder
     rules: list[str] = field(default_factory=list)
     sort: list[SortRule] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
-    _met: dict[str, tuple[str, str]] = field(default_factory=dict)  # rule, or sorted field: (its name, where it was met)
+    _seen: dict[str, tuple[str, str]] = field(default_factory=dict)  # rule or sort key -> (its name, its position)
     _is_prepended: bool = False
 
     def add(self, number: int, entry: str) -> None:
-        """An entry of the setting; number: its place there."""
-        place = f"#{number} in ranking rules"
+        """Add an entry of the setting; number: its index."""
+        position = f"#{number} in ranking rules"
         if entry == _SORT:
-            self._add_sort(number, place)
+            self._add_sort(number, position)
         elif ":" in entry:
-            self._add_once(entry, _sorted_field(entry), place)
+            self._add_once(entry, _sorted_field(entry), position)
         elif not self.query.has_text:
-            self.changes.append(f"Removed relevancy rule `{entry}` at position {place}"
+            self.changes.append(f"Removed relevancy rule `{entry}` at position {position}"
                                 " because the query is a placeholder search (`q`: \"\")")
         elif entry == _WORDS:
-            self._add_words(place)
+            self._add_words(position)
         else:
-            self._prepend_words(entry, place)
-            self._add_once(entry, entry, place)
+            self._prepend_words(entry, position)
+            self._add_once(entry, entry, position)
 
-    def _add_once(self, entry: str, key: str, place: str) -> None:
-        if not self._is_duplicate(key, place):
-            self._met[key] = entry, place
+    def _add_once(self, entry: str, key: str, position: str) -> None:
+        if not self._is_duplicate(key, position):
+            self._seen[key] = entry, position
             self.rules.append(entry)
 
-    def _is_duplicate(self, key: str, place: str) -> bool:
-        """Was it met before? Then that is told."""
-        if key not in self._met:
+    def _is_duplicate(self, key: str, position: str) -> bool:
+        """Was the rule seen before? If so, that is noted as a change."""
+        if key not in self._seen:
             return False
-        name, first = self._met[key]
-        self.changes.append(f"Removed duplicate rule `{name}` at position {place} as it already appears at position {first}")
+        name, first = self._seen[key]
+        self.changes.append(f"Removed duplicate rule `{name}` at position {position} as it already appears at position {first}")
         return True
 
-    def _add_words(self, place: str) -> None:
+    def _add_words(self, position: str) -> None:
         is_all = self.query.keeps_all_words
-        if is_all or (self._is_prepended and _WORDS not in self._met):
+        if is_all or (self._is_prepended and _WORDS not in self._seen):
             reason = "`query.matchingWords` is set to `all`" if is_all else "it was previously prepended"
-            self.changes.append(f"Removed rule `{_WORDS}` at position {place} because {reason}")
+            self.changes.append(f"Removed rule `{_WORDS}` at position {position} because {reason}")
         if not is_all:
-            self._add_once(_WORDS, _WORDS, place)
+            self._add_once(_WORDS, _WORDS, position)
 
-    def _prepend_words(self, entry: str, place: str) -> None:
-        if _WORDS not in self._met and not self.query.keeps_all_words and not self._is_prepended:
+    def _prepend_words(self, entry: str, position: str) -> None:
+        if _WORDS not in self._seen and not self.query.keeps_all_words and not self._is_prepended:
             self._is_prepended = True
             self.rules.append(_WORDS)
-            self.changes.append(f"Prepended rule `{_WORDS}` before first relevancy rule `{entry}` at position {place}")
+            self.changes.append(f"Prepended rule `{_WORDS}` before first relevancy rule `{entry}` at position {position}")
 
-    def _add_sort(self, number: int, place: str) -> None:
-        if self._is_duplicate(_SORT, place):
+    def _add_sort(self, number: int, position: str) -> None:
+        if self._is_duplicate(_SORT, position):
             return
         if self.query.sort is None:
-            self.changes.append(f"Removed rule `{_SORT}` at position {place} because `query.sort` is empty")
+            self.changes.append(f"Removed rule `{_SORT}` at position {position} because `query.sort` is empty")
         else:
-            self._add_once(_SORT, _SORT, place)
+            self._add_once(_SORT, _SORT, position)
             for among, rule in enumerate(self.query.sort):
-                self._add_expression(rule, f"#{among} in `query.sort` (as `sort` is {place})")
+                self._add_expression(rule, f"#{among} in `query.sort` (as `sort` is {position})")
 
-    def _add_expression(self, rule: SortRule, place: str) -> None:
+    def _add_expression(self, rule: SortRule, position: str) -> None:
         key = _key(rule.field)
-        if not self._is_duplicate(key, place):
+        if not self._is_duplicate(key, position):
             field_name = "_geo(..)" if rule.point else rule.field
-            self._met[key] = f"{field_name}:{'asc' if rule.is_ascending else 'desc'}", place
+            self._seen[key] = f"{field_name}:{'asc' if rule.is_ascending else 'desc'}", position
             self.sort.append(rule)
 
 
 def _key(field: str) -> str:
-    """Of a sorted field; no rule without direction has such a name."""
+    """The key of a sort field; the colon keeps it apart from names of relevancy rules."""
     return f"{field}:"
 
 
@@ -209,9 +210,9 @@ def _sort_name(rule: SortRule) -> str:
 # steps
 
 
-def _steps(query: Ordered, canonical: _Canonical) -> Iterator[Step]:
-    """The rules with the expressions in place of `sort`, neighbours of relevancy as one."""
-    first = last = None  # of a run of relevancy
+def _steps(query: QueryOrder, canonical: _CanonicalRules) -> Iterator[Step]:
+    """The steps: sort expressions in place of `sort`, neighbouring relevancy rules as one step."""
+    first = last = None  # indexes of the current run of relevancy rules
     for number, entry in enumerate(canonical.rules):
         if entry != _SORT and ":" not in entry:
             first, last = number if first is None else first, number
@@ -224,12 +225,12 @@ def _steps(query: Ordered, canonical: _Canonical) -> Iterator[Step]:
         yield _relevancy(query, canonical.rules, first, last or first)
 
 
-def _relevancy(query: Ordered, rules: Sequence[str], first: int, last: int) -> Step:
+def _relevancy(query: QueryOrder, rules: Sequence[str], first: int, last: int) -> Step:
     which = str(first) if first == last else f"{first}..={last}"
     return _step(query, RELEVANCY, which, ", ".join(rules[first:last + 1]))
 
 
-def _custom(query: Ordered, entry: str, number: int) -> Step:
+def _custom(query: QueryOrder, entry: str, number: int) -> Step:
     return _step(query, ASCENDING if entry.endswith(":asc") else DESCENDING, str(number), entry)
 
 
@@ -238,12 +239,12 @@ _SORT_KINDS: Mapping[tuple[bool, bool], str] = {  # (by distance, ascending): ki
 }
 
 
-def _sort_steps(query: Ordered, sort: Sequence[SortRule], number: int) -> Iterator[Step]:
+def _sort_steps(query: QueryOrder, sort: Sequence[SortRule], number: int) -> Iterator[Step]:
     for among, rule in enumerate(sort):
         kind = _SORT_KINDS[rule.point is not None, rule.is_ascending]
         yield _step(query, kind, str(number), _sort_name(rule), f".sort[{among}]")
 
 
-def _step(query: Ordered, kind: str, which: str, names: str, expression: str = "") -> Step:
+def _step(query: QueryOrder, kind: str, which: str, names: str, expression: str = "") -> Step:
     source = f"`queries[{query.number}]{expression}`, `{query.index_uid}.rankingRules[{which}]`"
     return Step(kind, f"{source}: {kind} rule(s) {names}")

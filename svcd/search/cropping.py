@@ -1,8 +1,4 @@
-"""Which part of a text is shown when only so many of its words may be.
-
-Knows the best interval of matches and how the window grows around it (relevance contract 7.5). Refuses
-to know what matches look like, what marks the cut, and how a text is read.
-"""
+"""Which part of a text a crop shows: the best interval of matches, and how its window grows (docs/search.md#cropping)."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,6 @@
-"""The field of which no two hits may share a value: which one it is, and what a document has under it.
+"""The distinct attribute of a search, and distinct among merged hits (docs/search.md#distinct-by-document-values).
 
-Knows relevance.md 10.5 and which fields may be asked for; refuses to know how hits are chosen by it.
+Distinct among the documents of one index is a part of ranking: svcd.ranking.distinct.
 """
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 
 from svcd.base.errors import ApiError
 from svcd.query.reader import Reader
-from svcd.schema.attributes import is_beneath, listed
+from svcd.schema.attributes import attribute_list, is_beneath
 from svcd.schema.field_values import normal_form
 from svcd.schema.index_settings import IndexSettings
 
 _NONE_FILTERABLE = "This index does not have configured filterable attributes."
 
 
-def distinct_field(reader: Reader, asked: str | None) -> str | None:
-    """The field of a search: that of the request, else of the setting; None for none that a document has.
+def distinct_field(reader: Reader, requested: str | None) -> str | None:
+    """The distinct field of a search: that of the request, else of the setting; None if no document has it.
 
-    Raises invalid_search_distinct when the one asked for is not filterable.
+    Raises invalid_search_distinct if the requested field is not filterable.
     """
-    if asked is None:
+    if requested is None:
         field = reader.settings.distinct_attribute
     else:
-        _check_filterable(reader.settings, asked)
-        field = asked
+        _check_filterable(reader.settings, requested)
+        field = requested
     return field if field is not None and field in reader.fields() else None
 
 
@@ -48,37 +48,37 @@ def _why_not(settings: IndexSettings, field: str) -> str:
     patterns = settings.filterable.patterns()
     if not patterns:
         return _NONE_FILTERABLE
-    return f"Available filterable attributes patterns are: `{listed(patterns, settings.displayed_attributes)}`."
+    return f"Available filterable attributes patterns are: `{attribute_list(patterns, settings.displayed_attributes)}`."
 
 
 class DistinctFilter:
-    """Documents that share no value of a field with one taken before."""
+    """Accepts documents that share no value of a field with an earlier accepted one."""
 
     def __init__(self, field: str) -> None:
         self._field = field
-        self._taken: set[Hashable] = set()
+        self._seen: set[Hashable] = set()
 
-    def takes(self, document: Mapping[str, Any]) -> bool:
-        """Is this one of them? One without values always is."""
+    def accepts(self, document: Mapping[str, Any]) -> bool:
+        """Is a document accepted? One without values always is. Its values count as seen then."""
         values = document_values(document, self._field)
-        if not self._taken.isdisjoint(values):
+        if not self._seen.isdisjoint(values):
             return False
-        self._taken |= values
+        self._seen |= values
         return True
 
 
 def document_values(document: Mapping[str, Any], field: str) -> set[Hashable]:
-    """What a document has under a field, as merged lists compare it.
+    """The values of a field in a document, as merged lists compare them.
 
-    Texts and booleans by their normal form, numbers as they are written: 1 and 1.0 are two. Elements of an array
-    are values, those of an array in it are none.
+    Strings and booleans in normal form, numbers as written: 1 and 1.0 differ. Elements of an array are values, elements
+    of nested arrays are not.
     """
     return {_key(value) for leaf in _leaves(document, field) for value in (leaf if isinstance(leaf, list) else [leaf])
             if isinstance(value, (str, int, float))}
 
 
 def _leaves(value: Any, field: str, name: str = "") -> Iterator[Any]:
-    """The values of the members that have this dotted name, in objects and in arrays of them."""
+    """The values at a dotted path, through objects and arrays of objects."""
     if isinstance(value, list):
         for element in value:
             yield from _leaves(element, field, name)

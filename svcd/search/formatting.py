@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from svcd.schema.attributes import WILDCARD, is_everything, is_related
-from svcd.schema.documents import Selection, Value, select, shown, text_of
+from svcd.schema.documents import Selection, Value, select, shown_parts, text_of
 from svcd.search.formatting_budget import FormattingBudget
 from svcd.search.long_texts import LONG, LongText, Needles, Readable, ShortText
 from svcd.search.matches import Match, MatchFinder
@@ -97,7 +97,7 @@ class Formatter:
 
     def retrieve(self, document: Document) -> dict[str, Value]:
         """The document reduced to what is displayed and to be retrieved."""
-        return dict(document) if self.retrieves_all else shown(document, self._retrieved_parts)
+        return dict(document) if self.retrieves_all else shown_parts(document, self._retrieved_parts)
 
     def _formatted(self, document: Document) -> dict[str, Value]:
         parts = document if self.retrieves_all else select(document, self._formatted_parts)
@@ -120,7 +120,7 @@ class Formatter:
         return style
 
     def _matches_position(self, document: Document) -> dict[str, list[dict[str, Any]]]:
-        parts = document if self._shows_all else shown(document, self._displayed_parts)
+        parts = document if self._shows_all else shown_parts(document, self._displayed_parts)
         found: dict[str, list[dict[str, Any]]] = {}
         for path, indices, text in _texts_of(parts):
             if not self._allowance.allows(1):

@@ -1,7 +1,6 @@
-"""How hits are shown: their documents as asked for, formatted parts and scores behind them.
+"""Rendering of hits: the requested parts of documents, formatted parts and scores (docs/search.md#members-of-a-hit).
 
-Knows which members a hit gets, in which order (relevance.md 10.1); refuses to know how it was found and
-which hits are on the page. Documents stay JSON texts unless parts of them are asked for.
+Documents stay JSON texts, and are not parsed unless parts of them are requested.
 """
 from __future__ import annotations
 
@@ -25,10 +24,10 @@ def render_hits(
     reader: Reader, query: SearchQuery, found: KeywordResult, hits: Sequence[Hit], expired: Callable[[], bool],
     beside: Sequence[str] = ()
 ) -> Sequence[str]:
-    """The JSON texts of some of the documents found.
+    """The JSON texts of hits.
 
-    expired: tells whether the time of the search is over; long texts are formatted until then.
-    beside: for each hit the members that follow those of its document, as text; () for none at all.
+    expired: is the time for formatting over? beside: for each hit, members to insert after those of its document, as text;
+    () for none.
     """
     tracing.begin("format")
     texts = reader.documents([hit.docid for hit in hits])
@@ -44,19 +43,19 @@ def render_hits(
 
 
 def shows_matches(query: SearchQuery) -> bool:
-    """Is anything asked for that depends on which words were found?"""
+    """Does the answer depend on which words matched (highlight, crop, match positions)?"""
     return bool(query.attributes_to_highlight or query.attributes_to_crop or query.show_matches_position)
 
 
 def _joined(text: str, *members: str) -> str:
-    """An object with further members behind its own, all of it as text."""
+    """The text of an object with further members appended."""
     return "{" + ",".join(filter(None, (text[1:-1], *members))) + "}"
 
 
 def _formatted(
     reader: Reader, query: SearchQuery, found: KeywordResult, texts: Sequence[str], expired: Callable[[], bool]
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """The documents as asked for, and for each the members that show it formatted, as text."""
+    """(the requested parts of the documents, their `_formatted` and `_matchesPosition` members), as texts."""
     formatter = _formatter(reader, query, found, expired)
     documents, members = [], []
     for text in texts:
@@ -68,7 +67,7 @@ def _formatted(
 
 
 def _is_reshaped(reader: Reader, query: SearchQuery) -> bool:
-    """Is anything asked for but the whole document as it is stored?"""
+    """Is anything other than the whole stored document requested?"""
     return bool(
         shows_matches(query)
         or not attributes.is_everything(query.attributes_to_retrieve)
@@ -101,7 +100,7 @@ def _formatter(reader: Reader, query: SearchQuery, found: KeywordResult, expired
 
 
 def _scores(reader: Reader, query: SearchQuery, hits: Sequence[Hit]) -> list[str]:
-    """The members of each hit that tell its score, as text; hits of one bucket share them."""
+    """The score members of each hit, as text; computed once for hits with equal details."""
     known: dict[tuple[scores.Detail, ...], str] = {}
     for hit in hits:
         if hit.details not in known:

@@ -47,9 +47,9 @@ def keyword_search(
 ) -> KeywordResult:
     """Rank the documents of one index.
 
-    limits: how far to rank; expired: has the time limit passed? candidates: restricts the search to these, None for all. Raises invalid_search_filter, invalid_search_sort for a field
-    that is not sortable, invalid_search_attributes_to_search_on for one that is not searchable, invalid_search_distinct
-    for one that is not filterable.
+    limits: how far to rank; expired: has the time limit passed? candidates: restricts the search to these, None for all.
+    Raises invalid_search_filter, invalid_search_sort for a field that is not sortable, invalid_search_distinct for one that
+    is not filterable, invalid_search_attributes_to_search_on for one that is not searchable.
     """
     settings = reader.settings
     restricted = restricted_fields(reader, query.attributes_to_search_on)

@@ -1,7 +1,4 @@
-"""Pages of hits: shown at once where they are short, some at a time where they are long.
-
-Knows how little of a long page has to be held until it is shown; refuses to know how hits are found and shown.
-"""
+"""Long pages of hits, rendered in portions while the client reads them (docs/search.md#long-pages)."""
 from __future__ import annotations
 
 from array import array
@@ -15,29 +12,29 @@ from svcd.search.request import SearchQuery
 
 T = TypeVar("T")
 
-# Bytes of documents up to which a page is shown at once, and those that are shown together of a longer one.
-AT_ONCE = 1 << 18
-TOGETHER = 1 << 15
-_MOST_TOGETHER = 256
+# A page up to this size is rendered at once; a longer one in portions. Both in bytes of documents.
+MAX_PAGE_BYTES = 1 << 18
+PORTION_BYTES = 1 << 15
+_MAX_PORTION_HITS = 256
 
 
 class LongPage(Sequence[str]):
-    """The JSON texts of hits, made each time they are asked for: best in their order, and once.
+    """The JSON texts of hits, best first, rendered on access and not kept. Iterate over it once, in order.
 
-    expected_bytes: of all of them, as far as can be known.
+    expected_bytes: an estimate of their total size.
     """
 
-    def __init__(self, count: int, size: int, show: Callable[[int, int], Sequence[str]]) -> None:
-        """size: bytes that a document usually has. show: the texts of the hits from one place to before another."""
+    def __init__(self, count: int, size: int, render: Callable[[int, int], Sequence[str]]) -> None:
+        """size: average bytes of a document. render: (first, end) -> the JSON texts of these hits."""
         self._count = count
-        self._show = show
-        self._together = max(1, min(TOGETHER // size, _MOST_TOGETHER))
+        self._render = render
+        self._portion_hits = max(1, min(PORTION_BYTES // size, _MAX_PORTION_HITS))
         self.expected_bytes = count * size
 
     def portions(self) -> Iterator[Sequence[str]]:
-        """All of them, some at a time."""
-        for first in range(0, self._count, self._together):
-            yield self._show(first, min(first + self._together, self._count))
+        """All texts, in portions of about PORTION_BYTES."""
+        for first in range(0, self._count, self._portion_hits):
+            yield self._render(first, min(first + self._portion_hits, self._count))
 
     def __len__(self) -> int:
         return self._count
@@ -47,51 +44,51 @@ class LongPage(Sequence[str]):
             yield from portion
 
     @overload
-    def __getitem__(self, place: int) -> str: ...
+    def __getitem__(self, position: int) -> str: ...
     @overload
-    def __getitem__(self, place: slice) -> Sequence[str]: ...
+    def __getitem__(self, position: slice) -> Sequence[str]: ...
 
-    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
-        places = range(self._count)[place]
-        if isinstance(places, int):
-            return self._show(places, places + 1)[0]
-        return [self[each] for each in places]
+    def __getitem__(self, position: int | slice) -> str | Sequence[str]:
+        positions = range(self._count)[position]
+        if isinstance(positions, int):
+            return self._render(positions, positions + 1)[0]
+        return [self[each] for each in positions]
 
 
 def is_long(count: int, size: Callable[[], int]) -> bool:
-    """Is a page of so many hits too long to be shown at once? size: gives the bytes that one usually has."""
-    return count > 1 and count * size() > AT_ONCE
+    """Is a page of `count` hits too long to be rendered at once? size: returns the average bytes of a document."""
+    return count > 1 and count * size() > MAX_PAGE_BYTES
 
 
-def paged(reader: Reader, query: SearchQuery, found: KeywordResult, hits: Sequence[Hit],
-          show: Callable[[KeywordResult, Sequence[Hit]], Sequence[str]]) -> Sequence[str]:
-    """The JSON texts of the hits of a page. show: makes those of some of them."""
+def paged(reader: Reader, query: SearchQuery, result: KeywordResult, hits: Sequence[Hit],
+          render: Callable[[KeywordResult, Sequence[Hit]], Sequence[str]]) -> Sequence[str]:
+    """The JSON texts of the hits of a page, a LongPage if they are many. render: renders some of them."""
     if not is_long(len(hits), reader.average_document_size):
-        return show(found, hits)
-    docids, within = array("I", (hit.docid for hit in hits)), without_hits(found)
+        return render(result, hits)
+    docids, without_ranking = array("I", (hit.docid for hit in hits)), without_ranking_hits(result)
     details = _details_of(query, hits)
-    return LongPage(len(hits), reader.average_document_size(), lambda first, end: show(
-        within, [Hit(docids[place], details[place]) for place in range(first, end)]))
+    return LongPage(len(hits), reader.average_document_size(), lambda first, end: render(
+        without_ranking, [Hit(docids[place], details[place]) for place in range(first, end)]))
 
 
-def without_hits(found: KeywordResult) -> KeywordResult:
-    """What showing needs of it: the hits of a long list take 150 bytes each."""
-    return found._replace(ranking=Ranking(0))
+def without_ranking_hits(result: KeywordResult) -> KeywordResult:
+    """The result without its list of hits (150 bytes each), which rendering does not need."""
+    return result._replace(ranking=Ranking(0))
 
 
 class RepeatedValues(Generic[T]):
-    """A list in which few values stand in many places."""
+    """A compact list for few distinct values that repeat often: 4 bytes per element."""
 
     def __init__(self, values: Sequence[T]) -> None:
         numbers: dict[T, int] = {}
-        self._places = array("I", (numbers.setdefault(value, len(numbers)) for value in values))
+        self._numbers = array("I", (numbers.setdefault(value, len(numbers)) for value in values))
         self._values = list(numbers)
 
-    def __getitem__(self, place: int) -> T:
-        return self._values[self._places[place]]
+    def __getitem__(self, position: int) -> T:
+        return self._values[self._numbers[position]]
 
 
 def _details_of(query: SearchQuery, hits: Sequence[Hit]) -> RepeatedValues[Any]:
-    """What the rules said of each hit, if that is shown."""
-    is_shown = query.show_ranking_score or query.show_ranking_score_details
-    return RepeatedValues([hit.details if is_shown else () for hit in hits])
+    """The score details of each hit, () if they are not shown."""
+    is_needed = query.show_ranking_score or query.show_ranking_score_details
+    return RepeatedValues([hit.details if is_needed else () for hit in hits])

@@ -1,22 +1,19 @@
-"""Which tokens of a text a query matched, for highlighting, cropping and match positions.
+"""Which tokens of a text a query matched, for highlighting, cropping and match positions (docs/search.md#matched-words).
 
-Knows how the words and phrases derived from a query are compared with the tokens of a text
-(relevance contract 7.2). Refuses to know how they were derived, and what a match will look like.
+A MatchFinder is built from the terms of a query:
 
-The query side builds it from plain values:
-
-    MatchingWords([
+    MatchFinder([
         LocatedTerm(
             positions=(0, 0),          # first and last word position of the term in the query
             is_prefix=True,            # the term may be continued (only ever the last one)
             length=4,                  # characters of its text as typed (n-gram: concatenated); 0 for a phrase
             words=("wood", "woods"),   # exact, prefix and computed typo words, in order of interning
-            phrases=(("new", "york"),),  # own phrase, synonyms, computed split; None = stop-word hole
+            phrases=(("new", "york"),),  # own phrase, synonyms, computed split; None = stop-word position gap
         ),
         ...                            # located terms in query order, then the n-grams
     ])
 
-`MatchingWords()` without terms matches nothing (placeholder search).
+`MatchFinder()` without terms matches nothing (placeholder search).
 """
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a search asks for, in the words of the interface, after all checks of form.
-
-Knows names and defaults; refuses to know how they are answered.
-"""
+"""The parameters of a search after validation, and its result."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -13,7 +10,7 @@ from svcd.filters.tree import Condition
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """One query on one index. Sequences are None where the request gives none."""
+    """One query on one index. Sequences are None if the request does not give them."""
 
     q: str | None = None
     attributes_to_retrieve: Sequence[str] | None = None
@@ -32,14 +29,14 @@ class SearchQuery:
     sort: Sequence[str] | None = None  # `field:asc`, `field:desc`
     distinct: str | None = None
     locales: Sequence[str] | None = None
-    filter: Condition | None = None  # without joins
+    filter: Condition | None = None  # with _foreign already resolved
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedQuery:
-    """A query with its index, and how much its scores weigh when lists are merged.
+    """A query with its index. weight: factor of its scores when lists are merged.
 
-    position: under which number its hits say that they are found; None for its place in the request.
+    position: the query number that its hits report; None for its index in the request.
     """
 
     index_uid: str
@@ -50,10 +47,10 @@ class IndexedQuery:
 
 @dataclass(frozen=True, slots=True)
 class Federation:
-    """Which part of the merged list is wanted; `page` or `hits_per_page` make it pages.
+    """The requested page of the merged list, and what is computed over the list. `page` or `hits_per_page` mean page mode.
 
-    distinct: a field of which no two hits of the list share a value. facets: index uid -> patterns of the fields whose
-    values are counted; None for an index that is only named. merges_facets: must those of all indexes be in one order?
+    distinct: a field of which no two hits may share a value. facets: index uid -> patterns of fields to count, None for an
+    index that is named without patterns. merges_facets: are the facets of all indexes merged, and so need one order?
     """
 
     offset: int = 0
@@ -66,18 +63,18 @@ class Federation:
 
     @property
     def is_paged(self) -> bool:
-        """Counted in pages, with an exact total?"""
+        """Is it page mode, with an exact total?"""
         return self.page is not None or self.hits_per_page is not None
 
     def window(self) -> tuple[int, int]:
-        """The numbers of the first hit wanted and of the first one behind; equal when none is."""
+        """(first, end) of the requested hits in the list; equal if there are none."""
         if not self.is_paged:
             return self.offset, self.offset + self.limit
         page, size = self._page(), self._hits_per_page()
         return max(page - 1, 0) * size, page * size
 
     def pagination(self, total: int) -> dict[str, int]:
-        """The members of the answer that say where the hits stand, in their order."""
+        """The pagination members of the answer, in their order."""
         if not self.is_paged:
             return {"limit": self.limit, "offset": self.offset, "estimatedTotalHits": total}
         size = self._hits_per_page()
@@ -93,11 +90,10 @@ class Federation:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What one search found.
+    """The result of a search.
 
-    hits: JSON texts of objects, best first; those of a long page (pages.LongPage) are made when they are asked for.
-    pagination: members of the answer, in their order.
-    facets: index uid -> what was asked for of that index.
+    hits: JSON texts, best first; a LongPage (svcd.search.long_pages) renders them on access.
+    pagination: members of the answer, in their order. facets: index uid -> facets of that index.
     """
 
     hits: Sequence[str]

@@ -1,8 +1,4 @@
-"""The search as the interface means it: each one a list merged from queries, even if from one alone.
-
-Knows how many hits a page needs, how lists of hits are counted and cut (relevance.md 3.15, 10.1); refuses
-to know how one query finds its documents, and how they are shown.
-"""
+"""Runs a search of one query: ranks as many documents as the page needs, and renders its hits (docs/search.md)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,10 +20,10 @@ from svcd.search.request import Federation, IndexedQuery, SearchQuery, SearchRes
 __all__ = ["Federation", "IndexedQuery", "SearchQuery", "SearchResult", "search"]
 
 DEFAULT_CUTOFF_MS = 1500
-# Of the time until the cut-off; 20 MB of text are written in a third of a second.
+# The part of the time limit after which formatting ends; writing 20 MB of text takes a third of a second more.
 _FORMATTING_PERCENT = 75
 
-# Given milliseconds, starts a clock and gives the question whether they are over.
+# Starts a clock for some milliseconds; returns a predicate: have they passed?
 Timer = Callable[[int], Callable[[], bool]]
 
 
@@ -35,83 +31,83 @@ Timer = Callable[[int], Callable[[], bool]]
 def search(
     readers: Mapping[str, Reader], queries: Sequence[IndexedQuery], federation: Federation, timer: Timer
 ) -> SearchResult:
-    """The hits of the wanted page.
+    """Run one query, and return the requested page.
 
-    readers: by index uid, one for each index of the queries. Raises the codes of search parameters
-    that an index refuses, the message beginning with the index, and invalid_search_facets.
+    readers: index uid -> reader, of the index of the query; queries: exactly one. Raises the codes of search parameters,
+    with messages that begin with the index, and invalid_search_facets.
     """
     (indexed,) = queries
     reader, query = readers[indexed.index_uid], indexed.query
-    expired, is_late = timer(cutoff_ms(reader)), showing_timer(reader, timer)
-    wanted = ranking_limits(reader, query, federation, _is_order_alone(reader, query))
-    found = search_one_index(indexed.index_uid, reader, query, wanted, expired)
+    expired, is_formatting_over = timer(cutoff_ms(reader)), formatting_timer(reader, timer)
+    limits = ranking_limits(reader, query, federation, _needs_order_only(reader, query))
+    found = search_one_index(indexed.index_uid, reader, query, limits, expired)
     hits: Sequence[Hit] = found.ranking.hits
     rejected: Sequence[Hit] = ()
     if query.distinct is not None:
-        hits, rejected = _apart(reader, query.distinct, hits)
+        hits, rejected = _split_distinct(reader, query.distinct, hits)
     first, end = federation.window()
     page = paged(reader, query, found, hits[first:end],
-                 lambda found, some: render_hits(reader, query, found, some, is_late))
+                 lambda found, some: render_hits(reader, query, found, some, is_formatting_over))
     counted = found.ranking.counted & ~from_docids([hit.docid for hit in rejected])
     return SearchResult(page, federation.pagination(counted.bit_count()), _facets(indexed.index_uid, reader, federation, counted))
 
 
 def search_one_index(
-    index_uid: str, reader: Reader, query: SearchQuery, wanted: RankingLimits, expired: Callable[[], bool]
+    index_uid: str, reader: Reader, query: SearchQuery, limits: RankingLimits, expired: Callable[[], bool]
 ) -> KeywordResult:
-    """What one query finds; the index opens the message of what it refuses."""
+    """keyword_search(), with the index named in the messages of errors."""
     try:
-        return keyword_search(reader, query, wanted, expired)
+        return keyword_search(reader, query, limits, expired)
     except ApiError as error:
         raise error.inside(f"Index `{index_uid}`") from None
 
 
 def cutoff_ms(reader: Reader) -> int:
-    """After how many milliseconds a search of this index makes do with what it has."""
+    """The time limit of a search of this index in milliseconds (docs/search.md#time-limit)."""
     cutoff = reader.settings.search_cutoff_ms
     return DEFAULT_CUTOFF_MS if cutoff is None else cutoff
 
 
-def showing_timer(reader: Reader, timer: Timer) -> Callable[[], bool]:
-    """Tells when the formatting of hits has to end: what was formatted is still to be written, as long as it may be."""
+def formatting_timer(reader: Reader, timer: Timer) -> Callable[[], bool]:
+    """Start the clock of formatting; returns a predicate: is its time over?"""
     return timer(cutoff_ms(reader) * _FORMATTING_PERCENT // 100)
 
 
 def required_hits(reader: Reader, federation: Federation) -> int:
-    """How many hits of an index the wanted page needs, as far as there may be so many."""
+    """The number of hits of an index that the page needs: up to its end, at most maxTotalHits."""
     return min(federation.window()[1], reader.settings.max_total_hits)
 
 
-def ranking_limits(reader: Reader, query: SearchQuery, federation: Federation, order_alone: bool = False) -> RankingLimits:
-    """How much of the ranking of one query the wanted page needs."""
+def ranking_limits(reader: Reader, query: SearchQuery, federation: Federation, order_only: bool = False) -> RankingLimits:
+    """How far one query must be ranked for the page."""
     most, required = reader.settings.max_total_hits, required_hits(reader, federation)
     threshold = query.ranking_score_threshold
-    # The exact total of pages needs the score of every document, but never beyond `maxTotalHits`.
+    # The exact total of a page-numbered request needs all scores for the threshold, but no more than maxTotalHits.
     to_the_end = federation.is_paged and threshold is not None and required < most
-    return RankingLimits(required, threshold, to_the_end, order_alone, federation.is_paged)
+    return RankingLimits(required, threshold, to_the_end, order_only, federation.is_paged)
 
 
 def _facets(index_uid: str, reader: Reader, federation: Federation, counted: DocIds) -> dict[str, Facets]:
-    """What the counted documents have under the fields asked for."""
+    """The facets of the counted documents, by index uid."""
     patterns = federation.facets.get(index_uid)
     return {} if patterns is None else {index_uid: facets_of(reader, patterns, counted)}
 
 
-def _apart(reader: Reader, field: str, hits: Sequence[Hit]) -> tuple[list[Hit], list[Hit]]:
-    """The hits that share no value of a field as the documents have it, and the others (10.1)."""
+def _split_distinct(reader: Reader, field: str, hits: Sequence[Hit]) -> tuple[list[Hit], list[Hit]]:
+    """(hits that share no value of the field in their documents, the others)."""
     texts = reader.documents([hit.docid for hit in hits])
-    apart = DistinctFilter(field)
+    distinct = DistinctFilter(field)
     kept: list[Hit] = []
     rejected: list[Hit] = []
     for hit, text in zip(hits, texts):
-        (kept if apart.takes(loads(text)) else rejected).append(hit)
+        (kept if distinct.accepts(loads(text)) else rejected).append(hit)
     return kept, rejected
 
 
-def _is_order_alone(reader: Reader, query: SearchQuery) -> bool:
-    """Does nothing of the answer show what rules say of a document that is in its place already?
+def _needs_order_only(reader: Reader, query: SearchQuery) -> bool:
+    """May ranking skip rules for a bucket of one document? Not if scores, a threshold or matched words need them.
 
-    Highlighting shows which words were derived for that; by attribute later buckets depend on it (3.6.3).
+    Matched words show what the rules derived. With proximity by attribute, later buckets depend on the skipped rules.
     """
     is_scored = query.show_ranking_score or query.show_ranking_score_details
     is_rejecting = query.ranking_score_threshold is not None

@@ -153,7 +153,7 @@ def taken(films: Any, path: str, body: dict[str, Any]) -> Any:
 def whole(films: Any, path: str, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Any:
     """The same answer, made at once."""
     with monkeypatch.context() as patched:
-        patched.setattr(pages, "AT_ONCE", 1 << 40)
+        patched.setattr(pages, "MAX_PAGE_BYTES", 1 << 40)
         made = films.parts("POST", path, body)
     assert isinstance(made, bytes)
     return without_times(json.loads(made))

@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from svcd.query.sort_expressions import parse_rule
-from svcd.search.compatibility import Compatibility, Incompatible, Ordered
+from svcd.ranking.sort import parse_rule
+from svcd.search.compatibility import Compatibility, Incompatible, QueryOrder
 
 DEFAULT = ["words", "typo", "proximity", "attributeRank", "sort", "wordPosition", "exactness"]
 
 
-def ordered(number: int, rules: list[str], *sort: str, **members: Any) -> Ordered:
+def ordered(number: int, rules: list[str], *sort: str, **members: Any) -> QueryOrder:
     """A query of the index `i`; sort: "-" for an empty list."""
     parsed = None if not sort else [] if sort == ("-",) else [parse_rule(rule) for rule in sort]
-    return Ordered(number, "i", rules, parsed, **members)
+    return QueryOrder(number, "i", rules, parsed, **members)
 
 
-def refusal(*queries: Ordered) -> str | None:
+def refusal(*queries: QueryOrder) -> str | None:
     """Why the queries can't be merged, None if they can."""
     compatibility = Compatibility()
     try:
@@ -62,7 +62,7 @@ def test_lists_of_the_same_kinds_agree(left: tuple, right: tuple) -> None:
     ],
 )
 def test_the_reason_of_a_refusal(left: list[str], right: list[str], reason: str) -> None:
-    def made(number: int, rules: list[str]) -> Ordered:
+    def made(number: int, rules: list[str]) -> QueryOrder:
         return ordered(number, rules) if rules == ["words"] else ordered(number, ["sort"], *rules)
 
     for first, second in ((left, right), (right, left)):
@@ -81,7 +81,7 @@ def test_a_refusal_names_rules_and_places() -> None:
     )
 
 
-def notes(query: Ordered) -> list[str]:
+def notes(query: QueryOrder) -> list[str]:
     """What the refusal says of the changes to the first query."""
     against = ordered(9, ["sort"], *["_geoPoint(1,2):asc"] * 1)
     message = refusal(query, against) or ""

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.schema.documents import names
+from svcd.schema.documents import attribute_names
 from svcd.schema.index_settings import IndexSettings
 from svcd.search.formatting import FormatOptions, Formatted, Formatter
 from svcd.search.matches import LocatedTerm, MatchFinder
@@ -40,7 +40,7 @@ def formatted(
 ) -> Formatted:
     formatter = Formatter(
         FormatOptions(**options),
-        fields=list(dict.fromkeys(names(document))),
+        fields=list(dict.fromkeys(attribute_names(document))),
         displayed=displayed,
         analyzer=analyzer or Analyzer(),
         locales_of=lambda name: None,

@@ -17,7 +17,7 @@ import pytest
 
 from svcd.base.errors import ApiError
 from svcd.schema.index_settings import IndexSettings
-from svcd.search.joins import hydrated
+from svcd.search.joins import hydrate
 from tests.support.dict_reader import DictReader
 
 ANN, BOB = {"id": "a", "name": "Ann", "friend": "b"}, {"id": 7, "name": "Bob"}
@@ -46,7 +46,7 @@ class Opened:
 def shown(hit: Mapping[str, Any], **keys: str) -> Any:
     """A hit after its keys, `__` standing for a dot, are replaced."""
     named = {name.replace("__", "."): uid for name, uid in keys.items()}
-    (text,) = hydrated([json.dumps(hit)], lambda _hit: named, Opened())
+    (text,) = hydrate([json.dumps(hit)], lambda _hit: named, Opened())
     return json.loads(text)
 
 
@@ -90,13 +90,13 @@ def test_what_the_search_added_is_not_touched() -> None:
 
 def test_hits_without_keys_are_as_they_were() -> None:
     texts = ['{"by": 1.50}', '{"by":"a"}']
-    assert hydrated(texts, lambda _hit: {}, Opened()) == texts
+    assert hydrate(texts, lambda _hit: {}, Opened()) == texts
 
 
 def test_each_hit_has_its_own_keys_and_each_index_is_opened_once() -> None:
     opened = Opened()
     hits = [json.dumps({"n": number, "by": "a", "at": "a"}) for number in range(3)]
-    got = hydrated(hits, lambda hit: {"by": "people"} if hit["n"] else {"by": "places", "at": "people"}, opened)
+    got = hydrate(hits, lambda hit: {"by": "people"} if hit["n"] else {"by": "places", "at": "people"}, opened)
     first, *others = map(json.loads, got)
     assert (first["by"]["key"], first["at"]) == ("a", ANN)
     assert others == [{"n": number, "by": ANN, "at": "a"} for number in (1, 2)]

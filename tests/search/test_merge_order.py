@@ -29,22 +29,22 @@ def down(value: float | str | None, field: str = "a") -> Sorted:
     return Sorted(field, False, value)
 
 
-def standing(*compared: Compared, score: float = 1.0) -> MergeKey:
+def key(*compared: Compared, score: float = 1.0) -> MergeKey:
     return MergeKey(compared, score)
 
 
 @pytest.mark.parametrize(
     "better_to_worse",
     [
-        [standing(0.9), standing(0.5)],
-        [standing(0.5, up(1.0)), standing(0.5 + 2.0 ** -53, up(2.0))],
-        [standing(up(value)) for value in (-1.0, 10.0, "10", "a", "b", None)],
-        [standing(down(value)) for value in (10.0, -1.0, "b", "a", "10", None)],
-        [standing(up(1.0, "a")), standing(up(2.0, "b"))],
-        [standing(0.5, up(None)), standing(0.5)],
-        [standing(0.5), standing()],
-        [standing(0.1, up(1.0), 0.5), standing(down(1.0))],
-        [standing(0.5, up(1.0)), standing(0.5, down(1.0), score=0.5)],
+        [key(0.9), key(0.5)],
+        [key(0.5, up(1.0)), key(0.5 + 2.0 ** -53, up(2.0))],
+        [key(up(value)) for value in (-1.0, 10.0, "10", "a", "b", None)],
+        [key(down(value)) for value in (10.0, -1.0, "b", "a", "10", None)],
+        [key(up(1.0, "a")), key(up(2.0, "b"))],
+        [key(0.5, up(None)), key(0.5)],
+        [key(0.5), key()],
+        [key(0.1, up(1.0), 0.5), key(down(1.0))],
+        [key(0.5, up(1.0)), key(0.5, down(1.0), score=0.5)],
     ],
 )
 def test_which_hit_is_better(better_to_worse: list[MergeKey]) -> None:
@@ -54,8 +54,8 @@ def test_which_hit_is_better(better_to_worse: list[MergeKey]) -> None:
 
 
 def test_equal_hits_are_equal() -> None:
-    assert compare(standing(0.5, up("x", "a")), standing(0.5 + 2.0 ** -53, up("x", "b"), score=9.0)) == 0
-    assert compare(standing(up(None)), standing(up(None))) == 0
+    assert compare(key(0.5, up("x", "a")), key(0.5 + 2.0 ** -53, up("x", "b"), score=9.0)) == 0
+    assert compare(key(up(None)), key(up(None))) == 0
 
 
 def test_ranks_that_follow_each_other_are_one_score() -> None:
@@ -71,12 +71,12 @@ VALUES = [1.0, 2.0, "x", None]
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 4).map(lambda part: part / 4), st.sampled_from(VALUES))), max_size=4))
 def test_merged_lists_are_sorted_and_keep_every_hit(lists: list[list[tuple]]) -> None:
-    made = [[MergedHit(Hit(docid, ()), standing(first, up(value)), number, None) for docid, (first, value) in
+    made = [[MergedHit(Hit(docid, ()), key(first, up(value)), number, None) for docid, (first, value) in
              enumerate(sorted(listed, key=lambda each: (-each[0], VALUES.index(each[1]))))]
             for number, listed in enumerate(lists)]
     found = list(merged(made))
     assert sorted((each.number, each.hit.docid) for each in found) == [
         (each.number, each.hit.docid) for listed in made for each in listed]
     for left, right in zip(found, found[1:]):
-        order = compare(left.standing, right.standing)
+        order = compare(left.key, right.key)
         assert order < 0 or order == 0 and left.number <= right.number
