@@ -1,6 +1,6 @@
-"""Sets of documents as rows of a table: one per block of 65,536 docids, as a list or as bits, whichever is smaller.
+"""Sets of documents as rows of a table: one block per 65,536 docids, as a list or a bitmap, whichever is smaller.
 
-Knows the two forms of a chunk and how they are joined; refuses to know what the sets are of.
+A block of exactly BLOCK_BYTES is a bitmap, a shorter one a list of ascending 16-bit offsets: docs/storage.md#field-values.
 """
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from svcd.base.bitmaps import DocIds, from_docids, to_docids
 BLOCK_BITS = 16
 BLOCK = 1 << BLOCK_BITS
 BLOCK_BYTES = BLOCK >> 3
-# From so many on the bits are smaller than the list; so a chunk of BLOCK_BYTES is bits, a shorter one a list.
+# With more documents the bitmap is the smaller form.
 _MOST_LISTED = BLOCK_BYTES // 2 - 1
 
 
-def edited_block(chunk: bytes | None, edits: Sequence[int]) -> bytes:
-    """The chunk after some edits, b"" when nothing is left.
+def edited_block(data: bytes | None, edits: Sequence[int]) -> bytes:
+    """The block after some edits, b"" when it is empty; data: the block before, None when there was none.
 
-    edits, in their order: a place (docid within the block) comes in, ~place goes.
+    edits, in their order: an offset (docid within the block) is added, ~offset is removed.
     """
-    if chunk is not None and len(chunk) == BLOCK_BYTES:
-        return _changed_bits(bytearray(chunk), edits)
-    held = set(_listed(chunk or b""))
+    if data is not None and len(data) == BLOCK_BYTES:
+        return _changed_bits(bytearray(data), edits)
+    offsets = set(_listed(data or b""))
     if min(edits) >= 0:
-        held.update(edits)
+        offsets.update(edits)
     else:
         for edit in edits:
-            (held.add if edit >= 0 else held.discard)(max(edit, ~edit))
-    if len(held) <= _MOST_LISTED:
-        return array("H", sorted(held)).tobytes()
-    return _changed_bits(bytearray(BLOCK_BYTES), list(held))
+            (offsets.add if edit >= 0 else offsets.discard)(max(edit, ~edit))
+    if len(offsets) <= _MOST_LISTED:
+        return array("H", sorted(offsets)).tobytes()
+    return _changed_bits(bytearray(BLOCK_BYTES), list(offsets))
 
 
 def _changed_bits(bits: bytearray, edits: Iterable[int]) -> bytes:
@@ -40,86 +40,86 @@ def _changed_bits(bits: bytearray, edits: Iterable[int]) -> bytes:
             bits[edit >> 3] |= 1 << (edit & 7)
         else:
             bits[~edit >> 3] &= ~(1 << (~edit & 7))
-    held = int.from_bytes(bits, "little").bit_count()
-    return bytes(bits) if held > _MOST_LISTED else _places(bits)
+    count = int.from_bytes(bits, "little").bit_count()
+    return bytes(bits) if count > _MOST_LISTED else _offsets(bits)
 
 
-def _places(bits: bytes | bytearray) -> bytes:
+def _offsets(bits: bytes | bytearray) -> bytes:
     return array("H", [at << 3 | bit for at, byte in enumerate(bits) if byte for bit in range(8) if byte >> bit & 1]).tobytes()
 
 
-def _listed(chunk: bytes) -> array[int]:
-    places = array("H")
-    places.frombytes(chunk)
-    return places
+def _listed(data: bytes) -> array[int]:
+    offsets = array("H")
+    offsets.frombytes(data)
+    return offsets
 
 
-def block_count(chunk: bytes) -> int:
-    """How many documents a chunk holds."""
-    return len(chunk) >> 1 if len(chunk) < BLOCK_BYTES else int.from_bytes(chunk, "little").bit_count()
+def block_count(data: bytes) -> int:
+    """How many documents a block holds."""
+    return len(data) >> 1 if len(data) < BLOCK_BYTES else int.from_bytes(data, "little").bit_count()
 
 
-def block_docids(block: int, chunk: bytes) -> Sequence[int]:
-    """The documents of a chunk, ascending."""
+def block_docids(block: int, data: bytes) -> Sequence[int]:
+    """The documents of a block, ascending."""
     start = block << BLOCK_BITS
-    places = _places(chunk) if len(chunk) == BLOCK_BYTES else chunk
-    return [start | place for place in _listed(places)]
+    offsets = _offsets(data) if len(data) == BLOCK_BYTES else data
+    return [start | offset for offset in _listed(offsets)]
 
 
 class IntersectedBlocks:
-    """A set of documents that many others are to be cut with, most of them small: as bytes, block by block."""
+    """A set of documents, as bytes by block, that is intersected with many others, most of them small."""
 
     def __init__(self, docids: DocIds) -> None:
         raw = docids.to_bytes((docids.bit_length() + 7) >> 3, "little")
         parts = {start // BLOCK_BYTES: raw[start:start + BLOCK_BYTES] for start in range(0, len(raw), BLOCK_BYTES)}
         self._blocks = {block: part.ljust(BLOCK_BYTES, b"\0") for block, part in parts.items() if any(part)}
 
-    def cut(self, chunks: Iterable[tuple[int, bytes]]) -> DocIds:
-        """Those of (block, chunk) that are in the set."""
+    def intersection(self, blocks: Iterable[tuple[int, bytes]]) -> DocIds:
+        """The documents of (block number, block) that are in the set."""
         found: list[int] = []
-        for block, chunk in chunks:
-            held = self._blocks.get(block)
-            if held is None:
+        for block, data in blocks:
+            own = self._blocks.get(block)
+            if own is None:
                 continue
-            if len(chunk) == 2:  # nearly all of those that are many
-                place = chunk[1] << 8 | chunk[0]
-                if held[place >> 3] >> (place & 7) & 1:
-                    found.append(block << BLOCK_BITS | place)
+            if len(data) == 2:  # a single document: by far the commonest block where there are many
+                offset = data[1] << 8 | data[0]
+                if own[offset >> 3] >> (offset & 7) & 1:
+                    found.append(block << BLOCK_BITS | offset)
             else:
-                found += [block << BLOCK_BITS | place for place in _common(held, chunk)]
+                found += [block << BLOCK_BITS | offset for offset in _common_offsets(own, data)]
         return from_docids(found)
 
 
-def _common(bits: bytes, chunk: bytes) -> Iterable[int]:
-    """The places that both have."""
-    if len(chunk) < BLOCK_BYTES:
-        return [place for place in _listed(chunk) if bits[place >> 3] >> (place & 7) & 1]
-    return to_docids(int.from_bytes(bits, "little") & int.from_bytes(chunk, "little"))
+def _common_offsets(bits: bytes, data: bytes) -> Iterable[int]:
+    """The offsets that both have."""
+    if len(data) < BLOCK_BYTES:
+        return [offset for offset in _listed(data) if bits[offset >> 3] >> (offset & 7) & 1]
+    return to_docids(int.from_bytes(bits, "little") & int.from_bytes(data, "little"))
 
 
-def joined_blocks(chunks: Sequence[tuple[int, bytes]], lists: Sequence[tuple[int, bytes]] = ()) -> DocIds:
-    """The set of (block, chunk) in any order; of one block there may be several.
+def joined_blocks(blocks: Sequence[tuple[int, bytes]], lists: Sequence[tuple[int, bytes]] = ()) -> DocIds:
+    """The union of (block number, block) in any order; a block number may occur several times.
 
-    lists: further ones that are lists, however long: several set one behind the other.
+    lists: further blocks in list form of any length: several lists may be joined, one after the other.
     """
-    if len(chunks) == 1 and not lists:
-        ((block, chunk),) = chunks
-        bits = int.from_bytes(chunk, "little") if len(chunk) == BLOCK_BYTES else from_docids(_listed(chunk))
+    if len(blocks) == 1 and not lists:
+        ((block, data),) = blocks
+        bits = int.from_bytes(data, "little") if len(data) == BLOCK_BYTES else from_docids(_listed(data))
         return bits << block * BLOCK
-    whole = bytearray((max((block for block, _ in (*chunks, *lists)), default=-1) + 1) * BLOCK_BYTES)
-    for block, chunk in chunks:
-        if len(chunk) == BLOCK_BYTES:
-            place = slice(block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES)
-            held = int.from_bytes(whole[place], "little") | int.from_bytes(chunk, "little")
-            whole[place] = held.to_bytes(BLOCK_BYTES, "little")
+    whole = bytearray((max((block for block, _ in (*blocks, *lists)), default=-1) + 1) * BLOCK_BYTES)
+    for block, data in blocks:
+        if len(data) == BLOCK_BYTES:
+            part = slice(block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES)
+            union = int.from_bytes(whole[part], "little") | int.from_bytes(data, "little")
+            whole[part] = union.to_bytes(BLOCK_BYTES, "little")
         else:
-            _set(whole, block, chunk)
-    for block, chunk in lists:
-        _set(whole, block, chunk)
+            _set(whole, block, data)
+    for block, data in lists:
+        _set(whole, block, data)
     return int.from_bytes(whole, "little")
 
 
-def _set(whole: bytearray, block: int, chunk: bytes) -> None:
+def _set(whole: bytearray, block: int, data: bytes) -> None:
     start = block * BLOCK_BYTES
-    for place in _listed(chunk):
-        whole[start + (place >> 3)] |= 1 << (place & 7)
+    for offset in _listed(data):
+        whole[start + (offset >> 3)] |= 1 << (offset & 7)

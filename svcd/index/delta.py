@@ -1,7 +1,7 @@
-"""What some newly written documents say of a relation of words: so that sets known before a write need no new reading.
+"""The documents written between two generations of an index, to bring cached sets up to date without reading them again.
 
-A cached set stays right for every document that was not written since; for those that were, their rows as
-they are now are asked. Equal to reading the index again, at the cost of the written documents alone.
+A cached set stays right for every document that was not written since. For written documents, a delta computes from
+their words and values as they are now whether they belong to the set: docs/storage.md#delta-and-cache.
 """
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing import Any
 from svcd.base.bitmaps import DocIds, from_docids
 from svcd.index import fts_encoding
 
-Rows = Mapping[int, Mapping[int, Sequence[str]]]  # docid -> column -> terms by position, "" for a hole
+Rows = Mapping[int, Mapping[int, Sequence[str]]]  # docid -> FTS column -> terms by position, "" for a position gap
 Occurrence = tuple[int, int, int]  # docid, column, position
 
 _NO_DISTANCE = 9
-# Of a word in its row and among occurrences, of a document and of each of its fields, of a character of their values.
+# Memory of a word (in its row and among the occurrences), of a document and each of its fields, of a character of values.
 _WORD_BYTES, _ROW_BYTES, _CHARACTER_BYTES = 200, 600, 4
 
 
 class Delta:
-    """The documents written between two generations of an index.
+    """Written documents and what they hold now.
 
-    written: their docids, those of deleted ones included; rows: the words of those that are there.
-    removed_terms: terms that no document holds any more; None when that is not known.
-    value_texts: docid -> the text of its values.
+    written: their docids, deleted documents included. rows: the words of those that exist. removed_terms: terms that no
+    document held any more after one of the writes; None when that is not known. value_texts: docid -> its row of
+    document_values.
     """
 
     def __init__(self, written: DocIds, rows: Rows, removed_terms: frozenset[str] | None, value_texts: Mapping[int, str]) -> None:
@@ -34,10 +34,10 @@ class Delta:
         self._rows = rows
         self.removed_terms = removed_terms
         self.value_texts = value_texts
-        self.values: dict[int, Any] = {}  # what a reader of values made of value_texts, by field
+        self.values: dict[int, Any] = {}  # by field number: what ValueReader has decoded of value_texts
 
     def __sizeof__(self) -> int:
-        """About what it holds once all of it was asked for: caches are limited by it."""
+        """About the memory that it takes once everything in it is decoded: the cache is limited by it."""
         texts = self.value_texts.values()
         words_held = sum(len(row) for rows in self._rows.values() for row in rows.values())
         fields = sum(text.count(":[") for text in texts)
@@ -45,7 +45,7 @@ class Delta:
                 + _CHARACTER_BYTES * sum(map(len, texts)))
 
     def updated(self, known: DocIds, fresh: DocIds) -> DocIds:
-        """A set known before, with the written documents as they are now."""
+        """A set of an older generation brought up to date. fresh: the written documents that belong to it now."""
         return known & ~self.written | fresh
 
     @cached_property
@@ -63,33 +63,33 @@ class Delta:
         """The terms of the written documents, in byte order."""
         return sorted(self._occurrences, key=str.encode)
 
-    def _spelled(self, spelled: str, is_prefix: bool) -> Iterable[str]:
+    def _terms_matching(self, term: str, is_prefix: bool) -> Iterable[str]:
         if not is_prefix:
-            return (spelled,) if spelled in self._occurrences else ()
-        start = bisect_left(self.terms, spelled.encode(), key=str.encode)
-        return self._while_prefix(start, spelled)
+            return (term,) if term in self._occurrences else ()
+        start = bisect_left(self.terms, term.encode(), key=str.encode)
+        return self._with_prefix(start, term)
 
-    def _while_prefix(self, start: int, prefix: str) -> Iterator[str]:
+    def _with_prefix(self, start: int, prefix: str) -> Iterator[str]:
         for term in self.terms[start:]:
             if not term.startswith(prefix):
                 return
             yield term
 
-    def _all(self, spelled: str, is_prefix: bool) -> Iterator[Occurrence]:
-        for term in self._spelled(spelled, is_prefix):
-            yield from self._occurrences[term]
+    def _occurrences_of(self, term: str, is_prefix: bool) -> Iterator[Occurrence]:
+        for each in self._terms_matching(term, is_prefix):
+            yield from self._occurrences[each]
 
-    def term_docids(self, spelled: str, is_prefix: bool = False, column: int | None = None) -> DocIds:
-        """Documents with the term (or one that starts so), in one field when a column is given."""
-        return from_docids([docid for docid, found, _ in self._all(spelled, is_prefix) if column in (None, found)])
+    def term_docids(self, term: str, is_prefix: bool = False, column: int | None = None) -> DocIds:
+        """Documents with the term (or one that starts with it), in one field when its FTS column is given."""
+        return from_docids([docid for docid, found, _ in self._occurrences_of(term, is_prefix) if column in (None, found)])
 
-    def any_term_docids(self, several: Iterable[str]) -> DocIds:
+    def any_term_docids(self, terms: Iterable[str]) -> DocIds:
         """Documents with one of several terms."""
-        return from_docids([docid for spelled in several for docid, _, _ in self._occurrences.get(spelled, ())])
+        return from_docids([docid for term in terms for docid, _, _ in self._occurrences.get(term, ())])
 
-    def position_docids(self, spelled: str, is_prefix: bool, bucket: int) -> DocIds:
-        """Documents with the term (or one that starts so) at a bucketed position of any field."""
-        return from_docids([docid for docid, _, position in self._all(spelled, is_prefix)
+    def position_docids(self, term: str, is_prefix: bool, bucket: int) -> DocIds:
+        """Documents with the term (or one that starts with it) at a bucketed position of any field."""
+        return from_docids([docid for docid, _, position in self._occurrences_of(term, is_prefix)
                             if fts_encoding.bucketed_position(position) == bucket])
 
     def both_docids(self, left: str, right: str, is_prefix: bool) -> DocIds:
@@ -97,35 +97,37 @@ class Delta:
         return self.term_docids(left) & self.term_docids(right, is_prefix)
 
     def pair_docids(self, distance: int, left: str, right: str, is_prefix: bool) -> DocIds:
-        """Documents in which `distance` is the smallest one from `left` to `right` (or to one term that starts so)."""
+        """Documents in which `distance` is the smallest one from `left` to `right` (or to a term that starts with it)."""
         found: DocIds = 0
-        for term in self._spelled(right, is_prefix):
+        for term in self._terms_matching(right, is_prefix):
             nearest = self._nearest(left, term)
             found |= from_docids([docid for docid, least in nearest.items() if least == distance])
         return found
 
     def _nearest(self, left: str, right: str) -> dict[int, int]:
-        places: dict[tuple[int, int], list[int]] = {}
+        positions: dict[tuple[int, int], list[int]] = {}
         for docid, column, position in self._occurrences.get(left, ()):
-            places.setdefault((docid, column), []).append(position)
+            positions.setdefault((docid, column), []).append(position)
         nearest: dict[int, int] = {}
         for docid, column, position in self._occurrences[right]:
-            for before in places.get((docid, column), ()):
+            for before in positions.get((docid, column), ()):
                 if 0 < position - before < nearest.get(docid, _NO_DISTANCE):
                     nearest[docid] = position - before
         return nearest
 
     def count_docids(self, column: int, count: int) -> DocIds:
-        """Documents whose field holds exactly so many words."""
+        """Documents whose field holds exactly `count` words."""
         return from_docids([docid for docid, rows in self._rows.items()
                             if column in rows and len(rows[column]) - list(rows[column]).count("") == count])
 
     def updated_words(self, known: Sequence[str], prefix: str) -> Sequence[str] | None:
-        """A list of all words with a prefix, known before, as it is now; None when that can't be told."""
+        """A list of all words with a prefix brought up to date; None when it is not known which terms were removed."""
         if self.removed_terms is None:
             return None
-        held = set(known)
-        # What went with one write may have come back with a later one.
-        gone = held.intersection(fts_encoding.word_of_term(term) for term in self.removed_terms if term not in self._occurrences)
-        fresh = {fts_encoding.word_of_term(term) for term in self._spelled(fts_encoding.term_of_word(prefix), True)} - held
-        return sorted((held - gone) | fresh, key=str.encode) if gone or fresh else known
+        words = set(known)
+        # A term that one write removed may have come back with a later one.
+        removed = words.intersection(
+            fts_encoding.word_of_term(term) for term in self.removed_terms if term not in self._occurrences)
+        fresh = {fts_encoding.word_of_term(term) for term in self._terms_matching(
+            fts_encoding.term_of_word(prefix), True)} - words
+        return sorted((words - removed) | fresh, key=str.encode) if removed or fresh else known

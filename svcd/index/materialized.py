@@ -1,9 +1,9 @@
-"""The sets of the commonest words and beginnings, written down ready-made.
+"""Materialized postings: the sets of the commonest terms and prefixes, stored as ready-made bitmaps.
 
-Reading a set from FTS5 costs 0.2 us a document: 0.1 s for a word that half of a million documents hold, at its first
-use after a start or a bulk import. Such sets are kept in the table `dense` with the generation they are of; readers
-carry them over later writes like any set they keep. They are made behind the batch that made them necessary,
-while nothing else waits. Small indexes need none.
+Reading a set from FTS5 costs 0.2 us a document: 0.1 s for a word that half of a million documents hold, at its first use
+after a start or a bulk import. The table `materialized_postings` has such sets with the generation they were made at;
+readers bring them up to date with the delta like any cached set. They are made after the batch that made them necessary,
+while nothing else waits. Small indexes need none. See docs/storage.md#postings.
 """
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from svcd.index.term_reader import PostingKey
 # Sets below this many documents, or this share of all, are quickly read from FTS5.
 LEAST = 4_096
 SHARE = 16
-# Made again before so many generations or written documents make them too old to be carried.
+# Made again before there are more generations or written documents than a delta can bridge.
 MOST_GENERATIONS = 50
 MOST_WRITTEN = 500
+# Frequencies of these prefixes are counted; longer ones are taken from the common terms that start with them.
 _PREFIX_LENGTHS = (1, 2)
 _LONGER = 3
 _CACHE_BYTES = 4 << 20
@@ -30,7 +31,7 @@ _TERMS_AT_ONCE = 1_000  # about a millisecond
 
 
 def is_stale(connection: sqlite3.Connection, generation: int, documents: int) -> bool:
-    """Should the sets of an index be made (again)? connection: any on its file."""
+    """Should the sets of an index be made, or made again? connection: any on its file."""
     if documents < LEAST:
         return False
     made = connection.execute("SELECT value FROM meta WHERE key = 'materialized_postings'").fetchone()
@@ -42,7 +43,7 @@ def is_stale(connection: sqlite3.Connection, generation: int, documents: int) ->
 
 
 def write_postings(writer: sqlite3.Connection, reader: IndexReader, should_stop: Callable[[], bool]) -> None:
-    """Write the sets down as `reader` sees them, one at a time; what is there when it is stopped stays."""
+    """Store the sets as `reader` sees them, one transaction each; those stored before should_stop() remain."""
     least = max(LEAST, reader.number_of_documents // SHARE)
     made: list[str] = []
     for key in _keys(reader, least, should_stop):
@@ -54,7 +55,7 @@ def write_postings(writer: sqlite3.Connection, reader: IndexReader, should_stop:
             with write_transaction(writer):
                 writer.execute("INSERT OR REPLACE INTO materialized_postings(key, generation, bitmap) VALUES (?, ?, ?)",
                                (made[-1], reader.generation, bits.to_bytes((bits.bit_length() + 7) >> 3, "little")))
-    if should_stop():  # there is more to do: the next quiet time goes on, and finds what is made
+    if should_stop():  # not complete: the next call goes on, and finds what is stored
         return
     with write_transaction(writer):
         writer.execute("DELETE FROM materialized_postings WHERE generation < ?", (reader.generation,))
@@ -62,9 +63,9 @@ def write_postings(writer: sqlite3.Connection, reader: IndexReader, should_stop:
 
 
 def _keys(reader: IndexReader, least: int, should_stop: Callable[[], bool]) -> Iterator[PostingKey]:
-    """The sets that may be large: of terms and beginnings that so many documents hold."""
+    """The sets that may be large: of terms and prefixes that at least so many documents hold."""
     columns = [column for column in reader.terms.columns().values() if column < SHARED_COLUMN]
-    for spelled, is_prefix in _common(reader, least, should_stop):
+    for spelled, is_prefix in _common_terms(reader, least, should_stop):
         if not (is_prefix and prefix_postings.has_prefix_postings(spelled)):
             yield "word", spelled, is_prefix, None
             for column in columns:
@@ -73,16 +74,16 @@ def _keys(reader: IndexReader, least: int, should_stop: Callable[[], bool]) -> I
             yield "position", spelled, is_prefix, bucket
 
 
-def _common(reader: IndexReader, least: int, should_stop: Callable[[], bool]) -> list[tuple[str, bool]]:
+def _common_terms(reader: IndexReader, least: int, should_stop: Callable[[], bool]) -> list[tuple[str, bool]]:
     counts: dict[str, int] = {}
     common: list[tuple[str, bool]] = []
-    starts: set[str] = set()  # of common terms: typed letter by letter each of them is asked for
+    starts: set[str] = set()  # prefixes of common terms: typed letter by letter, each is searched for
     for number, (term, documents) in enumerate(reader.vocabulary.document_frequencies()):
         if number % _TERMS_AT_ONCE == 0 and should_stop():
             break
         if documents >= least:
             common.append((term, False))
-            plain = term.partition("~")[0]  # an escape is not to be cut
+            plain = term.partition("~")[0]  # an escape must not be cut
             starts.update(plain[:length] for length in range(_LONGER, len(plain) + 1))
         for length in _PREFIX_LENGTHS:
             if len(term) >= length and "~" not in term[:length]:
@@ -92,5 +93,5 @@ def _common(reader: IndexReader, least: int, should_stop: Callable[[], bool]) ->
 
 
 def reader_of(connection: sqlite3.Connection) -> IndexReader:
-    """A reader that keeps little: each set is asked once."""
-    return IndexReader(connection, "dense", Cache(_CACHE_BYTES))
+    """A reader with a small cache of its own: each set is read once."""
+    return IndexReader(connection, "materialized", Cache(_CACHE_BYTES))

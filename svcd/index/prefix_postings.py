@@ -1,8 +1,7 @@
-"""Which documents hold a word that begins with a letter, field by field.
+"""Prefix postings: which documents hold a word that starts with a letter, field by field.
 
-FTS5 puts such a set together from the thousands of words that begin so, and whoever types asks for it with each new
-word. Knows the rows of these sets, one per block of docids; refuses to know how the words of a document are found.
-Characters of scripts without an alphabet begin few words each, and have no sets.
+FTS5 would merge the postings of the thousands of words with that letter, and search as you type asks for them with each
+new word. One row of the table per letter, FTS column and block of 8,192 docids: docs/storage.md#postings.
 """
 from __future__ import annotations
 
@@ -16,34 +15,34 @@ from svcd.base.bitmaps import DocIds, from_docids, to_docids
 
 BLOCK = 1 << 13
 _BLOCK_BYTES = BLOCK >> 3
-# Here the scripts of China, Japan and Korea begin.
+# From here on come the scripts of China, Japan and Korea, whose characters begin few words each.
 _NO_LETTER = "\u2e80"
-# Some 5 MB of them, those of about 5,000 documents.
+# Edits gathered before they are written: some 5 MB, those of about 5,000 documents.
 _MOST_GATHERED = 150_000
-# The first byte of a row: bits, or a list of two bytes a document where that is shorter.
+# The first byte of a row: a bitmap follows, or a list of 16-bit offsets where that is shorter.
 _BITS, _LIST = b"b", b"l"
 
 Letters = Mapping[int, set[str]]  # column -> the first characters of the words of a field
-# column -> letter -> places in their order, ~place for a document that has it no more
+# FTS column -> letter -> offsets in the block in the order of edits, ~offset for a document that is removed
 _Columns = defaultdict[int, defaultdict[str, list[int]]]
 
 _first = itemgetter(0)
 
 
 def first_letters(positions: Iterable[str]) -> set[str]:
-    """The first characters of the words of a field, "" being a hole."""
+    """The first characters of the words of a field by position, "" for a position gap."""
     return set(map(_first, filter(None, positions)))
 
 
 def has_prefix_postings(prefix: str) -> bool:
-    """Is there a set of the words that begin so?"""
+    """Does the table have the words with this prefix?"""
     return len(prefix) == 1 and prefix < _NO_LETTER
 
 
 class PrefixPostingWriter:
-    """Keeps the table in step with documents, in the transaction of the index writer.
+    """Updates the table as documents change, in the transaction of the index writer.
 
-    What is gathered is written at the end of each savepoint and transaction, and forgotten when one is undone.
+    Edits are gathered and written at the end of each savepoint and transaction; the writer calls forget() on a rollback.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -51,27 +50,27 @@ class PrefixPostingWriter:
         self.forget()
 
     def forget(self) -> None:
-        """What was gathered is not to be written."""
+        """Discard the gathered edits."""
         self._edits: defaultdict[int, _Columns] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))  # by block
         self._gathered = 0
 
     def change(self, docid: int, before: Letters, after: Letters) -> None:
-        """The words of a document's fields began with these letters, and begin with those."""
-        block, place = divmod(docid, BLOCK)
+        """Note a changed document. before, after: the first letters of its words, by FTS column."""
+        block, offset = divmod(docid, BLOCK)
         columns = self._edits[block]
         for column, found in after.items():
             for edits in map(columns[column].__getitem__, found):
-                edits.append(place)
+                edits.append(offset)
             self._gathered += len(found)
         for column, known in before.items():
             for letter in known - after.get(column, set()):
-                columns[column][letter].append(~place)
+                columns[column][letter].append(~offset)
             self._gathered += len(known)
         if self._gathered > _MOST_GATHERED:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was gathered."""
+        """Write the gathered edits."""
         gathered = [(letter, column, block, edits) for block, columns in self._edits.items()
                     for column, by_letter in columns.items() for letter, edits in by_letter.items()
                     if has_prefix_postings(letter)]
@@ -87,18 +86,18 @@ class PrefixPostingWriter:
                 self._connection.execute("DELETE FROM prefix_postings WHERE letter = ? AND fts_column = ? AND block = ?", key)
 
     def clear(self) -> None:
-        """No document has words any more."""
+        """Delete all rows."""
         self.forget()
         self._connection.execute("DELETE FROM prefix_postings")
 
 
 def has_rows(connection: sqlite3.Connection, letter: str) -> bool:
-    """Does any word begin with a letter for which is_kept()?"""
+    """Does any word start with a letter that has prefix postings?"""
     return connection.execute("SELECT 1 FROM prefix_postings WHERE letter = ? LIMIT 1", (letter,)).fetchone() is not None
 
 
 def read_prefix_postings(connection: sqlite3.Connection, letter: str, column: int | None) -> DocIds:
-    """The documents with a word that begins with a letter for which is_kept(), in the field of a column or in any."""
+    """Documents with a word that starts with a letter that has prefix postings, in one FTS column or in any."""
     in_column, values = ("", (letter,)) if column is None else ("AND fts_column = ?", (letter, column))
     blocks: dict[int, DocIds] = {}
     for block, row in connection.execute(f"SELECT block, docids FROM prefix_postings WHERE letter = ? {in_column}", values):
@@ -112,13 +111,13 @@ def read_prefix_postings(connection: sqlite3.Connection, letter: str, column: in
 def _changed(bits: DocIds, edits: Sequence[int]) -> DocIds:
     if min(edits) >= 0:
         return bits | from_docids(edits)
-    held = dict.fromkeys(to_docids(bits))
+    offsets = dict.fromkeys(to_docids(bits))
     for edit in edits:
         if edit >= 0:
-            held[edit] = None
+            offsets[edit] = None
         else:
-            held.pop(~edit, None)
-    return from_docids(list(held))
+            offsets.pop(~edit, None)
+    return from_docids(list(offsets))
 
 
 def _row(bits: DocIds) -> bytes:
@@ -131,6 +130,6 @@ def _row(bits: DocIds) -> bytes:
 def _bits(row: bytes) -> DocIds:
     if row[:1] == _BITS:
         return int.from_bytes(row[1:], "little")
-    places = array("H")
-    places.frombytes(row[1:])
-    return from_docids(places)
+    offsets = array("H")
+    offsets.frombytes(row[1:])
+    return from_docids(offsets)

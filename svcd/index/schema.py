@@ -1,8 +1,8 @@
-"""The tables of the two kinds of file, and how older ones become today's.
+"""The tables of both kinds of file, and the upgrades between their formats.
 
-`instance.sqlite` holds the queue and the list of indexes, `indexes/<uuid>.sqlite` one index. Each file
-carries its format in `user_version`; INSTANCE and INDEX say what turns one into the next, in one transaction
-a file, so a file is always wholly old or wholly new. Knows tables, not what is written in them.
+`instance.sqlite` holds the queue and the list of indexes, `indexes/<uuid>.sqlite` one index (docs/storage.md#tables). Each
+file carries its format in `user_version`. INSTANCE and INDEX have the steps from each format to the next; all steps of a
+file run in one transaction, so that it is in the old format or in the new one, never between.
 """
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from svcd import __version__
 
 FORMAT = 1  # of the first release
 
-# FTS5 fixes the number of columns when a table is made. The last one is shared by all further fields,
-# whose own positions are then read from the forward rows: rare enough to cost nothing elsewhere.
+# FTS5 fixes the number of columns when a table is made. The last one is shared by all further fields; which of them holds
+# a term is then read from the forward index. Indexes with more than 31 searchable fields are rare.
 COLUMNS = 32
 SHARED_COLUMN = COLUMNS - 1
 
-# Documents per blob of word counts: one blob is about one page, the least that an update rewrites.
+# Documents per row of field_word_counts, one byte each: about half a page, and an update rewrites one page at least.
 COUNT_BLOCK = 4096
-# A field that holds more words than this counts in no set of field_count (relevance.md 0.2).
+# A field that holds more words than this counts in no set of `field_count_docids` (docs/ranking.md, exactness).
 COUNTED_WORDS = 30
 
 Create = Callable[[Any], None]  # given a sqlite_utils.Database
@@ -55,7 +55,7 @@ def _create_webhooks(database: Any) -> None:
 
 
 def _create_outbox(database: Any) -> None:
-    # A number is never given twice: who still sends a notice that went meanwhile must not strike out another.
+    # AUTOINCREMENT: numbers are never reused, so a sender that is late cannot mark another notice as delivered.
     database.execute("CREATE TABLE notices(number INTEGER PRIMARY KEY AUTOINCREMENT, batch_uid INTEGER NOT NULL, "
                      "tasks INTEGER NOT NULL, length INTEGER NOT NULL, stored INTEGER NOT NULL, "
                      "ended_at INTEGER NOT NULL)")
@@ -65,7 +65,7 @@ def _create_outbox(database: Any) -> None:
     database["outbox"].create_index(["number"])
     database.execute("CREATE INDEX outbox_waiting ON outbox(webhook, number) WHERE given_up_at IS NULL")
     database.execute("CREATE INDEX outbox_given_up ON outbox(given_up_at) WHERE given_up_at IS NOT NULL")
-    # Whoever takes the last row of a notice away takes the notice away.
+    # A notice is deleted with its last row in the outbox.
     database.execute("CREATE TRIGGER outbox_trim AFTER DELETE ON outbox WHEN NOT EXISTS (SELECT 1 FROM outbox "
                      "WHERE number = OLD.number) BEGIN DELETE FROM notices WHERE number = OLD.number; END")
     database.execute("CREATE TRIGGER notices_trim AFTER DELETE ON notices "
@@ -78,7 +78,7 @@ def _create_keys(database: Any) -> None:
         {"uid": str, "name": str, "description": str, "actions": str, "indexes": str, "expires_at": str,
          "created_at": int, "updated_at": int},
         pk="uid", not_null={"actions", "indexes", "created_at", "updated_at"})
-    # How often a table that others hold in memory was changed.
+    # How often a table that processes keep in memory was changed.
     database["revisions"].create({"subject": str, "number": int}, pk="subject", not_null={"number"})
 
 
@@ -92,26 +92,27 @@ def _create_index(database: Any) -> None:
     database["documents"].create_index(["document_id"], unique=True)
     database["forward_index"].create({"docid": int, "words": str}, pk="docid", not_null={"words"})
     database["field_word_counts"].create({"fts_column": int, "block": int, "counts": bytes}, pk=("fts_column", "block"))
-    # docids: what a generation wrote, null for too many; gone: terms that went with it, null when not known.
+    # docids: written by the generation, null for too many. removed_terms: terms that no document holds any more, as JSON,
+    # null when not known.
     database["changes"].create({"generation": int, "docids": bytes, "removed_terms": str}, pk="generation")
     database["materialized_postings"].create({"key": str, "generation": int, "bitmap": bytes}, pk="key")
-    # Sets of the documents that hold a word with a letter at its start: see beginnings.
+    # Documents with a word that starts with a letter: see svcd.index.prefix_postings.
     database.execute("CREATE TABLE prefix_postings (letter TEXT NOT NULL, fts_column INTEGER NOT NULL, block INTEGER NOT NULL, "
                      "docids BLOB NOT NULL, PRIMARY KEY (letter, fts_column, block)) WITHOUT ROWID")
     _create_values(database)
     _create_geography(database)
     columns = ", ".join(f"c{n}" for n in range(COLUMNS))
-    # All that is printable belongs to a term; quotes are doubled once for the list, once for the option.
+    # Every printable character belongs to a term; quotes are doubled once for the list, once for the option.
     characters = "".join(chr(c) for c in range(0x21, 0x7F) if not chr(c).isalnum()).replace("'", "''''").replace('"', '""')
     options = f"content='', columnsize=0, tokenize=\"ascii tokenchars '{characters}'\""
     database.execute(f"CREATE VIRTUAL TABLE terms USING fts5({columns}, detail=full, {options})")
     database.execute("CREATE VIRTUAL TABLE vocabulary USING fts5vocab(terms, 'row')")
-    # At which bucketed positions a document holds a word: `terms` could tell, at a microsecond an occurrence.
+    # Bucketed positions of terms: `terms` could tell them too, at a microsecond an occurrence.
     database.execute(f"CREATE VIRTUAL TABLE term_positions USING fts5(c0, detail=none, {options})")
 
 
 def _create_values(database: Any) -> None:
-    # Keys of all kinds stand in one column: it must not turn one into another. See value_rows.
+    # Keys of all kinds are in one column: without a type, so that SQLite converts none of them. See svcd.index.value_rows.
     database.execute("CREATE TABLE value_postings (fid INTEGER NOT NULL, kind INTEGER NOT NULL, value NOT NULL, "
                      "block INTEGER NOT NULL, docids BLOB NOT NULL, spelling TEXT, "
                      "PRIMARY KEY (fid, kind, value, block)) WITHOUT ROWID")
@@ -122,7 +123,7 @@ def _create_geography(database: Any) -> None:
     box = dict.fromkeys(("x0", "y0", "z0", "x1", "y1", "z1"), float)
     database["points"].create({"docid": int, "latitude": float, "longitude": float}, pk="docid",
                               not_null={"latitude", "longitude"})
-    # Sets and lists stand last: what is asked most often lies before them. See point_writer.
+    # Blobs come last, so that the columns that are read most often lie on the first page of a row. See geo_writer.
     database["point_blocks"].create(
         {"start": int, "size": int, "points": int, **box, "docids": bytes, "directions": bytes}, pk="start")
     database["point_regions"].create(
@@ -132,7 +133,7 @@ def _create_geography(database: Any) -> None:
     database["geometries"].create_index(["size", "south", "west", "north", "east"])
 
 
-# What makes the tables of a new file, and {format: what turns it into the next}; a format that is not named
+# The step that creates the tables of a new file, and {format: the step to the next format}. A format without a step
 # changed nothing in this kind of file.
 Kind = tuple[Create, Mapping[int, Create]]
 INSTANCE: Kind = (_create_instance, {})
@@ -160,7 +161,7 @@ def prepare(connection: sqlite3.Connection, kind: Kind) -> bool:
     connection.execute("BEGIN IMMEDIATE")
     try:
         if steps:
-            # Some 80 ms and 8 MB that a start on an existing folder must not pay.
+            # The import takes some 80 ms and 8 MB, which a start on an existing folder must not pay.
             from sqlite_utils import Database
 
             database: Any = Database(connection)
@@ -175,8 +176,8 @@ def prepare(connection: sqlite3.Connection, kind: Kind) -> bool:
 
 
 def difference(connection: sqlite3.Connection, kind: Kind) -> str | None:
-    """The name of a column or trigger that a file of today's format has and this one lacks, or of code that svcd did not
-    write (a trigger, a view); None when there is neither. For files that come from elsewhere.
+    """The name of a column or trigger of the current format that a file lacks, or of a trigger or view that svcd did not
+    create; None when there is neither. For files that come from elsewhere, such as snapshots.
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
         prepare(fresh, kind)

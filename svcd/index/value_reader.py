@@ -247,7 +247,7 @@ class ValueReader:
     def _read_ordered(self, fid: int, kind: int, ascending: bool, among: DocIds | None
                       ) -> Iterator[tuple[Value, DocIds]]:
         is_cut = among is not None and among.bit_count() * _SPARSE < among.bit_length()
-        docids_of = bitmap_blocks.IntersectedBlocks(among or 0).cut if is_cut else bitmap_blocks.joined_blocks
+        docids_of = bitmap_blocks.IntersectedBlocks(among or 0).intersection if is_cut else bitmap_blocks.joined_blocks
         for found, of_value in groupby(self._rows_in_order(fid, kind, ascending), itemgetter(0)):
             docids = docids_of([row[1:] for row in of_value])
             yield value_of(found), docids if among is None or is_cut else docids & among
