@@ -125,7 +125,7 @@ def _score(matches: Sequence[Match]) -> tuple[int, int, int]:
 def _around(reading: Reading, first: Match, last: Match, size: int) -> _Growth | None:
     """Where to grow from, given the interval's first and last match; None shows the whole text.
 
-    The odd cases are those of phrases longer than the window; the contract keeps them as they are.
+    The odd cases are phrases longer than the window; their results are those of the reference engine.
     """
     words = last.last_word - first.first_word + 1
     if words < 0:

@@ -1,7 +1,6 @@
-"""What a hit shows: the attributes to retrieve, `_formatted` and `_matchesPosition`.
+"""Formatted hits: the attributes to retrieve, `_formatted` and `_matchesPosition` (docs/search.md#formatting).
 
-Knows which attributes are displayed, highlighted and cropped (relevance contract 7.1, 7.3, 7.4). Refuses
-to know how hits were found: the words to mark come as `matching.MatchingWords`.
+The words to mark come from ranking, as a svcd.search.matches.MatchFinder.
 """
 from __future__ import annotations
 

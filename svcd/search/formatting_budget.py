@@ -1,8 +1,7 @@
-"""How much may still be done to show the hits of one search.
+"""Limits on the work of formatting the hits of one search (docs/search.md#time-limit).
 
-Formatting counts under the cut-off of the search, so a hit with 20 MB of text can't hold a place for a minute. Some
-work is always done, for hits of usual size shall be formatted however long the ranking took. Knows amounts and the
-question whether the time is over; refuses to know what the work is.
+Formatting counts towards the time limit of the search, so that a hit of 20 MB cannot occupy a place for a minute. A fixed
+amount is always allowed, so that hits of usual size are formatted however long ranking took.
 """
 from __future__ import annotations
 

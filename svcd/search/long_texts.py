@@ -1,9 +1,8 @@
-"""The texts of hits as formatting reads them: short ones at once, long ones only where a match may be.
+"""Texts of hits for formatting: short ones are tokenized whole, long ones only near possible matches (docs/search.md#long-texts).
 
-A long text is looked through for what the words of the query begin with; around each such place a piece between two
-separators is cut out and read. So a word in 20 MB costs what is near it. Where a character is not plain ASCII the
-lemma may be another text than what is written: these pieces are read, too. Knows where a text may be cut; refuses to
-know what is shown of it.
+A long text is searched for the prefixes of the query's words; around each occurrence a piece between two separators is cut
+out and tokenized. Pieces with characters other than plain ASCII are tokenized too, because their lemma may differ from
+what is written.
 """
 from __future__ import annotations
 
