@@ -1,4 +1,7 @@
-"""Sets of documents as integers: bit d stands for docid d. Conversions only; the algebra is Python's own."""
+"""Sets of documents as bitmaps: Python integers in which bit d stands for docid d.
+
+Only conversions: union, intersection and difference are the operators of int.
+"""
 from __future__ import annotations
 
 import json
@@ -13,7 +16,8 @@ DocIds = int
 _BITS = [tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256)]
 _FEW = 4
 _TRUTH = bytes(digit == ord("1") for digit in range(256))
-# With one docid in so many a digit for each is quicker than its bit: 15 ns a docid and 1.5 ns a digit, 60 ns a bit.
+# With at least one docid in so many, int() of binary digits is faster than setting bits: 15 ns per docid and 1.5 ns per digit
+# against 60 ns per bit.
 _THICK = 32
 _ONE = ord("1")
 _NOT_ZERO = re.compile(rb"[^\0]")
@@ -37,8 +41,8 @@ def from_docids(docids: Sequence[int]) -> int:
 
 
 def to_docids(bits: int, limit: int | None = None) -> list[int]:
-    """The docids of a set, ascending; the first `limit` alone when it is given."""
-    if not bits & bits - 1:  # none or one, which is told from others in a tenth of the time that counting takes
+    """The docids of a set, ascending; at most `limit` of them."""
+    if not bits & bits - 1:  # none or one: ten times faster to find out than by counting
         return [bits.bit_length() - 1][:limit] if bits else []
     if bits.bit_count() <= _FEW and limit is None:
         return _few(bits)
@@ -56,7 +60,7 @@ _BLOCK_BYTES = 512
 
 
 def each_docid(bits: int) -> Iterator[int]:
-    """The docids of a set, ascending, some thousands of them made at a time: a list takes 36 bytes for each."""
+    """Iterate over the docids of a set, ascending, without the list of all, which would take 36 bytes for each."""
     raw = bits.to_bytes((bits.bit_length() + 7) >> 3, "little")
     for start in range(0, len(raw), _BLOCK_BYTES):
         block = int.from_bytes(raw[start:start + _BLOCK_BYTES], "little")
@@ -64,7 +68,7 @@ def each_docid(bits: int) -> Iterator[int]:
 
 
 def _few(bits: int) -> list[int]:
-    """From the top down: a search through all bytes costs more."""
+    """The docids of a set of a few: taken from the top, as looking through all bytes costs more."""
     found = []
     while bits:
         top = bits.bit_length() - 1
@@ -74,18 +78,18 @@ def _few(bits: int) -> list[int]:
 
 
 def membership_bytes(bits: int) -> bytes:
-    """For each docid up to the largest one: is it in the set? As itertools.compress takes it."""
+    """One byte for each docid from 0 to the largest: 1 if it is in the set, else 0. For itertools.compress()."""
     return f"{bits:b}"[::-1].encode().translate(_TRUTH)
 
 
 def from_bytes_equal(values: bytes, value: int) -> int:
-    """The set of the places at which a byte has one value."""
+    """The set of the offsets at which `values` has the byte `value`."""
     digits = bytearray(b"0" * 256)
     digits[value] = _ONE
     return int(values.translate(bytes(digits))[::-1] or b"0", 2)
 
 
-# Below 16 kB a set is kept as it is. A larger one that is this thin is a fraction of its size as a list.
+# A set of less than 16 kB is kept as a bitmap. A larger and sparse one takes a fraction of that as an array of docids.
 _LARGE_BITS = 1 << 17
 _THIN = 128
 
@@ -93,23 +97,23 @@ Packed = Union[int, "array[int]"]
 
 
 def packed(bits: Packed) -> Packed:
-    """A set as it is best kept for long: itself, or its docids when it is large and thin."""
+    """A set in the form that takes less memory: the bitmap, or an array of docids when it is large and sparse."""
     if not isinstance(bits, int) or not _is_thin(bits.bit_length(), bits.bit_count()):
         return bits
     return array("I", to_docids(bits))
 
 
 def parse_packed(docids: str | None) -> Packed:
-    """A packed set of docids written with commas between, as SQLite puts rows together; None for no row.
+    """The packed set of docids separated by commas, as group_concat() of SQLite gives them; None for no row.
 
-    A row handed over by itself costs 130 ns, so 40 ns, and 35 to read it here.
+    One text for all rows takes 75 ns per docid, a row for each 130 ns.
     """
     several = json.loads(f"[{docids}]") if docids else []
     return array("I", several) if _is_thin(max(several, default=0), len(several)) else from_docids(several)
 
 
 def unpacked(kept: Packed) -> int:
-    """The set of packed()."""
+    """The bitmap of a packed set."""
     return kept if isinstance(kept, int) else from_docids(kept)
 
 

@@ -1,8 +1,7 @@
-"""The values of one field, document by document: each value as its rank among all of them.
+"""The values of one field by document (doc values): each value as its ordinal among all values of the field.
 
-A set per value answers who has it. What the documents of a large set have is quicker read here: a million of them
-in some hundredths of a second, where a million sets, or a million rows, would take minutes. Knows ranks and docids;
-refuses to know where values are kept.
+A bitmap per value answers which documents have it. What the documents of a large set have is faster to read here: a million of
+them in some hundredths of a second, where a million bitmaps or rows would take minutes. An ordinal is called rank.
 """
 from __future__ import annotations
 
@@ -18,22 +17,22 @@ from svcd.base.bitmaps import DocIds, from_docids, membership_bytes, to_docids
 
 Counts = Mapping[int, int] | Sequence[int]
 
-# Sets with more than one document in so many are read from end to end: 20 ns a docid, beside 300 ns for each one found.
+# With more than one document in so many, ranks are read from end to end: 20 ns per docid, instead of 300 ns per member.
 _DENSE = 16
-# Counts of so few values, among all of them, stand in a dictionary: an array would be mostly zeros.
+# With fewer documents than one for so many values, counts are a dictionary: an array would be mostly zeros.
 _THIN = 8
 
 
 class DocValues:
-    """Of one kind of values. Documents asked about have at least one of them; ranks of one document ascend.
+    """The values of one kind (numbers, texts) of a field. Documents that are asked for have at least one of them.
 
-    size: how many values there are. samples: rank -> the smallest docid that has the value.
+    size: the number of distinct values. samples: rank -> the smallest docid that has the value.
     """
 
     __slots__ = ("size", "samples", "_ranks", "_starts")
 
     def __init__(self, docids: Sequence[int], counts: Sequence[int]) -> None:
-        """docids: those of the smallest value ascending, then those of the next. counts: how many each value has."""
+        """docids: those of the smallest value, ascending, then those of the next one. counts: the number of them by value."""
         self.size = len(counts)
         starts = accumulate(counts, initial=0)
         self.samples = array("I", (docids[start] for start, _ in zip(starts, counts)))
@@ -62,17 +61,17 @@ class DocValues:
             ends[docid] += 1
 
     def __sizeof__(self) -> int:
-        """With all it holds: caches are limited by it."""
+        """Bytes with all arrays, for caches."""
         arrays = (self.samples, self._ranks, self._starts or ())
         return super().__sizeof__() + sum(each.__sizeof__() for each in arrays)
 
     @property
     def is_single(self) -> bool:
-        """Has no document several values?"""
+        """True when no document has more than one value."""
         return self._starts is None
 
     def ranks_of(self, docid: int) -> Sequence[int]:
-        """The ranks of one document."""
+        """The ranks of the values of one document, ascending."""
         if self._starts is None:
             return self._ranks[docid:docid + 1]
         return self._ranks[self._starts[docid]:self._starts[docid + 1]]
@@ -89,7 +88,7 @@ class DocValues:
         return ((docid, rank) for docid in to_docids(docids) for rank in self.ranks_of(docid))
 
     def _all_ranks(self, docids: DocIds) -> Iterator[int]:
-        """The ranks of all documents of a set, one document behind the other."""
+        """The ranks of all documents of a set, document by document."""
         starts = self._starts
         if not _is_dense(docids):
             listed = to_docids(docids)
@@ -100,15 +99,15 @@ class DocValues:
         return compress(self._ranks, wanted)
 
     def sharing(self, values: bytearray, docids: DocIds) -> DocIds:
-        """Those of a set of documents that have one of some values. values: rank -> 1 for each of them."""
+        """The documents of a set that have at least one of some values. values: 1 at the rank of each of them."""
         if self._starts is None:
             return from_docids(array("I", compress(_listed(docids), map(values.__getitem__, self._all_ranks(docids)))))
         return from_docids(array("I", (docid for docid, rank in self.pairs(docids) if values[rank])))
 
     def first_of_each(self, docids: DocIds, values: bytearray) -> DocIds:
-        """Walk documents by docid, and take each that shares no value with one taken before.
+        """The documents of a set, by docid, that share no value with one taken before them.
 
-        values: rank -> 1 for each value that is taken already; the others are added.
+        values: 1 at the rank of each value that is taken already; those of the result are added to it.
         """
         taken = array("I")
         if self._starts is None:
@@ -126,7 +125,7 @@ class DocValues:
         return from_docids(taken)
 
     def counts(self, docids: DocIds) -> Counts:
-        """rank -> how many documents of a set have the value; a mapping leaves out what none has."""
+        """rank -> the number of documents of a set with this value; if it is a mapping, without zeros."""
         if docids.bit_count() * _THIN < self.size:
             return Counter(self._all_ranks(docids))
         counts = _zeros("I", self.size)
@@ -136,7 +135,7 @@ class DocValues:
 
 
 def value_order(value: Any) -> Any:
-    """By this values of one kind ascend, and equal ones are one: -0.0 stands before 0.0."""
+    """The sort key of values of one kind; -0.0 and 0.0 are two values, in this order."""
     return value if isinstance(value, str) else (value, copysign(1, value))
 
 

@@ -1,7 +1,6 @@
-"""What can go wrong, as callers see it: every error code with its type and HTTP status.
+"""Error codes of the HTTP interface, each with its type and HTTP status, and the exception that carries one.
 
-Knows the catalogue and the error object; refuses to know who raises what, and why.
-Source: the error codes of the interface.
+The table is checked against `tests/contract/`.
 """
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ AUTH = "auth"
 INTERNAL = "internal"
 SYSTEM = "system"
 
-# The page of the documentation that explains a code, by its anchor.
+# The page that explains the codes; the code is its anchor.
 DOCUMENTATION = "https://docs.svc.com/errors"
 
 ERRORS: dict[str, tuple[str, int]] = {  # code: (type, HTTP status)
@@ -308,7 +307,7 @@ ERRORS: dict[str, tuple[str, int]] = {  # code: (type, HTTP status)
 
 
 class ErrorObject(TypedDict):
-    """The error as it is written in answers and in tasks."""
+    """The error as responses and tasks show it."""
 
     message: str
     code: str
@@ -317,10 +316,10 @@ class ErrorObject(TypedDict):
 
 
 class ApiError(Exception):
-    """A failure that its cause can mend: the message says what was wrong, where, and what would be right.
+    """A failure that the caller can correct. The message says what was wrong, where, and what would be right.
 
-    code: a key of ERRORS (KeyError otherwise, so a misspelt code never reaches a caller).
-    headers: further headers of the answer, such as Retry-After.
+    code: a key of ERRORS; KeyError otherwise, so that a misspelt code never reaches a client.
+    headers: additional headers of the response, such as Retry-After.
     """
 
     def __init__(self, code: str, message: str, headers: tuple[tuple[str, str], ...] = ()) -> None:
@@ -331,16 +330,16 @@ class ApiError(Exception):
         self.headers = headers
 
     def inside(self, place: str) -> ApiError:
-        """The same failure in a part of a body, which opens the message.
+        """The same failure with a part of the body named at the beginning of its message.
 
-        What a body names in vain is a wrong request (400), for the path was found.
+        404 becomes 400: what a body names and what does not exist is a wrong request, the path itself was found.
         """
         error = ApiError(self.code, f"{place}: {self.message}", self.headers)
         error.status = 400 if self.status == 404 else self.status
         return error
 
     def as_json(self) -> ErrorObject:
-        """The error object, members in the order of the interface."""
+        """The error object, its members in the order of the interface."""
         return error_object(self.code, self.message)
 
 

@@ -1,15 +1,15 @@
-"""The exact scanner: where a JSON text is wrong, in the words and at the place serde_json names.
+"""Find the fault in a JSON text, with the message and position that serde_json reports.
 
-Knows the grammar and serde_json's order of checks; refuses to build values. It works on bytes, since
-serde counts columns in bytes, and lets regular expressions skip what is plainly right, so that a
-fault at the end of a long text is found in linear time.
+The scanner follows the grammar and serde_json's order of checks and builds no values. It works on bytes, because serde counts
+columns in bytes. Regular expressions skip what is obviously correct, so that a fault at the end of a long text is found in
+linear time.
 
-serde_json reads in two ways, which differ in a few places:
-parse  a value is built: a trailing comma has words of its own;
-skim   a value is only stepped over (the documents of a payload): no words for a trailing comma, a
-       control character is reported in front of it, a key missing at the end belongs to the object.
-Skimming, serde_json accepts lone surrogates, numbers out of range and any depth; this scanner does
-not, since such a document could not be read again.
+serde_json reads in two modes, which differ in a few places:
+parse  a value is built: a trailing comma has its own message;
+skim   a value is only skipped (the documents of a payload): no message for a trailing comma, a control character is reported
+       before it, a key missing at the end of the text belongs to the object.
+When skimming, serde_json accepts lone surrogates, numbers out of range and any depth. This scanner does not, because such a
+document could not be read again.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import math
 import re
 from typing import NoReturn
 
-MAX_DEPTH = 127  # serde_json has a budget of 128 and refuses when nothing is left of it
+MAX_DEPTH = 127  # serde_json has a budget of 128 levels and fails when none is left
 
 EOF_LIST = "EOF while parsing a list"
 EOF_OBJECT = "EOF while parsing an object"
@@ -49,13 +49,13 @@ _ESCAPED = (
     rb"|[89abAB]" + _HEX + rb"{2}\\u[dD][c-fC-F]" + _HEX + rb"{2})))"
 )
 _STRING = rb'"(?:[^"\\\x00-\x1f]++|' + _ESCAPED + rb')*+"'
-# Digits and exponents too short for any double to overflow; other numbers are looked at one by one.
+# Numbers too short to overflow a double; others are checked one by one.
 _TAME = rb"-?(?:0|[1-9][0-9]{0,17}+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]{1,2}+)?+(?![0-9.eE])"
 _SCALAR = rb"(?:" + _STRING + rb"|" + _TAME + rb"|true|false|null)"
 
 
 def _containers_of(value: bytes) -> bytes:
-    """A list or an object of such values; the item is written once, for the sake of compile time."""
+    """The pattern of a list or an object of such values."""
     member = _STRING + _WS + rb":" + _WS + value
     return (
         rb"(?:\[" + _WS + rb"(?:" + value + _WS + rb"(?:," + _WS + rb"(?!\])|(?=\])))*+\]"
@@ -64,11 +64,11 @@ def _containers_of(value: bytes) -> bytes:
 
 
 def _flat(levels: int) -> bytes:
-    """Scalars, and containers at most so many deep."""
+    """The pattern of a scalar or of a container with at most so many levels."""
     return rb"(?:" + _SCALAR + (rb"|" + _containers_of(_flat(levels - 1)) if levels else b"") + rb")"
 
 
-# More levels take twice as long to compile each, for texts that are rarer each.
+# Each further level doubles the time to compile the pattern, for texts that are ever rarer.
 _FLAT_LEVELS = 3
 _FLAT = _flat(_FLAT_LEVELS)
 
@@ -81,13 +81,13 @@ _NUMBER_STARTS = frozenset(b"-0123456789")
 _DIGITS = frozenset(b"0123456789")
 _EXPONENTS = frozenset(b"eE")
 _SIGNS = frozenset(b"+-")
-_NOTHING = -1  # what stands after the last byte
+_NOTHING = -1  # the "byte" after the last one
 
 
 class JsonError(ValueError):
-    """What is wrong with a JSON text: serde's words, the line (from 1) and the column in bytes.
+    """The fault of a JSON text: the message of serde_json, the line (from 1) and the column in bytes.
 
-    index: how many bytes of the text serde_json had seen then.
+    index: the number of bytes that serde_json has read when it reports the fault.
     """
 
     def __init__(self, message: str, line: int, column: int, index: int = 0) -> None:
@@ -99,16 +99,16 @@ class JsonError(ValueError):
 
     @property
     def is_eof(self) -> bool:
-        """Whether nothing but the end of the text is wrong."""
+        """True when the text only ends too early."""
         return self.message.startswith("EOF")
 
     def shifted(self, lines: int, columns: int) -> JsonError:
-        """The same fault where `lines` line ends, and `columns` bytes after them, stand before the text."""
+        """The same fault in a longer text, with so many line ends and then so many bytes before this one."""
         return JsonError(self.message, self.line + lines, self.column + (columns if self.line == 1 else 0))
 
 
 class _Patterns:
-    """The expressions; compiled for the first faulty text, so that starting up does without them."""
+    """The patterns, compiled for the first faulty text: a start does not need them."""
 
     def __init__(self) -> None:
         self.blank = re.compile(_WS).match
@@ -130,7 +130,7 @@ def _patterns() -> _Patterns:
 
 
 def fault_in(text: bytes) -> JsonError | None:
-    """The fault serde_json reports for a text that should be one value; None for a right one."""
+    """The fault that serde_json reports for a text that should be one JSON value; None for a correct text."""
     try:
         scanner = _Scanner(text, 0, skim=False)
         scanner.walk()
@@ -138,19 +138,19 @@ def fault_in(text: bytes) -> JsonError | None:
         if scanner.at < len(text):
             scanner.fail(TRAILING_CHARACTERS, 1)
     except JsonError as error:
-        return error.with_traceback(None)  # whose frames would keep the text until the next collection
+        return error.with_traceback(None)  # its frames would keep the text in memory until the next garbage collection
     return None
 
 
 def value_end(text: bytes, start: int = 0, *, skim: bool = False) -> int:
-    """Where the value that begins at `start`, or after blanks there, ends; JsonError where it is wrong."""
+    """The offset at which the value that begins at `start` (or after blanks there) ends. Raises JsonError."""
     scanner = _Scanner(text, start, skim=skim)
     scanner.walk()
     return scanner.at
 
 
 def _first_bad_byte(text: bytes, start: int) -> int:
-    """Index of the first byte, from `start` on, that is no UTF-8; the length of the text without one."""
+    """The offset of the first byte from `start` on that is not UTF-8; the length of the text if all are."""
     if text.isascii():
         return len(text)
     try:
@@ -161,7 +161,7 @@ def _first_bad_byte(text: bytes, start: int) -> int:
 
 
 class _Scanner:
-    """One walk over one text; `at` is the byte to look at next."""
+    """One pass over one text; `at` is the offset of the next byte."""
 
     def __init__(self, text: bytes, start: int, *, skim: bool) -> None:
         self.text = text
@@ -172,7 +172,7 @@ class _Scanner:
         self.patterns = _patterns()
 
     def fail(self, message: str, seen: int = 0) -> NoReturn:
-        """`seen` is 1 where serde_json has only peeked at the offending byte: it counts that byte too."""
+        """Raise JsonError at the current offset. seen: 1 where serde_json counts the byte that it has only peeked at."""
         index = min(self.at + seen, len(self.text))
         line_start = self.text.rfind(b"\n", 0, index) + 1
         raise JsonError(message, 1 + self.text.count(b"\n", 0, line_start), index - line_start, index)
@@ -186,19 +186,19 @@ class _Scanner:
     # values
 
     def walk(self) -> None:
-        """Step over one value, whatever is in it."""
+        """Skip one value with all it contains."""
         self.blank()
         while True:
             is_ended = self.value()
             if is_ended and not self.next_value():
                 break
-        if self.at > self.bad_byte:  # only a skimming walk gets as far as that
+        if self.at > self.bad_byte:  # possible only when skimming
             self.fail(UNICODE)
 
     def value(self) -> bool:
-        """Step over a value, or into it: whether it is ended."""
+        """Skip a value (True), or enter a container whose first value comes next (False)."""
         byte = self.peek()
-        if byte == _QUOTE:  # looked at once: it may be all of the text, and without an end
+        if byte == _QUOTE:  # checked before the patterns: a string may be megabytes long and unterminated
             self.string()
             return True
         flat = self.patterns.flat(self.text, self.at, self.bad_byte) if self.is_shallow() else None
@@ -214,7 +214,7 @@ class _Scanner:
         return len(self.closers) + _FLAT_LEVELS <= MAX_DEPTH
 
     def entered(self, byte: int) -> bool:
-        """Step into a container: whether a value is due in it, which an empty one denies."""
+        """Enter a container. True when a value must follow, False when it was empty and is closed."""
         if len(self.closers) == MAX_DEPTH:
             self.fail(RECURSION, 1)
         self.closers.append(_CLOSERS[byte])
@@ -234,7 +234,7 @@ class _Scanner:
         return True
 
     def next_value(self) -> bool:
-        """Step to the next value due in the containers around; False when all of them are closed."""
+        """Move to the next value in the enclosing containers; False when all of them are closed."""
         while self.closers:
             self.blank()
             byte = self.peek()
@@ -255,7 +255,7 @@ class _Scanner:
         self.fail(OBJECT_COMMA if self.is_object() else LIST_COMMA, 1)
 
     def skipped(self) -> bool:
-        """Step over all items or members that are plainly right and have a comma after them."""
+        """Skip all items or members that are obviously correct and end with a comma; False for none."""
         start = self.at
         if self.is_shallow():
             run = self.patterns.members if self.is_object() else self.patterns.items
@@ -264,7 +264,7 @@ class _Scanner:
         return self.at > start
 
     def after_comma(self) -> None:
-        """Step to the value that must follow a comma."""
+        """Move to the value that must follow a comma."""
         self.blank()
         byte = self.peek()
         is_object = self.is_object()
@@ -276,7 +276,7 @@ class _Scanner:
             self.key()
 
     def key(self) -> None:
-        """Step over a key and its colon."""
+        """Skip a key and its colon."""
         if self.peek() != _QUOTE:
             self.fail(KEY, 1)
         self.string()
@@ -317,7 +317,7 @@ class _Scanner:
                 self.fail(IDENT)
 
     def string(self) -> None:
-        """Step over a string, its quotes included."""
+        """Skip a string with its quotes."""
         self.at += 1
         while (byte := self.after_sound()) != _QUOTE:
             if byte == _BACKSLASH:
@@ -375,7 +375,7 @@ class _Scanner:
     # numbers
 
     def number(self) -> None:
-        """Step over a number; one too large for a double is a fault."""
+        """Skip a number; one too large for a double is a fault."""
         start = self.at
         if self.peek() == _MINUS:
             self.at += 1
@@ -406,7 +406,7 @@ class _Scanner:
             self.fail(NUMBER, 1)
 
     def exponent(self, start: int) -> None:
-        """Step over an exponent; beyond an i32 serde_json gives up at the digit that makes it so."""
+        """Skip an exponent; serde_json fails at the digit with which it exceeds an i32."""
         significand = self.text[start : self.at]
         self.at += 1
         is_negative = self.peek() == _MINUS

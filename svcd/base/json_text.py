@@ -1,8 +1,7 @@
-"""JSON as the interface speaks it: read as strictly as serde_json reads, printed as serde_json prints.
+"""Read and print JSON as the interface does: read as strictly as serde_json, printed in the same form.
 
-Knows the text form alone; refuses to know what a value means, and which error code a fault becomes.
-`reading` is the quick way in, `scanner` finds the exact words and place of a fault, `bounds` what is
-too much before it is built, `writing` is the way out.
+`loads` and `decoded` use the decoder of the standard library with checks for what it accepts and serde_json does not; faults are
+worded by `svcd.base.json_scanner`. `has_at_most` limits the number of values before any is built. `dumps` prints.
 """
 from __future__ import annotations
 
@@ -24,25 +23,22 @@ from svcd.base.json_scanner import (
     value_end,
 )
 
-# How many values a JSON text holds, told before any of them is built.
-#
-# Knows that a value takes many times the room of its text, so that a limit in bytes is none in memory; refuses
-# to know which number is too many for whom.
+# The number of values in a text. A value takes many times the memory of its text, so a limit in bytes is not enough.
 
-
-_OPENERS = (b",", b"[", b"{")  # but for the first, a value begins behind each; names in objects are not counted
+# Each value but the first begins after one of these; names in objects are not counted.
+_OPENERS = (b",", b"[", b"{")
 _NO_OPENER = rb'[^",\[{]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^",\[{]*+)*+'
 
 
 def has_at_most(encoded: bytes, most: int) -> bool:
-    """Whether not more than so many values are in a text, its commas and opening brackets being counted.
+    """True when a text has at most so many values, by its commas and opening brackets.
 
-    Raises JsonError when the text is wrong before there are too many.
+    Raises JsonError when the text has a fault before the value that is one too many.
     """
     if sum(encoded.count(opener) for opener in _OPENERS) <= most:
         return True
     found = _beyond(most).match(encoded)
-    if found is None:  # the rest of them are in strings
+    if found is None:  # the others are inside strings
         return True
     fault = fault_in(encoded[:found.end()])
     if fault is None or fault.is_eof:
@@ -50,39 +46,36 @@ def has_at_most(encoded: bytes, most: int) -> bool:
     try:
         raise fault
     finally:
-        del fault  # its traceback holds this frame: the ring would keep the text until the next collection
+        del fault  # its traceback refers to this frame: the cycle would keep the text until the next garbage collection
 
 
 @cache
 def _beyond(most: int) -> re.Pattern[bytes]:
-    """Matches a text up to where one value too many begins."""
+    """A pattern that matches a text up to the beginning of the value that is one too many."""
     return re.compile(rb"(?:%s[,\[{]){%d}+" % (_NO_OPENER, most + 1), re.DOTALL)
 
 
-# The quick way in: the decoder of the standard library, with cheap checks for what it lets through.
-#
-# Knows which texts that decoder reads otherwise than serde_json: NaN, Infinity, integers beyond 64 bits,
-# `-0`, doubles too large, lone surrogates, depth. Refuses to word a fault: that is the scanner's.
-
+# Reading. The decoder of the standard library differs from serde_json for NaN, Infinity, integers beyond 64 bits, `-0`,
+# doubles that overflow, lone surrogates and depth; cheap checks find texts in which that may matter.
 
 JsonValue = Any
 
 _MIN_I64, _MAX_U64 = -(2**63), 2**64 - 1
-_SURE_DIGITS = 18  # an integer of so many digits fits in any case
+_SURE_DIGITS = 18  # an integer with at most so many digits fits into 64 bits
 
-# Digits become 0, what matters in a number stays, all else becomes a blank: then four searches for
-# fixed texts tell whether a number may be in here that the decoder would read otherwise.
+# Digits are mapped to 0, other characters of numbers stay, everything else becomes a space. Searches for a few fixed strings
+# then find out whether a text may have a number that the fast decoder reads differently.
 _SHAPE = bytes(
     b"0"[0] if chr(byte).isdigit() and byte < 128 else byte if byte in b"+-.eE" else b" "[0] for byte in range(256)
 )
 _ODD_SHAPES = (b"0" * (_SURE_DIGITS + 1), b"-0 ", b"0e000", b"0E000", b"0e+000", b"0E+000")
-_BLOCK = 1 << 20  # bytes that are looked at together: a long text shall not be held once more
+_BLOCK = 1 << 20  # bytes that are checked at a time, so that a long text is not copied as a whole
 _PAIR = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class _Refused(ValueError):
-    """The text holds what only the decoder of the standard library takes for JSON."""
+    """The text is JSON for the decoder of the standard library only."""
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -111,29 +104,29 @@ careful = json.JSONDecoder(parse_constant=_refuse, parse_int=_integer, parse_flo
 
 
 def loads(text: str | bytes) -> JsonValue:
-    """The value of a JSON text; JsonError with serde's words, line and column for a faulty one.
+    """The value of a JSON text. Raises JsonError with the message, line and column of serde_json.
 
-    Of equal keys the last value wins, at the place of the first. Integers beyond 64 bits and `-0` are floats.
+    For a repeated key the last value counts, at the place of the first. Integers beyond 64 bits and `-0` become floats.
     """
     try:
         return decoded(text)
     except (ValueError, RecursionError):
-        pass  # its traceback holds a second copy of the text, which the scanner can do without
+        pass  # leave the block first: the traceback refers to a second copy of the text
     encoded = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     raise fault_in(encoded) or ValueError("the scanner finds no fault in what the decoder refuses")
 
 
 def decoded(source: str | bytes) -> JsonValue:
-    """As `loads`, but a faulty text is a ValueError or RecursionError in no particular words.
+    """As loads(), but a fault raises ValueError or RecursionError without the message of serde_json.
 
-    Decoded first and checked afterwards, so that long nonsense costs no check.
+    The text is decoded before it is checked, so that an invalid one costs no checks.
     """
     text = source.decode() if isinstance(source, bytes) else source
     try:
         value = quick.decode(text)
     except json.JSONDecodeError:
         raise
-    except ValueError:  # an integer of more digits than int() takes
+    except ValueError:  # an integer with more digits than int() accepts
         value = careful.decode(text)
     encoded = source if isinstance(source, bytes) else source.encode()
     if has_odd_numbers(encoded):
@@ -144,7 +137,7 @@ def decoded(source: str | bytes) -> JsonValue:
 
 
 def has_odd_numbers(encoded: bytes) -> bool:
-    """Whether only the `careful` decoder is sure to read the numbers of this text as serde_json does."""
+    """True when a text may have a number that only the `careful` decoder reads as serde_json does."""
     if encoded.endswith(b"-0"):
         return True
     for start in range(0, len(encoded), _BLOCK):  # blocks overlap by more than the longest shape
@@ -155,15 +148,15 @@ def has_odd_numbers(encoded: bytes) -> bool:
 
 
 def has_lone_surrogate(text: str) -> bool:
-    """Whether an escape in a text that is right otherwise stands for half a character."""
+    """True when an otherwise correct text has an escape of half a surrogate pair."""
     if "\\ud" not in text and "\\uD" not in text:
         return False
-    unescaped = text.replace("\\\\", "  ")  # from now on each backslash begins an escape
+    unescaped = text.replace("\\\\", "  ")  # now each backslash begins an escape
     return _SURROGATE.search(_PAIR.sub("", unescaped)) is not None
 
 
 def is_too_deep(value: JsonValue, encoded: bytes) -> bool:
-    """Whether containers are nested deeper than serde_json's budget allows."""
+    """True when containers are nested deeper than serde_json allows."""
     if encoded.count(b"[") + encoded.count(b"{") <= MAX_DEPTH:
         return False
     level = [value]
@@ -179,14 +172,11 @@ def is_too_deep(value: JsonValue, encoded: bytes) -> bool:
     return True
 
 
-# The way out: values printed as serde_json prints them, compact, in plain UTF-8.
-#
-# Knows how serde_json writes floats (shortest digits, always told from integers); refuses NaN and infinity.
-
+# Printing as serde_json does: compact, UTF-8, floats with the fewest digits and never as integers. NaN and infinity fail.
 
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 _encode = _encoder.encode
-# Strings are matched whole, so that nothing inside them is taken for a number.
+# Strings are matched as a whole, so that nothing inside them is taken for a number.
 _STRING_OR_EXPONENT = re.compile(r'"(?:[^"\\]++|\\.)*+"|(-?)([0-9])(?:\.([0-9]+))?e([+-][0-9]+)')
 _EXPONENT = re.compile(r"[0-9]e[+-][0-9]")
 
@@ -197,26 +187,26 @@ def dumps(value: Any) -> str:
 
 
 def _printed(text: str) -> str:
-    if ("e-" not in text and "e+" not in text) or not _EXPONENT.search(text):  # the former is a hundred times quicker
+    if ("e-" not in text and "e+" not in text) or not _EXPONENT.search(text):  # the first test is a hundred times faster
         return text
     return _STRING_OR_EXPONENT.sub(_number, text)
 
 
 def dumps_begin(value: Any, size: int) -> str:
-    """At least so many characters of the compact JSON text of a value, or all of it."""
+    """The first `size` characters, or more, of the compact JSON text of a value, or all of it."""
     if isinstance(value, str):
         return dumps(value[:size])
     length, pieces = 0, []
     for piece in _encoder.iterencode(value):
         pieces.append(piece[:2 * size])
         length += len(pieces[-1])
-        if length >= 2 * size:  # twice, for numbers become shorter
+        if length >= 2 * size:  # twice the size, because numbers become shorter
             return _printed("".join(pieces))
     return dumps(value)
 
 
 def _number(match: re.Match[str]) -> str:
-    """`1e+16` as `1e16`, `1e-07` as `1e-7`; `1e-05` is written out, as the last before exponents begin."""
+    """Python's exponents as serde_json has them: `1e+16` as `1e16`, `1e-07` as `1e-7`, and `1e-05` without exponent."""
     sign, digit, decimals, exponent = match.groups()
     if exponent is None:
         return match[0]

@@ -1,10 +1,9 @@
-"""Log lines on stderr: one event a line, for people (HUMAN) or for machines (JSON); and for one who follows them.
+"""Log lines on stderr, one event per line: for people (HUMAN) or for machines (JSON), and for one follower.
 
-Knows levels, how a line is written, and that a line never holds a secret or breaks in two; refuses to
-know who logs what, but for the module's name. Nothing here raises: a daemon outlives the reader of its log.
+A line never contains a secret nor a line break. Nothing here raises: a daemon must survive the reader of its log.
 
-Threads: any thread may log. `_lock` guards the stream, so that lines never mix, and who sets up; the set-up is one
-immutable object that is replaced as a whole.
+Threads: any may log. `_lock` guards the stream, so that lines never mix, and changes of the configuration, which is one immutable
+object that is replaced as a whole.
 """
 from __future__ import annotations
 
@@ -17,45 +16,42 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TextIO
 
-# Which events are wanted: a level for all, or one for each part of svcd that logs.
-#
-# Knows the text of targets: `info`, or `svcd.http=off,svcd.tasks=debug`, of which the longest beginning counts; a name
-# alone wants everything of it. Refuses to know what is logged. Source: the recordings of `/logs/stream`, openapi.json.
-
+# Targets: which events are wanted. As text: a level for all (`info`), or a level per module (`svcd.http=off,svcd.tasks=debug`),
+# where the longest prefix of the module's name counts and a name alone wants all its events.
 
 OFF, ERROR, WARN, INFO, DEBUG, TRACE = range(6)
 LEVELS: dict[str, int] = {
     "OFF": OFF, "ERROR": ERROR, "WARN": WARN, "INFO": INFO, "DEBUG": DEBUG, "TRACE": TRACE,
 }
-# What clients of the interface call the parts; `svc` is the beginning of all of ours anyway.
+# Names by which clients of the interface know modules. (A prefix such as `svc` means all of ours.)
 _OTHER_NAMES = {"actix_web": "svcd.http", "index_scheduler": "svcd.tasks", "milli": "svcd.search"}
 
 
 class Targets(NamedTuple):
-    """rules: (beginning of the name of a part, level), the longest first; "" is the beginning of all.
+    """Which events are wanted. rules: (prefix of a module's name, level), longest prefix first; "" is a prefix of all.
 
-    most: the least grave level that any of them wants.
+    most: the most verbose level of all rules.
     """
 
     rules: tuple[tuple[str, int], ...]
     most: int
 
     def __str__(self) -> str:
-        """As parse() reads it."""
+        """The text from which parse() makes these targets."""
         return ",".join(f"{beginning}={level}" if beginning else str(level) for beginning, level in self.rules) or "0"
 
     def wants(self, level: int, part: str) -> bool:
-        """True when an event of this level, and of this part, is wanted. What no rule speaks of is not."""
+        """True when an event of this level and module is wanted; False for a module without a rule."""
         return level <= next((most for beginning, most in self.rules if part.startswith(beginning)), OFF)
 
 
 def of_level(level: int) -> Targets:
-    """All parts alike."""
+    """The same level for all modules."""
     return Targets((("", level),), level)
 
 
 def parse(text: str) -> Targets:
-    """Raises ValueError with what is wrong."""
+    """The targets of a text. Raises ValueError, whose message says what is wrong."""
     rules = dict(_rule(directive) for directive in text.split(",") if directive.strip())
     ordered = sorted(rules.items(), key=lambda rule: -len(rule[0]))
     return Targets(tuple(ordered), max(rules.values(), default=OFF))
@@ -82,7 +78,7 @@ def _level(text: str) -> int | None:
 
 
 def _known(name: str) -> str:
-    """The name in our spelling: parts of parts are set off by `::`, too, and some have other names."""
+    """Our name of a module: `::` is accepted as separator, and some modules have another name in the interface."""
     first, *rest = name.replace("::", ".").split(".")
     return ".".join((_OTHER_NAMES.get(first, first), *rest))
 
@@ -92,14 +88,14 @@ _NAMES = tuple(LEVELS)
 
 # `GET /keys/{key}` carries an API key in its path.
 _KEY_IN_PATH = re.compile(r"^(/+keys/+)[^/]+")
-# Of the 5xx, those that speak of what the client sent: a coding or a version that HTTP has no other word for.
+# Status codes from 500 on that are about the request: a coding, or a version of HTTP, that is not supported.
 _CLIENT_FAULTS = frozenset((501, 505))
-# What needs no quotes in `name=value`: nothing that could end the value early.
+# A value with one of these is quoted in `name=value`.
 _NEEDS_QUOTES = re.compile(r'[\s"=\\]')
 
 
 class Event(NamedTuple):
-    """What happened. moment: nanoseconds since 1970; part: of svcd, as targets name it; details: lines of a traceback."""
+    """One event. moment: nanoseconds since 1970; part: the module, as targets name it; details: lines of a traceback."""
 
     moment: int
     level: int
@@ -113,9 +109,9 @@ LogFollower = Callable[[Event], None]
 
 
 class _SetUp(NamedTuple):
-    """What is printed, how, and where, and who hears what besides. stream None: the stderr of the moment.
+    """The configuration: what is printed, how and where, and which events the follower receives.
 
-    most: the least grave level that anybody wants.
+    stream: None for the current sys.stderr. most: the most verbose level of both.
     """
 
     printed: Targets = of_level(INFO)
@@ -147,17 +143,17 @@ def _change(**parts: Any) -> None:
 
 
 def configure(level: str = "INFO", mode: str = "HUMAN", stream: TextIO | None = None) -> None:
-    """Print events of this level and graver ones. level: a name of LEVELS; mode: one of MODES."""
+    """Print events of this level and more severe ones. level: a name of LEVELS; mode: one of MODES."""
     _change(printed=of_level(LEVELS[level.upper()]), as_json=mode.upper() == "JSON", stream=stream)
 
 
 def set_targets(printed: Targets) -> None:
-    """Print what these want, from now on."""
+    """Print the events that these targets want, from now on."""
     _change(printed=printed)
 
 
 def follow(heard: Targets, hear: LogFollower) -> bool:
-    """Tell events that are wanted to another listener, too, which must be quick; False when somebody listens already."""
+    """Also pass wanted events to a function, which must be fast. False when there is a follower already."""
     with _lock:
         if _set_up.hear is not None:
             return False
@@ -166,14 +162,14 @@ def follow(heard: Targets, hear: LogFollower) -> bool:
 
 
 def unfollow(hear: LogFollower) -> None:
-    """Tell it no more."""
+    """Stop passing events to this function."""
     with _lock:
         if _set_up.hear == hear:
             _change(heard=of_level(OFF), hear=None)
 
 
 def is_enabled(level: int) -> bool:
-    """True when somebody may want an event of this level. Ask before computing costly fields."""
+    """True when an event of this level may be wanted. Ask before computing expensive fields."""
     return level <= _set_up.most
 
 
@@ -193,34 +189,34 @@ def info(event: str, **fields: Any) -> None:
 
 
 def debug(event: str, **fields: Any) -> None:
-    """What helps to find a fault."""
+    """Something that helps to find a fault."""
     _log(DEBUG, event, fields)
 
 
 def trace(event: str, **fields: Any) -> None:
-    """Everything else."""
+    """Anything else."""
     _log(TRACE, event, fields)
 
 
 def failure(event: str, bug: BaseException | str, **fields: Any) -> None:
-    """A bug, with its traceback (or the text of one): in the same object of JSON, or indented under the line."""
+    """Log a bug with its traceback (or the text of one): in the JSON object, or indented after the line."""
     if not is_enabled(ERROR):
         return
-    import traceback  # needed only here, and not by a daemon in good health
+    import traceback  # imported here because a daemon without bugs does not need it
 
     lines = bug if isinstance(bug, str) else "".join(traceback.format_exception(bug))
     _log(ERROR, event, fields, details=lines.rstrip())
 
 
 def without_key(path: str) -> str:
-    """A decoded path as it may be printed."""
+    """A decoded path with API keys masked."""
     return _KEY_IN_PATH.sub(r"\1***", path)
 
 
 def request(method: str, path: str, status: int, seconds: float, size: int, client: str) -> None:
-    """The line of one HTTP request.
+    """Log one HTTP request.
 
-    path: decoded, without its query (which may hold what users typed); size: bytes of the answer's body.
+    path: decoded, without the query string, which may contain what users typed; size: bytes of the response's body.
     """
     level = ERROR if status >= 500 and status not in _CLIENT_FAULTS else INFO
     if not is_enabled(level):
@@ -233,7 +229,7 @@ def request(method: str, path: str, status: int, seconds: float, size: int, clie
 
 def batch(uid: int, *, kind: str, index_uid: str | None, tasks: int, failed: int, seconds: float,
           **fields: Any) -> None:
-    """The line of one batch that ended. kind: of its tasks; failed: how many of them did."""
+    """Log one batch that ended. kind: of its tasks; failed: how many of them failed."""
     if not is_enabled(INFO):
         return
     _log(INFO, "batch", part="svcd.tasks", fields={
@@ -243,7 +239,7 @@ def batch(uid: int, *, kind: str, index_uid: str | None, tasks: int, failed: int
 
 
 def announce(title: str, fields: Mapping[str, Any]) -> None:
-    """What a start must show whatever the level, OFF excepted: a small table, or one line of JSON."""
+    """Print the facts of a start at any level but OFF: a small table, or one line of JSON."""
     if _set_up.printed.most == OFF:
         return
     if _set_up.as_json:
@@ -261,23 +257,23 @@ def _write(text: str) -> None:
             stream.write(text + "\n")
             stream.flush()
     except (OSError, ValueError, AttributeError):
-        pass  # full disk, closed pipe, or no stderr at all: there is no other place to say so
+        pass  # full disk, closed pipe, or no stderr: there is nowhere else to report it
 
 
 def _log(level: int, event: str, fields: Mapping[str, Any], details: str = "", part: str = "") -> None:
-    """part: by default the module that called the function which calls this one."""
+    """part: by default the module that called the caller of this function."""
     set_up = _set_up
     if level > set_up.most:
         return
-    told = Event(time.time_ns(), level, part or sys._getframe(2).f_globals.get("__name__", ""), event, fields, details)
-    if set_up.printed.wants(level, told.part):
-        _write(as_json(told) if set_up.as_json else as_text(told))
-    if set_up.hear is not None and set_up.heard.wants(level, told.part):
-        set_up.hear(told)
+    logged = Event(time.time_ns(), level, part or sys._getframe(2).f_globals.get("__name__", ""), event, fields, details)
+    if set_up.printed.wants(level, logged.part):
+        _write(as_json(logged) if set_up.as_json else as_text(logged))
+    if set_up.hear is not None and set_up.heard.wants(level, logged.part):
+        set_up.hear(logged)
 
 
 def as_json(event: Event) -> str:
-    """The event as one object, on one line."""
+    """The event as a JSON object on one line."""
     line = {"timestamp": timestamp(event.moment), "level": _NAMES[event.level], "event": event.name, **event.fields}
     if event.details:
         line["details"] = event.details
@@ -285,7 +281,7 @@ def as_json(event: Event) -> str:
 
 
 def as_text(event: Event) -> str:
-    """The event on one line for people, and its details, indented, on lines of their own."""
+    """The event as one line for people; its details follow on indented lines."""
     words = [f"{timestamp(event.moment)} {_NAMES[event.level]:>5} {_printable(event.name)}"]
     words += [f"{name}={_quoted(value)}" for name, value in event.fields.items() if value is not None]
     if event.details:
@@ -294,13 +290,13 @@ def as_text(event: Event) -> str:
 
 
 def timestamp(moment: int) -> str:
-    """RFC 3339, UTC, to the microsecond."""
+    """A moment as RFC 3339 in UTC, with microseconds."""
     seconds, nanoseconds = divmod(moment, 1_000_000_000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{nanoseconds // 1000:06}Z"
 
 
 def _printable(text: str) -> str:
-    """The text on one line, with control characters, which could repaint a terminal, escaped."""
+    """The text on one line, its control characters escaped: they could change the terminal."""
     if text.isprintable():
         return text
     return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text)

@@ -1,7 +1,4 @@
-"""Numbers in filters, as they are read and as messages show them (relevance.md 5.4).
-
-Knows which texts are numbers; refuses to know what they are for.
-"""
+"""Numbers in filters and sort expressions: parsed, and printed in messages (docs/filters-and-facets.md)."""
 from __future__ import annotations
 
 import math
@@ -12,11 +9,11 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?").f
 
 
 def number_of(text: str) -> float | None:
-    """The finite number that a text is as a whole; None when it is none."""
+    """The number that a text consists of; None when it is not a finite number."""
     number = float(text) if _NUMBER(text) else math.inf
     return number if math.isfinite(number) else None
 
 
 def shown_number(number: float) -> str:
-    """A number with the fewest digits that tell it, never with an exponent or a lone `.0`."""
+    """A number with the fewest digits that identify it, without exponent and without a final `.0`."""
     return format(Decimal(repr(number)), "f").removesuffix(".0")

@@ -1,16 +1,15 @@
-"""How many descriptors this process may have, and who gets how many of them.
+"""Limits and life of a process: how many file descriptors it may have, and that it ends with its parent.
 
-A connection takes one; a reader of a file three: the file, its log, and the memory that all readers of it share. What
-is neither takes RESERVED. Refuses to know who opens what.
+A client connection takes one descriptor, a reader of an SQLite file three (the file, its write-ahead log and the shared memory
+of that); everything else fits in RESERVED.
 """
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 
-# Measured: 18 at rest with two listening sockets; starting an indexing process 6, two of which stay; three readers of the
-# queue at once 6; a payload that comes in 1.
+# Measured: 18 at rest with two listening sockets; starting an indexing process takes 6, two of which stay; three readers of
+# the task queue at once take 6; an incoming payload takes 1.
 RESERVED = 32
 PER_READER = 3
 # With fewer of these, requests would wait for each other all the time.
@@ -19,15 +18,17 @@ NEEDED = RESERVED + LEAST_CONNECTIONS + LEAST_READERS * PER_READER
 MOST_CONNECTIONS = 10_000
 _UNLIMITED = 1 << 20
 
+_PR_SET_PDEATHSIG = 1  # of prctl(2)
+
 
 class TooFewDescriptors(RuntimeError):
     """The process may open fewer files than it needs."""
 
 
 def allowed_descriptors() -> int:
-    """How many descriptors the process may have."""
+    """How many descriptors the operating system lets this process have."""
     try:
-        import resource  # not everywhere
+        import resource  # only on Unix
     except ImportError:
         return _UNLIMITED
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -35,7 +36,7 @@ def allowed_descriptors() -> int:
 
 
 def check_descriptors(more: int = 0) -> None:
-    """Raises TooFewDescriptors. more: descriptors that are needed besides the usual ones, for processes."""
+    """Raise TooFewDescriptors unless NEEDED descriptors are allowed. more: needed in addition, for child processes."""
     needed = NEEDED + more
     if allowed_descriptors() < needed:
         raise TooFewDescriptors(f"only {allowed_descriptors()} files may be open at once, and {needed} are needed: "
@@ -43,35 +44,29 @@ def check_descriptors(more: int = 0) -> None:
 
 
 def connection_limit() -> int:
-    """How many clients may be connected: half of what is not reserved."""
-    return min(MOST_CONNECTIONS, max(LEAST_CONNECTIONS, _free() // 2))
+    """How many clients may be connected at once: half of the descriptors that are not reserved."""
+    return min(MOST_CONNECTIONS, max(LEAST_CONNECTIONS, _unreserved() // 2))
 
 
 def reader_limit() -> int:
-    """How many readers of files may be open: from the other half."""
-    return max(LEAST_READERS, _free() // 2 // PER_READER)
+    """How many readers of SQLite files may be open at once, from the other half."""
+    return max(LEAST_READERS, _unreserved() // 2 // PER_READER)
 
 
-def _free() -> int:
+def _unreserved() -> int:
     return allowed_descriptors() - RESERVED
 
 
-# A process that ends with the one that started it, however that ends.
-#
-# Knows how Linux is asked for that; elsewhere the end of an inherited pipe has to do. Refuses to know who it is.
-
-
-_PR_SET_PDEATHSIG = 1
-
-
 def end_with_parent(parent: int) -> None:
-    """From here on, be killed when the thread that started this process ends.
+    """Have this process killed when the thread that started it ends. Only on Linux; elsewhere nothing happens.
 
-    parent: pid of its process, to notice that it died before we could ask.
+    parent: its process id, to notice that it ended before the request was made.
     """
+    import ctypes  # 1 MB that the main process does without
+
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    except (OSError, AttributeError):  # not Linux
+    except (OSError, AttributeError):  # not Linux: there the child notices the end of an inherited pipe
         return
     if os.getppid() != parent:
         os._exit(0)

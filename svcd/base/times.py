@@ -1,6 +1,6 @@
-"""Moments and durations as the interface writes them.
+"""Moments and durations as texts of the interface.
 
-A moment is a count of nanoseconds since 1970 (UTC); a duration is a count of nanoseconds.
+A moment is a number of nanoseconds since 1970 (UTC), a duration a number of nanoseconds.
 """
 from __future__ import annotations
 
@@ -25,15 +25,12 @@ def now() -> int:
 
 
 def rfc3339(moment: int) -> str:
-    """`2026-11-20T07:40:09.38Z`: UTC, up to nine fractional digits, trailing zeros dropped; loses nothing."""
+    """`2026-11-20T07:40:09.38Z`: UTC, up to nine fractional digits without trailing zeros; exact."""
     return _nine_digits(moment).rstrip("0").rstrip(".") + "Z"
 
 
 def rfc3339_micro(moment: int) -> str:
-    """`2026-11-20T07:40:09.380000Z`: UTC, always six fractional digits, as answers have it; what is finer is cut off.
-
-    Source: the specification, "RFC 3339 with microseconds".
-    """
+    """`2026-11-20T07:40:09.380000Z`: UTC, always six fractional digits, as in responses; finer digits are cut off."""
     return _nine_digits(moment)[:-3] + "Z"
 
 
@@ -44,7 +41,7 @@ def _nine_digits(moment: int) -> str:
 
 
 def iso_duration(nanoseconds: int) -> str:
-    """`PT0.009330S`, `P1DT3.500S`: 3, 6 or 9 fractional digits, the shortest that loses nothing."""
+    """`PT0.009330S`, `P1DT3.500S`: 0, 3, 6 or 9 fractional digits, as few as are exact."""
     days, rest = divmod(max(nanoseconds, 0), DAY)
     seconds, fraction = divmod(rest, SECOND)
     digits = f"{fraction:09d}"
@@ -54,7 +51,7 @@ def iso_duration(nanoseconds: int) -> str:
 
 
 def parse_rfc3339(text: str) -> int:
-    """The moment of an RFC 3339 date-time with its offset; ValueError otherwise."""
+    """The moment of an RFC 3339 date-time with an offset. Raises ValueError."""
     match = _RFC3339.fullmatch(text)
     if not match:
         raise ValueError(text)
@@ -66,9 +63,9 @@ def parse_rfc3339(text: str) -> int:
 
 
 def parse_utc(text: str) -> int:
-    """The moment of an RFC 3339 date-time, of one without offset (UTC), or the midnight of a bare date (UTC).
+    """The moment of an RFC 3339 date-time, of one without offset (UTC), or midnight of a date (UTC).
 
-    ValueError otherwise, and for what rfc3339() can't write: it ends with the year 9999.
+    Raises ValueError, also after the year 9999, which rfc3339() could not print.
     """
     is_bare = _DATE.fullmatch(text)
     moment = parse_date(text) if is_bare else parse_rfc3339(text + "Z" if _WITHOUT_OFFSET.fullmatch(text) else text)
@@ -80,7 +77,7 @@ def parse_utc(text: str) -> int:
 
 
 def parse_date(text: str) -> int:
-    """Midnight UTC of a bare `YYYY-MM-DD`; ValueError otherwise."""
+    """Midnight UTC of a `YYYY-MM-DD`. Raises ValueError."""
     match = _DATE.fullmatch(text)
     if not match:
         raise ValueError(text)

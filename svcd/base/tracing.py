@@ -1,9 +1,7 @@
-"""Which step a search is in, told to who measures it (relevance.md 11.3).
+"""Tracing spans: how long the steps of one search take (docs/http.md).
 
-Whoever does something says so here, instead of taking a recorder through all signatures in between for the one search
-in many that is measured; for the others it costs a look at None. Knows how steps lie in each other and are added up;
-refuses to know the clock, and how durations are shown.
-Threads: each has its own recorder.
+Code names the step that it begins; a recorder, if this thread has one, measures it. Without a recorder, which is the usual case,
+that costs one look at a context variable, and no function has to take a recorder as argument.
 """
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ _SEPARATOR = " > "
 
 
 class Recorder:
-    """How long steps took. durations: path of names -> sum, in the unit of the clock, in the order in which they ended."""
+    """Adds up how long steps take. durations: path of names -> sum in units of the clock, in the order of their ends."""
 
     def __init__(self, clock: Callable[[], int], durations: Mapping[str, int] | None = None) -> None:
         self.durations = dict(durations or {})
@@ -24,23 +22,23 @@ class Recorder:
         self._step: tuple[str, int] | None = None
 
     def begin(self, name: str) -> None:
-        """The step before is over, this one lasts until the next one, or the end of the group."""
+        """Begin a step; it ends with the next one or with its group."""
         self.end()
         self._step = self._path(name), self._clock()
 
     def end(self) -> None:
-        """The step is over, if there is one."""
+        """End the current step, if there is one."""
         if self._step is not None:
             step, self._step = self._step, None
             self._add(*step)
 
     def enter(self, name: str) -> None:
-        """What follows is part of this group."""
+        """Open a group: the following steps are parts of it."""
         self.end()
         self._open.append((self._path(name), self._clock()))
 
     def leave(self) -> None:
-        """The group that was entered last is over."""
+        """Close the group that was opened last."""
         self.end()
         self._add(*self._open.pop())
 
@@ -48,7 +46,7 @@ class Recorder:
         return f"{self._open[-1][0]}{_SEPARATOR}{name}" if self._open else name
 
     def _add(self, path: str, started: int) -> None:
-        # Taken out first: what ends again stands behind what it holds.
+        # Removed first, so that a group that ends again comes after its parts.
         self.durations[path] = self.durations.pop(path, 0) + self._clock() - started
 
 
@@ -56,13 +54,13 @@ _recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 
 def recorder() -> Recorder | None:
-    """Who measures this search; None for nobody."""
+    """The recorder of the current search, None when it is not measured."""
     return _recorder.get()
 
 
 @contextmanager
 def recording(measuring: Recorder | None) -> Iterator[None]:
-    """Steps in this block are told to a recorder; None for nobody."""
+    """Measure the steps of this block with a recorder, or not at all (None)."""
     token = _recorder.set(measuring)
     try:
         yield
@@ -71,19 +69,19 @@ def recording(measuring: Recorder | None) -> Iterator[None]:
 
 
 def begin(name: str) -> None:
-    """This step lasts until the next one, or the end of its group."""
+    """Begin a step of the current search; it ends with the next one or with its group."""
     if (measuring := _recorder.get()) is not None:
         measuring.begin(name)
 
 
 def end() -> None:
-    """What follows belongs to no step but its group."""
+    """End the current step; what follows belongs to its group alone."""
     if (measuring := _recorder.get()) is not None:
         measuring.end()
 
 
 class span(ContextDecorator):
-    """A group of steps: a block, or all that a function does."""
+    """A group of steps: a `with` block, or a decorated function."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,8 +1,4 @@
-"""A bell: rung by any thread, heard by one that waits for a descriptor.
-
-So a thread can wait for something inside svcd and for its client at once, and needs not look again and again.
-Refuses to know what it is rung for.
-"""
+"""A pipe by which any thread wakes one that waits in poll(): for sockets and for something inside svcd at once."""
 from __future__ import annotations
 
 import os
@@ -12,35 +8,35 @@ _PIECE = 4096
 
 
 class WakeupPipe:
-    """Readable, as a descriptor, from the first set() to the next clear()."""
+    """A descriptor that is readable from set() until clear()."""
 
     def __init__(self) -> None:
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._reading, False)
-        self._lock = threading.Lock()  # over is_rung and the end: a closed number may be another file's
+        self._lock = threading.Lock()  # guards is_set and close(): the number of a closed descriptor may belong to another file
         self.is_set = False
         self._is_closed = False
 
     def fileno(self) -> int:
-        """For poll()."""
+        """The descriptor to poll."""
         return self._reading
 
     def set(self) -> None:
-        """Wake who waits; never blocks, and may be called after the end."""
+        """Make it readable. Never blocks; does nothing after close()."""
         with self._lock:
             if not (self.is_set or self._is_closed):
                 self.is_set = True
                 os.write(self._writing, b"!")
 
     def clear(self) -> None:
-        """To be called before looking at what it is rung for: what happens from here on rings again."""
+        """Make it unreadable. Call this before looking for work: what arrives later sets it again."""
         with self._lock:
             if self.is_set:
                 os.read(self._reading, _PIECE)
                 self.is_set = False
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close both ends of the pipe."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from svcd.base import logs
-from svcd.base import process as descriptors
+from svcd.base import logs, process
 from svcd.cli import machine
 from svcd.cli.config import Config, ConfigError
 
@@ -67,7 +66,7 @@ def raise_file_limit() -> None:
 def check_descriptors(config: Config) -> None:
     """Raises TooFewDescriptors if the limit of open files is too low for this configuration."""
     writers = config.max_indexing_threads or machine.cores()
-    descriptors.check(PER_WRITER * writers + PER_SEARCH_WORKER * config.search_workers)
+    process.check_descriptors(PER_WRITER * writers + PER_SEARCH_WORKER * config.search_workers)
 
 
 def preload_search() -> None:

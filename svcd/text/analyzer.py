@@ -1,9 +1,4 @@
-"""Text -> tokens: the one tokenizer of documents, queries, synonyms and highlighting.
-
-Knows the order of the steps (relevance contract 1.1) and what kind of token comes out (1.8). Scripts,
-languages, separators, segmenters and lemmas are known to the modules of these names. Refuses to know
-positions: documents and queries count them differently.
-"""
+"""The tokenizer of documents, queries, synonyms and highlighting: text to tokens (docs/text-analysis.md#tokens)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,14 +13,14 @@ from svcd.text.separators import Separators, is_numeric
 
 WORD, STOP_WORD, SOFT, HARD = "word", "stop word", "soft separator", "hard separator"
 
-# Lemmas that one table remembers before it starts anew: about 6 MB, more than the words of most texts.
+# Lemmas that a table holds before it is cleared: about 6 MB, more than the distinct words of most texts.
 REMEMBERED = 32_768
-# Longer pieces, in characters, are hardly words, and seldom come again.
+# Pieces with more characters than this are rarely words and rarely come again.
 LONGEST_REMEMBERED = 64
 
 
 class Token:
-    """A piece of a text. `start` and `end` in characters of the text; `lemma` may be empty."""
+    """A piece of a text. kind: WORD, STOP_WORD, SOFT or HARD; start, end: in characters; lemma: may be empty."""
 
     __slots__ = ("kind", "lemma", "start", "end", "text", "script", "language")
 
@@ -42,11 +37,12 @@ class Token:
 
     @property
     def is_separator(self) -> bool:
+        """True for soft and hard separators."""
         return self.kind is SOFT or self.kind is HARD
 
     def characters_of(self, lemma_bytes: int) -> int:
-        """How many characters of the text gave the first so many UTF-8 bytes of the lemma."""
-        if self.text.isascii() and len(self.lemma) == len(self.text):  # a character, a byte
+        """The number of characters of the text that became the first so many UTF-8 bytes of the lemma."""
+        if self.text.isascii() and len(self.lemma) == len(self.text):  # each character is one byte of the lemma
             return max(0, min(lemma_bytes, len(self.text)))
         characters = 0
         for part in parts_of(self.text, self.script, self.language):
@@ -61,7 +57,7 @@ class Token:
 
 
 class _Lemmas(dict[str, "tuple[str, str]"]):
-    """Text of a token -> its kind and lemma, for one script and language; remembers what it was asked."""
+    """Text of a token -> (kind, lemma), for one script and language; filled on demand."""
 
     def __init__(self, analyzer: Analyzer, script: str, language: str | None, stop_words: frozenset[str]) -> None:
         super().__init__()
@@ -87,7 +83,7 @@ class _Lemmas(dict[str, "tuple[str, str]"]):
 
 
 class Analyzer:
-    """The tokenizer of one index, by its settings. Threads may share it."""
+    """The tokenizer for the settings of an index. Threads may share it."""
 
     def __init__(
         self,
@@ -102,19 +98,19 @@ class Analyzer:
 
     def tokens(self, text: str, locales: Sequence[str] | None = None, *, stop_words: bool = True,
                most: int | None = None) -> list[Token]:
-        """The tokens of a text: all of it, in order, none overlapping.
+        """The tokens of a text, in order; they cover all of it.
 
-        locales: the languages that detection may find; None or empty: any.
-        stop_words: False makes words of them, as highlighting wants it.
-        most: so many of the first tokens alone, without a look at the words behind them.
+        locales: the allowed languages; None or empty for any.
+        stop_words: False turns stop words into words, as highlighting needs it.
+        most: only so many of the first tokens; the rest of the text is not normalized.
         """
         detect = partial(self.language, locales=locales)
         return list(islice(self._tokens(text, 0, detect, stop_words), most))
 
     def tokens_of_part(self, text: str, start: int, end: int, language_of: Callable[[str, str], str | None]) -> list[Token]:
-        """The tokens of text[start:end], at their places in the text, stop words being words.
+        """The tokens of text[start:end], with their places in the whole text; stop words are words.
 
-        language_of: (group, script) -> its language. Both ends lie between two tokens, or those there are cut.
+        language_of: (text of a group, script) -> language. Tokens that reach over an end are cut there.
         """
         return list(self._tokens(text[start:end], start, language_of, False))
 
@@ -135,7 +131,7 @@ class Analyzer:
     def lemmas(
         self, script: str, language: str | None = None, *, stop_words: bool = True
     ) -> Mapping[str, tuple[str, str]]:
-        """(kind, lemma) by the text of a token, for one script and language."""
+        """A mapping from the text of a token to (kind, lemma), for one script and language."""
         key = (script, language, stop_words)
         table = self._lemmas.get(key)
         if table is None:
@@ -144,7 +140,7 @@ class Analyzer:
         return table
 
     def language(self, text: str, script: str, locales: Sequence[str] | None) -> str | None:
-        """The language of a group of one script, as far as cutting it asks for that."""
+        """The language of a group of one script; None where its segmentation does not depend on it."""
         if not segmenters.asks_language(script):
             return None
         return scripts.detect_language(text, script, locales)
@@ -165,16 +161,16 @@ def _segmented(pieces: Sequence[str], segment: segmenters.Segmenter) -> Iterator
 
 
 def whole_lemma(text: str) -> str:
-    """A text as one word: the lemmas of all its tokens joined, by the usual separators alone.
+    """A text as one word: the lemmas of all its tokens, separators included, joined.
 
-    Neither custom separators nor the dictionary of an index count for words without typos: relevance.md 1.
+    For entries of `disableOnWords`, to which the separators and the dictionary of an index do not apply (quirk).
     """
     return "".join([token.lemma for token in Analyzer().tokens(text)])
 
 
-# Some tens of indexes are searched at a time; one more costs a few milliseconds to build again.
+# More than the indexes that are in use at a time; to build one again takes a few milliseconds.
 @lru_cache(maxsize=64)
 def shared_analyzer(stop_words: tuple[str, ...] = (), separators: tuple[str, ...] = (),
                     non_separators: tuple[str, ...] = (), dictionary: tuple[str, ...] = ()) -> Analyzer:
-    """The tokenizer of these lists: one object for all who ask for the same."""
+    """The tokenizer for these settings; equal settings share one object."""
     return Analyzer(stop_words, separators, non_separators, dictionary)

@@ -1,10 +1,7 @@
-"""From the text of a token to its lemma.
+"""Normalization: from the text of a token to its lemma (docs/text-analysis.md#normalization).
 
-Knows what decomposition, case, marks and letter variants become (relevance contract 1.7). Refuses
-to know where a token begins and which tokens are words.
-
-Everything works on *parts*: what each character of the token has become, in order. Joined they are
-the lemma; apart they tell which characters gave the beginning of a lemma.
+Everything works on *parts*: what each character of the token has become, in order. Joined they are the lemma; separate they tell
+which characters became the beginning of a lemma.
 """
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from svcd.text.scripts import ARABIC, ARMENIAN, CJ, CYRILLIC, GEORGIAN, GREEK, H
 
 Parts = list[str]
 
-# Control characters (Cc) but those that are white space.
+# Control characters (Cc) except white space.
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")
 _BICAMERAL = frozenset({LATIN, CYRILLIC, GREEK, GEORGIAN, ARMENIAN})
 _CHINESE = frozenset({None, "cmn", "zho"})
@@ -37,19 +34,19 @@ _ARABIC_LETTERS = str.maketrans({"ـ": "", "أ": "ا", "إ": "ا", "آ": "ا", "
 _LATIN_QUOTES_AND_LIGATURES = str.maketrans(
     {"\u2018": "'", "\u2019": "'", "\u201b": "'", "œ": "oe", "Œ": "oe", "æ": "ae", "Æ": "ae"}
 )
-# Vietnamese and Turkish letters; after the marks, as they come in their order.
+# Vietnamese and Turkish letters, mapped after marks are removed.
 _LATIN_LETTERS = str.maketrans({"Ð": "d", "Đ": "d", "đ": "d", "ð": "d", "ı": "i"})
 
 
 def decompose(text: str) -> str:
-    """What classification and stop words are compared with: decomposed, without control characters."""
+    """A text decomposed and without control characters: the form in which stop words and separators are compared."""
     if text.isascii():
         return _CONTROL.sub("", text)
     return "".join(_decomposed(text))
 
 
 def lemma_of(text: str, script: str, language: str | None) -> str:
-    """The lemma of a token."""
+    """The lemma of the text of a token."""
     if text.isascii() and script != ARABIC:
         plain = _CONTROL.sub("", text)
         return plain.lower() if script in _BICAMERAL else plain
@@ -57,12 +54,12 @@ def lemma_of(text: str, script: str, language: str | None) -> str:
 
 
 def parts_of(text: str, script: str, language: str | None) -> Parts:
-    """The piece of lemma that each character of a token gives (maybe empty)."""
+    """What each character of a token becomes in its lemma, maybe \"\"."""
     parts = _decomposed(text)
     if script == ARABIC and language == "pes":
         parts = _translated(parts, _PERSIAN)
     if script in _BICAMERAL and any(map(_has_upper, parts)):
-        parts = ["".join(map(str.lower, part)) for part in parts]  # letter by letter: no final sigma
+        parts = ["".join(map(str.lower, part)) for part in parts]  # letter by letter, so that there is no final sigma
     steps = _STEPS.get(script)
     if steps is not None:
         parts = steps(parts, language)

@@ -1,7 +1,6 @@
-"""Which script a text is written in, and where it changes.
+"""Scripts and languages of a text: where its script changes, and which language a group of one script is in.
 
-Knows the ranges of characters of each script (relevance contract 1.2, 1.3). Refuses to know
-languages, and what is done with a script.
+Follows docs/text-analysis.md#scripts and docs/text-analysis.md#languages.
 """
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ CJ, HANGUL, THAI, KHMER, GEORGIAN = "Cj", "Hangul", "Thai", "Khmer", "Georgian"
 ARMENIAN, OTHER = "Armenian", "Other"
 MANDARIN, HIRAGANA, KATAKANA = "Mandarin", "Hiragana", "Katakana"
 
-# In the order in which the counters of a group start; ranges inclusive. The first row that holds a
-# character wins. Armenian does not part groups: such a letter counts as Other while grouping.
+# In the initial order of the counters of a group; ranges are inclusive. The first row that contains a character counts.
+# Armenian does not separate groups: while grouping, its letters have no script.
 _RANGES = (
     (LATIN, "0041-005A 0061-007A 0080-024F 0250-02AF 1D00-1D7F 1D80-1DBF 1E00-1EFF 2100-214F 2C60-2C7F A720-A7FF"
             " AB30-AB6F"),
@@ -52,8 +51,8 @@ _RANGES = (
 COUNTED = tuple(name for name, _ in _RANGES)
 _GROUPED_AS = {MANDARIN: CJ, HIRAGANA: CJ, KATAKANA: CJ}
 
-# While grouping a text becomes a string of marks, one for each character: a letter for its script,
-# these two for the characters that change nothing.
+# For grouping a text is mapped to a string of marks, one for each character: a letter that stands for its script, or one of these
+# for characters that do not separate groups.
 _NEUTRAL, _ARMENIAN = " ", "."
 _MARK_OF = {name: chr(ord("A") + row) for row, name in enumerate(COUNTED)}
 _MARK_OF |= {OTHER: _NEUTRAL, ARMENIAN: _ARMENIAN, HIRAGANA: _MARK_OF[MANDARIN], KATAKANA: _MARK_OF[MANDARIN]}
@@ -61,14 +60,14 @@ _SCRIPT_OF = {mark: _GROUPED_AS.get(name, name) for name, mark in _MARK_OF.items
 _SCRIPTED = re.compile(rf"[^{_NEUTRAL}{_ARMENIAN}]")
 
 _ASCII_LETTER = re.compile("[A-Za-z]")
-# Characters that may be of a script other than Latin. The others (Latin, marks, punctuation, symbols)
-# fill nearly all texts of nearly all users: those are one group, found without looking at each character.
+# Characters that may belong to another script than Latin. Most texts have none of them (but Latin letters, marks, punctuation,
+# symbols): they are one group, which a search finds out faster than looking at each character.
 _PERHAPS_NOT_LATIN = re.compile("[^\x00-\u036f\u1d00-\u1dff\u1e00-\u1eff\u2000-\u2c5f]")
 _LATIN_LETTER = re.compile("[A-Za-z\x80-\u02af\u1d00-\u1dbf\u1e00-\u1eff\u2100-\u214f]")
 
 
 class Group(NamedTuple):
-    """A piece of a text in one script; start and end in characters."""
+    """A part of a text in one script; start and end in characters."""
 
     start: int
     end: int
@@ -76,7 +75,7 @@ class Group(NamedTuple):
 
 
 def groups(text: str) -> list[Group]:
-    """Cut a text where its script changes. Characters of no script belong to the run before them."""
+    """Cut a text where its script changes. Characters without a script belong to the group before them."""
     if text.isascii():
         return _single(text, _ASCII_LETTER)
     if not _PERHAPS_NOT_LATIN.search(text):
@@ -85,7 +84,7 @@ def groups(text: str) -> list[Group]:
 
 
 def script_of(character: str) -> str:
-    """The script of one character by the counters: Mandarin, Hiragana and Katakana apart."""
+    """The script of one character, with Mandarin, Hiragana and Katakana as three."""
     point = ord(character)
     for first, last, name in _SPANS:
         if first <= point <= last:
@@ -94,7 +93,7 @@ def script_of(character: str) -> str:
 
 
 def script_of_whole(text: str) -> str:
-    """The script of a text that is not cut where it changes."""
+    """The script of a text as a whole, which is not cut."""
     if text.isascii() or not _PERHAPS_NOT_LATIN.search(text):
         return LATIN if _LATIN_LETTER.search(text) else OTHER
     script = main_script(text)
@@ -102,7 +101,7 @@ def script_of_whole(text: str) -> str:
 
 
 def count_scripts(text: str) -> list[tuple[str, int]]:
-    """(script, characters), in the order the counters have in the end: each hit moves one forward."""
+    """(script, number of characters), in the final order of the counters: each hit moves a counter one place forward."""
     counters: list[tuple[str, int]] = [(name, 0) for name in COUNTED]
     for script in map(script_of, text):
         place = next((place for place, counter in enumerate(counters) if counter[0] == script), None)
@@ -115,7 +114,7 @@ def count_scripts(text: str) -> list[tuple[str, int]]:
 
 
 def main_script(text: str) -> str:
-    """The script with the highest counter; of equal ones the one nearer to the front."""
+    """The script with the highest counter; of equal counters the one nearer to the front."""
     name, count = max(count_scripts(text), key=lambda counter: counter[1])
     return name if count else OTHER
 
@@ -141,7 +140,7 @@ def _mixed(text: str) -> list[Group]:
 
 
 def _group_script(text: str, marks: str, mark: str) -> str:
-    if _ARMENIAN not in marks:  # the only letters that can outvote the script of the group
+    if _ARMENIAN not in marks:  # the only letters that can outnumber those of the script of the group
         return _SCRIPT_OF[mark]
     script = main_script(text)
     return _GROUPED_AS.get(script, script)
@@ -162,7 +161,7 @@ def _spans() -> list[tuple[int, int, str]]:
 
 
 class _Marks(dict[int, str]):
-    """Code point -> mark, filled as characters are met."""
+    """Code point -> mark, filled on demand."""
 
     def __missing__(self, point: int) -> str:
         mark = self[point] = _MARK_OF[script_of(chr(point))]
@@ -173,26 +172,21 @@ _SPANS = _spans()
 _MARKS = _Marks()
 
 
-# Which language a group of text is in, as far as segmenting and letter variants ask for it.
-#
-# Knows how Chinese is told from Japanese and Arabic from Persian and Urdu (relevance contract 1.4).
-# Refuses to know what is done with a language. Latin text gets a language only from an allow-list of
-# one: the statistics that would tell several apart change nothing but German compounds.
-
+# Languages
 
 _CHINESE = frozenset({"cmn", "zho"})
 _ARABIC_LETTERED = ("ara", "urd", "pes")
 
-# More kana than this share makes a text Japanese, however many ideographs it has.
+# With a larger share of kana a text is Japanese.
 _KANA_SHARE = 0.05
-_TRIGRAMS = 600  # of a text that are ranked
-_PROFILE = 300  # trigrams of a profile, and the distance of one that a text lacks
+_TRIGRAMS = 600  # of a text that get a rank
+_PROFILE = 300  # trigrams of a profile, and the distance for one that the text lacks
 _FARTHEST = 90_000
-_STOPS = {point: " " for span in ((0x00, 0x40), (0x5B, 0x60), (0x7B, 0x7E)) for point in range(span[0], span[1] + 1)}
+_NO_LETTERS = {point: " " for span in ((0x00, 0x40), (0x5B, 0x60), (0x7B, 0x7E)) for point in range(span[0], span[1] + 1)}
 
 
 def detect_language(text: str, script: str, locales: Sequence[str] | None) -> str | None:
-    """The language (ISO 639-3) of a group of one script, or None. `locales`: the allowed ones; None or empty: all."""
+    """The language (ISO 639-3) of a group of one script, or None. locales: the allowed languages; None or empty for all."""
     allowed = [long_form(locale) for locale in locales or ()]
     if len(allowed) == 1:
         return allowed[0]
@@ -225,7 +219,7 @@ def _arabic_lettered(text: str, allowed: Collection[str]) -> str | None:
 
 
 def _trigram_ranks(text: str) -> dict[str, int]:
-    letters = f" {text.lower().translate(_STOPS)} "
+    letters = f" {text.lower().translate(_NO_LETTERS)} "
     counts: Counter[str] = Counter()
     for start in range(len(letters) - 2):
         trigram = letters[start : start + 3]

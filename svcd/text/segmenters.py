@@ -1,11 +1,9 @@
-"""Cutting the pieces between separators where a script writes words without space between them.
+"""Segmenters: cut text of scripts without spaces into words (docs/text-analysis.md#segmentation-with-word-lists).
 
-Knows the walk over a word list for each language (relevance contract 1.6). Has no word list itself:
-svcd.text.word_lists finds those that are installed, `offer` plugs in another, and one is loaded when the
-first such text is met. Without a list Chinese is cut into single characters, Thai, Khmer and German are not
-cut at all; of German one comes with svcd.
+A segmenter is made, and its word list loaded, when the first text that needs it is met. Without a list Chinese is cut into single
+characters, Thai, Khmer and German are not cut.
 
-Threads: any may ask for a segmenter; `_lock` keeps two from loading the same list at once.
+Threads: any may ask for a segmenter; `_lock` keeps two from loading the same list.
 """
 from __future__ import annotations
 
@@ -23,8 +21,8 @@ Segmenter = Callable[[str], Iterator[str]]
 Load = Callable[[], WordList | None]
 
 _ARTICLES = ("ال", "أل", "إل", "آل", "ٱل")
-_ARTICLE_BYTES = 4  # a piece no longer than this is the article, or a word that only looks like it
-# The runs that the Chinese walk looks at; other characters stand alone.
+_ARTICLE_BYTES = 4  # a piece of at most so many bytes is the article itself or a word that begins like it
+# Runs of characters that are segmented as Chinese; others stand alone.
 _CHINESE_RUN = (
     "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002ebe0\U0002f800-\U0002fa1fA-Za-z0-9+#&._%-]+)"
 )
@@ -32,7 +30,7 @@ _ASCII_WORD = re.compile("[A-Za-z0-9]+")
 
 
 def arabic(piece: str) -> Iterator[str]:
-    """Cut the article off."""
+    """Cut off the article of a word in Arabic script."""
     if len(piece.encode()) > _ARTICLE_BYTES and piece.startswith(_ARTICLES):
         yield piece[:2]
         yield piece[2:]
@@ -41,14 +39,17 @@ def arabic(piece: str) -> Iterator[str]:
 
 
 class LongestWords:
-    """The longest listed word at each place; what begins none is emitted by character, or gathered."""
+    """Cuts the longest listed word at each place.
+
+    gather: keep characters that begin no word together; otherwise each is a piece.
+    """
 
     def __init__(self, words: WordList, *, gather: bool) -> None:
         self._words = words
         self._gather = gather
 
     def __call__(self, piece: str) -> Iterator[str]:
-        start = loose = 0  # piece[loose:start] is gathered
+        start = loose = 0  # piece[loose:start] begins no word
         while start < len(piece):
             length = self._length_at(piece, start)
             if length or not self._gather:
@@ -72,10 +73,10 @@ class LongestWords:
 
 
 class Chinese:
-    """The cut with the likeliest words, each cut again by the short words it holds."""
+    """Cuts into the most likely words, and the longer ones of them again into words of two or three characters."""
 
     def __init__(self, words: WordList) -> None:
-        self._runs = re.compile(_CHINESE_RUN)  # here, as few processes ever meet Chinese
+        self._runs = re.compile(_CHINESE_RUN)  # compiled here because few processes ever meet Chinese
         self._words = words
         self._log_total = log(words.total or 1)
 
@@ -88,7 +89,7 @@ class Chinese:
                 yield from self._refined(word)
 
     def _likeliest(self, run: str) -> Iterator[str]:
-        """The path with the greatest sum of log(frequency / total); of equal ones the longer step."""
+        """The words with the greatest sum of log(frequency / total); of equal sums the longer word first."""
         best = [(0.0, 0)] * (len(run) + 1)
         for start in range(len(run) - 1, -1, -1):
             best[start] = max((weight + best[end][0], end) for weight, end in self._steps(run, start))
@@ -99,7 +100,7 @@ class Chinese:
             start = end
 
     def _steps(self, run: str, start: int) -> Iterator[tuple[float, int]]:
-        """(log(frequency / total), end) of the words that begin here; a single character always does for one."""
+        """(log(frequency / total), end) of each word that begins at `start`; a single character counts as one."""
         end = start + 1
         frequency, goes_on = self._words.look(run[start:end])
         yield log(frequency or 1) - self._log_total, end
@@ -124,7 +125,7 @@ class Chinese:
 
 
 def _glued(words: Iterator[str]) -> Iterator[str]:
-    """Neighbouring single ASCII letters and digits that were left over become one word again."""
+    """Join neighbouring words of a single ASCII letter or digit."""
     held = ""
     for word in words:
         if len(word) == 1 and _ASCII_WORD.fullmatch(word):
@@ -150,8 +151,8 @@ def _by_likelihood(words: WordList | None) -> Segmenter:
     return Chinese(words or WordList(()))
 
 
-# (script, language) -> (the list it walks over, what makes a segmenter of it). Thai and Khmer have
-# one segmenter each, so the language of their text is not asked for and stays None.
+# (script, language) -> (name of its word list, function that makes the segmenter). Thai and Khmer have one segmenter each, so
+# the language of their text is not detected and stays None.
 _LISTED: dict[tuple[str, str | None], tuple[str, Callable[[WordList | None], Segmenter | None]]] = {
     (LATIN, "deu"): ("deu", _by_compounds),
     (CJ, "cmn"): ("cmn", _by_likelihood),
@@ -163,7 +164,7 @@ LISTS = tuple(sorted({name for name, _ in _LISTED.values()}))
 _LIST_OF = {language or name: name for (_, language), (name, _) in _LISTED.items()}
 _UNLISTED: dict[tuple[str, str | None], Segmenter] = {(ARABIC, "ara"): arabic, (ARABIC, "pes"): arabic}
 _CUT = frozenset(script for script, _ in (*_LISTED, *_UNLISTED))
-# Scripts with more than one segmenter: which one it is depends on the language.
+# Scripts with more than one segmenter: the language decides.
 _ASKING = frozenset({LATIN, CJ, ARABIC})
 
 _offered: dict[str, Load] = {}
@@ -172,7 +173,7 @@ _lock = threading.Lock()
 
 
 def offer_word_lists(language: str, load: Load | None) -> None:
-    """Plug in a word list for one of LISTS; None: the installed one again."""
+    """Use another word list for one of LISTS. load: None for the installed one again."""
     with _lock:
         _offered.pop(language, None)
         if load:
@@ -181,22 +182,22 @@ def offer_word_lists(language: str, load: Load | None) -> None:
 
 
 def list_of(locale: str) -> str | None:
-    """The one of LISTS by which text of a locale is cut; None where it needs none."""
+    """The word list (one of LISTS) for text of a locale; None where none is needed."""
     return _LIST_OF.get(long_form(locale))
 
 
 def asks_language(script: str) -> bool:
-    """Whether the language of a group of this script has to be known to cut it."""
+    """True when the segmentation of this script depends on the language."""
     return script in _ASKING
 
 
 def may_cut(script: str) -> bool:
-    """Whether there is a segmenter for text of this script, in whatever language."""
+    """True when there is a segmenter for this script in any language."""
     return script in _CUT
 
 
 def segmenter_of(script: str, language: str | None) -> Segmenter | None:
-    """What cuts the pieces of a group of this script and language; None when nothing does."""
+    """The segmenter for a script and language; None when its text is not cut."""
     pair = (script, language)
     if pair not in _LISTED:
         return _UNLISTED.get(pair)

@@ -1,8 +1,4 @@
-"""Where a text is cut, and which of the cut strings are separators.
-
-Knows the default separators, the custom ones and the dictionary of an index (relevance contract 1.5).
-Refuses to know scripts and lemmas.
-"""
+"""Separators and dictionary words: where a text is cut (docs/text-analysis.md#separators-and-dictionary)."""
 from __future__ import annotations
 
 import re
@@ -12,29 +8,33 @@ from functools import cache
 
 from svcd.text.character_tables import default_separators
 
-# Pieces of nothing but digits and ASCII punctuation are never segmented.
+# Pieces of nothing but digits (these categories) and ASCII punctuation are not segmented.
 _NUMERIC = frozenset({"Nd", "Nl", "No"})
 _ASTRAL = "\U00010000-\U0010ffff"
 
 
 class Separators:
-    """The separators in force for one index, and the pattern that finds them and dictionary words."""
+    """The separators in force for one index, and the pattern that finds them and the words of the dictionary.
+
+    added, removed: the settings separatorTokens and nonSeparatorTokens.
+    """
 
     def __init__(self, added: Iterable[str], removed: Iterable[str], dictionary: Iterable[str]) -> None:
         self.strings = (default_separators() | frozenset(added)) - frozenset(removed)
         words = frozenset(dictionary) - {""}
-        # A list that was emptied cuts nothing, so the default one is used for cutting, not for classifying.
+        # Quirk: when all separators are removed, text is still cut at the defaults, although they are words then.
         cutting = self.strings - {""} or default_separators()
         self.is_default = not words and self.strings == default_separators()
         self._cuts = _default_cuts() if self.is_default else _pattern(cutting | words)
-        # Behind one of these a text may be cut without changing what it is made of: none goes on beyond them.
-        going_on = {character for string in cutting | words for character in string[:-1]}
-        self.boundaries = frozenset(string for string in cutting if len(string) == 1) - going_on
-        # Is a text never cut between two of these letters, unless by a segmenter?
+        # A text can be divided after one of these without changing its tokens: no longer separator or word contains them
+        # before its end.
+        inner = {character for string in cutting | words for character in string[:-1]}
+        self.boundaries = frozenset(string for string in cutting if len(string) == 1) - inner
+        # True when only a segmenter can cut a text between two ASCII letters.
         self.keeps_ascii_letters = not any(map(_has_ascii_letter, cutting | words))
 
     def split(self, text: str) -> list[str]:
-        """What a text is made of, in order: every second piece is a match, the others may be empty."""
+        """The pieces of a text, in order: every second one is a match, the others may be empty."""
         return self._cuts.split(text)
 
 
@@ -42,7 +42,7 @@ _has_ascii_letter = re.compile("[A-Za-z]").search
 
 
 def is_numeric(piece: str) -> bool:
-    """Whether a piece is only numeric characters and ASCII punctuation."""
+    """True when a piece has only numeric characters and ASCII punctuation."""
     return all(map(_is_numeric_character, piece))
 
 
@@ -51,7 +51,8 @@ def _is_numeric_character(character: str) -> bool:
         return "!" <= character <= "~"
     return unicodedata.category(character) in _NUMERIC
 
-_Tree = dict[str, "_Tree"]  # by the next character; "" where a string ends
+
+_Tree = dict[str, "_Tree"]  # next character -> subtree; "" where a string ends
 
 
 @cache
@@ -60,9 +61,9 @@ def _default_cuts() -> re.Pattern[str]:
 
 
 def _pattern(strings: Collection[str]) -> re.Pattern[str]:
-    """The leftmost, and of those the longest, of some strings, in a group: `split` keeps them.
+    """A pattern that finds the longest of some strings at each place, in a group, so that `split` keeps the matches.
 
-    A trie, as an alternation of thousands of words would be tried one by one at each character.
+    It is built as a trie: of an alternation of thousands of words each would be tried at each character.
     """
     tree: _Tree = {}
     for string in strings:
@@ -80,8 +81,8 @@ def _branches(tree: _Tree) -> str:
 
 
 def _classes(letters: Iterable[str]) -> list[str]:
-    """Patterns of one of some characters. Those beyond the 16-bit plane are tried one after the other by the
-    matcher, at each letter of a text: ten times slower unless a look ahead keeps other letters from it.
+    """Patterns for one of some characters. The matcher tries characters beyond the 16-bit plane one after the other at each
+    letter of a text, which makes it ten times slower; the lookahead spares other letters that.
     """
     near = "".join(re.escape(letter) for letter in letters if letter < _ASTRAL[0])
     far = "".join(re.escape(letter) for letter in letters if letter >= _ASTRAL[0])
@@ -89,7 +90,7 @@ def _classes(letters: Iterable[str]) -> list[str]:
 
 
 def _branch(letters: str, rest: _Tree) -> str:
-    while len(rest) == 1 and "" not in rest:  # a chain without choice is one literal
+    while len(rest) == 1 and "" not in rest:  # a chain without branches is one literal
         letter, rest = next(iter(rest.items()))
         letters += letter
     if rest.keys() == {""}:

@@ -1,10 +1,6 @@
-"""The words of one text in a row, by position: what indexing reads instead of tokens.
+"""The terms of one text by position: what indexing needs instead of tokens (docs/text-analysis.md#positions-and-gaps).
 
-Knows how positions are counted inside one value (relevance contract 1.9) and short ways to the same
-row for the text most documents are made of. Refuses to know documents and attributes.
-
-A *row* is a list of words whose index is the position, counted from the first word; "" is a hole: a
-stop word, a word that is not kept, the distance a hard separator makes.
+`terms_by_position` is the definition; TermPositionBuilder has faster ways to the same result for most text.
 """
 from __future__ import annotations
 
@@ -19,28 +15,29 @@ from svcd.text.character_tables import default_separators, hard_separators
 from svcd.text.normalization import decompose
 from svcd.text.scripts import LATIN, groups
 
+# The index is the position, counted from the first word; "" is a position gap.
 TermsByPosition = list[str]
 
 LONGEST_WORD = 250  # bytes
-# A word behind a hard separator stands 8 further than the one before it, 7 positions are left out.
-_HARD_HOLES = [""] * 7
+# A word after a hard separator is 8 positions after the word before it.
+_HARD_GAP = [""] * 7
 
-# Removed from lemmas, or white space that does not separate and may be trimmed.
+# ASCII characters that are removed from lemmas, or that are white space but no separators.
 _ODD_ASCII = re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def indexed_term(lemma: str) -> str:
-    """What is indexed of the lemma of a word: "" when it is blank or too long."""
+    """The term that is indexed for the lemma of a word; "" when it is blank or too long."""
     word = lemma.strip()
-    # UTF-8 takes 1 to 4 bytes for a character: most words need no encoding to be short enough.
+    # A character has at most 4 bytes in UTF-8, so most words need not be encoded to know that they are short enough.
     if 4 * len(word) > LONGEST_WORD and len(word.encode()) > LONGEST_WORD:
         return ""
     return word
 
 
 def terms_by_position(tokens: Iterable[Token]) -> TermsByPosition:
-    """The row of a text from its tokens: the definition that the short ways must agree with."""
-    row: TermsByPosition = []
+    """The terms of a text from its tokens: the definition with which the faster ways must agree."""
+    terms: TermsByPosition = []
     is_far = False
     for token in tokens:
         if not token.lemma:
@@ -48,43 +45,43 @@ def terms_by_position(tokens: Iterable[Token]) -> TermsByPosition:
         if token.is_separator:
             is_far = is_far or token.kind is HARD
             continue
-        if is_far and row:
-            row += _HARD_HOLES
+        if is_far and terms:
+            terms += _HARD_GAP
         is_far = False
-        row.append(indexed_term(token.lemma) if token.kind is WORD else "")
-    return _trimmed(row)
+        terms.append(indexed_term(token.lemma) if token.kind is WORD else "")
+    return _trimmed(terms)
 
 
 class TermPositionBuilder:
-    """Texts -> rows for one analyzer."""
+    """Finds the terms of texts by position, for one analyzer."""
 
     def __init__(self, analyzer: Analyzer) -> None:
         self._analyzer = analyzer
-        # A separator that is a stop word takes a position: only the tokens tell.
+        # A separator that is a stop word takes a position, which only the tokens show.
         is_usual = analyzer.stop_words.isdisjoint(default_separators())
         self._has_default_cuts = analyzer.separators.is_default and is_usual
         self._has_plain_ascii = self._has_default_cuts and not analyzer.stop_words
         self._words: dict[str, _Words] = {}
 
     def of(self, text: str, locales: Sequence[str] | None = None) -> TermsByPosition:
-        """The row of one text, without holes at its end."""
+        """The terms of one text by position, without gaps at the end. locales: the allowed languages."""
         if self._has_plain_ascii and text.isascii() and _is_plain(LATIN, locales):
-            row = _ascii_row(text)
+            terms = _ascii_terms(text)
         else:
-            row = self._by_pieces(text, locales) if self._has_default_cuts else None
-        if row is None:
-            row = terms_by_position(self._analyzer.tokens(text, locales))
-        return row
+            terms = self._by_pieces(text, locales) if self._has_default_cuts else None
+        if terms is None:
+            terms = terms_by_position(self._analyzer.tokens(text, locales))
+        return terms
 
     def _by_pieces(self, text: str, locales: Sequence[str] | None) -> TermsByPosition | None:
-        """Default separators, no segmenter: what stands for each piece is remembered. None for odd text."""
+        """For text that needs only the default separators: the term of each piece is remembered. None for other text."""
         pieces: list[list[str | None]] = []
         for start, end, script in groups(text):
             if not _is_plain(script, locales):
                 return None
             words = self._words_of(script)
             first, *others = _cuts().hard.split(text[start:end])
-            # A change of script is no separator: the first piece goes on with the last one before it.
+            # A change of script is no separator: no hard separator stands before the first piece of a group.
             pieces = pieces or [[]]
             pieces[-1] = [*pieces[-1], *map(words.__getitem__, _cuts().word.findall(first))]
             pieces += [list(map(words.__getitem__, _cuts().word.findall(piece))) for piece in others]
@@ -98,7 +95,7 @@ class TermPositionBuilder:
 
 
 class _Words(dict[str, "str | None"]):
-    """Piece between separators -> what stands in the row for it; None when the tokens must tell."""
+    """Piece between separators -> its term, "" for a gap; None when only the tokens show it."""
 
     def __init__(self, analyzer: Analyzer, script: str) -> None:
         super().__init__()
@@ -114,53 +111,53 @@ class _Words(dict[str, "str | None"]):
         return found
 
     def _word(self, kind: str, lemma: str) -> str | None:
-        if not lemma or kind not in (WORD, STOP_WORD):  # takes no position
+        if not lemma or kind not in (WORD, STOP_WORD):  # it takes no position
             return None
         return indexed_term(lemma) if kind is WORD else ""
 
 
 class _Cuts(NamedTuple):
-    """Patterns for text with the default separators."""
+    """Patterns for text with the default separators: hard ones, and words."""
 
     hard: re.Pattern[str]
     word: re.Pattern[str]
 
 
-def _ascii_row(text: str) -> TermsByPosition | None:
-    """The row of ASCII text with the default separators and no stop words; None for odd text."""
+def _ascii_terms(text: str) -> TermsByPosition | None:
+    """The terms of ASCII text with the default separators and without stop words; None for text that needs tokens."""
     if not text.isprintable() and _ODD_ASCII.search(text):
         return None
     cuts = _ascii_cuts()
-    row: TermsByPosition = []
+    terms: TermsByPosition = []
     for piece in cuts.hard.split(text.lower()):
         words = cuts.word.findall(piece)
-        if words and row:
-            row += _HARD_HOLES
-        row += words
-    if len(text) > LONGEST_WORD and row and len(max(row, key=len)) > LONGEST_WORD:
+        if words and terms:
+            terms += _HARD_GAP
+        terms += words
+    if len(text) > LONGEST_WORD and terms and len(max(terms, key=len)) > LONGEST_WORD:
         return None
-    return row
+    return terms
 
 
 def _joined(pieces: Iterable[list[str | None]]) -> TermsByPosition | None:
-    row: list[Any] = []
+    terms: list[Any] = []
     for words in pieces:
         if None in words:
             return None
-        if words and row:
-            row += _HARD_HOLES
-        row += words
-    return _trimmed(row)
+        if words and terms:
+            terms += _HARD_GAP
+        terms += words
+    return _trimmed(terms)
 
 
-def _trimmed(row: TermsByPosition) -> TermsByPosition:
-    while row and not row[-1]:
-        row.pop()
-    return row
+def _trimmed(terms: TermsByPosition) -> TermsByPosition:
+    while terms and not terms[-1]:
+        terms.pop()
+    return terms
 
 
 def _is_plain(script: str, locales: Sequence[str] | None) -> bool:
-    """Whether no segmenter cuts text of this script, whatever it says."""
+    """True when no segmenter cuts any text of this script with these allowed languages."""
     if script == LATIN:
         return not locales or segmenters.segmenter_of(LATIN, scripts.detect_language("", LATIN, locales)) is None
     return not segmenters.may_cut(script)
@@ -173,7 +170,7 @@ def _ascii_cuts() -> _Cuts:
 
 @cache
 def _cuts() -> _Cuts:
-    # With characters beyond the 16-bit plane a pattern is ten times slower; the pieces tell if one was there.
+    # Characters beyond the 16-bit plane make a pattern ten times slower; pieces that contain one are found later.
     return _patterns(default_separators() - _far_separators())
 
 
@@ -183,7 +180,7 @@ def _far_separators() -> frozenset[str]:
 
 
 def _patterns(separators: Iterable[str]) -> _Cuts:
-    """Hard separators and words. A separator that is a word once decomposed (`…`) is a word of one character."""
+    """The patterns for some separators. One that decomposition turns into a word (`…`) is a word of one character."""
     lemmas = {separator: decompose(separator) for separator in separators}
     known = default_separators()
     hard = [separator for separator, lemma in lemmas.items() if lemma in known and lemma in hard_separators()]
@@ -205,5 +202,5 @@ def _escaped(characters: Iterable[str]) -> str:
 
 @lru_cache(maxsize=64)
 def term_position_builder(analyzer: Analyzer) -> TermPositionBuilder:
-    """The rows of an analyzer, remembered with it."""
+    """The builder for an analyzer; one for all who use the same analyzer."""
     return TermPositionBuilder(analyzer)

@@ -1,8 +1,6 @@
-"""The lists of words by which text without spaces is cut: where they lie, and how they are kept in memory.
+"""Word lists for segmentation: where they are installed, and their form in memory.
 
-Knows which packages bring them (the extra `languages`, and this one) and the form of their files. Refuses to know
-how text is cut. The packages are looked for but never imported: of theirs only the list is wanted, and a list is
-read when the first such text is met.
+Follows docs/text-analysis.md#segmentation-with-word-lists. The packages that bring them are located but never imported: only the file of the list is read, when the first such text is met.
 """
 from __future__ import annotations
 
@@ -15,30 +13,29 @@ from itertools import accumulate, groupby
 from pathlib import Path
 from typing import NamedTuple
 
-# Between word and frequency: below all that words are made of, so that a word comes before those that it begins.
+# Between word and frequency. It sorts before all characters of words, so that a word precedes those of which it is a prefix.
 _TAB = b"\t"
-# Between two lines: a byte that no UTF-8 has, so that no text is taken for the end of one and the next.
+# Between two lines: a byte that never occurs in UTF-8, so that no search text matches across lines.
 _EDGE = b"\xff"
-# Lines from one that is found by bisection to the next: fewer take more memory, more take longer to look through.
+# Bisection finds every 32nd line: a smaller distance takes more memory, a larger one more time to search between them.
 _STRIDE = 32
-# Answers that are remembered: some 2 MB for the characters and pairs that make up most of a text, which is then
-# cut twice as fast.
+# Results that are kept: about 2 MB, for the characters and pairs of which most text consists; this doubles the speed.
 _REMEMBERED = 8192
 
 
 class WordList:
-    """Words with how often each is met, in 16 bytes a word and some 28 for Thai: sorted lines in one string of bytes.
+    """Words with their frequency, as sorted lines in one byte string: 16 bytes per word, about 28 for Thai.
 
     Threads may share it.
     """
 
     def __init__(self, lines: Iterable[bytes]) -> None:
-        """lines: UTF-8, each a word, a tab and its frequency, in any order."""
+        """lines: in UTF-8, each a word, a tab and its frequency, in any order."""
         distinct = [line for line, _ in groupby(sorted(lines))]
         self.total = sum(int(line.rpartition(_TAB)[2]) for line in distinct)
         self._text, places = _joined(distinct)
         del distinct
-        # Cut out of the joined text: were they kept from the many lines, the memory of those could not be given back.
+        # Copied from the joined text: references to the original lines would keep their memory from being released.
         self._firsts = [self._line_at(place) for place in places[:-1]]
         self._places = array("L", places)
         self._remembered = lru_cache(_REMEMBERED)(self._look)
@@ -52,14 +49,14 @@ class WordList:
         return self._text[place + 1 : self._text.index(_EDGE, place + 1)]
 
     def look(self, text: str) -> tuple[int, bool]:
-        """How often this very word is met, 0 where it is none; and whether longer words begin with it."""
+        """(frequency of a word, 0 if it is not listed; is it a prefix of longer words?)."""
         return self._remembered(text)
 
     def _look(self, text: str) -> tuple[int, bool]:
         sought = text.encode()
         block = bisect_right(self._firsts, sought)
         sought = _EDGE + sought
-        # The first line that begins so is in the block before, or begins this one.
+        # The first line with this prefix is in the block before, or it is the first of this block.
         place = self._text.find(sought, self._places[max(block - 1, 0)], self._places[block] + len(sought))
         if place < 0:
             return 0, False
@@ -71,15 +68,15 @@ class WordList:
 
 
 def _joined(lines: Sequence[bytes]) -> tuple[bytes, list[int]]:
-    """Sorted lines as one string, and where in it those begin that bisection finds."""
-    # By blocks: a join takes 80 bytes for each of its parts while it runs.
+    """Sorted lines as one byte string, and the offsets of the lines that bisection finds."""
+    # In blocks, because join() takes 80 bytes for each of its parts while it runs.
     blocks = [_EDGE.join(lines[number : number + _STRIDE]) for number in range(0, len(lines), _STRIDE)]
     places = accumulate((len(block) + len(_EDGE) for block in blocks), initial=0)
     return _EDGE.join([b"", *blocks, b""]), list(places)
 
 
 def _counted(path: Path) -> Iterator[bytes]:
-    """Lines of a word, how often it is met, and what part of speech it is."""
+    """Read lines of a word, its frequency and its part of speech."""
     with path.open("rb") as lines:
         for line in lines:
             word, frequency = line.split()[:2]
@@ -87,7 +84,7 @@ def _counted(path: Path) -> Iterator[bytes]:
 
 
 def _plain(path: Path) -> Iterator[bytes]:
-    """Lines of a word, which may have spaces."""
+    """Read lines of a word, which may contain spaces."""
     with path.open("rb") as lines:
         for line in lines:
             if word := line.strip():
@@ -95,10 +92,10 @@ def _plain(path: Path) -> Iterator[bytes]:
 
 
 def _parts_of_compounds(path: Path) -> Iterator[bytes]:
-    """Words with the endings they also have: `land/es` is Land and Landes, at the beginning of a compound or within.
+    """Read parts of compounds with their endings: `land/es` is Land and Landes, at the beginning of a compound or inside.
 
-    One that is written with a capital is looked for at the beginning alone: within other words it is mostly chance,
-    as `ring` in `bringen`.
+    Parts with a capital are only found at the beginning: inside other words they are mostly coincidence, as `ring` in
+    `bringen`.
     """
     for entry in path.read_text(encoding="utf-8").split():
         word, *endings = entry.split("/")
@@ -108,7 +105,7 @@ def _parts_of_compounds(path: Path) -> Iterator[bytes]:
 
 
 class _Source(NamedTuple):
-    """Who brings a list: `package` is the name to import, `read` gives its lines as WordList takes them."""
+    """Where a list comes from. package: the name of its import package; read: file -> lines for WordList."""
 
     language: str
     package: str
@@ -116,9 +113,9 @@ class _Source(NamedTuple):
     read: Callable[[Path], Iterator[bytes]]
 
 
-# The small package is the one that has the Thai list as the reference has it. No package has the lists of
-# the reference for Khmer (that of ICU) and German (parts of compounds) as a file; the German one here is our own, made
-# of the commonest parts, and of words that only look like compounds of them.
+# Of the packages for Thai this small one has the list that clients of the interface expect. No package has a file of the Khmer
+# list of ICU or of German parts of compounds; the German list is our own, of the most frequent parts and of words that only
+# look like compounds of them.
 _SOURCES = {
     "cmn": _Source("Chinese", "jieba", "dict.txt", _counted),
     "deu": _Source("German", "svcd.text", "data/german-parts.txt", _parts_of_compounds),
@@ -127,24 +124,24 @@ _SOURCES = {
 
 
 def missing() -> list[str]:
-    """Names of the languages whose list could be installed, and is not."""
+    """Names of the languages whose word list could be installed but is not."""
     return [source.language for source in _SOURCES.values() if _path(source) is None]
 
 
 def is_installed(name: str) -> bool:
-    """Whether there is a list of this name (ISO 639-3)."""
+    """True when the word list with this name (ISO 639-3) is installed."""
     source = _SOURCES.get(name)
     return source is not None and _path(source) is not None
 
 
 def language_of(name: str) -> str | None:
-    """The language of a list that could be installed; None for one that nobody brings."""
+    """The language of a word list; None when no package has it."""
     source = _SOURCES.get(name)
     return source.language if source else None
 
 
 def load(language: str) -> WordList | None:
-    """The list for a language (ISO 639-3), None where none is installed. Reads a file of some MB."""
+    """The word list of a language (ISO 639-3), None when it is not installed. Reads a file of some MB."""
     source = _SOURCES.get(language)
     path = source and _path(source)
     return WordList(source.read(path)) if source and path else None

@@ -1,8 +1,8 @@
-"""What may be in a body or a query string: checks, their messages, their description.
+"""Validation of request bodies, query strings and settings, by checks that decode values and describe themselves.
 
-`checks` covers JSON values, `query_strings` query strings, `names` index uids, UUIDs and locales, `messages` the
-sentences, `urls` addresses, `redaction` how secrets are shown.
-Routes and settings declare their fields with these; nothing here knows one of them.
+`checks` is for JSON values, `query_strings` for query strings, `names` for index uids, UUIDs and locales, `messages` has the
+sentences, `urls` checks addresses and headers of other services and masks their secrets. Routes and settings declare their fields
+with these (docs/http.md).
 """
 from svcd.validation import query_strings
 from svcd.validation.checks import (

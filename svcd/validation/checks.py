@@ -1,8 +1,6 @@
-"""What a JSON value must be: checks that decode it, name the bad place, and describe themselves.
+"""Checks of JSON values: each decodes a value, raises FieldError at the faulty place, and describes itself as a JSON schema.
 
-A check has `decode(value, location) -> decoded`, raising FieldError, and `describe() -> JSON schema`.
-The first error in the order of the body is the one reported. This module refuses to know any route,
-setting or code; source of the sentences: messages.json, shared.json_body.
+The first error in the order of the body is reported.
 """
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ BAD_REQUEST = "bad_request"
 
 
 class Check(Protocol):
-    """Decodes one JSON value and describes what it accepts."""
+    """Decodes one JSON value, and describes the values that it accepts."""
 
     def decode(self, value: Any, location: str) -> Any:
         """The decoded value. location: `.a[0].b`, "" at the root. Raises FieldError."""
@@ -32,7 +30,7 @@ class Check(Protocol):
 
 
 class _Absent:
-    """The default of a member that stays out of the decoded object when the body leaves it out."""
+    """The type of ABSENT: the default of members that the decoded object lacks when the body lacks them."""
 
     def __repr__(self) -> str:
         return "ABSENT"
@@ -45,9 +43,9 @@ ABSENT = _Absent()
 class Field:
     """One member of a JSON object.
 
-    code: of errors in this member; None leaves them to the enclosing field.
-    missing_code: when a required member is absent; None takes the code of the enclosing object.
-    default: what an absent member decodes to; ABSENT leaves it out.
+    code: error code of faults in this member; None for that of the enclosing field.
+    missing_code: error code when a required member is absent; None for that of the enclosing object.
+    default: the decoded value of an absent member; ABSENT leaves it out. about: the description in the OpenAPI document.
     """
 
     check: Check
@@ -58,14 +56,14 @@ class Field:
     about: str = ""
 
     def decode(self, value: Any, location: str) -> Any:
-        """As the check, with the code of the field."""
+        """The decoded value. Raises FieldError with the code of the field."""
         try:
             return self.check.decode(value, location)
         except FieldError as error:
             raise error.within(self.code) from None
 
     def describe(self) -> Schema:
-        """The schema of the check with description and default."""
+        """The JSON schema of the check, with description and default."""
         schema = self.check.describe()
         if self.about:
             schema["description"] = self.about
@@ -76,7 +74,7 @@ class Field:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Kind:
-    """Any value of the accepted kinds, unchanged."""
+    """Any value of some kinds, unchanged; of any kind when none is named."""
 
     kinds: tuple[str, ...]
     schema: Mapping[str, Any]
@@ -92,7 +90,7 @@ class _Kind:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Integer:
-    """An integer within bounds; takes_zero False also refuses 0 in its own words."""
+    """An integer within bounds. takes_zero: False rejects 0 with a message of its own."""
 
     low: int
     high: int
@@ -126,7 +124,7 @@ class _Integer:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Number:
-    """Any number; integers become floats."""
+    """Any number, as a float."""
 
     def decode(self, value: Any, location: str) -> float:
         if messages.kind_of(value) not in (POSITIVE, NEGATIVE, NUMBER):
@@ -139,7 +137,7 @@ class _Number:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Array:
-    """A list whose elements one check covers. length: the only accepted number of elements, or None."""
+    """A list whose elements pass one check. length: the exact number of elements, None for any."""
 
     check: Check
     length: int | None = None
@@ -159,7 +157,7 @@ class _Array:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Map:
-    """An object of any names, whose values one check covers; keys keep the order of the body."""
+    """An object with any names, whose values pass one check, in the order of the body."""
 
     check: Check
 
@@ -174,7 +172,7 @@ class _Map:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _OneOf:
-    """One of some texts."""
+    """One of some strings."""
 
     names: tuple[str, ...]
 
@@ -191,7 +189,7 @@ class _OneOf:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Nullable:
-    """null, or what the check accepts. Messages name the kinds of the check alone."""
+    """null, or what a check accepts. Messages do not mention null."""
 
     check: Check
 
@@ -207,7 +205,7 @@ class _Nullable:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Parsed:
-    """A checked value turned into another by a function that raises ValueError(reason) to refuse it."""
+    """A checked value converted by a function, which raises ValueError(reason) to reject it."""
 
     check: Check
     parse: Callable[[Any], Any]
@@ -227,7 +225,7 @@ class _Parsed:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _ObjectOr:
-    """Objects go to the first check, everything else to the second, which words the wrong types."""
+    """Objects pass the first check, all else the second one, whose messages name the accepted kinds."""
 
     objects: Check
     others: Check
@@ -241,16 +239,16 @@ class _ObjectOr:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Object:
-    """An object whose members are declared; the decoded one has them in declared order.
+    """An object with declared members, which the decoded object has in declared order.
 
-    immutable: {member: code} for members that exist but can't be given here. is_open: other members are left out of
-    the decoded object instead of being refused.
+    immutable: {member: error code} of members that exist but cannot be set here. is_open: other members are ignored instead of
+    being rejected.
     """
 
     fields: Mapping[str, Field]
     immutable: Mapping[str, str] = field(default_factory=dict)
     is_open: bool = False
-    # What follows from the fields, for every body asks it: places in the order, required names, defaults.
+    # Derived from the fields once, because every body needs them: position in the order, required names, defaults.
     _places: Mapping[str, int] = field(init=False)
     _required: tuple[str, ...] = field(init=False)
     _defaults: Mapping[str, Any] = field(init=False)
@@ -315,44 +313,44 @@ def bounded(high: int, low: int = 0) -> Check:
 
 
 def array_of(check: Check, length: int | None = None) -> Check:
-    """A list; with a length, of exactly as many elements."""
+    """A list; of exactly `length` elements if it is given."""
     return _Array(check, length)
 
 
 def map_of(check: Check) -> Check:
-    """An object of any names."""
+    """An object with any names, whose values pass the check."""
     return _Map(check)
 
 
 def one_of(*names: str) -> Check:
-    """One of some texts, listed in this order in messages."""
+    """One of some strings, which messages list in this order."""
     return _OneOf(names)
 
 
 def nullable(check: Check) -> Check:
-    """null or what the check accepts."""
+    """null, or what the check accepts."""
     return _Nullable(check)
 
 
 def parsed(check: Check, parse: Callable[[Any], Any]) -> Check:
-    """What `parse` makes of a checked value; it raises ValueError(reason) to refuse it."""
+    """A checked value converted by `parse`, which raises ValueError(reason) to reject it."""
     return _Parsed(check, parse)
 
 
 def object_or(objects: Check, others: Check) -> Check:
-    """An object by the first check, anything else by the second."""
+    """An object that passes the first check, or anything else that passes the second."""
     return _ObjectOr(objects, others)
 
 
 def object_of(
     fields: Mapping[str, Field], *, immutable: Mapping[str, str] | None = None, is_open: bool = False
 ) -> Check:
-    """An object of declared members. is_open: it may have others, which nobody reads."""
+    """An object with declared members. is_open: other members are ignored."""
     return _Object(fields, immutable or {}, is_open)
 
 
 def decode_value(value: Any, check: Check, *, code: str = BAD_REQUEST) -> Any:
-    """Decode a whole body. Raises ApiError with the code of the field at fault, or the one given."""
+    """Decode a whole body. Raises ApiError with the code of the faulty field, by default `code`."""
     try:
         return check.decode(value, "")
     except FieldError as error:
@@ -367,5 +365,5 @@ def decode_body(
     immutable: Mapping[str, str] | None = None,
     is_open: bool = False,
 ) -> dict[str, Any]:
-    """Decode a body that is an object of declared members; absent members without default are absent."""
+    """Decode a body that is an object with declared members. Raises ApiError as decode_value()."""
     return decode_value(value, object_of(fields, immutable=immutable, is_open=is_open), code=code)

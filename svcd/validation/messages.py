@@ -1,7 +1,6 @@
-"""How a refused value is told to the caller: kinds, places, suggestions.
+"""Sentences about rejected values: kinds, places, suggestions (docs/http.md).
 
-Knows the sentences of messages.json (shared: json_body, query_string, did_you_mean) and nothing of
-where they are used: neither routes nor codes.
+Clients and recorded responses depend on their exact wording.
 """
 from __future__ import annotations
 
@@ -18,16 +17,16 @@ INTEGER = "an integer"
 U64_MAX = 2**64 - 1
 _I64_MIN = -(2**63)
 
-# (byte length of the unknown name, typos allowed in a suggestion); longer names allow 5.
+# (bytes of an unknown name, typos allowed in a suggestion for at most so many bytes); longer names allow 5.
 _TYPOS_BY_LENGTH = ((3, 0), (7, 1), (12, 2), (17, 3), (24, 4))
 _MOST_TYPOS = 5
 
-# A received value is shown whole up to so many characters: more help nobody, and may be megabytes.
+# Messages show at most so many characters of a received value, which may have megabytes.
 MOST_SHOWN = 10_000
 
 
 class FieldError(ValueError):
-    """A refused value. code: that of the nearest enclosing field that has one, None until one is met."""
+    """A rejected value. code: that of the nearest enclosing field that has one; None while none is known."""
 
     def __init__(self, message: str, code: str | None = None) -> None:
         super().__init__(message)
@@ -35,13 +34,13 @@ class FieldError(ValueError):
         self.code = code
 
     def within(self, code: str | None) -> FieldError:
-        """The same error seen from the enclosing field, whose code it takes if it has none yet."""
+        """This error, with the code of the enclosing field if it has none yet."""
         self.code = self.code or code
         return self
 
 
 def kind_of(value: Any) -> str:
-    """One of KINDS. Integers that fit no 64 bits are numbers, as the JSON reader makes them."""
+    """The kind of a value, one of KINDS. Integers beyond 64 bits are numbers, as JSON is read here."""
     if isinstance(value, bool):
         return BOOLEAN
     if isinstance(value, int):
@@ -59,7 +58,7 @@ def _kind_of_integer(value: int) -> str:
 
 
 def expected(kinds: Iterable[str]) -> str:
-    """Accepted kinds as one phrase: sorted as KINDS, integers merged, joined with commas and "or"."""
+    """Accepted kinds as a phrase: in the order of KINDS, integers merged, joined with commas and "or"."""
     accepted = set(kinds)
     wanted = [kind for kind in KINDS if kind in accepted]
     if NUMBER in wanted:
@@ -73,24 +72,24 @@ def expected(kinds: Iterable[str]) -> str:
 
 
 def found(value: Any) -> str:
-    """Kind and JSON of a received value: "a string: `\"x\"`"; null stands alone."""
+    """Kind and JSON of a received value: "a string: `\"x\"`"; for null the kind alone."""
     kind = kind_of(value)
     return NULL if kind == NULL else f"{kind}: `{json_excerpt(value)}`"
 
 
 def json_excerpt(value: Any) -> str:
-    """The JSON of a received value; of a long one the beginning."""
+    """The JSON text of a received value, cut off after MOST_SHOWN characters."""
     text = dumps_begin(value, MOST_SHOWN + 1)
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
 
 def at(location: str) -> str:
-    """` at `.a[0]`` for a value; nothing at the root."""
+    """` at `.a[0]`` for the place of a value; "" at the root."""
     return f" at `{location}`" if location else ""
 
 
 def inside(location: str) -> str:
-    """` inside `.a[0]`` for a missing or unknown member; nothing at the root."""
+    """` inside `.a[0]`` for the place of a missing or unknown member; "" at the root."""
     return f" inside `{location}`" if location else ""
 
 
@@ -100,22 +99,22 @@ def one_of(names: Iterable[str]) -> str:
 
 
 def wrong_type(value: Any, kinds: Iterable[str], location: str) -> FieldError:
-    """A value of a kind that isn't accepted."""
+    """The error for a value of a kind that is not accepted."""
     return FieldError(f"Invalid value type{at(location)}: expected {expected(kinds)}, but found {found(value)}")
 
 
 def unknown_value(value: str, accepted: Sequence[str], location: str) -> FieldError:
-    """A text that isn't one of the accepted ones."""
+    """The error for a string that is not one of the accepted ones."""
     return FieldError(f"Unknown value `{value}`{at(location)}: {did_you_mean(value, accepted)}{one_of(accepted)}")
 
 
 def invalid_value(reason: str, location: str) -> FieldError:
-    """A value of the right kind that its own check refuses."""
+    """The error for a value of the right kind that is rejected for another reason."""
     return FieldError(f"Invalid value{at(location)}: {reason}")
 
 
 def did_you_mean(name: str, accepted: Iterable[str]) -> str:
-    """"did you mean `x`? " for the nearest accepted name within the allowed typos, otherwise ""."""
+    """"did you mean `x`? " with the nearest accepted name within the allowed typos; "" if there is none."""
     allowed = _allowed_typos(name)
     if not allowed:
         return ""
@@ -133,7 +132,7 @@ def _allowed_typos(name: str) -> int:
 
 
 def edit_distance(left: str, right: str) -> int:
-    """Damerau-Levenshtein distance in characters: a swap of neighbours is one edit, and may be edited further."""
+    """Damerau-Levenshtein distance in characters: swapped neighbours are one edit, and may be edited further."""
     far = len(left) + len(right)
     if abs(len(left) - len(right)) > _MOST_TYPOS:
         return far  # no suggestion allows this many, and unknown names may be very long
@@ -148,7 +147,7 @@ def edit_distance(left: str, right: str) -> int:
 def _next_row(
     rows: list[list[int]], last_row_of: dict[str, int], i: int, char: str, right: str, far: int
 ) -> list[int]:
-    """Row i of the matrix, which has a border of `far` before its first row and column."""
+    """Row i of the matrix of distances, which has a border of `far` before its first row and column."""
     row, above = [far, i], rows[-1]
     last_match = 0
     for j, other in enumerate(right, 1):

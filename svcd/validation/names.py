@@ -1,8 +1,4 @@
-"""What may name an index, and what may stand for many.
-
-Knows the letters and the length of an index uid, and the star at the end of a pattern; refuses to know which
-indexes exist.
-"""
+"""Index uids and patterns of them, UUIDs, and locales: their forms, and the messages for texts that are none."""
 from __future__ import annotations
 
 import re
@@ -10,13 +6,13 @@ import re
 from svcd.base.errors import ApiError
 from svcd.validation.checks import one_of, parsed, string
 
-# Messages speak of 512 bytes, but 400 is what fits: the recordings keep the old number in the text.
+# The message says 512 bytes, but the interface accepts 400 (quirk).
 _LONGEST_UID = 400
 _UID = re.compile(rf"[A-Za-z0-9_-]{{1,{_LONGEST_UID}}}", re.ASCII)
 
 
 def parse_index_uid(text: str) -> str:
-    """The text itself when it may name an index; raises ValueError(reason) otherwise."""
+    """The text itself if it is a valid index uid. Raises ValueError(reason)."""
     if _UID.fullmatch(text):
         return text
     raise ValueError(
@@ -26,10 +22,7 @@ def parse_index_uid(text: str) -> str:
 
 
 def parse_index_uid_pattern(text: str) -> str:
-    """The text itself when it is an index uid, the beginning of some followed by `*`, or `*`.
-
-    Raises ValueError(reason) otherwise.
-    """
+    """The text itself if it is an index uid, a prefix of index uids followed by `*`, or `*`. Raises ValueError(reason)."""
     beginning = text.removesuffix("*")
     if text == "*" or _UID.fullmatch(beginning):
         return text
@@ -40,7 +33,7 @@ def parse_index_uid_pattern(text: str) -> str:
 
 
 def checked_index_uid(text: str) -> str:
-    """The index uid of a path. Raises ApiError invalid_index_uid."""
+    """The index uid in the path of a request. Raises ApiError invalid_index_uid."""
     try:
         return parse_index_uid(text)
     except ValueError as error:
@@ -51,11 +44,7 @@ index_uid = parsed(string, parse_index_uid)
 index_uid_pattern = parsed(string, parse_index_uid_pattern)
 
 
-# UUIDs as clients write them.
-#
-# Knows their four forms and the words for what is wrong; refuses to know what they name.
-# Source: messages.json, shared.uuid_error; recordings auth/*bad_uid*, auth/*parameters_uid*.
-
+# UUIDs
 
 _PREFIX = "urn:uuid:"
 _GROUPS = (8, 4, 4, 4, 12)
@@ -65,9 +54,9 @@ _MOST_BYTES = len(_PREFIX) + _DIGITS + len(_GROUPS) - 1
 
 
 def parse_uuid(text: str) -> str:
-    """The UUID in lower case with its hyphens; raises ValueError(reason) when the text is none.
+    """The UUID in lower case with hyphens. Raises ValueError(reason).
 
-    Takes `8-4-4-4-12` digits, 32 digits, and both in braces or after `urn:uuid:`.
+    Accepts `8-4-4-4-12` digits, 32 digits, and both in braces or after `urn:uuid:`.
     """
     body, begin = _body(text)
     groups = body.split("-")
@@ -80,7 +69,7 @@ def parse_uuid(text: str) -> str:
 
 
 def _body(text: str) -> tuple[str, int]:
-    """What is left without braces or prefix, and where it begins."""
+    """(text without braces or prefix, bytes before it)."""
     if text.startswith("{") and text.endswith("}"):
         return text[1:-1], 1
     if text.startswith(_PREFIX):
@@ -89,9 +78,9 @@ def _body(text: str) -> tuple[str, int]:
 
 
 def _fault(text: str, body: str, begin: int, groups: list[str]) -> str:
-    """What is wrong, "" for nothing."""
+    """What is wrong with a text; "" for nothing."""
     size = len(text.encode("utf-8", "surrogatepass"))
-    if size > _MOST_BYTES:  # nobody looks at what it is made of
+    if size > _MOST_BYTES:  # no need to look at its characters
         return f"invalid length: found {size}"
     if foreign := _FOREIGN.search(body):
         place = begin + len(body[:foreign.start()].encode("utf-8", "surrogatepass"))
@@ -109,14 +98,10 @@ def _fault(text: str, body: str, begin: int, groups: list[str]) -> str:
 uuid = parsed(string, parse_uuid)
 
 
-# The languages that a caller may name, by their codes of ISO 639-1 or 639-3.
-#
-# Knows the codes, which of them mean the same, and their two orders in messages; refuses to know what a
-# language changes. Source: messages.json, shared.locales.
+# Locales: languages by their codes of ISO 639-1 or 639-3 (docs/text-analysis.md#languages)
 
-
-# In the order of messages about JSON bodies: codes of two letters, those of three letters in the same order,
-# and one that has no short form.
+# In the order of messages about JSON bodies: codes of two letters, then those of three letters of the same languages, then one
+# that has no short form.
 LOCALES = tuple("""
     af ak am ar az be bn bg ca cs da de el en eo et fi fr gu he hi hr hu hy id it jv ja kn ka km ko la lv lt
     ml mr mk my ne nl nb or pa fa pl pt ro ru si sk sl sn es sr sv ta te tl th tk tr uk ur uz vi yi zh zu
@@ -135,12 +120,12 @@ locale = one_of(*LOCALES)
 
 
 def long_form(code: str) -> str:
-    """The code of three letters of a language, whichever of its codes is given."""
+    """The three-letter code of a language, from either of its codes."""
     return _LONG_FORMS.get(code, code)
 
 
 def parse_locale(text: str) -> str:
-    """A locale of a query string; raises ValueError(reason) for another text."""
+    """A locale in a query string. Raises ValueError(reason)."""
     if text in LOCALES:
         return text
     raise ValueError(f"Unsupported locale `{text}`, expected one of {_QUERY_ORDER}")

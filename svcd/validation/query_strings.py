@@ -1,7 +1,6 @@
-"""What a query string may hold: parameters that parse their text, name the bad one, describe themselves.
+"""Parameters of query strings: each parses its text, names the faulty parameter, and describes itself for OpenAPI (docs/http.md).
 
-Every value of a query string is a text; a parser takes it and raises ValueError(reason) to refuse it.
-This module refuses to know any route; source of the sentences: messages.json, shared.query_string.
+Values are texts; a parser takes one and raises ValueError(reason) to reject it.
 """
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from svcd.validation import messages
 from svcd.validation.checks import BAD_REQUEST, Schema
 from svcd.validation.messages import U64_MAX, FieldError
 
-STAR = "*"  # what a list parameter with takes_star decodes to when it is `*`: no filter
+STAR = "*"  # the value of a list parameter with takes_star that is `*`: no filter
 
 Parse = Callable[[str], Any]
 
@@ -26,7 +25,7 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 class UnknownText(ValueError):
-    """Raised by parsers of enumerations: the reason alone can't carry the list."""
+    """Raised by parsers of enumerations, with the accepted texts for the message."""
 
     def __init__(self, accepted: tuple[str, ...]) -> None:
         super().__init__("unknown value")
@@ -37,8 +36,8 @@ class UnknownText(ValueError):
 class Param:
     """One query parameter.
 
-    parse: its text -> its value; ValueError(reason) refuses it.
-    code: of errors in it; None takes that of the whole query, as does missing_code.
+    parse: text -> value; raises ValueError(reason).
+    code, missing_code: error codes when it is faulty or missing; None for that of the whole query string.
     """
 
     parse: Parse
@@ -53,11 +52,11 @@ class Param:
 
     @classmethod
     def list_of(cls, parse: Parse, code: str | None = None, *, takes_star: bool = False, **others: Any) -> Param:
-        """A list of texts separated by commas; with takes_star, `*` alone decodes to STAR."""
+        """A list separated by commas. takes_star: `*` alone is decoded to STAR."""
         return cls(parse, code, is_list=True, takes_star=takes_star, **others)
 
     def decode(self, name: str, text: str) -> Any:
-        """The value of the parameter. Raises FieldError, whose place is `name`, or `name[1]` in a list."""
+        """The value of the parameter. Raises FieldError, which names `name`, or `name[1]` in a list."""
         if not self.is_list:
             return self._parsed(name, text)
         if self.takes_star and text == STAR:
@@ -98,7 +97,7 @@ def text(value: str) -> str:
 def positive_integer(value: str) -> int:
     """An integer from 0 to 2^64 - 1."""
     digits = value.removeprefix("+").lstrip("0") or "0"
-    # 20 digits hold every such integer; longer texts aren't worth converting.
+    # 2^64 - 1 has 20 digits; int() of a much longer text would be slow.
     if _POSITIVE.fullmatch(value) and len(digits) <= 20 and int(digits) <= U64_MAX:
         return int(digits)
     raise ValueError(f"could not parse `{value}` as a positive integer")
@@ -112,14 +111,14 @@ def number(value: str) -> float:
 
 
 def boolean(value: str) -> bool:
-    """`true` or `false`, in exactly these letters."""
+    """`true` or `false`, in lower case."""
     if value in _BOOLEANS:
         return _BOOLEANS[value]
     raise ValueError(f"could not parse `{value}` as a boolean, expected either `true` or `false`")
 
 
 def choice(*accepted: str) -> Parse:
-    """A parser of one of some texts, listed in this order in messages."""
+    """A parser that accepts one of some texts, which messages list in this order."""
 
     def parse(value: str) -> str:
         if value not in accepted:
@@ -147,10 +146,10 @@ _SCHEMAS: Mapping[Parse, Schema] = {
 
 
 def decode_query(query: str, params: Mapping[str, Param], *, code: str = BAD_REQUEST) -> dict[str, Any]:
-    """Decode a raw query string; every parameter is in the answer, with its default when absent.
+    """Decode a raw query string: {name: value} of all declared parameters, absent ones with their default.
 
-    A parameter given twice counts once, at its first place with its last text.
-    Raises ApiError with the code of the parameter at fault, or the one given.
+    Of a parameter given twice the last text counts, checked at the place of the first.
+    Raises ApiError with the code of the faulty parameter, by default `code`.
     """
     texts = dict(parse_qsl(query, keep_blank_values=True, errors="replace"))
     try:

@@ -1,7 +1,6 @@
-"""May a text be the address of a service?
+"""Addresses of other services: which URLs are valid, which headers may be sent there, and how their secrets are masked.
 
-Knows what a URL must have before anything is sent to it, and the words for what it lacks; refuses to
-connect. Source: messages.json, shared.url_error.
+Nothing here connects to them.
 """
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ _NUMERIC_LABEL = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*", re.ASCII)
 
 
 def parse_url(text: str) -> str:
-    """The text itself when it is an absolute URL; raises ValueError(reason) otherwise."""
+    """The text itself if it is an absolute URL. Raises ValueError(reason)."""
     match = _SCHEME.fullmatch(text.strip())
     if match is None:
         raise ValueError("relative URL without a base")
@@ -27,7 +26,7 @@ def parse_url(text: str) -> str:
 
 
 def parse_web_url(text: str) -> str:
-    """The text itself when it is an absolute URL of HTTP; raises ValueError(reason) otherwise."""
+    """The text itself if it is an absolute URL with the scheme http or https. Raises ValueError(reason)."""
     parse_url(text)
     scheme = text.strip().partition(":")[0]
     if scheme.lower() not in _WEB:
@@ -60,7 +59,7 @@ def _check_host(host: str) -> None:
         return
     if _FORBIDDEN_IN_DOMAINS.search(host):
         raise ValueError("invalid domain character")
-    # A last label that is a number makes the whole host an IPv4 address, in any of its old notations.
+    # As in the URL standard: when the last label is a number the host must be an IPv4 address, in any of its notations.
     if _NUMERIC_LABEL.fullmatch(host.removesuffix(".").rpartition(".")[2]) and not _is_old_ipv4(host):
         raise ValueError("invalid IPv4 address")
 
@@ -81,39 +80,31 @@ def _is_old_ipv4(text: str) -> bool:
     return True
 
 
-# What a header that svcd sends may be made of.
-#
-# Knows the characters of names and values; refuses to know which headers there are. Source: RFC 9110 5.1 and 5.5,
-# without the bytes beyond ASCII that it calls obsolete; messages.json, invalid_webhook_headers.
-
+# Headers that svcd sends: RFC 9110, 5.1 and 5.5, without the bytes beyond ASCII, which it calls obsolete.
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
 _VALUE = re.compile(r"[\t\x20-\x7e]*", re.ASCII)
 
 
 def is_header_name(text: str) -> bool:
-    """True when a header can have this name."""
+    """True when a text is a valid name of a header."""
     return _NAME.fullmatch(text) is not None
 
 
 def is_header_value(text: str) -> bool:
-    """True when a header can have this value."""
+    """True when a text is a valid value of a header."""
     return _VALUE.fullmatch(text) is not None
 
 
-# How a secret is shown to those who may know that it is there: in answers, and in the log.
-#
-# Knows how much of a secret its length can spare, and where a URL holds one; refuses to know who asks.
-# Source: tasks.md 5, note 5.
+# Masking of secrets, in responses and in the log
 
-
-# As browsers and svcd.remote.client read it: any number of slashes, backslashes are slashes, and what stands before
-# the last `@` of the place is user and password.
+# As browsers and svcd.remote.client parse it: any number of slashes, backslashes count as slashes, and user and password end
+# with the last `@` of the authority.
 _CREDENTIALS = re.compile(r"(\s*[A-Za-z][A-Za-z0-9+.-]*:[/\\]*)([^/\\?#]*)@")
 
 
 def redacted_secret(secret: str) -> str:
-    """A secret as answers show it: as many of its first characters as its length can spare."""
+    """A secret as responses show it: a few of its first characters, the more the longer it is."""
     length = len(secret.encode("utf-8", "surrogatepass"))
     for below, shown, mask in ((10, 0, "XXX..."), (20, 2, "XXXX..."), (30, 3, "XXXXX...")):
         if length < below:
@@ -122,12 +113,12 @@ def redacted_secret(secret: str) -> str:
 
 
 def _first_bytes(text: str, count: int) -> str:
-    """As many whole characters as `count` bytes hold."""
+    """The characters that fit into the first `count` bytes of UTF-8."""
     return text.encode("utf-8", "surrogatepass")[:count].decode("utf-8", "ignore")
 
 
 def redacted_url(url: str) -> str:
-    """A URL with hidden user and password: some services take their token as the one, some as the other."""
+    """A URL with masked user and password: services take their token as either."""
     match = _CREDENTIALS.match(url)
     if match is None:
         return url
