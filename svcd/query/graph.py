@@ -55,11 +55,14 @@ class Graph:
         self.nodes = nodes
         self.successors = successors
         self.plans: dict[Hashable, Any] = {}
+        self._term_nodes: list[tuple[int, QueryNode]] | None = None
         self._successors_first: list[int] | None = None
 
     def term_nodes(self) -> list[tuple[int, QueryNode]]:
         """(number, node) of all nodes but Start and End, ascending."""
-        return [(number, node) for number, node in enumerate(self.nodes) if node is not None]
+        if self._term_nodes is None:
+            self._term_nodes = [(number, node) for number, node in enumerate(self.nodes) if node is not None]
+        return self._term_nodes
 
     def successors_first(self) -> list[int]:
         """The numbers of all nodes but End, each after its successors: Start is the last one."""

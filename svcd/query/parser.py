@@ -1,8 +1,4 @@
-"""What a query text says: words, phrases, a last word that may go on, and what must not be there.
-
-Knows how tokens become the parts of a query (relevance.md 2.2, 2.3); refuses to know which words an
-index has and what each part stands for there.
-"""
+"""Parses a query text into words and phrases, and those that must not occur (docs/ranking.md#query-parsing)."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -10,13 +6,14 @@ from typing import Sequence
 
 from svcd.text.analyzer import HARD, STOP_WORD, WORD, Analyzer, Token
 
-Phrase = tuple["str | None", ...]  # None is a hole: a stop word that still takes its place
+# Words of a phrase; None is a position gap: a stop word that still takes its place.
+Phrase = tuple["str | None", ...]
 
 MOST_PARTS = 10
 MOST_TOKENS = 1000
 
-# Characters of a query text that are looked at: 65 for each token that is read. Only the script and the language of
-# what is longer still, and a word that is cut here, could be another beyond.
+# Characters of a query text that are looked at: 65 for each token that is read. Of a longer text only the detected script
+# and language, and the word that is cut here, could be different.
 LONGEST_TEXT = 65_536
 
 # A hard separator keeps the words on its sides 8 apart: 7 here, 1 by the word itself.
@@ -36,7 +33,7 @@ class Part:
 
 @dataclass(slots=True)
 class ParsedQuery:
-    """A query text taken apart; with no parts it is a placeholder search."""
+    """A parsed query text; without parts it is a placeholder search."""
 
     parts: list[Part] = field(default_factory=list)
     negative_words: list[str] = field(default_factory=list)
@@ -45,23 +42,22 @@ class ParsedQuery:
 
 def parse_text(text: str, analyzer: Analyzer, locales: Sequence[str] | None = None,
                has_prefix: bool = True) -> ParsedQuery:
-    """The parts of a query text; of one of megabytes no more is taken apart than a query can have."""
+    """Parse a query text; of a text of megabytes no more is tokenized than a query can have."""
     tokens = analyzer.tokens(text[:LONGEST_TEXT], locales, most=MOST_TOKENS)
     is_cut = len(text) > LONGEST_TEXT and len(tokens) < MOST_TOKENS
     return parse(tokens, has_prefix and not is_cut)
 
 
 def parse(tokens: Sequence[Token], has_prefix: bool = True) -> ParsedQuery:
-    """The parts of a query.
+    """Parse the tokens of a query text.
 
-    tokens: of the query text, stop words marked. has_prefix: may the very last word be the
-    beginning of a longer one?
+    tokens: with stop words marked. has_prefix: may the very last word be the beginning of a longer one?
     """
     return _Parser(tokens[:MOST_TOKENS], has_prefix).parse()
 
 
 class _Parser:
-    """Reads tokens from the left; `phrase` is the open phrase, or None outside of quotes."""
+    """Reads tokens from left to right. _phrase: (word, position) of the open phrase, None outside of quotes."""
 
     def __init__(self, tokens: Sequence[Token], has_prefix: bool) -> None:
         self._tokens = tokens
@@ -95,7 +91,7 @@ class _Parser:
         elif self._is_next_negative:
             self._parsed.negative_words.append(token.lemma)
             self._is_next_negative = False
-        elif is_word or is_last:  # a stop word counts only while it is still being typed
+        elif is_word or is_last:  # the last stop word may be the beginning of another word
             is_prefix = is_last and self._has_prefix
             place = self._position
             self._parsed.parts.append(Part((token.lemma,), place, place, is_prefix=is_prefix))

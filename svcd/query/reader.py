@@ -40,7 +40,7 @@ class Vocabulary(Protocol):
         """Does any document hold this word?"""
 
     def words_with_prefix(self, prefix: str, limit: int | None = None) -> Sequence[str]:
-        """The first `limit` words that begin so, in byte order, the prefix itself included."""
+        """The first `limit` words that start with the prefix, in byte order, the prefix itself included."""
 
     def first_characters(self) -> Sequence[str]:
         """The distinct first characters of all words."""
@@ -81,19 +81,19 @@ class Terms(Protocol):
     # Documents of the words with a prefix
 
     def prefix_docids(self, prefix: str) -> DocIds:
-        """Union of `word_docids` over the words that begin so."""
+        """Union of `word_docids` over the words that start with the prefix."""
 
     def prefix_fields(self, prefix: str) -> Sequence[str]:
         """Fields that hold a word that begins so."""
 
     def prefix_field_docids(self, prefix: str, field: str) -> DocIds:
-        """Union of `word_field_docids` over the words that begin so."""
+        """Union of `word_field_docids` over the words that start with the prefix."""
 
     def prefix_positions(self, prefix: str) -> Sequence[int]:
-        """Bucketed positions of the words that begin so, ascending."""
+        """Bucketed positions of the words that start with the prefix, ascending."""
 
     def prefix_position_docids(self, prefix: str, bucketed: int) -> DocIds:
-        """Union of `word_position_docids` over the words that begin so."""
+        """Union of `word_position_docids` over the words that start with the prefix."""
 
     # Documents of pairs of words. With candidates the answer need only be right for these documents: it may then come
     # from their forward index rows.
@@ -106,7 +106,7 @@ class Terms(Protocol):
     def prefix_pair_docids(
         self, distance: int, left: str, prefix: str, candidates: DocIds | None = None
     ) -> DocIds:
-        """Union of `pair_docids` over the right words that begin so."""
+        """Union of `pair_docids` over the right words that start with the prefix."""
 
     def field_count_docids(self, field: str, count: int) -> DocIds:
         """Documents whose field has exactly so many words (1 to 30; else the empty set)."""
@@ -187,7 +187,7 @@ class Values(Protocol):
     def sort_buckets(
         self, field: str, ascending: bool, candidates: DocIds
     ) -> Iterator[tuple[Value | None, DocIds]]:
-        """The candidates by their value of the field, best first (relevance.md 3.13), None last."""
+        """The candidates by their value of the field, best first (docs/ranking.md#sort), None last."""
 
 
 class Geo(Protocol):

@@ -1,12 +1,8 @@
-"""Which words of an index are one or two typos away from a query word (relevance.md 2.5.3).
+"""Which words of an index are one or two typos away from a query word (docs/ranking.md#typos).
 
-Knows the distance (optimal string alignment, and its form for prefixes), the two lists with their
-caps, and how to find them without looking at every word; refuses to know how many typos a word is
-allowed, and what is done with the words found.
-
-A search takes two steps: a net of regular expressions and string searches over the joined words of
-one first letter catches all that can be near, then the distance is computed for the few caught.
-The tests compare the result with the distance to every word.
+A search takes two steps: regular expressions and string searches over the joined words of one first character find all
+words that can be near, and some more; then the distance is computed for these few. The tests compare the result with
+the distance to every word.
 """
 from __future__ import annotations
 
@@ -19,12 +15,12 @@ from svcd.query.reader import WORD_MARK
 ONE_TYPO_WORDS = 150
 TWO_TYPO_WORDS = 50
 
-# From this length on few words share a half, so that finding these is quicker than to compile and run
-# a pattern. Below it the halves are so short that too many words have them.
+# From this length on few words share a half of the word, so finding these is quicker than compiling and running a
+# pattern. Shorter words have halves that too many words share.
 LONG_WORD = 8
 
-# Compiled patterns kept, a few kilobytes each; to compile one takes as long as a search.
-_REMEMBERED = 256
+# Compiled patterns that are kept, a few kilobytes each; compiling one takes as long as a search.
+_CACHED_PATTERNS = 256
 
 
 class Vocabulary(Protocol):
@@ -37,7 +33,7 @@ class Vocabulary(Protocol):
 
 
 class Typos(NamedTuple):
-    """Words at one typo and at two, each in byte order and cut to its cap."""
+    """Words at one typo and at two, each in byte order, the first ones up to its limit."""
 
     one: list[str]
     two: list[str]
@@ -46,9 +42,9 @@ class Typos(NamedTuple):
 def typos(
     vocabulary: Vocabulary, word: str, budget: int, is_prefix: bool, accepts: Callable[[str], bool]
 ) -> Typos:
-    """The typo words of a query word that may have `budget` (0, 1 or 2) of them.
+    """The words that a query word with a budget of 0, 1 or 2 typos may match with typos.
 
-    accepts: says of a word whether it may be reached by a typo at all (relevance.md 2.5.2).
+    accepts: may a word be reached by a typo at all (has it tolerant occurrences)?
     """
     if budget == 1:
         return _one_typo(vocabulary, word, is_prefix, accepts)
@@ -61,7 +57,7 @@ def _one_typo(
     vocabulary: Vocabulary, word: str, is_prefix: bool, accepts: Callable[[str], bool]
 ) -> Typos:
     found: list[str] = []
-    for near in _near_one(vocabulary, word, is_prefix):
+    for near in _maybe_one_typo(vocabulary, word, is_prefix):
         is_near = distance(word, near, 1, True) == 1 if is_prefix else is_one_edit(word, near)
         if is_near and accepts(near):
             found.append(near)
@@ -75,7 +71,7 @@ def _two_typos(
 ) -> Typos:
     one: list[str] = []
     two: list[str] = []
-    for near in sorted(_near_two(vocabulary, word, is_prefix)):
+    for near in sorted(_maybe_two_typos(vocabulary, word, is_prefix)):
         typo_count = _typo_count(word, near, is_prefix)
         found, cap = (one, ONE_TYPO_WORDS) if typo_count == 1 else (two, TWO_TYPO_WORDS)
         if typo_count in (1, 2) and len(found) < cap and accepts(near):
@@ -86,7 +82,7 @@ def _two_typos(
 
 
 def _typo_count(word: str, near: str, is_prefix: bool) -> int:
-    """A wrong first letter costs two typos and leaves no other; 3 stands for too many."""
+    """A wrong first character counts as two typos and leaves no other; 3 stands for too many."""
     if near[0] == word[0]:
         return distance(word, near, 2, is_prefix)
     if is_prefix:
@@ -94,14 +90,14 @@ def _typo_count(word: str, near: str, is_prefix: bool) -> int:
     return 2 if is_one_edit(word, near) else 3
 
 
-# the distance
+# The distance
 
 
 def distance(term: str, word: str, most: int, is_prefix: bool) -> int:
-    """Edits (insert, delete, replace, swap neighbours) from the term to the word; `most` + 1 if more.
+    """The edits (insert, delete, replace, swap neighbours) from the term to the word; `most` + 1 if more.
 
-    For a prefix term: to the first beginning of the word that is within `most` edits and no nearer
-    to any shorter part of the term; to the whole word when there is none.
+    For a prefix: to the shortest beginning of the word that is within `most` edits of the term and no nearer to any
+    shorter part of the term; to the whole word if there is none.
     """
     if not is_prefix and abs(len(term) - len(word)) > most:
         return most + 1
@@ -113,7 +109,7 @@ def distance(term: str, word: str, most: int, is_prefix: bool) -> int:
 
 
 def _without_common_ends(term: str, word: str) -> tuple[str, str]:
-    """What two different words begin and end with alike needs no edit."""
+    """Two different words without their common beginning and end, which need no edit."""
     shorter = min(len(term), len(word))
     start = 0
     while start < shorter and term[start] == word[start]:
@@ -125,7 +121,7 @@ def _without_common_ends(term: str, word: str) -> tuple[str, str]:
 
 
 def is_one_edit(term: str, word: str) -> bool:
-    """Is the distance of two whole words exactly 1? Behind what they begin with alike, one edit and the same rest."""
+    """Is the distance of two whole words exactly 1: after their common beginning, one edit and the same rest?"""
     longer = len(term) - len(word)
     if not -1 <= longer <= 1 or term == word:
         return False
@@ -148,7 +144,7 @@ def _distance_by_columns(term: str, word: str, most: int, is_prefix: bool) -> in
         minimum = min(column)
         if is_prefix and column[-1] <= most and column[-1] == minimum:
             return minimum
-        # A swap reaches back two columns, so both must be hopeless.
+        # A swap reaches back two columns, so both must be too far.
         if minimum > most and last_minimum > most:
             return most + 1
         before, last, last_minimum, previous = last, column, minimum, character
@@ -175,33 +171,30 @@ def _column(
     return column
 
 
-# the net
+# Finding the words that can be near
 
 
-def _near_one(vocabulary: Vocabulary, word: str, is_prefix: bool) -> Iterable[str]:
-    """All words with the same first letter that can be within one typo, and some that are not; in byte order."""
+def _maybe_one_typo(vocabulary: Vocabulary, word: str, is_prefix: bool) -> Iterable[str]:
+    """All words with the same first character that can be within one typo, and some that are not; in byte order."""
     joined = vocabulary.joined_words(word[0])
     if len(word) < LONG_WORD:
-        return _caught(_one_typo_net(word, is_prefix), joined, is_prefix)
-    return sorted(_with_a_half(joined, word, is_prefix))
+        return _matching_words(_one_typo_pattern(word, is_prefix), joined, is_prefix)
+    return sorted(_sharing_a_half(joined, word, is_prefix))
 
 
-def _near_two(vocabulary: Vocabulary, word: str, is_prefix: bool) -> set[str]:
-    """All words that can be within two typos, and some that are not: each half has one, or one half has none."""
+def _maybe_two_typos(vocabulary: Vocabulary, word: str, is_prefix: bool) -> set[str]:
+    """All words that can be within two typos, and some that are not: each half of the word has one, or one half none."""
     joined = vocabulary.joined_words(word[0])
-    near = set(_caught(_two_halves_net(word, is_prefix), joined, is_prefix))
-    near |= _with_a_half(joined, word, is_prefix)
-    near |= _near_other_letter(vocabulary, word, is_prefix)
+    near = set(_matching_words(_two_halves_pattern(word, is_prefix), joined, is_prefix))
+    near |= _sharing_a_half(joined, word, is_prefix)
+    near |= _maybe_other_first_character(vocabulary, word, is_prefix)
     if is_prefix:  # these are at distance 0, and can be very many
         return {found for found in near if not found.startswith(word)}
     return near
 
 
-def _with_a_half(joined: str, word: str, is_prefix: bool) -> set[str]:
-    """Words that have one half of the word without any typo.
-
-    Where the letters on both sides of the cut are swapped, it is the rest of a half beside these letters.
-    """
+def _sharing_a_half(joined: str, word: str, is_prefix: bool) -> set[str]:
+    """Words that contain one half of the word without any typo, or with the characters around the cut swapped."""
     cut = len(word) // 2
     left, right = word[:cut], word[cut:]
     swapped = right[:1] + left[-1:]
@@ -214,8 +207,8 @@ def _with_a_half(joined: str, word: str, is_prefix: bool) -> set[str]:
     return {found for found in near if found[0] == word[0]}
 
 
-def _near_other_letter(vocabulary: Vocabulary, word: str, is_prefix: bool) -> set[str]:
-    """With a wrong first letter the one edit is spent there, so the rest stands as it is."""
+def _maybe_other_first_character(vocabulary: Vocabulary, word: str, is_prefix: bool) -> set[str]:
+    """Words with another first character: the one edit is spent there, so the rest must be the same."""
     rest = word[1:]
     forms = [rest, rest[:1] + word[:1] + rest[1:]]
     for character in vocabulary.first_characters():
@@ -228,8 +221,8 @@ def _near_other_letter(vocabulary: Vocabulary, word: str, is_prefix: bool) -> se
     return {found for found in near if found[0] != word[0]}
 
 
-def _caught(net: re.Pattern[str], joined: str, is_prefix: bool) -> Iterator[str]:
-    for match in net.finditer(joined):
+def _matching_words(pattern: re.Pattern[str], joined: str, is_prefix: bool) -> Iterator[str]:
+    for match in pattern.finditer(joined):
         if is_prefix:
             yield joined[match.start() + 1 : joined.index(WORD_MARK, match.end())]
         else:
@@ -237,29 +230,29 @@ def _caught(net: re.Pattern[str], joined: str, is_prefix: bool) -> Iterator[str]
 
 
 def _words_around(joined: str, part: str) -> Iterator[str]:
-    """The words in which the part stands (a WORD_MARK in the part is a border of the word)."""
+    """The words that contain the part (a WORD_MARK in the part is a border of the word)."""
     at = joined.find(part)
-    while 0 <= at < len(joined) - 1:  # the last mark begins no word
+    while 0 <= at < len(joined) - 1:  # no word starts at the last mark
         start = at if joined[at] == WORD_MARK else joined.rindex(WORD_MARK, 0, at)
         end = joined.index(WORD_MARK, start + 1)
         yield joined[start + 1 : end]
         at = joined.find(part, end)
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _one_typo_net(word: str, is_prefix: bool) -> re.Pattern[str]:
-    """Words with the same first letter and at most one edit behind it."""
-    return _net(word[0], [_within_one_edit(word[1:])], is_prefix)
+@lru_cache(maxsize=_CACHED_PATTERNS)
+def _one_typo_pattern(word: str, is_prefix: bool) -> re.Pattern[str]:
+    """Words with the same first character and at most one edit after it."""
+    return _pattern(word[0], [_within_one_edit(word[1:])], is_prefix)
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _two_halves_net(word: str, is_prefix: bool) -> re.Pattern[str]:
+@lru_cache(maxsize=_CACHED_PATTERNS)
+def _two_halves_pattern(word: str, is_prefix: bool) -> re.Pattern[str]:
     cut = max(1, len(word) // 2)
     halves = [_within_one_edit(word[1:cut]), _within_one_edit(word[cut:])]
-    return _net(word[0], halves, is_prefix)
+    return _pattern(word[0], halves, is_prefix)
 
 
-def _net(letter: str, parts: Iterable[str], is_prefix: bool) -> re.Pattern[str]:
+def _pattern(letter: str, parts: Iterable[str], is_prefix: bool) -> re.Pattern[str]:
     close = "" if is_prefix else f"(?={WORD_MARK})"
     body = "".join(f"(?:{part})" for part in parts)
     return re.compile(WORD_MARK + re.escape(letter) + body + close)
@@ -268,7 +261,7 @@ def _net(letter: str, parts: Iterable[str], is_prefix: bool) -> re.Pattern[str]:
 def _within_one_edit(text: str) -> str:
     """A pattern for all strings at most one edit away.
 
-    Nested from the end, so that the common beginning is read once: a(?:EDITS|b(?:EDITS|c...)).
+    Nested from the end, so that common beginnings are matched once: a(?:EDITS|b(?:EDITS|c...)).
     """
     pattern = ""
     for index in range(len(text), -1, -1):

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Ranking: the rules, and the bucket sort that runs them (docs/ranking.md)."""

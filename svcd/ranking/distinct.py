@@ -1,8 +1,7 @@
-"""Which documents stay when each value of a field may be shown once (relevance.md 3.14).
+"""Distinct: which documents stay when each value of a field may be shown once (docs/ranking.md#distinct).
 
-Knows how to choose the first document of each value without reading more of them than it must; refuses
-to know which documents are asked about, and when. A document that shares no value with a kept one is kept, so are
-all without any.
+Documents are walked in an order; one that shares a value with a document kept before is left out. Chooses between
+reading the values of documents, asking for the documents of values, and doc values, by what is the quickest.
 """
 from __future__ import annotations
 
@@ -13,29 +12,29 @@ from svcd.base.bitmaps import DocIds, from_docids, to_docids
 from svcd.base.doc_values import DocValues
 from svcd.query.reader import Reader, Value
 
-# So many documents are looked into at once: more as long as most of them are kept, as each adds a value then, fewer
-# while most share their value with the first one.
-_SMALLEST_BATCH, _FIRST_BATCH, _LARGEST_BATCH = 8, 32, 4096
-# To ask who has a value costs as much as to look into so many documents (36,000 films: 10 and 4 microseconds), and into
+# So many documents are read at once: more while most of them are kept, since each adds a value then; fewer while most
+# share their value with the first one.
+SMALLEST_BATCH, FIRST_BATCH, LARGEST_BATCH = 8, 32, 4096
+# Asking for the documents of a value costs as much as reading so many documents (36,000 films: 10 and 4 microseconds), and
 # one more for each so many documents of the index.
-_VALUE_COST, _DOCUMENTS_PER_COST = 3, 100_000
-# Ranks of a column that are read in the time that it takes to look into one document.
+VALUE_COST, _DOCUMENTS_PER_COST = 3, 100_000
+# Ordinals of doc values that are read in the time that it takes to read one document.
 _RANKS_PER_DOCUMENT = 100
-# Of a field with no more values their sets are kept, and are the better way.
-_FEW_VALUES = 1024
-# Docids are walked in blocks of so many: a step through a set of a million takes longer than what is done at each.
-_BLOCK = 1 << 15
+# The documents of the values of a field with no more values are kept, and asking for them is quicker.
+FEW_VALUES = 1024
+# Docids are walked in blocks of so many: shifting a set of a million takes longer than what is done for each document.
+BLOCK = 1 << 15
 
 
 class TakenValues(NamedTuple):
-    """Values that are shown: those of some documents. values: all of them, None where nobody has read them."""
+    """The values of some documents that are kept. values: all of them, None if they have not been read."""
 
     docids: DocIds
     values: Sequence[Value] | None
 
 
 class DistinctResult(NamedTuple):
-    """The documents that stay, and the values that they have."""
+    """The documents that are kept, and their values."""
 
     docids: DocIds
     values: TakenValues
@@ -55,9 +54,9 @@ class Distinct:
         known = taken.docids.bit_count() if taken.values is None else len(taken.values)
         asking = known * _value_cost(among)
         if asking * _RANKS_PER_DOCUMENT > documents:
-            columns = self._columns(among, min(documents, asking))
-            if columns is not None:
-                return self._sharing_by(columns, taken.docids, among)
+            doc_values = self._doc_values(among, min(documents, asking))
+            if doc_values is not None:
+                return self._sharing_by_doc_values(doc_values, taken.docids, among)
         values = self._values_in(taken.docids) if taken.values is None else taken.values
         if asking <= documents:
             return self.having(values) & among
@@ -85,21 +84,21 @@ class Distinct:
         limit: stop when so many are kept.
         """
         without = 0
-        if limit is None and docids.bit_count() > _FIRST_BATCH:
+        if limit is None and docids.bit_count() > FIRST_BATCH:
             with_values = self._with(float) | self._with(str)
             without, docids = docids & ~with_values, docids & with_values
-            columns = self._columns(docids, docids.bit_count())
-            if columns is not None:
-                kept = self._first_by(columns, docids)
+            doc_values = self._doc_values(docids, docids.bit_count())
+            if doc_values is not None:
+                kept = self._first_by_doc_values(doc_values, docids)
                 return DistinctResult(without | kept, TakenValues(kept, None))
         walk = _Walk(self, docids, limit)
-        for base in range(0, docids.bit_length(), _BLOCK):
+        for base in range(0, docids.bit_length(), BLOCK):
             walk.over(base)
         kept = from_docids(walk.kept)
         return DistinctResult(without | kept, TakenValues(kept, walk.values))
 
     def groups(self, docids: DocIds) -> DocIds:
-        """Those that a walk to the end keeps. Pages of a whole index ask for it each time, so that it is remembered."""
+        """Those that a walk to the end keeps. Cached for the whole index, since every page of it asks for them."""
         if docids != self._reader.all_docids():
             return self.first(docids).docids
         return self._reader.cached(("distinct", self._field), lambda: self.first(docids).docids)
@@ -111,44 +110,45 @@ class Distinct:
             known = self._kinds[kind] = self._reader.values.kind_docids(self._field, kind)
         return known
 
-    # By columns: where there are many documents, and many values
+    # By doc values: where there are many documents, and many values
 
-    def _columns(self, docids: DocIds, effort: int) -> list[tuple[DocIds, DocValues]] | None:
-        """The columns of some documents, with those of the index that have a value in each; None for another way.
+    def _doc_values(self, docids: DocIds, effort: int) -> list[tuple[DocIds, DocValues]] | None:
+        """(documents of the index with a value, doc values) for each kind of value; None if another way is quicker.
 
-        effort: documents that would be looked into on that. No document may stand in two columns.
+        effort: how many documents another way would read. No document may have values of both kinds.
         """
         if self._with(float) & self._with(str):
             return None
-        columns: list[tuple[DocIds, DocValues]] = []
+        doc_values: list[tuple[DocIds, DocValues]] = []
         for kind in (float, str):
             if not docids & self._with(kind):
                 continue
             few = self._reader.values.few_values(self._field, kind)
-            column = self._reader.values.doc_values(self._field, kind, effort) if few is None or len(few) > _FEW_VALUES else None
-            if column is None:
+            are_many = few is None or len(few) > FEW_VALUES
+            by_docid = self._reader.values.doc_values(self._field, kind, effort) if are_many else None
+            if by_docid is None:
                 return None
-            columns.append((self._with(kind), column))
-        return columns
+            doc_values.append((self._with(kind), by_docid))
+        return doc_values
 
-    def _first_by(self, columns: Iterable[tuple[DocIds, DocValues]], docids: DocIds) -> DocIds:
+    def _first_by_doc_values(self, doc_values: Iterable[tuple[DocIds, DocValues]], docids: DocIds) -> DocIds:
         kept = 0
-        for with_kind, column in columns:
-            kept |= column.first_of_each(docids & with_kind, bytearray(column.size))
+        for with_kind, by_docid in doc_values:
+            kept |= by_docid.first_of_each(docids & with_kind, bytearray(by_docid.size))
         return kept
 
-    def _sharing_by(self, columns: Iterable[tuple[DocIds, DocValues]], taken: DocIds, among: DocIds) -> DocIds:
+    def _sharing_by_doc_values(self, doc_values: Iterable[tuple[DocIds, DocValues]], taken: DocIds, among: DocIds) -> DocIds:
         sharing = 0
-        for with_kind, column in columns:
-            values = bytearray(column.size)
-            for _, rank in column.pairs(taken & with_kind):
+        for with_kind, by_docid in doc_values:
+            values = bytearray(by_docid.size)
+            for _, rank in by_docid.pairs(taken & with_kind):
                 values[rank] = 1
-            sharing |= column.sharing(values, among & with_kind)
+            sharing |= by_docid.sharing(values, among & with_kind)
         return sharing
 
 
 class _Walk:
-    """Documents one after the other: those kept so far, and their values."""
+    """A walk over documents by docid: those kept so far, and their values."""
 
     def __init__(self, distinct: Distinct, docids: DocIds, limit: int | None) -> None:
         self.kept: list[int] = []
@@ -157,7 +157,7 @@ class _Walk:
         self._docids = docids
         self._limit = limit
         self._taken: set[Hashable] = set()
-        self._size = _FIRST_BATCH
+        self._size = FIRST_BATCH
         self._left, self._cost = docids.bit_count(), _value_cost(docids)
         self._asked: DocIds = 0  # all documents that have one of the first `_pending` values
         self._pending = 0
@@ -167,7 +167,7 @@ class _Walk:
         return len(self.kept) == self._limit
 
     def over(self, base: int) -> None:
-        """The documents of one block, which comes behind those before."""
+        """Walk the documents of one block; blocks come in ascending order."""
         block = _block(self._docids, base)
         self._left -= block.bit_count()
         block &= ~_block(self._asked, base)
@@ -175,16 +175,16 @@ class _Walk:
             batch = to_docids(block, self._size)
             block = block >> batch[-1] + 1 << batch[-1] + 1
             kept = self._read([base + docid for docid in batch])
-            if kept * 2 > len(batch) or self._is_dear(block):
-                self._size = min(self._size * 2, _LARGEST_BATCH)
+            if kept * 2 > len(batch) or self._is_asking_slower(block):
+                self._size = min(self._size * 2, LARGEST_BATCH)
                 continue
-            self._ask()  # values are met again and again: rather drop all documents that have them
+            self._ask()  # values repeat: leave out all documents that have them
             block &= ~_block(self._asked, base)
-            if kept * _SMALLEST_BATCH < len(batch):
-                self._size = max(self._size // 2, _SMALLEST_BATCH)
+            if kept * SMALLEST_BATCH < len(batch):
+                self._size = max(self._size // 2, SMALLEST_BATCH)
 
     def _read(self, docids: Sequence[int]) -> int:
-        """How many of these documents are kept."""
+        """Read these documents; how many of them are kept."""
         before = len(self.kept)
         for docid, values in self._distinct.values_of(docids):
             keys = list(map(_key, values))
@@ -194,8 +194,8 @@ class _Walk:
                 self._taken.update(keys)
         return len(self.kept) - before
 
-    def _is_dear(self, block: DocIds) -> bool:
-        """Does it take longer to ask for the values than to look into all documents that are left?"""
+    def _is_asking_slower(self, block: DocIds) -> bool:
+        """Does asking for the documents of the values take longer than reading all documents that are left?"""
         return (len(self.values) - self._pending) * self._cost > self._left + block.bit_count()
 
     def _ask(self) -> None:
@@ -204,12 +204,12 @@ class _Walk:
 
 
 def _value_cost(docids: DocIds) -> int:
-    return _VALUE_COST + docids.bit_length() // _DOCUMENTS_PER_COST
+    return VALUE_COST + docids.bit_length() // _DOCUMENTS_PER_COST
 
 
 def _block(docids: DocIds, base: int) -> DocIds:
     """The docids of a block, from 0."""
-    return docids >> base & (1 << _BLOCK) - 1
+    return docids >> base & (1 << BLOCK) - 1
 
 
 def _key(value: Value) -> Hashable:

@@ -100,12 +100,12 @@ def test_a_walk_in_batches_is_a_walk_one_by_one(
     reader = films(*listed)
     reader.values.least_for_doc_values = least_for_columns
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distinct, "_SMALLEST_BATCH", batch)
-        patch.setattr(distinct, "_FIRST_BATCH", batch)
-        patch.setattr(distinct, "_LARGEST_BATCH", batch * 2)
-        patch.setattr(distinct, "_VALUE_COST", cost)
-        patch.setattr(distinct, "_BLOCK", 1 << batch)
-        patch.setattr(distinct, "_FEW_VALUES", 0)
+        patch.setattr(distinct, "SMALLEST_BATCH", batch)
+        patch.setattr(distinct, "FIRST_BATCH", batch)
+        patch.setattr(distinct, "LARGEST_BATCH", batch * 2)
+        patch.setattr(distinct, "VALUE_COST", cost)
+        patch.setattr(distinct, "BLOCK", 1 << batch)
+        patch.setattr(distinct, "FEW_VALUES", 0)
         kept, values = Distinct(reader, "color").first(reader.all_docids(), limit)
         others = Distinct(reader, "color").sharing(values, reader.all_docids() & ~kept)
     expected = walked(reader, range(len(listed)))[0][:limit]
@@ -146,7 +146,7 @@ def test_hits_of_any_page_share_no_value() -> None:
 
 
 def test_few_documents_that_were_read_are_walked_too() -> None:
-    """Rules that read documents hold them in sets of their own."""
+    """Rules that read documents number them in batches of their own."""
     reader = films(*[("sun flower", "red"), ("flower dark sun", "blue"), ("sun dark flower", "red")] * 2)
     assert found_ids(reader, "sun flower", distinct="color") == [1, 2]
 
