@@ -1,7 +1,7 @@
 """The values of fields in one index: documents by value, values in their order, the values of each document.
 
-Sets and lists are read from the tables `facets` (documents by value) and `facet_rows` (values by document) and cached:
-docs/storage.md#field-values. Values are numbers (float) or texts in their stored form.
+Sets and lists are read from `value_postings` (documents by value) and `document_values` (values by document), and cached
+(docs/storage.md#field-values). Values are numbers (float) or texts in their stored form.
 """
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ValueReader:
         self._stored_form = stored_form
 
     def _fid(self, field: str) -> int:
-        """The number of a field, -1 for one that was never met."""
+        """The number of a field, -1 for an unknown one."""
         numbers: dict[str, int] = self._transaction.cached(("field numbers",), lambda: dict(
             self._connection.execute("SELECT name, fid FROM fields").fetchall()))
         return numbers.get(field, -1)
@@ -73,7 +73,7 @@ class ValueReader:
     # Sets
 
     def present_docids(self, field: str) -> DocIds:
-        """Documents that have the field, be it null."""
+        """Documents that have the field, also those where it is null."""
         return self._flagged(field, PRESENT, lambda row: True)
 
     def null_docids(self, field: str) -> DocIds:
@@ -89,7 +89,8 @@ class ValueReader:
         return self._flagged(field, HAS_KIND[kind], lambda row: any(isinstance(value, kind) for value in row.values))
 
     def _flagged(self, field: str, flag: int, is_in: Callable[[StoredFieldEntry], bool]) -> DocIds:
-        return self._valued(field, ("flag", flag), lambda fid: bitmap_blocks.joined_blocks(self._blocks(fid, FLAG, flag)), is_in)
+        return self._cached_docids(
+            field, ("flag", flag), lambda fid: bitmap_blocks.joined_blocks(self._blocks(fid, FLAG, flag)), is_in)
 
     def value_docids(self, field: str, value: Value) -> DocIds:
         """Documents with this value."""
@@ -97,10 +98,10 @@ class ValueReader:
         fid = self._fid(field)
         return self._transaction.cached_set(("facet", fid, "value", found),
                          lambda: bitmap_blocks.joined_blocks(self._blocks(fid, KINDS[type(value)], found)),
-                         lambda delta: from_docids(self._written(delta, fid).by_key.get(found, ())))
+                         lambda delta: from_docids(self.written_values(delta, fid).by_key.get(found, ())))
 
     def values_docids(self, field: str, values: Sequence[Value]) -> DocIds:
-        """Documents with any of many values; read each time."""
+        """Documents with any of many values; not cached."""
         fid, found = self._fid(field), list[tuple[int, bytes]]()
         for kind in KINDS:
             for part in statement_portions([value_key(value) for value in values if isinstance(value, kind)]):
@@ -109,33 +110,33 @@ class ValueReader:
         return bitmap_blocks.joined_blocks(found)
 
     def containing_docids(self, field: str, part: str) -> DocIds:
-        """Documents with a text that contains another one, in normal form: all texts of the field are looked at."""
-        return self._valued(field, ("containing", part), lambda fid: bitmap_blocks.joined_blocks(self._connection.execute(
+        """Documents with a text that contains another one. part: in normal form. All texts of the field are scanned."""
+        return self._cached_docids(field, ("containing", part), lambda fid: bitmap_blocks.joined_blocks(self._connection.execute(
             f"SELECT block, docids {_OF_KIND} AND instr(value, ?)", (fid, KINDS[str], part)).fetchall()),
             lambda row: any(isinstance(value, str) and part in value for value in row.values))
 
     def range_docids(self, field: str, low: Value | None, high: Value | None, has_low: bool = True,
                      has_high: bool = True) -> DocIds:
-        """Documents with a value from low to high, None for one without bound. has_...: does it belong to the range?"""
+        """Documents with a value from low to high; None for no bound. has_low, has_high: do the bounds belong to the range?"""
         bound = high if low is None else low
         assert bound is not None  # a range is open on one side at most
         kind = type(bound)
         bounds = (None if low is None else value_key(low), None if high is None else value_key(high), has_low, has_high)
-        return self._valued(field, ("range", KINDS[kind], *bounds),
-                            lambda fid: self._read_range(fid, KINDS[kind], *bounds),
+        return self._cached_docids(field, ("range", KINDS[kind], *bounds),
+                            lambda fid: self._load_range(fid, KINDS[kind], *bounds),
                             lambda row: any(isinstance(value, kind) and _is_within(value_key(value), *bounds)
                                             for value in row.each()))
 
-    def _valued(self, field: str, what: tuple[object, ...], read: Callable[[int], DocIds],
+    def _cached_docids(self, field: str, what: tuple[object, ...], read: Callable[[int], DocIds],
                 is_in: Callable[[StoredFieldEntry], bool]) -> DocIds:
-        """A set that is kept. is_in: is a document in it that has such a row?"""
+        """A set of documents by their values. what: for the cache key. is_in: does a document with these values belong to it?"""
         fid = self._fid(field)
 
         return self._transaction.cached_set(("facet", fid, *what), lambda: read(fid), lambda delta: from_docids(
-            [docid for docid, row in self._written(delta, fid).entries if is_in(row)]))
+            [docid for docid, row in self.written_values(delta, fid).entries if is_in(row)]))
 
-    def _written(self, delta: Delta, fid: int) -> _WrittenValues:
-        """What the documents of a delta have under a field now; read once for all sets that are carried over it."""
+    def written_values(self, delta: Delta, fid: int) -> _WrittenValues:
+        """What the documents of a delta have in a field now; decoded once for all sets that it updates."""
         written = delta.values.get(fid)
         if written is None:
             rows = ((docid, rows_of(text, self._stored_form).get(fid)) for docid, text in delta.value_texts.items())
@@ -145,8 +146,8 @@ class ValueReader:
     def _blocks(self, fid: int, kind: int, found: Key) -> list[tuple[int, bytes]]:
         return self._connection.execute(f"SELECT block, docids {_OF_KIND} AND value = ?", (fid, kind, found)).fetchall()
 
-    def _read_range(self, fid: int, kind: int, low: Key | None, high: Key | None, has_low: bool, has_high: bool) -> DocIds:
-        """Lists of one block come joined by SQLite: of a million numbers, each is a row of one document."""
+    def _load_range(self, fid: int, kind: int, low: Key | None, high: Key | None, has_low: bool, has_high: bool) -> DocIds:
+        """SQLite joins the lists of each block: in a field of a million numbers, each row has one document."""
         bounds = [(f" AND value >{'=' * has_low} ?", low), (f" AND value <{'=' * has_high} ?", high)]
         given = [(condition, bound) for condition, bound in bounds if bound is not None]
         where = _OF_KIND + "".join(condition for condition, _ in given)
@@ -167,46 +168,46 @@ class ValueReader:
         return self._counted(field, kind)[1]
 
     def _counted(self, field: str, kind: type[Value]) -> tuple[list[Value], list[int]]:
-        return self._transaction.cached(("facet counts", field, kind), lambda: self._read_counts(self._fid(field), KINDS[kind]))
+        return self._transaction.cached(("facet counts", field, kind), lambda: self._load_counts(self._fid(field), KINDS[kind]))
 
-    def _read_counts(self, fid: int, kind: int) -> tuple[list[Value], list[int]]:
+    def _load_counts(self, fid: int, kind: int) -> tuple[list[Value], list[int]]:
         values: list[Value] = []
         counts: list[int] = []
         rows = self._connection.execute(f"SELECT value, docids {_OF_KIND} ORDER BY value, block", (fid, kind))
         for found, of_value in groupby(rows, itemgetter(0)):
             values.append(value_of(found))
-            counts.append(sum(bitmap_blocks.block_count(chunk) for _, chunk in of_value))
+            counts.append(sum(bitmap_blocks.block_count(data) for _, data in of_value))
         return values, counts
 
     def doc_values(self, field: str, kind: type[Value], documents: int | None = None) -> DocValues | None:
-        """The ranks of the values of a kind, by document; made from all rows of the field, kept until the next write.
+        """The ranks of the values of a kind by document; made from all rows of the field, cached until the next write.
 
-        documents: who asks could look into so many instead, and gets None until that has taken as long, in all
-        searches since the last write, as to make the column.
+        documents: how many the caller could look into instead. The answer is None until that has taken as long, summed
+        over all searches since the last write, as making the doc values.
         """
         fid = self._fid(field)
         key = ("column", fid, kind)
-        held: tuple[DocValues] | None = None if documents is None else self._transaction.cached_value(key)
-        if held is None and documents is not None:
+        cached: tuple[DocValues] | None = None if documents is None else self._transaction.cached_value(key)
+        if cached is None and documents is not None:
             effort = self._transaction.cached(("column", "effort", fid, kind), lambda: [0])
             effort[0] += documents
             if effort[0] * _ENTRIES_PER_DOCUMENT < self.kind_docids(field, kind).bit_count():
                 return None
-            effort[0] = 0  # where there is no room to keep it, it is to be earned again
-        (column,) = held or self._transaction.cached(key, lambda: (self._read_column(fid, KINDS[kind]),))
-        return column
+            effort[0] = 0  # if they do not fit the cache, the effort must be spent again
+        (doc_values,) = cached or self._transaction.cached(key, lambda: (self._load_doc_values(fid, KINDS[kind]),))
+        return doc_values
 
-    def _read_column(self, fid: int, kind: int) -> DocValues:
+    def _load_doc_values(self, fid: int, kind: int) -> DocValues:
         docids, counts, last = array("I"), array("I"), None
-        for found, block, chunk in self._rows_in_order(fid, kind, True):
+        for found, block, data in self._rows_in_order(fid, kind, True):
             if found != last:
                 counts.append(0)
                 last = found
-            if len(chunk) == 2:  # nearly all of those that are many
-                docids.append(block << bitmap_blocks.BLOCK_BITS | int.from_bytes(chunk, "little"))
+            if len(data) == 2:  # a single document: by far the commonest block where there are many
+                docids.append(block << bitmap_blocks.BLOCK_BITS | int.from_bytes(data, "little"))
                 counts[-1] += 1
             else:
-                several = bitmap_blocks.block_docids(block, chunk)
+                several = bitmap_blocks.block_docids(block, data)
                 docids.extend(several)
                 counts[-1] += len(several)
         return DocValues(docids, counts)
@@ -226,7 +227,7 @@ class ValueReader:
                 yield value, docids if among is None else docids & among
 
     def few_values(self, field: str, kind: type[Value]) -> Sequence[Value] | None:
-        """All values of a kind, perhaps some that went among them, ascending, when they are few; else None."""
+        """All values of a kind, ascending, when they are few; else None. Some may have no documents any more."""
         fid = self._fid(field)
 
         def read() -> tuple[Sequence[Value] | None]:
@@ -234,15 +235,15 @@ class ValueReader:
                 f"SELECT DISTINCT value {_OF_KIND} ORDER BY value LIMIT {_FEW_VALUES + 1}", (fid, KINDS[kind]))]
             return (found if len(found) <= _FEW_VALUES else None,)
 
-        def carried(known: tuple[Sequence[Value] | None], delta: Delta) -> tuple[Sequence[Value] | None] | None:
-            """Those that are gone may stay: their sets are empty."""
-            fresh = {each: value for each in self._written(delta, fid).by_key if isinstance(value := value_of(each), kind)}
+        def updated(known: tuple[Sequence[Value] | None], delta: Delta) -> tuple[Sequence[Value] | None] | None:
+            """Values without documents may stay: their sets are empty."""
+            fresh = {each: value for each in self.written_values(delta, fid).by_key if isinstance(value := value_of(each), kind)}
             if known[0] is None:
                 return known
             fresh |= {value_key(value): value for value in known[0]}
             return ([fresh[each] for each in sorted(fresh)],) if len(fresh) <= _FEW_VALUES else None
 
-        return self._transaction.cached(("few values", fid, kind), read, carried)[0]
+        return self._transaction.cached(("few values", fid, kind), read, updated)[0]
 
     def _read_ordered(self, fid: int, kind: int, ascending: bool, among: DocIds | None
                       ) -> Iterator[tuple[Value, DocIds]]:
@@ -253,7 +254,7 @@ class ValueReader:
             yield value_of(found), docids if among is None or is_cut else docids & among
 
     def _rows_in_order(self, fid: int, kind: int, ascending: bool) -> Iterator[tuple[Key, int, bytes]]:
-        """Page by page, each read to its end: a statement left open would keep its connection in this transaction."""
+        """Rows by value and block, read in pages: a statement left open would keep its connection in this transaction."""
         page, order, beyond = _FIRST_PAGE, *(("ASC", ">") if ascending else ("DESC", "<"))
         where, bound = _OF_KIND, (fid, kind)
         while rows := self._connection.execute(
@@ -265,15 +266,15 @@ class ValueReader:
     # Documents
 
     def field_values(self, field: str, docids: Sequence[int]) -> Iterator[tuple[int, Sequence[Value]]]:
-        """(docid, its values, each once) of some documents."""
+        """(docid, its values, each once) of some documents, in the order asked."""
         name = str(self._fid(field))
         texts = dict(self._transaction.value_texts(docids))
         for docid in docids:
-            listed = json.loads(texts[docid]).get(name) if docid in texts else None
-            yield docid, StoredFieldEntry(listed, self._stored_form).each() if listed else ()
+            array = json.loads(texts[docid]).get(name) if docid in texts else None
+            yield docid, StoredFieldEntry(array, self._stored_form).each() if array else ()
 
     def spelling(self, field: str, value: str, docid: int) -> str:
-        """A text as a document that has it spells it."""
+        """How a document spells a text that it has."""
         fid, block = self._fid(field), docid // bitmap_blocks.BLOCK
         (spelling,) = self._transaction.cached(("spelling", fid, value, block), lambda: self._connection.execute(
             "SELECT spelling FROM value_postings WHERE fid = ? AND kind = ? AND value = ? AND block = ?",

@@ -1,10 +1,9 @@
-"""How values of fields stand in the tables of an index file.
+"""The encoding of field values in the tables of an index file.
 
-    facets       (fid, kind, value, block) -> the documents in a block that have it; and the text as they spell it
+    value_postings    (fid, kind, value, block) -> a bitmap block of the documents, and how they spell a text
     document_values   docid -> its values by field, as JSON: {"<fid>": [value or text as spelled, ...]}
 
-Knows the forms of keys and rows; refuses to know documents and SQL. The kinds stand in the order of values: flags
-of a field, then numbers, then texts in their normal form.
+Kinds are ordered: flags of a field, then numbers, then texts in their normal form. See docs/storage.md#field-values.
 """
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ KINDS: Mapping[type[Value], int] = {float: NUMBER, str: TEXT}
 PRESENT, IS_NULL, IS_EMPTY, HAS_NUMBER, HAS_TEXT = range(5)  # flags
 HAS_KIND = {float: HAS_NUMBER, str: HAS_TEXT}
 
-# Documents of one value and block spell it differently: to be looked up in their rows. No text is spelled so.
+# The documents of a row spell the text in different ways, which are looked up in document_values. No value is spelled "".
 MIXED = ""
 
 _SIGN = 1 << 63
@@ -30,9 +29,10 @@ _EXACT_INTEGERS = 1e15
 
 
 class FieldEntry(Protocol):
-    """What a document has under a field. values: each one with its spelling, None for a number.
+    """What a document has in a field.
 
-    has_both_zeros: does the zero among them stand for 0.0 and for -0.0? each(): all values, these two apart.
+    values: each value with its spelling, None for a number. has_both_zeros: does the zero among them, which is one key of
+    the dictionary, stand for 0.0 and -0.0? each(): all values, both zeros included.
     """
 
     values: dict[Value, str | None]
@@ -44,7 +44,7 @@ class FieldEntry(Protocol):
 
 
 def value_key(value: Value) -> Key:
-    """Under which a value is found: keys of one kind ascend as the values do."""
+    """The key of a value in value_postings; keys of one kind are ordered as their values."""
     if isinstance(value, str):
         return value
     bits: int = struct.unpack(">Q", struct.pack(">d", value))[0]
@@ -52,7 +52,7 @@ def value_key(value: Value) -> Key:
 
 
 def value_of(found: Key) -> Value:
-    """The value of a key of a number or text."""
+    """The value of a key: the inverse of value_key()."""
     if isinstance(found, bytes):
         bits = int.from_bytes(found, "big")
         number: float = struct.unpack(">d", (bits ^ (_SIGN if bits & _SIGN else _ALL)).to_bytes(8, "big"))[0]
@@ -61,37 +61,37 @@ def value_of(found: Key) -> Value:
     return found
 
 
-def posting_entries(fid: int, held: FieldEntry) -> list[tuple[tuple[int, int, Key], str | None]]:
-    """((fid, kind, key), spelling or None if it is spelled like the value) of all that a document has under a field."""
+def posting_entries(fid: int, entry: FieldEntry) -> list[tuple[tuple[int, int, Key], str | None]]:
+    """((fid, kind, key), spelling or None if it equals the value) of everything that a document has in a field."""
     found: list[tuple[tuple[int, int, Key], str | None]] = [((fid, FLAG, PRESENT), None)]
     flags = set()
-    for value in held.each():
+    for value in entry.each():
         if isinstance(value, str):
-            spelling = held.values[value]
+            spelling = entry.values[value]
             flags.add(HAS_TEXT)
             found.append(((fid, TEXT, value), None if spelling == value else spelling))
         else:
             flags.add(HAS_NUMBER)
             found.append(((fid, NUMBER, value_key(value)), None))
-    if held.is_null:
+    if entry.is_null:
         flags.add(IS_NULL)
-    if held.is_empty:
+    if entry.is_empty:
         flags.add(IS_EMPTY)
     found += [((fid, FLAG, flag), None) for flag in flags]
     return found
 
 
 def row_text(values: Mapping[int, FieldEntry]) -> str | None:
-    """The row of a document, None when it has none of the fields."""
+    """The row of a document in document_values, by field number; None when it has no values."""
     if not values:
         return None
-    return json.dumps({str(fid): _listed(held) for fid, held in values.items()}, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps({str(fid): _json_array(held) for fid, held in values.items()}, ensure_ascii=False, separators=(",", ":"))
 
 
-def _listed(held: FieldEntry) -> list[float | int | str | None]:
-    """null and "" stand for the flags: neither is a value."""
-    flags: list[float | int | str | None] = [*[None] * held.is_null, *[""] * held.is_empty]
-    return flags + [_shortest(value) if held.values[value] is None else held.values[value] for value in held.each()]
+def _json_array(entry: FieldEntry) -> list[float | int | str | None]:
+    """The JSON array of a field; null and "" stand for the flags, as neither is a value."""
+    flags: list[float | int | str | None] = [*[None] * entry.is_null, *[""] * entry.is_empty]
+    return flags + [_shortest(value) if entry.values[value] is None else entry.values[value] for value in entry.each()]
 
 
 def _shortest(number: Value) -> float | int | str:
@@ -100,12 +100,12 @@ def _shortest(number: Value) -> float | int | str:
 
 
 class StoredFieldEntry:
-    """What a document has under a field, read from its row."""
+    """What a document has in a field, decoded from its row of document_values."""
 
-    def __init__(self, listed: Iterable[float | int | str | None], stored_form: Callable[[str], str]) -> None:
+    def __init__(self, array: Iterable[float | int | str | None], stored_form: Callable[[str], str]) -> None:
         self.values: dict[Value, str | None] = {}
         self.is_null = self.is_empty = self.has_both_zeros = False
-        for each in listed:
+        for each in array:
             if isinstance(each, str) and each:
                 self.values[stored_form(each)] = each
             elif each is None:
@@ -125,5 +125,5 @@ class StoredFieldEntry:
 
 
 def rows_of(text: str, stored_form: Callable[[str], str]) -> dict[int, StoredFieldEntry]:
-    """fid -> what the document has under it, from the text of its row."""
-    return {int(fid): StoredFieldEntry(listed, stored_form) for fid, listed in json.loads(text).items()}
+    """fid -> what the document has in it, from its row of document_values."""
+    return {int(fid): StoredFieldEntry(array, stored_form) for fid, array in json.loads(text).items()}

@@ -24,7 +24,7 @@ _FEW_TO_WALK = 500
 
 
 def sort_buckets(reader: ValueReader, field: str, ascending: bool, candidates: DocIds) -> Iterator[tuple[Value | None, DocIds]]:
-    """The candidates by their value of a field: numbers, then texts, then those without; each in the order asked."""
+    """The candidates by their value of a field: numbers, then texts, each in the order asked, then None for the rest."""
     if _is_few(reader, field, candidates.bit_count()):
         yield from _sorted_rows(reader, field, ascending, candidates)
         return
@@ -38,11 +38,11 @@ def sort_buckets(reader: ValueReader, field: str, ascending: bool, candidates: D
 
 def _in_order(reader: ValueReader, field: str, kind: type[Value], ascending: bool, left: DocIds
               ) -> Iterator[tuple[Value, DocIds]]:
-    """Documents that all have a value of a kind: by walking over the values, unless all at once is quicker."""
+    """Documents that all have a value of a kind: by walking over the values, or by doc values if that is quicker."""
     documents, passed = left.bit_count(), 0
-    column = reader.doc_values(field, kind, 0) if left and reader.few_values(field, kind) is None else None
-    if column is not None and documents * documents < _FEW_TO_WALK * column.size:
-        yield from _by_rank(reader, field, kind, ascending, left, column)
+    doc_values = reader.doc_values(field, kind, 0) if left and reader.few_values(field, kind) is None else None
+    if doc_values is not None and documents * documents < _FEW_TO_WALK * doc_values.size:
+        yield from _by_rank(reader, field, kind, ascending, left, doc_values)
         return
     patience = max(_LEAST_PATIENCE, min(documents * _VALUES_PER_DOCUMENT,
                                         reader.kind_docids(field, kind).bit_count() // _ENTRIES_PER_VALUE))
@@ -54,47 +54,47 @@ def _in_order(reader: ValueReader, field: str, kind: type[Value], ascending: boo
             yield value, bucket
             left ^= bucket
             passed = 0
-        elif passed > patience:  # they are far away, as when the same field is filtered and sorted by
-            column = reader.doc_values(field, kind, left.bit_count())
-            yield from (_sorted_rows(reader, field, ascending, left, kind) if column is None
-                        else _by_rank(reader, field, kind, ascending, left, column))
+        elif passed > patience:  # the rest is far away, as when a filter on the same field leaves one end of it
+            doc_values = reader.doc_values(field, kind, left.bit_count())
+            yield from (_sorted_rows(reader, field, ascending, left, kind) if doc_values is None
+                        else _by_rank(reader, field, kind, ascending, left, doc_values))
             return
 
 
-def _by_rank(reader: ValueReader, field: str, kind: type[Value], ascending: bool, left: DocIds, column: DocValues
+def _by_rank(reader: ValueReader, field: str, kind: type[Value], ascending: bool, left: DocIds, doc_values: DocValues
              ) -> Iterator[tuple[Value, DocIds]]:
-    """As _in_order: the ranks that documents have, then who has them."""
-    is_met = bytearray(column.size)
-    for _, rank in column.pairs(left):
-        is_met[rank] = 1
-    rank = is_met.find(1) if ascending else is_met.rfind(1)
+    """As _in_order: collect the ranks that the documents have, then take the documents of each."""
+    is_present = bytearray(doc_values.size)
+    for _, rank in doc_values.pairs(left):
+        is_present[rank] = 1
+    rank = is_present.find(1) if ascending else is_present.rfind(1)
     while left:
-        value = _ranked_value(reader, field, kind, column, rank)
+        value = _ranked_value(reader, field, kind, doc_values, rank)
         if bucket := left & reader.value_docids(field, value):
             yield value, bucket
             left ^= bucket
-        rank = is_met.find(1, rank + 1) if ascending else is_met.rfind(1, 0, rank)
+        rank = is_present.find(1, rank + 1) if ascending else is_present.rfind(1, 0, rank)
 
 
-def _ranked_value(reader: ValueReader, field: str, kind: type[Value], column: DocValues, rank: int) -> Value:
-    def held(docid: int) -> list[Value]:
+def _ranked_value(reader: ValueReader, field: str, kind: type[Value], doc_values: DocValues, rank: int) -> Value:
+    def values_of(docid: int) -> list[Value]:
         ((_, values),) = reader.field_values(field, [docid])
         return [value for value in values if isinstance(value, kind)]
 
-    value: Value = column.value(rank, held)
+    value: Value = doc_values.value(rank, values_of)
     return value
 
 
 def _is_few(reader: ValueReader, field: str, documents: int) -> bool:
     """Is it quicker to look into so many documents than to go through the values?"""
-    several = [reader.few_values(field, kind) for kind in KINDS]
-    values = sum(_FEW_DOCUMENTS if few is None else len(few) for few in several)
+    few_values = [reader.few_values(field, kind) for kind in KINDS]
+    values = sum(_FEW_DOCUMENTS if few is None else len(few) for few in few_values)
     return documents <= min(values // 2, _FEW_DOCUMENTS)
 
 
 def _sorted_rows(reader: ValueReader, field: str, ascending: bool, candidates: DocIds, *of: type[Value]
                  ) -> Iterator[tuple[Any, DocIds]]:
-    """As sort_buckets. of: the only kind that counts."""
+    """As sort_buckets, by looking into each document. of: the only kind that counts; all kinds without it."""
     best = min if ascending else max
     grouped: dict[tuple[int, Key], list[int]] = {}
     without: list[int] = []

@@ -380,7 +380,7 @@ class IndexWriter:
         for docid, before, after in numbered:
             self._log(docid, "")
             self._values.change(docid, before, after)
-        self._values.keep_rows((docid, after) for docid, _, after in numbered)
+        self._values.write_rows((docid, after) for docid, _, after in numbered)
 
     def _numbered(self, values: Values) -> dict[int, FieldEntry]:
         if not values.keys() <= self.field_numbers.keys():
@@ -397,7 +397,7 @@ class IndexWriter:
         numbered = [(docid, self._numbered(fresh), self._numbered(values)) for docid, fresh, values in documents]
         for docid, fresh, _ in numbered:
             self._values.change(docid, {}, fresh)
-        self._values.keep_rows((docid, values) for docid, _, values in numbered)
+        self._values.write_rows((docid, values) for docid, _, values in numbered)
 
     # Places
 

@@ -303,7 +303,7 @@ def check_size_of_delta(reader: IndexReader) -> None:
     rows = {docid: {0: [str(docid), *dice.choices(letters, k=dice.randrange(200))]} for docid in range(300)}
     texts = {docid: json.dumps({"0": [docid, *dice.choices(letters, k=20)]}) for docid in rows}
     delta = Delta((1 << 300) - 1, rows, None, texts)
-    assert delta.term_docids("7") == 1 << 7 and reader.values._written(delta, 0).by_key[value_key(7.0)] == [7]
+    assert delta.term_docids("7") == 1 << 7 and reader.values.written_values(delta, 0).by_key[value_key(7.0)] == [7]
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held / 3 < sys.getsizeof(delta) < held * 3
