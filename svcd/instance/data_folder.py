@@ -1,10 +1,7 @@
-"""The data folder as those see it who only read: which indexes there are, their contents, keys, features.
+"""Read-only access to a data folder: the list of indexes, their contents, keys and features.
 
-    instance.sqlite   the list of indexes and the keys (and the queue, which is svcd.instance.queue's)
-    indexes/          <uuid>.sqlite, one file an index; its name is a row elsewhere
-
-Knows where the files lie and opens them read-only, so that any number of processes may do so at once; refuses to
-know who writes them (svcd.instance.instance).
+Files are opened read-only, so any number of processes (the search workers) may use a folder at once. The process that
+writes uses the subclass svcd.instance.instance.Instance. See docs/tasks-and-batches.md#data-folder.
 """
 from __future__ import annotations
 
@@ -26,21 +23,20 @@ if TYPE_CHECKING:
     from svcd.index.reader import IndexReader
 
 
-# Several indexes of one request, as one state of the list of indexes has them.
-#
-# A swap or a deletion in between changes nothing for the request: its uids are looked up once, and the files that they
-# then stood for are held open until it ends. Refuses to know how files are opened.
-
-
-# Indexes of one request that are held open: each takes three descriptors. Those beyond are opened when they are read.
+# A request holds at most so many indexes open, each with three descriptors; further ones are opened when they are read.
 MAX_OPEN_INDEXES = 64
 
-# (index uid, uuid) -> the index of this file; index_not_found when it is gone.
+# (index uid, uuid) -> reader of that file; index_not_found when the file has been deleted.
 ReadFile = Callable[[str, str], "AbstractContextManager[IndexReader]"]
 
 
 class IndexSnapshot:
-    """uuids: by index uid, of those of the request that there are. held: readers of the first of them."""
+    """The indexes of one request, as they were in one state of the list of indexes.
+
+    A swap or deletion during the request does not affect it: uids are resolved once, and the files stay open until it ends.
+
+    uuids: index uid -> uuid of its file, for the indexes that exist. held: open readers of the first MAX_OPEN_INDEXES.
+    """
 
     def __init__(self, uuids: Mapping[str, str], held: Mapping[str, IndexReader], read_file: ReadFile) -> None:
         self._uuids = uuids
@@ -49,7 +45,7 @@ class IndexSnapshot:
 
     @contextmanager
     def read(self, index_uid: str) -> Iterator[IndexReader]:
-        """One state of an index, the same each time where it is held; index_not_found when there is none."""
+        """A reader of an index, always of the same state when it is held open. Raises index_not_found."""
         if index_uid in self._held:
             yield self._held[index_uid]
         elif index_uid in self._uuids:
@@ -59,15 +55,15 @@ class IndexSnapshot:
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
 
 
-# What is kept between searches: more where there are many documents, as each set of words has a bit for each of them.
+# Bounds of the cache of readers; it grows with the indexes because cached bitmaps have a bit per document.
 MIN_CACHE_BYTES, MAX_CACHE_BYTES = 32 << 20, 128 << 20
-_CACHE_PART = 10  # of the bytes of all indexes that were read
-INDEX_COLUMNS = "uid, uuid, created_at, updated_at, primary_key, stats"  # of an index, as IndexRow has them
+_CACHE_PART = 10  # the cache may take this fraction of the bytes of all indexes that were read
+INDEX_COLUMNS = "uid, uuid, created_at, updated_at, primary_key, stats"  # in the order of the fields of IndexRow
 
 
 @dataclass(frozen=True)
 class IndexRow:
-    """One index as the instance lists it. stats: documents, bytes, fields (name -> documents)."""
+    """One row of the list of indexes. stats: documents, bytes, fields (name -> number of documents). Times in nanoseconds."""
 
     uid: str
     uuid: str
@@ -78,10 +74,10 @@ class IndexRow:
 
 
 class DataFolderReader:
-    """A data folder that is there, and that may be in use.
+    """Reads an existing data folder, which another process may be writing.
 
-    keys: those that are stored at the moment of each question.
-    features: those that were ever switched; who writes them (Instance), or hears of it (use_features), keeps them.
+    keys: read from disk at each call. features: name -> state of every feature that was ever switched; kept up to date by
+    Instance in the writing process and by use_features() in the others.
     """
 
     def __init__(self, path: Path, features: Mapping[str, bool | None] | None = None) -> None:
@@ -100,7 +96,7 @@ class DataFolderReader:
     # Indexes
 
     def index_path(self, uuid: str) -> Path:
-        """Where the file of an index lies."""
+        """The path of an index file."""
         return self.path / "indexes" / f"{uuid}.sqlite"
 
     def index(self, index_uid: str) -> IndexRow | None:
@@ -118,7 +114,7 @@ class DataFolderReader:
 
     def list_indexes(self, offset: int = 0, limit: int | None = None,
                      is_allowed: Callable[[str], bool] | None = None) -> tuple[list[IndexRow], int]:
-        """A page of the indexes by uid, and how many there are; those a caller may not see count in neither."""
+        """A page of the indexes ordered by uid, and their total; indexes that `is_allowed` rejects count in neither."""
         with self._reading() as connection:
             rows = [_index_row(row) for row in connection.execute(f"SELECT {INDEX_COLUMNS} FROM indexes ORDER BY uid")
                     if is_allowed is None or is_allowed(row[0])]
@@ -126,22 +122,22 @@ class DataFolderReader:
 
     @contextmanager
     def read(self, index_uid: str) -> Iterator[IndexReader]:
-        """One state of an index, from the first read to the last; index_not_found when there is none."""
-        from svcd.index.reader import IndexReader  # a start, which reads no index, need not wait for it
+        """A reader of one state of an index, from first to last read. Raises index_not_found."""
+        from svcd.index.reader import IndexReader  # imported late: a start reads no index, and need not wait for it
 
-        uuid, path, connection = self._begun(index_uid)
+        uuid, path, connection = self._begin_read(index_uid)
         try:
-            self._make_room(uuid, path)
+            self._size_cache(uuid, path)
             yield IndexReader(connection, uuid, self._cache)
         finally:
             self._readers.end(path, connection)
 
     @contextmanager
     def read_file(self, index_uid: str, uuid: str) -> Iterator[IndexReader]:
-        """One state of the index that had this uid when its row was read; index_not_found when it was deleted since."""
+        """A reader of the file that an index had when its row was read. Raises index_not_found when it was deleted since."""
         with ExitStack() as stack:
             try:
-                reader = stack.enter_context(self._opened(uuid))
+                reader = stack.enter_context(self._open_file(uuid))
             except sqlite3.OperationalError:
                 if self.index_path(uuid).exists():
                     raise
@@ -151,52 +147,52 @@ class DataFolderReader:
     @contextmanager
     def read_together(self, index_uids: Iterable[str],
                       linked: Callable[[IndexReader], Iterable[str]] = lambda reader: ()) -> Iterator[IndexSnapshot]:
-        """Indexes as one state of the list of indexes has them; those that do not exist are refused when they are read.
+        """Several indexes in one state of the list of indexes; a missing one raises index_not_found when it is read.
 
-        linked: gives the uids of others that a request for this index may read, too.
+        linked: reader -> uids of further indexes that the request may read through this one (joins).
         """
         with ExitStack() as stack:
-            yield self._shelf(stack, list(dict.fromkeys(index_uids)), linked)
+            yield self._open_together(stack, list(dict.fromkeys(index_uids)), linked)
 
-    def _shelf(self, stack: ExitStack, index_uids: Sequence[str],
+    def _open_together(self, stack: ExitStack, index_uids: Sequence[str],
                linked: Callable[[IndexReader], Iterable[str]]) -> IndexSnapshot:
         while True:
             uuids: dict[str, str] = {}
             held: dict[str, IndexReader] = {}
             with ExitStack() as attempt:
                 try:
-                    with self._reading() as connection:  # one state of the list, until the files are open
-                        self._hold(attempt, uuids, held, _uuids_of(connection, index_uids))
+                    with self._reading() as connection:  # the list stays in one state until the files are open
+                        self._open_some(attempt, uuids, held, uuids_of(connection, index_uids))
                         others = {uid for reader in list(held.values()) for uid in linked(reader)} - {*index_uids}
-                        self._hold(attempt, uuids, held, _uuids_of(connection, sorted(others)))
+                        self._open_some(attempt, uuids, held, uuids_of(connection, sorted(others)))
                 except sqlite3.OperationalError:
                     if all(self.index_path(uuid).exists() for uuid in uuids.values()):
-                        raise  # they are there: something else is wrong
+                        raise  # all files exist: something else is wrong
                     continue  # one was deleted after the list was read
                 stack.push(attempt.pop_all())
                 return IndexSnapshot(uuids, held, self.read_file)
 
-    def _hold(self, stack: ExitStack, uuids: dict[str, str], held: dict[str, IndexReader], found: Mapping[str, str]) -> None:
+    def _open_some(self, stack: ExitStack, uuids: dict[str, str], held: dict[str, IndexReader], found: Mapping[str, str]) -> None:
         uuids.update(found)
         for index_uid, uuid in found.items():
             if len(held) < MAX_OPEN_INDEXES:
-                held[index_uid] = stack.enter_context(self._opened(uuid))
+                held[index_uid] = stack.enter_context(self._open_file(uuid))
 
     @contextmanager
-    def _opened(self, uuid: str) -> Iterator[IndexReader]:
-        """One state of the index of a file. OperationalError when there is none."""
+    def _open_file(self, uuid: str) -> Iterator[IndexReader]:
+        """A reader of one state of a file. Raises sqlite3.OperationalError when it does not exist."""
         from svcd.index.reader import IndexReader
 
         path = f"{self._index_folder}/{uuid}.sqlite"
         connection = self._readers.begin(path)
         try:
-            self._make_room(uuid, path)
+            self._size_cache(uuid, path)
             yield IndexReader(connection, uuid, self._cache)
         finally:
             self._readers.end(path, connection)
 
-    def _begun(self, index_uid: str) -> tuple[str, str, sqlite3.Connection]:
-        """uuid, path and read transaction of an index, whose file may go and come anew meanwhile."""
+    def _begin_read(self, index_uid: str) -> tuple[str, str, sqlite3.Connection]:
+        """uuid, path and read transaction of an index; looked up again when its file was replaced in between."""
         uuid = self._uuid_of(index_uid)
         while True:
             path = f"{self._index_folder}/{uuid}.sqlite"
@@ -207,10 +203,10 @@ class DataFolderReader:
                 if again == uuid:
                     if not os.path.exists(path):
                         raise missing_file_error(index_uid) from None
-                    raise  # it is there: something else is wrong
+                    raise  # the file exists: something else is wrong
                 uuid = again
 
-    def _make_room(self, uuid: str, path: str) -> None:
+    def _size_cache(self, uuid: str, path: str) -> None:
         try:
             size = os.stat(path).st_size
         except FileNotFoundError:  # deleted since it was opened
@@ -229,7 +225,7 @@ class DataFolderReader:
         return uuid
 
     def forget(self, uuid: str) -> None:
-        """An index has no row any more: hold nothing of it, so that its space is given back."""
+        """Close connections to a deleted index and drop what is cached of it, so that its disk space is freed."""
         self._readers.forget(self.index_path(uuid))
         self._sizes.pop(uuid, None)
         self._cache.forget(lambda key: isinstance(key, tuple) and key[0] == uuid)
@@ -238,7 +234,7 @@ class DataFolderReader:
         return self._readers.transaction(self._instance_path)
 
     def last_update(self) -> int | None:
-        """When an index changed last, or None."""
+        """When any index changed last (nanoseconds), or None."""
         with self._reading() as connection:
             newest: int | None = connection.execute("SELECT max(updated_at) FROM indexes").fetchone()[0]
             return newest
@@ -246,7 +242,7 @@ class DataFolderReader:
     # Features
 
     def features(self) -> dict[str, bool | None]:
-        """The features that were ever switched, by name; None for one that a dump left open: it is off."""
+        """Name -> state of every feature that was ever switched; None (off) for one that a dump left open."""
         return dict(self._features)
 
     def is_enabled(self, feature: str) -> bool:
@@ -254,20 +250,20 @@ class DataFolderReader:
         return bool(self._features.get(feature))
 
     def use_features(self, features: Mapping[str, bool | None]) -> None:
-        """All features as they are from now on."""
-        # One object replaces another: who reads without a lock sees all of a change, or nothing of it.
+        """Replace the state of all features."""
+        # One assignment: readers without a lock see all of a change or nothing of it.
         self._features = dict(features)
 
 
-def _uuids_of(connection: sqlite3.Connection, index_uids: Sequence[str]) -> dict[str, str]:
-    """The uuids of the indexes that there are, by uid, in the order asked."""
+def uuids_of(connection: sqlite3.Connection, index_uids: Sequence[str]) -> dict[str, str]:
+    """index uid -> uuid, for those that exist, in the order given."""
     found = dict(connection.execute("SELECT uid, uuid FROM indexes WHERE uid IN (SELECT value FROM json_each(?))",
                                     (json.dumps(list(index_uids)),))) if index_uids else {}
     return {index_uid: found[index_uid] for index_uid in index_uids if index_uid in found}
 
 
 def missing_file_error(index_uid: str) -> ApiError:
-    """What is said of an index whose file is not there."""
+    """The error for an index whose file is missing."""
     return ApiError("io_error", f"The file of index `{index_uid}` is missing from the data folder. Put it back, or delete "
                                 "the index.")
 

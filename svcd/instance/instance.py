@@ -1,16 +1,16 @@
-"""The data folder as the daemon has it: it writes the rows of indexes, keys, features, the queue; how the files lie.
+"""The data folder of the daemon: opens and locks it, writes the list of indexes, keys, features; owns queue and outbox.
 
-    LOCK              held while a daemon uses the folder
-    VERSION           the svcd that wrote it last
+    LOCK              locked while a daemon uses the folder
+    VERSION           the version of svcd that wrote it last
     instance-uid      a random UUID, made once
-    instance.sqlite   the queue, the list of indexes, the keys, the webhooks and what they are still to be told
-    indexes/          <uuid>.sqlite, one file an index; its name is a row elsewhere
-    payloads/         uploads of tasks that have not ended
-    reserve           room that is kept for what frees room (see svcd.index.disk_space)
-    unclaimed/        files of indexes that are newer than instance.sqlite, and that it does not name (see strays)
+    instance.sqlite   queue, list of indexes, keys, features, webhooks, outbox
+    indexes/          <uuid>.sqlite, one file per index
+    payloads/         uploaded documents of unfinished tasks
+    reserve           disk space kept for operations that free space (svcd.index.disk_space)
+    unclaimed/        index files newer than instance.sqlite, which does not name them (svcd.instance.unlisted_files)
 
-Rows of indexes change only inside Queue.finishing(), together with the end of the tasks that change
-them; what becomes of a file without a row, the next start decides.
+Rows of indexes change only inside Queue.finishing(), in the transaction that ends the tasks that change them. Files
+without a row are dealt with at the next start. See docs/tasks-and-batches.md#instancesqlite.
 """
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ LOCK_TIMEOUT_S = 2.0
 
 
 class FolderInUse(RuntimeError):
-    """Another daemon has the data folder."""
+    """Another daemon uses the data folder."""
 
 
 class Instance(DataFolderReader):
-    """Opens a data folder, made when absent. One daemon at a time: FolderInUse, schema.NewerFormat, OSError."""
+    """Opens a data folder for writing; makes it when absent. Raises FolderInUse, schema.NewerFormat, OSError."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.on_features: Callable[[], None] = lambda: None  # called after each change of them
-        self.on_removal: Callable[[str], None] = lambda uuid: None  # called after the files of an index went
+        self.on_features: Callable[[], None] = lambda: None  # called after each change of features
+        self.on_removal: Callable[[str], None] = lambda uuid: None  # called after the files of an index were deleted
         (path / "indexes").mkdir(parents=True, exist_ok=True)
         (path / "payloads").mkdir(exist_ok=True)
         self._lock_file = _lock(path / "LOCK")
-        self._lock = threading.RLock()  # guards _writer; shared with the queue and the keys
+        self._lock = threading.RLock()  # guards _writer; shared with queue, keys, webhooks and outbox
         self.reserve = Reserve(path)
         try:
-            self._writer = self._opened_writer()
+            self._writer = self._open_writer()
         except BaseException:
             self._lock_file.close()
             raise
@@ -73,56 +73,55 @@ class Instance(DataFolderReader):
         self.keys: KeyWriter = KeyWriter(self._instance_path, self._readers, self._writer, self._lock)
         self.keys.before_removal = self.webhooks.before_removal = self.reserve.make_way
         self.use_features(self._stored_features())
-        # Files that enqueued tasks have made, by the name of the index that has no row yet.
+        # index uid -> uuid of a file that enqueued tasks have made for an index without row; see unlisted_files.
         self._unlisted = unlisted_files.reconcile(path, self._writer)
         self.queue.remove_orphaned_payloads()
 
-    def _opened_writer(self) -> sqlite3.Connection:
-        """The writer of instance.sqlite, on a full disk with the room of the reserve."""
+    def _open_writer(self) -> sqlite3.Connection:
+        """The writing connection; on a full disk it is opened with space of the reserve."""
         path = self.path / "instance.sqlite"
         try:
-            return _prepared_writer(path)
+            return _open_prepared(path)
         except sqlite3.OperationalError as error:
             if not lacks_room(error):
                 raise
             if not self.reserve.give_up(PART_BYTES):
                 raise OSError(errno.ENOSPC, "there is no room left on the disk, and no reserve; some 100 KB are needed "
                                             "to begin with", str(self.path)) from None
-        return _prepared_writer(path)
+        return _open_prepared(path)
 
     def keep_reserve(self) -> None:
-        """Have room kept for what frees room from now on; and again what the largest index needs."""
+        """Keep a reserve of disk space from now on, sized for the largest index."""
         self.reserve.keep(max((_size(file) for file in (self.path / "indexes").iterdir()), default=0))
 
     def close(self) -> None:
-        """Close every file and let the folder go."""
+        """Close every file and unlock the folder."""
         super().close()
         with self._lock:
             self._writer.close()
         keep_log(self.path / "instance.sqlite")
         self._lock_file.close()
 
-
     # Rows of indexes
 
     def create_index(self, connection: sqlite3.Connection, row: IndexRow) -> None:
-        """Inside finishing(): an index whose file is committed comes into being."""
+        """Inside finishing(): list an index whose file is committed."""
         self._unlisted.pop(row.uid, None)
         connection.execute(f"INSERT INTO indexes({INDEX_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
                            (row.uid, row.uuid, row.created_at, row.updated_at, row.primary_key, json.dumps(row.stats)))
 
     def update_index(self, connection: sqlite3.Connection, index_uid: str, *, updated_at: int,
                      primary_key: str | None, stats: Mapping[str, Any]) -> None:
-        """Inside finishing(): what the list shows of an index follows its file."""
+        """Inside finishing(): update the row of an index to the state of its file."""
         connection.execute("UPDATE indexes SET updated_at = ?, primary_key = ?, stats = ? WHERE uid = ?",
                            (updated_at, primary_key, json.dumps(stats), index_uid))
 
     def delete_index(self, connection: sqlite3.Connection, index_uid: str) -> None:
-        """Inside finishing(): an index is no more; remove_file() follows the commit."""
+        """Inside finishing(): unlist an index; call remove_file() after the commit."""
         connection.execute("DELETE FROM indexes WHERE uid = ?", (index_uid,))
 
     def rename_indexes(self, connection: sqlite3.Connection, names: Mapping[str, str]) -> None:
-        """Inside finishing(): old name -> new name, all at once, so that two may change places."""
+        """Inside finishing(): rename indexes, all at once, so that two may be exchanged. names: old uid -> new uid."""
         rows = connection.execute(f"SELECT {INDEX_COLUMNS} FROM indexes WHERE uid IN (SELECT value FROM json_each(?))",
                                   (json.dumps(list(names)),)).fetchall()
         connection.executemany("DELETE FROM indexes WHERE uid = ?", [(row[0],) for row in rows])
@@ -130,7 +129,7 @@ class Instance(DataFolderReader):
                                [(names[row[0]], *row[1:]) for row in rows])
 
     def remove_file(self, uuid: str) -> None:
-        """Delete the files of an index that has no row any more; searches under way read them to their end."""
+        """Delete the files of an unlisted index; searches under way keep their open descriptors."""
         path = self.index_path(uuid)
         self._unlisted = {index_uid: other for index_uid, other in self._unlisted.items() if other != uuid}
         self.forget(uuid)
@@ -138,39 +137,39 @@ class Instance(DataFolderReader):
         self.on_removal(uuid)
 
     def uuid_of(self, index_uid: str) -> str | None:
-        """The uuid of an index, or of the file that was made for it before its row could be; None when there is neither."""
+        """The uuid of an index, or of the unlisted file that was made for it; None when there is neither."""
         row = self.index(index_uid)
         return row.uuid if row else self._unlisted.get(index_uid)
 
     def discard_unlisted_files(self, kept: Collection[str]) -> None:
-        """Delete the files that were made for indexes without a row, but for those of some indexes."""
+        """Delete unlisted files, except those made for the indexes in `kept`."""
         for index_uid, uuid in list(self._unlisted.items()):
             if index_uid not in kept:
                 self.remove_file(uuid)
 
-    def applied(self, uuid: str) -> BatchOutcomes | None:
-        """What the file of an index has committed of its newest batch; None when there is none."""
+    def batch_outcomes(self, uuid: str) -> BatchOutcomes | None:
+        """The outcomes that an index file holds of its newest batch; None without any."""
         try:
             with self._readers.transaction(self.index_path(uuid)) as connection:
                 return unlisted_files.stored_outcomes(connection)
-        except sqlite3.OperationalError:  # it was never made
+        except sqlite3.OperationalError:  # the file was never made
             return None
 
     @property
     def lock_descriptor(self) -> int:
-        """The descriptor whose lock says that the folder is in use; a process that holds it shares the lock."""
+        """The descriptor of the lock; a child process that inherits it shares the lock."""
         return self._lock_file.fileno()
 
-    # Features and figures
+    # Features and sizes
 
     def force_feature(self, feature: str) -> None:
-        """Switch a feature on until it is switched otherwise; a restart knows nothing of it."""
+        """Switch a feature on in memory only, as launch options do."""
         with self._lock:
             self.use_features({**self._features, feature: True})
         self.on_features()
 
     def update_features(self, changes: Mapping[str, bool]) -> dict[str, bool | None]:
-        """Switch features, durably; all of them as they are then."""
+        """Switch features, durably; returns the state of all features afterwards."""
         with self._lock:
             with write_transaction(self._writer) as connection:
                 connection.executemany("INSERT OR REPLACE INTO features(name, enabled) VALUES (?, ?)",
@@ -185,15 +184,15 @@ class Instance(DataFolderReader):
                 for name, enabled in self._writer.execute("SELECT name, enabled FROM features")}
 
     def database_size(self) -> int:
-        """Bytes that the folder's files hold, logs and uploads included, the reserve left out."""
+        """Bytes of all files in the folder, logs and payloads included, the reserve excluded."""
         return sum(_size(file) for file in self.path.rglob("*") if file != self.reserve.path)
 
     def used_database_size(self) -> int:
-        """Bytes of the databases alone."""
+        """Bytes of the SQLite files alone."""
         return sum(_size(file) for file in self.path.rglob("*.sqlite"))
 
 
-def _prepared_writer(path: Path) -> sqlite3.Connection:
+def _open_prepared(path: Path) -> sqlite3.Connection:
     connection = open_writer(path)
     try:
         schema.prepare(connection, schema.INSTANCE)
@@ -206,12 +205,12 @@ def _prepared_writer(path: Path) -> sqlite3.Connection:
 def _size(file: Path) -> int:
     try:
         return file.stat().st_size if file.is_file() else 0
-    except FileNotFoundError:  # a log that went meanwhile
+    except FileNotFoundError:  # a log that was deleted meanwhile
         return 0
 
 
 def _lock(path: Path) -> IO[str]:
-    """Take the folder. Waits a little: the indexing process of a daemon that was just killed may outlive it."""
+    """Lock the folder. Waits LOCK_TIMEOUT_S: the indexing process of a daemon that was just killed may outlive it."""
     file = path.open("w")
     deadline = time.monotonic() + LOCK_TIMEOUT_S
     while True:
@@ -232,7 +231,7 @@ def _instance_uid(path: Path) -> str:
 
 
 def _write_text(path: Path, text: str) -> None:
-    """Write a small file whole or not at all."""
+    """Write a small file atomically."""
     if path.exists() and path.read_text() == text:
         return
     fresh = path.with_name(path.name + ".new")
@@ -243,14 +242,12 @@ def _write_text(path: Path, text: str) -> None:
     fresh.replace(path)
 
 
-# What an instance held elsewhere, written into one that is new: tasks, batches, keys, features with what they were.
-#
-# Each function is called inside Queue.finishing(). The instance is opened again before it is used: what it keeps in
-# memory was read before. Refuses to know where the rows come from.
+# Restoring rows of another instance, for imports of dumps. Each function is called inside Queue.finishing(). The
+# instance must be opened again before it is used, because what it holds in memory was read before.
 
 
 def add_tasks(connection: sqlite3.Connection, tasks: Iterable[Task]) -> None:
-    """Tasks with their uids; the payloads of those that wait lie in the folder of payloads already."""
+    """Insert tasks with their uids; payloads of enqueued ones must be in the payload folder already."""
     connection.executemany(
         "INSERT INTO tasks(uid, batch_uid, index_uid, status, kind, canceled_by, details, error, content, payload, "
         "payload_bytes, custom_metadata, enqueued_at, started_at, finished_at) "
@@ -261,7 +258,7 @@ def add_tasks(connection: sqlite3.Connection, tasks: Iterable[Task]) -> None:
 
 
 def add_batches(connection: sqlite3.Connection, batches: Iterable[Batch]) -> None:
-    """Batches that ended, with their uids."""
+    """Insert finished batches with their uids."""
     connection.executemany(
         "INSERT INTO batches(uid, details, stats, strategy, started_at, finished_at, earliest_enqueued_at, "
         "latest_enqueued_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -270,13 +267,13 @@ def add_batches(connection: sqlite3.Connection, batches: Iterable[Batch]) -> Non
 
 
 def add_keys(connection: sqlite3.Connection, rows: Iterable[KeyRow]) -> None:
-    """Keys, the oldest first."""
+    """Insert keys, oldest first."""
     for row in rows:
         insert_key(connection, row)
 
 
 def add_features(connection: sqlite3.Connection, features: Mapping[str, bool | None]) -> None:
-    """Features as they were switched; None for one that nobody ever switched, and that says so."""
+    """Insert the state of features; None for one that the dump left open."""
     connection.executemany("INSERT OR REPLACE INTO features(name, enabled) VALUES (?, ?)", list(features.items()))
 
 

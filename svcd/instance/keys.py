@@ -1,7 +1,7 @@
-"""API keys on disk: who may what, without the secrets, which follow from the master key.
+"""API keys on disk, without their secrets, which are derived from the master key.
 
-Knows rows and that every change of them gets a number, so that whoever holds keys in memory learns at the cost
-of one row that they are no longer the stored ones; refuses to know what an action is and who is allowed what.
+Each change increments a revision number, so that a process that caches keys can check with one row whether its cache is
+current. What actions mean is decided in svcd.auth.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from svcd.index.connections import ReadPool, write_transaction
 
 _COLUMNS = "uid, actions, indexes, created_at, updated_at, name, description, expires_at"
-# Of keys made at the same moment the one that was stored last is the newest.
+# Keys of one moment are ordered by insertion.
 _NEWEST_FIRST = "ORDER BY created_at DESC, rowid DESC"
 _REVISION = "SELECT number FROM revisions WHERE subject = 'keys'"
 _MOST_ROWS = 2**63 - 1
@@ -23,7 +23,7 @@ _MOST_ROWS = 2**63 - 1
 
 @dataclass(frozen=True)
 class KeyRow:
-    """One key. uid: lower-case hyphenated UUID; moments are nanoseconds; expires_at None is never."""
+    """One key. uid: lower-case hyphenated UUID; times are nanoseconds; expires_at None means never."""
 
     uid: str
     actions: Sequence[str]
@@ -36,29 +36,29 @@ class KeyRow:
 
 
 class KeyReader:
-    """The keys as those see them who only read. path: of the file that holds them."""
+    """Reads keys. path: of instance.sqlite."""
 
     def __init__(self, path: str, readers: ReadPool) -> None:
         self._path = path
         self._readers = readers
 
     def revision(self) -> int:
-        """How often the keys were changed; asked before each use of keys that are held in memory."""
+        """How often the keys were changed; to be checked before cached keys are used."""
         with self._readers.transaction(self._path) as connection:
             return _revision(connection)
 
     def read(self) -> tuple[int, list[KeyRow]]:
-        """All keys, newest first, and the revision in which they are these."""
+        """The revision, and all keys of it, newest first."""
         with self._readers.transaction(self._path) as connection:
             return _revision(connection), _rows(connection, _NEWEST_FIRST)
 
     def get(self, uid: str) -> KeyRow | None:
-        """The key of a uid, or None."""
+        """The key with a uid, or None."""
         with self._readers.transaction(self._path) as connection:
             return next(iter(_rows(connection, "WHERE uid = ?", [uid])), None)
 
     def page(self, offset: int, limit: int) -> tuple[list[KeyRow], int]:
-        """A part of the keys, newest first, and how many there are."""
+        """A page of the keys, newest first, and their total."""
         wanted = [min(limit, _MOST_ROWS), min(offset, _MOST_ROWS)]
         with self._readers.transaction(self._path) as connection:
             (total,) = connection.execute("SELECT count(*) FROM keys").fetchone()
@@ -66,17 +66,17 @@ class KeyReader:
 
 
 class KeyWriter(KeyReader):
-    """The keys of the one daemon that changes them; a change is on disk when the call returns."""
+    """Reads and writes keys; a change is on disk when the call returns."""
 
     def __init__(self, path: str, readers: ReadPool, writer: sqlite3.Connection, lock: threading.RLock) -> None:
         """lock: guards `writer`, which others use too."""
         super().__init__(path, readers)
-        self.before_removal: Callable[[], None] = lambda: None  # a key is taken away on a full disk, too
+        self.before_removal: Callable[[], None] = lambda: None  # frees reserved space, so that keys can be deleted on a full disk
         self._writer = writer
         self._lock = lock
 
     def add(self, row: KeyRow) -> bool:
-        """Store a key; False, and nothing is changed, when its uid is taken."""
+        """Store a key; False, without change, when its uid exists."""
         with self._lock, write_transaction(self._writer) as connection:
             if _rows(connection, "WHERE uid = ?", [row.uid]):
                 return False
@@ -84,22 +84,22 @@ class KeyWriter(KeyReader):
             return True
 
     def add_to_empty(self, rows: Iterable[KeyRow]) -> None:
-        """Store keys, in this order, unless there is any."""
+        """Store keys, in this order, if none exist."""
         with self._lock, write_transaction(self._writer) as connection:
             if not _rows(connection, "LIMIT 1"):
                 for row in rows:
                     insert_key(connection, row)
 
-    def update(self, uid: str, words: Mapping[str, str | None], updated_at: int) -> KeyRow | None:
-        """Change what people call a key; the row as it is then, None when there is no such key.
+    def update(self, uid: str, changes: Mapping[str, str | None], updated_at: int) -> KeyRow | None:
+        """Change `name` or `description` of a key; the row afterwards, or None when there is no such key.
 
-        words: `name` and `description`, as far as they change.
+        changes: the members that change.
         """
         with self._lock, write_transaction(self._writer) as connection:
             found = _rows(connection, "WHERE uid = ?", [uid])
             if not found:
                 return None
-            row = replace(found[0], updated_at=updated_at, **words)  # type: ignore[arg-type]  # both take a text or None
+            row = replace(found[0], updated_at=updated_at, **changes)  # type: ignore[arg-type]  # both take a text or None
             connection.execute("UPDATE keys SET name = ?, description = ?, updated_at = ? WHERE uid = ?",
                                (row.name, row.description, updated_at, uid))
             _count_change(connection)
@@ -126,7 +126,7 @@ def _count_change(connection: sqlite3.Connection) -> None:
 
 
 def insert_key(connection: sqlite3.Connection, row: KeyRow) -> None:
-    """Store a key in a table that has none of its uid."""
+    """Insert a key whose uid is not stored yet."""
     expires_at = None if row.expires_at is None else str(row.expires_at)
     connection.execute(f"INSERT INTO keys({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                        (row.uid, json.dumps(list(row.actions)), json.dumps(list(row.indexes)), row.created_at,
@@ -135,7 +135,7 @@ def insert_key(connection: sqlite3.Connection, row: KeyRow) -> None:
 
 
 def _rows(connection: sqlite3.Connection, rest: str, values: Sequence[Any] = ()) -> list[KeyRow]:
-    """rest: what follows the table: condition, order, limit."""
+    """rest: SQL after the table name: condition, order, limit."""
     return [KeyRow(uid, json.loads(actions), json.loads(indexes), created_at, updated_at, name, description,
                    None if expires_at is None else int(expires_at))
             for uid, actions, indexes, created_at, updated_at, name, description, expires_at

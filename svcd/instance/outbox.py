@@ -1,13 +1,12 @@
-"""What webhooks are still to be told: a notice of each batch that ended, kept until every webhook has it.
+"""The outbox: a notice of each finished batch, stored until every webhook has received it.
 
-A notice is written in the transaction that ends its batch: its lines as they are then, whatever happens to the
-tasks later, in compressed parts, once for all webhooks; and a row for each webhook that is to have it. The row goes
-when the notice was delivered, and with the last row goes the notice (triggers of svcd.index.schema). Numbers grow
-in the order in which batches ended; each webhook is told in that order.
+A notice is written in the transaction that ends its batch: the task lines as they are at that moment, compressed in
+parts, once for all webhooks; plus one row per webhook. The row is deleted after delivery, and with its last row the notice
+(triggers in svcd.index.schema). Numbers grow in the order in which batches ended, which is the order of delivery.
 
-A webhook that cannot be reached is given up a notice at a time; what was given up is kept a while, to be looked at
-and replayed. All together is bounded: beyond MOST_BYTES the oldest notices go. Knows nothing of how notices are
-sent, and of what is in their lines.
+Notices that a webhook did not accept for too long are marked as given up and kept for a while, for inspection and replay.
+The total is bounded by MAX_BYTES: beyond it the oldest notices are deleted. Sending is svcd.remote.webhook_delivery.
+See docs/tasks-and-batches.md#webhooks-and-outbox.
 """
 from __future__ import annotations
 
@@ -23,32 +22,32 @@ from pathlib import Path
 from svcd.base import logs, times
 from svcd.index.connections import ReadPool, write_transaction
 
-# Bytes of lines in a part: what is held at once, and the most that compression sees together.
+# Bytes of lines in a part: what is held in memory at once, and compressed together.
 PART_BYTES = 64 << 10
 MAX_BYTES = 1 << 30
-# Of which so many stay when the oldest go, so that they go seldom.
+# How much is left when the oldest notices are deleted, so that this is rare.
 TRIMMED_BYTES = MAX_BYTES // 10 * 9
 GIVEN_UP_RETENTION = 7 * times.DAY
-# What the rows of a notice take, about, besides its lines.
+# Approximate bytes of the rows of a notice, besides its lines.
 _ROW_BYTES = 200
-# The lines of tasks repeat each other: the fastest level makes a tenth of them.
+# Task lines are repetitive: the fastest level compresses them to a tenth.
 _LEVEL = 1
-_MOST_ROWS = 1 << 62  # what SQLite can count
+_MAX_ROWS = 1 << 62  # the largest LIMIT and OFFSET that SQLite takes
 _COLUMNS = "n.number, n.batch_uid, n.tasks, n.length, n.ended_at, o.attempts, o.tried_at, o.reason, o.given_up_at"
 _JOINED = "FROM outbox AS o JOIN notices AS n USING (number)"
 _TRIED = "o.webhook = ? AND (o.attempts > 0 OR o.given_up_at IS NOT NULL)"
 
 
 class NoticeRemoved(Exception):
-    """The notice was taken away while it was being read: its webhook was deleted, or the outbox was full."""
+    """The notice was deleted while it was read: its webhook was deleted, or the outbox was full."""
 
 
 @dataclass(frozen=True)
 class Notice:
-    """What one webhook is to be told of one batch. length: bytes of its lines; moments are nanoseconds.
+    """One batch, to be delivered to one webhook. tasks: number of lines; length: their bytes; times in nanoseconds.
 
-    attempts, tried_at, reason: how often it was tried, when last, and why that failed; given_up_at: None while it
-    is still to be delivered.
+    attempts, tried_at, reason: number of failed attempts, time and reason of the last one. given_up_at: None while
+    delivery is still attempted.
     """
 
     number: int
@@ -63,7 +62,7 @@ class Notice:
 
 
 class Outbox:
-    """The notices of an instance. receivers: the uuids of the webhooks that are there now."""
+    """The notices of an instance. receivers: returns the uuids of the present webhooks."""
 
     def __init__(self, path: Path, writer: sqlite3.Connection, lock: threading.RLock, readers: ReadPool,
                  receivers: Callable[[], Sequence[str]]) -> None:
@@ -72,12 +71,12 @@ class Outbox:
         self._lock = lock  # guards _writer and _bytes
         self._readers = readers
         self._receivers = receivers
-        self._bytes: int | None = None  # no less than is stored; None until the first notice asks
+        self._bytes: int | None = None  # upper bound of what is stored; None until the first notice
 
-    # Fill
+    # Adding
 
     def append(self, connection: sqlite3.Connection, batch_uid: int, ended_at: int, lines: Iterable[str]) -> None:
-        """Inside finishing(): every webhook is to be told of a batch. The lines are not read when there is none."""
+        """Inside finishing(): add a notice for every webhook. Without webhooks `lines` is not read."""
         receivers = self._receivers()
         if not receivers:
             return
@@ -94,9 +93,9 @@ class Outbox:
                            (tasks, length, stored, number))
         connection.executemany("INSERT INTO outbox(webhook, number) VALUES (?, ?)",
                                [(webhook, number) for webhook in receivers])
-        self._make_room(connection, stored)
+        self._trim(connection, stored)
 
-    def _make_room(self, connection: sqlite3.Connection, added: int) -> None:
+    def _trim(self, connection: sqlite3.Connection, added: int) -> None:
         if self._bytes is not None and self._bytes + added <= MAX_BYTES:
             self._bytes += added
             return
@@ -110,22 +109,22 @@ class Outbox:
             surplus, last, gone = surplus - stored, number, gone + 1
         connection.execute("DELETE FROM outbox WHERE number <= ?", (last,))
         self._bytes = TRIMMED_BYTES
-        logs.error("the outbox of the webhooks is full, its oldest notices are lost", notices=gone)
+        logs.error("the webhook outbox is full, its oldest notices were deleted", notices=gone)
 
-    # Deliver
+    # Delivery
 
     def head(self, webhook: str) -> Notice | None:
-        """What a webhook is to be told next, or None."""
+        """The oldest notice that a webhook has not received, or None."""
         with self._reading() as connection:
             row = connection.execute(
-                # By itself SQLite would go through all that was given up before.
+                # Without INDEXED BY, SQLite would scan the rows that were given up.
                 f"SELECT {_COLUMNS} FROM (SELECT * FROM outbox INDEXED BY outbox_waiting WHERE webhook = ? "
                 "AND given_up_at IS NULL ORDER BY number LIMIT 1) AS o JOIN notices AS n USING (number)",
                 (webhook,)).fetchone()
         return Notice(*row) if row else None
 
     def lines(self, notice: Notice) -> Iterator[bytes]:
-        """The lines of a notice, a part at a time, and no reader is held in between. Raises NoticeGone."""
+        """The lines of a notice as bytes, part by part; no read transaction stays open in between. Raises NoticeRemoved."""
         part = sent = 0
         while sent < notice.length:
             with self._reading() as connection:
@@ -138,15 +137,16 @@ class Outbox:
             yield text
 
     def mark_delivered(self, webhook: str, notice: Notice) -> None:
-        """A webhook has a notice. What a power cut takes back of this is delivered twice, not lost."""
-        with self._writing_soon() as connection:
+        """Delete the row of a delivered notice. After a power cut the row may reappear: delivered twice, never lost."""
+        with self._relaxed_transaction() as connection:
             connection.execute("DELETE FROM outbox WHERE webhook = ? AND number = ?", (webhook, notice.number))
 
     def mark_failed(self, webhook: str, notice: Notice, reason: str, *, now: int, given_up_after: int) -> int:
-        """A notice could not be delivered. Once it is as old as `given_up_after` (nanoseconds), it is given up, and
-        with it all of the webhook that are as old; how many.
+        """Note a failed attempt. A notice that is `given_up_after` nanoseconds old is given up.
+
+        So are all others of the webhook that are as old; returns how many.
         """
-        with self._writing_soon() as connection:
+        with self._relaxed_transaction() as connection:
             connection.execute("UPDATE outbox SET attempts = attempts + 1, tried_at = ?, reason = ? "
                                "WHERE webhook = ? AND number = ?", (now, reason, webhook, notice.number))
             if notice.ended_at > now - given_up_after:
@@ -157,25 +157,25 @@ class Outbox:
                 (now, reason, webhook, now - given_up_after)).rowcount
 
     def prune_unknown_webhooks(self) -> None:
-        """What nobody will ever send goes: the webhook of launch options that were left out."""
+        """Delete rows of webhooks that no longer exist, such as one of earlier launch options."""
         known = json.dumps(list(self._receivers()))
         with self._lock:
             if self._writer.execute("SELECT 1 FROM outbox LIMIT 1").fetchone():
                 self._writer.execute("DELETE FROM outbox WHERE webhook NOT IN (SELECT value FROM json_each(?))",
                                      (known,))
 
-    # What could not be delivered
+    # Undelivered notices
 
     def failures(self, webhook: str, offset: int, limit: int) -> tuple[list[Notice], int]:
-        """A page of what was given up or is being tried again, in order, and how many there are."""
+        """A page of the notices that failed or were given up, oldest first, and their total."""
         with self._reading() as connection:
             (total,) = connection.execute(f"SELECT count(*) FROM outbox AS o WHERE {_TRIED}", (webhook,)).fetchone()
             rows = connection.execute(f"SELECT {_COLUMNS} {_JOINED} WHERE {_TRIED} ORDER BY number LIMIT ? OFFSET ?",
-                                      (webhook, min(limit, _MOST_ROWS), min(offset, _MOST_ROWS))).fetchall()
+                                      (webhook, min(limit, _MAX_ROWS), min(offset, _MAX_ROWS))).fetchall()
         return [Notice(*row) for row in rows], total
 
     def replay(self, webhook: str, batch_uids: Sequence[int] | None = None) -> int:
-        """What was given up (of some batches) is to be delivered again, durably; how many notices."""
+        """Enqueue notices that were given up (all, or of some batches) again, durably; returns how many."""
         chosen, values = "", []
         if batch_uids is not None:
             chosen = "AND number IN (SELECT number FROM notices WHERE batch_uid IN (SELECT value FROM json_each(?)))"
@@ -190,8 +190,8 @@ class Outbox:
             yield connection
 
     @contextmanager
-    def _writing_soon(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that is not awaited on disk: tasks, which need the same file, wait for no receiver."""
+    def _relaxed_transaction(self) -> Iterator[sqlite3.Connection]:
+        """A transaction without sync: tasks, which use the same connection, must not wait for the disk on behalf of webhooks."""
         with self._lock:
             self._writer.execute("PRAGMA synchronous = NORMAL")
             try:
@@ -202,7 +202,7 @@ class Outbox:
 
 
 def _parts(lines: Iterable[str]) -> Iterator[tuple[int, bytes]]:
-    """Lines joined to parts of about PART_BYTES, each with the number of its lines."""
+    """Lines joined to parts of about PART_BYTES: (number of lines, bytes)."""
     count, size, kept = 0, 0, []
     for line in lines:
         text = line.encode("utf-8", "replace") + b"\n"

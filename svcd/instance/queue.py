@@ -1,8 +1,8 @@
-"""Tasks and batches on disk: enqueue, read from, finish, trim.
+"""The task queue in instance.sqlite: enqueue, list, start and finish batches, delete.
 
-A task is stored `enqueued` and then finished, once; that it is processing is a view of the running
-batches, which live in memory alone, so that a stop at any moment leaves it enqueued. What the queue
-does is durable when the call returns. Knows nothing of what a task does.
+A task is stored as `enqueued` and later, once, as finished. `processing` is not stored: it is a view of the running
+batches, which are kept in memory, so a stop at any moment leaves the task enqueued. Every change is durable when the call
+returns. What a task does is not decided here (svcd.tasks). See docs/tasks-and-batches.md#queue.
 """
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from svcd.instance.task_records import ENQUEUED, PROCESSING, Batch, Page, Task, 
 T = TypeVar("T", Task, Batch)
 IsAllowed = Callable[[str], bool]
 
-# What a task database may have; from 40 percent of it on, new tasks are refused (tasks.md 8).
+# Size limit of the task database; new tasks are refused above 40 % of it (docs/tasks-and-batches.md#queue).
 DATABASE_BYTES = 20 << 30
 MAX_BYTES = DATABASE_BYTES * 2 // 5
-_MAKING_ROOM = ("taskCancelation", "taskDeletion")
-# Tasks that free room on the disk, and may use its reserve.
+_TASK_TRIMMING_KINDS = ("taskCancelation", "taskDeletion")
+# Kinds that free disk space, and may use the reserve for it (docs/tasks-and-batches.md#full-disk).
 SPACE_FREEING_KINDS = frozenset(("taskCancelation", "taskDeletion", "indexDeletion", "documentDeletion"))
 
-# Only what runs tasks reads their content: it may be a million identifiers.
+# Lists do not read `content`, which may hold a million identifiers; only the runner does.
 _TASK_COLUMNS = ("uid, kind, index_uid, status, enqueued_at, batch_uid, canceled_by, details, error, {content}, payload, "
                  "payload_bytes, custom_metadata, started_at, finished_at")
-_SHOWN, _WHOLE = _TASK_COLUMNS.format(content="'{}'"), _TASK_COLUMNS.format(content="content")
-_JSON_PLACES = (7, 8, 9)
-# Each part is answered by an index alone: tables of a million tasks are not read.
+_COLUMNS_WITHOUT_CONTENT, _ALL_COLUMNS = _TASK_COLUMNS.format(content="'{}'"), _TASK_COLUMNS.format(content="content")
+_JSON_COLUMNS = (7, 8, 9)
+# Each part is answered from an SQL index alone, without reading a table of a million tasks.
 _COUNTS = f"""
     SELECT CASE WHEN status = '{ENQUEUED}' AND uid IN (SELECT value FROM json_each(?)) THEN '{PROCESSING}'
            ELSE status END AS seen, kind, NULL, count(*) FROM tasks GROUP BY seen, kind
     UNION ALL SELECT NULL, NULL, index_uid, count(*) FROM tasks WHERE index_uid IS NOT NULL GROUP BY index_uid
     UNION ALL SELECT NULL, NULL, side.value, count(DISTINCT uid) FROM tasks, json_each(details, '$.swaps') AS pair,
            json_each(pair.value, '$.indexes') AS side WHERE kind = 'indexSwap' GROUP BY side.value"""
-# So many tasks are quickly asked for their batches; of more, a page of batches is quicker asked for its tasks.
-_FEW_TASKS = 10_000
-# Every index that tasks name, with one look into the index of the table for each: not at a million rows.
+# Up to so many visible tasks, batches are found through them; beyond, each batch of the page is checked for one.
+_MAX_TASKS_FIRST = 10_000
+# Every distinct index_uid, by one look-up in the SQL index for each (a loose index scan) instead of a full scan.
 _INDEXES = """
     WITH RECURSIVE named(uid) AS (SELECT min(index_uid) FROM tasks
         UNION ALL SELECT (SELECT min(index_uid) FROM tasks WHERE index_uid > named.uid) FROM named
@@ -59,27 +59,27 @@ _BATCH_COLUMNS = "uid, started_at, strategy, details, stats, finished_at, earlie
 
 @dataclass
 class RunningBatch:
-    """A batch between its claim and its end; progress is replaced as it goes on."""
+    """A batch between its start and its end, with its tasks by uid; batch.progress is replaced while it runs."""
 
     batch: Batch
     tasks: dict[int, Task]
 
 
 class Queue:
-    """The log of tasks. All writes go through one connection under one lock."""
+    """The task queue of an instance. All writes go through one connection under one lock."""
 
     def __init__(self, path: Path, writer: sqlite3.Connection, lock: threading.RLock, readers: ReadPool,
                  payload_folder: Path, reserve: Reserve | None = None) -> None:
         self.payload_folder = payload_folder
-        # Called, outside the lock, when a task came in.
+        # Called, outside the lock, after a task was enqueued.
         self.on_enqueued: Callable[[], None] = lambda: None
         self.listeners = Listeners()
         self._path = path
         self._writer = writer
-        self._lock = lock  # guards _writer, _running and what follows
+        self._lock = lock  # guards _writer, _running and the next three
         self._last_moment = 0
-        self._ended: list[int] = []  # tasks that end with the present transaction
-        self._requeued: dict[int, int] = {}  # tasks that are enqueued again -> since when
+        self._ended: list[int] = []  # uids of tasks that end with the present transaction
+        self._requeued: dict[int, int] = {}  # uid of a task that is enqueued again -> since when
         self._readers = readers
         self._reserve = reserve or Reserve(path.parent)
         self._running: dict[int, RunningBatch] = {}
@@ -91,20 +91,21 @@ class Queue:
         return -1 if highest is None else highest
 
     def next_moment(self) -> int:
-        """The present moment; each is later than all before, so that changes have an order. To be called with the lock,
-        inside finishing()."""
+        """The present moment, later than all returned before, so that changes have one order.
+
+        To be called under the lock, that is, inside finishing().
+        """
         self._last_moment = max(times.now(), self._last_moment + 1)
         return self._last_moment
 
-    # Append
+    # Enqueue
 
     def enqueue(self, kind: str, index_uid: str | None, *, details: dict[str, Any] | None,
                 content: dict[str, Any] | None = None, payload: Path | None = None, payload_bytes: int = 0,
                 custom_metadata: str | None = None) -> Task:
-        """Add a task. Its payload must be on disk already; the file belongs to the queue from now on.
+        """Add a task, durably. The payload must be synced already; its file belongs to the queue from now on.
 
-        Raises no_space_left_on_device when so many tasks are stored, or the disk is so full, that only taking some
-        away is allowed.
+        Raises no_space_left_on_device when the task database or the disk is so full that only deletions are allowed.
         """
         self.check_space(kind)
         with self._lock:
@@ -124,7 +125,7 @@ class Queue:
         return task
 
     def check_space(self, kind: str) -> None:
-        """Raise no_space_left_on_device for a task that takes room, while there is none but that of the reserve."""
+        """Raise no_space_left_on_device for a kind that takes disk space while only the reserve has some."""
         if kind in SPACE_FREEING_KINDS:
             self._reserve.make_way()
         else:
@@ -138,7 +139,7 @@ class Queue:
              task.payload, task.payload_bytes, task.custom_metadata))
 
     def _free_space(self) -> None:
-        """A write found none: give the reserve up, and let the log begin anew, which then need not grow."""
+        """After a write failed for lack of space: release the reserve, and checkpoint, so that the log is reused and need not grow."""
         self._reserve.give_up()
         try:
             self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
@@ -146,7 +147,7 @@ class Queue:
             pass
 
     def _check_queue_size(self, kind: str, content: dict[str, Any]) -> None:
-        if kind in _MAKING_ROOM and content.get("uids"):
+        if kind in _TASK_TRIMMING_KINDS and content.get("uids"):
             return
         size, pages, free = (self._writer.execute(f"PRAGMA {name}").fetchone()[0]
                              for name in ("page_size", "page_count", "freelist_count"))
@@ -158,18 +159,18 @@ class Queue:
     # Read
 
     def task(self, uid: int, *, with_content: bool = False) -> Task | None:
-        """One task, or None. What is only shown needs no content."""
+        """One task, or None. with_content: also read `content`, which is needed only to run it."""
         with self._reading() as connection:
-            return next(self._tasks(connection, "uid = ?", [uid], _WHOLE if with_content else _SHOWN), None)
+            return next(self._tasks(connection, "uid = ?", [uid], _ALL_COLUMNS if with_content else _COLUMNS_WITHOUT_CONTENT), None)
 
-    # In lists, `is_allowed` says which indexes the caller may see: tasks and batches of no index are then left out.
-    # None sees all. Totals count what the caller may see: a filter must not tell how much there is of another index.
+    # `is_allowed` says which indexes the caller may see; global tasks and batches are then left out. None sees all.
+    # Totals count only what is visible, so that filters reveal nothing about other indexes.
 
     def batch(self, uid: int, is_allowed: IsAllowed | None = None) -> Batch | None:
-        """One batch, running or finished, of which a task may be seen, or None."""
+        """One batch, running or finished, with at least one visible task, or None."""
         running = self._running.get(uid)
         if running:
-            return running.batch if _may_see(running, is_allowed) else None
+            return running.batch if _is_visible(running, is_allowed) else None
         with self._reading() as connection:
             condition = _joined(("uid = ?", [uid]), self._visible_batches(connection, is_allowed))
             return next(_batches(connection, *condition), None)
@@ -178,8 +179,8 @@ class Queue:
                    is_allowed: IsAllowed | None = None) -> Page[Task]:
         """A page of the tasks that match, newest first unless `reverse`.
 
-        Of indexes named in the filter, swaps count in the total but are not among the results. Without a filter the
-        total counts the tasks of all indexes, whoever asks, as recorded: the uids of one's own tasks tell as much.
+        With `index_uids` in the filter, swaps of these indexes count in the total but are not among the results. Without a
+        filter the total counts all tasks, visible or not (recorded behaviour; uids of visible tasks reveal as much).
         """
         condition = task_records.task_condition(wanted, self._running_tasks())
         with self._reading() as connection:
@@ -193,7 +194,7 @@ class Queue:
 
     def list_batches(self, wanted: TaskFilter, limit: int, from_uid: int | None, reverse: bool,
                      is_allowed: IsAllowed | None = None) -> Page[Batch]:
-        """A page of the batches of which a task matches, newest first unless `reverse`."""
+        """A page of the batches with a matching task, newest first unless `reverse`."""
         condition = task_records.batch_condition(wanted, self._running_tasks())
         with self._reading() as connection:
             visible = _joined(condition, self._visible_batches(connection, is_allowed))
@@ -201,7 +202,7 @@ class Queue:
             total = _count(connection, "batches", visible)
             running = [one for one in self._matching_batches(wanted)
                        if not any(batch.uid == one.batch.uid for batch in stored)]
-        seen = [one.batch for one in running if _may_see(one, is_allowed)]
+        seen = [one.batch for one in running if _is_visible(one, is_allowed)]
         inside = [b for b in seen if from_uid is None or (b.uid >= from_uid if reverse else b.uid <= from_uid)]
         merged = sorted(stored + inside, key=lambda batch: batch.uid, reverse=not reverse)
         return _page(merged[:limit + 1], total + len(seen), limit)
@@ -222,30 +223,30 @@ class Queue:
         if is_allowed is None:
             return "1", []
         sql, values = self._visible_tasks(connection, is_allowed)
-        some = f"SELECT count(*) FROM (SELECT 1 FROM tasks WHERE {sql} LIMIT {_FEW_TASKS + 1})"
-        if connection.execute(some, values).fetchone()[0] <= _FEW_TASKS:
+        some = f"SELECT count(*) FROM (SELECT 1 FROM tasks WHERE {sql} LIMIT {_MAX_TASKS_FIRST + 1})"
+        if connection.execute(some, values).fetchone()[0] <= _MAX_TASKS_FIRST:
             return f"uid IN (SELECT batch_uid FROM tasks WHERE {sql})", values
         return f"EXISTS (SELECT 1 FROM tasks WHERE batch_uid = batches.uid AND {sql})", values
 
     def tasks_of(self, uids: Iterable[int]) -> list[Task]:
-        """The tasks of some uids that exist, ascending."""
+        """The existing tasks among some uids, ascending."""
         with self._reading() as connection:
             return list(self._tasks(connection, "uid IN (SELECT value FROM json_each(?)) ORDER BY uid",
                                     [json.dumps(list(uids))]))
 
     def enqueued(self, kinds: Sequence[str], *, newest_first: bool = False,
                  index_uid: str | None = None) -> Iterator[Task]:
-        """The enqueued tasks of some kinds that do not run, one index alone when it is named; read as they are taken."""
+        """Tasks of some kinds, and of one index if given, that are enqueued and not running; read lazily, with content."""
         order = "DESC" if newest_first else "ASC"
         of_index, values = ("AND index_uid = ?", [index_uid]) if index_uid is not None else ("", [])
         with self._reading() as connection:
             for task in self._tasks(connection, f"status = '{ENQUEUED}' AND kind IN (SELECT value FROM json_each(?)) "
-                                    f"{of_index} ORDER BY uid {order}", [json.dumps(list(kinds)), *values], _WHOLE):
+                                    f"{of_index} ORDER BY uid {order}", [json.dumps(list(kinds)), *values], _ALL_COLUMNS):
                 if task.status == ENQUEUED:
                     yield task
 
     def enqueued_kinds(self) -> set[str]:
-        """The kinds of the enqueued tasks that do not run."""
+        """The kinds of tasks that are enqueued and not running."""
         running = {uid: task.kind for batch in self.running() for uid, task in batch.tasks.items()}
         counts: dict[str, int] = {}
         for kind in running.values():
@@ -256,25 +257,25 @@ class Queue:
         return {kind for kind, count in rows if count > counts.get(kind, 0)}
 
     def enqueued_indexes(self) -> list[str]:
-        """The indexes that enqueued tasks name."""
+        """The index_uids of enqueued tasks."""
         with self._reading() as connection:
             return [row[0] for row in connection.execute(
                 f"SELECT DISTINCT index_uid FROM tasks WHERE status = '{ENQUEUED}' AND index_uid IS NOT NULL")]
 
     def count_at_most(self, limit: int) -> int:
-        """How many tasks are stored, at most: exact once the uids span `limit`, else their span."""
+        """An upper bound of the number of stored tasks: exact where the uids span at least `limit`, else their span."""
         with self._reading() as connection:
             lowest, highest = connection.execute("SELECT min(uid), max(uid) FROM tasks").fetchone()
             span = 0 if highest is None else highest - lowest + 1
             return span if span < limit else _count(connection, "tasks", ("1", []))
 
     def count_enqueued(self) -> int:
-        """How many tasks wait or run."""
+        """How many tasks are enqueued or running."""
         with self._reading() as connection:
             return _count(connection, "tasks", (f"status = '{ENQUEUED}'", []))
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many tasks there are: `statuses`, `types` and `indexes` -> value -> tasks; what has none is absent.
+        """Numbers of tasks: `statuses`, `types` and `indexes` -> value -> number; values without tasks are absent.
 
         A swap counts for each index that it names.
         """
@@ -288,19 +289,19 @@ class Queue:
         return counts
 
     def oldest_enqueued_at(self) -> int | None:
-        """Since when the oldest task that waits or runs is here; None when there is none."""
+        """When the oldest unfinished task was enqueued, or None."""
         with self._reading() as connection:
             row = connection.execute("SELECT enqueued_at FROM tasks WHERE uid = "
                                      f"(SELECT min(uid) FROM tasks WHERE status = '{ENQUEUED}')").fetchone()
         return row[0] if row else None
 
     def bytes_left(self) -> int:
-        """Bytes that the queue may still grow by until it, or the disk, is full."""
+        """Bytes that the queue may still grow by until its limit, or the disk, is reached."""
         disk = os.statvfs(self._path)
         return max(0, min(MAX_BYTES - self.bytes()[1], disk.f_bavail * disk.f_frsize))
 
     def bytes(self) -> tuple[int, int]:
-        """Size of the database file in bytes, and how much of it is in use."""
+        """Size of the database in bytes, and how much of it is in use (not free pages)."""
         with self._reading() as connection:
             size, pages, free = (connection.execute(f"PRAGMA {name}").fetchone()[0]
                                  for name in ("page_size", "page_count", "freelist_count"))
@@ -312,14 +313,14 @@ class Queue:
             yield connection
 
     def _tasks(self, connection: sqlite3.Connection, condition: str, values: Sequence[Any],
-               columns: str = _SHOWN) -> Iterator[Task]:
+               columns: str = _COLUMNS_WITHOUT_CONTENT) -> Iterator[Task]:
         yield from map(self._as_running, _tasks(connection, condition, values, columns))
 
     # Running batches: in memory
 
     def start(self, tasks: Sequence[Task], strategy: str,
               describe: Callable[[RunningBatch], None] = lambda running: None) -> RunningBatch:
-        """Make a batch of enqueued tasks: from now on they are seen as processing. describe: completes the batch, first."""
+        """Start a batch of enqueued tasks, which read as processing from now on. describe: fills in details and stats first."""
         with self._lock:
             batch = Batch(self._next_batch, self.next_moment(), strategy,
                           earliest_enqueued_at=min(task.enqueued_at for task in tasks),
@@ -335,7 +336,7 @@ class Queue:
         return running
 
     def requeue(self, running: RunningBatch, uids: Iterable[int] | None = None) -> None:
-        """Tasks of a batch (all of them by default) are enqueued again; a batch without tasks was never there."""
+        """Return tasks of a batch (all by default) to enqueued. A batch that loses all its tasks vanishes."""
         with self._lock:
             moment = self.next_moment()
             for uid in list(running.tasks if uids is None else uids):
@@ -346,7 +347,7 @@ class Queue:
         self.listeners.notify()
 
     def running(self) -> list[RunningBatch]:
-        """The batches that run now."""
+        """The running batches."""
         return list(self._running.values())
 
     def _running_tasks(self) -> dict[int, int]:
@@ -369,10 +370,10 @@ class Queue:
                 return running.tasks[task.uid]
         return task
 
-    # What changed, for those who follow it
+    # Changes, for streams
 
     def changes_of_tasks(self, since: Position, most: int) -> list[tuple[Position, Task]]:
-        """The first changes of tasks behind a position, in their order, each with the task as it is now."""
+        """The first `most` changes of tasks after a position, in order, each with the task as it is now."""
         until, running, requeued = self._stable_view(since)
         found = {Position(batch.batch.started_at, TO_PROCESSING, task.uid): task for batch in running
                  for task in list(batch.tasks.values())}
@@ -387,7 +388,7 @@ class Queue:
                 if change in found or change.uid in tasks]
 
     def changes_of_batches(self, since: Position, most: int) -> list[tuple[Position, Batch]]:
-        """The first changes of batches behind a position, in their order, each with the batch as it is now."""
+        """The first `most` changes of batches after a position, in order, each with the batch as it is now."""
         until, running, _ = self._stable_view(since)
         found = {Position(one.batch.started_at, TO_PROCESSING, one.batch.uid): one.batch for one in running}
         found = {change: batch for change, batch in found.items() if since < change}
@@ -399,24 +400,24 @@ class Queue:
                 if change in found or change.uid in batches]
 
     def current_position(self) -> Position:
-        """The position behind all that has happened."""
+        """The position after all changes so far."""
         with self._lock:
             return Position(self.next_moment())
 
     def _stable_view(self, since: Position) -> tuple[int, list[RunningBatch], dict[int, int]]:
-        """A moment up to which everything is stored or stands here: the batches that run, what was given back.
+        """A moment, and the changes up to it that are not stored: running batches since `since`, and requeued tasks.
 
-        All that happens later has a later moment, wherever it is found.
+        Every later change has a later moment, wherever it is read.
         """
         with self._lock:
             running = [one for one in self._running.values() if one.batch.started_at >= since.moment]
             return self.next_moment(), running, dict(self._requeued)
 
-    # Finish and trim
+    # Finish and delete
 
     @contextmanager
     def finishing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction in which tasks end together with what they changed in the same file."""
+        """One transaction in which tasks end, together with what they change in instance.sqlite."""
         self._reserve.make_way()
         with self._lock:
             self._ended = []
@@ -424,7 +425,7 @@ class Queue:
                 with write_transaction(self._writer) as connection:
                     yield connection
             except sqlite3.OperationalError as error:
-                if lacks_room(error):  # for who tries again
+                if lacks_room(error):  # the caller may try again
                     self._free_space()
                 raise
             ended = self._ended
@@ -433,7 +434,7 @@ class Queue:
         self.listeners.notify(ended)
 
     def finish(self, connection: sqlite3.Connection, running: RunningBatch, finished: Sequence[Task]) -> None:
-        """Inside finishing(): store a batch and the end of its tasks. forget() follows the commit."""
+        """Inside finishing(): store a batch and the end of its tasks. Call forget() after the commit."""
         batch = running.batch
         connection.execute(
             f"INSERT INTO batches({_BATCH_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -442,7 +443,7 @@ class Queue:
         self.store(connection, finished)
 
     def store(self, connection: sqlite3.Connection, tasks: Iterable[Task]) -> None:
-        """Inside finishing(): write the state of tasks over their rows. A task that ended is left as it is."""
+        """Inside finishing(): update the rows of tasks that end. A finished task is never changed."""
         tasks = list(tasks)
         self._ended += [task.uid for task in tasks]
         connection.executemany(
@@ -452,12 +453,12 @@ class Queue:
               task.started_at, task.finished_at, task.uid) for task in tasks])
 
     def forget(self, running: RunningBatch) -> None:
-        """After the commit of finish(): the batch runs no longer."""
+        """After the commit of finish(): remove the batch from the running ones."""
         with self._lock:
             self._running.pop(running.batch.uid, None)
 
     def delete(self, connection: sqlite3.Connection, uids: Sequence[int]) -> int:
-        """Inside finishing(): remove finished tasks, and batches left without any; how many tasks went."""
+        """Inside finishing(): delete finished tasks, and batches left without any; returns the number of deleted tasks."""
         listed = json.dumps(list(uids))
         among = "uid IN (SELECT value FROM json_each(?)) AND status <> 'enqueued'"
         batches = [row[0] for row in connection.execute(f"SELECT DISTINCT batch_uid FROM tasks WHERE {among}", (listed,))]
@@ -468,10 +469,10 @@ class Queue:
         return gone
 
     def rename_indexes(self, connection: sqlite3.Connection, names: dict[str, str], before_uid: int) -> None:
-        """Inside finishing(): finished tasks older than a swap speak of the indexes by their new names.
+        """Inside finishing(): show finished tasks older than a swap under the new names of their indexes.
 
-        As in the reference engine, errors and batches stay as they were written: they tell what was said then (its
-        source rewrites index, content and details of tasks; recording batches/test_summarized_index_swap).
+        names: old uid -> new uid. As in the reference engine, index, content and details of tasks are rewritten; errors and
+        batches keep what was written at their time. See docs/tasks-and-batches.md#swaps.
         """
         rows = connection.execute(
             "SELECT uid, index_uid FROM tasks WHERE uid < ? AND status <> 'enqueued' AND index_uid IN "
@@ -484,21 +485,21 @@ class Queue:
             (_renamed_swaps(details, names), _renamed_swaps(content, names), uid) for uid, details, content in swaps])
 
     def remove_payload(self, name: str | None) -> None:
-        """Delete the stored content of a task that ended; what cannot be deleted stays until a start can."""
+        """Delete the payload of a finished task; when that fails the next start tries again."""
         if name:
-            _try_to_remove(self.payload_folder / name)
+            _remove_quietly(self.payload_folder / name)
 
     def remove_orphaned_payloads(self) -> None:
-        """Delete the files that no enqueued task names: uploads that were never acknowledged, or tasks that ended."""
+        """Delete payloads that no enqueued task names: of unacknowledged uploads, or of finished tasks."""
         with self._reading() as connection:
             wanted = {row[0] for row in connection.execute(
                 f"SELECT payload FROM tasks WHERE status = '{ENQUEUED}' AND payload IS NOT NULL")}
         for path in self.payload_folder.iterdir():
             if path.name not in wanted:
-                _try_to_remove(path)
+                _remove_quietly(path)
 
     def compact(self) -> tuple[int, int]:
-        """Give free pages back; bytes before and after."""
+        """Return free pages to the disk; bytes before and after."""
         before = self.bytes()[0]
         with self._lock:
             self._writer.execute("VACUUM")
@@ -506,30 +507,30 @@ class Queue:
         return before, self.bytes()[0]
 
 
-def _try_to_remove(path: Path) -> None:
+def _remove_quietly(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        logs.warn("a file of uploaded documents could not be deleted", file=path.name, reason=error.strerror)
+        logs.warn("a payload could not be deleted", file=path.name, reason=error.strerror)
 
 
 def stored_tasks(connection: sqlite3.Connection) -> Iterator[Task]:
-    """All tasks of an instance's file with their content, oldest first, as they are stored: what runs is enqueued."""
-    return _tasks(connection, "1 ORDER BY uid", (), _WHOLE)
+    """All tasks of an instance.sqlite with content, oldest first, as stored: running ones read as enqueued."""
+    return _tasks(connection, "1 ORDER BY uid", (), _ALL_COLUMNS)
 
 
 def stored_batches(connection: sqlite3.Connection) -> Iterator[Batch]:
-    """All batches of an instance's file that ended, oldest first."""
+    """All finished batches of an instance.sqlite, oldest first."""
     return _batches(connection, "1 ORDER BY uid", ())
 
 
 def _tasks(connection: sqlite3.Connection, condition: str, values: Sequence[Any], columns: str) -> Iterator[Task]:
     for row in connection.execute(f"SELECT {columns} FROM tasks WHERE {condition}", values):
-        yield Task(*(json.loads(value) if place in _JSON_PLACES and value else value
+        yield Task(*(json.loads(value) if place in _JSON_COLUMNS and value else value
                      for place, value in enumerate(row)))
 
 
-def _may_see(running: RunningBatch, is_allowed: IsAllowed | None) -> bool:
+def _is_visible(running: RunningBatch, is_allowed: IsAllowed | None) -> bool:
     if is_allowed is None:
         return True
     return any(task.index_uid is not None and is_allowed(task.index_uid) for task in list(running.tasks.values()))
@@ -552,7 +553,7 @@ def _paged(condition: task_records.Condition, limit: int, from_uid: int | None, 
     sql, values = condition
     if from_uid is not None:
         sql, values = f"{sql} AND uid {'>=' if reverse else '<='} ?", [*values, min(from_uid, (1 << 63) - 1)]
-    # One more than the page: the first of the next one.
+    # One row more than the page: the first of the next page.
     return f"{sql} ORDER BY uid {'ASC' if reverse else 'DESC'} LIMIT ?", [*values, min(limit, 1 << 62) + 1]
 
 
@@ -569,7 +570,7 @@ def _batches(connection: sqlite3.Connection, condition: str, values: Sequence[An
 
 
 def _batch_dates_match(batch: Batch, wanted: TaskFilter) -> bool:
-    """The date conditions of a filter on a batch that is not stored yet: it has no end."""
+    """The date conditions of a filter, for a running batch: it has no end."""
     if wanted.before_finished_at is not None or wanted.after_finished_at is not None:
         return False
     earliest, latest = batch.earliest_enqueued_at or 0, batch.latest_enqueued_at or 0
@@ -580,41 +581,38 @@ def _batch_dates_match(batch: Batch, wanted: TaskFilter) -> bool:
 
 
 def _renamed_swaps(written: str, names: dict[str, str]) -> str:
-    """written: details or content of a swap, which have one shape."""
+    """Replace names in the JSON of details or content of a swap, which have the same shape."""
     value = json.loads(written)
     for swap in value.get("swaps", ()):
         swap["indexes"] = [names.get(index_uid, index_uid) for index_uid in swap["indexes"]]
     return json.dumps(value, ensure_ascii=False)
 
 
-# The queue as it was at one moment, for lists that are read in portions while tasks go on.
-#
-# Knows what of the queue may change between two portions: its file, what runs, and nothing else; refuses to know which
-# lists there are (svcd.instance.queue).
-
+# A view of the queue at one moment, for lists that are sent in portions while tasks go on. What may change between two
+# portions is the file (one read transaction fixes it) and the running batches (copied).
 
 _COUNT = "SELECT count(*) "
 
 
 @contextmanager
 def queue_snapshot(queue: Queue) -> Iterator[Queue]:
-    """The queue as it is now, to be read from until the block ends; what writes is not there."""
-    # Before the file is read, as it is for every list: what ends meanwhile has its end in the file.
+    """The queue as it is now, read-only, until the block ends."""
+    # Copied before the transaction begins, as for every list: a batch that ends in between is then read from the file.
     running = [RunningBatch(replace(one.batch), dict(one.tasks)) for one in queue.running()]
     with queue._reading() as connection:
         yield _QueueSnapshot(connection, running)
 
 
 class _QueueSnapshot(Queue):
-    """Lists of the queue over one transaction."""
+    """The lists of Queue over one read transaction."""
 
     def __init__(self, connection: sqlite3.Connection, running: Sequence[RunningBatch]) -> None:
-        # Not the constructor of the base: that would open the queue.
+        # The constructor of the base is not called: it would need the writer.
         self._connection = cast(sqlite3.Connection, _CountOnce(connection))
-        self._stood = list(running)
+        self._running_batches = list(running)
 
     def running(self) -> list[RunningBatch]:
-        return self._stood
+        return self._running_batches
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -622,14 +620,14 @@ class _QueueSnapshot(Queue):
 
 
 class _CountOnce:
-    """A connection that counts rows once: each portion tells the total of them all, and it does not change."""
+    """A connection that runs each count once: every portion asks for the same total."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._counts: dict[tuple[str, str], list[Any]] = {}
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
-        """As of the connection."""
+        """As sqlite3.Connection.execute()."""
         if not sql.startswith(_COUNT):
             return self._connection.execute(sql, values)
         key = sql, repr(values)
@@ -643,5 +641,5 @@ class _CachedCount:
         self._rows = rows
 
     def fetchone(self) -> Any:
-        """The first row."""
+        """The only row."""
         return self._rows[0]

@@ -1,8 +1,8 @@
-"""What happened to tasks and batches, in the order in which it did, and who waits to hear of it.
+"""The order of changes of tasks and batches, and the requests that wait for the next one.
 
-Nothing is kept for this: the moments of a task stand in its row and no two changes share one, but for the tasks of
-one batch. So the past is read from the table, from any point of it: whoever is slow, or comes back after a day or a
-restart, misses nothing, and costs no memory meanwhile. Refuses to know what a task looked like at a change.
+No log is kept: the moments of a task are columns of its row, and no two changes share one, except those of the tasks of
+one batch. So changes are read from the table from any position: a client that is slow, or returns after a day or a restart,
+misses nothing and costs no memory. See docs/tasks-and-batches.md#changes.
 
 Threads: any may notify or listen; `_lock` guards the listeners.
 """
@@ -18,22 +18,22 @@ from typing import NamedTuple
 
 from svcd.base.wakeup import WakeupPipe
 
-# The changes of a task, in the order in which they happen; a batch has the last two.
+# The changes of a task, in their order; a batch has the last two.
 TO_ENQUEUED, TO_PROCESSING, TO_FINISHED = range(3)
 _COLUMNS = ("enqueued_at", "started_at", "finished_at")
 _FARTHEST = (1 << 63) - 1
 _POSITION = re.compile(r"([0-9]{1,19})(?:-([0-2])-([0-9]{1,19}))?", re.ASCII)
-# Each part is read from the index of its column, which ends with the uid.
+# Each part is answered by the SQL index on its column, which ends with the uid.
 _PART = ("SELECT * FROM (SELECT {column} AS moment, {step} AS step, uid FROM tasks WHERE {column} <= ? "
          "AND ({column}, uid) > (?, ?) ORDER BY {column}, uid LIMIT ?)")
 _OF_TASKS = " UNION ALL ".join(_PART.format(column=column, step=step) for step, column in enumerate(_COLUMNS))
-# Batches have no index of their own moments, and tasks of one end together.
+# batches have no SQL index on moments; tasks of one batch share finished_at, so these are found by their tasks.
 _OF_BATCHES = ("SELECT uid, started_at, finished_at FROM batches WHERE uid IN "
                "(SELECT batch_uid FROM tasks WHERE finished_at >= ? AND finished_at <= ? GROUP BY finished_at)")
 
 
 class Position(NamedTuple):
-    """A point in the order of changes: the change of one task or batch, which itself lies before it."""
+    """A point in the order of changes: right after the change `step` of the task or batch `uid` at `moment`."""
 
     moment: int
     step: int = TO_FINISHED
@@ -44,7 +44,7 @@ class Position(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """Of str(), or of a bare moment, nanoseconds since 1970: behind all that happened up to it. ValueError."""
+        """The inverse of str(); a bare moment (nanoseconds since 1970) is after all its changes. Raises ValueError."""
         match = _POSITION.fullmatch(text)
         if match is None:
             raise ValueError(f"`{text}` is no position: expected the id of an event, or `0` for the beginning")
@@ -53,7 +53,7 @@ class Position(NamedTuple):
 
 
 def of_tasks(connection: sqlite3.Connection, since: Position, until: int, most: int) -> list[Position]:
-    """The first changes of tasks behind `since` and up to a moment, in their order; those of ended tasks whole."""
+    """The first `most` stored changes of tasks after `since` up to the moment `until`, in order."""
     values: list[int] = []
     for step in range(len(_COLUMNS)):
         uid = since.uid if step == since.step else -1 if step > since.step else _FARTHEST
@@ -63,7 +63,7 @@ def of_tasks(connection: sqlite3.Connection, since: Position, until: int, most: 
 
 
 def of_batches(connection: sqlite3.Connection, since: Position, until: int) -> Iterator[Position]:
-    """The changes of ended batches behind `since` and up to a moment."""
+    """The changes of finished batches after `since` up to the moment `until`, in any order."""
     for uid, started_at, finished_at in connection.execute(_OF_BATCHES, (since.moment, until)):
         for change in (Position(started_at, TO_PROCESSING, uid), Position(finished_at, TO_FINISHED, uid)):
             if since < change and change.moment <= until:
@@ -71,48 +71,48 @@ def of_batches(connection: sqlite3.Connection, since: Position, until: int) -> I
 
 
 def uids_of(changes: Iterable[Position]) -> str:
-    """Their uids, each once, as JSON for a query."""
+    """The distinct uids of changes, as a JSON list for json_each()."""
     return json.dumps(sorted({change.uid for change in changes}))
 
 
 class Listeners:
-    """Those who wait for a change."""
+    """Wake-up pipes of the requests that wait for a change."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._of_all: list[WakeupPipe] = []
-        self._of_close: list[WakeupPipe] = []
-        self._of_ends: dict[int, list[WakeupPipe]] = {}
-        self.is_closed = False  # svcd stops: nobody shall wait any longer
+        self._for_changes: list[WakeupPipe] = []
+        self._for_close: list[WakeupPipe] = []
+        self._for_task_ends: dict[int, list[WakeupPipe]] = {}
+        self.is_closed = False  # svcd stops, and no request may wait any longer
 
     @contextmanager
     def when_ended(self, uid: int) -> Iterator[WakeupPipe]:
-        """A wakeup that rings when a task has ended, if that is still to come."""
+        """A pipe that is set when the task `uid` ends, unless it has ended before."""
         wakeup = WakeupPipe()
         with self._lock:
-            self._of_ends.setdefault(uid, []).append(wakeup)
+            self._for_task_ends.setdefault(uid, []).append(wakeup)
             self._set_if_closed(wakeup)
         try:
             yield wakeup
         finally:
             with self._lock:
-                self._of_ends[uid].remove(wakeup)
-                if not self._of_ends[uid]:
-                    del self._of_ends[uid]
+                self._for_task_ends[uid].remove(wakeup)
+                if not self._for_task_ends[uid]:
+                    del self._for_task_ends[uid]
             wakeup.close()
 
     def add(self, has_changes: bool = True) -> WakeupPipe:
-        """A wakeup that rings at every change, until remove(). Without changes: when svcd stops."""
+        """A pipe that is set at every change (with `has_changes`) and when svcd stops, until remove()."""
         wakeup = WakeupPipe()
         with self._lock:
-            (self._of_all if has_changes else self._of_close).append(wakeup)
+            (self._for_changes if has_changes else self._for_close).append(wakeup)
             self._set_if_closed(wakeup)
         return wakeup
 
     def remove(self, wakeup: WakeupPipe) -> None:
-        """It is heard no longer."""
+        """Close a pipe of add()."""
         with self._lock:
-            (self._of_all if wakeup in self._of_all else self._of_close).remove(wakeup)
+            (self._for_changes if wakeup in self._for_changes else self._for_close).remove(wakeup)
         wakeup.close()
 
     def _set_if_closed(self, wakeup: WakeupPipe) -> None:
@@ -120,20 +120,20 @@ class Listeners:
             wakeup.set()
 
     def notify(self, ended: Sequence[int] = ()) -> None:
-        """Something changed, and can be read; ended: uids of the tasks that are finished since."""
-        if not (self._of_all or self._of_ends):  # nearly always: nobody listens
+        """Wake the listeners after a change that can be read now. ended: uids of the tasks that finished with it."""
+        if not (self._for_changes or self._for_task_ends):  # the usual case: nobody listens
             return
         with self._lock:
-            for wakeup in self._of_all:
+            for wakeup in self._for_changes:
                 wakeup.set()
-            for uid in ended if self._of_ends else ():
-                for wakeup in self._of_ends.get(uid, ()):
+            for uid in ended if self._for_task_ends else ():
+                for wakeup in self._for_task_ends.get(uid, ()):
                     wakeup.set()
 
     def close(self) -> None:
-        """Nothing more will be told: let everybody go."""
+        """Wake everybody: svcd stops."""
         self.is_closed = True
         with self._lock:
-            for wakeups in (self._of_all, self._of_close, *self._of_ends.values()):
+            for wakeups in (self._for_changes, self._for_close, *self._for_task_ends.values()):
                 for wakeup in wakeups:
                     wakeup.set()

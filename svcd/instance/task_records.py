@@ -1,4 +1,4 @@
-"""Tasks and batches as the queue holds them, and the filters and pages of their lists."""
+"""Tasks and batches as the queue holds them, the filters of their lists as SQL, and pages of lists."""
 from __future__ import annotations
 
 import json
@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 @dataclass
 class Task:
-    """One task. Moments are nanoseconds; details are as answers show them, None when the kind has none.
+    """One task. Times in nanoseconds; details as responses show them, None for kinds without.
 
-    content: what is to be done, by kind. payload: name of a file in the payload folder, payload_bytes its size.
+    content: what is to be done, members by kind. payload: name of a file in the payload folder, payload_bytes its size.
     """
 
     uid: int
@@ -43,7 +43,7 @@ class Task:
 
 @dataclass
 class Batch:
-    """One batch: progress is None unless it is running, stats are as answers show them."""
+    """One batch. Times in nanoseconds; details and stats as responses show them; progress is None unless it runs."""
 
     uid: int
     started_at: int
@@ -58,7 +58,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class TaskFilter:
-    """Conditions joined by AND, the values of one by OR; None is no condition. Bounds are exclusive."""
+    """Conditions joined by AND, the values of each by OR; None is no condition. Date bounds are exclusive."""
 
     uids: Sequence[int] | None = None
     batch_uids: Sequence[int] | None = None
@@ -74,7 +74,7 @@ class TaskFilter:
     after_finished_at: int | None = None
 
     def is_met_by(self, task: Task) -> bool:
-        """True for a task of which the list would show the row, were it as this one."""
+        """Whether a list with this filter would show the task in this state."""
         wanted = ((self.uids, task.uid), (self.batch_uids, task.batch_uid), (self.statuses, task.status),
                   (self.kinds, task.kind), (self.index_uids, task.index_uid), (self.canceled_by, task.canceled_by))
         if any(values is not None and value not in values for values, value in wanted):
@@ -86,7 +86,7 @@ class TaskFilter:
 
 
 def _lies_between(moment: int | None, before: int | None, after: int | None) -> bool:
-    """Both bounds are exclusive, None is none; a moment that is not there meets no bound."""
+    """Bounds are exclusive, None is no bound; a missing moment meets no bound."""
     if moment is None:
         return before is None and after is None
     return (before is None or moment < before) and (after is None or moment > after)
@@ -94,7 +94,7 @@ def _lies_between(moment: int | None, before: int | None, after: int | None) -> 
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """A part of a list: total counts all matches, next_uid is where the following page begins."""
+    """A page of a list. total: all matches; from_uid: of the first result; next_uid: of the first result of the next page."""
 
     results: list[T]
     total: int
@@ -102,16 +102,14 @@ class Page(Generic[T]):
     next_uid: int | None
 
 
-# Filters of tasks and batches as SQL conditions. Knows columns, runs nothing.
-#
-# "Processing" is not stored: the caller says which tasks and batches run now.
-
+# Filters as SQL conditions over the tables `tasks` and `batches`. "Processing" is not stored, so callers pass the tasks
+# of running batches. See docs/tasks-and-batches.md#filters-and-lists.
 
 Condition = tuple[str, list[Any]]
 
 # Field of TaskFilter -> column, for a list of values.
 _LISTS = {"uids": "uid", "batch_uids": "batch_uid", "kinds": "kind", "canceled_by": "canceled_by"}
-# A swap belongs to no index, but matches the indexes that it names: it counts, and is not shown.
+# A swap has no index_uid but matches the indexes that it names: it is counted, and not shown (recorded behaviour).
 _SWAPS = ("uid IN (SELECT swapped.uid FROM tasks AS swapped, json_each(swapped.details, '$.swaps') AS pair, "
           "json_each(pair.value, '$.indexes') AS side WHERE swapped.kind = 'indexSwap' "
           "AND side.value IN (SELECT value FROM json_each(?)))")
@@ -127,12 +125,12 @@ _DATES = {
 
 
 def _among(column: str, values: Sequence[Any]) -> Condition:
-    # One parameter whatever the length: a filter may name a million uids.
+    # One parameter for any number of values: a filter may name a million uids.
     return f"{column} IN (SELECT value FROM json_each(?))", [json.dumps(list(values))]
 
 
 def _status(statuses: Sequence[str], running: Mapping[int, int]) -> Condition:
-    """A running task matches `processing` and no longer `enqueued`."""
+    """A running task is stored as enqueued, but matches only `processing`."""
     stored, values = _among("status", [s for s in statuses if s != PROCESSING])
     among_running, uids = _among("uid", list(running))
     if ENQUEUED in statuses and PROCESSING in statuses:
@@ -143,7 +141,7 @@ def _status(statuses: Sequence[str], running: Mapping[int, int]) -> Condition:
 
 
 def task_condition(wanted: TaskFilter, running: Mapping[int, int], *, dates: bool = True) -> Condition:
-    """The WHERE clause of a filter over the tasks. running: task of a running batch -> when that started."""
+    """The WHERE clause over tasks. running: uid of a running task -> start of its batch."""
     parts: list[Condition] = [_among(column, getattr(wanted, name)) for name, column in _LISTS.items()
                               if getattr(wanted, name) is not None]
     if wanted.statuses is not None:
@@ -152,22 +150,22 @@ def task_condition(wanted: TaskFilter, running: Mapping[int, int], *, dates: boo
         named, values = _among("index_uid", wanted.index_uids)
         parts.append((f"({named} OR {_SWAPS})", values * 2))
     if dates:
-        parts += [_or_running(part, running) for part in _dates(wanted, 0)]
-    return _joined(parts)
+        parts += [_including_running(part, running) for part in _dates(wanted, 0)]
+    return _all_of(parts)
 
 
 def of_indexes(index_uids: Sequence[str]) -> Condition:
-    """The WHERE clause over the tasks of some indexes, those without index left out."""
+    """The WHERE clause over the tasks of some indexes; global tasks do not match."""
     return _among("index_uid", index_uids)
 
 
 def batch_condition(wanted: TaskFilter, running: Mapping[int, int]) -> Condition:
-    """The WHERE clause over the batches: one of its tasks matches, and its own dates do."""
+    """The WHERE clause over batches: a task of the batch matches, and the dates of the batch do."""
     of_tasks, values = task_condition(wanted, running, dates=False)
     parts = _dates(wanted, 1)
     if values:
         parts.append((f"uid IN (SELECT batch_uid FROM tasks WHERE {of_tasks})", values))
-    return _joined(parts)
+    return _all_of(parts)
 
 
 def _dates(wanted: TaskFilter, which: int) -> list[Condition]:
@@ -175,8 +173,8 @@ def _dates(wanted: TaskFilter, which: int) -> list[Condition]:
             if getattr(wanted, name) is not None]
 
 
-def _or_running(date: Condition, running: Mapping[int, int]) -> Condition:
-    """A condition on the start is true of running tasks by the start of their batch: it is not stored yet."""
+def _including_running(date: Condition, running: Mapping[int, int]) -> Condition:
+    """Extend a condition on started_at to running tasks, whose start is that of their batch and not stored yet."""
     sql, (bound,) = date
     if not sql.startswith("started_at"):
         return date
@@ -185,5 +183,5 @@ def _or_running(date: Condition, running: Mapping[int, int]) -> Condition:
     return f"({sql} OR {among})", [bound, *uids]
 
 
-def _joined(parts: Sequence[Condition]) -> Condition:
+def _all_of(parts: Sequence[Condition]) -> Condition:
     return " AND ".join(sql for sql, _ in parts) or "1", [value for _, values in parts for value in values]

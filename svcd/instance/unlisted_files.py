@@ -1,9 +1,9 @@
-"""Files of indexes that no row names, as a start finds them: which are dropped, which are kept, and which come to be.
+"""Index files that no row names, as found at a start: adopted, set aside, or deleted.
 
-A batch that makes an index commits its file first and the row behind it, so a crash in between leaves a file whose
-tasks are still enqueued: it is taken over, and they end as it says. A file whose newest task the queue has never seen
-is newer than `instance.sqlite` (a backup, a torn log): nobody knows its name any more, so it goes into the folder
-`unclaimed/`, where a person may look at it. Everything else was never committed, or was deleted.
+A batch that creates an index commits the file before the row, so a crash in between leaves a file whose tasks are still
+enqueued: it is adopted, and the tasks end with the outcomes it holds. A file written by a task that the queue does not
+know is newer than `instance.sqlite` (a restored backup, a lost log): its name is lost, so it is moved to `unclaimed/` for the
+operator. Any other was never committed, or belongs to a deleted index. See docs/tasks-and-batches.md#unlisted-files.
 """
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.connections import keep_log, open_reader, sync_folder
 
 UNCLAIMED = "unclaimed"
-_SUFFIXES = ("", "-wal", "-shm")  # of the files of one index
+_SUFFIXES = ("", "-wal", "-shm")  # an index is up to three files
 
 
 def reconcile(folder: Path, connection: sqlite3.Connection) -> dict[str, str]:
-    """Deal with the files of `folder/indexes`; index uid -> uuid of the file that its enqueued tasks have made.
+    """Adopt, set aside or delete the unlisted files of `folder/indexes`; index uid -> uuid of each adopted file.
 
-    connection: of instance.sqlite.
+    connection: open on instance.sqlite.
     """
     rows = dict(connection.execute("SELECT uuid, uid FROM indexes"))
     files = {file.name for file in (folder / "indexes").iterdir()}
@@ -36,26 +36,26 @@ def reconcile(folder: Path, connection: sqlite3.Connection) -> dict[str, str]:
                   index=rows[uuid], file=f"indexes/{uuid}.sqlite")
     made: dict[str, tuple[int, str]] = {}
     for uuid in sorted(found - rows.keys()):
-        applied = read_outcomes(_path(folder, uuid))
-        if applied is not None and _is_newer(applied, connection):
-            _set_aside(folder, uuid, applied)
+        outcomes = read_outcomes(_path(folder, uuid))
+        if outcomes is not None and _is_newer(outcomes, connection):
+            _set_aside(folder, uuid, outcomes)
             continue
-        index_uid = _maker(applied, connection) if applied is not None else None
-        if applied is None or index_uid is None or index_uid in rows.values():
+        index_uid = _creating_index(outcomes, connection) if outcomes is not None else None
+        if outcomes is None or index_uid is None or index_uid in rows.values():
             remove_index_file(_path(folder, uuid))
-        else:  # of several, which only other faults can leave, the newest
-            made[index_uid] = max(made.get(index_uid, (applied.last, uuid)), (applied.last, uuid))
+        else:  # of several for one index, which only other faults leave, the newest
+            made[index_uid] = max(made.get(index_uid, (outcomes.last, uuid)), (outcomes.last, uuid))
     return {index_uid: uuid for index_uid, (_, uuid) in made.items()}
 
 
 def stored_outcomes(connection: sqlite3.Connection) -> BatchOutcomes | None:
-    """What the file of an index says of its newest batch."""
+    """The outcomes of the newest batch, from an open index file; None when no batch has written it."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'batch_outcomes'").fetchone()
     return BatchOutcomes.parse(row[0]) if row else None
 
 
 def read_outcomes(path: Path) -> BatchOutcomes | None:
-    """The same of a file that may be anything; None when nothing was committed to it."""
+    """The same, from a file that may be anything; None when it is unreadable or empty."""
     try:
         with closing(open_reader(path)) as reader:
             return stored_outcomes(reader)
@@ -64,7 +64,7 @@ def read_outcomes(path: Path) -> BatchOutcomes | None:
 
 
 def remove_index_file(path: Path) -> None:
-    """Delete the files of an index."""
+    """Delete an index file with its log."""
     for suffix in _SUFFIXES:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
@@ -73,17 +73,17 @@ def _path(folder: Path, uuid: str) -> Path:
     return folder / "indexes" / f"{uuid}.sqlite"
 
 
-def _is_newer(applied: BatchOutcomes, connection: sqlite3.Connection) -> bool:
-    """Has the file been written by a task that the queue does not know, or knows as another one?"""
+def _is_newer(outcomes: BatchOutcomes, connection: sqlite3.Connection) -> bool:
+    """Was the file written by a task that the queue does not have, or has as another task of the same uid?"""
     (newest,) = connection.execute("SELECT coalesce(max(uid), -1) FROM tasks").fetchone()
-    return applied.last > newest or any(
-        row[0] != outcome.get("enqueuedAt", row[0]) for outcome in applied.outcomes
+    return outcomes.last > newest or any(
+        row[0] != outcome.get("enqueuedAt", row[0]) for outcome in outcomes.outcomes
         for row in connection.execute("SELECT enqueued_at FROM tasks WHERE uid = ?", (outcome["uid"],)))
 
 
-def _maker(applied: BatchOutcomes, connection: sqlite3.Connection) -> str | None:
-    """The index whose enqueued tasks have written the file; None when they ended, or a swap may give it another name."""
-    for outcome in applied.outcomes:
+def _creating_index(outcomes: BatchOutcomes, connection: sqlite3.Connection) -> str | None:
+    """The index whose enqueued tasks wrote the file; None when they ended, or an enqueued swap may rename it."""
+    for outcome in outcomes.outcomes:
         row = connection.execute("SELECT index_uid FROM tasks WHERE uid = ? AND status = 'enqueued' "
                                  "AND NOT EXISTS (SELECT 1 FROM tasks WHERE kind = 'indexSwap' AND status = 'enqueued')",
                                  (outcome["uid"],)).fetchone()
@@ -92,13 +92,13 @@ def _maker(applied: BatchOutcomes, connection: sqlite3.Connection) -> str | None
     return None
 
 
-def _set_aside(folder: Path, uuid: str, applied: BatchOutcomes) -> None:
+def _set_aside(folder: Path, uuid: str, outcomes: BatchOutcomes) -> None:
     path, aside = _path(folder, uuid), folder / UNCLAIMED
     aside.mkdir(exist_ok=True)
-    for suffix in reversed(_SUFFIXES):  # what is cut short is done again for the rest
+    for suffix in reversed(_SUFFIXES):  # the main file last: after a crash the next start moves the rest
         file = path.with_name(path.name + suffix)
         if file.exists():
             file.replace(aside / file.name)
     sync_folder(aside)
     logs.warn("the file of an index is newer than instance.sqlite, which does not name it; it is kept aside",
-              file=f"{UNCLAIMED}/{path.name}", newest_task=applied.last)
+              file=f"{UNCLAIMED}/{path.name}", newest_task=outcomes.last)

@@ -191,7 +191,7 @@ class Runner:
         plans = []
         for index_uid in self._queue.enqueued_indexes():
             uuid = self._instance.uuid_of(index_uid)
-            applied = self._instance.applied(uuid) if uuid else None
+            applied = self._instance.batch_outcomes(uuid) if uuid else None
             if applied and (tasks := self._already_applied(index_uid, applied)):
                 plans.append(Plan(tasks, batching.ALREADY_APPLIED, batching.UNSPECIFIED))
         self._instance.discard_unlisted_files([plan.tasks[0].index_uid or "" for plan in plans])
@@ -482,7 +482,7 @@ class Runner:
             return answer
 
     def _is_committed(self, job: _Job, target: IndexRow) -> bool:
-        applied, first = self._instance.applied(target.uuid), job.plan.tasks[0]
+        applied, first = self._instance.batch_outcomes(target.uuid), job.plan.tasks[0]
         return applied is not None and KINDS[first.kind].is_recorded and applied.covers(first.uid, first.enqueued_at)
 
     def _is_committed_after_reset(self, job: _Job, target: IndexRow, writer: IndexingProcess) -> bool:
