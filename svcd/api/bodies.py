@@ -1,7 +1,6 @@
-"""JSON bodies that are read whole: their limit in values, their errors as answers.
+"""JSON bodies that are read whole: their limit in values, and their errors as answers (docs/http.md#json-bodies).
 
-Knows that the parsed form of a body may be many times its size, and how faults of the text are told;
-refuses to know what a body means.
+A parsed body takes many times its size in memory, so the number of values is limited before it is parsed.
 """
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from svcd.base.json_text import JsonError
 from svcd.http.headers import media_type
 from svcd.http.message import Request
 
-# Of a body that is not a list of documents or of identifiers: more than any setting or search has use for.
+# Values of a body that is not a list of documents or identifiers: far more than any setting or search needs.
 MAX_VALUES = 1_000_000
 
 
@@ -43,18 +42,14 @@ def check_size(content: bytes, most: int) -> None:
 
 @contextmanager
 def json_errors_as_api_errors() -> Iterator[None]:
-    """Faults of a JSON text become malformed_payload."""
+    """Turn a JsonError into malformed_payload."""
     try:
         yield
     except JsonError as error:
         raise ApiError("malformed_payload", f"The json payload provided is malformed. `{error}`.") from None
 
 
-# Bodies that must be a list of anything: the JSON reader itself words what is wrong with them.
-#
-# Knows how serde_json refuses a value that is no list, and at which place, and how to take a long list apart
-# without having all of its values at a time; refuses to know what lists are for.
-
+# Bodies that must be a list. Errors name what was found, and its position, as serde_json does: clients expect those words.
 
 _BLANKS = b" \t\n\r"
 _PORTION = 1 << 16  # characters of a list that are decoded together
@@ -62,7 +57,7 @@ _LONGEST_FOUND = 10_000  # characters of a text that is no list
 
 
 def read_sequence(request: Request, most: int) -> Iterator[list[Any]]:
-    """The values of the list in a body, some at a time. What is wrong shows when the values are taken.
+    """The values of the list in a body, some at a time. Errors are raised while iterating.
 
     Raises unsupported_media_type, missing_payload, malformed_payload, bad_request for another value,
     payload_too_large for more than `most` values.
@@ -112,7 +107,7 @@ def _portions(text: str) -> Iterator[list[Any]]:
 
 
 def _no_sequence(content: bytes, start: int) -> ApiError:
-    """A map is refused at its first byte, before it is read; other values behind their last."""
+    """The error for a body that is no list. Its position is the first byte of an object, but the end of another value."""
     is_map = content[start:start + 1] == b"{"
     end = start if is_map else json_text.value_end(content, start)
     found = "map" if is_map else _serde_type(json_text.loads(content[start:end]))
@@ -132,16 +127,13 @@ def _serde_type(value: Any) -> str:
     return f"{kind} `{json_text.dumps(value)}`"
 
 
-# Texts in double quotes with escapes, as some messages of the reference show them.
-#
-# Knows that form (the debug form of its language); refuses to know the messages.
-
+# Strings in the debug form of Rust, as messages of the interface quote them
 
 _ESCAPED = {"\t": "\\t", "\r": "\\r", "\n": "\\n", "\0": "\\0", '"': '\\"', "\\": "\\\\"}
 
 
 def debug_string(text: str) -> str:
-    """The text in quotes; what can't be seen is escaped."""
+    """The text in double quotes, with unprintable characters escaped."""
     return '"' + "".join(map(_visible, text)) + '"'
 
 

@@ -1,8 +1,8 @@
-"""Documents out of a stream of CSV: a header names the fields and their types, each record is a document.
+"""Reads documents from a stream of CSV: the header names fields and their types, each record is a document.
 
-Knows how the csv crate of the reference reads, counts and words its errors; refuses to know files and
-error codes. Line ends are `\\n`, `\\r` or `\\r\\n`; a quote counts at the beginning of a field only; a
-quoted field that never ends takes the rest. A record has limits of svcd's own, in length and in fields.
+Reading, counting and messages follow the csv crate of the reference implementation, since clients expect them: line ends
+are `\\n`, `\\r` or `\\r\\n`; a quote counts at the start of a field only; an unclosed quote takes the rest. svcd also limits
+a record in bytes and in fields.
 """
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any
 from svcd.api.bodies import debug_string
 from svcd.base.json_text import dumps
 
-_WINDOW_CHARACTERS = 1 << 17  # documents are passed on when about so much text is ready
+_WINDOW_CHARACTERS = 1 << 17  # documents are yielded when about so much text is ready
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_BLANKS = (  # what Unicode calls white space; str.strip() alone takes a few more
+_BLANKS = (  # White_Space of Unicode; str.strip() alone takes a few more
     "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003"
     "\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
@@ -26,18 +26,18 @@ _FLOAT = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(
 _BOOLEANS = {"true": True, "false": False}
 _I64 = range(-(2**63), 2**63)
 
-# A field that wants its closing quote would take all the rest of the stream into memory.
+# Without a limit, an unclosed quote would read the rest of the stream into memory.
 _RECORD_BYTES = 1 << 23
 csv.field_size_limit(_RECORD_BYTES)
-# More could not be stored: an index knows no more names.
+# An index cannot store more field names.
 _MAX_FIELDS = 65_535
 
-# A line with all the line ends behind it: a stream of nothing else is a few lines.
+# A line with all line ends after it, so that a stream of empty lines is a few lines.
 _LINE = re.compile(rb"[^\r\n]*+[\r\n]++")
 
 
 class CsvError(ValueError):
-    """What is wrong with a CSV text, in the words of the reference."""
+    """A malformed CSV text; the message is the one that clients see."""
 
 
 class _TooLarge(Exception):
@@ -103,7 +103,7 @@ def _many_fields(delimiter: bytes) -> re.Pattern[bytes]:
 
 
 def _lines_of(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Lines whole, however the stream is cut into chunks; but the line ends behind one may come as another."""
+    """Complete lines, however the stream is cut into chunks; line ends after a line may come as a line of their own."""
     kept: list[bytes] = []  # the beginning of a line that is not complete
     size = 0
     for chunk in chunks:
@@ -117,7 +117,7 @@ def _lines_of(chunks: Iterator[bytes]) -> Iterator[bytes]:
         if end < len(chunk):
             kept.append(chunk[end:])
             size += len(chunk) - end
-        if size > _RECORD_BYTES + len(_BYTE_ORDER_MARK):  # refused for its length, whatever follows
+        if size > _RECORD_BYTES + len(_BYTE_ORDER_MARK):  # rejected for its length, whatever follows
             break
     if kept:
         yield b"".join(kept)

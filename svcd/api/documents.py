@@ -1,8 +1,7 @@
-"""Documents over HTTP: list, get, add or replace, add or update, edit, delete.
+"""Document routes: list, get, add or replace, add or update, edit, delete.
 
-Knows the parameters, bodies and answers of these routes; refuses to know how uploads are read
-(svcd.api.uploads) and how documents are stored. Stored documents are JSON texts and leave unread where the
-request does not ask for parts of them. What this version can't do yet is refused in words.
+Uploads are read by svcd.api.uploads. Stored documents are JSON texts, and are parsed only if the request asks for parts of
+them. Parameters that are not supported yet are rejected with a clear error.
 """
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 _TAG = "Documents"
 _VECTORS = "_vectors"
-_MAX_IDS = 2_000_000  # of one deletion; the indexing process holds them all
+_MAX_IDS = 2_000_000  # of one deletion: the indexing process holds them all in memory
 _FILTER_CODE, _SORT_CODE = "invalid_document_filter", "invalid_document_sort"
 _NOT_YET = "this version of svcd does not have `{}` yet."
 
@@ -71,7 +70,7 @@ def fetch(ctx: Context, wanted: Mapping[str, Any]) -> HandlerResult:
 
 def _page(reader: IndexReader, selected: DocIds | None, rules: Sequence[SortRule],
           offset: int, limit: int) -> tuple[Iterable[int], int]:
-    """The documents of a page, found as they are asked for, and how many there are to page through."""
+    """(the documents of a page, found on demand; how many there are on all pages)"""
     if selected is None and not rules:
         return reader.docids_page(offset, limit), reader.number_of_documents
     docids = reader.all_docids() if selected is None else selected
@@ -80,7 +79,7 @@ def _page(reader: IndexReader, selected: DocIds | None, rules: Sequence[SortRule
 
 
 def _condition(ctx: Context, reader: IndexReader, wanted: Any) -> Condition | None:
-    """What a filter asks of the documents of this index, of others too."""
+    """The parsed filter, with conditions on other indexes resolved; None for none."""
     condition = allowed_filter(wanted, _FILTER_CODE, ctx.instance.features)
     return resolve_joins(condition, ctx.index_uid, reader, lambda other: read_joined(ctx, other))
 
@@ -97,7 +96,7 @@ def _selected(reader: IndexReader, ids: Sequence[str] | None, condition: Conditi
 
 
 def _docids_of_ids(reader: IndexReader, ids: Sequence[str]) -> DocIds:
-    """The documents of some identifiers; unknown ones are left out."""
+    """The documents with these identifiers; unknown ones are left out."""
     docids = {reader.docid_of(document_id) for document_id in ids}
     return from_docids([docid for docid in docids if docid is not None])
 
@@ -114,7 +113,7 @@ def _identifiers(ids: Sequence[Any]) -> list[str]:
 
 
 def _sort_rules(expressions: Sequence[str]) -> list[SortRule]:
-    """The expressions as they are understood. Raises invalid_document_sort."""
+    """The parsed sort expressions. Raises invalid_document_sort."""
     try:
         return [parse_rule(expression) for expression in expressions]
     except SortError as error:
@@ -129,7 +128,7 @@ def _check_sortable(rules: Sequence[SortRule], sortable: Sequence[str]) -> None:
 
 
 def _sorted(reader: IndexReader, docids: DocIds, rules: Sequence[SortRule]) -> Iterator[int]:
-    """The documents in the order of the first rule, equal ones in that of the next, at last by docid; as asked for."""
+    """The documents by the first rule, ties by the next, at last by docid; generated on demand."""
     opened = [iter([docids])]  # by rule: the buckets that are still to come
     while opened:
         bucket = next(opened[-1], None)
@@ -214,7 +213,7 @@ def _add(ctx: Context, method: str) -> HandlerResult:
         message = f"csv delimiter must be an ascii character. Found: `{delimiter}`"
         raise ApiError("invalid_document_csv_delimiter", message)
     content_type = payload_format(ctx.request.headers.get("content-type"), delimiter)
-    ctx.queue.check_space("documentAdditionOrUpdate")  # before the room of the reserve is written full
+    ctx.queue.check_space("documentAdditionOrUpdate")  # before the upload fills the reserved space
     payload = receive(ctx.request.body.chunks(), content_type, ctx.queue.payload_folder, csv_delimiter=delimiter)
     try:
         return _enqueued(
@@ -287,7 +286,7 @@ def edit_documents_by_function(ctx: Context) -> HandlerResult:
     Raises bad_request for a function that the language does not know, invalid_document_filter,
     feature_not_enabled, invalid_document_edition_context.
     """
-    # Who never edits by a function does without its language, and its 2 MB.
+    # Imported here: the language takes 2 MB, which daemons without such edits save.
     from svcd.rhai import FunctionError, Program
 
     function, wanted, context = ctx.body["function"], ctx.body.get("filter"), ctx.body.get("context")

@@ -1,7 +1,4 @@
-"""Indexes over HTTP: list, one of them, create, change, delete, statistics, compaction, swap.
-
-Knows the bodies and answers of these routes; refuses to know how an index is kept or changed.
-"""
+"""Index routes: list, get, create, update, delete, statistics, fields, compaction, swap."""
 from __future__ import annotations
 
 import re
@@ -32,11 +29,7 @@ if TYPE_CHECKING:
     from svcd.instance.data_folder import IndexRow
 
 
-# The fields of one index over HTTP: what its settings make of each of them.
-#
-# Knows how patterns of settings cover attributes; refuses to know documents.
-# Source: recordings index/fields.
-
+# The fields of an index, and what its settings say about each
 
 _SORT_RULE = re.compile(r"(?P<attribute>.+):(?P<order>asc|desc)", re.S)
 
@@ -94,7 +87,7 @@ _VIEWS: Mapping[str, Callable[[IndexSettings, str], dict[str, Any]]] = {  # memb
 
 
 def field_view(settings: IndexSettings, attribute: str) -> dict[str, Any]:
-    """What the settings make of one attribute."""
+    """What the settings say about one attribute: the `Field` of an answer."""
     return {"name": attribute} | {member: view(settings, attribute) for member, view in _VIEWS.items()}
 
 
@@ -162,10 +155,7 @@ def create(ctx: Context) -> HandlerResult:
 
 
 def update(ctx: Context) -> HandlerResult:
-    """Enqueue the change of the primary key; the task of null succeeds, and leaves the key as it is.
-
-    Source: recordings index/update_nothing, tasks/test_summarized_index_update.
-    """
+    """Enqueue the change of the primary key; null succeeds and leaves the key as it is."""
     primary_key = {"primaryKey": ctx.body.get("primaryKey")}
     return _enqueued(ctx, "indexUpdate", ctx.index_uid, primary_key, primary_key)
 
@@ -181,9 +171,9 @@ def compact(ctx: Context) -> HandlerResult:
 
 
 def index_stats(ctx: Context, row: IndexRow) -> dict[str, Any]:
-    """The statistics of one index, as the query string wants them; its file is opened only for the sizes of tables.
+    """The statistics of one index, as the query string asks; its file is opened only for the sizes of its tables.
 
-    Raises index_not_found when it went meanwhile.
+    Raises index_not_found if the index was deleted meanwhile.
     """
     size_format, stats = ctx.query["sizeFormat"], row.stats
     count, raw_size = stats.get("documents", 0), stats.get("bytes", 0)
@@ -197,7 +187,7 @@ def index_stats(ctx: Context, row: IndexRow) -> dict[str, Any]:
         with ctx.instance.read_file(row.uid, row.uuid) as reader:
             tables = reader.internal_database_sizes()
         view["internalDatabaseSizes"] = {name: shapes.size(size, size_format) for name, size in tables.items()}
-    # No version of svcd that reads this interface stores vectors yet, so there is nothing to count.
+    # Vectors are not supported yet, so there is nothing to count.
     view |= {"numberOfEmbeddings": 0, "numberOfEmbeddedDocuments": 0}
     view["fieldDistribution"] = dict(sorted(stats.get("fields", {}).items()))
     return view

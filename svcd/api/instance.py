@@ -1,7 +1,4 @@
-"""The instance over HTTP: health, version, statistics, experimental features, and a word at the root.
-
-Knows what describes the instance as a whole; refuses to know what is in an index or a task.
-"""
+"""Routes of the instance as a whole: health, version, statistics, experimental features, and the root."""
 from __future__ import annotations
 
 from typing import Any
@@ -19,7 +16,7 @@ from svcd.validation import Field, boolean, nullable
 
 
 def root(_ctx: Context) -> HandlerResult:
-    """A sign of life for people who open the address in a browser."""
+    """For people who open the address in a browser."""
     return HandlerResult(200, {"status": "Svc is running"})
 
 
@@ -52,7 +49,7 @@ def stats(ctx: Context) -> HandlerResult:
 
 
 def _flags(ctx: Context) -> dict[str, bool | None]:
-    """Each flag; null for one that a dump left open, as the reference engine shows it."""
+    """Each flag; null for one that an imported dump left undefined."""
     stored = ctx.instance.features()
     return {flag: stored.get(flag, False) for flag in FEATURES}
 

@@ -1,8 +1,6 @@
-"""API keys over HTTP: list, one of them, create, rename, delete.
+"""API key routes: list, get, create, rename, delete; and the default keys of a new instance.
 
-Knows the bodies and answers of these routes, and the keys that a new instance gets; refuses to know how a key is
-checked and stored. Only the master key comes here (svcd.auth.keys).
-Source: permissions.json (key_object, key_routes, default_keys), the recordings auth/api_keys__*, auth/errors__*.
+Only the master key opens them (docs/http.md#authentication). Keys are checked in svcd.auth.keys.
 """
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ from svcd.validation import (
 
 _TAG = "Keys"
 
-_DEFAULTS = (  # name, description, actions: in the order of their making
+_DEFAULTS = (  # name, description, actions; the oldest first
     ("Default Chat API Key", "Use it to chat and search from the frontend", ("chatCompletions", "search")),
     ("Default Read-Only Admin API Key", "Use it to read information across the whole database. Caution! Do not expose "
      "this key on a public frontend", ("*.get", "keys.get")),
@@ -44,7 +42,7 @@ _DEFAULTS = (  # name, description, actions: in the order of their making
 
 
 def default_keys() -> list[KeyRow]:
-    """The keys of an instance that has none, the oldest first; each call makes other uids."""
+    """The keys of a new instance, the oldest first, with new random uids in each call."""
     now = times.now()
     return [KeyRow(str(uuids.uuid4()), actions, (EVERY_INDEX,), now, now, name, description)
             for name, description, actions in _DEFAULTS]
@@ -75,7 +73,7 @@ def create(ctx: Context) -> HandlerResult:
 
 
 def _check_reach(actions: Sequence[str], indexes: Sequence[str]) -> None:
-    """A key of some indexes must not list what concerns all of them."""
+    """Raise index_scoped_api_key_with_global_action if a key of some indexes lists an action of the whole instance."""
     if not indexes or EVERY_INDEX in indexes:
         return
     for action in actions:
@@ -93,7 +91,7 @@ def update(ctx: Context) -> HandlerResult:
 
 
 def delete(ctx: Context) -> HandlerResult:
-    """Delete a key: it opens nothing any more, nor do the tokens signed with it. Raises api_key_not_found."""
+    """Delete a key; it and the tokens signed with it become invalid at once. Raises api_key_not_found."""
     if not ctx.instance.keys.remove(_uid(ctx)):
         _refuse_unknown(ctx)
     return HandlerResult(204)
@@ -120,7 +118,7 @@ def _view(ctx: Context, row: KeyRow) -> shapes.Json:
         "uid": row.uid,
         "actions": list(row.actions),
         "indexes": list(row.indexes),
-        # What was given, and no moment of the daemon: recordings auth/* show it without a fraction.
+        # As the client gave it, so without the fraction that times of the daemon have.
         "expiresAt": None if row.expires_at is None else times.rfc3339(row.expires_at),
         "createdAt": times.rfc3339_micro(row.created_at),
         "updatedAt": times.rfc3339_micro(row.updated_at),
@@ -128,7 +126,7 @@ def _view(ctx: Context, row: KeyRow) -> shapes.Json:
 
 
 def _future(text: str) -> int:
-    """The moment of a date that is still to come."""
+    """The nanoseconds of a date in the future. Raises ValueError for others."""
     try:
         moment = times.parse_utc(text)
     except ValueError:

@@ -1,10 +1,8 @@
-"""What the interface has and this version of svcd does not: MISSING, the one table of it, which shrinks.
+"""Declares what the interface has and svcd does not support yet: MISSING, a table that shrinks.
 
-Each of its routes says what it lacks, after the checks of key, query string, body, feature and path that there are
-everywhere, so that a client learns first what is wrong with its request; a feature that is switched on without effect
-is told to the log. Knows the parameters of these routes; refuses to know how the rest of them would work.
-Source: openapi.json, messages.json, chats.md 2, network.md 5, the recordings network/*, similar/errors__*,
-documents/render_documents__*, dynamic_search_rules/routes_are_disabled_by_default.
+Its routes check key, query string, body, feature and path like all others, and then reject with a clear error, so that a
+client first learns what is wrong with its own request (docs/http.md#not-supported-yet). Switching on a feature that has
+no effect is logged.
 """
 from __future__ import annotations
 
@@ -52,9 +50,9 @@ _RULES = "search rules with pinned results"
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A capability that is not there. what: its name in words, opening with a small letter.
+    """A capability that is not supported yet. what: its name in messages, in lower case.
 
-    flags: the features that have no effect without it. routes: those that refuse for want of it.
+    flags: the features that have no effect without it. routes: those that reject for lack of it.
     """
 
     what: str
@@ -63,7 +61,7 @@ class Missing:
 
 
 def _rejecting_handler(what: str, code: str = "bad_request") -> Callable[[Context], HandlerResult]:
-    """A handler that refuses."""
+    """A handler that rejects every request."""
 
     def refuse(_ctx: Context) -> HandlerResult:
         raise ApiError(code, f"This version of svcd does not have {what} yet.")
@@ -147,7 +145,7 @@ _FILTER_CODE = "invalid_similar_filter"
 
 
 def _similar(ctx: Context, wanted: Mapping[str, Any]) -> HandlerResult:
-    """Refuse, in the order of the reference engine, what is wrong; then the rest.
+    """Reject what is wrong in the order that clients expect; then everything else.
 
     Raises index_not_found, invalid_similar_filter, invalid_similar_embedder.
     """
@@ -229,7 +227,7 @@ _SIMILAR_PARAMS = {  # in the order in which messages list them
 }
 
 
-# Chats and search rules: what is in their bodies is for those who will read them
+# Chats and search rules: their bodies are not checked yet
 
 _ANY_OBJECT = Fields({}, is_open=True)
 _PAGE_PARAMS = {
@@ -240,7 +238,7 @@ _METADATA = {"customMetadata": Param(query_strings.text, "invalid_index_custom_m
 
 
 def _chats(method: str, path: str, action: str, summary: str, words: str, **others: Any) -> Route:
-    """words: those that open the refusal while the feature is off."""
+    """words: what the message of feature_not_enabled begins with."""
     return Route(method, f"/chats{path}", _rejecting_handler(_CHATS), action, {}, summary, "Chats",
                  feature=("chatCompletions", words), **others)
 
@@ -308,6 +306,6 @@ ROUTES = tuple(replace(route, missing=row.what) for row in MISSING for route in 
 
 
 def flags_without_effect(flags: Iterable[str]) -> Mapping[str, str]:
-    """The features among some that do nothing here: flag -> what they would need."""
+    """Those of the features that have no effect yet: flag -> what they need."""
     wanted = set(flags)
     return {flag: row.what for row in MISSING for flag in row.flags if flag in wanted}

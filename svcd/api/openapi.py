@@ -1,7 +1,4 @@
-"""The OpenAPI document: what the tables of routes, fields, shapes and permissions say, as one JSON value.
-
-Knows the format of OpenAPI 3.1; refuses to know any route. `GET /openapi.json` serves it.
-"""
+"""Makes the OpenAPI document 3.1 from the tables of routes, fields, shapes and permissions; `GET /openapi.json` serves it."""
 from __future__ import annotations
 
 import re
@@ -12,7 +9,7 @@ from svcd.api.context import JSON, Context, HandlerResult, Text
 from svcd.api.routes import Body, Fields, Route, Schema, Value
 from svcd.api.shapes import SCHEMAS, Json, ref
 from svcd.api.waiting import WAIT, WAIT_NAME, answers_of, is_write
-from svcd.auth.permissions import names_of
+from svcd.auth.permissions import names_that_open
 from svcd.base.errors import ERRORS
 from svcd.base.json_text import dumps
 from svcd.validation import object_of
@@ -29,7 +26,7 @@ _BEARER = ("The master key, the value of an API key or, to search, a tenant toke
            "master key will do.")
 _ABOUT = ("What an operation needs and this version does not have is named by its `x-svcd-missing`: it is refused after "
           "the checks of key, parameters, body and feature.")
-# OpenAPI lets members that begin so be added.
+# OpenAPI permits additional members with this prefix.
 _MISSING = "x-svcd-missing"
 _PATH_PARAMETERS: Mapping[str, Json] = {  # name: schema; others are texts
     "task_id": {"type": "integer", "minimum": 0},
@@ -57,7 +54,7 @@ def _request_body(body: Body) -> Json:
 
 
 def _refusals(route: Route) -> list[int]:
-    """The statuses that the way to the handler may answer with."""
+    """The error statuses of the checks before the handler."""
     statuses = [400] if route.query or route.body or route.feature or route.parameters else []
     statuses += [401, 403] if route.actions else []
     statuses += [404] if route.parameters else []
@@ -111,8 +108,8 @@ def _operation(route: Route) -> Json:
 
 
 def _permissions(route: Route) -> list[str]:
-    """The names of which a key must list one; of a route with several actions, those of all of them."""
-    named = [names_of(action) for action in route.actions]
+    """The names of which a key must list one; for a route with several actions, names that open all of them."""
+    named = [names_that_open(action) for action in route.actions]
     own = [names[0] for names in named if names]
     return list(dict.fromkeys([*own, *(name for names in named for name in names if all(name in one for one in named))]))
 

@@ -1,7 +1,7 @@
-"""The settings of an index over HTTP: all of them, and each on a route of its own.
+"""Settings routes: all settings of an index, and each on a route of its own.
 
-Every route is made from a row of SETTINGS. A write only enqueues; what needs the stored settings is
-checked by the task. Refuses to know what a setting means.
+Every route is made from a row of SETTINGS. A write only enqueues a task; what depends on the stored settings is checked
+when the task runs.
 """
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The shapes of answers: how stored rows are written, and the JSON schemas that say so.
+"""The shapes of answers: how stored rows become JSON, and the JSON schemas of the OpenAPI document.
 
-Knows the members and their order; refuses to know where rows come from and who asked.
-Source: tasks.md 3, 4, 7 and 9, the recordings.
+The order of members is that of the interface; see docs/tasks-and-batches.md for tasks and batches.
 """
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Tasks and batches over HTTP: lists with their filters, one of them, cancel, delete, content, compaction.
+"""Task and batch routes: list, get, cancel, delete, documents of a task, compaction; dumps and snapshots.
 
-Knows the filters of the query string; refuses to know how tasks are stored, chosen or run.
-Source: tasks.md 3, 6, 7 and 8.
+The filters of the query string are declared here; docs/tasks-and-batches.md says how tasks are stored and run.
 """
 from __future__ import annotations
 
@@ -26,16 +25,13 @@ from svcd.tasks.kinds import KINDS
 from svcd.tasks.views import task_view
 from svcd.validation import STAR, Param, parse_index_uid, query_strings
 
-# Dumps and snapshots over HTTP: each request enqueues one.
-#
-# Knows what a dump takes at the moment of its request; refuses to know what is in the files (svcd.tasks.archive).
-
+# Dumps and snapshots: each request enqueues one
 
 _ARCHIVES = "Backups"
 
 
 def create_dump(ctx: Context) -> HandlerResult:
-    """Enqueue a dump. Keys and instance uid are those of this moment, all else of the one when it is made."""
+    """Enqueue a dump. Keys and instance uid are those of this moment, everything else that of the moment it is written."""
     _, newest_first = ctx.instance.keys.read()
     content = {"keys": [key_line(row) for row in reversed(newest_first)], "instanceUid": ctx.instance.uid}
     task = ctx.queue.enqueue("dumpCreation", None, details={"dumpUid": None}, content=content)
@@ -43,7 +39,7 @@ def create_dump(ctx: Context) -> HandlerResult:
 
 
 def create_snapshot(ctx: Context) -> HandlerResult:
-    """Enqueue a snapshot; those that wait become one."""
+    """Enqueue a snapshot; waiting ones are merged into one."""
     return HandlerResult(202, shapes.task_summary(ctx.queue.enqueue("snapshotCreation", None, details=None)))
 
 
@@ -54,10 +50,10 @@ ARCHIVE_ROUTES = (
 
 
 _LARGEST_UID = 2**32 - 1
-# Moments are stored as 64-bit integers, which end in the year 2262; later dates are as good as that.
+# Times are stored as 64-bit nanoseconds, which end in the year 2262; later dates are clamped to it.
 _FARTHEST = 2**63 - 1
 _TAG = "Tasks and batches"
-# Tasks or batches that are read together, and what one usually takes as text: their details may be longer.
+# Tasks or batches that are read together, and the usual bytes of one as text.
 _PORTION = 50
 _USUAL_BYTES = 400
 _NO_RESULTS = '{"results":[],'
@@ -110,15 +106,15 @@ def _moment_parser(whole_day: int, of_micro: int = 0) -> Callable[[str], int | s
 
 _status = _name_parser(STATUSES, "status", "statuses")
 _kind = _name_parser(tuple(KINDS), "type", "types")
-# A bare date is its whole day: after it means after its end, and both bounds are exclusive. Answers cut moments off
-# at microseconds, and what a task shows as its moment it does not come after.
+# A date without time is a whole day: `after` means after its end, and both bounds are exclusive. Answers truncate times
+# to microseconds, and a task must not count as later than the time that it shows.
 _after = _moment_parser(DAY, MICROSECOND - 1)
 _before = _moment_parser(0)
 _UID_SCHEMA = {"type": "integer", "minimum": 0, "maximum": _LARGEST_UID}
 
 
 def _list_of(parse: Callable[[str], Any], code: str, **others: Any) -> Param:
-    """A list parameter in which `*`, at any place, stands for everything; the other elements are still checked."""
+    """A list parameter in which `*` anywhere stands for everything; the other elements are still checked."""
     return Param.list_of(lambda text: STAR if text == STAR else parse(text), code, **others)
 
 
@@ -200,7 +196,7 @@ def _list_page(ctx: Context, list_rows: Callable[..., Page[Any]], view: Callable
 
 def _in_portions(ctx: Context, portion: Callable[[Queue, int, int | None], Page[Any]], view: Callable[[Any], Any],
                  limit: int, from_uid: int | None) -> HandlerResult:
-    """A long page, read in portions from one state of the queue, as they are sent if it is large."""
+    """A long page, read in portions from one snapshot of the queue; a large one while it is sent."""
     with ExitStack() as held:
         queue = held.enter_context(queue_snapshot(ctx.queue))
         page = first = portion(queue, _PORTION, from_uid)
@@ -225,8 +221,7 @@ def _in_portions(ctx: Context, portion: Callable[[Queue, int, int | None], Page[
 
 
 def list_tasks(ctx: Context) -> HandlerResult:
-    """One page of the tasks that the key may see, newest first unless reversed; without a filter the total counts the
-    others too."""
+    """One page of the tasks that the key may see, newest first unless reversed. Without a filter the total counts all tasks."""
     return _list_page(ctx, Queue.list_tasks, task_view)
 
 
@@ -272,7 +267,7 @@ def get_documents(ctx: Context) -> HandlerResult:
     try:
         if is_waiting and task.payload is not None:
             return HandlerResult(200, Text(_opened(ctx.queue.payload_folder / task.payload), NDJSON))
-    except FileNotFoundError:  # the task ended meanwhile and took its documents along
+    except FileNotFoundError:  # the task finished meanwhile, which deletes its documents
         pass
     raise ApiError(
         "task_file_not_found",
@@ -282,7 +277,7 @@ def get_documents(ctx: Context) -> HandlerResult:
 
 
 def _opened(path: Path) -> Portions:
-    """The file in portions. It is opened at once, so that a missing one is known before the answer begins."""
+    """The file in portions. It is opened here, so that a missing file is noticed before the answer begins."""
     file = path.open("rb")
 
     def chunks() -> Generator[bytes]:
@@ -293,7 +288,7 @@ def _opened(path: Path) -> Portions:
 
 
 def _original_filter(query_string: str) -> str:
-    """The query string as it was sent, still percent-encoded: it says why tasks matched."""
+    """The query string as it was sent, percent-encoded, which tasks show as their `originalFilter`."""
     return f"?{waiting.without_wait(query_string)}"
 
 
@@ -325,7 +320,7 @@ def delete(ctx: Context) -> HandlerResult:
 
 
 def compact(ctx: Context) -> HandlerResult:
-    """Give the free space of the task database back, while no batch runs."""
+    """Return the free space of the task database to the file system, while no batch runs."""
     before, after = ctx.queue.compact()
     summary = {"preSize": shapes.size(before, "human"), "postSize": shapes.size(after, "human"), "status": "succeeded"}
     return HandlerResult(200, summary)

@@ -1,7 +1,7 @@
-"""Uploads: a stream of JSON, NDJSON or CSV becomes a file with one JSON object a line.
+"""Uploads: turns a stream of JSON, NDJSON or CSV into a file with one JSON object per line.
 
-Knows the formats, the file and the error codes of an upload; refuses to know what documents are for. The
-stream is never whole in memory. The file is durable before its path is given away, and gone after an error.
+The stream is never in memory as a whole. The file is synced to disk before its path is returned, and removed after an
+error (docs/http.md#json-bodies).
 """
 from __future__ import annotations
 
@@ -21,17 +21,14 @@ from svcd.base.json_text import JsonError
 from svcd.http.headers import media_type
 from svcd.index.connections import sync_folder
 
-# Documents out of a stream of JSON: one object, a list of objects, or objects one after the other.
-#
-# Knows how to cut the stream into documents and check each, never holding more than a window of it; refuses
-# to know files and error codes. The C scanner steps from value to value; only when it fails, or when a window
-# holds something it reads otherwise than serde_json, the exact scanner of svcd.base.json_text has a look.
-
+# JSON and NDJSON: cut the stream into documents and check each, holding only a window of it. The C scanner of Python steps
+# from value to value; when it fails, or when a window has something that it reads differently from serde_json (whose errors
+# clients expect), the exact scanner of svcd.base.json_text decides.
 
 _BLANK = re.compile(r"[ \t\n\r]*")
-# A line end in a right document stands between tokens: inside a string it would be an error.
+# A line end in a valid document is between tokens: inside a string it would be an error.
 _LINE_END = re.compile(r"[\r\n][ \t\r\n]*")
-# What may stand before a further document; anything else wants a closer look.
+# What may come before the next document on the fast path.
 _NEXT_OBJECT = re.compile(r"[ \t\n\r]*(?=\{)").match
 _NEXT_ITEM = re.compile(r"[ \t\n\r]*,[ \t\n\r]*(?=\{)").match
 _PIECE = 1 << 16  # characters
@@ -40,7 +37,7 @@ _scan = json_text.quick.scan_once  # type: ignore[attr-defined]  # each decoder 
 
 
 class NotDocuments(ValueError):
-    """The JSON is right, but something in it that should be a document is no object."""
+    """The JSON is well-formed, but a value that should be a document is not an object."""
 
 
 class _Window:
@@ -55,7 +52,7 @@ class _Window:
         self._chunks: Iterator[bytes | None] = chain(chunks, (None,))
         self._decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
         self._is_read = False
-        self._ahead, self._ahead_at = "", 0  # text behind the window that was read already
+        self._ahead, self._ahead_at = "", 0  # text after the window that was read already
         self._lines = 0  # line ends before the text
         self._columns = 0  # bytes between the last of them and the text
 
@@ -65,7 +62,7 @@ class _Window:
         return self._is_read and not self._ahead
 
     def more(self) -> bool:
-        """Let go of what is behind `at` and read on, at least as much as is kept; False at the end."""
+        """Drop the text before `at` and read at least as much as is kept; False at the end of the stream."""
         self._lines, self._columns = self._place(self.at)
         kept = len(self.text) - self.at
         pieces, received = [self.text[self.at:]], 0
@@ -87,8 +84,8 @@ class _Window:
         return piece
 
     def narrow(self) -> None:
-        """Let go of what is behind `at`, and put back what is far before it: a window that grew for one document
-        is too wide for the next."""
+        """Drop the text before `at`, and put back what is far after it: a window that grew for one long document is too
+        wide for the next ones."""
         self._lines, self._columns = self._place(self.at)
         end = self.at + _PIECE
         if len(self.text) > end:
@@ -136,7 +133,7 @@ class _Reader:
                 return
 
     def take(self, next_one: Callable[[str, int], re.Match[str] | None]) -> None:
-        """Take documents for as long as all is plain; this is where the time goes."""
+        """The fast path: take documents with the C scanner until one needs a closer look. Most of the time is spent here."""
         text, at = self.window.text, self.window.at
         if len(text) - at > _LARGE:
             return
@@ -149,7 +146,7 @@ class _Reader:
                 self._spans.append((start, end))
                 at = end
         except (ValueError, StopIteration, RecursionError):
-            pass  # the next look at this place tells what it is
+            pass  # document() finds the error, with its position
         self.window.at = at
 
     def document(self, *, skim: bool) -> Iterator[list[str]]:
@@ -167,7 +164,7 @@ class _Reader:
             yield lines
 
     def _read_on(self) -> None:
-        """Read more of a value; of an object at least to where it may end, for to look at it all costs much."""
+        """Read more of a value; of an object at least up to a closing brace, since scanning it again is expensive."""
         window = self.window
         is_object = window.text.startswith("{", window.at)
         while True:
@@ -190,7 +187,7 @@ class _Reader:
         return end - start > 2 * json_text.MAX_DEPTH and json_text.is_too_deep(value, self.window.encoded(start, end))
 
     def _exact_end(self, skim: bool) -> int | None:
-        """As `_end`, by the exact scanner, whose fault counts unless it comes from the end of the window."""
+        """As `_end`, by the exact scanner; its errors count unless the window just ended too early."""
         window = self.window
         rest = window.encoded(window.at)
         try:
@@ -215,7 +212,7 @@ class _Reader:
 
     @staticmethod
     def _is_suspicious(text: str) -> bool:
-        """Whether the C scanner may have let something through that serde_json refuses."""
+        """True if the C scanner may have accepted something that serde_json rejects."""
         try:
             return json_text.has_odd_numbers(text.encode()) or json_text.has_lone_surrogate(text)
         except UnicodeEncodeError:
@@ -367,7 +364,7 @@ def _write(documents: Documents, file: IO[bytes], content_type: str) -> int:
     try:
         for lines in documents:
             count += len(lines)
-            if lines:  # joined, a single one is not copied: it may be very long
+            if lines:  # join() does not copy a single line, which may be very long
                 file.write("\n".join(lines).encode())
                 file.write(b"\n")
     except JsonError as error:

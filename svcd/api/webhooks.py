@@ -1,8 +1,6 @@
-"""Webhooks over HTTP: list, get, create, change, delete; what could not be delivered, and its replay.
+"""Webhook routes: list, get, create, update, delete; failed deliveries and their replay.
 
-Knows what a webhook may be made of and how it is shown, no credentials whole; refuses to know when it is
-called. Source: tasks.md 13, messages.json (webhook codes), recordings tasks/*webhook*. Failures and replay are new
-with us.
+Credentials are shown redacted. Delivery is described in docs/tasks-and-batches.md.
 """
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ def path_uuid(text: str) -> str:
         raise ApiError("invalid_webhook_uuid", f"Invalid UUID: {fault}") from None
 
 
-# How they are shown
+# Views
 
 def _view(webhook: Webhook) -> shapes.Json:
     headers = {name: _redacted(value) if name.lower() == "authorization" else value
@@ -63,7 +61,7 @@ def _failure_view(notice: Notice) -> shapes.Json:
     }
 
 
-# What they may be made of
+# Checks
 
 def _checked(webhook: Webhook) -> Webhook:
     """The webhook itself. Raises invalid_webhook_headers, invalid_webhook_url."""
@@ -88,7 +86,7 @@ def _refuse_many_headers(webhook_uuid: str, headers: Mapping[str, Any]) -> None:
 
 
 def _url(body: Mapping[str, Any], webhook_uuid: str, before: str | None = None) -> str:
-    """The URL that a body sets, or the one before when it is silent. Raises invalid_webhook_url for null."""
+    """The URL of a body, or the previous one if absent. Raises invalid_webhook_url for null."""
     url = body.get("url", before)
     if not url:
         raise ApiError("invalid_webhook_url", f"The URL for the webhook `{webhook_uuid}` is missing.")
@@ -96,7 +94,7 @@ def _url(body: Mapping[str, Any], webhook_uuid: str, before: str | None = None) 
 
 
 def _headers(body: Mapping[str, Any], before: Mapping[str, str]) -> dict[str, str]:
-    """The headers after a body: null removes the one it names, or all."""
+    """The headers after an update: null removes one header, or all of them."""
     given = body.get("headers", {})
     return {} if given is None else merged_headers(before, given)
 
@@ -132,7 +130,7 @@ def create(ctx: Context) -> HandlerResult:
 
 
 def update(ctx: Context) -> HandlerResult:
-    """Change URL or headers; what a body leaves out stays. Raises immutable_webhook, webhook_not_found."""
+    """Change URL or headers; absent members stay as they are. Raises immutable_webhook, webhook_not_found."""
     def change(webhook: Webhook) -> Webhook:
         return _checked(replace(webhook, url=_url(ctx.body, webhook.uuid, webhook.url),
                                 headers=_headers(ctx.body, webhook.headers)))
@@ -141,13 +139,13 @@ def update(ctx: Context) -> HandlerResult:
 
 
 def delete(ctx: Context) -> HandlerResult:
-    """Remove a webhook, and all it was still to be told. Raises immutable_webhook, webhook_not_found."""
+    """Remove a webhook and its pending deliveries. Raises immutable_webhook, webhook_not_found."""
     ctx.instance.webhooks.delete(_editable_uuid(ctx))
     return HandlerResult(204)
 
 
 def list_failures(ctx: Context) -> HandlerResult:
-    """A page of the batches that one webhook could not be told of, oldest first. Raises webhook_not_found."""
+    """A page of the failed deliveries of one webhook, oldest first. Raises webhook_not_found."""
     webhook = ctx.instance.webhooks.require(ctx.path["uuid"])
     offset, limit = ctx.query["offset"], ctx.query["limit"]
     notices, total = ctx.instance.outbox.failures(webhook.uuid, offset, limit)
@@ -155,7 +153,7 @@ def list_failures(ctx: Context) -> HandlerResult:
 
 
 def replay(ctx: Context) -> HandlerResult:
-    """Deliver again what was given up, of all batches or of some. Raises webhook_not_found."""
+    """Deliver again what was given up, for all batches or some. Raises webhook_not_found."""
     webhooks = ctx.instance.webhooks
     webhook = webhooks.require(ctx.path["uuid"])
     replayed = ctx.instance.outbox.replay(webhook.uuid, ctx.query["batchUids"])
@@ -185,7 +183,7 @@ ROUTES = (
           body=_BODY),
     Route("DELETE", "/webhooks/{uuid}", delete, "webhooks.delete", {204: {}}, "Delete a webhook", _TAG),
     Route("GET", "/webhooks/{uuid}/failures", list_failures, "webhooks.get", {200: "WebhookFailurePage"},
-          "List the batches that a webhook could not be told of", _TAG, query=_FAILURES_PARAMS),
+          "List the failed deliveries of a webhook", _TAG, query=_FAILURES_PARAMS),
     Route("POST", "/webhooks/{uuid}/replay", replay, "webhooks.update", {202: record({"replayed": shapes.COUNT})},
-          "Tell a webhook again of batches that were given up", _TAG, query=_REPLAY_PARAMS),
+          "Replay deliveries to a webhook that were given up", _TAG, query=_REPLAY_PARAMS),
 )

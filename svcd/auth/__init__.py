@@ -1,1 +1,1 @@
-"""TODO"""
+"""API keys and tenant tokens: which actions and indexes a request may use."""

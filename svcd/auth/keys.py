@@ -1,12 +1,10 @@
-"""May the bearer of this header do this action on this index?
+"""Checks the Authorization header of a request: may its bearer do this action on this index?
 
-Knows the master key, how the value of a key follows from it, and the order in which a request is checked; refuses
-to know routes, bodies and stores. Source: permissions.json (bearer, check_order, key_value).
+Follows docs/http.md#authentication. A key has a uid, which is not secret (every tenant token contains it) and opens
+nothing, and a value, which is. Values are stored nowhere: each is computed from the uid and the master key, so changing
+the master key invalidates every API key.
 
-A key has a uid, which is no secret (every tenant token shows it) and opens nothing, and a value, which is one.
-Values are stored nowhere: they are computed when they are needed, so another master key makes other values.
-
-Threads: any number may check at once; the keys in memory are one object that is replaced as a whole.
+Threads: any number may check at once; the keys in memory are one immutable object that is replaced as a whole.
 """
 from __future__ import annotations
 
@@ -15,16 +13,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from svcd.auth import permissions as patterns
 from svcd.auth.permissions import (
     ALL_PERMITTED,
+    EVERY_INDEX,
     INVALID_KEY,
     MASTER_ONLY,
     OF_TENANTS,
     Permission,
     SearchRules,
-    expanded,
+    expand_wildcards,
     needs_every_index,
+    patterns_cover,
+    patterns_text,
 )
 from svcd.auth.tokens import claims_of
 from svcd.base import times
@@ -55,14 +55,14 @@ class KeyRow(Protocol):
 
 
 class KeySource(Protocol):
-    """Where the keys are stored. revision() is another one after every change."""
+    """Where the keys are stored. revision() changes with every change of a key."""
 
     def revision(self) -> int: ...
     def read(self) -> tuple[int, Sequence[Any]]: ...
 
 
 class _NoKeys:
-    """The source of an instance that has none."""
+    """The source of an instance without keys."""
 
     def revision(self) -> int:
         return 0
@@ -73,7 +73,7 @@ class _NoKeys:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """A stored key, ready for checks. opens: its actions without wildcards."""
+    """A stored key, ready for checks. opens: its actions, wildcards expanded."""
 
     uid: str
     value: str = field(repr=False)
@@ -83,25 +83,25 @@ class _Key:
 
     @property
     def is_of_every_index(self) -> bool:
-        return patterns.EVERY_INDEX in self.indexes
+        return EVERY_INDEX in self.indexes
 
     def may(self, action: str) -> bool:
-        """True when it has the action, on some index at least; one without indexes may nothing."""
+        """True if it has the action on at least one index; a key without indexes may do nothing."""
         return action in self.opens and (self.is_of_every_index or bool(self.indexes) and not needs_every_index(action))
 
 
 @dataclass(frozen=True, slots=True)
-class _Ring:
-    """All keys of one revision: by uid, and by what `Keys._mark` makes of a value."""
+class _KeySet:
+    """All keys of one revision: by uid, and by the keyed hash of their value (Keys._digest)."""
 
     revision: int = _NEVER_READ
     by_uid: dict[str, _Key] = field(default_factory=dict)
-    by_mark: dict[bytes, _Key] = field(default_factory=dict, repr=False)
+    by_digest: dict[bytes, _Key] = field(default_factory=dict, repr=False)
 
 
 def is_same_secret(given: str, expected: str) -> bool:
-    """Compare in a time that tells nothing of the place of the first difference."""
-    import hmac  # brings in OpenSSL, 3 MB that a daemon without keys need not have
+    """Compare in constant time: the duration reveals nothing about where the first difference is."""
+    import hmac  # loads OpenSSL, 3 MB that a daemon without keys does not need
 
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode())
 
@@ -122,16 +122,16 @@ def bearer_token(authorization_header: str | None) -> str:
 
 
 class Keys:
-    """The keys of one instance. master_key: None when the instance is open to everybody."""
+    """The keys of one instance. master_key: None if the instance is open to everybody."""
 
     def __init__(self, master_key: str | None, source: KeySource | None = None,
                  now: Callable[[], int] = times.now) -> None:
-        """source: where the other keys are; now: nanoseconds since 1970."""
+        """source: where API keys are stored; now: nanoseconds since 1970."""
         self._master_key = master_key
         self._source: KeySource = source or _NoKeys()
         self._now = now
-        self._blind = os.urandom(32)
-        self._ring = _Ring()
+        self._digest_secret = os.urandom(32)
+        self._key_set = _KeySet()
 
     @property
     def is_protected(self) -> bool:
@@ -141,12 +141,12 @@ class Keys:
     def value_of(self, uid: str) -> str:
         """The value of the key with this uid (lower-case, hyphenated): 64 hexadecimal digits.
 
-        An instance without a master key has no values: RuntimeError.
+        Raises RuntimeError on an instance without a master key.
         """
         import hmac
 
         if self._master_key is None:
-            raise RuntimeError("values of keys follow from the master key, and there is none")
+            raise RuntimeError("without a master key, API keys have no values")
         return hmac.digest(self._master_key.encode(), uid.encode(), "sha256").hex()
 
     def uid_of(self, value: str) -> str | None:
@@ -155,7 +155,7 @@ class Keys:
         return key.uid if key else None
 
     def check(self, action: str, index_uid: str | None, authorization_header: str | None) -> Permission:
-        """What the bearer may do, in the order of permissions.json.
+        """What the bearer may do.
 
         action: a name such as `indexes.create`; index_uid: the index that the path names, or None.
         Raises missing_authorization_header, missing_master_key, invalid_api_key.
@@ -186,7 +186,7 @@ class Keys:
             rules=rules)
 
     def _bearer(self, token: str, action: str) -> tuple[_Key | None, SearchRules | None]:
-        """The key that a token is, or is signed with, and the rules of a tenant token."""
+        """(the key that a token is or is signed with, the rules if it is a tenant token)."""
         if action in OF_TENANTS:
             claims = claims_of(token, self.value_of, self._now() // times.SECOND)
             if claims is not None:
@@ -194,37 +194,39 @@ class Keys:
         return self._found(token), None
 
     def _found(self, value: str) -> _Key | None:
-        """The stored key that has this value. The time it takes tells nothing of the values of others."""
-        key = self._current().by_mark.get(self._mark(value))
+        """The stored key that has this value. The duration of the lookup reveals nothing about other values."""
+        key = self._current().by_digest.get(self._digest(value))
         return key if key is not None and is_same_secret(value, key.value) else None
 
-    def _mark(self, value: str) -> bytes:
-        """What values are looked up by: how much of it two values share can't be chosen from outside."""
+    def _digest(self, value: str) -> bytes:
+        """A keyed hash to look values up by: an attacker cannot choose values whose hashes share a prefix."""
         import hmac
 
-        return hmac.digest(self._blind, value.encode("utf-8", "surrogatepass"), "sha256")
+        return hmac.digest(self._digest_secret, value.encode("utf-8", "surrogatepass"), "sha256")
 
-    def _current(self) -> _Ring:
-        """The keys as they are stored at this moment: a deleted one opens nothing any more, in whatever process."""
-        ring = self._ring
-        if self._source.revision() != ring.revision:
+    def _current(self) -> _KeySet:
+        """The keys as stored now: a change in any process takes effect with the next check."""
+        key_set = self._key_set
+        if self._source.revision() != key_set.revision:
             revision, rows = self._source.read()
-            keys = [_Key(row.uid, self.value_of(row.uid), expanded(row.actions), tuple(row.indexes), row.expires_at)
+            keys = [_Key(row.uid, self.value_of(row.uid), expand_wildcards(row.actions), tuple(row.indexes), row.expires_at)
                     for row in rows]
-            ring = _Ring(revision, {key.uid: key for key in keys}, {self._mark(key.value): key for key in keys})
-            self._ring = ring
-        return ring  # not the attribute: a slower thread may have put older keys there
+            key_set = _KeySet(revision, {key.uid: key for key in keys}, {self._digest(key.value): key for key in keys})
+            self._key_set = key_set
+        return key_set  # not self._key_set: a slower thread may have stored older keys there
 
 
 def _check_index(key: _Key, rules: SearchRules | None, index_uid: str) -> None:
-    """Raise invalid_api_key unless token and key allow the index. What a token lists its bearer may know; what its
-    key lists only the bearer of the key."""
-    if rules is not None and not patterns.covers(rules.keys(), index_uid):
+    """Raise invalid_api_key unless token and key allow the index.
+
+    The message lists the indexes of a token to its bearer, but never those of the key that the token was signed with.
+    """
+    if rules is not None and not patterns_cover(rules.keys(), index_uid):
         raise ApiError("invalid_api_key", f"The provided tenant token cannot acces the index `{index_uid}`, "
-                                          f"allowed indexes are {patterns.listed(rules)}.")
-    if not patterns.covers(key.indexes, index_uid):
+                                          f"allowed indexes are {patterns_text(rules)}.")
+    if not patterns_cover(key.indexes, index_uid):
         if rules is not None:
             message = f"The API key used to generate this tenant token cannot acces the index `{index_uid}`."
             raise ApiError("invalid_api_key", message)
         raise ApiError("invalid_api_key", f"The API key cannot acces the index `{index_uid}`, "
-                                          f"authorized indexes are {patterns.listed(key.indexes)}.")
+                                          f"authorized indexes are {patterns_text(key.indexes)}.")

@@ -1,6 +1,6 @@
-"""What one request was allowed: which indexes, and under which filters.
+"""What may be permitted (actions, wildcards, index patterns), and what one request was permitted (Permission).
 
-Knows the answers that handlers ask for; refuses to know tokens, secrets and the order of checks.
+See docs/http.md#authentication.
 """
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ from typing import Any
 
 from svcd.base.errors import ApiError
 
-# What a key may be allowed to do: the actions, their wildcards, how far each reaches.
-#
-# Knows the table alone; refuses to know keys and routes. Source: permissions.json (actions, wildcards, scopes).
-
+# Actions and their wildcards
 
 EVERYTHING = "*"
 EVERY_READ = "*.get"
-MASTER_ONLY = "keys."  # what actions begin with that the master key alone opens, whatever a key lists
+MASTER_ONLY = "keys."  # prefix of the actions that only the master key opens, whatever a key lists
 OF_TENANTS = frozenset(("search", "chatCompletions"))  # what a tenant token can be used for
 
-# What an action needs of the indexes of a key.
+# How far an action reaches: what it needs of the indexes of a key.
 ANY = "any"  # one index is enough: its route names the index in its path, or shows and accepts no other
 ALL = "all"  # it concerns the whole instance
 MIXED = "mixed"  # a wildcard of both; its members differ
@@ -86,12 +83,12 @@ ACTIONS: dict[str, str] = {  # action: what it needs of the indexes of a key, in
     "dynamicSearchRules.*": ALL,
 }
 
-# What `*.get` opens beside the actions that end so; of these, keys are the master key's.
+# What `*.get` opens besides the actions that end in `.get`, except those of keys.
 _ALSO_READS = frozenset(("search", "export", "version", "fields.post"))
 
 
 def _members(wildcard: str) -> frozenset[str]:
-    """What a wildcard stands for. `documents.*` is itself asked for, by one route, which only `*` opens."""
+    """The actions that a wildcard opens. `documents.*` is itself the action of one route, which only `*` opens."""
     if wildcard == EVERYTHING:
         return frozenset(ACTIONS) - {EVERY_READ}
     if wildcard == EVERY_READ:
@@ -104,68 +101,64 @@ def _members(wildcard: str) -> frozenset[str]:
 _WILDCARDS = {action: _members(action) for action in ACTIONS if "*" in action}
 
 
-def expanded(actions: Iterable[str]) -> frozenset[str]:
-    """The actions that a list with wildcards opens; names that are no action open nothing."""
+def expand_wildcards(actions: Iterable[str]) -> frozenset[str]:
+    """The actions that a list with wildcards opens; unknown names open nothing."""
     return frozenset().union(*(_WILDCARDS.get(action, {action} & ACTIONS.keys()) for action in actions))
 
 
-def names_of(action: str) -> tuple[str, ...]:
-    """The names that open an action, each alone, when a key lists it; () where the master key alone does."""
+def names_that_open(action: str) -> tuple[str, ...]:
+    """The names of which a key must list one to open an action; () if only the master key opens it."""
     if action.startswith(MASTER_ONLY):
         return ()
     families = [name for name in _WILDCARDS if name not in (EVERY_READ, EVERYTHING)]
-    return tuple(name for name in (action, *families, EVERY_READ, EVERYTHING) if action in expanded([name]))
+    return tuple(name for name in (action, *families, EVERY_READ, EVERYTHING) if action in expand_wildcards([name]))
 
 
 def needs_every_index(action: str) -> bool:
-    """True when a key of some indexes can't have the action; what is no known action concerns everything."""
+    """True if only keys of all indexes can have the action; also for unknown actions."""
     return ACTIONS.get(action, ALL) == ALL
 
 
-# Index uids and beginnings of them (`products_*`, `*`), as keys and tenant tokens list them.
-#
-# Knows what a list of patterns covers; refuses to know who lists them.
-
+# Index patterns of keys and tenant tokens: uids and prefixes (`products_*`, `*`)
 
 EVERY_INDEX = "*"
 
 
-def matches(pattern: str, index_uid: str) -> bool:
+def pattern_matches(pattern: str, index_uid: str) -> bool:
     """True when the pattern is the uid, or ends with a star and the uid begins with the rest."""
     return pattern == index_uid or pattern.endswith("*") and index_uid.startswith(pattern[:-1])
 
 
-def best(patterns: Iterable[str], index_uid: str) -> str | None:
-    """The pattern that decides about an index: the uid itself, else the longest; None when none matches."""
-    found = [pattern for pattern in patterns if matches(pattern, index_uid)]
+def deciding_pattern(patterns: Iterable[str], index_uid: str) -> str | None:
+    """The pattern that decides about an index: the uid itself, else the longest match; None without one."""
+    found = [pattern for pattern in patterns if pattern_matches(pattern, index_uid)]
     return max(found, key=lambda pattern: (pattern == index_uid, len(pattern)), default=None)
 
 
-def covers(patterns: Collection[str], index_uid: str | None) -> bool:
-    """True when one of the patterns matches; None stands for every index there may ever be."""
+def patterns_cover(patterns: Collection[str], index_uid: str | None) -> bool:
+    """True if one of the patterns matches; index_uid None: if they match every possible index."""
     if index_uid is None:
         return EVERY_INDEX in patterns
-    return any(matches(pattern, index_uid) for pattern in patterns)
+    return any(pattern_matches(pattern, index_uid) for pattern in patterns)
 
 
-def listed(patterns: Iterable[str]) -> str:
-    """The patterns as messages list them, in the order of the alphabet: `["films", "products_*"]`."""
+def patterns_text(patterns: Iterable[str]) -> str:
+    """The patterns as messages list them, sorted: `["films", "products_*"]`."""
     return "[" + ", ".join(f'"{pattern}"' for pattern in sorted(set(patterns))) + "]"
 
 
 INVALID_KEY = "The provided API key is invalid."
 
-# Of a tenant token: index uid or pattern -> the filter to join to every search in it, None for none.
+# Of a tenant token: index uid or pattern -> the filter to join to every search in it, None for no filter.
 SearchRules = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What a request was allowed.
+    """What the bearer of a request may do.
 
-    indexes: uids and patterns of the key; None is every index. rules: of the tenant token, when it is one; an
-    index has to be allowed by both.
-    may_create_index: a write may create the index it names.
+    indexes: uids and patterns of the key; None for every index. rules: of the tenant token, if it is one; an index must
+    be allowed by both. may_create_index: may a write create the index that it names?
     """
 
     may_create_index: bool = True
@@ -173,13 +166,13 @@ class Permission:
     rules: SearchRules | None = None
 
     def allows(self, index_uid: str | None) -> bool:
-        """True when the bearer may see this index; None stands for what belongs to no index."""
-        return ((self.indexes is None or covers(self.indexes, index_uid))
-                and (self.rules is None or covers(self.rules, index_uid)))
+        """True if the bearer may see this index; None stands for what belongs to no index."""
+        return ((self.indexes is None or patterns_cover(self.indexes, index_uid))
+                and (self.rules is None or patterns_cover(self.rules, index_uid)))
 
     @property
     def restriction(self) -> Callable[[str], bool] | None:
-        """allows(), for lists of what belongs to indexes; None when the bearer may see all of them."""
+        """allows() as a filter for lists; None if the bearer may see everything."""
         return None if self.allows(None) else self.allows
 
     def require(self, index_uid: str) -> None:
@@ -189,17 +182,17 @@ class Permission:
 
     @property
     def has_filters(self) -> bool:
-        """True when searches in some index have to be narrowed: who can't do that must refuse."""
+        """True if searches in some index need a filter joined; routes that do not join filters must reject the token."""
         return self.rules is not None and any(rule is not None for rule in self.rules.values())
 
     def search_filter(self, index_uid: str) -> Any:
-        """The filter to join to every search in an index, in any of the forms of a request; None for none.
+        """The filter to join to every search in an index, in any form that a request may have; None for no filter.
 
-        The rule of the index itself decides, else that of the longest pattern. Raises invalid_api_key for an index
-        that the bearer may not use.
+        The rule of the index itself decides, else that of the longest pattern. Raises invalid_api_key if the bearer may
+        not use the index.
         """
         self.require(index_uid)
-        rule = best(self.rules or (), index_uid)
+        rule = deciding_pattern(self.rules or (), index_uid)
         return None if rule is None or self.rules is None else self.rules[rule]
 
 

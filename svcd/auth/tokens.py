@@ -1,10 +1,8 @@
-"""Tenant tokens: JWTs that narrow an API key to some indexes and filters, signed with its value.
+"""Tenant tokens: JWTs that restrict an API key to some indexes and filters, signed with the value of the key.
 
-Knows the form of a token, its claims and when it is over; refuses to know keys, and whether the key that signed is
-still there. Source: permissions.json (tenant_tokens).
-
-What narrows a token further than svcd knows is refused, never passed over: an audience, members of a rule other
-than its filter.
+See docs/http.md#tenant-tokens. Messages of malformed tokens are those of the reference implementation of the interface,
+which decodes with serde. A claim that restricts a token further and is not supported (an audience, other members of a
+rule than its filter) makes the token invalid, as ignoring it would permit too much.
 """
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from svcd.validation import parse_index_uid_pattern, parse_uuid
 
 ALGORITHMS = ("HS256", "HS384", "HS512")
 _PARTS = 3  # header, claims, signature
-# Many libraries write the moment of signing as `nbf`, by a clock that may be ahead; `exp` has no tolerance.
+# Many libraries write the time of signing as `nbf`, by a clock that may be ahead; `exp` has no tolerance.
 _CLOCKS_DIFFER_S = 60
 _I64_MIN, _I64_MAX = -(2**63), 2**63 - 1
 _NO_RULES = "data did not match any variant of untagged enum SearchRules"
@@ -28,7 +26,7 @@ _NO_RULES = "data did not match any variant of untagged enum SearchRules"
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a token says. key_uid: of the key that signed it; seconds since 1970, None for no bound."""
+    """The claims of a token. key_uid: of the key that signed it; times in seconds since 1970, None for no bound."""
 
     key_uid: str
     rules: SearchRules
@@ -38,9 +36,9 @@ class Claims:
 
 
 def claims_of(token: str, secret_of: Callable[[str], str], now_s: int) -> Claims | None:
-    """The claims of a token whose signature is right and whose time has come; None for what is no JWT.
+    """The claims of a token with a valid signature and validity period; None for text that is not a JWT.
 
-    secret_of: uid of a key -> its value. Raises invalid_api_key, with the words of the reference engine.
+    secret_of: uid of a key -> its value. Raises invalid_api_key.
     """
     if token.count(".") != _PARTS - 1 or not token.isascii():
         return None
@@ -63,7 +61,7 @@ def claims_of(token: str, secret_of: Callable[[str], str], now_s: int) -> Claims
 
 @cache
 def _signatures() -> Any:
-    """What checks signatures. 8 MB and 45 ms, which only a daemon that is sent a token has to pay, and once."""
+    """The verifier of signatures. Loading it takes 8 MB and 45 ms, so only a daemon that receives a token does, once."""
     import jwt
 
     return jwt.PyJWS()
@@ -84,7 +82,7 @@ def _undecodable(reason: str) -> ApiError:
 
 
 class _Unfit(ValueError):
-    """A claim that is not what it has to be. is_inner False: it shows at the end of the claims, if it is the last."""
+    """A claim of the wrong form. is_inner False: serde reports it at the end of the claims if it is the last one."""
 
     def __init__(self, reason: str, is_inner: bool = True) -> None:
         super().__init__(reason)
@@ -92,7 +90,7 @@ class _Unfit(ValueError):
 
 
 def _claims(payload: bytes) -> Claims:
-    """The claims of a payload that nobody has verified. Raises invalid_api_key."""
+    """The claims of a payload whose signature is not verified yet. Raises invalid_api_key."""
     try:
         value = json_text.loads(payload)
     except ValueError as fault:
@@ -158,7 +156,7 @@ def _seconds(value: Any) -> int | None:
     return value
 
 
-_CLAIMS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {  # claim: (field of Claims, how it is read); others are not
+_CLAIMS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {  # claim: (field of Claims, parser); other claims are ignored
     "searchRules": ("rules", _rules),
     "apiKeyUid": ("key_uid", _uuid),
     "exp": ("expires_at", _seconds),
@@ -168,7 +166,7 @@ _CLAIMS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {  # claim: (field of 
 
 
 def _kind(value: Any) -> str:
-    """A JSON value in the words of serde."""
+    """A JSON value as serde names it in messages."""
     if isinstance(value, (list, dict)):
         return "sequence" if isinstance(value, list) else "map"
     if isinstance(value, str):
@@ -180,7 +178,7 @@ def _kind(value: Any) -> str:
 
 
 def _end_of(claim: str, payload: bytes, is_inner: bool) -> int:
-    """Up to where serde has read the payload when it refuses the value of a claim."""
+    """How far serde has read the payload when it rejects the value of a claim."""
     at = payload.index(b"{") + 1
     while True:
         end_of_name = json_text.value_end(payload, at)

@@ -62,10 +62,13 @@ class Got:
 class Client:
     """Sends requests to an App without a socket."""
 
-    def __init__(self, app: App, instance: Instance, searches: SearchQueue) -> None:
+    def __init__(self, app: App, instance: Instance, searches: SearchQueue, keys: Keys, broadcasts: list[Any]) -> None:
+        """broadcasts: receives the commands that the App sends to other processes."""
         self.app = app
         self.instance = instance
         self.searches = searches
+        self.keys = keys
+        self.broadcasts = broadcasts
 
     def send(self, method: str, url: str, content: bytes = b"", headers: dict[str, str] | None = None) -> Got:
         answer = self.answer(method, url, content, headers)
@@ -99,17 +102,19 @@ class Client:
         return self.send(method, url, json.dumps(value).encode(), JSON_TYPE)
 
 
-def client_of(instance: Instance, master_key: str | None, now: Callable[[], int], keys: KeySource) -> Client:
-    """A client of an App. now: the clock of its keys, which are in `keys`."""
-    searches = SearchQueue(2)
-    return Client(App(instance, None, Keys(master_key, keys, now), searches, streams=2, waiting_writes=2, large=2), instance, searches)
+def client_of(instance: Instance, master_key: str | None, now: Callable[[], int], source: KeySource,
+              waiting_writes: int = 2) -> Client:
+    """A client of an App. now: the clock of its keys, which are in `source`."""
+    searches, keys, broadcasts = SearchQueue(2), Keys(master_key, source, now), []
+    app = App(instance, None, keys, searches, broadcast=broadcasts.append, streams=2, waiting_writes=waiting_writes, large=2)
+    return Client(app, instance, searches, keys, broadcasts)
 
 
 @pytest.fixture
 def connect(instance: Instance) -> Callable[..., Client]:
-    """connect(master_key, now) -> a client of an App over the same folder. now: the clock of its keys."""
-    def connected(master_key: str | None = None, now: Callable[[], int] = times.now) -> Client:
-        return client_of(instance, master_key, now, instance.keys)
+    """connect(master_key, now, waiting_writes) -> a client of an App over the same folder. now: the clock of its keys."""
+    def connected(master_key: str | None = None, now: Callable[[], int] = times.now, waiting_writes: int = 2) -> Client:
+        return client_of(instance, master_key, now, instance.keys, waiting_writes)
 
     return connected
 

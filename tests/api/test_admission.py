@@ -67,7 +67,7 @@ def test_a_waiting_search_takes_the_place_that_becomes_free() -> None:
     first = Visitor(searches)
     assert first.inside.wait(5)
     second = Visitor(searches)
-    until(lambda: len(searches._waiting) == 1)
+    until(lambda: searches.waiting == 1)
     assert not second.inside.is_set()
     first.leave()
     assert second.inside.wait(5)
@@ -81,7 +81,7 @@ def test_one_of_those_who_wait_makes_room_for_the_newest() -> None:
     first = Visitor(searches)
     assert first.inside.wait(5)
     second = Visitor(searches)
-    until(lambda: len(searches._waiting) == 1)
+    until(lambda: searches.waiting == 1)
     third = Visitor(searches)
     second.join(5)
     assert second.refusal and second.refusal.code == "too_many_search_requests"
@@ -91,10 +91,10 @@ def test_one_of_those_who_wait_makes_room_for_the_newest() -> None:
 
 
 def test_patience_ends() -> None:
-    searches = SearchQueue(1, capacity=1, patience_s=0.01)
+    searches = SearchQueue(1, capacity=1, max_wait_s=0.01)
     with searches.slot(), pytest.raises(ApiError), searches.slot():
         pass
-    assert not searches._waiting
+    assert searches.waiting == 0
 
 
 def test_processes_share_the_places() -> None:

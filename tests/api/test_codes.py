@@ -1,5 +1,5 @@
 """1. No code that svcd raises is unknown to the catalogue.
-2. Where the shared contract is at hand, the catalogue is its.
+2. The catalogue is that of tests/contract/codes.json.
 """
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from svcd.index.connections import ReadPool
 from svcd.http.message import PORTION, Portions
 from svcd.search import long_pages as pages
 
@@ -105,16 +106,19 @@ def test_they_are_bounded_in_number(films: Any) -> None:
 
 
 @pytest.mark.parametrize("taken", [0, 1, 1000])
-def test_what_they_are_read_from_is_released(films: Any, instance: Any, monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
-    pool, under_way = instance._readers, []
-    begin, end = pool.begin, pool.end
+def test_what_they_are_read_from_is_released(films: Any, monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
+    under_way, begin, end = [], ReadPool.begin, ReadPool.end
 
-    def begun(path: Any) -> Any:
-        under_way.append(begin(path))
+    def begun(pool: ReadPool, path: Any) -> Any:
+        under_way.append(begin(pool, path))
         return under_way[-1]
 
-    monkeypatch.setattr(pool, "begin", begun)
-    monkeypatch.setattr(pool, "end", lambda path, connection: (under_way.remove(connection), end(path, connection)))
+    def ended(pool: ReadPool, path: Any, connection: Any) -> None:
+        under_way.remove(connection)
+        end(pool, path, connection)
+
+    monkeypatch.setattr(ReadPool, "begin", begun)
+    monkeypatch.setattr(ReadPool, "end", ended)
     portions = films.parts("GET", f"{LIST}?limit=100000")
     for _ in zip(range(taken), portions):
         pass

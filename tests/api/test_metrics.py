@@ -1,4 +1,4 @@
-"""1. The names, kinds and labels are those of the recordings; families without figures are left out.
+"""1. The names, kinds and labels are those of tests/contract/metrics.json; families without figures are left out.
 2. The figures are true: tasks, documents, batches, searches, sizes.
 3. Without the feature there is an error; what is answered meanwhile is counted, and not timed.
 4. A client cannot add names: what no route stands for is counted together.
@@ -18,9 +18,7 @@ from svcd.api.metrics import GAUGE, Family, Sample, labelled, process_figures, r
 from svcd.api.traffic import BOUNDS_S, Report, Traffic, sum_of
 from svcd.instance.instance import IndexRow
 from svcd.instance.task_records import FAILED, SUCCEEDED
-
-RECORDING = (Path(__file__).parents[3] / "shared/conformance/recordings/features"
-             / "features__experimental_feature_metrics.jsonl")
+from tests.support.contract import table
 
 
 @pytest.fixture
@@ -50,11 +48,7 @@ def finish(instance, tasks, **stats) -> None:
     instance.queue.forget(running)
 
 
-def test_families_are_those_of_the_recording(client) -> None:
-    if not RECORDING.exists():
-        pytest.skip("the recordings are not beside this repository")
-    steps = [json.loads(line) for line in RECORDING.read_text().splitlines()]
-    recorded = next(step["expect"]["body"] for step in steps if step.get("url") == "/metrics")
+def test_names_labels_and_order_are_those_of_the_contract(client) -> None:
     client.instance.force_feature("metrics")
     client.get("/experimental-features")
     ours = client.get("/metrics").text
@@ -62,7 +56,7 @@ def test_families_are_those_of_the_recording(client) -> None:
     def shape(text: str) -> list[str]:
         return [re.sub(r" [^ ]+$", "", line) if not line.startswith("#") else line for line in text.splitlines()]
 
-    assert shape(ours) == shape(recorded)
+    assert shape(ours) == table("metrics")
 
 
 def test_it_is_the_text_of_prometheus(client) -> None:

@@ -95,28 +95,29 @@ def test_nor_is_it_by_what_is_joined(built: Any, meanwhile: Callable[..., None],
 
 def test_a_file_that_went_before_it_was_opened_is_looked_up_again(
         built: Any, work: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    look_up = data_folder._uuids_of
+    look_up = data_folder.uuids_of
 
     def look_up_and_lose(*asked: Any) -> dict[str, str]:
         found = look_up(*asked)
         monkeypatch.undo()
         built.json("DELETE", "/indexes/people", None)
-        built.json("POST", "/indexes/people/documents", [{"id": 1, "in": "people anew", "t": "star"}])
+        built.json("POST", "/indexes/people/documents", [{"id": 1, "in": "people again", "t": "star"}])
         work()
         return found
 
-    monkeypatch.setattr(data_folder, "_uuids_of", look_up_and_lose)
-    assert places(built)[1] == "people anew"
+    monkeypatch.setattr(data_folder, "uuids_of", look_up_and_lose)
+    assert places(built)[1] == "people again"
 
 
 def test_of_many_indexes_not_all_are_held(built: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_folder, "MAX_HELD", 1)
+    monkeypatch.setattr(data_folder, "", 1)
     assert places(built) == ["films", "people", "films"]
     opened: Instance = built.instance
     with opened.read_together(["films", "people", "nowhere"]) as together:
-        assert set(together._held) == {"films"}
-        with together.read("films") as one, together.read("films") as again, together.read("people") as other:
-            assert one is again and other.number_of_documents == 1
+        with together.read("films") as one, together.read("films") as again:
+            assert one is again, "the first one is held open"
+        with together.read("people") as one, together.read("people") as again:
+            assert one is not again and one.number_of_documents == 1
         for gone in ("nowhere", "unasked"):
             with pytest.raises(ApiError, match=f"Index `{gone}` not found."), together.read(gone):
                 pass

@@ -2,8 +2,7 @@
 2. Every reference points to a component; every operation has a name of its own.
 3. Path parameters are declared where the path has them.
 4. Every code and action that the tables name is known.
-5. Where the shared contract is at hand: permissions with their wildcards, parameters and their order, and headers are
-   its.
+5. Permissions with their wildcards, parameters and their order, and headers are those of tests/contract.
 6. What is not there yet is marked, and nothing else.
 """
 from __future__ import annotations

@@ -13,7 +13,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,7 +29,6 @@ from svcd.schema import settings
 from svcd.schema.index_settings import IndexSettings
 from svcd.schema.settings import SETTINGS, Setting
 
-RECORDINGS = Path(__file__).parents[3] / "shared" / "conformance" / "recordings"
 SETTINGS_URL = re.compile(r"/indexes/([^/]+)/settings(/[a-z-]+)?")
 
 
@@ -215,48 +213,3 @@ def test_values_of_a_feature_need_it(
     assert refused["message"].startswith(
         f"{action} requires enabling the `{feature}` experimental feature. See https://")
     assert indexes.tasks == []
-
-
-def _recorded_scenarios() -> list[Path]:
-    return sorted((RECORDINGS / "settings").glob("*.jsonl"))
-
-
-class Replay:
-    """Sends the settings requests of a recording and compares what they answer, store and show."""
-
-    def __init__(self, recording: Path) -> None:
-        self.steps = [json.loads(line) for line in recording.read_text().splitlines()][1:]
-        self.indexes = Indexes()
-        self.client = Client(self.indexes)
-        self.details: dict[int, Any] = {}
-
-    def run(self) -> None:
-        for step in self.steps:
-            expected = step["expect"].get("body")
-            if SETTINGS_URL.fullmatch(step["url"]):
-                self._compare(step, expected)
-            elif step["url"] == "/experimental-features":
-                self.indexes.flags |= json.loads(step["body"])
-            elif isinstance(expected, dict) and expected.get("type") == "settingsUpdate" and "details" in expected:
-                assert self.details[expected["uid"]] == expected["details"]
-            elif step["method"] == "POST" and step["expect"]["status"] == 202:
-                self.indexes.stored.setdefault(expected["indexUid"], {})
-
-    def _compare(self, step: dict[str, Any], expected: Any) -> None:
-        status, answer = self.client.send(step["method"], step["url"], step.get("body"))
-        assert status == step["expect"]["status"], answer
-        if status == 202:
-            self.details[expected["taskUid"]] = self.indexes.tasks[-1].details
-            return
-        assert answer == expected
-        assert list(answer) == list(expected) if isinstance(answer, dict) else True
-
-
-@pytest.mark.parametrize("recording", _recorded_scenarios(), ids=lambda path: path.stem)
-def test_recorded_settings_are_answered_as_recorded(recording: Path) -> None:
-    Replay(recording).run()
-
-
-def test_recordings_are_there() -> None:
-    if not _recorded_scenarios():
-        pytest.skip("the shared recordings are not beside this repository")

@@ -190,7 +190,7 @@ class OfFilms(Permission):
 
 
 def test_what_the_key_may_not_see_is_not_told(client, follow, monkeypatch) -> None:
-    monkeypatch.setattr(client.app._keys, "check", lambda *_: OfFilms())
+    monkeypatch.setattr(client.keys, "check", lambda *_: OfFilms())
     finish(client, start(client, add(client, "books")))
     finish(client, start(client, add(client, "films")))
     finish(client, start(client, client.instance.queue.enqueue("documentEdition", None, details={})))
@@ -207,7 +207,7 @@ def test_a_key_that_ends_ends_the_stream(client, follow, monkeypatch) -> None:
     def refuse(*_: Any) -> Permission:
         raise ApiError("invalid_api_key", "It ended.")
 
-    monkeypatch.setattr(client.app._keys, "check", refuse)
+    monkeypatch.setattr(client.keys, "check", refuse)
     add(client)
     assert list(follower.body) == []
 
@@ -296,4 +296,3 @@ def test_streams_have_their_places(client, follow) -> None:
     unread = client.answer("GET", "/tasks/stream")
     unread.body.close()
     follow()
-    assert client.instance.queue.listeners._of_all

@@ -58,8 +58,8 @@ def test_a_failed_task_is_an_answer_too(client) -> None:
 def test_it_wakes_when_the_task_ends(client) -> None:
     got: list[Any] = []
     listening = threading.Event()
-    of_end = client.instance.queue.listeners.of_end
-    client.instance.queue.listeners.of_end = lambda uid: (listening.set(), of_end(uid))[1]
+    when_ended = client.instance.queue.listeners.when_ended
+    client.instance.queue.listeners.when_ended = lambda uid: (listening.set(), when_ended(uid))[1]
     waits = threading.Thread(target=lambda: got.append(client.send("POST", "/indexes?wait=5m", CREATE, JSON_TYPE)))
     waits.start()
     assert listening.wait(10)
@@ -147,9 +147,8 @@ def test_nobody_waits_while_svcd_stops(client) -> None:
     assert client.send("POST", "/indexes?wait=5m", CREATE, JSON_TYPE).status == 202
 
 
-def test_those_that_wait_are_few(client) -> None:
-    for _ in range(2):
-        assert client.app._waiting_writes.try_acquire()
+def test_beyond_the_limit_of_waiting_writes_the_summary_is_answered_at_once(connect) -> None:
+    client = connect(waiting_writes=0)
     assert client.send("POST", "/indexes?wait=5m", CREATE, JSON_TYPE).status == 202
 
 

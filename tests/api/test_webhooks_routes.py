@@ -3,7 +3,7 @@
 1. What was created is listed, got, changed and deleted as it was written; Authorization, and user and password of a
    URL, are never shown whole.
 2. A PATCH leaves what it does not name; null removes a header, or all. Letter case does not make another header.
-3. What cannot be called or sent is refused, in the order and the words of the recordings.
+3. What cannot be called or sent is refused, in the order and with the messages that clients expect.
 4. 20 webhooks, 200 headers each, and not one more.
 5. The webhook of the launch options is listed first, and cannot be changed.
 6. What could not be delivered is listed, and delivered again when asked for.

@@ -9,7 +9,7 @@
 5. `/keys` is for the master key alone.
 6. Refused is refused before anything else is looked at: no body, query string, feature or index changes the answer.
 
-What may open a route is written down here a second time, and compared with the shared contract where that is at hand.
+What may open a route is written down here a second time, and compared with tests/contract/permissions.json.
 """
 from __future__ import annotations
 

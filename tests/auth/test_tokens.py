@@ -2,7 +2,7 @@
 2. All forms of rules are read; the rule of an index decides, else that of the longest pattern, filter and all.
 3. HS256, HS384 and HS512 signatures of the key it names are taken, no other, and none by another algorithm.
 4. It is over when its second is past, when its key is, and never begins too early; `exp` has no tolerance.
-5. What is wrong with it is said in the words of the reference engine; nothing in it makes the check fail otherwise.
+5. What is wrong with it is said with the messages that clients expect; nothing in it makes the check fail otherwise.
 6. What would narrow it and is not understood refuses it.
 """
 from __future__ import annotations

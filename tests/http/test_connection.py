@@ -4,7 +4,7 @@
 2. A connection is kept or closed as version and headers say.
 3. A request that cannot be understood gets the error object, and the connection ends.
 4. A body that nobody reads never becomes the next request.
-5. Whoever is slow is told, or dropped, and nobody waits for them.
+5. A slow client gets a 408 or is disconnected, and no other client waits for it.
 6. A failure before the first byte of an answer is an error object; after it, the connection is cut.
 """
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 1. What is packed unpacks to the same, whole or cut anywhere; a stream too.
 2. Several gzip members are one body; padding with zeros is none.
-3. Cut off or broken bytes are told, and so are bytes after the end.
+3. Cut off or damaged bytes are errors, and so are bytes after the end.
 4. A bomb comes out in small pieces, as they are asked for.
 5. Accept-Encoding: the highest q wins, among equals br, gzip, deflate; nothing asked for, nothing packed.
 """

@@ -1,7 +1,7 @@
 """What must hold of answers that are larger, or taken more slowly, than is good for others.
 
 1. A client that takes nothing holds no thread, and of a body in portions no more is made than the system takes ahead.
-2. Everybody comes to their turn: who takes an answer gets it, whoever does not.
+2. Clients that read get their answers, however many others do not.
 3. What a body is made from is released once: at its end, when the client leaves, takes nothing, or too little.
 4. It says the same in every version of HTTP, in every coding, whole where it is small; HEAD has no body.
 5. A failure before the first byte is an error object; after it, the connection is cut.

@@ -3,7 +3,7 @@
 1. Everything that holds without TLS holds with it: keeping, large bodies, idle clients that hold no thread.
 2. A handshake that is not finished, or is none, holds no thread and ends at its deadline.
 3. Clients show certificates as the options ask; sessions are resumed where the options allow it.
-4. Wrong files are told in words.
+4. Wrong files raise a TlsError that says which and why.
 """
 from __future__ import annotations
 

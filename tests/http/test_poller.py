@@ -1,7 +1,7 @@
-"""The parking, on each kind of watch.
+"""The poller, on each kind of watch.
 
-1. A guest whose event is there comes out once, to one caller; so does one whose event came before it was parked.
-2. A guest taken out otherwise does not come out any more.
+1. A pollable with an event comes out once, to one caller; also if the event came before it was registered.
+2. A pollable that was taken out otherwise does not come out any more.
 3. Closing wakes everybody.
 """
 from __future__ import annotations

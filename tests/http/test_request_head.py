@@ -2,7 +2,7 @@
 
 1. A head that leaves no doubt is read as RFC 9112 says.
 2. A head that two readers could understand differently is refused, with the status of its fault.
-3. Whatever the bytes, the outcome is a Head or Refused, in time that grows with their number only.
+3. Whatever the bytes, the outcome is a Head or an HttpError, in time that grows with their number only.
 4. A head that is too long is refused before it is complete.
 """
 from __future__ import annotations

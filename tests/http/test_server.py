@@ -3,9 +3,9 @@
 1. No client can hold a thread by doing nothing: not connected, not idle, not in the middle of a head.
 2. Threads are started as they are needed, up to the bound, are named, and end when they are needed no more.
 3. `stop()` answers what is here, accepts nothing new, and ends within its grace.
-4. An address that cannot be listened on is told in words.
-5. More connections than there is room for push out those that wait longest.
-6. Some time after work, and only then, the server says that it rests.
+4. An address that cannot be listened on raises a ListenError that says why.
+5. With more connections than there is room for, those that are idle longest are closed.
+6. Some time after work, and only then, on_idle is called.
 """
 from __future__ import annotations
 

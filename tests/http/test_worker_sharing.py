@@ -4,8 +4,8 @@
 2. What is for all is answered by the one that has accepted while it has nothing else to do, or no more than others.
 3. However clients were accepted: of eight that ask at once, two servers have four each.
 4. Nothing that has arrived is lost on the way: bodies, requests behind the first.
-5. Nothing is passed on to one that is absent, or that has stopped.
-6. A stop answers what was passed on before it.
+5. Nothing is handed to a process that is absent, or that has stopped.
+6. A process that stops answers what was handed to it before.
 """
 from __future__ import annotations
 
