@@ -2,11 +2,11 @@
 
 What must hold:
 1. Words stand at positions one apart, eight apart with a hard separator between them.
-2. Only the very last token may be a prefix; a space, a dot or a quote behind it ends it.
-3. A stop word is dropped, but as the last token it is a term; in a phrase it is a hole.
+2. Only the very last token may be a prefix; a space, a dot or a quote after it completes it.
+3. A stop word is dropped, but as the last token it is a term; in a phrase it is a position gap.
 4. Quotes open and close phrases; an open one ends with the query; a hard separator parts one into two.
-5. A dash behind white space and before a word or phrase excludes it; any other dash is a separator.
-6. Ten parts are read, what comes behind is dropped; a thousand tokens are read.
+5. A dash after white space and before a word or phrase excludes it; any other dash is a separator.
+6. Ten parts are read, what follows is ignored; a thousand tokens are read.
 7. Terms at contiguous positions are joined to 2- and 3-grams; phrases are not.
 8. Each node leads to all nodes that begin with the next term.
 9. Words are dropped from the last to the second one, by `frequency` the most frequent first, by `all` never;
@@ -34,7 +34,7 @@ def parsed(q: str, has_prefix: bool = True) -> ParsedQuery:
 
 
 def parts(q: str) -> list[tuple[str, int, int]]:
-    """(words with - for a hole, start, end) of the parts."""
+    """(words with - for a position gap, start, end) of the parts."""
     return [(" ".join(word or "-" for word in part.words), part.start, part.end) for part in parsed(q).parts]
 
 
@@ -186,7 +186,7 @@ def test_part_defaults() -> None:
     assert Part(("a",), 0, 0) == Part(("a",), 0, 0, is_phrase=False, is_prefix=False)
 
 
-def test_a_long_text_is_read_as_if_it_were_taken_apart_whole() -> None:
+def test_a_long_text_is_parsed_as_if_all_of_it_were_tokenized() -> None:
     for text in ("star wars " * 10_000, '"a b" - ' * 20_000, "日本 " * 40_000, "Ա ա " * 30_000, "- " * 70_000):
         assert parse_text(text, ANALYZER) == parse(ANALYZER.tokens(text))
     assert parse_text("star wa", ANALYZER).parts[-1].is_prefix

@@ -6,7 +6,7 @@ What must hold:
 3. Among the others those with more words as typed come first.
 4. Prefixes, typos, synonyms and joined words are not as typed.
 5. A field of more than 30 words is never the query, though it may begin with it.
-6. A hole of a phrase takes its place.
+6. A position gap of a phrase takes its place.
 """
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_long_fields_can_only_begin_with_the_query() -> None:
     assert match_types(titled("a " * 31), '"' + "a " * 31 + '"') == {1: "matchesStart"}
 
 
-def test_holes_take_their_place() -> None:
+def test_position_gaps_take_their_place() -> None:
     reader = titled("lord of rings", "lord rings", "lord of the rings", stopWords=["of", "the"])
     # Stop words are not counted in a field, so no field has the three words of the phrase.
     assert match_types(reader, '"lord of rings"') == {1: "matchesStart", 2: "noExactMatch"}

@@ -1,7 +1,7 @@
 """What must hold of the order by distance (docs/ranking.md#sort) and of what hits show of it:
 
 1. Nearest first or farthest first; documents without a point come last, as one bucket, whatever the direction.
-2. Fewer than 1000 documents are ordered by whole metres, equal ones by docid; turned round, that turns round too.
+2. Fewer than 1000 documents are ordered by whole metres, equal ones by docid; descending, that order is reversed.
 3. From 1000 on they are ordered by distance itself, 1000 at a time; the last ones, fewer than 1000, by whole metres.
 4. What lies at most a metre from the first of a bucket belongs to it; no bucket has more than 1000 documents.
 5. Details show the place and distance of the first of the bucket; equal documents come by docid.
@@ -97,7 +97,7 @@ def test_details_show_the_first_of_the_bucket() -> None:
     assert details[2][name] == {"order": place, "value": None, "distance": None}
 
 
-def test_the_rules_behind_order_within_a_bucket() -> None:
+def test_later_rules_order_within_a_bucket() -> None:
     reader = placed(at(100.9), at(100.1), at(100.2), at(5))
     assert found_ids(reader, None, sort=["_geoPoint(0,0):asc", "n:desc"]) == [3, 1, 0, 2]
     assert found_ids(reader, None, sort=["n:desc", "_geoPoint(0,0):asc"]) == [3, 1, 0, 2]

@@ -9,7 +9,8 @@ What must hold:
 6. A phrase stands at the distance of its nearer end; nothing is near its wrong side.
 7. Two words found as one cost the gap they do not have.
 8. A cached prefix is near where one of its words is; before the other word only as a word itself.
-9. By attribute all words of one field are near, others far.
+9. By attribute all words of one field are near, others far; the first answer for a pair counts for later buckets.
+10. Position gaps keep words apart, in documents and in phrases.
 """
 from __future__ import annotations
 
@@ -66,6 +67,36 @@ def test_cached_prefix() -> None:
     reader = titled("dark s", "s dark", "s000 dark", *titles)
     found = proximities(reader, "dark s")
     assert (found[1], found[2], found[3], found[4]) == (0, 1, 3, 0)
+
+
+def test_a_phrase_is_never_near_a_cached_prefix_in_the_wrong_order() -> None:
+    titles = [f"the dark s{number:03}" for number in range(120)]
+    reader = titled("s the dark", "the dark s", *titles)
+    found = proximities(reader, '"the dark" s')
+    assert (found[1], found[2], found[3]) == (3, 0, 0)
+
+
+def test_position_gaps_keep_words_apart() -> None:
+    """Stop words of documents take their positions; those of a phrase keep its ends where they are."""
+    reader = titled("dark of sky", "dark sky", "dark of the sky", stopWords=["of", "the"])
+    assert proximities(reader, "dark sky ") == {2: 0, 1: 1, 3: 2}
+    reader = titled("king lord of rings", "lord of rings king", "lord of rings x king", stopWords=["of"])
+    assert proximities(reader, 'king "lord of rings"') == {1: 0, 2: 3, 3: 3}
+    assert proximities(reader, '"lord of rings" king ') == {2: 0, 3: 1, 1: 3}
+
+
+def test_words_around_a_stop_word_of_the_query_are_no_neighbours() -> None:
+    assert proximities(titled("dark x x x sky", stopWords=["of"]), "dark of sky ", most=1) == {1: 0}
+
+
+def test_by_attribute_the_first_answer_for_a_pair_counts_for_later_buckets() -> None:
+    """The pair of the typo word is asked for within the first bucket; the second one finds it in the other order."""
+    reader = DictReader(
+        [{"id": 1, "title": "night sky", "n": 1}, {"id": 2, "title": "night sky", "n": 2}],
+        {"proximityPrecision": "byAttribute", "rankingRules": ["words", "n:asc", "proximity"], "sortableAttributes": ["n"],
+         "searchableAttributes": ["title"]},
+    )
+    assert proximities(reader, "nigth sky ") == {1: 0, 2: 1}
 
 
 def test_by_attribute_words_of_one_field_are_near() -> None:

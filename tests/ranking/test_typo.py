@@ -126,6 +126,7 @@ def test_lists_are_cut_in_byte_order(is_prefix: bool) -> None:
     for term in ("abcdefghaa", "abcdefgaa", "xbcdefghaa"):
         found = typos(words, term, 2, is_prefix, lambda word: True)
         assert found == plain_typos(words.words, term, 2, is_prefix)
+    assert (ONE_TYPO_WORDS, TWO_TYPO_WORDS) == (150, 50)
 
 
 def test_words_out_of_reach_of_typos_take_no_place_in_the_lists() -> None:

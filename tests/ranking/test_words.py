@@ -4,7 +4,7 @@ What must hold:
 1. Documents with all words come first, then those with ever fewer, the last words being missed first.
 2. The first word is never missed; with the strategy `all` none is.
 3. With `frequency` the most frequent words are missed first.
-4. A phrase is always there; each of its words counts as one to match.
+4. A phrase is always there; each of its words counts as one to match, its position gaps do not.
 5. Words and phrases that must not be there exclude documents, whatever else these have.
 6. A word is found as the beginning of a longer one only when it is the last.
 7. Words written as one find the words together, and the other way round.
@@ -53,6 +53,17 @@ def test_phrases_are_always_there() -> None:
     assert words_matched(reader, '"dark sky"') == {1: (2, 2), 4: (2, 2)}
 
 
+def test_position_gaps_of_phrases_are_no_words_to_match() -> None:
+    reader = titled("lord of rings", "lord x rings", stopWords=["of"])
+    assert words_matched(reader, '"lord of rings" lord') == {1: (3, 3), 2: (3, 3)}
+
+
+def test_an_ngram_is_missed_with_the_last_of_its_words() -> None:
+    reader = titled("sunday x night", "sunday x", "night", "x night")
+    assert words_matched(reader, "sun day night ") == {1: (3, 3), 2: (2, 3)}
+    assert words_matched(reader, "sun day night ", matching_strategy="frequency") == {1: (2, 2), 2: (1, 2)}
+
+
 def test_negative_words_and_phrases_exclude() -> None:
     reader = titled(*SKY)
     assert sorted(found_ids(reader, "sky -the")) == [5, 6]
@@ -84,13 +95,21 @@ def test_synonyms() -> None:
     assert sorted(found_ids(reader, "new york ")) == [1, 2]
 
 
+def test_synonyms_need_no_word_as_typed() -> None:
+    """They match whatever number of typos a rule has narrowed the word to."""
+    reader = titled("gotham x", "nwe york", synonyms={"new": ["gotham"]})
+    assert sorted(found_ids(reader, "new ")) == [1]
+    reader = titled("gotham", "a b", synonyms={"a b c": ["gotham"], "a b c d": ["a"]})
+    assert found_ids(reader, "a b c ", matching_strategy="all") == [1]
+
+
 def test_phrase_words_are_near_each_other() -> None:
     reader = titled("a b c d", "a b d c", "a x b c", "b a")
     assert found_ids(reader, '"a b c"') == [1]
     assert found_ids(reader, '"a b"') == [1, 2]
 
 
-def test_holes_of_a_phrase_match_any_word() -> None:
+def test_position_gaps_of_a_phrase_match_any_word() -> None:
     reader = titled("lord of rings", "lord x rings", "lord rings", "lord of the rings", stopWords=["of", "the"])
     assert sorted(found_ids(reader, '"lord of rings"')) == [1, 2, 3]
     assert sorted(found_ids(reader, '"lord of the rings"')) == [1, 2, 3, 4]
@@ -113,7 +132,7 @@ def test_restricted_fields() -> None:
     assert found_ids(reader, "", attributes_to_search_on=[]) == [1, 2]
 
 
-def test_unsearchable_field_is_refused() -> None:
+def test_unsearchable_field_is_an_error() -> None:
     reader = titled("star", searchableAttributes=["title", "never"], displayedAttributes=["id"])
     assert found_ids(reader, "star", attributes_to_search_on=["never"]) == []
     with pytest.raises(ApiError) as refused:
