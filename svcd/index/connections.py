@@ -1,8 +1,8 @@
-"""How files are opened: one connection that writes, any number that only read.
+"""How SQLite files are opened: one connection that writes, any number that only read, and a pool of the latter.
 
-SQLite before 3.51.3 can corrupt a write-ahead log that two connections reset at once, so exactly one
-connection per file writes or checkpoints. Readers open the file read-only: their descriptor can't take
-the exclusive lock that the checkpoint of a last close needs, so they leave the log alone.
+SQLite before 3.51.3 can corrupt a write-ahead log that two connections reset at once, so exactly one connection per file
+writes or checkpoints. Readers open the file read-only: their descriptor cannot take the exclusive lock that the checkpoint
+of a last close needs, so they leave the log alone. See docs/storage.md#wal-and-the-one-writer-rule.
 """
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from svcd.base import process
 from svcd.index.disk_space import lacks_room
 
 PAGE_SIZE = 8192
-# The kernel's page cache serves reads through the map: nothing of it is svcd's own memory.
+# Reads go through a memory map of the kernel's page cache, which does not count as memory of svcd.
 MAP_BYTES = 1 << 30
 READER_CACHE_KIB = 512
 BUSY_MS = 10_000
-# For a reader where too many are open: who holds one already may be what others wait for.
-WAITS_S, HOLDER_WAITS_S = 10.0, 0.5
-_MAKESHIFT_ATTEMPTS, _MAKESHIFT_PAUSE_S = 100, 0.002
+# Seconds to wait for a reader when too many are open. A thread that has one already waits less: others may wait for it.
+WAIT_S, HOLDER_WAIT_S = 10.0, 0.5
+_FULL_DISK_ATTEMPTS, _FULL_DISK_PAUSE_S = 100, 0.002
 
 
 def open_writer(path: Path, *, cache_kib: int = 2048) -> sqlite3.Connection:
-    """The writing connection of a file, made when absent; a commit is on disk when it returns."""
+    """The writing connection of a file, which is created if absent; a commit is on disk when it returns."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000)
     try:
         connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-        # Some systems build SQLite so that it writes zeros over all that is freed: a log as large as what is deleted.
+        # Some systems build SQLite so that it overwrites freed pages with zeros: the log would be as large as what is deleted.
         connection.execute("PRAGMA secure_delete = FAST")
         connection.execute(f"PRAGMA cache_size = -{cache_kib}")
         connection.execute(f"PRAGMA mmap_size = {MAP_BYTES}")
-    except BaseException:  # a full disk, say: who tries again must find nothing of this
+    except BaseException:  # such as a full disk: nothing must be left open for the next attempt
         connection.close()
         raise
     return connection
@@ -49,38 +49,40 @@ def open_writer(path: Path, *, cache_kib: int = 2048) -> sqlite3.Connection:
 class FullDiskReader(sqlite3.Connection):
     """A reader that found no room on the disk for the shared index of the log, and reads the log by itself.
 
-    It sees what others see, and a writer that comes meanwhile; but each transaction begins with an empty cache, so it is
-    not kept.
+    It sees what other readers see, also what is committed later; but each transaction starts with an empty cache, so the
+    pool does not keep it.
     """
 
 
 def keep_log(path: Path) -> None:
-    """Have the files of the log of a database exist, if empty: the last writer takes them away, and on a full disk
-    nobody may be able to make them again, who only wants to read."""
+    """Create the files of a database's log, empty if need be.
+
+    The last writer removes them, and on a full disk a reader may not be able to create them again.
+    """
     for suffix in ("-wal", "-shm"):
         try:
             Path(f"{path}{suffix}").touch()
-        except OSError as error:  # while there is no room, there is none
+        except OSError as error:  # on a full disk they cannot be created
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """A connection that can't change the file; sqlite3.OperationalError when it is absent."""
+    """A connection that cannot change the file. Raises sqlite3.OperationalError when the file is absent."""
     try:
         return _reader(path, "mode=ro", sqlite3.Connection)
     except sqlite3.OperationalError as error:
         if not lacks_room(error):
             raise
-    for attempt in range(_MAKESHIFT_ATTEMPTS):
+    for attempt in range(_FULL_DISK_ATTEMPTS):
         try:
-            # The first attempt has left an empty file for the index of the log, which is not written to now.
+            # The attempt above has left an empty file for the shared index, which is not written to in this mode.
             return _reader(path, "mode=ro&readonly_shm=1", FullDiskReader)
         except sqlite3.OperationalError as error:
             # While another thread has the file open as above, SQLite shares its view with this one.
-            if not lacks_room(error) or attempt == _MAKESHIFT_ATTEMPTS - 1:
+            if not lacks_room(error) or attempt == _FULL_DISK_ATTEMPTS - 1:
                 raise
-            time.sleep(_MAKESHIFT_PAUSE_S)
+            time.sleep(_FULL_DISK_PAUSE_S)
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -98,16 +100,16 @@ def _reader(path: Path, how: str, kind: type[sqlite3.Connection]) -> sqlite3.Con
 
 
 def copy_file(path: Path, target: Path) -> None:
-    """Write one committed state of a file to another, which is overwritten; who writes the file may go on."""
+    """Copy a committed state of a file to another, which is overwritten; the writer of the file may go on."""
     target.unlink(missing_ok=True)
     with closing(open_reader(path)) as reader, closing(sqlite3.connect(target, isolation_level=None)) as copy:
-        copy.execute("PRAGMA synchronous = OFF")  # a copy that a crash cuts short is of no use to anybody
+        copy.execute("PRAGMA synchronous = OFF")  # an incomplete copy is thrown away after a crash anyway
         reader.backup(copy)
 
 
 @contextmanager
 def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """All of it or nothing, durable when the block ends."""
+    """A transaction: committed, and durable, at the end of the block; rolled back on an exception."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield connection
@@ -119,13 +121,13 @@ def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connec
 
 
 class ReadPool:
-    """Readers of many files, each lent to one thread at a time; the idle ones are kept for those who ask next.
+    """Readers of many files, each lent to one thread at a time; idle ones are kept for the next transaction.
 
-    most_open: readers that may be open, lent or idle; None follows from the limit of descriptors. Where there are so
-    many, an idle one of the longest unused file is closed for one that is opened, and who holds none waits a moment for
-    others to give theirs back: a thread that holds one does not, so that no two wait for each other. most_idle: idle
-    ones kept. Files are opened on use, so 10,000 indexes that nobody asks cost no descriptor. Paths are texts here:
-    every search asks twice.
+    most_open: limit of open readers, lent or idle; None derives it from the limit of descriptors. At the limit an idle
+    reader of the least recently used file is closed; if there is none, a thread that has no reader waits for another to
+    return one. A thread that has one hardly waits, so that no two wait for each other. most_idle: limit of idle readers.
+    Files are opened on use: 10,000 indexes that nobody searches cost no descriptor. Paths are strings, as each
+    search passes them twice and building a Path costs more than the look-up.
     """
 
     def __init__(self, most_idle: int = 64, most_open: int | None = None) -> None:
@@ -135,12 +137,12 @@ class ReadPool:
         self._idle_count = 0
         self._lent: dict[int, int] = {}  # id of a connection: the thread that it was lent to
         self._opening = 0  # connections that are being opened
-        self._gone: set[str] = set()
-        self._changed = threading.Condition(threading.Lock())  # guards all of these; told when a reader was given back
+        self._deleted: set[str] = set()
+        self._changed = threading.Condition(threading.Lock())  # guards all of these; notified when a reader is returned
 
     @contextmanager
     def transaction(self, path: Path | str) -> Iterator[sqlite3.Connection]:
-        """A connection inside one read transaction: it sees one state of the file until the block ends."""
+        """A connection in a read transaction: it sees one state of the file until the block ends."""
         connection = self.begin(path)
         try:
             yield connection
@@ -148,17 +150,17 @@ class ReadPool:
             self.end(path, connection)
 
     def begin(self, path: Path | str) -> sqlite3.Connection:
-        """A connection inside a read transaction; end() has to follow.
+        """A connection in a read transaction, which end() must end.
 
-        Raises sqlite3.OperationalError when there is no file, OSError (EMFILE) when there is no descriptor for it and
-        none becomes free.
+        Raises sqlite3.OperationalError when there is no file, OSError (EMFILE) when no descriptor is free and
+        none becomes free in time.
         """
-        connection = self._take(str(path)) or self._opened(str(path))
+        connection = self._take(str(path)) or self._open_new(str(path))
         connection.execute("BEGIN")
         return connection
 
     def end(self, path: Path | str, connection: sqlite3.Connection) -> None:
-        """End the transaction of begin(); whatever went wrong in it, the connection is sound or closed then."""
+        """End the transaction of begin(). Whatever went wrong in it, the connection is then usable or closed."""
         try:
             connection.execute("ROLLBACK")
         except sqlite3.Error:
@@ -167,16 +169,16 @@ class ReadPool:
                 del self._lent[id(connection)]
                 self._changed.notify_all()
         else:
-            self._give_back(str(path), connection)
+            self._return(str(path), connection)
 
     def forget(self, path: Path) -> None:
-        """Close the idle readers of a file that is about to go; those in use are closed when they end."""
+        """Close the idle readers of a file that is about to be deleted; those in use are closed when they end."""
         with self._changed:
-            self._gone.add(str(path))
-            gone = self._idle.pop(str(path), [])
-            self._idle_count -= len(gone)
+            self._deleted.add(str(path))
+            idle = self._idle.pop(str(path), [])
+            self._idle_count -= len(idle)
             self._changed.notify_all()
-        _close_all(gone)
+        _close_all(idle)
 
     def close(self) -> None:
         """Close all idle readers."""
@@ -192,24 +194,24 @@ class ReadPool:
             self._lent[id(connection)] = threading.get_ident()
             return connection
 
-    def _give_back(self, path: str, connection: sqlite3.Connection) -> None:
+    def _return(self, path: str, connection: sqlite3.Connection) -> None:
         surplus: sqlite3.Connection | None = None
         with self._changed:
             del self._lent[id(connection)]
-            # The space of a file that is gone is given back only when nobody holds it.
-            if path in self._gone or isinstance(connection, FullDiskReader):
+            # The space of a deleted file is freed only when nobody has it open.
+            if path in self._deleted or isinstance(connection, FullDiskReader):
                 surplus = connection
             else:
                 self._idle.setdefault(path, []).append(connection)
                 self._idle.move_to_end(path)
                 self._idle_count += 1
                 if self._idle_count > self._most_idle or self._open > self._most_open:
-                    surplus = self._longest_unused()
+                    surplus = self._least_recently_used()
             self._changed.notify_all()
         if surplus:
             surplus.close()
 
-    def _longest_unused(self) -> sqlite3.Connection:
+    def _least_recently_used(self) -> sqlite3.Connection:
         while not (connections := next(iter(self._idle.values()))):
             self._idle.popitem(last=False)
         self._idle_count -= 1
@@ -221,9 +223,9 @@ class ReadPool:
     def _open(self) -> int:
         return len(self._lent) + self._idle_count + self._opening
 
-    def _opened(self, path: str) -> sqlite3.Connection:
+    def _open_new(self, path: str) -> sqlite3.Connection:
         """A new connection that has all its descriptors, lent to this thread."""
-        until = time.monotonic() + (HOLDER_WAITS_S if self._is_holder() else WAITS_S)
+        until = time.monotonic() + (HOLDER_WAIT_S if self._is_holder() else WAIT_S)
         while True:
             self._make_room(until)
             connection = None
@@ -240,7 +242,7 @@ class ReadPool:
                         self._lent[id(connection)] = threading.get_ident()
                     else:
                         self._changed.notify_all()
-            if not self._has_freed_one(until):
+            if not self._free_descriptor(until):
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     def _is_holder(self) -> bool:
@@ -248,19 +250,19 @@ class ReadPool:
             return threading.get_ident() in self._lent.values()
 
     def _make_room(self, until: float) -> None:
-        """Count one more as being opened, and close idle ones for it; wait for others where there are too many."""
+        """Count one more reader as being opened: close idle ones for it, and wait for others if there are too many."""
         surplus: list[sqlite3.Connection] = []
         with self._changed:
             if threading.get_ident() not in self._lent.values():
-                # When the time is over the system decides whether there is room.
+                # After the timeout it is tried anyway: the system decides whether there is a descriptor.
                 self._changed.wait_for(lambda: self._idle_count or self._open < self._most_open,
                                        max(0.0, until - time.monotonic()))
             while self._open >= self._most_open and self._idle_count:
-                surplus.append(self._longest_unused())
+                surplus.append(self._least_recently_used())
             self._opening += 1
         _close_all(surplus)
 
-    def _has_freed_one(self, until: float) -> bool:
+    def _free_descriptor(self, until: float) -> bool:
         """Close all idle readers, or wait for a lent one to come back; False when neither gave a descriptor."""
         idle = self._all_idle()
         _close_all(idle)
@@ -277,7 +279,7 @@ class ReadPool:
 
 
 def _open_whole(path: str) -> sqlite3.Connection:
-    """A reader that has opened the log, too: not only when its first transaction needs it."""
+    """A reader that has opened the log, too, so that its first transaction needs no further descriptor."""
     connection = open_reader(Path(path))
     try:
         connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
@@ -288,7 +290,7 @@ def _open_whole(path: str) -> sqlite3.Connection:
 
 
 def _is_out_of_descriptors(failure: sqlite3.OperationalError, path: str) -> bool:
-    """SQLite says no more than that it can't open a file: is that for want of descriptors?"""
+    """Did SQLite, which only reports that it cannot open a file, lack descriptors?"""
     if failure.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or not os.path.exists(path):
         return False
     spare: list[int] = []
@@ -312,7 +314,7 @@ def _close_all(connections: Iterable[sqlite3.Connection]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make new names in a folder themselves durable; the contents of files are synced by who writes them."""
+    """Make new names in a folder durable; the contents of files are synced by those who write them."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

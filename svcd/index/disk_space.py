@@ -1,10 +1,10 @@
-"""Room on the disk of the data folder: whether a write failed for lack of it, and a reserve of it.
+"""Disk space of the data folder: did a write fail for lack of it, and a reserve to free some on a full disk.
 
-On a full disk nothing can be written, not even that something is to be deleted. So a file of the folder, `reserve`,
-holds room that nobody uses. Some of it is given up when a write that frees room finds none, or next to none, and what
-is left is taken back behind it. Meanwhile nothing that takes room is accepted, until the disk has room for all of it.
+On a full disk nothing can be written, not even a deletion. So a file of the folder, `reserve`, takes up room that nobody uses.
+Some of it is released when a write that frees room finds next to none, and taken back afterwards. Until the disk has room for
+all of the reserve, nothing that takes room is accepted. See docs/storage.md#a-full-disk.
 
-A reserve is kept once keep() was called; an instance that is only looked at makes none. Any thread may call.
+A reserve is kept once keep() was called; an instance that is only read makes none. Any thread may call.
 """
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from pathlib import Path
 from svcd.base import logs
 from svcd.base.errors import ApiError
 
-# Bytes of a reserve. To take some documents out writes a fifth of an index at once (200 of 20,000 places: 6 MB of
-# 34), and its file may grow by as much behind it.
+# Bytes of a reserve, at least and at most, and as a part of the largest index. Deleting some documents writes up to a fifth
+# of an index at once (200 of 20,000 documents with points: 6 MB of 34), and its file may grow by as much afterwards.
 LEAST_BYTES, MOST_BYTES = 4 << 20, 256 << 20
 INDEX_PART = 2
-# With less than this left, what frees room does not try without the reserve.
+# With less than this left, a write that frees room does not try without the reserve.
 LOW_BYTES = 1 << 20
-# What is given up for a write to the queue alone: all at once would be there for others to take.
+# Released for a write to the queue alone: if all were released, other programs would take it.
 PART_BYTES = 256 << 10
-_CRUMBS = 64 << 10  # what is not worth taking back
-_DISK_PART = 16  # of the whole disk, the reserve takes no more; and of what is free no more than half
+_CRUMBS = 64 << 10  # too little to be worth taking back
+_DISK_PART = 16  # the reserve takes at most this part of the disk, and half of what is free
 _SMALLEST = 256 << 10
 _PORTION = bytes(1 << 20)
 
 _FULL = "There is no more space left on the device. Consider increasing the size of the disk/partition."
 _ONLY_FREEING = (f"{_FULL} Until there is some, only deletions of indexes, documents and tasks, and cancelations are "
                  "accepted.")
-# SQLite names the want of room for the index of its log by an error of its own.
+# SQLite has an error of its own for a lack of room for the shared index of its log.
 _CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 
 
@@ -44,18 +44,18 @@ def lacks_room(error: BaseException) -> bool:
 
 
 def disk_full_error() -> ApiError:
-    """What is said of a write for which there is no room."""
+    """The error of a write for which there is no room: no_space_left_on_device."""
     return ApiError("no_space_left_on_device", _FULL)
 
 
 def disk_bytes(folder: Path) -> tuple[int, int]:
-    """What this process may still write to the disk of a folder, and how large that disk is."""
+    """Bytes that this process may still write to the disk of a folder, and the size of that disk."""
     disk = os.statvfs(folder)
     return disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
 
 
 class Reserve:
-    """The reserve of a data folder. disk: tells how many bytes are left of the disk, and how many it has."""
+    """The reserve of a data folder. disk: returns the free bytes of the disk and its size, as disk_bytes()."""
 
     def __init__(self, folder: Path, disk: Callable[[Path], tuple[int, int]] = disk_bytes) -> None:
         self.path = folder / "reserve"
@@ -64,21 +64,21 @@ class Reserve:
         self._lock = threading.Lock()  # guards what follows, and the file
         self._bytes = self.path.stat().st_size if self.path.exists() else 0
         self._wanted = 0  # 0: none is kept
-        self._users = 0  # who works with what was given up
+        self._users = 0  # how many writes are using what was released
         self._is_short = self.path.exists() and not self._bytes
 
     @property
     def bytes(self) -> int:
-        """How much room it holds."""
+        """The size of the reserve."""
         return self._bytes
 
     @property
     def is_short(self) -> bool:
-        """Was some of it given up, and is there no room for that yet?"""
+        """Was some of it released and not taken back yet?"""
         return self._is_short
 
     def keep(self, index_bytes: int) -> None:
-        """Have a reserve from now on, enough for an index whose file has so many bytes; made as far as there is room."""
+        """Keep a reserve from now on, large enough for an index file of so many bytes; as far as there is room."""
         with self._lock:
             free, whole = self._disk(self._folder)
             wanted = min(max(LEAST_BYTES, index_bytes // INDEX_PART), MOST_BYTES, whole // _DISK_PART)
@@ -88,17 +88,17 @@ class Reserve:
         self.restore()
 
     def fit(self, index_bytes: int) -> None:
-        """The file of an index has so many bytes now: enlarge a reserve that is kept and has become too small."""
+        """Enlarge the reserve, if one is kept, for an index file that has grown to so many bytes."""
         if 0 < self._wanted < min(index_bytes // INDEX_PART, MOST_BYTES):
             self.keep(index_bytes)
 
     def make_way(self, most: int = PART_BYTES) -> None:
-        """Before a write that frees room: give so much of the reserve up when next to no room is left."""
+        """Before a write that frees room: release so much of the reserve when next to no room is left."""
         if self._bytes and self._disk(self._folder)[0] < LOW_BYTES:
             self.give_up(most)
 
     def give_up(self, most: int = MOST_BYTES) -> bool:
-        """A write that frees room found none: True when there is some now, that of the reserve or of a part of it."""
+        """Release the reserve, or at most so much, for a write that frees room and found none; True when there is some now."""
         with self._lock:
             if not self._bytes:
                 return False
@@ -106,18 +106,18 @@ class Reserve:
             try:
                 with self.path.open("r+b") as file:
                     file.truncate(left)
-                    os.fsync(file.fileno())  # some file systems hand room out again only behind a commit of their own
+                    os.fsync(file.fileno())  # some file systems reuse freed room only after a commit of their own
             except OSError as error:
-                logs.warn("the reserve of room could not be given up", reason=error.strerror)
+                logs.warn("the disk space reserve could not be released", reason=error.strerror)
                 return False
             is_first, self._bytes, self._is_short = not self._is_short, left, True
         if is_first:
-            logs.warn("the disk is full; the reserve is for what frees room, all else is refused", left=left)
+            logs.warn("the disk is full: only requests that free space are accepted", reserve_left=left)
         return True
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Nothing that was given up is taken back during the block."""
+        """During the block nothing that was released is taken back."""
         with self._lock:
             self._users += 1
         try:
@@ -127,7 +127,7 @@ class Reserve:
                 self._users -= 1
 
     def restore(self) -> None:
-        """Take back what was given up: all of it where the disk has room, else what is left of it, that nobody else does."""
+        """Take back what was released: all of it if the disk has room, else as much as is left, before other programs do."""
         if not self._is_short or not self._wanted:
             return
         with self._lock:
@@ -136,20 +136,20 @@ class Reserve:
             lacking = self._wanted - self._bytes
             while lacking >= _CRUMBS and not self._fill(self._bytes + lacking):
                 lacking //= 2
-            is_over = self._bytes >= self._wanted and self._disk(self._folder)[0] >= LOW_BYTES
-            self._is_short = not is_over
-        if is_over:
-            logs.info("there is room again, and a reserve of it", bytes=self._bytes)
+            is_restored = self._bytes >= self._wanted and self._disk(self._folder)[0] >= LOW_BYTES
+            self._is_short = not is_restored
+        if is_restored:
+            logs.info("the disk has space again, and the reserve is restored", bytes=self._bytes)
 
     def refuse_growth(self) -> None:
-        """Before a write that takes room: raise no_space_left_on_device while some of the reserve is given up."""
+        """Before a write that takes room: raise no_space_left_on_device while the reserve is short."""
         if self._is_short:
             self.restore()
             if self._is_short:
                 raise ApiError("no_space_left_on_device", _ONLY_FREEING)
 
     def _fill(self, size: int) -> bool:
-        """Make the file as large as this, unless there is no use in it; False when there is no room."""
+        """Enlarge the file to `size`; False when there is no room. A tiny reserve is not worth creating."""
         if size <= self._bytes or size < _SMALLEST and not self._is_short:
             return True
         try:
@@ -169,7 +169,7 @@ class Reserve:
 
 
 def _allocate(descriptor: int, begin: int, end: int) -> None:
-    """Have the file system set room aside for these bytes of a file. Raises OSError."""
+    """Allocate these bytes of a file on the disk. Raises OSError."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, begin, end - begin)
         return

@@ -1,7 +1,7 @@
-"""The points of documents as a search asks for them: nearest first, within a distance, of some documents.
+"""The points and geometries of documents as a search needs them: nearest first, within a radius, of some documents.
 
-Knows the tables of svcd.index.point_writer and how to look into few of their rows: boxes around regions and blocks
-tell what can't be near enough, and what is near enough as a whole. Refuses to know what is sorted or filtered.
+The boxes around regions and blocks of points tell which of them are too far away, and which are near as a whole, so that
+few rows are read. The form of a point block is here, too; geo_writer keeps the tables. See docs/storage.md#locations.
 """
 from __future__ import annotations
 
@@ -29,13 +29,11 @@ from svcd.index.read_transaction import ReadTransaction, placeholders, statement
 
 _BOX = "x0, y0, z0, x1, y1, z1"
 _SIDES = "south, west, north, east"
-_REGION, _BLOCK, _POINT = range(3)  # of equal distance the larger is opened first: points come by docid
+_REGION, _BLOCK, _POINT = range(3)  # at equal distance the larger one is opened first, so that points come by docid
 
 
 class _Region(NamedTuple):
-    """The run of blocks that start in `start` .. `last`. generation: of its last change; what was read of it before
-    that is stale.
-    """
+    """The run of blocks whose start is in `start` .. `last`. generation: of its last change, part of its cache keys."""
 
     start: int
     last: int
@@ -43,8 +41,8 @@ class _Region(NamedTuple):
     box: Box
 
 
-class _Covered(NamedTuple):
-    """A block as its row begins."""
+class _BlockBounds(NamedTuple):
+    """The start of a block's row: number of points, and the box around them."""
 
     start: int
     points: int
@@ -60,9 +58,9 @@ class GeoReader:
 
     def located_docids(self) -> DocIds:
         """Documents that have a point."""
-        return self._transaction.cached(("located",), self._read_located)
+        return self._transaction.cached(("located",), self._load_located)
 
-    def _read_located(self) -> DocIds:
+    def _load_located(self) -> DocIds:
         located = 0
         for region in self.regions():
             located |= self.region_docids(region)
@@ -82,13 +80,13 @@ class GeoReader:
                 "SELECT latitude, longitude FROM points WHERE docid = ?", (docid,)).fetchone()
 
     def docids_within(self, point: Point, metres: float) -> DocIds:
-        """Documents whose point is at most so far away."""
+        """Documents whose point is at most so many metres away."""
         return _Circle(self, point, metres).docids()
 
     # Geometries
 
     def geometries_meeting(self, sides: Bounds) -> Iterator[tuple[int, Bounds]]:
-        """(docid, its box) of the documents whose box meets a box, in no order."""
+        """(docid, its box) of the documents whose box meets a box, in no order. Boxes that share a point meet."""
         south, west, north, east = sides
         for size in self._transaction.cached(("shape sizes",), lambda: [row[0] for row in self._connection.execute(
                 "SELECT DISTINCT size FROM geometries")]):
@@ -120,10 +118,10 @@ class GeoReader:
         # Regions have generations of their own, so these entries stay valid over writes elsewhere.
         return self._transaction.cache.get((self._transaction.uuid, "point region", region.start, region.generation), load)
 
-    def blocks(self, region: _Region) -> list[_Covered]:
+    def blocks(self, region: _Region) -> list[_BlockBounds]:
         """The blocks of a region that have a point."""
         return self._transaction.cache.get((self._transaction.uuid, "point blocks", region.start, region.generation), lambda: [
-            _Covered(start, points, tuple(around)) for start, points, *around in self._connection.execute(
+            _BlockBounds(start, points, tuple(around)) for start, points, *around in self._connection.execute(
                 f"SELECT start, points, {_BOX} FROM point_blocks WHERE start BETWEEN ? AND ? AND points > 0",
                 (region.start, region.last))])
 
@@ -139,7 +137,7 @@ class GeoReader:
 
 
 def _nearest_first(rows: GeoReader, origin: Direction, candidates: DocIds) -> Iterator[int]:
-    """Regions, blocks and points in one queue by what is the nearest they can hold, opened as they come to its head."""
+    """Docids by distance: regions, blocks and points in one queue by their least distance, opened when they come first."""
     is_candidate = candidates.to_bytes((rows.located_docids().bit_length() >> 3) + 1, "little")
     queue: list[tuple[float, int, int, Any]] = [
         (least_chord(region.box, origin), _REGION, region.start, region) for region in rows.regions()]
@@ -166,7 +164,7 @@ def _chords(block: PointBlock, origin: Direction) -> Iterator[tuple[float, int]]
 
 
 class _Circle:
-    """The documents at most so far from a point."""
+    """The documents within a distance of a point."""
 
     def __init__(self, rows: GeoReader, point: Point, metres: float) -> None:
         self._rows = rows
@@ -174,27 +172,27 @@ class _Circle:
         self._origin = direction(point)
         self._surely_near, self._surely_far = chord_bounds(metres)
         self._near: list[int] = []
-        self._far: list[int] = []  # of regions that are taken whole but for these
+        self._far: list[int] = []  # exceptions in regions that are taken as a whole
 
     def docids(self) -> DocIds:
-        """All of them."""
+        """The documents as a set."""
         found: DocIds = 0
         for region in self._rows.regions():
             if self._is_near(region) or (not self._is_far(region) and self._is_mostly_near(region)):
                 found |= self._rows.region_docids(region)
         return (found | from_docids(self._near)) & ~from_docids(self._far)
 
-    def _is_near(self, whole: _Region | _Covered) -> bool:
+    def _is_near(self, whole: _Region | _BlockBounds) -> bool:
         return greatest_chord(whole.box, self._origin) <= self._surely_near
 
-    def _is_far(self, whole: _Region | _Covered) -> bool:
+    def _is_far(self, whole: _Region | _BlockBounds) -> bool:
         return least_chord(whole.box, self._origin) > self._surely_far
 
     def _is_mostly_near(self, region: _Region) -> bool:
-        """Are most documents of a region near? Those that are not, or else those that are, are noted."""
-        inside: list[_Covered] = []
-        outside: list[_Covered] = []
-        crossed: list[_Covered] = []
+        """Are most documents of a region near? Note the exceptions: those that are far, or else those that are near."""
+        inside: list[_BlockBounds] = []
+        outside: list[_BlockBounds] = []
+        crossed: list[_BlockBounds] = []
         for block in self._rows.blocks(region):
             (inside if self._is_near(block) else outside if self._is_far(block) else crossed).append(block)
         is_mostly_near = _points_in(inside) > _points_in(outside)
@@ -202,14 +200,14 @@ class _Circle:
         for block in outside if is_mostly_near else inside:
             noted += self._rows.block_docids(block.start)
         for block in crossed:
-            noted += self._parted(block, is_mostly_near)
+            noted += self._exceptions(block, is_mostly_near)
         return is_mostly_near
 
-    def _parted(self, covered: _Covered, are_far: bool) -> list[int]:
-        """The documents of a block that are near, or those that are not."""
+    def _exceptions(self, covered: _BlockBounds, are_far: bool) -> list[int]:
+        """The documents of a block that crosses the circle: those that are far, or those that are near."""
         block = self._rows.block(covered.start)
         x0, y0, z0 = self._origin
-        # Of the angle that a chord spans, in a third of the time; as exact as the bounds need.
+        # Cosines take a third of the time of chords, and are exact enough for the bounds; between these the distance decides.
         cosines = [x * x0 + y * y0 + z * z0 for x, y, z in zip(block.xs, block.ys, block.zs)]
         near, far = 1 - self._surely_near / 2, 1 - self._surely_far / 2
         if are_far:
@@ -222,15 +220,15 @@ class _Circle:
         return found
 
 
-def _points_in(blocks: Iterable[_Covered]) -> int:
+def _points_in(blocks: Iterable[_BlockBounds]) -> int:
     return sum(block.points for block in blocks)
 
 
-# Points in blocks: how the points of an index lie together, near ones in one row.
+# Blocks of points: near points in one row.
 #
-# The cube around the globe is halved along its axes in turn; a key has one bit for each halving (18 an axis: cells of
-# 49 m), and below them nine of the docid, for many documents may stand at one point. A block covers an aligned range of
-# keys and is halved when it has more than MOST points. Knows keys, splitting and the form of a block's row.
+# The cube around the globe is halved along its axes in turn. A key has one bit for each halving (18 an axis: cells of 49 m)
+# and below them nine bits of the docid, since many documents may be at one point. A block covers an aligned range of keys and
+# is halved when it has more than MOST_BLOCK_POINTS points.
 
 
 MOST_BLOCK_POINTS = 512
@@ -246,7 +244,7 @@ _LAST = (1 << _AXIS_BITS) - 1
 
 
 class BlockEntry(NamedTuple):
-    """A document's place among the others."""
+    """A point by its key: docid and direction (a vector of length 1)."""
 
     key: int
     docid: int
@@ -255,11 +253,11 @@ class BlockEntry(NamedTuple):
     z: float
 
 
-def block_entry(docid: int, place: Direction) -> BlockEntry:
-    """A document at a point."""
-    key = _spread(place[0]) | _spread(place[1]) << 1 | _spread(place[2]) << 2
+def block_entry(docid: int, towards: Direction) -> BlockEntry:
+    """The entry of a document at a direction."""
+    key = _spread(towards[0]) | _spread(towards[1]) << 1 | _spread(towards[2]) << 2
     # Neighbouring docids stay together: a batch that puts thousands at one point writes few blocks.
-    return BlockEntry(key << _DOCID_BITS | docid >> _DOCID_BITS & (1 << _DOCID_BITS) - 1, docid, *place)
+    return BlockEntry(key << _DOCID_BITS | docid >> _DOCID_BITS & (1 << _DOCID_BITS) - 1, docid, *towards)
 
 
 def _spread(coordinate: float) -> int:
@@ -268,7 +266,7 @@ def _spread(coordinate: float) -> int:
 
 
 class PointBlock(NamedTuple):
-    """The points whose keys lie in `start` .. `start + 2**size`, in no order."""
+    """The points whose keys are in `start` .. `start + 2**size`, in no order: docids and directions."""
 
     start: int
     size: int
@@ -277,20 +275,20 @@ class PointBlock(NamedTuple):
     ys: array[float]
     zs: array[float]
 
-    def changed(self, gone: Container[int], fresh: Sequence[BlockEntry]) -> PointBlock:
+    def changed(self, removed: Container[int], added: Sequence[BlockEntry]) -> PointBlock:
         """The block without some documents, and with others."""
         docids, xs, ys, zs = self.docids, self.xs, self.ys, self.zs
-        if gone:
-            kept = [docid not in gone for docid in docids]
+        if removed:
+            kept = [docid not in removed for docid in docids]
             docids = array("I", compress(docids, kept))
             xs, ys, zs = (array("d", compress(column, kept)) for column in (xs, ys, zs))
-        docids.extend(each.docid for each in fresh)
+        docids.extend(each.docid for each in added)
         for at, column in enumerate((xs, ys, zs), 2):
-            column.extend(each[at] for each in fresh)
+            column.extend(each[at] for each in added)
         return PointBlock(self.start, self.size, docids, xs, ys, zs)
 
     def split(self) -> Iterator[PointBlock]:
-        """The block itself, or those that it becomes when it has too many points."""
+        """The block itself, or its parts when it has too many points."""
         if len(self.docids) <= MOST_BLOCK_POINTS:
             yield self
         else:
@@ -298,14 +296,14 @@ class PointBlock(NamedTuple):
             yield from _split(self.start, self.size, sorted(entries))
 
     def row(self) -> tuple[object, ...]:
-        """The block as the table has it: start, size, points, box, docids, directions."""
+        """The row of point_blocks: start, size, points, box, docids, directions."""
         around: Box = box_around(self.xs, self.ys, self.zs) if self.docids else (0.0,) * 6
         directions = b"".join(column.tobytes() for column in (self.xs, self.ys, self.zs))
         return self.start, self.size, len(self.docids), *around, self.docids.tobytes(), directions
 
 
 def read_block(start: int, size: int, docids: bytes, directions: bytes) -> PointBlock:
-    """The block of a row."""
+    """Decode a row of point_blocks."""
     numbers, coordinates = array("I", docids), array("d", directions)
     count = len(numbers)
     return PointBlock(start, size, numbers, coordinates[:count], coordinates[count:2 * count], coordinates[2 * count:])
@@ -321,6 +319,6 @@ def _split(start: int, size: int, entries: Sequence[BlockEntry]) -> Iterator[Poi
                     *(array("d", [each[at] for each in entries]) for at in (2, 3, 4)))
         return
     middle = start + (1 << size - 1)
-    place = bisect_left(entries, middle, key=lambda each: each.key)
-    yield from _split(start, size - 1, entries[:place])
-    yield from _split(middle, size - 1, entries[place:])
+    middle_at = bisect_left(entries, middle, key=lambda each: each.key)
+    yield from _split(start, size - 1, entries[:middle_at])
+    yield from _split(middle, size - 1, entries[middle_at:])

@@ -1,8 +1,9 @@
-"""The points of an index on their way into its tables.
+"""Writes the points and geometries of documents to an index file, in the transaction of the index writer.
 
-`points` has them by docid, `point_blocks` near ones together, `point_regions` the set of documents of some dozens of
-larger cells, each a run of whole blocks: what covers much of the globe needs no look into blocks. Equal points with
-equal docids give equal answers, whatever the history. Runs in the transaction of the index writer.
+`points` has points by docid, `point_blocks` near ones together, `point_regions` the bitmaps of some dozens of larger regions,
+each a run of whole blocks: a circle that covers much of the globe needs few blocks. Equal points with equal docids give
+equal answers, whatever the history. `geometries` has geometries as given and the boxes around them. See
+docs/storage.md#locations.
 """
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from svcd.base.bitmaps import from_docids
 from svcd.geo.sphere import Bounds, Point, direction
 from svcd.index.geo_reader import EVERYWHERE, BlockEntry, PointBlock, block_entry, read_block
 
-# A region is halved when it has more points than this, and more than this share of all: its set has a bit for each
-# document of the index, so there must not be many of them.
+# A region is halved when it has more points than this, and more than this share of all: its bitmap has a bit for each
+# document of the index, so there must not be many regions.
 REGION_POINTS = 4096
 REGION_SHARE = 64
 
@@ -32,14 +33,14 @@ _TABLES = ("points", "point_blocks", "point_regions")
 
 
 class PointWriter:
-    """Keeps the tables of points in step with documents. forget() after a roll-back."""
+    """Updates the tables of points as documents change; the writer calls forget() on a rollback."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._starts: list[int] | None = None
 
     def forget(self) -> None:
-        """Read again what is held in memory."""
+        """Discard what is known of the table, which is then read again."""
         self._starts = None
 
     def clear(self) -> None:
@@ -50,20 +51,20 @@ class PointWriter:
 
     def change(self, points: Mapping[int, Point | None], generation: int) -> None:
         """docid -> its point, or None without one. generation: the one that is being written."""
-        # Most indexes have none, and are not to pay for it with every document.
+        # Most indexes have none, and must not pay for this with every document.
         if not any(points.values()) and not self._connection.execute("SELECT 1 FROM points LIMIT 1").fetchone():
             return
         before = self._stored(list(points))
         moved = {docid: point for docid, point in points.items() if point != before.get(docid)}
         if not moved:
             return
-        gone = [block_entry(docid, direction(before[docid])) for docid in moved if docid in before]
-        fresh = [block_entry(docid, direction(point)) for docid, point in moved.items() if point is not None]
-        self._connection.executemany("DELETE FROM points WHERE docid = ?", [(each.docid,) for each in gone])
+        removed = [block_entry(docid, direction(before[docid])) for docid in moved if docid in before]
+        added = [block_entry(docid, direction(point)) for docid, point in moved.items() if point is not None]
+        self._connection.executemany("DELETE FROM points WHERE docid = ?", [(each.docid,) for each in removed])
         self._connection.executemany("INSERT INTO points(docid, latitude, longitude) VALUES (?, ?, ?)",
                                      [(docid, *point) for docid, point in moved.items() if point is not None])
-        self._change_blocks(gone, fresh)
-        self._change_regions(gone, fresh, generation)
+        self._change_blocks(removed, added)
+        self._change_regions(removed, added, generation)
 
     def _stored(self, docids: Sequence[int]) -> dict[int, Point]:
         found: dict[int, Point] = {}
@@ -75,17 +76,17 @@ class PointWriter:
 
     # Blocks
 
-    def _change_blocks(self, gone: Sequence[BlockEntry], fresh: Sequence[BlockEntry]) -> None:
+    def _change_blocks(self, removed: Sequence[BlockEntry], added: Sequence[BlockEntry]) -> None:
         starts = self._block_starts()
         touched: dict[int, tuple[set[int], list[BlockEntry]]] = {}
-        for each in gone:
+        for each in removed:
             touched.setdefault(starts[bisect_right(starts, each.key) - 1], (set(), []))[0].add(each.docid)
-        for each in fresh:
+        for each in added:
             touched.setdefault(starts[bisect_right(starts, each.key) - 1], (set(), []))[1].append(each)
-        added: list[int] = []
+        new_starts: list[int] = []
         for start in sorted(touched):
-            added += self._change_block(start, *touched[start])
-        starts += added
+            new_starts += self._change_block(start, *touched[start])
+        starts += new_starts
         starts.sort()
 
     def _block_starts(self) -> list[int]:
@@ -97,11 +98,11 @@ class PointWriter:
                 self._write_blocks(EVERYWHERE)
         return self._starts
 
-    def _change_block(self, start: int, gone: set[int], fresh: Sequence[BlockEntry]) -> list[int]:
-        """Write one block, or those that it becomes; the starts of the further ones."""
+    def _change_block(self, start: int, removed: set[int], added: Sequence[BlockEntry]) -> list[int]:
+        """Write a changed block, or its parts; returns the starts of the parts after the first."""
         size, docids, directions = self._connection.execute(
             "SELECT size, docids, directions FROM point_blocks WHERE start = ?", (start,)).fetchone()
-        return self._write_blocks(read_block(start, size, docids, directions).changed(gone, fresh))
+        return self._write_blocks(read_block(start, size, docids, directions).changed(removed, added))
 
     def _write_blocks(self, block: PointBlock) -> list[int]:
         blocks = list(block.split())
@@ -110,20 +111,20 @@ class PointWriter:
 
     # Regions
 
-    def _change_regions(self, gone: Sequence[BlockEntry], fresh: Sequence[BlockEntry], generation: int) -> None:
+    def _change_regions(self, removed: Sequence[BlockEntry], added: Sequence[BlockEntry], generation: int) -> None:
         regions = self._connection.execute("SELECT start, size FROM point_regions ORDER BY start").fetchall()
         if not regions:
             regions = [(EVERYWHERE.start, EVERYWHERE.size)]
         starts = [start for start, _ in regions]
         touched: dict[int, tuple[list[int], list[int]]] = {}
-        for change, entries in enumerate((gone, fresh)):
+        for change, entries in enumerate((removed, added)):
             for each in entries:
                 touched.setdefault(bisect_right(starts, each.key) - 1, ([], []))[change].append(each.docid)
-        for place, (left, come) in touched.items():
+        for place, (leaving, coming) in touched.items():
             start, size = regions[place]
             row = self._connection.execute("SELECT docids FROM point_regions WHERE start = ?", (start,)).fetchone()
             held = int.from_bytes(row[0], "little") if row else 0
-            self._write_region(start, size, held & ~from_docids(left) | from_docids(come), generation)
+            self._write_region(start, size, held & ~from_docids(leaving) | from_docids(coming), generation)
         self._halve_regions(generation)
 
     def _write_region(self, start: int, size: int, docids: int, generation: int) -> None:
@@ -160,7 +161,7 @@ def _last_key(start: int, size: int) -> int:
     return start + (1 << size) - 1
 
 
-# No box is lower than a thousandth of a millimetre, as far as this order is concerned.
+# Boxes lower than a thousandth of a millimetre (in degrees, as a power of two) count as of this height.
 _LEAST_SIZE = -46
 _SIDES = "south, west, north, east"
 
@@ -172,19 +173,19 @@ class StoredShape(NamedTuple):
     geometry: bytes
 
 
-class ShapeWriter:
-    """Keeps the table in step with documents, in the transaction of the index writer."""
+class GeometryWriter:
+    """Updates the table of geometries as documents change."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def clear(self) -> None:
-        """Remove every shape."""
+        """Remove every geometry."""
         self._connection.execute("DELETE FROM geometries")
 
     def change(self, shapes: Mapping[int, StoredShape | None]) -> None:
-        """docid -> its shape, or None without one."""
-        # Most indexes have none, and are not to pay for it with every document.
+        """Set the geometries of documents. shapes: by docid, None without one."""
+        # Most indexes have none, and must not pay for this with every document.
         if not any(shapes.values()) and not self._connection.execute("SELECT 1 FROM geometries LIMIT 1").fetchone():
             return
         self._connection.executemany("DELETE FROM geometries WHERE docid = ?",

@@ -23,16 +23,16 @@ from svcd.schema.index_settings import IndexSettings
 
 T = TypeVar("T")
 
-# Documents that are read one after another: so many bytes of them, and so many at most, together.
+# Documents of a long list are read in portions of so many bytes, and of so many documents at most.
 READ_BYTES = 32768
-_MOST_READ = 500
+_PORTION_DOCUMENTS = 500
 
 
 class IndexReader:
     """The committed state of one index when the transaction of `connection` began."""
 
     def __init__(self, connection: sqlite3.Connection, uuid: str, cache: Cache) -> None:
-        # Not all: the outcome of the newest batch may be long.
+        # Only what is needed: the outcomes of the newest batch may be long.
         self._meta: dict[str, Any] = dict(connection.execute(
             "SELECT key, value FROM meta WHERE key IN ('generation', 'docids', 'settings', 'primary_key', 'document_bytes')"))
         self._connection = connection
@@ -47,7 +47,7 @@ class IndexReader:
 
     @property
     def stored_settings(self) -> dict[str, Any]:
-        """The settings that were set."""
+        """The settings that were set, without defaults."""
         stored: dict[str, Any] = json.loads(self._meta.get("settings") or "{}")
         return stored
 
@@ -111,18 +111,20 @@ class IndexReader:
         return [found[docid] for docid in docids]
 
     def each_document(self, docids: Iterable[int]) -> Iterator[str]:
-        """The JSON texts of documents, in the order asked, some read at a time: as many as come to some READ_BYTES."""
+        """The JSON texts of documents, in the order asked, read in portions of about READ_BYTES."""
         wanted, count = iter(docids), READ_BYTES // self.average_document_size()
-        # By powers of two: each number is a statement of its own, which the connection keeps.
-        while part := list(islice(wanted, 1 << min(count, _MOST_READ).bit_length() >> 1 or 1)):
+        # By powers of two: each number of parameters is a statement of its own, which the connection caches.
+        while part := list(islice(wanted, 1 << min(count, _PORTION_DOCUMENTS).bit_length() >> 1 or 1)):
             texts = self.documents(part)
-            # The average may say little of those that are asked for.
+            # The average of all documents may say little about those asked for.
             count = len(texts) * READ_BYTES // sum(map(len, texts))
             yield from texts
 
     def close(self) -> None:
-        """To be called before the end of the transaction by who has read much and nothing twice: what its connection holds
-        (270 kB) is of no use to others, and such readers come in crowds."""
+        """Close the connection before the transaction ends, so that the pool does not keep it.
+
+        For callers that read much, and nothing twice: the pages that their connection caches (270 kB) are of no use to others.
+        """
         self._connection.close()
 
     def average_document_size(self) -> int:
@@ -130,11 +132,11 @@ class IndexReader:
         return max(self.raw_document_size() // max(self.number_of_documents, 1), 1)
 
     def texts(self) -> Iterator[str]:
-        """The JSON texts of all documents by docid, read as they are taken."""
+        """The JSON texts of all documents by docid, read as they are consumed."""
         return (text for (text,) in self._connection.execute("SELECT json FROM documents ORDER BY docid"))
 
     def bytes_of_lines(self) -> int:
-        """The bytes of all texts() in UTF-8, each with a newline."""
+        """The size of all texts() in UTF-8, with a newline after each."""
         (size,) = self._connection.execute("SELECT total(length(CAST(json AS BLOB)) + 1) FROM documents").fetchone()
         return int(size)
 
@@ -152,11 +154,11 @@ class IndexReader:
         return found
 
     def docids_page(self, offset: int, limit: int) -> Iterator[int]:
-        """A page of docids, ascending, some read at a time."""
+        """A page of docids, ascending, read in portions."""
         left, where, skipped = min(limit, self.number_of_documents - offset), -1, offset
         while left > 0:
             page = self._connection.execute("SELECT docid FROM documents WHERE docid > ? ORDER BY docid LIMIT ? OFFSET ?",
-                                            (where, min(left, _MOST_READ), skipped)).fetchall()
+                                            (where, min(left, _PORTION_DOCUMENTS), skipped)).fetchall()
             yield from (docid for (docid,) in page)
             left, where, skipped = left - len(page), page[-1][0], 0
 

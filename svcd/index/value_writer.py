@@ -46,11 +46,11 @@ class ValueWriter:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._edits: defaultdict[_Row, _Edits] = defaultdict(_Edits)
-        self._offsets = 0
+        self._gathered = 0
 
     def forget(self) -> None:
         """Discard the gathered edits."""
-        self._edits, self._offsets = defaultdict(_Edits), 0
+        self._edits, self._gathered = defaultdict(_Edits), 0
 
     def change(self, docid: int, before: Values, after: Values) -> None:
         """Note a document whose values of some fields change. before, after: its values, by field number."""
@@ -62,8 +62,8 @@ class ValueWriter:
         for key, spelling in new:
             if key not in old or old[key] != spelling:
                 self._edits[*key, block].add(offset, spelling)
-        self._offsets += len(old) + len(new)
-        if self._offsets > _MOST_GATHERED:
+        self._gathered += len(old) + len(new)
+        if self._gathered > _MOST_GATHERED:
             self.flush()
 
     def write_rows(self, rows: Iterable[tuple[int, Values]]) -> None:

@@ -1,7 +1,8 @@
-"""The one writing connection of an index file: documents in, postings kept in step, one transaction a batch.
+"""The writing connection of an index file: changes documents and keeps postings, values and locations in step with them.
 
-Is given documents as JSON texts and the words of their fields by position, never a tokenizer. What it
-holds in memory (field numbers, the set of docids) is read again when a savepoint is rolled back.
+One transaction a batch. Documents come as JSON texts with the words of their fields by position; tokenizing them is the task of
+the caller. What the writer has in memory (field numbers, the set of docids) is read again after a rollback to a savepoint.
+See docs/storage.md#writing.
 """
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from svcd.index import fts_encoding, materialized, prefix_postings, schema
 from svcd.index.batch_outcomes import BatchOutcomes, outcome_record
 from svcd.index.connections import BUSY_MS, keep_log, open_reader, open_writer
 from svcd.index.disk_space import lacks_room
-from svcd.index.geo_writer import PointWriter, ShapeWriter, StoredShape
+from svcd.index.geo_writer import PointWriter, GeometryWriter, StoredShape
 from svcd.index.prefix_postings import PrefixPostingWriter
 from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
@@ -30,14 +31,15 @@ from svcd.index.value_rows import FieldEntry
 from svcd.index.value_writer import ValueWriter
 
 _PARAMETERS = 500
-# What so few documents wrote is kept for so many generations, for readers that know an older one.
+# `changes` has the docids of writes of at most so many documents, looks up so many terms that may be gone, and keeps so
+# many generations, for readers that have cached values of an older one.
 MOST_LOGGED = 1000
 MOST_LOOKED_UP = 2000
 GENERATIONS = 100
 _READER_BYTES = 8 << 20
 
-Positions = Mapping[str, Sequence[str]]  # attribute -> word at each position, "" for a hole
-Values = Mapping[str, FieldEntry]  # attribute -> what a document has under it
+Positions = Mapping[str, Sequence[str]]  # attribute -> word at each position, "" for a position gap
+Values = Mapping[str, FieldEntry]  # attribute -> what a document has in it
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class StoredDocument:
 
 
 class DocumentLocation(NamedTuple):
-    """Where a document is: latitude and longitude, a geometry with the box around it; None for what it has not."""
+    """Where a document is: a point in degrees, and a geometry with the box around it; each may be None."""
 
     point: Point | None = None
     shape: StoredShape | None = None
@@ -61,11 +63,10 @@ NO_LOCATION = DocumentLocation()
 
 @dataclass
 class DocumentChange:
-    """One document's new state. json None removes it; positions None leaves its words as they are.
+    """The new state of one document. json: None deletes it. positions: None leaves its words as they are.
 
-    names, names_before: the top-level fields after and before, for the field distribution.
-    values, values_before: of the fields whose values the index keeps.
-    place: where it is.
+    names, names_before: its top-level fields after and before, for the field distribution. bytes_before: the size of its old
+    JSON text. values, values_before: of the fields whose values the index keeps. location: where it is.
     """
 
     docid: int
@@ -77,26 +78,26 @@ class DocumentChange:
     bytes_before: int = 0
     values: Values = field(default_factory=dict)
     values_before: Values = field(default_factory=dict)
-    place: DocumentLocation = field(default_factory=lambda: NO_LOCATION)
+    location: DocumentLocation = field(default_factory=lambda: NO_LOCATION)
 
 
 @dataclass
-class _Words:
-    """The words of one document, ready to be written."""
+class _IndexedWords:
+    """The words of one document as the tables have them, by FTS column."""
 
-    rows: dict[int, str] = field(default_factory=dict)     # column -> terms by position
-    terms: dict[int, Sequence[str]] = field(default_factory=dict)  # the same, not joined
-    counts: dict[int, int] = field(default_factory=dict)   # column -> words, 0 above COUNTED_WORDS
-    letters: dict[int, set[str]] = field(default_factory=dict)  # column -> what its words begin with
+    rows: dict[int, str] = field(default_factory=dict)     # terms by position, joined
+    terms: dict[int, Sequence[str]] = field(default_factory=dict)  # terms by position
+    counts: dict[int, int] = field(default_factory=dict)   # number of words, 0 above COUNTED_WORDS
+    letters: dict[int, set[str]] = field(default_factory=dict)  # first letters of the words
 
     @cached_property
     def forward(self) -> str:
-        """The forward row; once `rows` are complete."""
+        """The row of the forward index; to be asked for when `rows` is complete."""
         return fts_encoding.forward_text(self.rows)
 
 
 class IndexWriter:
-    """Opens (or makes) an index file for writing. Use inside transaction()."""
+    """Opens an index file for writing, and creates it if absent. Everything is written inside transaction()."""
 
     def __init__(self, path: Path, *, cache_kib: int = 8192, hash_bytes: int = 4 << 20) -> None:
         self._connection = open_writer(path, cache_kib=cache_kib)
@@ -105,11 +106,11 @@ class IndexWriter:
         self._hash_bytes = hash_bytes
         self._values = ValueWriter(self._connection)
         self._prefix_postings = PrefixPostingWriter(self._connection)
-        self._points, self._shapes = PointWriter(self._connection), ShapeWriter(self._connection)
+        self._points, self._geometries = PointWriter(self._connection), GeometryWriter(self._connection)
         self._load()
 
     def close(self) -> None:
-        """Close the file; what was not committed is gone."""
+        """Close the file; uncommitted changes are lost."""
         self._connection.close()
         keep_log(self._path)
 
@@ -125,14 +126,14 @@ class IndexWriter:
         self._points.forget()
 
     def _begin_log(self) -> None:
-        self._written: set[int] | None = set()  # docids; None: too many to be told
-        self._taken: set[str] = set()           # terms of old rows, which may be gone
+        self._written: set[int] | None = set()  # docids; None when there are too many to log
+        self._replaced_terms: set[str] = set()           # terms of replaced rows, which perhaps no document holds now
 
     # Transactions
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All that the block writes becomes visible, and durable, at its end; nothing of it on an exception."""
+        """Commits what the block writes, as a new generation; rolls all of it back on an exception."""
         self._connection.execute("BEGIN IMMEDIATE")
         self._begin_log()
         try:
@@ -146,7 +147,7 @@ class IndexWriter:
         self._connection.execute("COMMIT")
 
     def _set_hash_size(self) -> None:
-        """FTS5 gathers this many bytes of postings in memory before it writes a segment; it keeps the number."""
+        """Set how many bytes of postings FTS5 gathers before it writes a segment; it stores the number in the file."""
         for table in ("terms", "term_positions"):
             row = self._connection.execute(f"SELECT v FROM {table}_config WHERE k = 'hashsize'").fetchone()
             if row is None or row[0] != self._hash_bytes:
@@ -154,22 +155,22 @@ class IndexWriter:
 
     def _end_generation(self) -> None:
         generation = int(self.meta("generation") or 0) + 1
-        self._meta_put("generation", generation)
+        self._set_meta("generation", generation)
         docids = None if self._written is None else array("I", self._written).tobytes()
         self._connection.execute("INSERT INTO changes(generation, docids, removed_terms) VALUES (?, ?, ?)",
-                                 (generation, docids, self._gone()))
+                                 (generation, docids, self._removed_terms()))
         self._connection.execute("DELETE FROM changes WHERE generation <= ?", (generation - GENERATIONS,))
 
-    def _gone(self) -> str | None:
-        """The terms that no document holds any more, as JSON; null when there are too many to look them up."""
-        if self._written is None or len(self._taken) > MOST_LOOKED_UP:
+    def _removed_terms(self) -> str | None:
+        """The terms that no document holds any more, as JSON; None when there are too many to look up."""
+        if self._written is None or len(self._replaced_terms) > MOST_LOOKED_UP:
             return None
-        return json.dumps([term for term in self._taken if not self._connection.execute(
+        return json.dumps([term for term in self._replaced_terms if not self._connection.execute(
             "SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (fts_encoding.fts_string(term),)).fetchone()])
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """What the block writes is undone on an exception; the transaction goes on."""
+        """Undoes what the block writes on an exception, which is raised again; the transaction goes on."""
         self._save()
         self._connection.execute("SAVEPOINT part")
         try:
@@ -189,20 +190,23 @@ class IndexWriter:
     def _save(self) -> None:
         self._values.flush()
         self._prefix_postings.flush()
-        self._meta_put("docids", self.docids.to_bytes((self.docids.bit_length() + 7) >> 3, "little"))
-        self._meta_put("document_bytes", self._document_bytes)
+        self._set_meta("docids", self.docids.to_bytes((self.docids.bit_length() + 7) >> 3, "little"))
+        self._set_meta("document_bytes", self._document_bytes)
         self._connection.executemany("UPDATE fields SET documents = documents + ? WHERE name = ?",
                                      [(count, name) for name, count in self._distribution.items() if count])
         self._distribution.clear()
 
     def checkpoint(self) -> None:
-        """Move the log into the file and cut it, as far as readers allow: searches without a gap must not hold a batch up."""
+        """Move the log into the file and truncate it, as far as readers allow.
+
+        It does not wait for them: continuous searches must not hold up a batch.
+        """
         self._connection.execute("PRAGMA busy_timeout = 0")
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
 
     def cut_log(self) -> None:
-        """checkpoint(), where the disk has room for what the file grows by; else a later one does it."""
+        """checkpoint(), unless the disk has no room for what the file would grow by; a later call does it then."""
         try:
             self.checkpoint()
         except sqlite3.OperationalError as error:
@@ -210,15 +214,15 @@ class IndexWriter:
                 raise
 
     def log_bytes(self) -> int:
-        """Size of the log."""
+        """The size of the write-ahead log in bytes."""
         return self._path.with_name(f"{self._path.name}-wal").stat().st_size
 
     def needs_materialized_postings(self) -> bool:
-        """Are the ready-made sets of the index missing, or too old to be carried?"""
+        """Are the materialized postings missing, or too old to be brought up to date?"""
         return materialized.is_stale(self._connection, int(self.meta("generation") or 0), self.number_of_documents)
 
     def materialize_postings(self, should_stop: Callable[[], bool]) -> None:
-        """Write the ready-made sets, one at a time, until should_stop(); outside a transaction."""
+        """Store the materialized postings, one at a time, until should_stop(); outside a transaction."""
         connection = open_reader(self._path)
         try:
             connection.execute("BEGIN")
@@ -237,11 +241,11 @@ class IndexWriter:
     # Values of the index
 
     def meta(self, key: str) -> Any:
-        """A value kept under a name, or None."""
+        """A value of the table meta, or None."""
         row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return row[0] if row else None
 
-    def _meta_put(self, key: str, value: object) -> None:
+    def _set_meta(self, key: str, value: object) -> None:
         self._connection.execute("INSERT OR REPLACE INTO meta(key, value) VALUES (?, ?)", (key, value))
 
     @property
@@ -252,41 +256,41 @@ class IndexWriter:
 
     @primary_key.setter
     def primary_key(self, name: str | None) -> None:
-        self._meta_put("primary_key", name)
+        self._set_meta("primary_key", name)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings as stored: those that were set."""
+        """The settings that were set, without defaults."""
         stored: dict[str, Any] = json.loads(self.meta("settings") or "{}")
         return stored
 
     @settings.setter
     def settings(self, stored: Mapping[str, Any]) -> None:
-        self._meta_put("settings", json.dumps(stored, ensure_ascii=False))
+        self._set_meta("settings", json.dumps(stored, ensure_ascii=False))
 
     @property
     def applied(self) -> BatchOutcomes | None:
-        """What remember() kept last: the outcomes of the newest batch, committed with its effect."""
+        """The outcomes of the newest batch, as remember() stored them."""
         return BatchOutcomes.parse(self.meta("batch_outcomes"))
 
     def remember(self, outcomes: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
-        """Keep how the tasks of the batch ended in its transaction: the moment each was enqueued, and its outcome."""
-        self._meta_put("batch_outcomes", json.dumps(outcome_record(outcomes)))
+        """Store how the tasks of the batch ended, in its transaction. outcomes: (moment it was enqueued, outcome) of each."""
+        self._set_meta("batch_outcomes", json.dumps(outcome_record(outcomes)))
 
     @property
     def number_of_documents(self) -> int:
-        """How many documents the index holds, with those of this transaction."""
+        """How many documents the index holds, the changes of this transaction included."""
         return self.docids.bit_count()
 
     def stats(self) -> dict[str, Any]:
-        """documents, bytes of their texts, field distribution; after a commit or inside a transaction's end."""
+        """Number of documents, bytes of their texts, field distribution; to be called after a commit."""
         counts = self._connection.execute("SELECT name, documents FROM fields WHERE documents > 0 ORDER BY name")
         return {"documents": self.number_of_documents, "bytes": self._document_bytes, "fields": dict(counts)}
 
     # Fields
 
     def register(self, names: Iterable[str]) -> None:
-        """Give the next field numbers to names that have none yet, in order."""
+        """Give the next field numbers to the names that have none, in order."""
         fresh = [name for name in dict.fromkeys(names) if name not in self.field_numbers]
         if not fresh:
             return
@@ -296,7 +300,7 @@ class IndexWriter:
         self.field_numbers.update((name, fid) for fid, name in rows)
 
     def unregister(self, count: int) -> None:
-        """Keep the first so many names alone. Nothing may have been written yet under the others."""
+        """Remove all field numbers but the first `count`. Nothing may have been written yet for the others."""
         self._connection.execute("DELETE FROM fields WHERE fid >= ?", (count,))
         self.field_numbers = dict(islice(self.field_numbers.items(), count))
 
@@ -321,14 +325,14 @@ class IndexWriter:
         return found
 
     def document_ids(self, docids: Sequence[int]) -> list[str]:
-        """The identifiers of a few documents."""
+        """The identifiers of a few documents, in no order."""
         return [row[0] for row in self._connection.execute(
             f"SELECT document_id FROM documents WHERE docid IN ({','.join('?' * len(docids))})", docids)]
 
     def reader(self) -> IndexReader:
-        """The index as this transaction has it by now, until the next write."""
+        """A reader of the index with the uncommitted changes of this transaction; valid until the next write."""
         self._save()
-        # Nothing read here is the committed state, so it is kept apart from what other readers keep.
+        # It reads uncommitted state, so it must not share the cache of other readers.
         return IndexReader(self._connection, "", Cache(_READER_BYTES))
 
     def all_stored(self, after: int, limit: int) -> list[StoredDocument]:
@@ -337,13 +341,13 @@ class IndexWriter:
             "SELECT docid, document_id, json FROM documents WHERE docid > ? ORDER BY docid LIMIT ?", (after, limit))]
 
     def write(self, changes: Iterable[DocumentChange]) -> None:
-        """Apply changes, one per document, in ascending docid (FTS5 gathers ascending rows best)."""
+        """Apply changes, one per document, by ascending docid: FTS5 gathers ascending rows best."""
         ordered = sorted(changes, key=lambda change: change.docid)
         removed = [(change.docid,) for change in ordered if change.json is None]
         kept = [change for change in ordered if change.json is not None]
         self._write_words([change for change in ordered if change.positions is not None])
         self._write_values([change for change in ordered if _has_other_values(change)])
-        self.write_locations({change.docid: change.place for change in ordered})
+        self.write_locations({change.docid: change.location for change in ordered})
         self._connection.executemany("DELETE FROM documents WHERE docid = ?", removed)
         self._connection.executemany("INSERT OR REPLACE INTO documents(docid, document_id, json) VALUES (?, ?, ?)",
                                      [(change.docid, change.document_id, change.json) for change in kept])
@@ -361,7 +365,7 @@ class IndexWriter:
                 distribution[name] = distribution.get(name, 0) - 1
 
     def clear(self) -> None:
-        """Remove every document; fields keep their numbers."""
+        """Delete every document; fields keep their numbers."""
         self._written = None
         self._values.clear()
         self._prefix_postings.clear()
@@ -375,46 +379,47 @@ class IndexWriter:
     # Values
 
     def _write_values(self, changes: Sequence[DocumentChange]) -> None:
-        numbered = [(change.docid, self._numbered(change.values_before), self._numbered(change.values))
+        numbered = [(change.docid, self._by_field_number(change.values_before), self._by_field_number(change.values))
                     for change in changes]
         for docid, before, after in numbered:
             self._log(docid, "")
             self._values.change(docid, before, after)
         self._values.write_rows((docid, after) for docid, _, after in numbered)
 
-    def _numbered(self, values: Values) -> dict[int, FieldEntry]:
+    def _by_field_number(self, values: Values) -> dict[int, FieldEntry]:
         if not values.keys() <= self.field_numbers.keys():
             self.register(values)
         return {self.field_numbers[name]: held for name, held in values.items()}
 
     def drop_values(self, names: Iterable[str]) -> None:
-        """Forget the values of some fields; the rows of all documents are to be written again behind it."""
+        """Delete the values of some fields; write_values() has to rewrite the rows of all documents afterwards."""
         self._written = None
         self._values.drop_fields(self.field_numbers[name] for name in names)
 
     def write_values(self, documents: Iterable[tuple[int, Values, Values]]) -> None:
-        """(docid, the values of fields that had none kept, the values of all fields) of documents that are there."""
-        numbered = [(docid, self._numbered(fresh), self._numbered(values)) for docid, fresh, values in documents]
+        """Write values of existing documents: (docid, values of fields that had none stored, values of all fields)."""
+        numbered = [(docid, self._by_field_number(fresh), self._by_field_number(values)) for docid, fresh, values in documents]
         for docid, fresh, _ in numbered:
             self._values.change(docid, {}, fresh)
         self._values.write_rows((docid, values) for docid, _, values in numbered)
 
-    # Places
+    # Locations
 
-    def write_locations(self, places: Mapping[int, DocumentLocation]) -> None:
-        """Keep where documents are, by docid."""
-        self._points.change({docid: place.point for docid, place in places.items()}, int(self.meta("generation") or 0) + 1)
-        self._shapes.change({docid: place.shape for docid, place in places.items()})
+    def write_locations(self, locations: Mapping[int, DocumentLocation]) -> None:
+        """Store the locations of documents, by docid."""
+        points = {docid: location.point for docid, location in locations.items()}
+        self._points.change(points, int(self.meta("generation") or 0) + 1)
+        self._geometries.change({docid: location.shape for docid, location in locations.items()})
 
     def clear_locations(self) -> None:
-        """Forget where all documents are."""
+        """Delete the locations of all documents."""
         self._points.clear()
-        self._shapes.clear()
+        self._geometries.clear()
 
     # Words
 
     def clear_words(self) -> None:
-        """Forget all words and which fields hold them; the documents stay, to be indexed again."""
+        """Delete all words and the FTS columns of fields; the documents stay, to be indexed again with write_words()."""
         self._written = None
         self._prefix_postings.clear()
         for statement in (*_CLEAR_WORDS, "DELETE FROM forward_index", "DELETE FROM field_word_counts",
@@ -423,45 +428,46 @@ class IndexWriter:
         self._columns.clear()
 
     def write_words(self, positions: Iterable[tuple[int, Positions]]) -> None:
-        """Index documents, by ascending docid, whose words were cleared."""
-        fresh = [(docid, self._words(found)) for docid, found in positions]
+        """Index documents without words: (docid, words by field and position), by ascending docid."""
+        fresh = [(docid, self._indexed_words(found)) for docid, found in positions]
         for docid, ready in fresh:
             self._post(docid, {}, ready)
-        self._keep(fresh, {})
+        self._write_forward_index(fresh, {})
 
-    def _words(self, positions: Positions) -> _Words:
-        ready = _Words()
-        for name, held in positions.items():
+    def _indexed_words(self, positions: Positions) -> _IndexedWords:
+        ready = _IndexedWords()
+        for name, words in positions.items():
             column = self._column(name)
-            count = len(held) - held.count("")
-            row = ready.rows[column] = fts_encoding.row_text(held)
-            ready.terms[column] = fts_encoding.terms_of(row, held)
-            ready.letters[column] = prefix_postings.first_letters(held)
+            count = len(words) - words.count("")
+            row = ready.rows[column] = fts_encoding.row_text(words)
+            ready.terms[column] = fts_encoding.terms_of(row, words)
+            ready.letters[column] = prefix_postings.first_letters(words)
             ready.counts[column] = count if count <= schema.COUNTED_WORDS else 0
         return ready
 
     def _write_words(self, changes: Sequence[DocumentChange]) -> None:
         before = self._forward([change.docid for change in changes])
-        replaced: list[tuple[int, _Words]] = []
+        replaced: list[tuple[int, _IndexedWords]] = []
         for change in changes:
-            ready, old = self._words(change.positions or {}), before.get(change.docid, "")
+            ready, old = self._indexed_words(change.positions or {}), before.get(change.docid, "")
             if old != ready.forward:
                 self._log(change.docid, old)
                 self._post(change.docid, fts_encoding.forward_rows(old), ready)
                 replaced.append((change.docid, ready))
-        self._keep(replaced, before)
+        self._write_forward_index(replaced, before)
 
     def _log(self, docid: int, old: str) -> None:
+        """Note a written document for `changes`. old: its row of the forward index before."""
         if self._written is None or (docid not in self._written and len(self._written) >= MOST_LOGGED):
             self._written = None
             return
         self._written.add(docid)
         for row in fts_encoding.forward_rows(old).values():
-            self._taken.update(row.split(" "))
-        self._taken.discard("")
+            self._replaced_terms.update(row.split(" "))
+        self._replaced_terms.discard("")
 
-    def _post(self, docid: int, old: Mapping[int, str], ready: _Words) -> None:
-        """Exchange a document's postings; FTS5 wants the old text back to take its terms out."""
+    def _post(self, docid: int, old: Mapping[int, str], ready: _IndexedWords) -> None:
+        """Replace a document's postings. FTS5 does not store the text, and needs the old one to remove its terms."""
         if old:
             terms = {column: row.split(" ") for column, row in old.items()}
             self._connection.execute(_DELETE, ("delete", docid, *_column_values(old, terms)))
@@ -481,28 +487,28 @@ class IndexWriter:
                 f"SELECT docid, words FROM forward_index WHERE docid IN ({','.join('?' * len(part))})", part))
         return found
 
-    def _keep(self, fresh: Sequence[tuple[int, _Words]], before: Mapping[int, str]) -> None:
-        """Keep the forward rows and word counts of documents whose postings were exchanged."""
+    def _write_forward_index(self, indexed: Sequence[tuple[int, _IndexedWords]], before: Mapping[int, str]) -> None:
+        """Write the forward index rows and word counts of documents whose postings were replaced."""
         self._connection.executemany("DELETE FROM forward_index WHERE docid = ?",
-                                     [(docid,) for docid, ready in fresh if docid in before and not ready.rows])
+                                     [(docid,) for docid, ready in indexed if docid in before and not ready.rows])
         self._connection.executemany("INSERT OR REPLACE INTO forward_index(docid, words) VALUES (?, ?)",
-                                     [(docid, ready.forward) for docid, ready in fresh if ready.rows])
-        self._count_words([(docid, ready.counts) for docid, ready in fresh])
+                                     [(docid, ready.forward) for docid, ready in indexed if ready.rows])
+        self._count_words([(docid, ready.counts) for docid, ready in indexed])
 
     def _count_words(self, counted: Iterable[tuple[int, Mapping[int, int]]]) -> None:
-        """Write counts into the blobs of word_counts: column -> words, per docid."""
+        """Write into the blobs of field_word_counts. counted: (docid, FTS column -> number of words)."""
         blocks: dict[tuple[int, int], dict[int, int]] = {}
         for docid, counts in counted:
-            block, place = divmod(docid, schema.COUNT_BLOCK)
+            block, offset = divmod(docid, schema.COUNT_BLOCK)
             for column, count in counts.items():
-                blocks.setdefault((column, block), {})[place] = count
-        for key, places in blocks.items():
+                blocks.setdefault((column, block), {})[offset] = count
+        for key, by_offset in blocks.items():
             row = self._connection.execute("SELECT counts FROM field_word_counts WHERE fts_column = ? AND block = ?",
                                            key).fetchone()
             blob = bytearray(row[0] if row else b"")
-            blob.extend(bytes(max(0, max(places) + 1 - len(blob))))
-            for place, count in places.items():
-                blob[place] = count
+            blob.extend(bytes(max(0, max(by_offset) + 1 - len(blob))))
+            for offset, count in by_offset.items():
+                blob[offset] = count
             self._connection.execute("INSERT OR REPLACE INTO field_word_counts(fts_column, block, counts) VALUES (?, ?, ?)",
                                      (*key, bytes(blob)))
 
@@ -515,7 +521,7 @@ _INSERT_POSITIONS = "INSERT INTO term_positions(rowid, c0) VALUES (?, ?)"
 _DELETE_POSITIONS = "INSERT INTO term_positions(term_positions, rowid, c0) VALUES (?, ?, ?)"
 _CLEAR_WORDS = ("INSERT INTO terms(terms) VALUES ('delete-all')",
                 "INSERT INTO term_positions(term_positions) VALUES ('delete-all')")
-# A phrase must not reach from one field of the shared column into the next.
+# Gaps between the fields of the shared column, so that no phrase or NEAR query reaches from one into the next.
 _BETWEEN_SHARED = f" {' '.join([fts_encoding.POSITION_GAP] * 7)} "
 
 
@@ -527,5 +533,5 @@ def _column_values(rows: Mapping[int, str], terms: Mapping[int, Sequence[str]]) 
 
 
 def _has_other_values(change: DocumentChange) -> bool:
-    """May a document have other values than before? 0.0 and -0.0 are two, though they are equal."""
+    """May a document have other values than before? 0.0 and -0.0 are different values, although they compare equal."""
     return change.values != change.values_before or any(0.0 in held.values for held in change.values.values())

@@ -47,7 +47,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def write(writer: IndexWriter, points: dict[int, Point | None]) -> None:
     with writer.transaction():
-        writer.write([DocumentChange(docid, f"d{docid}", "{}" if point else None, None, place=DocumentLocation(point))
+        writer.write([DocumentChange(docid, f"d{docid}", "{}" if point else None, None, location=DocumentLocation(point))
                       for docid, point in points.items()])
 
 

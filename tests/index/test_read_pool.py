@@ -93,8 +93,8 @@ def test_who_holds_no_reader_waits_for_one(paths: list[Path], monkeypatch: pytes
 
 
 def test_who_holds_one_does_not_wait(paths: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "WAITS_S", 1e6)
-    monkeypatch.setattr(connections, "HOLDER_WAITS_S", 1e6)
+    monkeypatch.setattr(connections, "WAIT_S", 1e6)
+    monkeypatch.setattr(connections, "HOLDER_WAIT_S", 1e6)
     pool = ReadPool(most_open=2)
     with ExitStack() as stack:
         for path in paths:
@@ -112,7 +112,7 @@ def test_idle_readers_are_closed_for_want_of_descriptors(paths: list[Path]) -> N
 
 
 def test_without_any_descriptor_it_is_told_and_passes(paths: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HOLDER_WAITS_S", 0.01)
+    monkeypatch.setattr(connections, "HOLDER_WAIT_S", 0.01)
     pool = ReadPool()
     with descriptors_left(8), ExitStack() as stack, pytest.raises(OSError) as failure:
         for path in paths:
