@@ -1,7 +1,6 @@
-"""How often the documents of an answer have each value of chosen fields, and the range of their numbers.
+"""Facet distribution and facet stats: how many documents have each value of a field, in which order, up to a limit.
 
-Knows relevance.md 6.2 and 6.3: what a value is shown as, limits and their quirks; refuses to know which documents
-count and how answers of several indexes are merged.
+Source: docs/filters-and-facets.md#facet-distribution.
 """
 from __future__ import annotations
 
@@ -12,40 +11,40 @@ from sys import maxsize
 
 from svcd.base import tracing
 from svcd.base.bitmaps import DocIds
+from svcd.facets.counting import FieldCounter
 from svcd.facets.fields import check_facets, selected_fields
 from svcd.facets.merging import Facets, subtract_values
-from svcd.facets.strategies import FieldCounter
 from svcd.facets.value_counts import ValueCount, ValueCounts
 from svcd.query.reader import Reader, Value
 from svcd.schema.field_values import stored_form
 
-# text -> count; the smallest and the largest number.
-_Found = tuple[dict[str, int], tuple[Value, Value] | None]
+# (value as shown -> count, the smallest and the largest number)
+_Distribution = tuple[dict[str, int], tuple[Value, Value] | None]
 
-# Up to so many counted documents `alpha` sorts numbers as texts (relevance.md 0.2).
-_SORTED_AS_TEXTS = 3000
+# Up to so many counted documents `alpha` sorts numbers as texts: part of the interface, as clients see it.
+SORTED_AS_TEXTS = 3000
 
 
 def facets_of(reader: Reader, patterns: Sequence[str], counted: DocIds) -> Facets:
-    """What the counted documents have under the fields that patterns select. Raises invalid_search_facets."""
+    """The distribution and stats of the fields that patterns select. Raises invalid_search_facets."""
     tracing.begin("facet distribution")
     check_facets(reader.settings, patterns)
     names = selected_fields(reader.settings, reader.fields(), patterns)
     facets = Facets(orders={name: reader.settings.faceting.order_of(name) for name in names})
-    for name, (shown, extremes) in zip(names, _found(reader, facets.orders, counted)):
+    for name, (shown, extremes) in zip(names, _distributions(reader, facets.orders, counted)):
         facets.distribution[name] = dict(shown)
         if extremes is not None:
             facets.stats[name] = {"min": float(extremes[0]), "max": float(extremes[1])}
     return facets
 
 
-def _found(reader: Reader, orders: Mapping[str, str], counted: DocIds) -> Sequence[_Found]:
-    """What the counted documents have under some fields.
+def _distributions(reader: Reader, orders: Mapping[str, str], counted: DocIds) -> Sequence[_Distribution]:
+    """The distributions of some fields. orders: field -> its order.
 
-    What all documents have, as the first page of many a site shows it, is remembered: for all fields together, so that
-    it is put away behind what was read to find it, and does not go before that.
+    Those of all documents, which the start page of many sites shows, are cached; all fields in one entry, which enters
+    the cache after the values that were read for it, and so is not evicted before them.
     """
-    def find() -> tuple[_Found, ...]:
+    def find() -> tuple[_Distribution, ...]:
         return tuple(_Field(reader, name, order).found(counted) for name, order in orders.items())
 
     if counted != reader.all_docids():
@@ -54,7 +53,7 @@ def _found(reader: Reader, orders: Mapping[str, str], counted: DocIds) -> Sequen
 
 
 def subtract(facets: Facets, reader: Reader, docid: int) -> None:
-    """Take the values of one document out of the counts, as far as they are shown; what nobody has left is not."""
+    """Subtract the values of one document from the counts that are shown; values that reach 0 are removed."""
     for name, shown in facets.distribution.items():
         for _, values in reader.values.field_values(name, [docid]):
             numbers = {number_text(value) for value in values if isinstance(value, float)}
@@ -62,7 +61,7 @@ def subtract(facets: Facets, reader: Reader, docid: int) -> None:
 
 
 def number_text(number: float) -> str:
-    """The shortest decimal digits of a number, with neither exponent nor `.0`."""
+    """The shortest decimal text of a number, without exponent and `.0`."""
     digits = repr(number)
     if "e" in digits:
         digits = format(Decimal(digits), "f")
@@ -70,7 +69,7 @@ def number_text(number: float) -> str:
 
 
 class _Field:
-    """One field of an index, whose values are shown in one order."""
+    """The distribution of one field in one order."""
 
     def __init__(self, reader: Reader, name: str, order: str) -> None:
         self._reader = reader
@@ -78,91 +77,88 @@ class _Field:
         self._is_by_count = order == "count"
         self._most = reader.settings.faceting.max_values
 
-    def found(self, counted: DocIds) -> _Found:
-        """What the counted documents have."""
-        counting = FieldCounter(self._reader, self._name, counted)
-        numbers, texts = counting.of(float), counting.of(str)
+    def found(self, counted: DocIds) -> _Distribution:
+        """The distribution among some documents."""
+        counts = FieldCounter(self._reader, self._name, counted)
+        numbers, texts = counts.of(float), counts.of(str)
         return self._shown(numbers, texts, counted.bit_count()), numbers.extremes()
 
     def _shown(self, numbers: ValueCounts, texts: ValueCounts, counted: int) -> dict[str, int]:
-        """text -> count, numbers first; a text that looks like a number has its place, and its own count."""
-        if not self._is_by_count and counted <= _SORTED_AS_TEXTS:
-            return self._cut_first(numbers, texts)
+        """Value as shown -> count, numbers first. A text that equals a number as shown replaces the count at its place."""
+        if not self._is_by_count and counted <= SORTED_AS_TEXTS:
+            return self._sorted_as_texts(numbers, texts)
         shown: dict[str, int] = {}
-        for entries in (self._numbers(numbers, self._ordered(numbers)), self._texts(texts, self._ordered(texts))):
-            for text, count in entries:
+        for ordered in (self._numbers(numbers, self._ordered(numbers)), self._texts(texts, self._ordered(texts))):
+            for text, count in ordered:
                 shown[text] = count
-                # Numbers that fill it let all texts in, as does a limit of 0 (relevance.md 6.2: quirk).
+                # The test for equality, after an insertion, is part of the interface: numbers that fill the limit
+                # exactly let all texts in, and so does a limit of 0.
                 if len(shown) == self._most:
                     break
         return shown
 
-    def _cut_first(self, numbers: ValueCounts, texts: ValueCounts) -> dict[str, int]:
-        """The first numbers, sorted as texts, and as many texts as are missing to the limit."""
+    def _sorted_as_texts(self, numbers: ValueCounts, texts: ValueCounts) -> dict[str, int]:
+        """All numbers sorted as texts and cut to the limit, then texts up to the limit."""
         shown = dict(sorted(self._numbers(numbers, numbers.ascending()))[: self._most])
         room = self._most - len(shown)
         shown.update(self._texts(texts, islice(texts.ascending(room), room)))
         return shown
 
-    def _ordered(self, counting: ValueCounts) -> Iterator[ValueCount]:
+    def _ordered(self, counts: ValueCounts) -> Iterator[ValueCount]:
         if not self._is_by_count:
-            return counting.ascending(self._most or None)
-        return by_count(counting, self._most or maxsize)
+            return counts.ascending(self._most or None)
+        return by_count(counts, self._most or maxsize)
 
-    def _numbers(self, numbers: ValueCounts, entries: Iterable[ValueCount]) -> Iterator[tuple[str, int]]:
-        return ((number_text(numbers.value(entry)), entry.count) for entry in entries)  # type: ignore[arg-type]  # floats
+    def _numbers(self, numbers: ValueCounts, ordered: Iterable[ValueCount]) -> Iterator[tuple[str, int]]:
+        return ((number_text(numbers.value(counted)), counted.count) for counted in ordered)  # type: ignore[arg-type]  # floats
 
-    def _texts(self, texts: ValueCounts, entries: Iterable[ValueCount]) -> Iterator[tuple[str, int]]:
+    def _texts(self, texts: ValueCounts, ordered: Iterable[ValueCount]) -> Iterator[tuple[str, int]]:
         spelling, name = self._reader.values.spelling, self._name
-        return ((spelling(name, str(texts.value(entry)), texts.first(entry)), entry.count) for entry in entries)
+        return ((spelling(name, str(texts.value(counted)), texts.first_docid(counted)), counted.count) for counted in ordered)
 
 
-# In which order the values of a field are shown (relevance.md 6.2).
-#
-# Knows `alpha` and `count` with their ties; refuses to know limits and how counts are found.
+# Order by count
 
 
-# A tree stands over the values of a field: groups of four, groups of four groups and so on, as long as there are
-# twenty on the level beneath.
-GROUP = 4
-LEAST = 20
+# The order of equal counts is that of a tree over the values of a field: groups of four values, groups of four groups
+# and so on, while the level below has at least twenty entries. Clients see this order, so it is part of the interface.
+GROUP_SIZE = 4
+LEAST_GROUPED = 20
 
 
-def by_count(counting: ValueCounts, most: int) -> Iterator[ValueCount]:
-    """By count, the highest first; of equal ones the largest value first, but for what the tree makes of it.
+def by_count(counts: ValueCounts, most: int) -> Iterator[ValueCount]:
+    """Values by descending count, equal counts in the order of the tree. most: see ValueCounts.by_count.
 
-    most: see Counting.by_count.
-
-    The reference opens the tree from above: always what counts most, of equals what is on the lowest level, there the
-    largest value. A value is met when the groups around it are open, and a group that counts no more than the value
-    is opened when nothing of this count is left on the levels beneath. So of equal values come first those whose
-    groups all count more, then those whose group on the first level counts no more, then those of which the second
-    level says so.
+    The order is that of a best-first search which starts with the highest groups, and always opens the group (or
+    emits the value) with the largest count; of equal counts the lowest level first, there the largest value. A group
+    whose count equals that of one of its values is opened after all values of this count in opened groups. So of equal
+    counts come first the values all of whose groups count more, then those whose group on the first level counts no
+    more, then those whose group on the second level counts no more, and so on.
     """
-    for together in counting.by_count(most):
-        yield from _met(counting, iter(together))
+    for equal in counts.by_count(most):
+        yield from _in_tree_order(counts, iter(equal))
 
 
-def _met(counting: ValueCounts, together: Iterator[ValueCount]) -> Iterator[ValueCount]:
-    """Entries of equal count, which come descending, in the order in which they are met; asks no more than needed."""
-    first = list(islice(together, 2))
-    waiting: Iterable[ValueCount] = chain(first, together)
-    if len(first) > 1:
-        for width in _group_widths(counting.values_of_field()):
-            equal: list[ValueCount] = []
-            for entry in waiting:
-                if counting.is_alone(entry, width):
-                    equal.append(entry)
+def _in_tree_order(counts: ValueCounts, equal: Iterator[ValueCount]) -> Iterator[ValueCount]:
+    """Values of equal count, given in descending order, in the order of the tree; read lazily."""
+    two = list(islice(equal, 2))
+    pending: Iterable[ValueCount] = chain(two, equal)
+    if len(two) > 1:
+        for width in _group_widths(counts.number_of_values()):
+            later: list[ValueCount] = []
+            for counted in pending:
+                if counts.is_alone_in_group(counted, width):
+                    later.append(counted)
                 else:
-                    yield entry
-            waiting = equal
-    yield from waiting
+                    yield counted
+            pending = later
+    yield from pending
 
 
 def _group_widths(values: int) -> Iterator[int]:
-    """How many values a group holds, level by level upwards."""
+    """How many values a group has, level by level upwards."""
     width = 1
-    while values >= LEAST:
-        values = -(-values // GROUP)
-        width *= GROUP
+    while values >= LEAST_GROUPED:
+        values = -(-values // GROUP_SIZE)
+        width *= GROUP_SIZE
         yield width

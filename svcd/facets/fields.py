@@ -1,6 +1,6 @@
-"""Which attributes a request may have facets of, and the words for those it may not (relevance.md 6.1, 6.4).
+"""Checks which attributes a request may have facets of, and may search the values of; selects fields by patterns.
 
-Knows the patterns of requests and the rules of `filterableAttributes`; refuses to know values and counts.
+Source: docs/filters-and-facets.md#which-fields-have-facets.
 """
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from svcd.schema.index_settings import IndexSettings
 
 
 def check_facets(settings: IndexSettings, patterns: Iterable[str]) -> None:
-    """Refuse the first pattern that no filterable attribute can match.
+    """Check that every pattern can match a filterable attribute.
 
-    Raises invalid_search_facets; the message names neither index nor parameter, as the caller knows them.
+    Raises invalid_search_facets for the first that cannot; the caller adds index and parameter to the message.
     """
     filterable = settings.filterable
     for pattern in patterns:
-        met = _rule_met(filterable.listed, pattern)
-        if met is None:
-            raise _refused(f"Pattern `{pattern}` is not filterable. {_available(filterable.patterns())}")
-        if not met.is_filterable:
-            raise _refused(
-                f"Attribute `{pattern}` matched rule #{met.number} in filterableAttributes, but this rule does not"
-                f" enable filtering.\nHint: enable filtering in rule #{met.number} by modifying the features.filter"
+        rule = _deciding_rule(filterable.listed, pattern)
+        if rule is None:
+            raise _invalid_facets(f"Pattern `{pattern}` is not filterable. {_available(filterable.patterns())}")
+        if not rule.is_filterable:
+            raise _invalid_facets(
+                f"Attribute `{pattern}` matched rule #{rule.number} in filterableAttributes, but this rule does not"
+                f" enable filtering.\nHint: enable filtering in rule #{rule.number} by modifying the features.filter"
                 " object"
                 f"\nHint: prepend another rule matching `{pattern}` with appropriate filter features before rule"
-                f" #{met.number}")
+                f" #{rule.number}")
 
 
 def selected_fields(settings: IndexSettings, known: Iterable[str], patterns: Sequence[str]) -> list[str]:
-    """The fields that patterns select, in byte order: filterable ones that match, and those beneath them.
+    """The fields that patterns select, in byte order: filterable ones that match, and filterable ones beneath them.
 
-    known: all attributes ever met in a document.
+    known: all attributes that some document has had.
     """
     filterable, fields = settings.filterable, list(known)
     chosen = [field for field in fields if any(matches(field, pattern) for pattern in patterns) and field in filterable]
@@ -53,13 +53,13 @@ def selected_fields(settings: IndexSettings, known: Iterable[str], patterns: Seq
 
 
 def check_enabled(settings: IndexSettings) -> None:
-    """Refuse every facet search where the index has none. Raises facet_search_disabled."""
+    """Check that the index has facet search. Raises facet_search_disabled."""
     if not settings.has_facet_search:
         raise ApiError("facet_search_disabled", "The facet search is disabled for this index")
 
 
 def check_searchable(settings: IndexSettings, field: str) -> None:
-    """Refuse an attribute whose values may not be searched. Raises invalid_facet_search_facet_name."""
+    """Check that the values of an attribute may be searched. Raises invalid_facet_search_facet_name."""
     rule = settings.filterable.rule(field)
     if rule is not None and rule.facet_search:
         return
@@ -75,8 +75,8 @@ def check_searchable(settings: IndexSettings, field: str) -> None:
                " the `filterableAttributes` index settings.")
 
 
-def _rule_met(rules: Sequence[str | Mapping[str, Any]], pattern: str) -> FilterableRule | None:
-    """The first rule that lets attributes of a pattern be filtered, or that forbids all of them."""
+def _deciding_rule(rules: Sequence[str | Mapping[str, Any]], pattern: str) -> FilterableRule | None:
+    """The first rule that allows filtering by some attribute of a pattern, or that forbids it for all of them."""
     for number, entry in enumerate(rules):
         rule = rule_of(number, entry)
         if _intersects(pattern, entry) if rule.is_filterable else is_matched(pattern, entry):
@@ -85,7 +85,7 @@ def _rule_met(rules: Sequence[str | Mapping[str, Any]], pattern: str) -> Filtera
 
 
 def _intersects(pattern: str, entry: str | Mapping[str, Any]) -> bool:
-    """May there be an attribute of which both speak, or one of which the other is a part?"""
+    """May there be an attribute that pattern and rule both match, or that is beneath one of the other?"""
     return is_matched(pattern, entry) or any(matches(other, pattern) or is_related(pattern, other)
                                              for other in patterns_of(entry))
 
@@ -102,7 +102,7 @@ def _available_for_search(patterns: Sequence[str], displayed: Sequence[str] | No
     return f"Available facet-searchable attributes patterns are: `{attribute_list(patterns, displayed)}`."
 
 
-def _refused(reason: str) -> ApiError:
+def _invalid_facets(reason: str) -> ApiError:
     return ApiError("invalid_search_facets", f"Invalid facet distribution: {reason}")
 
 

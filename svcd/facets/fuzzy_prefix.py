@@ -1,120 +1,53 @@
-"""The forms of texts in which facet search compares them (relevance.md 6.4).
+"""Finds the texts of a sorted list that begin with a term, up to a number of typos.
 
-Knows how a text becomes its search form, and keeps the forms of a field's values; refuses to know how they are
-searched and counted.
+The list is not compared text by text: a prefix within the distance decides for all texts that begin with it, and so
+does a prefix that is too far away. (svcd.query finds words with typos by other means; tests compare the two.)
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import Any, NamedTuple
 
-from svcd.facets.values import Packed, SortedTexts, pack
-from svcd.query.reader import Reader
-from svcd.schema.index_settings import IndexSettings
-from svcd.text import scripts
-from svcd.text.normalization import lemma_of
-from svcd.text.scripts import script_of_whole
-from svcd.validation.names import long_form
-
-
-def search_form(text: str, locales: Sequence[str] | None) -> str:
-    """The lemma of a text taken as one token. locales: the languages it may be in; None for a text without any."""
-    if text.isascii() and text.isprintable():
-        return text.lower()
-    script = script_of_whole(text)
-    return lemma_of(text, script, scripts.detect_language(text, script, locales) if locales else None)
-
-
-def query_locales(settings: IndexSettings, field: str, asked: Sequence[str] | None) -> Sequence[str] | None:
-    """The languages of a facet query: those of its field that were asked for; none where the field has none."""
-    of_field = settings.locales_of(field)
-    if of_field is None or asked is None:
-        return of_field
-    codes = set(map(long_form, asked))
-    return [locale for locale in of_field if long_form(locale) in codes]
-
-
-class NormalizedValues(NamedTuple):
-    """forms: of all texts of a field, each once. others: form -> the values that have it, if it is not its only one."""
-
-    forms: SortedTexts
-    others: Mapping[str, Sequence[str]]
-
-    def has(self, form: str) -> bool:
-        """Does any value have this form?"""
-        rank = self.forms.rank(form)
-        return rank < len(self.forms) and self.forms[rank] == form
-
-    def values(self, form: str) -> Sequence[str]:
-        """The values of a form, in byte order."""
-        return self.others.get(form) or (form,)
-
-
-def normalized_values(reader: Reader, field: str) -> NormalizedValues:
-    """The search forms of a field's texts."""
-    locales = reader.settings.locales_of(field)
-    packed, others = reader.cached(
-        ("facet forms", field, *(locales or ())), lambda: _forms_of(_texts(reader, field), locales))
-    return NormalizedValues(SortedTexts(packed), others)
-
-
-def _texts(reader: Reader, field: str) -> Sequence[Any]:
-    return reader.values.distinct_values(field, str)
-
-
-def _forms_of(values: Sequence[str], locales: Sequence[str] | None) -> tuple[Packed, dict[str, list[str]]]:
-    values_of: dict[str, list[str]] = {}
-    for value in values:
-        values_of.setdefault(search_form(value, locales), []).append(value)
-    others = {form: values for form, values in values_of.items() if values != [form]}
-    return pack(sorted(values_of)), others
-
-
-# Which texts of a long list begin almost like a word (relevance.md 2.5.3 for prefixes, 6.4).
-#
-# Knows how the list is walked without looking at every text: a beginning that is near decides for all texts that
-# begin so, and so does a hopeless one. Refuses to know what the texts stand for. (svcd.query.typos finds words, whole
-# ones too, and has its own means for that; the tests compare the two.)
-
+from svcd.facets.values import SortedTexts
 
 _LOWEST, _HIGHEST = "\0", "\U0010ffff"
 
-# What a beginning of a text says about the texts that begin so.
+# What a prefix of a text decides: about all texts with the prefix, or about this text alone.
 _ALL_NEAR, _NONE_NEAR, _THIS_NEAR, _THIS_NOT = range(4)
 
 
 def values_near_prefix(texts: SortedTexts, term: str, most: int) -> Iterator[str]:
-    """The texts that are at most so many typos away from beginning with the term, in order.
+    """The texts of which some prefix is within `most` typos of the term, in ascending order.
 
-    The first letter is like any other. With `most` 0: those that begin with the term.
+    A typo in the first letter counts like any other. With `most` 0: the texts that begin with the term.
     """
     alignment = _Alignment(term, most)
-    rank, text = texts.seek("")
+    ordinal, text = texts.seek("")
     while text is not None:
         length, verdict = alignment.look(text)
         if verdict == _ALL_NEAR:
-            beginning = text[:length]
-            yield from takewhile(lambda found: found.startswith(beginning), texts.since(rank))  # noqa: B023 (read to its end)
+            prefix = text[:length]
+            yield from takewhile(lambda found: found.startswith(prefix), texts.from_ordinal(ordinal))  # noqa: B023 (consumed in this iteration)
         elif verdict == _THIS_NEAR:
             yield text
-        behind = _behind(text[:length]) if verdict in (_ALL_NEAR, _NONE_NEAR) else text + _LOWEST
-        if not behind:
+        following = _after_prefix(text[:length]) if verdict in (_ALL_NEAR, _NONE_NEAR) else text + _LOWEST
+        if not following:
             return
-        rank, text = texts.seek(behind)
+        ordinal, text = texts.seek(following)
 
 
-def _behind(beginning: str) -> str:
-    """The smallest text behind all that begin so, "" when there can't be any."""
-    trimmed = beginning.rstrip(_HIGHEST)
+def _after_prefix(prefix: str) -> str:
+    """The smallest text that is larger than all texts with a prefix, "" when there is none."""
+    trimmed = prefix.rstrip(_HIGHEST)
     return trimmed[:-1] + chr(ord(trimmed[-1]) + 1) if trimmed else ""
 
 
 class _Alignment:
-    """The distances from each beginning of the term to each beginning of the text looked at last.
+    """The edit distances between prefixes of the term and prefixes of the text that was looked at last.
 
-    A column is for one beginning of the text, of i characters: its cell k is for the first i + k - most characters of
-    the term, as all others are more than `most` away. So a long term costs no more than a short one.
+    A column belongs to one prefix of the text, of i characters: its cell k to the first i + k - most characters of the
+    term, as all others are more than `most` away. So a long term costs no more than a short one. Columns of the prefix
+    that a text shares with the one before it are kept.
     """
 
     def __init__(self, term: str, most: int) -> None:
@@ -125,15 +58,15 @@ class _Alignment:
         self._columns = [[row if 0 <= row <= len(term) else self._far for row in range(-most, most + 1)]]
 
     def look(self, text: str) -> tuple[int, int]:
-        """(how many characters decide, what they say about the texts that begin so)."""
-        self._go_back_to_common(text)
+        """The length of the prefix that decides, and what it decides."""
+        self._keep_common_columns(text)
         while True:
             length = len(self._columns) - 1
             cells = self._columns[-1]
             nearest, whole = min(cells), self._to_whole_term(cells, length)
             if whole == nearest <= self._most:
                 return length, _ALL_NEAR
-            # A swap reaches back over two columns, at the cost of one.
+            # A transposition reaches back two columns at the cost of one.
             if length and nearest > self._most <= min(self._columns[-2]):
                 return length, _NONE_NEAR
             if length == len(text):
@@ -141,12 +74,12 @@ class _Alignment:
             self._columns.append(self._next(text, length))
 
     def _to_whole_term(self, cells: Sequence[int], length: int) -> int:
-        """The distance from the whole term."""
+        """The distance between the whole term and a prefix of the text."""
         place = len(self._term) - length + self._most
         return cells[place] if 0 <= place < len(cells) else self._far
 
     def _next(self, text: str, length: int) -> list[int]:
-        """The column behind the one of `length` characters: optimal string alignment."""
+        """The column after that of `length` characters: optimal string alignment distance."""
         term, far, last = self._term, self._far, self._columns[-1]
         cells: list[int] = []
         above = far
@@ -156,17 +89,17 @@ class _Alignment:
             elif row and term[row - 1] == text[length]:
                 above = last[place]
             else:
-                ways = [above + 1, far if place + 1 == len(last) else last[place + 1] + 1]
+                distances = [above + 1, far if place + 1 == len(last) else last[place + 1] + 1]
                 if row:
-                    ways.append(last[place] + 1)
+                    distances.append(last[place] + 1)
                 if row > 1 and length and term[row - 2 : row] == text[length] + text[length - 1]:
-                    ways.append(self._columns[-2][place] + 1)
-                above = min(*ways, far)
+                    distances.append(self._columns[-2][place] + 1)
+                above = min(*distances, far)
             cells.append(above)
         return cells
 
-    def _go_back_to_common(self, text: str) -> None:
-        """Keep the columns of what the text and the one before it begin with alike."""
+    def _keep_common_columns(self, text: str) -> None:
+        """Drop the columns beyond the common prefix of this text and the one before it."""
         common = 0
         known = min(len(text), len(self._columns) - 1)
         while common < known and text[common] == self._text[common]:

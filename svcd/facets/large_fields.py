@@ -1,7 +1,6 @@
-"""The values of candidates in a field that has many: found one by one, as far as somebody asks.
+"""Counts the values of fields with many values: by a scan in ascending order that stops early, or by ordinals.
 
-Knows how a walk is cut short, and when it would take longer than to look into all candidates; refuses to know orders
-and limits.
+Source: docs/filters-and-facets.md#counting-strategies.
 """
 from __future__ import annotations
 
@@ -16,110 +15,111 @@ from sys import maxsize
 
 from svcd.base.bitmaps import DocIds, to_docids
 from svcd.base.doc_values import DocValues
-from svcd.facets.by_document import CountsByDocument
-from svcd.facets.value_counts import DOCUMENT_COST, FEW_CANDIDATES, ValueCount, lowest_docid
+from svcd.facets.value_counts import DOCUMENT_COST, FEW_CANDIDATES, ValueCount, lowest_docid, ValueCounts
 from svcd.facets.values import SortedValues, doc_values_of, sorted_values, value_of_ordinal
 from svcd.query.reader import Reader, Value
 
-# So many values are walked before it is foretold how long the walk will be.
+# Values that are scanned before the length of the scan is extrapolated.
 FIRST_VALUES = 64
-# In so many parts of a set so many documents each are looked into.
+# A sample of a set has at most so many documents from each of so many equal parts of its range.
 SAMPLES = 8
 
 _COUNT = attrgetter("count")
 
 
 class CountsByValueScan:
-    """A Counting that knows a value when it is asked for it.
+    """Value counts by a scan of the values of a field in ascending order, each intersected with the candidates.
 
-    look_into: finds all values in the candidates, which are the `size` ones of the request; None where a walk over all
-    values is always shorter.
+    A scan that would take longer than reading all candidates is given up for CountsByOrdinal, or for reading the
+    candidates while the doc values of the field are not loaded. The order by count always uses CountsByOrdinal.
+    size: the number of candidates. read_documents: counts by reading them; None for fields with so few values that the
+    scan is never given up.
     """
 
     def __init__(self, reader: Reader, field: str, kind: type[Value], candidates: DocIds, size: int,
-                 look_into: Callable[[], CountsByDocument] | None) -> None:
+                 read_documents: Callable[[], ValueCounts] | None) -> None:
         self._reader = reader
         self._field = field
         self._kind = kind
-        self._look_into = look_into
-        self._known: CountsByDocument | CountsByOrdinal | None = None
+        self._read_documents = read_documents
+        self._known: ValueCounts | None = None
         everything = reader.values.kind_docids(field, kind)
         self._candidates = candidates & everything
         self._size = size
-        self._patience = size * DOCUMENT_COST  # values, in the time that it takes to look into all candidates
+        self._longest_scan = size * DOCUMENT_COST  # in values, as the costs in svcd.facets.value_counts
 
-    def _all(self) -> CountsByDocument | CountsByOrdinal:
-        """All values, found in the candidates or in the column. They are not walked for any more."""
+    def _all(self) -> ValueCounts:
+        """The counts of all values by another strategy, which reindexs the scan from now on."""
         if self._known is None:
-            assert self._look_into is not None
-            column = self._reader.values.doc_values(self._field, self._kind, self._size)
-            self._known = self._look_into() if column is None else self._ranked(column)
+            assert self._read_documents is not None
+            doc_values = self._reader.values.doc_values(self._field, self._kind, self._size)
+            self._known = self._read_documents() if doc_values is None else self._by_ordinal(doc_values)
         return self._known
 
-    def _is_too_long(self, walk: float) -> bool:
-        return self._look_into is not None and walk > self._patience
+    def _is_too_long(self, length: float) -> bool:
+        return self._read_documents is not None and length > self._longest_scan
 
-    # in order
+    # In ascending order
 
     def ascending(self, most: int | None = None) -> Iterator[ValueCount]:
         if not self._candidates:
             return
         met = 0
         values = self._reader.values.ordered_values(self._field, self._kind, among=self._candidates)
-        for walked, (value, docids) in enumerate(values):
-            if self._is_too_long(self._foretold(walked, met, most)):
+        for scanned, (value, docids) in enumerate(values):
+            if self._is_too_long(self._expected_length(scanned, met, most)):
                 yield from islice(self._all().ascending(), met, None)
                 return
             if docids:
                 met += 1
                 yield ValueCount(value, docids.bit_count())
 
-    def _foretold(self, walked: int, met: int, most: int | None) -> float:
-        """How many values a walk will see that has met some of the `most` it looks for."""
+    def _expected_length(self, scanned: int, met: int, most: int | None) -> float:
+        """How many values a scan will see until it has met `most` that candidates have, extrapolated from a part."""
         if most is None:
             return float("inf")
-        return walked if walked < FIRST_VALUES else max(walked, walked * most / (met or 1))
+        return scanned if scanned < FIRST_VALUES else max(scanned, scanned * most / (met or 1))
 
-    # by count
+    # By count
 
     def by_count(self, most: int) -> Iterator[Iterable[ValueCount]]:
         if not self._candidates:
             return iter(())
-        if self._look_into is None:
-            return _together(list(self.ascending()))
+        if self._read_documents is None:
+            return _by_count(list(self.ascending()))
         if not isinstance(self._known, CountsByOrdinal):
-            self._known = self._ranked(doc_values_of(self._reader, self._field, self._kind))
+            self._known = self._by_ordinal(doc_values_of(self._reader, self._field, self._kind))
         return self._known.by_count(most)
 
-    def _ranked(self, column: DocValues) -> CountsByOrdinal:
-        return CountsByOrdinal(self._reader, self._field, self._kind, column, self._candidates)
+    def _by_ordinal(self, doc_values: DocValues) -> CountsByOrdinal:
+        return CountsByOrdinal(self._reader, self._field, self._kind, doc_values, self._candidates)
 
-    # of one value
+    # Single values
 
-    def value(self, entry: ValueCount) -> Value:
-        if entry.value is not None:
-            return entry.value
+    def value(self, counted: ValueCount) -> Value:
+        if counted.value is not None:
+            return counted.value
         assert self._known is not None
-        return self._known.value(entry)
+        return self._known.value(counted)
 
-    def first(self, entry: ValueCount) -> int:
-        if self._known is not None and entry.place >= 0:
-            return self._known.first(entry)
-        return lowest_docid(self._reader.values.value_docids(self._field, self.value(entry)) & self._candidates)
+    def first_docid(self, counted: ValueCount) -> int:
+        if self._known is not None and counted.key >= 0:
+            return self._known.first_docid(counted)
+        return lowest_docid(self._reader.values.value_docids(self._field, self.value(counted)) & self._candidates)
 
-    def is_alone(self, entry: ValueCount, width: int) -> bool:
-        if self._known is not None and entry.place >= 0:
-            return self._known.is_alone(entry, width)
-        every = self._every()
-        start = every.rank(self.value(entry)) // width * width
-        last = min(start + width, len(every)) - 1
-        group = self._reader.values.range_docids(self._field, every[start], every[last]) & self._candidates
-        return group.bit_count() == entry.count
+    def is_alone_in_group(self, counted: ValueCount, width: int) -> bool:
+        if self._known is not None and counted.key >= 0:
+            return self._known.is_alone_in_group(counted, width)
+        all_values = self._all_values()
+        start = all_values.ordinal(self.value(counted)) // width * width
+        last = min(start + width, len(all_values)) - 1
+        group = self._reader.values.range_docids(self._field, all_values[start], all_values[last]) & self._candidates
+        return group.bit_count() == counted.count
 
-    def values_of_field(self) -> int:
-        return len(self._every()) if self._known is None else self._known.values_of_field()
+    def number_of_values(self) -> int:
+        return len(self._all_values()) if self._known is None else self._known.number_of_values()
 
-    def _every(self) -> SortedValues:
+    def _all_values(self) -> SortedValues:
         return sorted_values(self._reader, self._field, self._kind)
 
     def extremes(self) -> tuple[Value, Value] | None:
@@ -127,87 +127,90 @@ class CountsByValueScan:
             return None
         if self._known is not None:
             return self._known.extremes()
-        return self._best(is_ascending=True), self._best(is_ascending=False)
+        return self._extreme(is_ascending=True), self._extreme(is_ascending=False)
 
-    def _best(self, is_ascending: bool) -> Value:
-        """The first value from one end that a candidate has."""
-        walk = self._reader.values.ordered_values(self._field, self._kind, is_ascending, self._candidates)
-        for value, docids in islice(walk, FIRST_VALUES):
+    def _extreme(self, is_ascending: bool) -> Value:
+        """The smallest or largest value that a candidate has."""
+        values = self._reader.values.ordered_values(self._field, self._kind, is_ascending, self._candidates)
+        for value, docids in islice(values, FIRST_VALUES):
             if docids:
                 return value
-        return self._best_of_samples(is_ascending)
+        return self._extreme_by_samples(is_ascending)
 
-    def _best_of_samples(self, is_ascending: bool) -> Value:
-        """As _best, far from the end: some candidates tell a value, and only those beyond it may have a better one."""
-        better, best, left = min if is_ascending else max, None, self._candidates
+    def _extreme_by_samples(self, is_ascending: bool) -> Value:
+        """As _extreme, where it is far from the end of all values.
+
+        The extreme of a sample is found by reading its documents; only candidates with a value beyond it are left, of
+        which a sample is read next.
+        """
+        better, extreme, left = min if is_ascending else max, None, self._candidates
         while left:
-            sample = to_docids(left) if left.bit_count() <= FEW_CANDIDATES else _spread(left)
+            sample = to_docids(left) if left.bit_count() <= FEW_CANDIDATES else _sample(left)
             held = self._reader.values.field_values(self._field, sample)
-            best = better(value for _, values in held for value in values if isinstance(value, self._kind))
-            low, high = (None, best) if is_ascending else (best, None)
+            extreme = better(value for _, values in held for value in values if isinstance(value, self._kind))
+            low, high = (None, extreme) if is_ascending else (extreme, None)
             left &= self._reader.values.range_docids(self._field, low, high, has_low=False, has_high=False)
-        assert best is not None  # each of the candidates has a value
-        return best
+        assert extreme is not None  # each of the candidates has a value
+        return extreme
 
 
-def _spread(docids: DocIds) -> list[int]:
-    """Some documents of a set, from all parts of it."""
+def _sample(docids: DocIds) -> list[int]:
+    """Some documents from all parts of a set."""
     width = -(-docids.bit_length() // SAMPLES)
     mask = (1 << width) - 1
     return [start + docid for start in range(0, docids.bit_length(), width)
             for docid in to_docids(docids >> start & mask, SAMPLES)]
 
 
-def _together(ascending: Sequence[ValueCount]) -> Iterator[Iterable[ValueCount]]:
-    """Entries by count, the highest first; those of equal count together, descending."""
-    # reverse=True leaves equal ones in their order, which is to be the descending one.
+def _by_count(ascending: Sequence[ValueCount]) -> Iterator[Iterable[ValueCount]]:
+    """Values by descending count; for each count its values in descending order."""
+    # sorted() is stable with reverse=True too: equal counts keep the descending order of the values.
     ordered = sorted(reversed(ascending), key=_COUNT, reverse=True)  # noqa: C414
-    return (list(together) for _, together in groupby(ordered, key=_COUNT))
+    return (list(equal) for _, equal in groupby(ordered, key=_COUNT))
 
 
-# The values of candidates in a field that has many, counted by their ranks: all at once, read from its column.
-#
-# Knows which ranks the candidates have and how often; learns a value when somebody asks for it, from a document that
-# has it. Refuses to know orders and limits.
+# By ordinal
 
 
-# The documents of each value are found for all at once among so many candidates, rather than one by one.
+# Up to so many candidates the documents of all values are listed at once, rather than value by value.
 _FEW_CANDIDATES = 5_000
-# So many values are learned from documents; for more all values of the field are read.
+# Up to so many values are read from documents; beyond, all values of the field are loaded.
 _FEW_VALUES = 2000
-# So many values on each side are looked at to tell that a group holds one with more candidates.
+# Values on each side that are checked first for a candidate of their own in is_alone_in_group().
 _NEIGHBOURS, _ALL = 8, maxsize
 
 
 class CountsByOrdinal:
-    """A Counting whose entries are told apart by their ranks; values stay unknown until they are asked for."""
+    """Value counts by ordinal, from the doc values of a field. Values are read from documents when they are needed."""
 
-    def __init__(self, reader: Reader, field: str, kind: type[Value], column: DocValues, candidates: DocIds) -> None:
-        """candidates: each of them has a value of the kind."""
+    def __init__(self, reader: Reader, field: str, kind: type[Value], doc_values: DocValues,
+                 candidates: DocIds) -> None:
+        """candidates: documents that have a value of the kind."""
         self._reader = reader
         self._field = field
         self._kind = kind
-        self._column = column
+        self._doc_values = doc_values
         self._candidates = candidates
-        self._counts = column.counts(candidates)
-        self._asked = 0
+        self._counts = doc_values.counts(candidates)
+        self._values_read = 0
 
     @cached_property
-    def _ranks(self) -> array[int]:
-        """The ranks that some candidate has, ascending."""
+    def _ordinals(self) -> array[int]:
+        """The ordinals of the values that candidates have, ascending."""
         counts = self._counts
         return array("I", sorted(counts) if isinstance(counts, Mapping) else compress(range(len(counts)), counts))
 
-    def _entry(self, rank: int) -> ValueCount:
-        return ValueCount(None, self._counts[rank], rank)
+    def _value_count(self, ordinal: int) -> ValueCount:
+        return ValueCount(None, self._counts[ordinal], ordinal)
 
     def ascending(self, most: int | None = None) -> Iterator[ValueCount]:
-        return map(self._entry, self._ranks)
+        return map(self._value_count, self._ordinals)
 
     def by_count(self, most: int) -> Iterator[Iterable[ValueCount]]:
-        """The commonest ones are few and sorted; those of the count at which `most` are reached may be a million."""
-        counts, ranks = self._counts, self._ranks
-        values = Counter(counts[rank] for rank in ranks)  # count -> how many values have it
+        """Values with a count above the one at which `most` are reached are few and listed; the others, which may be a
+        million, are scanned lazily, count by count."""
+        counts, ordinals = self._counts, self._ordinals
+        values = Counter(counts[ordinal] for ordinal in ordinals)  # count -> how many values have it
         descending = sorted(values, reverse=True)
         met, least = 0, 0
         for least in descending:
@@ -215,32 +218,32 @@ class CountsByOrdinal:
             if met >= most:
                 break
         common: dict[int, list[int]] = {count: [] for count in descending if count > least}
-        for rank in reversed(ranks) if common else ():
-            if counts[rank] > least:
-                common[counts[rank]].append(rank)
-        for together in common.values():
-            yield map(self._entry, together)
+        for ordinal in reversed(ordinals) if common else ():
+            if counts[ordinal] > least:
+                common[counts[ordinal]].append(ordinal)
+        for equal in common.values():
+            yield map(self._value_count, equal)
         for count in descending[len(common):]:
-            yield (ValueCount(None, count, rank) for rank in reversed(ranks) if counts[rank] == count)
+            yield (ValueCount(None, count, ordinal) for ordinal in reversed(ordinals) if counts[ordinal] == count)
 
-    # of one value
+    # Single values
 
-    def value(self, entry: ValueCount) -> Value:
-        return self._value(entry.place)
+    def value(self, counted: ValueCount) -> Value:
+        return self._value(counted.key)
 
-    def _value(self, rank: int) -> Value:
-        self._asked += 1
-        if self._asked > _FEW_VALUES:
-            return sorted_values(self._reader, self._field, self._kind)[rank]
-        return value_of_ordinal(self._reader, self._field, self._kind, self._column, rank)
+    def _value(self, ordinal: int) -> Value:
+        self._values_read += 1
+        if self._values_read > _FEW_VALUES:
+            return sorted_values(self._reader, self._field, self._kind)[ordinal]
+        return value_of_ordinal(self._reader, self._field, self._kind, self._doc_values, ordinal)
 
-    def first(self, entry: ValueCount) -> int:
+    def first_docid(self, counted: ValueCount) -> int:
         if self._are_few:
-            return self._docids[entry.place][0]
-        sample = self._column.samples[entry.place]
+            return self._docids[counted.key][0]
+        sample = self._doc_values.samples[counted.key]
         if self._candidates >> sample & 1:
             return sample
-        return lowest_docid(self._reader.values.value_docids(self._field, self.value(entry)) & self._candidates)
+        return lowest_docid(self._reader.values.value_docids(self._field, self.value(counted)) & self._candidates)
 
     @cached_property
     def _are_few(self) -> bool:
@@ -248,43 +251,44 @@ class CountsByOrdinal:
 
     @cached_property
     def _docids(self) -> dict[int, list[int]]:
-        """rank -> the candidates that have the value, ascending."""
+        """ordinal -> the candidates that have the value, ascending."""
         docids: dict[int, list[int]] = {}
-        for docid, rank in self._column.pairs(self._candidates):
-            docids.setdefault(rank, []).append(docid)
+        for docid, ordinal in self._doc_values.pairs(self._candidates):
+            docids.setdefault(ordinal, []).append(docid)
         return docids
 
-    def is_alone(self, entry: ValueCount, width: int) -> bool:
-        start = entry.place // width * width
-        beyond = min(start + width, self._column.size)
-        others = self._others(entry.place, start, beyond)
-        if not others or self._column.is_single:
+    def is_alone_in_group(self, counted: ValueCount, width: int) -> bool:
+        start = counted.key // width * width
+        beyond = min(start + width, self._doc_values.size)
+        others = self._others(counted.key, start, beyond)
+        if not others or self._doc_values.is_single:
             return not others
-        if any(self._counts[rank] > entry.count or self._is_apart(rank, entry.place) for rank in others):
+        if any(self._counts[other] > counted.count or self._has_own_candidate(other, counted.key) for other in others):
             return False
         if self._are_few:
-            own = set(self._docids[entry.place])
-            return all(own.issuperset(self._docids[rank]) for rank in self._others(entry.place, start, beyond, _ALL))
+            own = set(self._docids[counted.key])
+            all_others = self._others(counted.key, start, beyond, _ALL)
+            return all(own.issuperset(self._docids[other]) for other in all_others)
         bounds = self._value(start), self._value(beyond - 1)
         group = self._reader.values.range_docids(self._field, *bounds) & self._candidates
-        return group.bit_count() == entry.count
+        return group.bit_count() == counted.count
 
-    def _is_apart(self, rank: int, other: int) -> bool:
-        """Is a candidate known that has the one value, and not the other?"""
-        sample = self._column.samples[rank]
-        return bool(self._candidates >> sample & 1) and other not in self._column.ranks_of(sample)
+    def _has_own_candidate(self, ordinal: int, other: int) -> bool:
+        """Is there evidently a candidate that has one value, and not the other? Looks at one document only."""
+        sample = self._doc_values.samples[ordinal]
+        return bool(self._candidates >> sample & 1) and other not in self._doc_values.ranks_of(sample)
 
-    def _others(self, rank: int, start: int, beyond: int, most: int = _NEIGHBOURS) -> Sequence[int]:
-        """The ranks of a group that candidates have, beside this one; no more than so many on each side of it."""
-        ranks = self._ranks
-        place = bisect_left(ranks, rank)
-        return (ranks[max(bisect_left(ranks, start), place - most):place]
-                + ranks[place + 1:min(bisect_left(ranks, beyond), place + 1 + most)])
+    def _others(self, ordinal: int, start: int, beyond: int, most: int = _NEIGHBOURS) -> Sequence[int]:
+        """The other ordinals of a group that candidates have, at most so many on each side of this one."""
+        ordinals = self._ordinals
+        index = bisect_left(ordinals, ordinal)
+        return (ordinals[max(bisect_left(ordinals, start), index - most):index]
+                + ordinals[index + 1:min(bisect_left(ordinals, beyond), index + 1 + most)])
 
-    def values_of_field(self) -> int:
-        return self._column.size
+    def number_of_values(self) -> int:
+        return self._doc_values.size
 
     def extremes(self) -> tuple[Value, Value] | None:
-        if not self._ranks:
+        if not self._ordinals:
             return None
-        return self._value(self._ranks[0]), self._value(self._ranks[-1])
+        return self._value(self._ordinals[0]), self._value(self._ordinals[-1])

@@ -1,7 +1,6 @@
-"""Facets of several indexes as one: values added up, orders that must agree (relevance.md 10.7).
+"""Merges the facets of several indexes: counts are added up, the orders of a facet must agree.
 
-Knows how distributions and statistics that were counted by index are put together, and what rejected hits take from
-them; refuses to know how values are counted.
+Source: docs/filters-and-facets.md#merging-across-indexes.
 """
 from __future__ import annotations
 
@@ -11,15 +10,15 @@ from collections.abc import Iterable, Mapping
 from svcd.base.errors import ApiError
 
 ALPHA, COUNT = "alpha", "count"
-_WORDS = {ALPHA: "alphabetically", COUNT: "by count"}
+_ORDER_TEXTS = {ALPHA: "alphabetically", COUNT: "by count"}
 
 
 @dataclasses.dataclass(slots=True)
 class Facets:
-    """How often documents have which values.
+    """The facets of one index.
 
-    distribution: field -> text -> count. stats: field -> "min" and "max" of its numbers. orders: field -> `alpha` or
-    `count`. Fields in byte order, texts in the order of their field.
+    distribution: field -> value as shown -> count. stats: field -> "min" and "max" of its numbers. orders: field ->
+    `alpha` or `count`. Fields are in byte order, values in the order of their field.
     """
 
     distribution: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
@@ -28,7 +27,7 @@ class Facets:
 
 
 class FacetOrders:
-    """In which order the values of each facet are shown; all indexes must say the same."""
+    """The order of the values of each facet, which all indexes must have in common."""
 
     def __init__(self) -> None:
         self._first: dict[str, tuple[str, str]] = {}  # facet: (the first index that has it, its order)
@@ -39,16 +38,16 @@ class FacetOrders:
         if order != expected:
             raise ApiError(
                 "invalid_multi_search_facet_order",
-                f"Inconsistent order for values in facet `{facet}`: index `{before}` orders {_WORDS[expected]},"
-                f" but index `{index_uid}` orders {_WORDS[order]}.\n"
+                f"Inconsistent order for values in facet `{facet}`: index `{before}` orders {_ORDER_TEXTS[expected]},"
+                f" but index `{index_uid}` orders {_ORDER_TEXTS[order]}.\n"
                 " - Hint: Remove `federation.mergeFacets` or change `faceting.sortFacetValuesBy` to be consistent in settings.",
             )
 
 
 def merged_facets(by_index: Iterable[Facets], most: int | None = None) -> Facets:
-    """Counts added up by the text of the value, and the smallest and the largest numbers of all.
+    """Facets with counts added up by the value as shown, and the smallest and largest numbers of all indexes.
 
-    most: so many values of a field are shown, None for all.
+    most: how many values of a field are shown, None for all.
     """
     counted = list(by_index)
     orders = {field: order for facets in reversed(counted) for field, order in facets.orders.items()}
@@ -63,7 +62,7 @@ def merged_facets(by_index: Iterable[Facets], most: int | None = None) -> Facets
 
 
 def _first(total: Mapping[str, int], order: str, most: int | None) -> dict[str, int]:
-    """The first values in their order; of equal counts by text."""
+    """The first values in an order; equal counts ascend by text."""
     listed = sorted(total.items())
     if order == COUNT:
         listed.sort(key=lambda counted: -counted[1])
@@ -80,7 +79,7 @@ def _merged_stats(counted: Iterable[Facets]) -> dict[str, dict[str, float]]:
 
 
 def subtract_values(counts: dict[str, int], texts: Iterable[str]) -> None:
-    """Count a document less that has these values; what nobody has any more goes."""
+    """Take a document with these values out of the counts; values that reach 0 are removed."""
     for text in texts:
         if text in counts:
             counts[text] -= 1

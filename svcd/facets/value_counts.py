@@ -1,6 +1,6 @@
-"""How many of the candidates have each value of a field: the question, and which way to the answer is quickest.
+"""The interface of counting strategies (how many candidates have each value of a field), and what counting costs.
 
-Knows what ways there are (svcd.facets.by_document, walked) and what they cost; refuses to know orders and limits.
+Source: docs/filters-and-facets.md#counting-strategies.
 """
 from __future__ import annotations
 
@@ -10,58 +10,60 @@ from typing import NamedTuple, Protocol
 from svcd.base.bitmaps import DocIds
 from svcd.query.reader import Value
 
-# What follows is in values that are walked over, some 7 us each with 36,000 documents.
-# To look into a document, and to count what it has:
+# The unit of all costs is one value of a scan: reading its set and intersecting it with the candidates, some 7 us in an
+# index of 36,000 documents.
+# Reading and counting the values of one document:
 DOCUMENT_COST = 2
-# So few candidates are looked into rather than that a large field is walked.
+# At most so many candidates have their documents read, rather than that a field with many values is scanned.
 FEW_CANDIDATES = 250
-# So few are looked into before anything is asked of the field.
+# At most so many have their documents read without a look at the field.
 SURELY_FEW = 20
-# To try a value costs so much more for each so many documents of the index, and so much less if its set is kept.
+# The cost of a value grows by one for each so many documents of the index, and is this share if its set is cached.
 DOCUMENTS_PER_COST = 60_000
-KEPT_COST = 0.3
+CACHED_COST = 0.3
 
 
 class ValueCount(NamedTuple):
-    """A value that so many candidates have; None where its Counting is to be asked for it.
+    """A value and how many candidates have it.
 
-    place: by which a Counting that knows all values at once tells them apart.
+    value: None where ValueCounts.value() must be asked. key: by which a strategy that knows all values at once
+    identifies this one.
     """
 
     value: Value | None
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of an entry
-    place: int = -1
+    count: int  # type: ignore[assignment]  # hides tuple.count, which is not used
+    key: int = -1
 
 
 class ValueCounts(Protocol):
     """The values of one kind that the candidates have."""
 
     def ascending(self, most: int | None = None) -> Iterator[ValueCount]:
-        """All of them in order, found as they are asked for. most: so many will hardly be exceeded; None for all."""
+        """All values in ascending order, found lazily. most: how many will be read at most, roughly; None for all."""
 
     def by_count(self, most: int) -> Iterator[Iterable[ValueCount]]:
-        """All of them by count, the highest first; those of equal count together, descending.
+        """All values by descending count: for each count the values that have it, in descending order.
 
-        most: so many will hardly be exceeded.
+        most: how many will be read at most, roughly.
         """
 
     def value(self, entry: ValueCount) -> Value:
         """The value of an entry."""
 
-    def first(self, entry: ValueCount) -> int:
+    def first_docid(self, entry: ValueCount) -> int:
         """The smallest docid among the candidates that have the value."""
 
-    def is_alone(self, entry: ValueCount, width: int) -> bool:
-        """Does no other candidate have a value of the same group?
+    def is_alone_in_group(self, entry: ValueCount, width: int) -> bool:
+        """Do only the candidates that have this value have any value of its group?
 
-        Groups hold `width` consecutive values of all that the field has.
+        A group is `width` consecutive values of all values of the field.
         """
 
-    def values_of_field(self) -> int:
-        """How many values the field has, in all documents of the index."""
+    def number_of_values(self) -> int:
+        """How many values of this kind the field has in the whole index."""
 
     def extremes(self) -> tuple[Value, Value] | None:
-        """The smallest and the largest value."""
+        """The smallest and the largest value; None when there is none."""
 
 
 def lowest_docid(docids: DocIds) -> int:
@@ -69,6 +71,6 @@ def lowest_docid(docids: DocIds) -> int:
     return (docids ^ (docids - 1)).bit_length() - 1
 
 
-def cost_of_values(values: Sequence[Value], is_kept: bool, documents: int) -> float:
-    """How long it takes to try all values. is_kept: are their sets at hand? documents: of the index."""
-    return len(values) * (1 + documents / DOCUMENTS_PER_COST) * (KEPT_COST if is_kept else 1)
+def cost_of_values(values: Sequence[Value], is_cached: bool, documents: int) -> float:
+    """The cost of intersecting the sets of all values. is_cached: are the sets cached? documents: of the index."""
+    return len(values) * (1 + documents / DOCUMENTS_PER_COST) * (CACHED_COST if is_cached else 1)

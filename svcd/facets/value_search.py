@@ -1,6 +1,6 @@
-"""Search among the texts of one field: which of them begin almost like a query, and how many documents have them.
+"""Facet search: the texts of one field that begin with a query, typos allowed, and how many documents have them.
 
-Knows relevance.md 6.4; refuses to know how the documents are found that are counted.
+Source: docs/filters-and-facets.md#facet-search.
 """
 from __future__ import annotations
 
@@ -9,23 +9,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from svcd.base.bitmaps import DocIds
+from svcd.facets.counting import FieldCounter
 from svcd.facets.fields import check_searchable
-from svcd.facets.fuzzy_prefix import normalized_values, query_locales, search_form, values_near_prefix
-from svcd.facets.strategies import FieldCounter
+from svcd.facets.fuzzy_prefix import values_near_prefix
 from svcd.facets.value_counts import DOCUMENT_COST, ValueCount, ValueCounts, lowest_docid
-from svcd.facets.values import sorted_values
+from svcd.facets.values import Packed, SortedTexts, pack, sorted_values
 from svcd.query.reader import Reader
+from svcd.schema.index_settings import IndexSettings
+from svcd.text import scripts
+from svcd.text.normalization import lemma_of
+from svcd.text.scripts import script_of_whole
+from svcd.validation.names import long_form
 
-# Characters of a query that are read. No value has so many: what an index keeps of one has 468 bytes.
+# Characters of a query that are used. No value is so long: an index stores 468 bytes of each.
 LONGEST_QUERY = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class FacetQuery:
-    """field: where to search. text: what to search, None for all values. locales: languages it may be in."""
+    """A facet query. field: whose values are searched. text: None for all values. locales: languages of the text."""
 
     field: str
     text: str | None = None
@@ -33,14 +38,14 @@ class FacetQuery:
 
 
 class FacetHit(NamedTuple):
-    """A text as the document of the smallest docid spells it, and how many of the counted documents have it."""
+    """A value as the document with the smallest docid spells it, and how many of the counted documents have it."""
 
     value: str
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of a hit
+    count: int  # type: ignore[assignment]  # hides tuple.count, which is not used
 
 
 def search_values(reader: Reader, query: FacetQuery, counted: DocIds) -> list[FacetHit]:
-    """The texts of a field that a query finds, with their counts among some documents.
+    """The values of a field that a facet query finds, with their counts among some documents.
 
     Raises invalid_facet_search_facet_name.
     """
@@ -56,9 +61,10 @@ def search_values(reader: Reader, query: FacetQuery, counted: DocIds) -> list[Fa
 
 
 def _best(search: _Search, most: int) -> list[FacetHit]:
-    """The hits with the highest counts, of equal ones the last text first.
+    """The hits with the highest counts; equal counts in descending order of their text.
 
-    Which ones of equal count stay depends on their order: a full list gives its smallest text for a new one.
+    Which of equal counts are kept depends on the order in which they are met: a full list drops its smallest text for a
+    new one.
     """
     best: list[tuple[int, str]] = []
     for value, count in search.commonest(most):
@@ -69,55 +75,55 @@ def _best(search: _Search, most: int) -> list[FacetHit]:
 
 
 class _Search:
-    """One query among the values that some documents have. Values come with their counts, none of which is 0."""
+    """One facet query among the values that some documents have. Values without such documents are left out."""
 
     def __init__(self, reader: Reader, query: FacetQuery, documents: DocIds) -> None:
         self._reader = reader
         self._field = query.field
         locales = query_locales(reader.settings, query.field, query.locales)
         self._term = None if query.text is None else search_form(query.text[:LONGEST_QUERY], locales)
-        self._counting = FieldCounter(reader, query.field, documents)
-        everything = reader.values.kind_docids(query.field, str)
-        self._documents = documents & everything
-        self._is_whole = self._documents == everything
+        self._counter = FieldCounter(reader, query.field, documents)
+        with_text = reader.values.kind_docids(query.field, str)
+        self._documents = documents & with_text
+        self._is_whole = self._documents == with_text
 
     def in_order(self, most: int | None = None) -> Iterator[tuple[str, int]]:
-        """The values found by their search forms, without a query by themselves. most: as many as will be looked at."""
+        """Values and counts in the order of their search forms; of the values without a query. most: read at most."""
         if not self._documents:
             return iter(())
         if self._term is None:
-            counting = self._counting.of(str)
-            return _found(counting, counting.ascending(most))
-        return self._counted(self._matching(self._term))
+            counts = self._counter.of(str)
+            return _found(counts, counts.ascending(most))
+        return self._counted(self._values_near(self._term))
 
     def commonest(self, most: int) -> list[tuple[str, int]]:
-        """At least the `most` with the highest counts and all of equal count, in order."""
+        """The `most` values with the highest counts and all of equal count as the last of them, in order."""
         if self._term or not self._documents:
             found = list(self.in_order())
             least = min(heapq.nlargest(most, (count for _, count in found)), default=0)
             return [(value, count) for value, count in found if count >= least]
         entries: list[ValueCount] = []
-        counting = self._counting.of(str)
-        for together in counting.by_count(most):
-            entries += together
+        counts = self._counter.of(str)
+        for equal in counts.by_count(most):
+            entries += equal
             if len(entries) >= most:
                 break
-        return sorted(_found(counting, entries), key=self._order)
+        return sorted(_found(counts, entries), key=self._order)
 
     def _order(self, found: tuple[str, int]) -> tuple[str, str]:
-        """By the search form of a value, then by the value; by the value alone where there is no query."""
+        """The sort key of in_order()."""
         value = found[0]
         if self._term is None:
             return "", value
         return search_form(value, self._reader.settings.locales_of(self._field)), value
 
     def hit(self, value: str, count: int) -> FacetHit:
-        """A value as it is shown."""
+        """The hit of a value, as spelled by the first document of the whole index that has it."""
         docid = lowest_docid(self._reader.values.value_docids(self._field, value))
         return FacetHit(self._reader.values.spelling(self._field, value, docid), count)
 
-    def _matching(self, term: str) -> Iterator[str]:
-        """The values whose search form begins almost like the term, by their forms."""
+    def _values_near(self, term: str) -> Iterator[str]:
+        """The values whose search form begins with the term, typos allowed, in the order of their forms."""
         typo_tolerance, forms = self._reader.settings.typo_tolerance, normalized_values(self._reader, self._field)
         has_typos = typo_tolerance.is_enabled and self._field not in typo_tolerance.exact_attributes
         if has_typos and term in typo_tolerance.exact_words:
@@ -127,15 +133,16 @@ class _Search:
         return chain.from_iterable(map(forms.values, values_near_prefix(forms.forms, term, most)))
 
     def _counted(self, values: Iterable[str]) -> Iterator[tuple[str, int]]:
-        """Values with their counts: one by one, from the documents themselves if that becomes too much."""
-        count_of, patience = self._count, self._documents.bit_count() * DOCUMENT_COST
+        """Values with their counts: looked up one by one, until reading all documents is cheaper."""
+        count_of, most_lookups = self._count, self._documents.bit_count() * DOCUMENT_COST
         if self._is_whole:
-            counts, every = self._reader.values.value_counts(self._field, str), sorted_values(self._reader, self._field, str)
-            count_of, patience = (lambda value: counts[every.rank(value)]), len(counts)
-        for asked, value in enumerate(values):
-            if asked == patience:
-                counting = self._counting.in_documents(str)
-                found = dict(_found(counting, counting.ascending()))
+            all_counts = self._reader.values.value_counts(self._field, str)
+            all_values = sorted_values(self._reader, self._field, str)
+            count_of, most_lookups = (lambda value: all_counts[all_values.ordinal(value)]), len(all_counts)
+        for lookups, value in enumerate(values):
+            if lookups == most_lookups:
+                counts = self._counter.by_documents(str)
+                found = dict(_found(counts, counts.ascending()))
                 count_of = partial(_count_in, found)
             count = count_of(value)
             if count:
@@ -145,9 +152,68 @@ class _Search:
         return (self._reader.values.value_docids(self._field, value) & self._documents).bit_count()
 
 
-def _found(counting: ValueCounts, entries: Iterable[ValueCount]) -> Iterator[tuple[str, int]]:
-    return ((str(counting.value(entry)), entry.count) for entry in entries)
+def _found(counts: ValueCounts, entries: Iterable[ValueCount]) -> Iterator[tuple[str, int]]:
+    return ((str(counts.value(entry)), entry.count) for entry in entries)
 
 
 def _count_in(found: Mapping[str, int], value: str) -> int:
     return found.get(value, 0)
+
+
+# Search forms
+
+
+def search_form(text: str, locales: Sequence[str] | None) -> str:
+    """The lemma of a text taken as one token. locales: languages to detect its own among; None to detect none."""
+    if text.isascii() and text.isprintable():
+        return text.lower()
+    script = script_of_whole(text)
+    return lemma_of(text, script, scripts.detect_language(text, script, locales) if locales else None)
+
+
+def query_locales(settings: IndexSettings, field: str, requested: Sequence[str] | None) -> Sequence[str] | None:
+    """The languages of a facet query: those of the field that the request names; all of the field if it names none."""
+    of_field = settings.locales_of(field)
+    if of_field is None or requested is None:
+        return of_field
+    codes = set(map(long_form, requested))
+    return [locale for locale in of_field if long_form(locale) in codes]
+
+
+class NormalizedValues(NamedTuple):
+    """The search forms of the values of a field.
+
+    forms: each once. others: form -> its values, unless the form itself is its only value.
+    """
+
+    forms: SortedTexts
+    others: Mapping[str, Sequence[str]]
+
+    def has(self, form: str) -> bool:
+        """Does any value have this form?"""
+        ordinal = self.forms.ordinal(form)
+        return ordinal < len(self.forms) and self.forms[ordinal] == form
+
+    def values(self, form: str) -> Sequence[str]:
+        """The values of a form, in byte order."""
+        return self.others.get(form) or (form,)
+
+
+def normalized_values(reader: Reader, field: str) -> NormalizedValues:
+    """The search forms of the texts of a field; cached."""
+    locales = reader.settings.locales_of(field)
+    packed, others = reader.cached(
+        ("facet forms", field, *(locales or ())), lambda: _forms_of(_texts(reader, field), locales))
+    return NormalizedValues(SortedTexts(packed), others)
+
+
+def _texts(reader: Reader, field: str) -> Sequence[Any]:
+    return reader.values.distinct_values(field, str)
+
+
+def _forms_of(values: Sequence[str], locales: Sequence[str] | None) -> tuple[Packed, dict[str, list[str]]]:
+    values_of: dict[str, list[str]] = {}
+    for value in values:
+        values_of.setdefault(search_form(value, locales), []).append(value)
+    others = {form: values for form, values in values_of.items() if values != [form]}
+    return pack(sorted(values_of)), others

@@ -1,16 +1,16 @@
-"""What must hold of the distribution of values (relevance.md 6.1 to 6.3):
+"""What must hold of facet distribution and facet stats:
 
 1. A pattern must meet a rule that allows filtering before one that forbids it for all that the pattern means.
-2. Selected are known filterable fields that match, and those beneath them; in byte order, `{}` for one without values.
+2. Patterns select filterable fields that match, and those beneath them; in byte order, `{}` for one without values.
 3. Each counted document adds 1 to each number and to each text in its normal form, shown as the first one spells it.
 4. `alpha` of at most 3000 documents: numbers as texts, then texts; more documents: numbers by value, then texts.
-5. `count`: what most documents have, of equal ones the largest; with 20 values of a kind or more as the tree is opened.
-6. A number and a text that look alike have one place and the count of the text.
+5. `count`: descending counts, of equal ones the largest value first; with 20 values of a kind or more as the tree says.
+6. A number and a text that are shown alike have one place and the count of the text.
 7. Numbers that fill the limit let all texts in, and so does a limit of 0, but for 4.
 8. `facetStats` spans the numbers of the counted documents, and leaves fields out that have none.
-9. However values are found (in documents, by kept sets, by walking), the answer is the same.
-10. What `distinct` rejects is taken out of the counts.
-11. What all documents of an index have is found once, until it is written to.
+9. All counting strategies give the same answer.
+10. Documents that `distinct` rejects are subtracted from the counts.
+11. The facets of all documents of an index are cached until it is written to.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from svcd.base import bitmaps
 from svcd.base.errors import ApiError
-from svcd.facets import distribution, large_fields, strategies, value_counts, values
+from svcd.facets import counting, distribution, large_fields, value_counts, values
 from svcd.facets.distribution import facets_of, number_text, subtract
 from svcd.facets.fields import check_facets, selected_fields
 from svcd.schema.index_settings import IndexSettings
@@ -72,7 +72,7 @@ def test_a_pattern_that_meets_no_rule_is_refused() -> None:
         "Pattern `a` is not filterable. Available filterable attributes patterns are: `genre, title, x*`.")
 
 
-def test_a_rule_that_forbids_is_told() -> None:
+def test_the_error_names_a_rule_that_forbids_filtering() -> None:
     assert refused(["title", rule("a*", allowed=NONE), rule("*")], "ab") == (
         "Attribute `ab` matched rule #1 in filterableAttributes, but this rule does not enable filtering.\n"
         "Hint: enable filtering in rule #1 by modifying the features.filter object\n"
@@ -135,7 +135,7 @@ def test_numbers_are_shown_in_digits(number: float, text: str) -> None:
 
 def test_few_documents_sort_numbers_as_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(holding(10, 9, -1, "b", "A")) == [("-1", 1), ("10", 1), ("9", 1), ("A", 1), ("b", 1)]
-    monkeypatch.setattr(distribution, "_SORTED_AS_TEXTS", 4)
+    monkeypatch.setattr(distribution, "SORTED_AS_TEXTS", 4)
     assert shown(holding(10, 9, -1, "b", "A")) == [("-1", 1), ("9", 1), ("10", 1), ("A", 1), ("b", 1)]
 
 
@@ -162,7 +162,7 @@ def test_numbers_that_fill_the_limit_let_all_texts_in(monkeypatch: pytest.Monkey
     assert len(shown(holding(*held, most=2, order="count"))) == 5
     assert len(shown(holding(*held, most=3, order="count"))) == 3
     assert (shown(holding(*held, most=0)), len(shown(holding(*held, most=0, order="count")))) == ([], 5)
-    monkeypatch.setattr(distribution, "_SORTED_AS_TEXTS", 4)
+    monkeypatch.setattr(distribution, "SORTED_AS_TEXTS", 4)
     assert len(shown(holding(*held, most=2))) == len(shown(holding(*held, most=0))) == 5
 
 
@@ -262,45 +262,45 @@ def _union(group: Sequence[tuple[int, int]]) -> int:
     return union
 
 
-# way: (values of a small field, bytes of sets that are kept, candidates that are looked into, cost of looking into one)
+# strategy: (values of a small field, bytes of cached sets, candidates that are read, cost of reading one)
 FORCED = {
-    "by itself": (values.FEW_VALUES, values.MOST_BYTES, 4, value_counts.DOCUMENT_COST),
-    "in documents": (values.FEW_VALUES, values.MOST_BYTES, 1000, 0),
-    "kept": (values.FEW_VALUES, values.MOST_BYTES, 0, 1000),
-    "not kept": (values.FEW_VALUES, 0, 0, 1000),
-    "walked": (3, 0, 0, 1000),
-    "walked, given up soon": (3, 0, 0, 1),
-    "by column": (3, 0, 0, 1),
+    "as chosen": (values.FEW_VALUES, values.MOST_BYTES, 4, value_counts.DOCUMENT_COST),
+    "by documents": (values.FEW_VALUES, values.MOST_BYTES, 1000, 0),
+    "by value sets": (values.FEW_VALUES, values.MOST_BYTES, 0, 1000),
+    "by scan of few values": (values.FEW_VALUES, 0, 0, 1000),
+    "by scan": (3, 0, 0, 1000),
+    "by scan, given up soon": (3, 0, 0, 1),
+    "by ordinal": (3, 0, 0, 1),
 }
 
 
-def _force(patch: pytest.MonkeyPatch, few: int, kept_bytes: int, candidates: int, cost: int) -> None:
+def _force(patch: pytest.MonkeyPatch, few: int, cached_bytes: int, candidates: int, cost: int) -> None:
     patch.setattr(values, "FEW_VALUES", few)
-    patch.setattr(values, "MOST_BYTES", kept_bytes)
-    patch.setattr(strategies, "FEW_CANDIDATES", candidates)
-    patch.setattr(strategies, "SURELY_FEW", 0)
-    patch.setattr(strategies, "DOCUMENT_COST", cost)
+    patch.setattr(values, "MOST_BYTES", cached_bytes)
+    patch.setattr(counting, "FEW_CANDIDATES", candidates)
+    patch.setattr(counting, "SURELY_FEW", 0)
+    patch.setattr(counting, "DOCUMENT_COST", cost)
     patch.setattr(large_fields, "DOCUMENT_COST", cost)
     patch.setattr(large_fields, "FEW_CANDIDATES", candidates)
     patch.setattr(large_fields, "FIRST_VALUES", 4)
     patch.setattr(large_fields, "SAMPLES", 2)
 
 
-@pytest.mark.parametrize("way", FORCED)
+@pytest.mark.parametrize("strategy", FORCED)
 @pytest.mark.parametrize("order", ["alpha", "count"])
 @given(case=CASES, most=st.integers(0, 30), threshold=st.sampled_from([0, 3000]))
 @settings(max_examples=60, deadline=None)
-def test_however_values_are_found_the_answer_is_the_same(
-    way: str, order: str, case: tuple[list[Any], int], most: int, threshold: int
+def test_all_counting_strategies_give_the_same_answer(
+    strategy: str, order: str, case: tuple[list[Any], int], most: int, threshold: int
 ) -> None:
     held, mask = case
     reader = holding(*held, order=order, most=most)
-    reader.values.least_for_doc_values = 0 if way == "by column" else 1000
+    reader.values.least_for_doc_values = 0 if strategy == "by ordinal" else 1000
     counted = reader.all_docids() & mask if mask % 3 else reader.all_docids()
     expected = plain(reader, counted, order, most, counted.bit_count() <= threshold)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distribution, "_SORTED_AS_TEXTS", threshold)
-        _force(patch, *FORCED[way])
+        patch.setattr(distribution, "SORTED_AS_TEXTS", threshold)
+        _force(patch, *FORCED[strategy])
         found = facets_of(reader, ["v"], counted)
     assert list(found.distribution["v"].items()) == list(expected.items())
     numbers = [value for value, docids in reader.values.ordered_values("v", float) if docids & counted]
@@ -313,17 +313,17 @@ def _clustered(size: int) -> st.SearchStrategy[list[list[int]]]:
     return st.lists(st.lists(near, min_size=1, max_size=6), min_size=1, max_size=6)
 
 
-@pytest.mark.parametrize("way", FORCED)
+@pytest.mark.parametrize("strategy", FORCED)
 @given(asked=st.sampled_from([19, 20, 76, 77, 300]).flatmap(lambda size: st.tuples(st.just(size), _clustered(size))),
        most=st.sampled_from([0, 1, 3, 100]))
 @settings(max_examples=40, deadline=None)
-def test_the_tree_is_opened_level_by_level(way: str, asked: tuple[int, list[list[int]]], most: int) -> None:
+def test_the_tree_is_opened_level_by_level(strategy: str, asked: tuple[int, list[list[int]]], most: int) -> None:
     size, held = asked
     numbered = [[f"{number:03}" for number in numbers] for numbers in held]
     reader = holding(*numbered, [f"{number:03}" for number in range(size)], order="count", most=most)
     counted = (1 << len(held)) - 1
     with pytest.MonkeyPatch.context() as patch:
-        _force(patch, *FORCED[way])
+        _force(patch, *FORCED[strategy])
         assert shown(reader, counted) == list(plain(reader, counted, "count", most, False).items())
 
 
@@ -334,8 +334,8 @@ def test_extremes_far_from_both_ends(candidates: set[int], partner: int) -> None
     held = [[float(number * 37 % 120), float(number * 37 % 120 + partner)] for number in range(120)]
     counted = bitmaps.from_docids([docid for docid, own in enumerate(held) if own[0] in candidates])
     with pytest.MonkeyPatch.context() as patch:
-        _force(patch, *FORCED["walked"])
-        patch.setattr(distribution, "_SORTED_AS_TEXTS", 0)
+        _force(patch, *FORCED["by scan"])
+        patch.setattr(distribution, "SORTED_AS_TEXTS", 0)
         found = facets_of(holding(*held, most=1), ["v"], counted).stats["v"]
     assert found == {"min": min(candidates), "max": max(candidates) + partner}
 

@@ -1,10 +1,10 @@
-"""Facets of several indexes. What must hold:
+"""What must hold of facets of several indexes:
 
-1. Counts are added up by the text of a value, fields stand in byte order.
+1. Counts are added up by the text of a value, fields are in byte order.
 2. Values are ordered by text or by count, and then cut.
-3. All indexes must order a facet alike; the first that differs is told of.
+3. All indexes must order a facet alike; the error names the first that differs.
 4. Statistics span all indexes.
-5. A rejected hit takes its values away.
+5. The values of a rejected hit are subtracted.
 """
 from __future__ import annotations
 
