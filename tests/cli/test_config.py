@@ -121,8 +121,7 @@ def test_what_is_done_once_has_no_effect_in_the_file_and_is_warned_of(option: Op
     file_with("config.toml", **{option.name: True if option.is_switch else "there.dump"})
     config = load({"master_key": KEY}, {})
     assert (config.source(option.name), getattr(config, option.name)) == (DEFAULT, False if option.is_switch else None)
-    assert list(warnings(config, {})) == [f"`{option.name}` in config.toml: has no effect in a file; "
-                                          f"give {option.flag} or {option.variable}"]
+    assert list(warnings(config, {})) == [f"`{option.name}` in config.toml: has no effect in in a file; use {option.flag} or {option.variable}"]
     file_with("config.toml", **{option.name: 7})
     assert refusal().startswith(f"`{option.name}` in config.toml: expected ")
 
@@ -140,7 +139,7 @@ def test_the_default_file_is_read_when_it_exists() -> None:
 @pytest.mark.parametrize("given_by", ["flag", "variable"])
 def test_a_named_file_must_exist(given_by: str) -> None:
     named = ({"config_file_path": "no.toml"}, {}) if given_by == "flag" else ({}, {"SVC_CONFIG_FILE_PATH": "no.toml"})
-    assert re.match(r"(--config-file-path|SVC_CONFIG_FILE_PATH): there is no file no\.toml", refusal(*named))
+    assert re.match(r"(--config-file-path|SVC_CONFIG_FILE_PATH): file no\.toml does not exist", refusal(*named))
 
 
 @pytest.mark.parametrize(("content", "reason"), [
@@ -162,12 +161,12 @@ def test_an_unknown_key_is_refused_with_the_nearest() -> None:
     file_with("config.toml", **{"db-pth": "x"})
     assert refusal() == "config.toml: unknown key `db-pth`; did you mean `db_path`?"
     file_with("config.toml", zzz=1)
-    assert refusal() == "config.toml: unknown key `zzz`; `svcd --help` names all options"
+    assert refusal() == "config.toml: unknown key `zzz`; `svcd --help` lists all options"
 
 
 def test_the_file_cannot_name_a_file() -> None:
     file_with("config.toml", config_file_path="other.toml")
-    assert "config.toml: `config_file_path` cannot stand in the file" in refusal()
+    assert "config.toml: `config_file_path` is not allowed in the file" in refusal()
 
 
 @pytest.mark.parametrize(("key", "value", "found"), [
@@ -199,7 +198,7 @@ def test_a_hostile_value_stays_on_one_line_and_short() -> None:
 
 def test_production_needs_a_key() -> None:
     words = refusal({"env": "production"})
-    assert words.startswith("--env: in production a master key is needed")
+    assert words.startswith("--env: production requires a master key")
     assert re.search(r">> --master-key [\w-]{43} <<", words)
     assert load({"env": "production"}, {"SVC_MASTER_KEY": KEY}).master_key == KEY
 
@@ -214,8 +213,8 @@ def test_a_short_key_is_refused_in_every_env(env: str, key: str) -> None:
 
 
 def test_tls_options_need_certificate_and_key() -> None:
-    assert refusal({"ssl_cert_path": "c.pem"}) == "--ssl-cert-path: has no effect without TLS; give --ssl-key-path too"
-    assert "give --ssl-cert-path and --ssl-key-path too" in refusal({"ssl_tickets": True})
+    assert refusal({"ssl_cert_path": "c.pem"}) == "--ssl-cert-path: has no effect without TLS; set --ssl-key-path as well"
+    assert "set --ssl-cert-path and --ssl-key-path as well" in refusal({"ssl_tickets": True})
 
 
 def test_required_client_certificates_need_authorities() -> None:
@@ -236,7 +235,7 @@ def test_a_file_in_the_place_of_a_folder_is_refused(name: str) -> None:
 def test_a_folder_that_cannot_be_written_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(configuration.os, "access", lambda *_: False)
     defaults = {"db_path": "ok"} if name != "db_path" else {}
-    assert "cannot be written to" in refusal({**defaults, name: "sealed"})
+    assert "is not writable" in refusal({**defaults, name: "sealed"})
 
 
 def test_folders_are_checked_without_being_made(tmp_path: Path) -> None:
@@ -298,9 +297,9 @@ def test_the_variable_of_an_option_is_a_key_of_the_file(option: Option) -> None:
 def test_one_option_has_one_key() -> None:
     file_with("config.toml", task_webhook_url="http://a.test", SVC_TASK_WEBHOOK_URL="http://b.test")
     assert refusal() == ("config.toml: `task_webhook_url` and `SVC_TASK_WEBHOOK_URL` are the same option; "
-                         "leave one out")
+                         "remove one")
     file_with("config.toml", SVC_CONFIG_FILE_PATH="other.toml")
-    assert "`SVC_CONFIG_FILE_PATH` cannot stand in the file" in refusal()
+    assert "`SVC_CONFIG_FILE_PATH` is not allowed in the file" in refusal()
 
 
 def test_a_config_does_not_change() -> None:
@@ -337,9 +336,9 @@ def warned_of(environ: dict[str, str]) -> list[str]:
 
 
 def test_a_variable_that_nobody_knows_is_warned_of_by_name() -> None:
-    assert warned_of({"SVC_NO_SUCH_THING": "secret"}) == ["the variable SVC_NO_SUCH_THING names no option and is ignored"]
+    assert warned_of({"SVC_NO_SUCH_THING": "secret"}) == ["the variable SVC_NO_SUCH_THING is not an option and is ignored"]
     assert warned_of({"SVC_EXPERIMENTAL_SUCH_THINGS": "1"}) == [
-        "the variable SVC_EXPERIMENTAL_SUCH_THINGS names no option and is ignored"]
+        "the variable SVC_EXPERIMENTAL_SUCH_THINGS is not an option and is ignored"]
     assert warned_of({"SVC_NO_SUCH_THING": "", "SVC_S3_BUCKET_URL": "", "SVC_SERVER_PROVIDER": "here"}) == []
 
 
@@ -348,7 +347,7 @@ def test_a_variable_that_nobody_knows_is_warned_of_by_name() -> None:
     ("SVC_EXPERIMENTAL_LEGACY_SEARCH_DEFAULT", "SVC_EXPERIMENTAL_LEGACY_SEARCH"),
 ])
 def test_a_hint_is_the_right_one(variable: str, meant: str) -> None:
-    assert warned_of({variable: "1"}) == [f"the variable {variable} names no option and is ignored; did you mean {meant}?"]
+    assert warned_of({variable: "1"}) == [f"the variable {variable} is not an option and is ignored; did you mean {meant}?"]
 
 
 @pytest.mark.parametrize("name", options.UNSUPPORTED)
@@ -358,7 +357,7 @@ def test_what_svcd_does_not_support_is_warned_of_and_refused_where_it_is_written
         f"the variable {variable} is not supported and is ignored: {options.UNSUPPORTED[name]}"]
     for key in (name, variable):
         file_with("config.toml", **{key: "secret"})
-        assert refusal() == f"config.toml: `{key}` is not supported: {options.UNSUPPORTED[name]}; leave it out"
+        assert refusal() == f"config.toml: `{key}` is not supported: {options.UNSUPPORTED[name]}; remove it"
 
 
 def test_what_only_tunes_the_reference_is_accepted_with_one_line() -> None:
@@ -366,7 +365,7 @@ def test_what_only_tunes_the_reference_is_accepted_with_one_line() -> None:
     environ = dict.fromkeys(options.VARIABLES_WITHOUT_EFFECT, "secret")
     config = load({"master_key": KEY, **flags}, environ)
     [words] = warnings(config, environ)
-    assert words.startswith("no effect in svcd") and "secret" not in words
+    assert words.startswith("accepted without effect") and "secret" not in words
     named = [BY_NAME[name].flag for name in flags] + sorted(environ)
     assert words.endswith(": " + ", ".join(named))
     assert warned_of({BY_NAME[name].variable: "0" for name in flags}) == []

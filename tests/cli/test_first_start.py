@@ -40,7 +40,7 @@ def imports(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path, Path]]:
 
 def start(folder: Path, noun: str, **flags: Any) -> None:
     paths = {f"import_{noun}": str(folder / "file"), "db_path": str(folder / "db")}
-    first_start.begin(load({"http_addr": "127.0.0.1:0", **paths, **flags}, {}))
+    first_start.import_archive(load({"http_addr": "127.0.0.1:0", **paths, **flags}, {}))
 
 
 @each_noun
@@ -59,7 +59,7 @@ def test_a_database_that_is_there_is_kept(tmp_path: Path, imports: Any, noun: st
     (tmp_path / "file").touch()
     (tmp_path / "db").mkdir()
     (tmp_path / "db" / "VERSION").touch()
-    with pytest.raises(ConfigError, match=f"exists already.*--ignore-{noun}-if-db-exists"):
+    with pytest.raises(ConfigError, match=f"already exists.*--ignore-{noun}-if-db-exists"):
         start(tmp_path, noun, **{f"ignore_missing_{noun}": True})
     start(tmp_path, noun, **{f"ignore_{noun}_if_db_exists": True})
     assert imports == []
@@ -81,7 +81,7 @@ def test_companions_need_what_they_accompany(name: str, noun: str) -> None:
 
 
 def test_a_database_begins_with_one_of_them() -> None:
-    with pytest.raises(ConfigError, match="^--import-snapshot: .* leave out --import-dump"):
+    with pytest.raises(ConfigError, match="^--import-snapshot: .* remove --import-dump"):
         load({"import_dump": "a", "import_snapshot": "b"}, {})
 
 
@@ -118,7 +118,7 @@ def test_an_import_is_not_begun_on_a_taken_address(tmp_path: Path, imports: Any,
 
 
 def failing(folder: Path, begin: Callable[[], None]) -> None:
-    with pytest.raises(RuntimeError), first_start.undone_on_failure(folder):
+    with pytest.raises(RuntimeError), first_start.remove_on_failure(folder):
         begin()
         raise RuntimeError
 
@@ -145,7 +145,7 @@ def test_an_empty_database_goes_with_the_folders_above(tmp_path: Path) -> None:
 
 
 def test_what_listened_stays(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), first_start.undone_on_failure(tmp_path / "db") as keep:
+    with pytest.raises(RuntimeError), first_start.remove_on_failure(tmp_path / "db") as keep:
         Instance(tmp_path / "db").close()
         keep()
         raise RuntimeError

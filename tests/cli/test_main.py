@@ -64,7 +64,7 @@ def test_each_wrong_value_is_one_line(name: str, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(("arguments", "words"), [
     (["--db-pth", "x"], "no such option: --db-pth; did you mean --db-path?"),
     (["--dump_dir=x"], "did you mean --dump-dir?"),
-    (["--s3-bucket-url=secret"], "--s3-bucket-url is not supported: svcd keeps snapshots in a folder"),
+    (["--s3-bucket-url=secret"], "--s3-bucket-url is not supported: svcd has no object store"),
     (["--experimental-s3-role-arn", "x"], "--experimental-s3-role-arn is not supported"),
     (["--experimental-dumpless-upgrade"], "--upgrade-db"),
     (["--experimental-such-things"], "no such option: --experimental-such-things; `svcd --help` shows all options"),
@@ -74,7 +74,7 @@ def test_each_wrong_value_is_one_line(name: str, capsys: pytest.CaptureFixture[s
     (["movies"], "unexpected extra argument"),
     (["--db-path"], "requires an argument"),
     (["--no-analytics=1"], "does not take a value"),
-    (["--env", "production"], "a master key is needed"),
+    (["--env", "production"], "production requires a master key"),
     (["--ssl-ocsp-path", "x"], "no OCSP stapling"),
 ])
 def test_misuse_is_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -168,10 +168,10 @@ def test_a_daemon_that_reports_has_a_thread_for_it(
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    ((), "none, for --analytics-url is not given"),
+    ((), "off (no --analytics-url)"),
     (("--analytics-url", f"https://me:{SECRET}@stats.example.com/{SECRET}?key={SECRET}"),
      "hourly to https://stats.example.com; --no-analytics turns it off"),
-    (("--analytics-url", "https://stats.example.com", "--no-analytics"), "none, for --no-analytics is given"),
+    (("--analytics-url", "https://stats.example.com", "--no-analytics"), "off (--no-analytics)"),
 ])
 def test_the_banner_says_which(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
     with Daemon(tmp_path, *arguments) as started:

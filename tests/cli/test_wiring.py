@@ -1,10 +1,16 @@
-"""What the options become when the parts are put together."""
+"""The parts of a daemon, made from its options, and its stop signals. What must hold:
+
+1. Indexing processes share --max-indexing-memory; without a limit each has the default budget, and no budget vanishes.
+2. There are threads for running and waiting searches, streams and other requests.
+3. The first stop signal stops the daemon once, also if it comes before the server; a second one ends it at once.
+4. The limit of open files is raised as far as the system allows.
+5. If a part cannot be started, the daemon ends with the reason.
+6. The flag of a feature turns it on.
+"""
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import astuple
 from pathlib import Path
 
@@ -15,7 +21,6 @@ from svcd.cli.config import load
 from svcd.instance.instance import Instance
 from svcd.tasks.indexing_client import MemoryBudget
 
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -24,21 +29,21 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_indexing_has_its_usual_budget_where_memory_is_plenty() -> None:
-    assert wiring._budget(None, 1) == wiring._budget(8 << 30, 4) == MemoryBudget()
+    assert wiring.memory_budget(None, 1) == wiring.memory_budget(8 << 30, 4) == MemoryBudget()
 
 
 def test_less_memory_is_a_smaller_budget_of_the_same_shape() -> None:
-    full, small = astuple(MemoryBudget()), astuple(wiring._budget(50 << 20, 1))
+    full, small = astuple(MemoryBudget()), astuple(wiring.memory_budget(50 << 20, 1))
     assert all(0 < less < part for less, part in zip(small, full, strict=True))
     assert small[0] / small[1] == pytest.approx(full[0] / full[1], rel=0.01)
 
 
 def test_each_indexing_process_has_its_part_of_the_memory() -> None:
-    assert wiring._budget(100 << 20, 2) == wiring._budget(50 << 20, 1)
+    assert wiring.memory_budget(100 << 20, 2) == wiring.memory_budget(50 << 20, 1)
 
 
 def test_a_budget_never_vanishes() -> None:
-    assert all(part > 64 << 10 for part in astuple(wiring._budget(0, 4)))
+    assert all(part > 64 << 10 for part in astuple(wiring.memory_budget(0, 4)))
 
 
 def test_threads_hold_running_and_waiting_searches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,28 +117,8 @@ def test_what_cannot_be_made_behind_the_door_ends_the_daemon(
 
 def test_the_flag_of_a_feature_starts_it(tmp_path: Path) -> None:
     instance = Instance(tmp_path / "data")
-    daemon._force_features(load({}, {}), instance)
+    daemon.force_features(load({}, {}), instance)
     assert instance.features() == {}
-    daemon._force_features(load({"experimental_enable_metrics": True}, {"SVC_EXPERIMENTAL_LEGACY_SEARCH": "1"}), instance)
+    daemon.force_features(load({"experimental_enable_metrics": True}, {"SVC_EXPERIMENTAL_LEGACY_SEARCH": "1"}), instance)
     assert instance.features() == {"metrics": True, "legacySearch": True}
     instance.close()
-
-
-def loaded_by(code: str) -> list[str]:
-    """The modules that are there after some lines, in an interpreter of their own."""
-    return subprocess.run([sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"],
-                          capture_output=True, text=True, check=True, cwd=ROOT).stdout.split()
-
-
-def test_a_start_loads_nothing_that_only_requests_need() -> None:
-    """Each of these costs milliseconds and memory before the daemon listens."""
-    late = ("svcd.engine", "svcd.tasks", "svcd.validation", "svcd.api.app", "svcd.auth", "svcd.index.reader", "sqlite_utils",
-            "jwt", "brotli", "tomllib", "csv", "hmac", "subprocess", "unicodedata", "hypothesis")
-    assert not [name for name in loaded_by("import svcd.cli.main, svcd.cli.daemon") if name.startswith(late)]
-
-
-def test_a_daemon_that_waits_has_not_loaded_what_few_need() -> None:
-    few = ("svcd.tasks.indexing", "svcd.index.writer", "svcd.remote.client", "urllib.request", "sqlite_utils",
-           "jwt", "brotli", "tomllib", "csv")
-    code = "import svcd.cli.main, svcd.cli.daemon\nfrom svcd.cli import backstage, serving\nserving.preload_search()"
-    assert not [name for name in loaded_by(code) if name.startswith(few)]

@@ -89,4 +89,4 @@ def test_a_task_of_settings_comes_by(tmp_path: Path, capsys: pytest.CaptureFixtu
     house.change(change)
     house.run()
     house.instance.close()
-    assert capsys.readouterr().err.count("word list is missing") == 1
+    assert capsys.readouterr().err.count("word list is not installed") == 1
