@@ -15,6 +15,8 @@ import pytest
 from tests.support.dict_reader import DictReader
 from tests.support.searching import details_of, titled
 
+pytestmark = pytest.mark.usefixtures("both_evaluators")
+
 RANKED = {"searchableAttributes": ["title", "body", "nowhere"]}
 
 
@@ -30,6 +32,12 @@ def test_best_field_counts() -> None:
 def test_words_add_up() -> None:
     documents = [{"id": 1, "title": "star", "body": "wars"}, {"id": 2, "title": "star wars"}]
     assert scores_of(DictReader(documents, RANKED), "star wars ", "attributeRank") == {2: 1.0, 1: 4 / 5}
+
+
+def test_ngrams_cost_the_field_for_each_word() -> None:
+    documents = [{"id": 1, "body": "starwars"}, {"id": 2, "title": "star", "body": "wars"}, {"id": 3, "title": "starwars"}]
+    reader = DictReader(documents, {**RANKED, "rankingRules": ["words", "attributeRank"]})
+    assert scores_of(reader, "star wars ", "attributeRank") == {3: 1.0, 2: 4 / 5, 1: 3 / 5}
 
 
 def test_fields_beneath_an_entry_weigh_as_it() -> None:
@@ -50,6 +58,25 @@ COSTS = [(0, 0), (1, 1), (2, 2), (4, 2), (5, 3), (7, 3), (8, 4), (11, 4), (12, 5
 def test_cost_of_a_position(position: int, cost: int) -> None:
     reader = titled(" ".join(["x"] * position + ["star"]))
     assert scores_of(reader, "star", "wordPosition")[1] == pytest.approx((11 - cost) / 11)
+
+
+def test_cost_of_a_position_far_from_a_late_word() -> None:
+    """A position of 30 is kept as 32: 25 from the eighth word of the query."""
+    query = "a b c d e f g star"
+    reader = titled(" ".join(["a b c d e f g", *["x"] * 23, "star"]))
+    assert scores_of(reader, query, "wordPosition") == {1: pytest.approx((81 - 7) / 81)}
+
+
+def test_ngrams_cost_the_distance_of_each_word() -> None:
+    reader = titled("starwars", "x starwars", "x x starwars", rankingRules=["words", "wordPosition"])
+    # Costs of distance 0 and 1, 1 and 2, 2 and 3.
+    costs = {1: 0 + 1, 2: 1 + 2, 3: 2 + 2}
+    assert scores_of(reader, "star wars ", "wordPosition") == {hit: (21 - cost) / 21 for hit, cost in costs.items()}
+
+
+def test_phrases_stand_where_their_first_word_does() -> None:
+    reader = titled("star wars", "x star wars", "star x wars star wars", rankingRules=["words", "wordPosition"])
+    assert scores_of(reader, '"star wars"', "wordPosition") == {1: 1.0, 3: 1.0, 2: 10 / 11}
 
 
 def test_position_is_compared_with_the_place_in_the_query() -> None:

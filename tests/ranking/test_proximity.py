@@ -19,6 +19,8 @@ import pytest
 from tests.support.dict_reader import DictReader
 from tests.support.searching import details_of, titled
 
+pytestmark = pytest.mark.usefixtures("both_evaluators")
+
 
 def proximities(reader: DictReader, q: str, most: int = 4) -> dict[int, int]:
     """id -> cost, of a query whose highest cost is `most` - 1."""
