@@ -1,1 +1,1 @@
-"""TODO"""
+"""Parts that know nothing of search: bitmaps, doc values, JSON, times, sizes, errors, logs, tracing."""

@@ -1,7 +1,6 @@
-"""Names of attributes: patterns, what lies beneath what, and which ones a setting means.
+"""Names of attributes: dotted paths, patterns, and the rules that settings make of them.
 
-Knows dotted paths (`a.b` lies beneath `a`) and the pattern forms `x*`, `*x`, `*x*` and `*`. Refuses to
-know values.
+`a.b` lies beneath `a`. Patterns are `x*`, `*x`, `*x*` and `*`.
 """
 from __future__ import annotations
 
@@ -11,24 +10,24 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 WILDCARD = "*"
-# Names of attributes for which an object remembers what its rules say; requests name what they like, so there is a limit.
+# Names of attributes for which a decision is remembered. There is a limit because requests may ask for any name.
 _KNOWN_NAMES = 4096
 # Never searchable, and nothing beneath them either.
 RESERVED = ("_vectors", "_geo", "_geojson")
 
 
 def is_beneath(name: str, parent: str) -> bool:
-    """Whether an attribute is another one or a member of it, however deep."""
+    """True when an attribute is `parent` or a member of it at any depth."""
     return name == parent or (name.startswith(parent) and name[len(parent)] == ".")
 
 
 def is_related(left: str, right: str) -> bool:
-    """Whether one of two attributes is the other one or lies beneath it."""
+    """True when one of two attributes is the other one or lies beneath it."""
     return is_beneath(left, right) or is_beneath(right, left)
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether an attribute matches a pattern; a pattern without wildcard is an exact name."""
+    """True when an attribute matches a pattern; without wildcard, when it has this name."""
     if pattern == WILDCARD:
         return True
     starts, ends = pattern.startswith(WILDCARD), pattern.endswith(WILDCARD)
@@ -41,22 +40,23 @@ def matches(name: str, pattern: str) -> bool:
 
 
 def is_reserved(name: str) -> bool:
+    """True for attributes that are never searchable."""
     return name.startswith("_") and any(is_beneath(name, parent) for parent in RESERVED)
 
 
 def is_everything(entries: Iterable[str] | None) -> bool:
-    """Whether a list of attributes stands for all of them: absent, or with a lone `*` in it."""
+    """True when a list of attributes means all of them: it is None or contains `*`."""
     return entries is None or WILDCARD in entries
 
 
 def attribute_list(names: Sequence[str], displayed: Sequence[str] | None) -> str:
-    """Names as messages list them: in order, those that are not displayed as one placeholder behind."""
+    """Names as messages list them: sorted, with one placeholder at the end for those that are not displayed."""
     shown = [name for name in names if is_everything(displayed) or name in (displayed or ())]
     return ", ".join(sorted(shown)) + (", <..hidden-attributes>" if len(shown) < len(names) else "")
 
 
 def locales_test(rules: Sequence[Mapping[str, Any]] | None) -> Callable[[str], Sequence[str] | None]:
-    """attribute -> the locales of the first rule of `localizedAttributes` that matches it, or None."""
+    """A function: attribute -> the locales of the first rule of `localizedAttributes` that matches it, or None."""
     return lru_cache(_KNOWN_NAMES)(partial(_locales, tuple(rules))) if rules else lambda name: None
 
 
@@ -68,15 +68,13 @@ def _locales(rules: Sequence[Mapping[str, Any]], name: str) -> Sequence[str] | N
     return None
 
 
-# Which fields hold words to search, and how much each weighs (relevance.md 4.1).
-#
-# Knows the list `searchableAttributes`; refuses to know which fields an index has.
+# Searchable attributes (docs/ranking.md)
 
 
 class Searchable:
-    """The searchable fields of one index: `field in searchable`, and the weight of each.
+    """The setting `searchableAttributes`: `field in searchable`, and the weight of each field.
 
-    weight: field -> its place in the list, 0 for all by default; None when it is not searchable.
+    weight: field -> its place in the list (0 for every field if the list means all), None when it is not searchable.
     """
 
     def __init__(self, listed: Sequence[str] | None) -> None:
@@ -87,14 +85,14 @@ class Searchable:
 
     @property
     def heaviest(self) -> int:
-        """The largest weight of the list, even if no field has it; 0 when everything is searchable."""
+        """The largest weight of the list, even if no field of the index has it; 0 when all fields are searchable."""
         return max(len(self._entries) - 1, 0)
 
     def __contains__(self, field: str) -> bool:
         return self.weight(field) is not None
 
     def names(self, entry: str) -> bool:
-        """Is this literally an entry of the list?"""
+        """True when this name is literally an entry of the list."""
         return entry in self._entries
 
 
@@ -107,17 +105,14 @@ def _weight(entries: Sequence[str] | None, field: str) -> int | None:
     return next(places, None)
 
 
-# Which attributes may be filtered and faceted, and by which operators (relevance.md 5.6).
-#
-# Knows the rules of `filterableAttributes`, the first of which that matches a name decides; refuses to know
-# filters, facets and values.
+# Filterable attributes (docs/filters-and-facets.md): of the rules in `filterableAttributes` the first that matches decides.
 
 
 _ALLOWS_FILTERS = attrgetter("is_filterable")
 
 
 class FilterableRule(NamedTuple):
-    """What one rule allows. number: its place in the setting, from 0."""
+    """What one rule of `filterableAttributes` allows. number: its place in the setting, from 0."""
 
     number: int
     facet_search: bool = True
@@ -126,19 +121,19 @@ class FilterableRule(NamedTuple):
 
     @property
     def is_filterable(self) -> bool:
-        """Does it allow any operator, and so the facet distribution?"""
+        """True when it allows any operator, and so the facet distribution."""
         return self.equality or self.comparison
 
     @property
     def needs_values(self) -> bool:
-        """Does it allow anything that looks at values?"""
+        """True when it allows anything for which the index must store values."""
         return self.is_filterable or self.facet_search
 
 
 class Filterable:
-    """The rules of one index. listed: as the resolved setting has them.
+    """The setting `filterableAttributes`: `field in filterable` when filters may use it. listed: the resolved setting.
 
-    rule: name of an attribute -> the rule that decides on it, None when none matches.
+    rule: attribute -> the rule that decides on it, None when none matches.
     """
 
     def __init__(self, listed: Sequence[str | Mapping[str, Any]]) -> None:
@@ -150,11 +145,11 @@ class Filterable:
         return rule is not None and rule.is_filterable
 
     def names(self, name: str) -> bool:
-        """Is this literally one of the plain names? Coordinates are filterable by nothing else."""
+        """True when this is literally one of the plain names; `_geo` is filterable in no other way."""
         return name in self.listed
 
     def patterns(self, is_wanted: Callable[[FilterableRule], bool] = _ALLOWS_FILTERS) -> list[str]:
-        """The distinct names and patterns of the rules wanted, by default those that allow to filter; in byte order."""
+        """The distinct names and patterns of the wanted rules, by default those that allow filters, in byte order."""
         return sorted({pattern for number, entry in enumerate(self.listed) if is_wanted(rule_of(number, entry))
                        for pattern in patterns_of(entry)})
 
@@ -164,20 +159,22 @@ def _first_rule(listed: Sequence[str | Mapping[str, Any]], name: str) -> Filtera
 
 
 def is_matched(name: str, entry: str | Mapping[str, Any]) -> bool:
-    """Does a rule speak of an attribute? A plain name, as which `*` counts too, covers what lies beneath it, a
-    pattern does not."""
+    """True when an entry of the setting applies to an attribute.
+
+    A plain name, also a plain `*`, applies to what lies beneath it too; a pattern does not.
+    """
     if isinstance(entry, str):
         return is_beneath(name, entry)
     return any(matches(name, pattern) for pattern in entry["attributePatterns"])
 
 
 def patterns_of(entry: str | Mapping[str, Any]) -> Sequence[str]:
-    """The names or patterns of an entry of the setting."""
+    """The names or patterns of an entry of `filterableAttributes`."""
     return [entry] if isinstance(entry, str) else entry["attributePatterns"]
 
 
 def rule_of(number: int, entry: str | Mapping[str, Any]) -> FilterableRule:
-    """What an entry of the setting allows; a plain name allows everything."""
+    """What an entry of `filterableAttributes` allows; a plain name allows everything."""
     if isinstance(entry, str):
         return FilterableRule(number)
     features = entry.get("features") or {}

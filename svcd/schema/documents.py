@@ -1,7 +1,6 @@
-"""Documents as trees of values: their attributes, the words of each by position, and parts of them.
+"""Documents as trees of values: their attributes, the terms of each by position, and selected parts.
 
-Knows how a document is walked (relevance contract 1.9). Refuses to know how a text becomes words, and
-where words are stored.
+Positions follow docs/text-analysis.md#positions-and-gaps.
 """
 from __future__ import annotations
 
@@ -16,21 +15,24 @@ from svcd.text.term_positions import TermsByPosition, term_position_builder
 
 Value = Any
 
-# Values of one attribute, and words behind a hard separator, stand so far apart.
+# The distance between values of one attribute, and between words with a hard separator between them.
 FAR = 8
-# Nothing is indexed behind this position.
+# Nothing is indexed after this position.
 LAST_POSITION = 65_535
 _EXACT_POSITIONS = 16
 
 
-def positions(
+def terms_by_attribute(
     document: Mapping[str, Value],
     analyzer: Analyzer,
     is_searchable: Callable[[str], bool],
     locales_of: Callable[[str], Sequence[str] | None],
 ) -> dict[str, TermsByPosition]:
-    """attribute -> its words by position; "" is a hole. Only attributes with a word, none longer than 65,536."""
-    rows = term_position_builder(analyzer)
+    """attribute -> its terms by position, "" for a gap. Attributes without any term are left out.
+
+    is_searchable: attribute -> bool; locales_of: attribute -> the allowed languages of its texts.
+    """
+    builder = term_position_builder(analyzer)
     values: dict[str, list[Value]] = {}
     for name, value in walk(document):
         if name in values:
@@ -40,23 +42,22 @@ def positions(
     found = {}
     for name, several in values.items():
         locales = locales_of(name)
-        row = _value_row(several[0], rows.of, locales)
+        terms = _terms_of_value(several[0], builder.of, locales)
         if len(several) > 1:
-            row = _row_of_many(row, several[1:], rows.of, locales)
-        if len(row) > LAST_POSITION:
-            del row[LAST_POSITION + 1 :]
-            _trim(row)
-        if row:
-            found[name] = row
+            terms = _append_values(terms, several[1:], builder.of, locales)
+        if len(terms) > LAST_POSITION:
+            del terms[LAST_POSITION + 1 :]
+            _trim(terms)
+        if terms:
+            found[name] = terms
     return found
 
 
 def walk(document: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
-    """(attribute, value) for each value that counts as one of its attribute, in the order of the document.
+    """(attribute, value) of each value that takes positions in its attribute, in the order of the document.
 
-    Members of objects are reported whatever they are, then walked; elements of arrays only when they are
-    scalars; an empty array or object once more under its own name. Nothing at or beneath `_vectors`,
-    `_geo`, `_geojson` at the top is reported.
+    A member of a nested object is reported whatever its type, before its own members or elements; an element of an array only if
+    it is a scalar; an empty array or object once more under its own name. `_vectors`, `_geo` and `_geojson` are skipped.
     """
     for name, value in document.items():
         if name in RESERVED:
@@ -68,7 +69,7 @@ def walk(document: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
 
 
 def attribute_names(document: Mapping[str, Value]) -> Iterator[str]:
-    """The attributes of a document as fields are numbered: its members, then what lies beneath; may repeat."""
+    """The attributes of a document in the order in which fields get numbers: its members, then nested ones; may repeat."""
     yield from document
     for name, _ in walk(document):
         if name not in document:
@@ -76,7 +77,7 @@ def attribute_names(document: Mapping[str, Value]) -> Iterator[str]:
 
 
 def bucketed_position(position: int) -> int:
-    """The position under which a word is found again: exact up to 15, then ever coarser."""
+    """The bucket of a position: exact up to 15, 24 up to 23, then the next power of two."""
     if position < _EXACT_POSITIONS:
         return position
     if position < 24:
@@ -85,7 +86,7 @@ def bucketed_position(position: int) -> int:
 
 
 class Selection:
-    """The attributes (dotted names) of which documents show no others; made once for many documents."""
+    """Attributes (dotted names) to select from documents; made once for many documents."""
 
     def __init__(self, attributes: Iterable[str]) -> None:
         self._names = frozenset(attributes)
@@ -96,17 +97,17 @@ class Selection:
         return name in self._names
 
     def beneath(self, name: str) -> Selection | None:
-        """Those beneath a member, as its value knows them; None when there are none."""
+        """The selected attributes beneath a member, relative to it; None when there are none."""
         if name not in self._beneath:
             start = bisect_left(self._ordered, f"{name}.")
-            end = bisect_left(self._ordered, f"{name}/", start)  # "/" is the character behind "."
+            end = bisect_left(self._ordered, f"{name}/", start)  # "/" is the character after "."
             part = [entry[len(name) + 1:] for entry in self._ordered[start:end]]
             self._beneath[name] = Selection(part) if part else None
         return self._beneath[name]
 
 
 def select(document: Mapping[str, Value], attributes: Iterable[str] | Selection) -> dict[str, Value]:
-    """The parts of a document under some attributes, in its order."""
+    """The selected parts of a document, in its order; objects and arrays without any are left out."""
     chosen: dict[str, Value] = {}
     selection = attributes if isinstance(attributes, Selection) else Selection(attributes)
     for name, value in document.items():
@@ -122,10 +123,10 @@ def select(document: Mapping[str, Value], attributes: Iterable[str] | Selection)
 
 
 def shown_parts(document: Mapping[str, Value], selection: Selection) -> dict[str, Value]:
-    """The parts of a document that a hit shows under some attributes, in its order.
+    """The selected parts of a document as a hit shows them, in its order.
 
-    Unlike `select`, which document routes and `_formatted` follow, it goes by names alone: a value that could not have
-    the members asked for stays as it is, and so does an element of an array that has none of them.
+    Unlike select(), which is for routes of documents and for `_formatted`, it only looks at names (quirk): a scalar stays
+    although it cannot have the selected members, and so does an element of an array that has none of them.
     """
     chosen: dict[str, Value] = {}
     for name, value in document.items():
@@ -137,7 +138,7 @@ def shown_parts(document: Mapping[str, Value], selection: Selection) -> dict[str
 
 
 def text_of(value: Value) -> str | None:
-    """The text a scalar is indexed and searched as; None for null, arrays and objects."""
+    """The text as which a scalar is indexed and searched; None for null, arrays and objects."""
     if isinstance(value, str):
         return value
     if isinstance(value, (int, float)):  # true and false among them
@@ -161,30 +162,31 @@ def _beneath(name: str, value: dict[str, Any] | list[Any]) -> Iterator[tuple[str
                 yield from _beneath(f"{name}.{member}", content)
 
 
-def _value_row(value: Value, row_of: Callable[..., TermsByPosition], locales: Sequence[str] | None) -> TermsByPosition:
+def _terms_of_value(value: Value, terms_of: Callable[..., TermsByPosition], locales: Sequence[str] | None) -> TermsByPosition:
     if isinstance(value, str):
-        return row_of(value, locales)
+        return terms_of(value, locales)
     text = text_of(value)
-    return row_of(text) if text is not None else []
+    return terms_of(text) if text is not None else []
 
 
-def _row_of_many(row: TermsByPosition, values: Sequence[Value], row_of: Callable[..., TermsByPosition], locales: Sequence[str] | None) -> TermsByPosition:
-    """The row of an attribute with several values: each starts 8 behind the last word, or the start, before it."""
-    start = max(len(row) - 1, 0) + FAR
+def _append_values(terms: TermsByPosition, values: Sequence[Value], terms_of: Callable[..., TermsByPosition],
+                   locales: Sequence[str] | None) -> TermsByPosition:
+    """Append the terms of further values: each starts 8 after the last term, or after the start, of the value before."""
+    start = max(len(terms) - 1, 0) + FAR
     for value in values:
         if start > LAST_POSITION:
             break
-        added = _value_row(value, row_of, locales)
+        added = _terms_of_value(value, terms_of, locales)
         if added:
-            row += [""] * (start - len(row))
-            row += added
-            start = len(row) - 1
+            terms += [""] * (start - len(terms))
+            terms += added
+            start = len(terms) - 1
         start += FAR
-    return row
+    return terms
 
 
 def _select_elements(elements: Sequence[Value], attributes: Selection) -> list[Value]:
-    """What is left of the objects of an array; its scalars have no attributes and are left out."""
+    """The selected parts of the objects in an array; scalars are left out."""
     chosen: list[Value] = []
     for element in elements:
         if isinstance(element, list):
@@ -202,6 +204,6 @@ def _shown_value(value: Value, selection: Selection) -> Value:
     return value
 
 
-def _trim(row: TermsByPosition) -> None:
-    while row and not row[-1]:
-        row.pop()
+def _trim(terms: TermsByPosition) -> None:
+    while terms and not terms[-1]:
+        terms.pop()

@@ -1,7 +1,6 @@
-"""What an embedder may be told: its members, which source takes which, how a change joins what is stored.
+"""The setting `embedders`: members of each source, checks, defaults, and how a change is merged with the stored value.
 
-Knows shapes and rules that hold without asking anybody; refuses to know templates, models' files and
-remote services. Source: settings.json (embedders), messages.json (invalid_settings_embedders).
+Only what can be checked without a call to the service; templates and models are not looked at.
 """
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ _DEFAULT_TEXT = {"documentTemplate": DEFAULT_TEMPLATE, "documentTemplateMaxBytes
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One kind of embedder. defaults: members that an answer shows although nobody set them."""
+    """One source of embeddings. defaults: members that responses show although they were not set."""
 
     mandatory: tuple[str, ...]
     optional: tuple[str, ...]
@@ -53,7 +52,7 @@ class Source:
 
     @property
     def members(self) -> frozenset[str]:
-        """All that may be set."""
+        """All members that may be set."""
         return frozenset(("source", *self.mandatory, *self.optional))
 
 
@@ -73,7 +72,7 @@ SOURCES: dict[str, Source] = {
 }
 _DEFAULT_REVISION = "617ca489d9e86b49b8167676d8220688b99db36e"  # of the default model of huggingFace
 
-# Models of the public service: (dimensions, whether fewer may be asked for).
+# Models of OpenAI: (dimensions, are fewer possible?).
 _OPEN_AI_MODELS = {
     "text-embedding-ada-002": (1536, False),
     "text-embedding-3-small": (1536, True),
@@ -83,7 +82,7 @@ _OPEN_AI_MODELS = {
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an embedder stands: at the top, or inside a composite one for one of its two tasks."""
+    """Where an embedder is defined: at the top, or in a composite one for one of its two roles."""
 
     role: str = ""
     note: str = ""
@@ -117,7 +116,7 @@ _FRAGMENT_MAP = parsed(map_of(nullable(_FRAGMENT)), _sorted_map)
 _DISTRIBUTION = parsed(
     object_of({"mean": Field(number, required=True), "sigma": Field(number, required=True)}), _checked_distribution)
 
-_CHECKS = {  # in the order of messages and answers
+_CHECKS = {  # in the order of messages and responses
     "source": one_of(*SOURCES),
     "model": string,
     "revision": string,
@@ -144,12 +143,12 @@ _NESTED_CHECK = object_of(_fields({name: check for name, check in _CHECKS.items(
 EMBEDDER_FIELDS = _fields(_CHECKS | dict.fromkeys(_NESTED, _NESTED_CHECK) | {"distribution": _DISTRIBUTION})
 embedders = parsed(map_of(nullable(object_of(EMBEDDER_FIELDS))), _sorted_map)
 
-# The notes of a refused member list the members in an order of their own.
+# The note about a rejected member lists members in an order of its own.
 _NOTE_ORDER = tuple(member for member in EMBEDDER_FIELDS if member != "binaryQuantized") + ("binaryQuantized",)
 
 
 def features_used(change: Mapping[str, Embedder | None]) -> Iterator[tuple[str, str]]:
-    """(flag, action) of each experimental feature that a change asks for, in the order they are checked."""
+    """(feature, action for the message) for each experimental feature that a change needs, in the order of checks."""
     for embedder in filter(None, change.values()):
         nested = [embedder[role] for role in _NESTED if embedder.get(role)]
         for member in _FRAGMENTS:
@@ -163,7 +162,7 @@ def features_used(change: Mapping[str, Embedder | None]) -> Iterator[tuple[str, 
 
 
 def check_embedders(change: Mapping[str, Embedder | None]) -> None:
-    """What a request can be refused for, without what is stored. Raises invalid_settings_embedders."""
+    """Check a change as far as that is possible without the stored value. Raises invalid_settings_embedders."""
     for name, embedder in change.items():
         if embedder is not None:
             _check_embedder(name, embedder, _TOP)
@@ -172,9 +171,9 @@ def check_embedders(change: Mapping[str, Embedder | None]) -> None:
 def merge_embedders(
     stored: Mapping[str, Embedder], change: Mapping[str, Embedder | None]
 ) -> dict[str, Embedder]:
-    """What is stored after a change: members left out are kept, null removes a member or an embedder.
+    """The stored value after a change: absent members are kept, null removes a member or an embedder.
 
-    Raises invalid_settings_embedders when the whole isn't a valid embedder any more.
+    Raises invalid_settings_embedders when the result is not a valid embedder.
     """
     after = dict(stored)
     for name, embedder in change.items():
@@ -202,7 +201,7 @@ def _merged_embedder(name: str, stored: Embedder, change: Embedder) -> Embedder:
 
 
 def _kept_members(stored: Embedder, change: Embedder) -> Embedder:
-    """What stays of an embedder; another source keeps only the members that it takes."""
+    """The stored members that a change keeps: with another source only those that this source has."""
     before = stored.get("source", DEFAULT_SOURCE)
     source = change.get("source", before) or DEFAULT_SOURCE
     if source == before:
@@ -293,7 +292,7 @@ def _quoted(names: list[str]) -> str:
 
 
 def _check_open_ai(name: str, embedder: Embedder, place: _Place) -> None:
-    """The public service has these models alone; another address may serve any."""
+    """OpenAI itself has only certain models; another address may have any."""
     model, dimensions = embedder.get("model"), embedder.get("dimensions")
     if model is not None and model not in _OPEN_AI_MODELS:
         listed = ", ".join(f'"{known}"' for known in _OPEN_AI_MODELS)
@@ -309,7 +308,7 @@ def _check_open_ai(name: str, embedder: Embedder, place: _Place) -> None:
 
 
 def resolve_embedders(stored: Mapping[str, Embedder]) -> dict[str, Embedder]:
-    """All embedders with the defaults of their source, members in the order of answers."""
+    """All embedders with the defaults of their source, members in the order of responses."""
     return {name: _resolved_embedder(embedder, _TOP) for name, embedder in sorted(stored.items())}
 
 
@@ -330,7 +329,7 @@ def _resolved_embedder(embedder: Embedder, place: _Place) -> Embedder:
 
 
 def redact_embedders(shown: Mapping[str, Embedder | None]) -> dict[str, Embedder | None]:
-    """The same embedders with hidden secrets."""
+    """The same embedders with masked secrets."""
     return {name: embedder and _redacted_embedder(embedder) for name, embedder in shown.items()}
 
 

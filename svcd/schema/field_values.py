@@ -1,7 +1,6 @@
-"""The values of a document's attributes: what filters, facets and orders see of it (relevance.md 5.4).
+"""The values of a document's attributes, as filters, facets and sorting see them (docs/filters-and-facets.md).
 
-Knows the normal form of texts, how a document is walked for its values, and of which attributes an index
-keeps them; refuses to know where they are kept.
+Also: the normal form in which texts are compared, which attributes an index stores values of, and the check of `_geo`.
 """
 from __future__ import annotations
 
@@ -18,28 +17,28 @@ from svcd.schema.attributes import is_beneath
 from svcd.schema.index_settings import IndexSettings
 from svcd.schema.setting_checks import custom_rule
 
-Value = float | str  # a number, or a text in its normal form
+Value = float | str  # a number, or a text in normal form
 
-_STORED_BYTES = 468
+_STORED_BYTES = 468  # of a text; the rest is ignored when values are compared (quirk)
 GEO = "_geo"
-COORDINATES = (f"{GEO}.lat", f"{GEO}.lng")  # numbers, as far as `_geo` is kept
+COORDINATES = (f"{GEO}.lat", f"{GEO}.lng")  # virtual numeric attributes of documents with `_geo`
 _NEVER = ("_vectors", GEO, "_geojson")
-# The property White_Space of Unicode; str.strip() takes control characters too.
+# The property White_Space of Unicode; str.strip() would also remove some control characters.
 _ASCII_WHITE_SPACE = "\t\n\x0b\x0c\r "
 WHITE_SPACE = f"{_ASCII_WHITE_SPACE}\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
 
 def normal_form(text: str) -> str:
-    """The form in which texts are compared: trimmed, each character decomposed, in lower case."""
+    """The normal form in which texts are compared: trimmed, decomposed by character, in lower case."""
     if text.isascii():
         return text.strip(_ASCII_WHITE_SPACE).lower()
     trimmed = text.strip(WHITE_SPACE)
-    # By character: marks of one are not sorted among those of the next.
+    # By character, so that marks are not sorted across characters.
     return "".join(unicodedata.normalize("NFKD", character) for character in trimmed).lower()
 
 
 def stored_form(text: str) -> str:
-    """The normal form, cut to what an index stores of it."""
+    """The normal form, cut to the length that an index stores."""
     normal = normal_form(text)
     if len(normal) * 4 <= _STORED_BYTES:
         return normal
@@ -48,11 +47,11 @@ def stored_form(text: str) -> str:
 
 @dataclass(slots=True)
 class FieldValues:
-    """What one document has under one attribute.
+    """The values of one attribute in one document.
 
-    values: each value, with the text as the document spells it (the last one of several); None for numbers.
-    is_null, is_empty: is null, or "" or [] or {}, the value of a member of that name?
-    has_both_zeros: does the zero in `values` stand for 0.0 and for -0.0, which are two values?
+    values: value -> the text as the document spells it (the last one of several), None for numbers.
+    is_null, is_empty: True when a member with this name is null, or is "" or [] or {}.
+    has_both_zeros: True when the zero in `values` stands for both 0.0 and -0.0, which are two values.
     """
 
     values: dict[Value, str | None] = field(default_factory=dict)
@@ -61,18 +60,18 @@ class FieldValues:
     has_both_zeros: bool = False
 
     def each(self) -> list[Value]:
-        """All values."""
+        """All values, with both zeros."""
         if not self.has_both_zeros:
             return list(self.values)
         return [*self.values, *(-value for value in self.values if value == 0.0)]
 
     def add(self, scalar: str | int | float | bool) -> None:
-        """Take a value in as a document has it; the text without any character is none."""
+        """Add a value of the document; an empty text is no value."""
         if isinstance(scalar, bool):
             spelled = "true" if scalar else "false"
             self.values[spelled] = spelled
         elif isinstance(scalar, str):
-            if scalar:  # of white space alone it is a text, the first of all
+            if scalar:  # a text of white space is a value, which becomes ""
                 self.values[stored_form(scalar)] = scalar
         else:
             number = float(scalar)
@@ -81,7 +80,7 @@ class FieldValues:
 
 
 def field_values(document: Mapping[str, Any], is_kept: Callable[[str], bool]) -> dict[str, FieldValues]:
-    """attribute -> its values, of those kept that the document has. Its coordinates have been validated."""
+    """attribute -> its values in a document, for attributes with is_kept(attribute). `_geo` must have been validated."""
     found: dict[str, FieldValues] = {}
     for name, value in document.items():
         if name not in _NEVER:
@@ -92,11 +91,14 @@ def field_values(document: Mapping[str, Any], is_kept: Callable[[str], bool]) ->
 
 
 def kept_fields(settings: IndexSettings) -> Callable[[str], bool]:
-    """Of which attributes an index keeps the values: those filterable, facet-searchable, sortable, distinct or ranked by."""
+    """A predicate: does the index store the values of an attribute?
+
+    It does for filterable, facet-searchable, sortable and distinct attributes, and for those of ranking rules.
+    """
     filterable, sortable = settings.filterable, settings.sortable_attributes
     exact: set[str | None] = {custom[0] for rule in settings.ranking_rules if (custom := custom_rule(rule))}
     exact.add(settings.distinct_attribute)
-    # Coordinates are no ordinary values: no pattern means them.
+    # No pattern applies to coordinates: `_geo` must be named.
     known: dict[str, bool] = dict.fromkeys((GEO, *COORDINATES), filterable.names(GEO) or GEO in sortable)
     if not filterable.listed and not sortable and exact == {None}:
         return lambda name: False
@@ -112,7 +114,7 @@ def kept_fields(settings: IndexSettings) -> Callable[[str], bool]:
 
 
 def _member(name: str, value: Any, is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:
-    """A member of the document or of an object in it."""
+    """Collect the values of a member of the document or of an object in it."""
     if is_kept(name):
         held = found.setdefault(name, FieldValues())
         held.is_null |= value is None
@@ -135,22 +137,19 @@ def _beneath(name: str, value: Any, is_kept: Callable[[str], bool], found: dict[
 
 
 def _coordinates(document: Mapping[str, Any], is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:
-    """Latitude and longitude count as numbers, those that are spelled as texts too."""
+    """Collect latitude and longitude as numbers, also when they are written as texts."""
     if is_kept(GEO) and (point := validate_geo("", document)):
         for name, degrees in zip(COORDINATES, point):
             found[name] = FieldValues({degrees: None})
 
 
-# The coordinates in a document's `_geo` field, and what may be wrong with them.
-#
-# Knows the field's form and the words for each fault; refuses to know indexes and distances.
-
+# The check of `_geo`
 
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 
 
 def validate_geo(document_id: str, document: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Latitude and longitude of a document in degrees, None when it has none. Raises invalid_document_geo_field."""
+    """(latitude, longitude) of a document in degrees, None when it has none. Raises invalid_document_geo_field."""
     geo = document.get("_geo")
     if geo is None:
         return None
@@ -178,8 +177,7 @@ def _check_members(document_id: str, geo: Mapping[str, Any]) -> None:
 
 
 def _others(geo: Mapping[str, Any]) -> dict[str, Any]:
-    """The members beside the coordinates. The last of all takes the place of one that is taken out, as in the
-    reference engine."""
+    """The members besides the coordinates. Quirk: the last member takes the place of each coordinate that is removed."""
     names = list(geo)
     for name in ("lat", "lng"):
         names[names.index(name)] = names[-1]
@@ -188,7 +186,7 @@ def _others(geo: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def degrees(value: Any) -> float | None:
-    """The number that a JSON value stands for, a text that spells one included; None for any other."""
+    """The finite number of a JSON value, or of a text that spells one; None for other values."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     if isinstance(value, str) and not _DECIMAL.fullmatch(value):

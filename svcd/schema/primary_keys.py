@@ -1,8 +1,4 @@
-"""Which field identifies the documents of an index, and what identifies one document.
-
-Knows how a primary key is guessed, found (`a.b` may be nested) and checked; refuses to know the index: its
-name is put in front of these messages elsewhere.
-"""
+"""Primary keys: which field identifies the documents of an index, and the identifier of one document."""
 from __future__ import annotations
 
 import re
@@ -19,7 +15,7 @@ _ADVICE = "Please specify the primary key manually using the `primaryKey` query 
 
 
 def infer_primary_key(document: Mapping[str, Any]) -> str:
-    """The one top-level field of a document whose name ends with `id` in any case.
+    """The only top-level field of a document whose name ends with `id` in any letter case.
 
     Raises index_primary_key_no_candidate_found, index_primary_key_multiple_candidates_found.
     """
@@ -35,7 +31,7 @@ def infer_primary_key(document: Mapping[str, Any]) -> str:
 
 
 def document_identifier(document: Mapping[str, Any], primary_key: str) -> str:
-    """What identifies a document, as text. Raises missing_document_id, invalid_document_id."""
+    """The identifier of a document, as text. Raises missing_document_id, invalid_document_id."""
     value = document.get(primary_key) if "." not in primary_key else None
     if type(value) is int or type(value) is str and _IDENTIFIER.fullmatch(value):
         return str(value)
@@ -50,7 +46,7 @@ def document_identifier(document: Mapping[str, Any], primary_key: str) -> str:
 
 
 def _values(document: Mapping[str, Any], path: str) -> Iterator[Any]:
-    """The values at a path; each dot in it may part two levels or belong to a name."""
+    """The values at a dotted path; each dot may separate two levels or belong to a name."""
     if path in document:
         yield document[path]
     for dot in (at for at, character in enumerate(path) if character == "."):
@@ -60,12 +56,12 @@ def _values(document: Mapping[str, Any], path: str) -> Iterator[Any]:
 
 
 def identifier(value: Any) -> str | None:
-    """A JSON value as the identifier of a document; None when it can be none."""
+    """The identifier that a JSON value is; None when it is not a valid one."""
     return str(value) if type(value) is int or isinstance(value, str) and _IDENTIFIER.fullmatch(value) else None
 
 
 def checked_identifier(value: Any) -> str:
-    """A JSON value as the identifier of a document. Raises invalid_document_id."""
+    """The identifier that a JSON value is. Raises invalid_document_id."""
     found = identifier(value)
     if found is not None:
         return found

@@ -1,8 +1,6 @@
-"""What the value of each setting must be.
+"""Checks of the values of settings: shape, messages, and the form in which a value is stored (sorted sets, complete patterns).
 
-Knows the shapes, the words of a refusal and the form in which a value is kept (sets sorted, patterns
-written in full); refuses to know how settings are stored, merged or used. Source: settings.json,
-messages.json (invalid_settings_*).
+What holds across several settings is checked in `svcd.schema.settings`.
 """
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ _INVALID_RULE = (
     "and custom ranking rules."
 )
 _RESERVED_RULE = "`{}` is a reserved keyword and thus can't be used as a ranking rule"
-# How the field of a custom rule begins: (beginning, reserved name, what the name can be used for instead).
+# (prefix of the field of a custom rule, reserved name, what this name is for), for the message.
 _GEO_CALLS = (
     ("_geoPoint", "_geoPoint", "sorting"),
     ("_geoRadius", "_geoRadius", "filtering"),
@@ -55,18 +53,18 @@ def _sorted_map(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_wildcard(names: list[str]) -> list[str] | None:
-    """Names one of which is `*` are all names, which is the reset value."""
+    """None, the value that resets the setting, if one of the names is `*`, which means all."""
     return None if WILDCARD in names else names
 
 
 def custom_rule(rule: str) -> tuple[str, bool] | None:
-    """(attribute, is ascending) of a rule such as `price:desc`; None for the others."""
+    """(attribute, is it ascending?) of a custom ranking rule such as `price:desc`; None for other rules."""
     attribute, _, direction = rule.rpartition(":")
     return (attribute, direction == "asc") if direction in ("asc", "desc") and ":" in rule else None
 
 
 def parse_ranking_rule(rule: str) -> str:
-    """The rule itself; raises ValueError(reason) for one that doesn't exist."""
+    """The ranking rule itself. Raises ValueError(reason) when it does not exist."""
     if rule in _WORD_RULES:
         return rule
     custom = custom_rule(rule)
@@ -83,7 +81,7 @@ def parse_ranking_rule(rule: str) -> str:
 
 
 def typo_sizes_refusal(one_typo: int, two_typos: int) -> str:
-    """Why two sizes don't go together; "" when they do. The unpaired back-quote is that of the interface."""
+    """Why two sizes are inconsistent; "" when they are not. The unpaired back-quote is part of the interface."""
     if one_typo <= two_typos:
         return ""
     return (
@@ -102,7 +100,7 @@ def _checked_typo_sizes(sizes: Mapping[str, int | None]) -> Mapping[str, int | N
 
 
 def _ratio(name: str) -> Check:
-    """A number from 0 to 1."""
+    """A check of numbers from 0 to 1. name: of the member, for the message."""
 
     def parse(value: float) -> float:
         if 0 <= value <= 1:
@@ -113,7 +111,7 @@ def _ratio(name: str) -> Check:
 
 
 def _patch_of(checks: Mapping[str, Check]) -> Check:
-    """An object of which every member may be left out (kept) or null (reset)."""
+    """A check of objects whose members may be absent (keep the stored value) or null (reset it)."""
     return object_of({member: Field(nullable(check)) for member, check in checks.items()})
 
 

@@ -1,9 +1,7 @@
-"""The settings of an index: one row each, and what follows from the rows.
+"""The settings of an index: one row each, from which routes, defaults, checks, merging, responses and reindexing follow.
 
-From a row follow the routes, the default, the reset, the check, the merge of a change with what is
-stored, the answer, and what must be made again. What is *stored* holds only what was set; what is
-*resolved* has every default filled in. Refuses to know SQL, HTTP and documents.
-Source: settings.json; the order of SETTINGS is that of answers and messages.
+*Stored* settings hold only what was set; *resolved* ones have every default filled in. The order of SETTINGS is that of responses
+and messages. Search and indexing use the typed form of resolved settings, `svcd.schema.index_settings`.
 """
 from __future__ import annotations
 
@@ -28,12 +26,12 @@ PUT, PATCH = "PUT", "PATCH"
 
 
 class Redo(enum.Enum):
-    """What a change makes stale in an index."""
+    """What a change makes stale in an index, so that it must be made again."""
 
-    WORDS = "words"  # every document has to be tokenised again
-    PAIRS = "pairs"  # distances between words
-    PREFIXES = "prefixes"  # what is kept per prefix
-    FACETS = "facets"  # values, orders and coordinates of attributes
+    WORDS = "words"  # the terms and positions of all documents
+    PAIRS = "pairs"  # distances between terms
+    PREFIXES = "prefixes"  # postings of prefixes
+    FACETS = "facets"  # stored values, their order, and coordinates
     VECTORS = "vectors"  # embeddings
 
 
@@ -58,9 +56,9 @@ def _same(value: Any) -> Any:
 
 
 def _merge_members(depth: int, order: Iterable[str] = ()) -> Callable[[Any, Any], Any]:
-    """Merge a change into an object: members left out are kept, null removes one.
+    """A merge function for objects: absent members are kept, null removes one.
 
-    depth: 1 replaces the objects inside, 2 merges them too. order: that of their members, if it matters.
+    depth: 1 replaces nested objects, 2 merges them too. order: of the members of the result.
     """
     places = {name: place for place, name in enumerate(order)}
 
@@ -77,7 +75,7 @@ def _merge_members(depth: int, order: Iterable[str] = ()) -> Callable[[Any, Any]
 
 
 def _filled(default: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """Fill the defaults into a stored object and the objects inside it."""
+    """A function that fills defaults into a stored object and the objects inside it."""
 
     def fill(stored: Mapping[str, Any], default: Mapping[str, Any] = default) -> dict[str, Any]:
         full = {**default, **stored}
@@ -102,7 +100,7 @@ def _check_ranking_rules(rules: list[str]) -> None:
 
 def _check_chat(chat: Mapping[str, Any]) -> None:
     if chat.get("documentTemplateMaxBytes") == 0:
-        # The code is that of the reference, where templates belong to embedders.
+        # The error code is that of embedders, to which templates belong in the interface.
         raise ApiError(
             embedder_settings.CODE, "`.chat.documentTemplateMaxBytes`: `documentTemplateMaxBytes` cannot be zero")
 
@@ -123,7 +121,7 @@ def _merge_embedders(stored: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sorted_attributes(rules: Iterable[str]) -> list[str]:
-    """The attributes that ranking rules order by."""
+    """The attributes of custom ranking rules, sorted."""
     return sorted({custom[0] for rule in rules if (custom := checks.custom_rule(rule))})
 
 
@@ -131,12 +129,12 @@ def _sorted_attributes(rules: Iterable[str]) -> list[str]:
 class Setting:
     """One setting.
 
-    method: how its own route is written to. check: of a value; null always resets it.
-    merge: (stored or None, change) -> stored; may raise ApiError for what only the whole can show.
-    fill: stored -> resolved. validate: raises ApiError for what the check of one member can't see.
-    redo: what a change makes stale, when `stale_by` of the resolved value differs.
-    feature: (flag, action) that a value needs; an answer of all settings leaves it out without the flag.
-    hide: a value as answers may show it. reset_as: how details of tasks write a reset.
+    method: HTTP method that changes it on its own route. check: of its value; null always resets it.
+    merge: (stored value or None, change) -> stored value; may raise ApiError.
+    fill: stored value -> resolved value. validate: raises ApiError for faults that no check of a single member finds.
+    redo: what a change makes stale, if it changes `stale_by` of the resolved value.
+    feature: (experimental feature, action for the message) that a value needs; without it responses with all settings omit it.
+    hide: masks secrets in a value. reset_as: how details of tasks show a reset.
     """
 
     name: str
@@ -156,19 +154,19 @@ class Setting:
 
     @property
     def route(self) -> str:
-        """The last segment of its own route: stopWords -> stop-words."""
+        """The last segment of the path of its own route: `stop-words` for stopWords."""
         return re.sub("[A-Z]", lambda capital: f"-{capital[0].lower()}", self.name)
 
     def resolved(self, stored: Stored) -> Any:
-        """Its value with defaults."""
+        """Its value in stored settings, with defaults."""
         return self.fill(stored[self.name]) if stored.get(self.name) is not None else self.default
 
     def shown(self, stored: Stored) -> Any:
-        """Its value as an answer shows it."""
+        """Its value as a response shows it: with defaults, secrets masked."""
         return self.hide(self.resolved(stored))
 
     def changed_as_shown(self, value: Any) -> Any:
-        """A value, or None for a reset, as the details of a task show it."""
+        """A new value, or None for a reset, as the details of a task show it."""
         return self.reset_as if value is None else self.hide(value)
 
 
@@ -228,7 +226,8 @@ SETTINGS: tuple[Setting, ...] = (
             merge=_merge_members(1), fill=_filled(_PAGINATION), about="How many hits a search can reach."),
     Setting("embedders", PATCH, embedder_settings.embedders, {}, embedder_settings.CODE,
             redo=(Redo.VECTORS,), merge=_merge_embedders, fill=embedder_settings.resolve_embedders,
-            validate=embedder_settings.check_embedders, hide=embedder_settings.redact_embedders, about="Where vectors come from."),
+            validate=embedder_settings.check_embedders, hide=embedder_settings.redact_embedders,
+            about="Where vectors come from."),
     Setting("searchCutoffMs", PUT, positive_integer, None, "invalid_settings_search_cutoff_ms",
             about="Milliseconds after which a search returns what it has; null for 1500."),
     Setting("localizedAttributes", PUT, checks.localized_attributes, None, "invalid_settings_localized_attributes",
@@ -245,7 +244,7 @@ SETTINGS: tuple[Setting, ...] = (
 
 BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
-# The members of a body that changes several settings.
+# The members of a request body that changes several settings.
 FIELDS: Mapping[str, Field] = {
     setting.name: Field(nullable(setting.check), setting.code, about=setting.about) for setting in SETTINGS
 }
@@ -254,17 +253,17 @@ RESET_ALL: Change = dict.fromkeys(BY_NAME)
 
 
 def resolved(stored: Stored) -> dict[str, Any]:
-    """Every setting with its defaults filled in; what is resolved already stays as it is."""
+    """All settings with defaults. Resolved settings stay as they are."""
     return {setting.name: setting.resolved(stored) for setting in SETTINGS}
 
 
 def defaults() -> dict[str, Any]:
-    """The settings of an index where nothing was set."""
+    """The resolved settings of an index for which nothing was set."""
     return resolved({})
 
 
 def features_used(change: Change) -> Iterator[tuple[str, str]]:
-    """(flag, action) of each experimental feature that a change needs, in the order they are to be checked."""
+    """(feature, action for the message) for each experimental feature that a change needs, in the order of checks."""
     for setting in SETTINGS:
         if setting.feature and change.get(setting.name) is not None:
             yield setting.feature
@@ -272,17 +271,16 @@ def features_used(change: Change) -> Iterator[tuple[str, str]]:
 
 
 def validate(change: Change) -> None:
-    """Refuse a decoded change for what its members say together. Raises ApiError."""
+    """Check what the members of a decoded change say together. Raises ApiError."""
     for name, value in change.items():
         if value is not None:
             BY_NAME[name].validate(value)
 
 
 def merged(stored: Stored, change: Change) -> dict[str, Any]:
-    """What is stored after a change.
+    """The stored settings after a change.
 
-    Raises ApiError when the change doesn't go with what is stored: invalid_settings_typo_tolerance,
-    invalid_settings_embedders.
+    Raises invalid_settings_typo_tolerance, invalid_settings_embedders when the change contradicts what is stored.
     """
     after = dict(stored)
     for name, value in change.items():
@@ -293,7 +291,7 @@ def merged(stored: Stored, change: Change) -> dict[str, Any]:
 
 
 def redo_of(old: Stored, new: Stored) -> set[Redo]:
-    """What must be made again when stored settings go from old to new; nothing when no value changes."""
+    """What becomes stale when stored settings change from old to new; nothing when no resolved value changes."""
     stale: set[Redo] = set()
     for setting in SETTINGS:
         if setting.redo and setting.stale_by(setting.resolved(old)) != setting.stale_by(setting.resolved(new)):
@@ -302,7 +300,7 @@ def redo_of(old: Stored, new: Stored) -> set[Redo]:
 
 
 def as_shown(stored: Stored, features: Mapping[str, bool | None]) -> dict[str, Any]:
-    """The answer of all settings, secrets hidden; what belongs to a feature that is off is left out."""
+    """All settings as a response shows them: secrets masked, without those of features that are off."""
     return {
         setting.name: setting.shown(stored)
         for setting in SETTINGS
@@ -311,5 +309,5 @@ def as_shown(stored: Stored, features: Mapping[str, bool | None]) -> dict[str, A
 
 
 def changed_as_shown(change: Change) -> dict[str, Any]:
-    """A change as the details of its task show it, secrets hidden."""
+    """A change as the details of its task show it, secrets masked."""
     return {name: BY_NAME[name].changed_as_shown(change[name]) for name in BY_NAME if name in change}

@@ -1,6 +1,7 @@
 """Word lists for segmentation: where they are installed, and their form in memory.
 
-Follows docs/text-analysis.md#segmentation-with-word-lists. The packages that bring them are located but never imported: only the file of the list is read, when the first such text is met.
+Follows docs/text-analysis.md#segmentation-with-word-lists. The packages that bring them are located but never imported: only the
+file of the list is read, when the first such text is met.
 """
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ def _plain(path: Path) -> Iterator[bytes]:
                 yield word + _TAB + b"1"
 
 
-def _parts_of_compounds(path: Path) -> Iterator[bytes]:
+def read_compound_parts(path: Path) -> Iterator[bytes]:
     """Read parts of compounds with their endings: `land/es` is Land and Landes, at the beginning of a compound or inside.
 
     Parts with a capital are only found at the beginning: inside other words they are mostly coincidence, as `ring` in
@@ -118,7 +119,7 @@ class _Source(NamedTuple):
 # look like compounds of them.
 _SOURCES = {
     "cmn": _Source("Chinese", "jieba", "dict.txt", _counted),
-    "deu": _Source("German", "svcd.text", "data/german-parts.txt", _parts_of_compounds),
+    "deu": _Source("German", "svcd.text", "data/german-parts.txt", read_compound_parts),
     "tha": _Source("Thai", "newmm_tokenizer", "words_th.txt", _plain),
 }
 

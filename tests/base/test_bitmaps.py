@@ -1,4 +1,8 @@
-"""What must hold of sets: what goes in comes out, in ascending order, however they are kept."""
+"""What must hold of bitmaps:
+
+1. The docids that go in come out, ascending and once each.
+2. Packed or not, a set stays the same.
+"""
 from __future__ import annotations
 
 from hypothesis import given

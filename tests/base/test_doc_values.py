@@ -1,8 +1,8 @@
-"""What must hold of columns:
+"""What must hold of doc values:
 
-1. What it says of any set of documents is what sets of documents, one per value, say.
-2. A column of a value per document and one of several answer alike; a cache is told what either takes.
-3. Documents are taken in their order, each unless it shares a value with one taken before.
+1. For any set of documents they agree with one bitmap per value.
+2. This holds with one value per document and with several; the size reported to caches includes the arrays.
+3. Distinct documents are taken by docid, each unless it shares a value with one taken before.
 """
 from __future__ import annotations
 

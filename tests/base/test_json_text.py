@@ -1,12 +1,11 @@
-"""JSON in and out.
+"""What must hold of JSON that is read and printed:
 
-What must hold:
-1. A faulty text is refused with serde_json's words, line and column (in bytes).
-2. What the standard library alone would accept is refused or read as serde_json reads it.
-3. The quick decoder and the exact scanner agree on which texts are right.
-4. What is printed is read back the same, and floats have serde_json's form.
-5. Skimming differs from parsing in its documented places only.
-6. Hostile texts take linear time.
+1. A faulty text is rejected with the message, line and column (in bytes) of serde_json.
+2. What only the standard library accepts is rejected, or read as serde_json reads it.
+3. The fast decoder and the scanner agree on which texts are correct.
+4. What is printed is read back unchanged, and floats have the form of serde_json.
+5. Skimming differs from parsing only where it is documented.
+6. Malicious texts take linear time.
 """
 from __future__ import annotations
 

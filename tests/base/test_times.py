@@ -1,6 +1,8 @@
-"""1. A date with an offset, without one, and a bare one are read; the last two are in UTC.
-2. In answers a moment has six digits of a second, always; elsewhere it loses nothing.
-3. What no calendar has, or the years 1 to 9999 do not hold, is refused.
+"""What must hold of moments as texts:
+
+1. A date-time with an offset, one without, and a date are parsed; the last two are in UTC.
+2. In responses a moment always has six fractional digits; elsewhere it is exact.
+3. Dates that do not exist, or are not in the years 1 to 9999, are rejected.
 """
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The steps of a search. What must hold:
+"""What must hold of tracing spans:
 
-1. A step lasts until the next one begins, it is ended, or its group is left.
-2. Steps of one path are added up; a path stands where it ended last, and so behind all that it holds.
-3. Nobody is told of steps outside the block that is recorded, or while another block records nothing.
-4. A failure leaves the groups that it comes out of.
-5. Searches tell their steps: those of keywords, of none, of filters and facets, and of merged lists.
+1. A step lasts until the next one begins, it is ended, or its group is closed.
+2. Steps with the same path are added up; a path is listed where it ended last, so after all its parts.
+3. Steps outside the recorded block, or in a block that records nothing, are not measured.
+4. An exception closes the groups that it leaves.
+5. Searches name their steps: with and without keywords, with filters and facets, and of merged lists.
 """
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""How documents are walked and their words counted (relevance contract 1.9). What must hold:
+"""What must hold of the terms of documents, and of selected parts (docs/text-analysis.md#positions-and-gaps):
 
-1. Members of objects are reported whatever they are, elements of arrays only when scalar.
-2. Words follow each other by 1, behind a hard separator by 8; stop words take a position and leave a hole.
-3. Each further value of an attribute starts 8 behind the last word, or the start, of the one before.
-4. Blank and longer words than 250 bytes are not kept; nothing is kept behind position 65,535.
-5. The short ways to a row give what its tokens give.
-6. A selection keeps the order of the document and what lies beneath the names.
-7. A hit goes by names alone: values without members, and elements without any of those asked for, stay.
+1. Members of nested objects are reported whatever their type, elements of arrays only when scalar.
+2. A word is 1 after the word before it, 8 after a hard separator; a stop word takes a position and leaves a gap.
+3. Each further value of an attribute starts 8 after the last term, or the start, of the value before.
+4. Blank words and words of more than 250 bytes are not indexed; nothing is indexed after position 65,535.
+5. The fast ways to the terms of a text agree with its tokens.
+6. A selection keeps the order of the document and everything beneath the selected names.
+7. A hit selects by names alone: scalars, and elements without any selected member, stay.
 """
 from __future__ import annotations
 
@@ -17,7 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.schema.attributes import is_beneath, is_reserved, locales_test, matches
-from svcd.schema.documents import Selection, attribute_names, bucketed_position, positions, select, shown_parts, walk
+from svcd.schema.documents import (
+    Selection,
+    attribute_names,
+    bucketed_position,
+    select,
+    shown_parts,
+    terms_by_attribute,
+    walk,
+)
 from svcd.text.analyzer import Analyzer
 from svcd.text.term_positions import term_position_builder, terms_by_position
 from tests.support.shared_material import needs_oracle, oracle
@@ -28,7 +36,7 @@ DEFAULT = Analyzer()
 
 def located(document: dict[str, Any], analyzer: Analyzer = DEFAULT) -> dict[str, list[tuple[int, str]]]:
     """attribute -> (position, word), without the holes."""
-    rows = positions(document, analyzer, lambda name: not is_reserved(name), lambda name: None)
+    rows = terms_by_attribute(document, analyzer, lambda name: not is_reserved(name), lambda name: None)
     return {name: [(place, word) for place, word in enumerate(row) if word] for name, row in rows.items()}
 
 
@@ -80,13 +88,13 @@ def test_numbers_and_booleans_are_read_from_their_json() -> None:
 
 
 def test_only_searchable_attributes_have_words() -> None:
-    found = positions({"a": "x", "b": {"c": "y", "d": "z"}}, DEFAULT, lambda name: name == "b.c", lambda name: None)
+    found = terms_by_attribute({"a": "x", "b": {"c": "y", "d": "z"}}, DEFAULT, lambda name: name == "b.c", lambda name: None)
     assert found == {"b.c": ["y"]}
 
 
 def test_locales_are_asked_for_each_attribute() -> None:
     rules = [{"attributePatterns": ["ja*"], "locales": ["jpn"]}]
-    found = positions({"ja_t": "東京", "t": "東京"}, DEFAULT, lambda name: True, locales_test(rules))
+    found = terms_by_attribute({"ja_t": "東京", "t": "東京"}, DEFAULT, lambda name: True, locales_test(rules))
     assert found == {"ja_t": ["東京"], "t": ["東", "京"]}
 
 
@@ -98,9 +106,9 @@ def test_words_longer_than_250_bytes_are_not_kept(length: int, is_kept: bool) ->
 
 
 def test_nothing_is_kept_behind_the_last_position() -> None:
-    row = positions({"t": "a " * 70_000}, DEFAULT, lambda name: True, lambda name: None)["t"]
+    row = terms_by_attribute({"t": "a " * 70_000}, DEFAULT, lambda name: True, lambda name: None)["t"]
     assert len(row) == 65_536
-    many = positions({"t": ["a"] * 9_000}, DEFAULT, lambda name: True, lambda name: None)["t"]
+    many = terms_by_attribute({"t": ["a"] * 9_000}, DEFAULT, lambda name: True, lambda name: None)["t"]
     assert len(many) == 65_529
 
 

@@ -1,4 +1,8 @@
-"""What must hold of `_geo`: nothing, null, or latitude and longitude as finite numbers or texts that spell them."""
+"""What must hold of the check of `_geo`:
+
+1. It may be absent, null, or an object with latitude and longitude, as finite numbers or texts that spell them.
+2. Every other value is rejected with its own message.
+"""
 from __future__ import annotations
 
 from typing import Any

@@ -8,7 +8,7 @@
 6. Only a value that changes makes something stale, and only what it touches.
 7. Details show a change in the order of answers, secrets hidden.
 8. Settings of a feature that is off are left out of the answer.
-9. The rows say what the contract says.
+9. The rows agree with the tables of the interface.
 10. Lists of attributes are kept without repetitions, words as they are compared, languages by their long codes;
     details show all of them as they were given.
 """

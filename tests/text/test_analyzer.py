@@ -1,14 +1,14 @@
-"""The tokenizer (relevance contract 1.1 to 1.8). What must hold:
+"""What must hold of the tokenizer (docs/text-analysis.md):
 
 1. Tokens cover the text, in order, without overlap.
 2. Separators cut, the longest at each place; a custom list replaces, a dictionary joins.
 3. A separator is hard or soft by its decomposed form; `…` becomes a word.
 4. Lemmas: decomposition, case, marks, ligatures and letter variants by script.
-5. Stop words are told by their decomposed form, with case, and win over separators.
-6. A group is one script; digits and spaces join the run before them.
-7. Chinese, Japanese and Arabic are told apart, unless the locales say it.
-8. Segmenters cut by word lists that are plugged in; without them Chinese goes by characters.
-9. Chinese takes the way of the greatest likelihood, Thai the longest word, as a plain search of all finds them.
+5. Stop words are compared in decomposed form, with case, and take precedence over separators.
+6. A group has one script; digits and spaces belong to the group before them.
+7. Chinese and Japanese, and languages in Arabic script, are detected unless only one language is allowed.
+8. Segmenters use the offered word lists; without them Chinese is cut into characters.
+9. Chinese is cut into the most likely words, Thai at the longest word, as an exhaustive search finds them.
 """
 from __future__ import annotations
 

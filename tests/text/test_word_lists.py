@@ -1,9 +1,9 @@
-"""Lists of words (relevance contract 1.6). What must hold:
+"""What must hold of word lists (docs/text-analysis.md#segmentation-with-word-lists):
 
-1. A list answers as a dictionary does: how often a word is met, and whether longer ones begin with it.
-2. A line that comes twice counts once.
-3. Lists are read from the packages that bring them, which are not imported; none is needed.
-4. The list of parts of German compounds, which comes with svcd, cuts common ones, and leaves alone what is none.
+1. A list agrees with a dictionary on the frequency of a word and on whether it is a prefix of others.
+2. A repeated line counts once.
+3. Lists are read from the packages that contain them, which are not imported; none is required.
+4. The packaged list of German parts cuts common compounds and no other words.
 """
 from __future__ import annotations
 
@@ -98,5 +98,5 @@ def test_what_only_looks_like_a_compound_is_left_alone(text: str) -> None:
 def test_a_part_with_a_capital_is_one_at_the_beginning_alone(tmp_path: Path) -> None:
     file = tmp_path / "parts.txt"
     file.write_text("land/es Ring/e\n", encoding="utf-8")
-    lines = [line.decode().partition("\t")[0] for line in word_lists._parts_of_compounds(file)]
+    lines = [line.decode().partition("\t")[0] for line in word_lists.read_compound_parts(file)]
     assert sorted(lines) == ["Land", "Landes", "Ring", "Ringe", "land", "landes"]

@@ -1,4 +1,8 @@
-"""What must hold of texts that should be UUIDs: every way to write one is read, every fault has its words."""
+"""What must hold of names in requests:
+
+1. An index uid is made of letters, digits, `-` and `_`; a pattern may end with one star, or be a star.
+2. Every way to write a UUID is read; every fault has its own message.
+"""
 from __future__ import annotations
 
 import uuid
@@ -7,7 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from svcd.validation import parse_index_uid_pattern
 from svcd.validation.names import parse_uuid
+
+
+@pytest.mark.parametrize("text", ["*", "films", "films*", "films_*", "0", "a-b", "a" * 400, "a" * 400 + "*"])
+def test_patterns(text: str) -> None:
+    assert parse_index_uid_pattern(text) == text
+
+
+@pytest.mark.parametrize("text", [
+    "", "**", "fi*lms", "*films", "good films", "films**", "a" * 401, "é", "films\n", "a/b"])
+def test_what_is_no_pattern(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a valid index uid pattern"):
+        parse_index_uid_pattern(text)
+
 
 PLAIN = "4d406476-7a3b-47be-8685-e9ab9bb0a4b0"
 

@@ -1,7 +1,9 @@
-"""1. A level alone is for all; a name with a level is for what begins with it, and the longest beginning counts.
-2. A name alone wants everything of it; what nothing speaks of is not wanted.
-3. What cannot be understood is refused in words; what can be is written so that it reads back.
-4. Printing follows the targets, and so does who listens; the one does not change the other.
+"""What must hold of the targets of log lines:
+
+1. A level alone is for all modules; a name with a level is for modules with this prefix, and the longest prefix counts.
+2. A name alone wants all its events; events of a module without rule are not wanted.
+3. A text that cannot be parsed is rejected with a message; printed targets parse back.
+4. Printing and the follower have targets of their own.
 """
 from __future__ import annotations
 
