@@ -192,6 +192,11 @@ class Cache:
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()  # guards _entries and _bytes
 
+    @property
+    def bytes(self) -> int:
+        """About the memory that the cached values take."""
+        return self._bytes
+
     def peek(self, key: Hashable) -> Any:
         """The value of a key, None when it is not cached; it counts as used."""
         with self._lock:

@@ -1,12 +1,12 @@
 """What must hold of an index:
 
 1. Its relations are those of the words by position that it was given (worked out here word by word).
-2. What a reader keeps is carried over writes, and equals what it would read anew.
+2. What a reader has cached is brought up to date after writes, and equals what it would read from the tables.
 3. After any history it answers as one built at once from the same documents with the same docids.
 4. FTS5's own integrity check agrees with what was written.
 5. What is not committed is not seen; what a savepoint undid was never there.
 6. A reader sees one state from its first read to its last.
-7. What is kept of written documents to carry other things over counts in the cache with what it takes.
+7. The documents of a delta are read once, and count in the cache with the memory that they take.
 """
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import tracemalloc
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ HISTORY = st.lists(st.lists(st.tuples(st.integers(0, 6), st.none() | DOCUMENT), 
 Documents = dict[int, dict[str, list[str]]]
 
 
-def fill_slots(writer: IndexWriter) -> None:
+def fill_columns(writer: IndexWriter) -> None:
     """Give every field its column before any document comes, so that two indexes agree on them."""
     everything = {f"f{n}": ["w"] for n in range(schema.SHARED_COLUMN + 2)}
     with writer.transaction():
@@ -133,7 +134,7 @@ def check_prefix(reader: IndexReader, held: Documents, prefix: str) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(["f0", "f1", "f2"]), ROW), min_size=1, max_size=12),
        st.permutations([*product(["a", "ab", "abc"], [None, "f0", "f1", "f2"], [False, True])]))
-def test_what_is_known_already_shortens_the_way_alone(documents: list[Any], asked: list[Any]) -> None:
+def test_cached_sets_change_how_sets_are_read_but_not_what_they_hold(documents: list[Any], asked: list[Any]) -> None:
     held: Documents = dict(enumerate(documents))
     with tempfile.TemporaryDirectory() as folder, patch.object(vocabulary, "COMMON", 3), patch.object(
             term_reader, "_DOCUMENTS_A_TERM", 1):
@@ -156,7 +157,7 @@ def test_what_is_known_already_shortens_the_way_alone(documents: list[Any], aske
 
 
 @pytest.mark.parametrize(("many", "most_rare"), [(1, 9), (2, 9), (3, 1), (50, 9), (50, 2)])
-def test_words_are_found_in_lists_that_are_held(tmp_path: Path, many: int, most_rare: int) -> None:
+def test_words_are_found_in_cached_lists(tmp_path: Path, many: int, most_rare: int) -> None:
     known = ["a", "ab", "abc", "b", "ba", "X", "Xa", "|", "é", "éa", "z", "~"]
     writer = IndexWriter(tmp_path / "index.sqlite")
     play(writer, [[(1, {"f0": [*known, ""]})]])
@@ -178,7 +179,7 @@ def read_set(reader: IndexReader, word: str, field: str | None, is_prefix: bool)
 
 @settings(max_examples=40, deadline=None)
 @given(HISTORY, st.sampled_from([0, 1 << 40]), st.sets(st.integers(0, 6)))
-def test_rows_tell_of_pairs_what_fts5_tells(history: list[list[tuple[int, Any]]], cost: int, asked: set[int]) -> None:
+def test_the_forward_index_and_fts5_find_the_same_pairs(history: list[list[tuple[int, Any]]], cost: int, asked: set[int]) -> None:
     with tempfile.TemporaryDirectory() as folder, patch.object(term_reader, "_FORWARD_ROW_COST", cost):
         path = Path(folder) / "index.sqlite"
         writer, cache = IndexWriter(path), Cache(1 << 20)
@@ -207,7 +208,7 @@ def test_any_history_answers_as_its_documents_say(history: list[list[tuple[int, 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "index.sqlite"
         writer = IndexWriter(path)
-        fill_slots(writer)
+        fill_columns(writer)
         held = play(writer, history)
         writer.checkpoint()
         with reading(path) as reader:
@@ -217,19 +218,20 @@ def test_any_history_answers_as_its_documents_say(history: list[list[tuple[int, 
             wanted = [f"d{docid}" for docid in (*held, 10_000)]
             assert reader.identified_documents(wanted) == {f"d{docid}": reader.document(docid) for docid in held}
             assert reader.raw_document_size() == sum(len(reader.document(docid)) for docid in held)
-        for table in ("terms", "term_positions"):
-            writer._connection.execute(f"INSERT INTO {table}({table}) VALUES ('integrity-check')")
         writer.close()
+        with closing(sqlite3.connect(path)) as connection:
+            for table in ("terms", "term_positions"):
+                connection.execute(f"INSERT INTO {table}({table}) VALUES ('integrity-check')")
 
 
 @settings(max_examples=40, deadline=None)
 @given(HISTORY, st.integers(1, 3))
-def test_what_is_kept_is_carried_over_writes(history: list[list[tuple[int, Any]]], step: int) -> None:
+def test_cached_values_are_brought_up_to_date_after_writes(history: list[list[tuple[int, Any]]], step: int) -> None:
     """Asked after every `step` batches through one cache: what was kept then has to become what is now."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "index.sqlite"
         writer = IndexWriter(path)
-        fill_slots(writer)
+        fill_columns(writer)
         cache, held = Cache(1 << 24), {}
         for start in range(0, len(history), step):
             play(writer, history[start:start + step], held)
@@ -240,13 +242,13 @@ def test_what_is_kept_is_carried_over_writes(history: list[list[tuple[int, Any]]
 
 @settings(max_examples=25, deadline=None)
 @given(HISTORY, st.integers(0, 4))
-def test_ready_made_sets_are_carried_over_writes(history: list[list[tuple[int, Any]]], after: int) -> None:
-    """Every set is dense here: made after some batches, asked at the end through an empty cache."""
+def test_materialized_postings_are_brought_up_to_date_after_writes(history: list[list[tuple[int, Any]]], after: int) -> None:
+    """Every set is materialized here: after some batches, asked at the end through an empty cache."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(materialized, "LEAST", 0)
         path = Path(folder) / "index.sqlite"
         writer = IndexWriter(path)
-        fill_slots(writer)
+        fill_columns(writer)
         held = play(writer, history[:after])
         assert writer.needs_materialized_postings()
         writer.materialize_postings(lambda: False)
@@ -257,7 +259,7 @@ def test_ready_made_sets_are_carried_over_writes(history: list[list[tuple[int, A
         writer.close()
 
 
-def test_making_sets_gives_way(writer: IndexWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_materializing_stops_when_asked(writer: IndexWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(materialized, "LEAST", 1)
     with writer.transaction():
         writer.write([change(0, {"f": ["word"]})])
@@ -267,9 +269,21 @@ def test_making_sets_gives_way(writer: IndexWriter, monkeypatch: pytest.MonkeyPa
     assert not writer.needs_materialized_postings()
 
 
-def test_what_was_written_is_held_once_and_counts_with_all_that_it_takes(writer: IndexWriter, tmp_path: Path) -> None:
-    """After each write other sets are asked: some were last asked a write ago, some long before."""
-    cache = Cache(1 << 24)
+class RecordingCache(Cache):
+    """A cache that remembers the keys of all values that were put into it."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.keys: set[Any] = set()
+
+    def put(self, key: Any, value: Any) -> None:
+        self.keys.add(key)
+        super().put(key, value)
+
+
+def test_few_deltas_are_cached_and_counted_with_all_that_they_hold(writer: IndexWriter, tmp_path: Path) -> None:
+    """After each write other sets are asked for: some were last asked for a write ago, some long before."""
+    cache = RecordingCache(1 << 24)
     for step in range(30):
         with writer.transaction():
             writer.write([change(docid, {"f": [f"word{step}", f"word{docid}"]}) for docid in range(20)])
@@ -277,12 +291,13 @@ def test_what_was_written_is_held_once_and_counts_with_all_that_it_takes(writer:
             for number in range(step % 7, 20, 1 + step % 5):
                 held = from_docids([number] if number != step else range(20))
                 assert reader.terms.word_docids(f"word{number}") == held
-    held = [span.delta for span, _ in cache._entries.values() if getattr(span, "delta", None)]
-    assert 1 <= len(held) <= 2
-    assert cache._bytes > sum(map(sys.getsizeof, held))
+    entries = [cache.peek(key) for key in cache.keys]
+    deltas = [entry.delta for entry in entries if getattr(entry, "delta", None)]
+    assert 1 <= len(deltas) <= 2
+    assert cache.bytes > sum(map(sys.getsizeof, deltas))
 
 
-def test_the_docids_of_what_was_written_are_found_once(writer: IndexWriter, tmp_path: Path) -> None:
+def test_the_docids_of_a_delta_are_decoded_once(writer: IndexWriter, tmp_path: Path) -> None:
     with writer.transaction():
         writer.write([change(docid, {"f": [f"word{docid}"]}) for docid in range(20)])
     with reading(tmp_path / "index.sqlite") as reader, patch.object(
@@ -328,13 +343,14 @@ def test_incremental_equals_rebuilt(history: list[list[tuple[int, Any]]]) -> Non
         for name in ("history", "at once"):
             path = Path(folder) / f"{name}.sqlite"
             writer = IndexWriter(path)
-            fill_slots(writer)
+            fill_columns(writer)
             if name == "history":
                 held = play(writer, history)
             else:
                 play(writer, [list(held.items())])
-            tables.append(everything(writer._connection))
             writer.close()
+            with closing(sqlite3.connect(path)) as connection:
+                tables.append(everything(connection))
         assert tables[0] == tables[1]
 
 

@@ -1,13 +1,13 @@
 """What must hold of the values of an index:
 
 1. Every answer is the one worked out from the documents.
-2. What a reader keeps is carried over writes, and equals what it would read anew.
+2. What a reader has cached is brought up to date after writes, and equals what it would read from the tables.
 3. After any history the tables hold what they would if they had been made at once; nothing is left of what went.
 4. What a savepoint undid was never there.
 5. Numbers ascend by value, -0.0 before 0.0; texts by their bytes.
 6. Values of a field may come and go without the others being touched.
-7. Written documents are looked at once, however many sets are carried over the write.
-8. A column has the ranks of what every document has; it is made once searches have spent what it costs.
+7. Written documents are decoded once, however many sets they update.
+8. Doc values have the ranks of what every document has; they are made once searches have spent what they cost.
 """
 from __future__ import annotations
 
