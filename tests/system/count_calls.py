@@ -81,7 +81,7 @@ class _Client(threading.Thread):
 
     def _search(self, limit: int) -> None:
         found = self._ask("POST", "/indexes/films/search", {**SEARCH, "limit": limit})
-        assert found["hits"], found
+        assert found.get("hits"), found
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         content = None if body is None else json.dumps(body)
