@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from svcd.index.connections import ReadPool
 from svcd.http.message import PORTION, Portions
+from svcd.index.connections import ReadPool
 from svcd.search import long_pages as pages
 
 COUNT = 700
@@ -229,7 +229,7 @@ def test_a_long_list_of_tasks_is_of_one_state(client: Any, instance: Any, work: 
     tasks = enqueued(client, 500)
     batch = running.start([running.task(7)], "unspecified")
     body = client.parts("GET", "/tasks?limit=1000")
-    running.give_back(batch)
+    running.requeue(batch)
     work()
     shown = json.loads(b"".join(body))["results"]
     body.close()

@@ -110,7 +110,7 @@ def test_a_file_that_went_before_it_was_opened_is_looked_up_again(
 
 
 def test_of_many_indexes_not_all_are_held(built: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_folder, "", 1)
+    monkeypatch.setattr(data_folder, "MAX_OPEN_INDEXES", 1)
     assert places(built) == ["films", "people", "films"]
     opened: Instance = built.instance
     with opened.read_together(["films", "people", "nowhere"]) as together:
