@@ -60,7 +60,7 @@ class Reserve:
     def __init__(self, folder: Path, disk: Callable[[Path], tuple[int, int]] = disk_bytes) -> None:
         self.path = folder / "reserve"
         self._folder = folder
-        self._disk = disk
+        self.disk = disk
         self._lock = threading.Lock()  # guards what follows, and the file
         self._bytes = self.path.stat().st_size if self.path.exists() else 0
         self._wanted = 0  # 0: none is kept
@@ -80,7 +80,7 @@ class Reserve:
     def keep(self, index_bytes: int) -> None:
         """Keep a reserve from now on, large enough for an index file of so many bytes; as far as there is room."""
         with self._lock:
-            free, whole = self._disk(self._folder)
+            free, whole = self.disk(self._folder)
             wanted = min(max(LEAST_BYTES, index_bytes // INDEX_PART), MOST_BYTES, whole // _DISK_PART)
             self._wanted = max(self._wanted, wanted)
             if not self._is_short:
@@ -94,7 +94,7 @@ class Reserve:
 
     def make_way(self, most: int = PART_BYTES) -> None:
         """Before a write that frees room: release so much of the reserve when next to no room is left."""
-        if self._bytes and self._disk(self._folder)[0] < LOW_BYTES:
+        if self._bytes and self.disk(self._folder)[0] < LOW_BYTES:
             self.give_up(most)
 
     def give_up(self, most: int = MOST_BYTES) -> bool:
@@ -136,7 +136,7 @@ class Reserve:
             lacking = self._wanted - self._bytes
             while lacking >= _CRUMBS and not self._fill(self._bytes + lacking):
                 lacking //= 2
-            is_restored = self._bytes >= self._wanted and self._disk(self._folder)[0] >= LOW_BYTES
+            is_restored = self._bytes >= self._wanted and self.disk(self._folder)[0] >= LOW_BYTES
             self._is_short = not is_restored
         if is_restored:
             logs.info("the disk has space again, and the reserve is restored", bytes=self._bytes)

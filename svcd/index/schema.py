@@ -22,7 +22,7 @@ SHARED_COLUMN = COLUMNS - 1
 
 # Documents per row of field_word_counts, one byte each: about half a page, and an update rewrites one page at least.
 COUNT_BLOCK = 4096
-# A field that holds more words than this counts in no set of `field_count_docids` (docs/ranking.md, exactness).
+# A field that holds more words than this counts in no set of `field_count_docids` (docs/ranking.md#exactness).
 COUNTED_WORDS = 30
 
 Create = Callable[[Any], None]  # given a sqlite_utils.Database

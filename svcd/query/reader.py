@@ -84,7 +84,7 @@ class Terms(Protocol):
         """Union of `word_docids` over the words that start with the prefix."""
 
     def prefix_fields(self, prefix: str) -> Sequence[str]:
-        """Fields that hold a word that begins so."""
+        """Fields that hold a word that starts with the prefix."""
 
     def prefix_field_docids(self, prefix: str, field: str) -> DocIds:
         """Union of `word_field_docids` over the words that start with the prefix."""

@@ -110,7 +110,7 @@ def test_a_restart_knows_that_it_is_short(tmp_path: Path) -> None:
 def test_while_it_is_short_only_what_frees_room_is_enqueued(tmp_path: Path) -> None:
     instance = Instance(tmp_path)
     disk = Disk()
-    instance.reserve._disk = disk
+    instance.reserve.disk = disk
     instance.keep_reserve()
     disk.free = 0
     for kind in sorted(SPACE_FREEING_KINDS):

@@ -125,7 +125,7 @@ def test_large_deletions_are_done_in_portions(films: House, monkeypatch: pytest.
     films.add([{"id": number, "title": f"film {number}"} for number in range(100)])
     films.run()
     films.instance.keep_reserve()
-    films.instance.reserve._disk = lambda _: (0, 1 << 30)
+    films.instance.reserve.disk = lambda _: (0, 1 << 30)
     films.instance.reserve.give_up(1 << 20)
     write, portions = IndexWriter.write, []
 
