@@ -19,7 +19,7 @@ _TAB = b"\t"
 # Between two lines: a byte that never occurs in UTF-8, so that no search text matches across lines.
 _EDGE = b"\xff"
 # Bisection finds every 32nd line: a smaller distance takes more memory, a larger one more time to search between them.
-_STRIDE = 32
+STRIDE = 32
 # Results that are kept: about 2 MB, for the characters and pairs of which most text consists; this doubles the speed.
 _REMEMBERED = 8192
 
@@ -71,7 +71,7 @@ class WordList:
 def _joined(lines: Sequence[bytes]) -> tuple[bytes, list[int]]:
     """Sorted lines as one byte string, and the offsets of the lines that bisection finds."""
     # In blocks, because join() takes 80 bytes for each of its parts while it runs.
-    blocks = [_EDGE.join(lines[number : number + _STRIDE]) for number in range(0, len(lines), _STRIDE)]
+    blocks = [_EDGE.join(lines[number : number + STRIDE]) for number in range(0, len(lines), STRIDE)]
     places = accumulate((len(block) + len(_EDGE) for block in blocks), initial=0)
     return _EDGE.join([b"", *blocks, b""]), list(places)
 

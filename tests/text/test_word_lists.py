@@ -21,7 +21,7 @@ from svcd.text.word_lists import WordList
 # More words than lie between two that bisection finds, of few letters, so that many begin others.
 LETTERS = "aZ\tน人𠀀"
 WORDS = st.dictionaries(
-    st.text(LETTERS.replace("\t", ""), min_size=1, max_size=3), st.integers(1, 999), max_size=4 * word_lists._STRIDE
+    st.text(LETTERS.replace("\t", ""), min_size=1, max_size=3), st.integers(1, 999), max_size=4 * word_lists.STRIDE
 )
 
 
