@@ -15,7 +15,6 @@ import pytest
 from svcd.base.errors import ApiError
 from svcd.index.reader import IndexReader
 from svcd.instance import data_folder
-from svcd.instance import data_folder as index_snapshot
 from svcd.instance.instance import Instance
 
 SWAP = [{"indexes": ["films", "people"]}]
@@ -121,4 +120,4 @@ def test_of_many_indexes_not_all_are_held(built: Any, monkeypatch: pytest.Monkey
         for gone in ("nowhere", "unasked"):
             with pytest.raises(ApiError, match=f"Index `{gone}` not found."), together.read(gone):
                 pass
-    assert index_snapshot.MAX_HELD < 100
+    assert data_folder.MAX_OPEN_INDEXES < 100
