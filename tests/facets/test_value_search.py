@@ -248,7 +248,7 @@ WORD = st.text(st.sampled_from("abcé\0"), max_size=6)
 
 @given(texts=st.sets(WORD, max_size=60), term=WORD, most=st.integers(0, 2))
 @settings(max_examples=200)
-def test_the_walk_finds_what_is_near(texts: set[str], term: str, most: int) -> None:
+def test_the_scan_of_forms_finds_what_is_near(texts: set[str], term: str, most: int) -> None:
     listed = sorted(texts)
     expected = [text for text in listed if distance(term, text, most, True) <= most]
     assert list(values_near_prefix(SortedTexts(pack(listed)), term, most)) == expected

@@ -13,8 +13,11 @@
 """
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,6 +79,17 @@ def refusal(asked: Any, settings: Any = SETTINGS, documents: Any = DOCUMENTS, co
 )
 def test_which_documents_meet_a_filter(asked: Any, found: list[int]) -> None:
     assert docids(asked) == found
+
+
+def test_the_documented_examples_hold() -> None:
+    """The column `documents` of the table of operators in docs/filters-and-facets.md."""
+    page = (Path(__file__).parents[2] / "docs" / "filters-and-facets.md").read_text()
+    documents = [{"id": number, **json.loads(text)} for number, text in enumerate(
+        re.findall(r"`(\{.*?\})`", page.split("## Operators")[1].split("|")[0]))]
+    rows = re.findall(r"^\| .* \| `([^`]+)` \| ([\d, ]*)\|$", page.split("## Operators")[1].split("##")[0], re.MULTILINE)
+    assert len(documents) == 5 and len(rows) > 10
+    for asked, expected in rows:
+        assert docids(asked, documents) == [int(number) for number in expected.replace(",", " ").split()], asked
 
 
 @pytest.mark.parametrize("last", ["\ud7ff", "\U0010ffff", "a\U0010ffff"])

@@ -225,7 +225,7 @@ LONG = {
     "NOT": "NOT " * (SIZE // 4),
     "parentheses": "(" * SIZE,
     "an open parenthesis": "(" * 30 + " AND ".join(f'genres != "Science Fiction {number}"' for number in range(SIZE // 35)),
-    "something behind": "a = 1 " + "日本語 " * (SIZE // 10),
+    "trailing text": "a = 1 " + "日本語 " * (SIZE // 10),
 }
 
 
