@@ -86,7 +86,7 @@ def _archive(kind: str, name: str, instance: Instance, folder: Path, details: Ma
     # Instances may share a folder, but never a name that is being written.
     partial, copy = (folder / f".{instance.uid}.{kind}.{suffix}" for suffix in ("part", "copy"))
     return Archive(folder / name, partial, copy, details=details, request={
-        "archive": kind, "folder": str(instance.path), "partial": str(partial), "copy": str(copy), **request})
+        "do": "archive", "archive": kind, "folder": str(instance.path), "partial": str(partial), "copy": str(copy), **request})
 
 
 # Snapshots on time: every so many seconds one is enqueued.

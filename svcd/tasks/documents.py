@@ -1,7 +1,7 @@
-"""Documents of one batch on their way into the index: merged in the order of their tasks, written in portions.
+"""Writes the documents of one batch: merges changes in the order of the tasks, assigns docids, writes in portions.
 
-Gathers the newest state of each document until a portion is full, so that a document that a batch
-changes ten times is tokenised once. Knows docids, merging and deletion; nothing of tasks' kinds.
+The newest state of each document is gathered until a portion is full, so that a document changed ten times in a batch is
+analyzed once. Also reads payloads, and extracts locations from documents.
 """
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from svcd.schema.index_settings import IndexSettings
 
 Document = dict[str, Any]
 
-MOST_FIELDS = 65_535
-_PORTION = 500  # documents that are read together
-_WRITTEN_AT_ONCE = 250  # documents whose words and values are in memory together
-_MOST_PLACES = 10_000  # that are written together: so many meet each block of a million points once or more
+MAX_FIELDS = 65_535
+_PORTION = 500  # documents read together
+_WRITTEN_AT_ONCE = 250  # documents whose terms and values are in memory together: these take many times the bytes of the text
+_MAX_LOCATIONS = 10_000  # written together: with so many, nearly every block of a million points is touched once, not repeatedly
 _VECTORS = "_vectors"
-_HOLDERS = frozenset((dict, list))  # the types of values with others in them
+_CONTAINERS = frozenset((dict, list))  # types of values that contain others
 
 
 class IndexingFailure(Exception):
@@ -42,7 +42,7 @@ class IndexingFailure(Exception):
 
 @dataclass
 class _Pending:
-    """The newest state of one document: None when it is deleted. before: what the index holds."""
+    """The newest state of one document, None when deleted. before: the state that the index holds, and its names and values."""
 
     docid: int
     document: Document | None
@@ -52,81 +52,84 @@ class _Pending:
 
 
 class _DistinctDocuments:
-    """Counts the documents that a task names, each once, with a bit for each docid instead of all identifiers."""
+    """Counts distinct documents with one bit per docid, which takes less memory than their identifiers."""
 
     def __init__(self) -> None:
         self.count = 0
         self._bits = bytearray()
 
     def add(self, docid: int) -> None:
-        """Count a document unless it was named before."""
+        """Count a document unless it was counted before."""
         place, bit = docid >> 3, 1 << (docid & 7)
         if place >= len(self._bits):
-            self._bits.extend(bytes(place + 1))  # at least twice as long, or docids in order would be slow
+            self._bits.extend(bytes(place + 1))  # doubles, so that adding docids in order takes linear time
         if not self._bits[place] & bit:
             self._bits[place] |= bit
             self.count += 1
 
 
 class DocumentWriter:
-    """Writes the documents of one batch through an IndexWriter. limit: bytes of text gathered per portion."""
+    """Writes documents through an IndexWriter. limit: bytes of text gathered per portion.
+
+    To be used inside a transaction of the writer; call finish() at the end.
+    """
 
     def __init__(self, writer: IndexWriter, limit: int) -> None:
         self._writer = writer
         self._limit = limit
         self._pending: dict[str, _Pending] = {}
         self._pending_bytes = 0
-        # A deleted document keeps its docid until the batch ends: it may come back.
+        # A deleted document keeps its docid until the batch ends: a later task may add it again.
         self._tombstones: dict[str, int] = {}
-        self._taken, self._given = writer.docids, 0
-        self._free = _free_docids(self._taken)
+        self._taken, self._assigned = writer.docids, 0
+        self._free = _unused_docids(self._taken)
         settings = IndexSettings.of(writer.settings)
         self._analyzer = settings.analyzer
         self._is_searchable = settings.searchable.__contains__
         self._locales_of = settings.locales_of
         self._is_kept = kept_fields(settings)
-        self._places = GeoExtraction.of(settings)
-        self._named = _DistinctDocuments()
+        self._geo = GeoExtraction.of(settings)
+        self._distinct = _DistinctDocuments()
 
     @property
     def named(self) -> int:
-        """How many documents the additions of the task have named so far: one for each identifier."""
-        return self._named.count
+        """How many distinct documents the additions of the present task have named so far."""
+        return self._distinct.count
 
     def positions(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """The words of a document's searchable attributes, by position."""
-        return walking.positions(document, self._analyzer, self._is_searchable, self._locales_of)
+        """The tokens of a document's searchable attributes, by position."""
+        return walking.terms_by_attribute(document, self._analyzer, self._is_searchable, self._locales_of)
 
     def values(self, document: Mapping[str, Any]) -> dict[str, FieldValues]:
-        """The values of a document's attributes of which the settings have some kept."""
+        """The values of a document's attributes that the settings keep, for filters, facets and sorting."""
         return field_values(document, self._is_kept)
 
     @contextmanager
     def task(self, *, is_large: bool) -> Iterator[None]:
-        """One task: an ApiError in the block undoes what the block did, and that alone.
+        """The block is one task: an ApiError in it undoes the effect of the block alone, and is raised.
 
-        A large task is undone by the store; a small one by forgetting what it gathered, which costs no
-        savepoint. Small tasks therefore have to fit into one portion.
+        A large task is undone by a savepoint of the index; a small one by restoring the gathered state, which is
+        cheaper, but requires that the task fits into one portion.
         """
-        self._named = _DistinctDocuments()
+        self._distinct = _DistinctDocuments()
         if is_large or self._pending_bytes > self._limit // 2:
             self.flush()
-        tombstones, given = dict(self._tombstones), self._given
+        tombstones, given = dict(self._tombstones), self._assigned
         try:
             with self._writer.savepoint() if is_large else self._remembered():
                 yield
                 if is_large:
                     self.flush()
         except ApiError:
-            if is_large:  # what is not written yet is of this task alone
+            if is_large:  # what is not written yet belongs to this task alone
                 self._pending, self._pending_bytes = {}, 0
             self._tombstones = tombstones
-            self._given, self._free = given, islice(_free_docids(self._taken), given, None)
+            self._assigned, self._free = given, islice(_unused_docids(self._taken), given, None)
             raise
 
     @contextmanager
     def _remembered(self) -> Iterator[None]:
-        """The block writes nothing; an ApiError in it undoes what it gathered."""
+        """Nothing is written during the block; an ApiError in it restores the gathered state."""
         pending = {document_id: replace(each) for document_id, each in self._pending.items()}
         key, names, size = self._writer.primary_key, len(self._writer.field_numbers), self._pending_bytes
         self._limit, limit = 1 << 62, self._limit
@@ -144,21 +147,21 @@ class DocumentWriter:
             may_create: bool) -> None:
         """Add, replace or (is_update) merge documents by identifier; unknown ones are skipped unless may_create.
 
-        text_bytes: the size of their texts together. Raises max_fields_limit_exceeded.
+        text_bytes: total size of their JSON. Raises max_fields_limit_exceeded.
         """
         self._fetch([document_id for document_id, _ in documents])
         self._pending_bytes += text_bytes
         for document_id, document in documents:
-            if len(document) > MOST_FIELDS:
+            if len(document) > MAX_FIELDS:
                 raise _too_many_fields()
-            self._writer.register(document)  # in the order of the payload, of skipped documents too
+            self._writer.register(document)  # field numbers follow the order of the payload, skipped documents included
             held = self._pending.get(document_id)
             if (held is None or held.document is None) and not may_create:
-                self._named.count += 1
+                self._distinct.count += 1
                 continue
             if held is None:
                 held = self._pending[document_id] = _Pending(self._new_docid(document_id), None)
-            self._named.add(held.docid)
+            self._distinct.add(held.docid)
             held.document = {**held.document, **document} if is_update and held.document else document
         if self._pending_bytes > self._limit:
             self.flush()
@@ -167,11 +170,11 @@ class DocumentWriter:
         docid = self._tombstones.pop(document_id, None)
         if docid is not None:
             return docid
-        self._given += 1
+        self._assigned += 1
         return next(self._free)
 
     def delete(self, document_ids: Sequence[str]) -> int:
-        """Remove documents by identifier; how many there were."""
+        """Delete documents by identifier; returns how many existed."""
         removed = 0
         for start in range(0, len(document_ids), 1000):
             part = document_ids[start:start + 1000]
@@ -186,9 +189,9 @@ class DocumentWriter:
         return removed
 
     def edit(self, stored: StoredDocument, before: Document, after: Document | None) -> None:
-        """Put another state in place of a document that was just read; None removes it. Raises IndexingFailure."""
+        """Replace a document that was just read; `after` None deletes it. Raises IndexingFailure."""
         if after is not None:
-            if len(after) > MOST_FIELDS:
+            if len(after) > MAX_FIELDS:
                 raise IndexingFailure(_too_many_fields())
             self._writer.register(after)
         self._pending[stored.document_id] = _Pending(stored.docid, after, stored, _counted(before), self.values(before))
@@ -197,7 +200,7 @@ class DocumentWriter:
             self.flush()
 
     def _fetch(self, document_ids: Sequence[str]) -> None:
-        """Bring what the index holds of some documents into the portion."""
+        """Load the stored state of some documents into the portion."""
         unknown = [each for each in dict.fromkeys(document_ids) if each not in self._pending]
         for document_id, stored in self._writer.stored(unknown).items():
             document = json_text.loads(stored.json)
@@ -205,21 +208,21 @@ class DocumentWriter:
             self._pending_bytes += len(stored.json)
 
     def flush(self) -> None:
-        """Write the portion, some documents at a time: words and values take many times what their texts do."""
+        """Write the portion, _WRITTEN_AT_ONCE documents at a time."""
         pending, self._pending, self._pending_bytes = self._pending, {}, 0
         left = [(change, held.document) for document_id, held in pending.items()
                 if (change := self._change(document_id, held)) is not None]
         left.sort(key=lambda each: -each[0].docid)
-        while left:  # what is written goes
-            self._writer.write([self._with_words(*left.pop()) for _ in range(min(_WRITTEN_AT_ONCE, len(left)))])
+        while left:  # popped, so that memory is freed as it goes
+            self._writer.write([self._analyzed(*left.pop()) for _ in range(min(_WRITTEN_AT_ONCE, len(left)))])
 
     def finish(self) -> None:
-        """Write the last portion; docids of deleted documents are free from here on."""
+        """Write the last portion; docids of deleted documents are free afterwards."""
         self.flush()
         self._tombstones.clear()
 
     def _change(self, document_id: str, held: _Pending) -> DocumentChange | None:
-        """What becomes of a document, but for its words and values; None for nothing."""
+        """The change of one document, without its tokens and values; None when it does not change."""
         before = held.before
         bytes_before = len(before.json.encode()) if before else 0
         if held.document is None:
@@ -229,19 +232,19 @@ class DocumentWriter:
         text = self._text(held.document)
         if before and before.json == text:
             return None
-        place = self._place(document_id, held.document)
+        location = self._location(document_id, held.document)
         self._number_nested(held.document)
         return DocumentChange(held.docid, document_id, text, None, _counted(held.document), held.names_before, bytes_before,
-                      {}, held.values_before, place)
+                      {}, held.values_before, location)
 
-    def _with_words(self, change: DocumentChange, document: Document | None) -> DocumentChange:
-        """A change with the words and values of the document that it leaves, None where it leaves none."""
+    def _analyzed(self, change: DocumentChange, document: Document | None) -> DocumentChange:
+        """Add tokens and values to a change, unless the document is deleted."""
         if document is not None:
             change.positions, change.values = self.positions(document), self.values(document)
         return change
 
     def _text(self, document: Document) -> str:
-        """The stored form: members by field number."""
+        """The stored JSON: members ordered by field number."""
         numbers = self._writer.field_numbers
         order = [numbers[name] for name in document]
         if any(left > right for left, right in zip(order, order[1:])):
@@ -249,34 +252,34 @@ class DocumentWriter:
         return json_text.dumps(document)
 
     def _number_nested(self, document: Document) -> None:
-        """Nested names get their numbers behind the top-level ones; there is room for so many in an index."""
-        if any(map(_has_names, document.values())):
+        """Register nested field names after the top-level ones. Raises IndexingFailure beyond MAX_FIELDS."""
+        if any(map(_has_nested_names, document.values())):
             self._writer.register(walking.attribute_names(document))
-        if len(self._writer.field_numbers) > MOST_FIELDS:
+        if len(self._writer.field_numbers) > MAX_FIELDS:
             raise IndexingFailure(_too_many_fields())
 
-    def _place(self, document_id: str, document: Document) -> DocumentLocation:
+    def _location(self, document_id: str, document: Document) -> DocumentLocation:
         try:
-            return self._places.place(document_id, document)
+            return self._geo.location(document_id, document)
         except ApiError as error:
             raise IndexingFailure(error) from error
 
-    def place_all(self) -> None:
-        """Find out anew where every document is that the index holds. Raises IndexingFailure."""
+    def extract_all_locations(self) -> None:
+        """Extract the locations of all stored documents again. Raises IndexingFailure."""
         self._writer.clear_locations()
-        places: dict[int, DocumentLocation] = {}
+        locations: dict[int, DocumentLocation] = {}
         last = -1
-        while self._places.are_kept and (part := self._writer.all_stored(last, _PORTION)):
-            places.update((each.docid, self._place(each.document_id, json_text.loads(each.json))) for each in part)
+        while self._geo.are_kept and (part := self._writer.all_stored(last, _PORTION)):
+            locations.update((each.docid, self._location(each.document_id, json_text.loads(each.json))) for each in part)
             last = part[-1].docid
-            if len(places) > _MOST_PLACES:
-                self._writer.write_locations(places)
-                places.clear()
-        self._writer.write_locations(places)
+            if len(locations) > _MAX_LOCATIONS:
+                self._writer.write_locations(locations)
+                locations.clear()
+        self._writer.write_locations(locations)
 
 
-def _free_docids(taken: int) -> Iterator[int]:
-    """The docids that no document has, smallest first; taken: as the batch found them, for what it deletes may come back."""
+def _unused_docids(taken: int) -> Iterator[int]:
+    """Unused docids, ascending. taken: bitmap of the docids at the start of the batch, as deleted documents may come back."""
     end = taken.bit_length()
     yield from to_docids(((1 << end) - 1) & ~taken)
     while True:
@@ -284,13 +287,13 @@ def _free_docids(taken: int) -> Iterator[int]:
         end += 1
 
 
-def _has_names(value: Any) -> bool:
-    """May there be names beneath the value of a field? Not in an array of scalars, as most are."""
-    return isinstance(value, dict) or (isinstance(value, list) and not _HOLDERS.isdisjoint(map(type, value)))
+def _has_nested_names(value: Any) -> bool:
+    """May the value contain nested names? False for scalars and arrays of scalars."""
+    return isinstance(value, dict) or (isinstance(value, list) and not _CONTAINERS.isdisjoint(map(type, value)))
 
 
 def _counted(document: Document) -> list[str]:
-    """The top-level fields that the field distribution counts: vectors are no field of their own."""
+    """The top-level fields counted in the field distribution: all but `_vectors`."""
     return [name for name in document if name != _VECTORS]
 
 
@@ -298,34 +301,32 @@ def _too_many_fields() -> ApiError:
     return ApiError("max_fields_limit_exceeded", "A document cannot contain more than 65,535 fields.")
 
 
-# Where documents are, on their way into the index: which coordinates and geometries it keeps, and the check of each.
-#
-# Knows when an index keeps them (relevance.md 8.1, 8.5); refuses to know how they are kept.
-
+# Locations of documents: which of `_geo` and `_geojson` an index keeps, and their validation. See
+# docs/filters-and-facets.md for when they are kept.
 
 _GEO, _GEOJSON = "_geo", "_geojson"
 
 
 @dataclass(frozen=True, slots=True)
 class GeoExtraction:
-    """What an index keeps of where its documents are."""
+    """Which locations an index keeps: points of `_geo`, shapes of `_geojson`."""
 
     has_points: bool
     has_shapes: bool
 
     @property
     def are_kept(self) -> bool:
-        """Does it keep anything of it?"""
+        """Does the index keep any?"""
         return self.has_points or self.has_shapes
 
     @classmethod
     def of(cls, settings: IndexSettings) -> GeoExtraction:
-        """What the settings of an index ask for."""
+        """From the settings of an index."""
         names = settings.filterable.names
         return cls(names(_GEO) or _GEO in settings.sortable_attributes, names(_GEOJSON))
 
-    def place(self, document_id: str, document: Mapping[str, Any]) -> DocumentLocation:
-        """Where a document is. Raises invalid_document_geo_field, invalid_document_geojson_field."""
+    def location(self, document_id: str, document: Mapping[str, Any]) -> DocumentLocation:
+        """The location of a document. Raises invalid_document_geo_field, invalid_document_geojson_field."""
         if not self.are_kept:
             return NO_LOCATION
         point = validate_geo(document_id, document) if self.has_points else None
@@ -333,21 +334,19 @@ class GeoExtraction:
         return DocumentLocation(point, None if shape is None else StoredShape(shape.bounds(), shape.packed()))
 
 
-# The stored documents of a task, read back: NDJSON, a line a document, as the upload was written.
-#
-# The file was whole and durable when the task was acknowledged. What is wrong with it now has happened since, on disk,
-# and is that task's own: every fault becomes an ApiError that says what was found, and no other task hears of it.
+# Payloads: NDJSON, one document per line, complete and synced when the task was acknowledged. A fault found now has
+# happened on disk since; it fails that task alone (docs/tasks-and-batches.md#unreadable-payloads).
 
 
-# Documents that are read together: those of one look-up in the store, and of one report of progress.
+# Documents per look-up in the index and per progress report.
 _CHUNK = 500
 _READ_AT_ONCE = 1 << 19  # bytes
 
 
 def read_payload(path: str | None, size: int) -> Iterator[tuple[list[bytes], list[dict[str, Any]]]]:
-    """Lines and the documents in them, some at a time; nothing without a path. size: bytes of the file when it was stored.
+    """Lines and the documents parsed from them, in portions; nothing without a path. size: bytes when it was stored.
 
-    Raises io_error where the file cannot be read, or is not what was stored.
+    Raises io_error when the file cannot be read, or differs from what was stored.
     """
     if path is None:
         return

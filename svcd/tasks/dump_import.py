@@ -162,8 +162,8 @@ class _Import:
         path = instance.index_path(row.uuid)
         for step in steps:
             answer = self._done(place, path, row.uid, *step)
-        if answer["needsDenseSets"]:
-            self._writer.run({"path": str(path), "denseSets": True}, _silently)
+        if answer["needsMaterializedPostings"]:
+            self._writer.run({"do": "materialize", "path": str(path)}, _silently)
         logs.info("index imported", index_uid=row.uid, documents=answer["stats"].get("documents", 0))
         return replace(row, primary_key=answer["primaryKey"], stats=answer["stats"])
 
@@ -172,7 +172,7 @@ class _Import:
         """The answer of the indexing process to one step. Raises ArchiveRefused when it fails."""
         task = {"uid": uid, "kind": kind, "content": content, "payload": str(payload) if payload else None,
                 "payload_bytes": payload.stat().st_size if payload else 0}
-        request = {"path": str(path), "indexUid": index_uid, "shape": shape, "budget": asdict(self._budget),
+        request = {"do": "batch", "path": str(path), "indexUid": index_uid, "shape": shape, "budget": asdict(self._budget),
                    "tasks": [task]}
         try:
             answer = self._writer.run(request, _silently)

@@ -1,7 +1,7 @@
-"""The daemon's side of the indexing process: start it on first use, give it a batch, end it.
+"""The daemon's side of the indexing process: starts it on first use, sends requests, ends it; progress and memory budget.
 
-One WriterProcess belongs to one thread of the runner, but for call() and kill(), which any may call. Knows the lines of
-the pipe (see `writer`); refuses to know what a batch means.
+An IndexingProcess belongs to one thread of the runner; only interrupt() and kill() may be called by others. The lines on
+the pipe are described in svcd.tasks.indexing_process.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _END_S = 5.0
 
 
 class IndexingProcessDied(RuntimeError):
-    """The process ended in the middle of a batch: killed, out of memory, or by a crash of the interpreter."""
+    """The process ended during a request: killed, out of memory, or by a crash of the interpreter."""
 
 
 class IndexingProcessCrashed(RuntimeError):
@@ -28,14 +28,14 @@ class IndexingProcessCrashed(RuntimeError):
 
 
 class IndexingProcess:
-    """A process that indexes. keep_open: a descriptor it holds with us, such as that of the folder's lock."""
+    """A process that indexes. keep_open: a descriptor that it inherits, that of the lock of the data folder."""
 
     def __init__(self, keep_open: int | None = None) -> None:
         self._keep_open = () if keep_open is None else (keep_open,)
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, request: dict[str, Any], progress: Callable[[str, int, int], None]) -> dict[str, Any]:
-        """Do a batch and give its answer. Raises WriterDied, WriterCrashed."""
+        """Do a batch and give its answer. Raises IndexingProcessDied, IndexingProcessCrashed."""
         process = self._started()
         assert process.stdin and process.stdout
         try:
@@ -68,7 +68,7 @@ class IndexingProcess:
         return f"the indexing process ended with status {process.wait()}"
 
     def interrupt(self) -> None:
-        """Have it end early what it does while nothing else waits; any thread may call."""
+        """End maintenance ("materialize") early; any thread may call."""
         process = self._process
         if process is not None and process.stdin and not process.stdin.closed:
             try:
@@ -77,13 +77,13 @@ class IndexingProcess:
                 pass
 
     def kill(self) -> None:
-        """End it at once: what it has not committed never was. run(), if under way, raises WriterDied."""
+        """Kill it: what it has not committed is lost. A run() in another thread raises IndexingProcessDied."""
         process = self._process
         if process is not None and process.poll() is None:
             process.send_signal(signal.SIGKILL)
 
     def close(self) -> None:
-        """End it when it does nothing."""
+        """End it while it is idle."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -104,14 +104,13 @@ class IndexingProcess:
                     pass
 
 
-# How far a running batch is, and what each step took.
-
+# Progress of a running batch, and the duration of its steps.
 
 _WHOLE = "processing tasks"
 
 
 class Progress:
-    """The progress of one batch, as `/batches` shows it; made and moved on by one thread, read by many."""
+    """The progress of one batch, as `/batches` shows it. One thread updates it, any may read `view`."""
 
     def __init__(self) -> None:
         self._step = ""
@@ -121,14 +120,14 @@ class Progress:
         self.view: dict[str, Any] = _view("", 0, 1)
 
     def __call__(self, step: str, finished: int, total: int) -> None:
-        """`finished` of `total` units of a step are done."""
+        """Report that `finished` of `total` units of a step are done."""
         if step != self._step:
             self._end_step()
             self._step = step
         self.view = _view(step, finished, total)
 
     def end(self) -> dict[str, int]:
-        """Step path -> nanoseconds."""
+        """End the last step; step path -> nanoseconds."""
         self._end_step()
         return {_WHOLE: time.monotonic_ns() - self._begun, **self.trace}
 
@@ -147,14 +146,11 @@ def _view(step: str, finished: int, total: int) -> dict[str, Any]:
     return {"steps": steps, "percentage": round(100 * finished / total, 2) if step and total else 0.0}
 
 
-# How much memory the indexing of a batch may take.
-#
-# Knows shares; stands apart from `indexing` so that the main process, which hands budgets out, need not load that.
-
+# The memory budget stands here, not in svcd.tasks.indexing, so that the daemon need not load that module.
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """What one batch may hold in memory, in bytes."""
+    """Bytes that one batch may hold in memory: page cache of SQLite, pending postings, gathered documents."""
 
     page_cache: int = 8 << 20
     postings: int = 4 << 20
@@ -162,7 +158,7 @@ class MemoryBudget:
 
     @classmethod
     def of(cls, memory: int | None) -> MemoryBudget:
-        """Shares of `memory` bytes, never more than these defaults: they are as fast as any more."""
+        """Fractions of `memory` bytes, at most the defaults, beyond which indexing gets no faster."""
         if memory is None:
             return cls()
         return cls(*(max(1 << 18, min(most, memory // share)) for most, share in

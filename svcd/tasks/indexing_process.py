@@ -1,19 +1,19 @@
-"""The indexing process: reads batches as JSON lines on standard input, answers on standard output.
+"""The indexing process: reads requests as JSON lines from standard input, answers on standard output.
 
-    -> {"path", "indexUid", "shape", "tasks": [...], "budget": {...}}
-    <- {"step", "finished", "total"}             any number of times
-    <- {"outcomes", "primaryKey", "stats"}       once, after the commit
-    -> {"path", "denseSets": true}               behind a batch; ends early when a further line comes
+    -> {"do": "batch", "path", "indexUid", "shape", "tasks": [...], "budget": {...}}
+    <- {"step", "finished", "total"}                          any number of times
+    <- {"outcomes", "primaryKey", "stats", ...}               once, after the commit
+    -> {"do": "materialize", "path"}                          after a batch; ends early when another line comes
     <- {}
-    -> {"archive": "dump" or "snapshot", ...}    see svcd.tasks.archive_tasks
-    <- {"step", "finished", "total"}             any number of times
+    -> {"do": "archive", "archive": "dump" or "snapshot", ...}    see svcd.tasks.archive_tasks
+    <- {"step", "finished", "total"}                          any number of times
     <- {"error"}
-    -> {"path", "settle": true}                  after a kill: nothing unseen may come back
+    -> {"do": "commitNothing", "path"}                        after a kill, see svcd.tasks.indexing.commit_nothing
     <- {}
-    <- {"crash": traceback}                      instead, after a bug
+    <- {"crash": traceback}                                   instead of an answer, after a bug
 
-It is alone in writing the file of an index while it works on it, and ends with the daemon: at the end
-of its input, or by the kernel's hand when the daemon was killed.
+Only this process writes the file of an index while it works on it. It ends with the daemon: at the end of its input, or by a
+parent-death signal when the daemon is killed. See docs/tasks-and-batches.md#indexing-process.
 """
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ from typing import Any
 from svcd.base.process import end_with_parent
 from svcd.tasks import indexing
 
-# A report of progress costs a write and a wake-up of the daemon: not more often than per this share.
+# Progress is reported at most so many times per step: each report costs a write and wakes the daemon.
 _REPORTS = 200
 
 
 def main(parent: int) -> None:
-    """Serve until the input ends. parent: pid of the daemon, to notice that it died before we could ask."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon, which lets the batch end
+    """Serve until the input ends. parent: pid of the daemon, to notice when it died before the death signal was set."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the daemon, which lets the batch end
     end_with_parent(parent)
-    gc.disable()  # parsed documents hold no cycles; what others make is collected between batches
+    gc.disable()  # parsed documents hold no reference cycles; others are collected between requests
     try:
         while line := _read_line():
             if line.strip():
-                # A call that overtook the request it is meant for stands before it.
+                # An interrupt (an empty line) may arrive before the request that it is meant for.
                 _send(_answer(json.loads(line), line.startswith(b"\n")))
                 gc.collect()
-    except BrokenPipeError:  # the daemon is gone, and with it who would read our last words
+    except BrokenPipeError:  # the daemon is gone
         os._exit(0)
 
 
 def _read_line() -> bytes:
-    """The next request, after the calls (empty lines) that came with it; nothing at the end of the input.
+    """The next request, with the interrupts (empty lines) that came before it; empty at the end of the input.
 
-    Read without a buffer of ours, so that select() sees what has not been read.
+    Read without user-space buffer, so that select() sees all that has not been read.
     """
     line = bytearray()
     while piece := os.read(sys.stdin.fileno(), 1 << 16):
@@ -62,21 +62,21 @@ def _read_line() -> bytes:
 
 
 def _is_interrupted() -> bool:
-    """A line waits, or the end of the input."""
+    """Does a line, or the end of the input, wait to be read?"""
     return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
 def _answer(request: dict[str, Any], is_interrupted: bool) -> dict[str, Any]:
     try:
-        return indexing.handle_request(request, _Reports(), lambda: is_interrupted or _is_interrupted())
+        return indexing.handle_request(request, _ProgressReports(), lambda: is_interrupted or _is_interrupted())
     except BrokenPipeError:
         raise
     except Exception:  # a bug fails the batch, not the process
         return {"crash": traceback.format_exc()}
 
 
-class _Reports:
-    """Progress on its way to the daemon, thinned out."""
+class _ProgressReports:
+    """Sends progress to the daemon, at most _REPORTS times per step."""
 
     def __init__(self) -> None:
         self._last: tuple[str, int] = ("", 0)

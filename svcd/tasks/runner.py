@@ -361,7 +361,7 @@ class Runner:
             self._discard_new_file(job, target)
             self._queue.requeue(job.running)
             return
-        if answer.get("isFull"):
+        if answer.get("isDiskFull"):
             self._end_without_room(job, row, target, answer["outcomes"])
             return
         outcomes = {outcome["uid"]: outcome for outcome in answer["outcomes"]}
@@ -373,9 +373,9 @@ class Runner:
         ended = [_ended(task, outcomes[task.uid]) for task in job.running.tasks.values()]
         self._finish(job, row, ended, replace(target, primary_key=answer["primaryKey"], stats=answer["stats"]))
         self._instance.reserve.fit(self._instance.index_path(target.uuid).stat().st_size)
-        if answer["found"]:
-            _log_recovered(job, len(ended), **answer["found"])
-        if answer["needsDenseSets"]:
+        if answer["recovered"]:
+            _log_recovered(job, len(ended), **answer["recovered"])
+        if answer["needsMaterializedPostings"]:
             self._materialize_postings(job, target, writer)
 
     def _end_without_room(self, job: _Job, row: IndexRow | None, target: IndexRow,
@@ -398,7 +398,7 @@ class Runner:
         if self._stopping or self._queue.enqueued_kinds() or job.is_interrupted.wait(self._quiet_s):
             return
         try:
-            writer.run({"path": str(self._instance.index_path(target.uuid)), "denseSets": True}, lambda *_: None)
+            writer.run({"path": str(self._instance.index_path(target.uuid)), "do": "materialize"}, lambda *_: None)
         except IndexingProcessDied:
             pass
         except IndexingProcessCrashed as crash:
@@ -444,7 +444,7 @@ class Runner:
         folder = self._queue.payload_folder
         first = job.plan.tasks[0]
         shape = job.plan.shape if job.plan.shape in (*batching.JOINS, INDEX_DELETION) else first.kind
-        return {"path": str(self._instance.index_path(target.uuid)), "indexUid": job.index_uid, "shape": shape,
+        return {"do": "batch", "path": str(self._instance.index_path(target.uuid)), "indexUid": job.index_uid, "shape": shape,
                 "budget": asdict(self._budget), "tasks": [
                     {"uid": task.uid, "kind": task.kind, "content": task.content, "enqueued_at": task.enqueued_at,
                      "payload_bytes": task.payload_bytes,
@@ -474,11 +474,11 @@ class Runner:
         if job.plan.shape != batching.ALREADY_APPLIED and not all(task.kind in SPACE_FREEING_KINDS for task in job.plan.tasks):
             return run({})
         with reserve.in_use():
-            room = reserve.bytes
+            free_bytes = reserve.bytes
             reserve.make_way(MOST_BYTES)
-            answer = run({"room": room} if reserve.is_short else {})
-            if answer.get("isFull") and reserve.give_up():
-                answer = run({"room": room})
+            answer = run({"freeBytes": free_bytes} if reserve.is_short else {})
+            if answer.get("isDiskFull") and reserve.give_up():
+                answer = run({"freeBytes": free_bytes})
             return answer
 
     def _is_committed(self, job: _Job, target: IndexRow) -> bool:
@@ -490,7 +490,7 @@ class Runner:
         if self._stopping:  # the next start looks again
             return False
         try:
-            writer.run({"path": str(self._instance.index_path(target.uuid)), "settle": True}, job.progress)
+            writer.run({"path": str(self._instance.index_path(target.uuid)), "do": "commitNothing"}, job.progress)
         except (IndexingProcessDied, IndexingProcessCrashed) as error:
             self._on_bug(f"index {job.index_uid} could not be settled: {error}")
         return self._is_committed(job, target)

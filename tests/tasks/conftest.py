@@ -22,7 +22,7 @@ class LocalWriter:
 
     def run(self, request: dict[str, Any], progress: Callable[[str, int, int], None]) -> dict[str, Any]:
         request = json.loads(json.dumps(request))  # what the pipe would carry
-        if request.get("settle") or request.get("denseSets"):
+        if request["do"] in ("commitNothing", "materialize"):
             return indexing.handle_request(request, progress)
         self.before()
         answer = indexing.handle_request(request, progress)
