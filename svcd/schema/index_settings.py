@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from svcd.schema import settings
 from svcd.schema.attributes import WILDCARD, Filterable, Searchable, locales_test
@@ -17,12 +17,11 @@ from svcd.text.analyzer import WORD, Analyzer, shared_analyzer, whole_lemma
 
 # Bytes of the words of a synonym's key in UTF-8, plus one for each word; synonyms with longer keys have no effect.
 LONGEST_KEY = 500
-# What an alternative of a synonym takes once it is tokenized, in bytes; an estimate for caches.
-_SYNONYM_BYTES = 400
+# Estimates for caches, in bytes: the object without the values of settings, and an alternative of a synonym, tokenized.
+_OWN_BYTES, _SYNONYM_BYTES = 2000, 400
 
 
-@dataclass(frozen=True, slots=True)
-class TypoTolerance:
+class TypoTolerance(NamedTuple):
     """How many typos a query word may have (docs/ranking.md#typos).
 
     one_typo, two_typos: the least number of characters of a word that may have so many. exact_words: lemmas of words
@@ -55,8 +54,7 @@ class TypoTolerance:
         return 1 if length < self.two_typos else 2
 
 
-@dataclass(frozen=True, slots=True)
-class Faceting:
+class Faceting(NamedTuple):
     """How many values of a facet are shown, and in which order. orders: attribute, or `*` -> `alpha` or `count`."""
 
     max_values: int
@@ -67,7 +65,7 @@ class Faceting:
         return self.orders.get(field) or self.orders.get(WILDCARD) or "alpha"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class IndexSettings:
     """The settings of one state of an index, defaults filled in. Threads may share it; it never changes.
 
@@ -147,9 +145,9 @@ class IndexSettings:
         return tuple(token.lemma for token in self.analyzer.tokens(text) if token.kind == WORD and token.lemma)
 
     def __sizeof__(self) -> int:
-        """An estimate for caches, of what may be made later too; the tokenizer is shared."""
+        """An estimate of its bytes for caches, with what may be made later; the tokenizer is shared."""
         synonyms = sum(map(len, self.resolved["synonyms"].values()))
-        return sum(map(sys.getsizeof, self.resolved.values())) + synonyms * _SYNONYM_BYTES
+        return _OWN_BYTES + sum(map(sys.getsizeof, self.resolved.values())) + synonyms * _SYNONYM_BYTES
 
 
 def _foreign_keys(keys: Sequence[Mapping[str, str]]) -> dict[str, str]:
