@@ -1,4 +1,9 @@
-"""Addresses to listen on, and lists of networks."""
+"""Addresses to listen on, and lists of networks. What must hold:
+
+1. An address is a host and a port; hosts are names, IPv4 addresses, or IPv6 addresses in brackets.
+2. Anything else is rejected with examples of what would be right.
+3. Networks are a comma-separated list in CIDR notation, or `any`; host bits must not be set.
+"""
 from __future__ import annotations
 
 from ipaddress import ip_network

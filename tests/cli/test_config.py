@@ -1,14 +1,14 @@
-"""What must hold of the configuration of a start.
+"""The configuration of a start. What must hold:
 
-1. The three ways to give an option agree.
-2. Command line wins over environment, environment over file, file over default; for every option.
+1. Flag, variable and key of the file give the same value.
+2. The command line overrides the environment, that the file, that the default; for every option.
 3. The default file may be absent; a named one may not.
-4. An unknown or forbidden key, a wrong type or a wrong value in the file is refused, naming key and file.
-5. Production without a key, a short key, TLS options without TLS, an unusable folder: refused.
-6. Every refusal is one line, and none repeats a secret.
-7. An empty variable counts as not given, where it does not say something of its own.
-8. What adds up may be given several times, and as an array of the file.
-9. Variables that have no effect are named, with the right hint or none; what only tunes the reference is accepted.
+4. An unknown or forbidden key, a wrong type or a wrong value in the file is rejected, naming key and file.
+5. Production without a key, a short key, TLS options without TLS, an unusable folder are rejected.
+6. Every rejection is one line, and none repeats a secret.
+7. An empty variable counts as not set, unless it is a value of its kind.
+8. A list may be given in several flags, and as an array in the file.
+9. Variables without effect are named, with the right hint or none; options that would only tune the reference engine are accepted.
 """
 from __future__ import annotations
 
@@ -117,11 +117,11 @@ def test_the_first_way_that_gives_a_value_decides(ways: set[str]) -> None:
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if not option.works_in_file],
                          ids=lambda option: option.name)
-def test_what_is_done_once_has_no_effect_in_the_file_and_is_warned_of(option: Option) -> None:
+def test_an_import_in_the_file_has_no_effect_and_is_warned_of(option: Option) -> None:
     file_with("config.toml", **{option.name: True if option.is_switch else "there.dump"})
     config = load({"master_key": KEY}, {})
     assert (config.source(option.name), getattr(config, option.name)) == (DEFAULT, False if option.is_switch else None)
-    assert list(warnings(config, {})) == [f"`{option.name}` in config.toml: has no effect in in a file; use {option.flag} or {option.variable}"]
+    assert list(warnings(config, {})) == [f"`{option.name}` in config.toml: has no effect in a file; use {option.flag} or {option.variable}"]
     file_with("config.toml", **{option.name: 7})
     assert refusal().startswith(f"`{option.name}` in config.toml: expected ")
 
@@ -351,7 +351,7 @@ def test_a_hint_is_the_right_one(variable: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize("name", options.UNSUPPORTED)
-def test_what_svcd_does_not_support_is_warned_of_and_refused_where_it_is_written(name: str) -> None:
+def test_an_unsupported_option_is_warned_of_as_variable_and_rejected_elsewhere(name: str) -> None:
     variable = f"SVC_{name.upper()}"
     assert warned_of({variable: "secret"}) == [
         f"the variable {variable} is not supported and is ignored: {options.UNSUPPORTED[name]}"]
@@ -360,7 +360,7 @@ def test_what_svcd_does_not_support_is_warned_of_and_refused_where_it_is_written
         assert refusal() == f"config.toml: `{key}` is not supported: {options.UNSUPPORTED[name]}; remove it"
 
 
-def test_what_only_tunes_the_reference_is_accepted_with_one_line() -> None:
+def test_tuning_options_of_the_reference_engine_are_accepted_with_one_line() -> None:
     flags = {option.name: other(option) for option in OPTIONS if not option.has_effect}
     environ = dict.fromkeys(options.VARIABLES_WITHOUT_EFFECT, "secret")
     config = load({"master_key": KEY, **flags}, environ)
@@ -383,7 +383,7 @@ def test_a_header_that_cannot_be_sent_is_not_repeated() -> None:
     assert words.startswith("--task-webhook-authorization-header: the value cannot be sent") and "secret" not in words
 
 
-def test_credentials_of_urls_are_hidden_where_options_are_shown() -> None:
+def test_credentials_of_urls_are_hidden_in_described_options() -> None:
     secret = "https://someone:secret@hook.test/a"
     config = load({"task_webhook_url": secret}, {})
     assert config.task_webhook_url == secret

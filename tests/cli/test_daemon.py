@@ -1,10 +1,10 @@
-"""What must hold of a whole daemon, from its start to its end.
+"""A whole daemon, from its start to its end. What must hold:
 
-1. It says where it listens, what it serves, and whether a key protects it; the port is the real one.
-2. It answers, and each answer is a line of its log.
+1. The banner shows the address with the real port, the version, and whether there is a master key.
+2. It answers, and each request is a line of its log.
 3. SIGTERM and SIGINT stop it with status 0, and the folder can be used again.
-4. A folder or an address in use refuses the start: one line, status 1.
-5. Neither banner nor log holds the master key.
+4. A folder or an address in use makes the start fail: one line, status 1.
+5. Neither banner nor log contains the master key.
 """
 from __future__ import annotations
 

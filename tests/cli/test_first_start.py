@@ -1,11 +1,11 @@
-"""A dump or snapshot that a start names is imported into a new database, and otherwise refused or passed over.
+"""Imports of dumps and snapshots at the start, and starts that fail. What must hold:
 
-1. A new database, absent or empty, begins with it.
-2. A database that is there is never touched: the start is refused, or goes on with it.
-3. What is not there is refused, or the start goes on without it.
-4. The companions mean nothing without it, and are refused then.
-5. A database begins with one of them, not with both.
-6. A first start that fails leaves nothing behind, and takes nothing away that anybody could miss.
+1. A new database, absent or empty, is made from the dump or snapshot.
+2. An existing database is never touched: the start fails, or continues without the import.
+3. If the dump or snapshot does not exist, the start fails, or continues without it.
+4. The options about missing files and existing databases are rejected without an import.
+5. A dump and a snapshot cannot both be imported.
+6. A first start that fails removes what it made, and nothing that anybody could miss.
 """
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_database_that_is_there_is_kept(tmp_path: Path, imports: Any, noun: st
 
 
 @each_noun
-def test_what_is_not_there_is_refused_or_passed_over(tmp_path: Path, imports: Any, noun: str) -> None:
+def test_a_missing_file_is_rejected_or_ignored(tmp_path: Path, imports: Any, noun: str) -> None:
     with pytest.raises(ConfigError, match=f"there is no {noun} .*--ignore-missing-{noun}"):
         start(tmp_path, noun, **{f"ignore_{noun}_if_db_exists": True})
     start(tmp_path, noun, **{f"ignore_missing_{noun}": True})
@@ -75,7 +75,7 @@ def test_what_is_not_there_is_refused_or_passed_over(tmp_path: Path, imports: An
 
 @each_noun
 @pytest.mark.parametrize("name", ["ignore_missing_{}", "ignore_{}_if_db_exists"])
-def test_companions_need_what_they_accompany(name: str, noun: str) -> None:
+def test_options_about_an_import_need_one(name: str, noun: str) -> None:
     with pytest.raises(ConfigError, match=f"has no effect without a {noun}"):
         load({name.format(noun): True}, {})
 
@@ -123,7 +123,7 @@ def failing(folder: Path, begin: Callable[[], None]) -> None:
         raise RuntimeError
 
 
-def test_what_somebody_could_miss_stays(tmp_path: Path) -> None:
+def test_a_database_with_content_stays(tmp_path: Path) -> None:
     def fill() -> None:
         with closing(Instance(tmp_path / "db")) as instance:
             instance.update_features({"metrics": True})
@@ -144,7 +144,7 @@ def test_an_empty_database_goes_with_the_folders_above(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_listened_stays(tmp_path: Path) -> None:
+def test_a_folder_that_was_kept_stays(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), first_start.remove_on_failure(tmp_path / "db") as keep:
         Instance(tmp_path / "db").close()
         keep()

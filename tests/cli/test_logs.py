@@ -1,9 +1,9 @@
-"""What must hold of the log.
+"""The log. What must hold:
 
-1. An event is printed when it is as grave as the level, and costs nothing else.
-2. An event is one line, whatever its fields hold; in JSON it is one object.
-3. No key is printed, and no query.
-4. Threads do not mix their lines; a broken stream stops nobody.
+1. An event is printed if its level is high enough, and costs nothing otherwise.
+2. An event is one line whatever its fields contain, or one JSON object.
+3. No key is printed, and no query string.
+4. Threads do not mix their lines; a broken stream stops nothing.
 """
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""What the machine has, within the limits set for this process."""
+"""Memory and cores of the machine. What must hold:
+
+1. There is at least one core; memory is that of the machine, or the smallest limit of the cgroups around the process.
+2. Memory that cannot be known is None.
+3. Freed memory goes back to the system.
+"""
 from __future__ import annotations
 
 import os

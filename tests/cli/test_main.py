@@ -1,4 +1,9 @@
-"""What must hold of the command: answers at once, one line for each refused start, never a traceback."""
+"""The command line. What must hold:
+
+1. --version and --help answer at once, without loading the daemon, with status 0.
+2. A wrong option or value is one line on stderr, with status 2, and never repeats a secret.
+3. A start that fails is one line on stderr with its reason, with status 1, and never a traceback.
+"""
 from __future__ import annotations
 
 import os

@@ -1,10 +1,10 @@
-"""What must hold of every row of OPTIONS.
+"""The table of options. What must hold for every row:
 
-1. Names are derived: flag, `SVC_*` variable and TOML key agree with the contract, as do the defaults.
-2. Every default and every example can be read.
-3. A value is written so that it reads back.
-4. A wrong value raises ValueError with words on one line.
-5. The help names every flag, variable and default.
+1. Flag, `SVC_*` variable, key and default are those of the reference engine (tests/contract).
+2. Every default and every example is valid.
+3. A value written as text parses to the same value.
+4. A wrong value raises ValueError with one line.
+5. The help shows every flag, variable and default.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from svcd.cli.options import BY_NAME, OPTIONS, Option
 from tests.support.contract import table
 from tests.support.option_samples import OTHER, USABLE, WRONG, other
 
-OWN = {"analytics_url", "search_workers"}  # options that the contract does not know
+OWN = {"analytics_url", "search_workers"}  # options that the reference engine does not have
 every_option = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 
 
@@ -33,13 +33,13 @@ def test_no_name_stands_twice() -> None:
     assert len(BY_NAME) == len(OPTIONS)
 
 
-def _contract() -> dict[str, dict[str, Any]]:
+def _reference_options() -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in table("options")["options"]}
 
 
-def test_nothing_of_the_contract_is_unknown() -> None:
+def test_no_option_of_the_reference_engine_is_unknown() -> None:
     renamed = {"experimental_dumpless_upgrade"}
-    assert set(_contract()) == set(BY_NAME) - OWN | set(options.UNSUPPORTED) - renamed
+    assert set(_reference_options()) == set(BY_NAME) - OWN | set(options.UNSUPPORTED) - renamed
     assert set(table("options")["variables_alone"]) == options.VARIABLES_WITHOUT_EFFECT
     assert not set(BY_NAME) & set(options.UNSUPPORTED)
 
@@ -56,8 +56,8 @@ def test_a_list_that_is_given_again_adds_up() -> None:
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.name not in OWN],
                          ids=lambda option: option.name)
-def test_each_row_agrees_with_the_contract(option: Option) -> None:
-    row = _contract()[option.name]
+def test_each_row_agrees_with_the_reference_engine(option: Option) -> None:
+    row = _reference_options()[option.name]
     assert (option.flag, option.variable) == (row["flag"], row["env"])
     assert option.is_in_file == (row["toml"] is not None)
     assert option.works_in_file == row.get("toml_effective", True)
@@ -90,7 +90,7 @@ def test_every_option_with_a_value_has_samples() -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_value_is_refused_in_words(name: str) -> None:
+def test_a_wrong_value_is_rejected_with_one_line(name: str) -> None:
     with pytest.raises(ValueError) as refused:
         BY_NAME[name].kind.parse(WRONG[name])
     assert "\n" not in str(refused.value)

@@ -1,4 +1,10 @@
-"""What is made from the tables is fresh, complete, and can be used."""
+"""Generated documentation. What must hold:
+
+1. Man page, sample configuration and README table are up to date; --check names the stale ones.
+2. Each option is in all of them.
+3. The sample configuration can be loaded: it gives the defaults, and its examples are valid.
+4. The man page has no errors of roff; the systemd unit is valid.
+"""
 from __future__ import annotations
 
 import re
@@ -72,7 +78,7 @@ def test_the_man_page_has_no_faults() -> None:
     assert "EXIT STATUS" in plain and "--http-addr" in plain
 
 
-def test_no_line_of_roff_is_a_request_by_accident() -> None:
+def test_a_line_never_begins_with_a_control_character_of_roff() -> None:
     assert reference.roff_text(".hidden") == r"\&.hidden"
     assert reference.roff_text("a\\b") == r"a\eb"
 

@@ -1,4 +1,10 @@
-"""TLS from the options: what is loaded, what is asked of clients, what is refused in words."""
+"""TLS from the options. What must hold:
+
+1. A client with the certificate authority connects; versions before TLS 1.2 are rejected.
+2. A client certificate is required only with --ssl-require-auth.
+3. Sessions are resumed only if the options ask for it.
+4. A wrong file is one line that names the option and the file.
+"""
 from __future__ import annotations
 
 import shutil
@@ -55,7 +61,7 @@ def test_a_client_connects(folder: Path) -> None:
     assert handshake(context(folder), folder).version() == "TLSv1.3"
 
 
-def test_old_versions_are_not_spoken(folder: Path) -> None:
+def test_old_versions_are_rejected(folder: Path) -> None:
     assert context(folder).minimum_version == ssl.TLSVersion.TLSv1_2
 
 
@@ -89,7 +95,7 @@ def test_a_session_is_offered_only_on_request(flags: dict[str, bool], resumes: b
     ({"ssl_key_path": "locked.pem"}, "are not a certificate chain and its unprotected private key"),
     ({"ssl_auth_path": "key.pem"}, "ssl-auth-path `key.pem` has no certificates"),
 ])
-def test_a_wrong_file_is_refused_in_words(
+def test_a_wrong_file_is_rejected_with_one_line(
     flags: dict[str, str], words: str, folder: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(folder)

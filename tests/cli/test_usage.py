@@ -1,9 +1,9 @@
-"""What leaves the machine of a daemon, and what does not.
+"""The usage report of a daemon. What must hold:
 
-1. With an address, a sink gets one report an hour with every figure of the specification; of the search workers, too.
-2. Without one, and with --no-analytics, none is made: no thread, no code.
-3. The banner says which, and no more of the address than its host.
-4. Of options that name a path, an address or a secret only whether they were given is told.
+1. With an address, one report per hour is sent, with every figure that is documented; search workers are included.
+2. Without an address, and with --no-analytics, there is none: no thread, no code loaded.
+3. The banner shows which, and only the host of the address.
+4. Options that name a path, an address or a secret are reported only as given or not.
 """
 from __future__ import annotations
 
@@ -115,13 +115,16 @@ def test_a_sink_gets_every_figure_once_an_hour(tmp_path: Path, instance: Instanc
     runner.stop()
 
 
-def test_the_guard_of_addresses_is_asked(tmp_path: Path, instance: Instance, sink: Sink) -> None:
+@pytest.mark.parametrize(("networks", "sent"), [("", 0), ("127.0.0.0/8", 1)])
+def test_a_report_goes_only_to_allowed_networks(
+    tmp_path: Path, instance: Instance, sink: Sink, networks: str, sent: int,
+) -> None:
     moment = [1_700_000_000_000_000_000]
-    report = wiring.usage_report(settings(tmp_path, analytics_url=sink.url), instance, wiring.usage(), tuple,
-                                    lambda: moment[0])
+    config = settings(tmp_path, analytics_url=sink.url, experimental_allowed_ip_networks=networks)
+    report = wiring.usage_report(config, instance, wiring.usage(), tuple, lambda: moment[0])
     moment[0] += HOUR
     report.step()
-    assert sink.bodies == [] and report._waiting
+    assert len(sink.bodies) == sent
 
 
 @pytest.mark.parametrize("given", [{}, {"no_analytics": True}, {"no_analytics": True, "analytics_url": "http://127.0.0.1:1/"}])
@@ -183,7 +186,7 @@ def figures_of(tmp_path: Path, instance: Instance, **given: Any) -> dict[str, An
     return InstanceFigures(settings(tmp_path, **given), instance).now()
 
 
-def test_options_are_told_as_truths_and_numbers(tmp_path: Path, instance: Instance) -> None:
+def test_options_are_reported_as_booleans_and_numbers(tmp_path: Path, instance: Instance) -> None:
     figures = figures_of(tmp_path, instance, dump_dir=str(tmp_path / SECRET), master_key=f"{SECRET}-and-more",
                          http_payload_size_limit="1 MiB", log_level="warn", experimental_search_queue_size="7")
     assert figures["infos.db_path"] is True and figures["infos.dump_dir"] is True
@@ -197,26 +200,26 @@ def test_options_are_told_as_truths_and_numbers(tmp_path: Path, instance: Instan
 def test_every_figure_of_a_launch_option_can_be_another(tmp_path: Path, instance: Instance) -> None:
     """What svcd has no option, feature or file for would be false for ever."""
     named = {name.removeprefix("infos.") for name in FIGURES if name.startswith("infos.")}
-    told = {*BY_NAME, *instance_figures.FEATURES, *instance_figures.OTHER_NAMES, "with_configuration_file"}
-    assert named - told <= {  # options of the reference without effect: accepted by svcd.cli.options
+    known = {*BY_NAME, *instance_figures.FEATURES, *instance_figures.OTHER_NAMES, "with_configuration_file"}
+    assert named - known <= {  # options of the reference without effect: accepted by svcd.cli.options
         "experimental_embedding_cache_entries", "experimental_no_edition_2024_for_settings",
         "experimental_reduce_indexing_memory_usage"}
 
 
-def test_features_are_told_as_they_are_now(tmp_path: Path, instance: Instance) -> None:
+def test_features_are_reported_as_they_are_now(tmp_path: Path, instance: Instance) -> None:
     instance.update_features({"metrics": True, "network": True})
     figures = figures_of(tmp_path, instance)
     assert figures["infos.experimental_enable_metrics"] is figures["experimental_network"] is True
     assert figures["infos.experimental_multimodal"] is False
 
 
-def test_a_configuration_file_is_told(tmp_path: Path, instance: Instance) -> None:
+def test_a_configuration_file_is_reported(tmp_path: Path, instance: Instance) -> None:
     assert figures_of(tmp_path, instance)["infos.with_configuration_file"] is False
     (tmp_path / "config.toml").write_text('log_level = "ERROR"\n')
     assert figures_of(tmp_path, instance)["infos.with_configuration_file"] is True
 
 
-def test_the_machine_is_told_in_figures(tmp_path: Path, instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_machine_is_reported_in_figures(tmp_path: Path, instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SVC_SERVER_PROVIDER", SECRET)
     figures = figures_of(tmp_path, instance)
     assert figures["system.cores"] >= 1 and figures["stats.database_size"] > 0 and figures["stats.indexes_number"] == 0
@@ -224,16 +227,16 @@ def test_the_machine_is_told_in_figures(tmp_path: Path, instance: Instance, monk
     assert FIGURES["system.server_provider"].admitted(figures["system.server_provider"]) == "other"
 
 
-@pytest.mark.parametrize(("text", "told"), [
+@pytest.mark.parametrize(("text", "known"), [
     ('NAME="Debian GNU/Linux"\nID=debian\n', "debian"), ('ID="alpine"\n', "alpine"), ("", None), (None, None)])
-def test_the_distribution_is_its_id(tmp_path: Path, text: str | None, told: str | None) -> None:
+def test_the_distribution_is_its_id(tmp_path: Path, text: str | None, known: str | None) -> None:
     path = tmp_path / "os-release"
     if text is not None:
         path.write_text(text)
-    assert distribution_id(path) == told
+    assert distribution_id(path) == known
 
 
-def test_the_largest_disk_is_told(tmp_path: Path) -> None:
+def test_the_largest_disk_is_reported(tmp_path: Path) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(f"/dev/sda1 {tmp_path} ext4 rw 0 0\nproc /proc proc rw 0 0\n/dev/sdb1 /nowhere ext4 rw 0 0\n")
     assert largest_disk(tmp_path, mounts) == largest_disk(tmp_path, tmp_path / "absent") > 0

@@ -28,7 +28,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_indexing_has_its_usual_budget_where_memory_is_plenty() -> None:
+def test_indexing_has_its_default_budget_with_plenty_of_memory() -> None:
     assert wiring.memory_budget(None, 1) == wiring.memory_budget(8 << 30, 4) == MemoryBudget()
 
 
@@ -103,7 +103,7 @@ def test_the_limit_of_open_files_is_raised(
 
 
 @pytest.mark.parametrize("part", ["runner", "application"])
-def test_what_cannot_be_made_behind_the_door_ends_the_daemon(
+def test_a_part_that_cannot_be_started_ends_the_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str,
 ) -> None:
     def fail(*_: object, **_named: object) -> None:
@@ -115,7 +115,7 @@ def test_what_cannot_be_made_behind_the_door_ends_the_daemon(
         daemon.run(load({"http_addr": "127.0.0.1:0", "db_path": str(tmp_path / "data")}, {}))
 
 
-def test_the_flag_of_a_feature_starts_it(tmp_path: Path) -> None:
+def test_the_flag_of_a_feature_turns_it_on(tmp_path: Path) -> None:
     instance = Instance(tmp_path / "data")
     daemon.force_features(load({}, {}), instance)
     assert instance.features() == {}

@@ -1,7 +1,7 @@
-"""What the log says of lists of words that are not installed.
+"""Log lines about word lists that are not installed. What must hold:
 
 1. A start names them in one line.
-2. Settings that name a locale whose list is missing are told of, once for each list; others are not.
+2. Settings that name a locale whose list is missing are logged once for each list; others are not.
 """
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def settings(*locales: str, status: str = "succeeded", kind: str = "settingsUpda
     return Task(1, kind, "films", status, 0, details={"stopWords": [], "localizedAttributes": rules})
 
 
-def told(warnings: LocaleWarnings, capsys: pytest.CaptureFixture[str], *tasks: Task) -> list[str]:
+def logged(warnings: LocaleWarnings, capsys: pytest.CaptureFixture[str], *tasks: Task) -> list[str]:
     warnings.check(tasks)
     return capsys.readouterr().err.splitlines()
 
 
 @pytest.mark.usefixtures("none_installed")
-def test_a_missing_list_is_told_of_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_list_is_logged_once(capsys: pytest.CaptureFixture[str]) -> None:
     warnings = LocaleWarnings()
-    [line] = told(warnings, capsys, settings("zh"))
+    [line] = logged(warnings, capsys, settings("zh"))
     assert "WARN" in line and "svcd[languages]" in line
     assert "locale=zh" in line and "language=Chinese" in line and "index_uid=films" in line
-    assert told(warnings, capsys, settings("cmn", "zho"), settings("zh")) == []
-    [line] = told(warnings, capsys, settings("en", "tha", "zh"))
+    assert logged(warnings, capsys, settings("cmn", "zho"), settings("zh")) == []
+    [line] = logged(warnings, capsys, settings("en", "tha", "zh"))
     assert "language=Thai" in line
 
 
@@ -62,16 +62,16 @@ def test_a_missing_list_is_told_of_once(capsys: pytest.CaptureFixture[str]) -> N
     Task(1, "settingsUpdate", "films", "succeeded", 0), Task(1, "settingsUpdate", "films", "succeeded", 0, details={
         "localizedAttributes": None}),
 ])
-def test_nothing_is_said_where_no_list_is_asked_for(task: Task, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(LocaleWarnings(), capsys, task) == []
+def test_nothing_is_logged_if_no_list_is_needed(task: Task, capsys: pytest.CaptureFixture[str]) -> None:
+    assert logged(LocaleWarnings(), capsys, task) == []
 
 
-def test_nothing_is_said_of_a_list_that_is_there(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(LocaleWarnings(), capsys, settings("de", "deu")) == []
+def test_nothing_is_logged_about_an_installed_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert logged(LocaleWarnings(), capsys, settings("de", "deu")) == []
 
 
-def test_a_list_that_nobody_brings_is_told_of_without_advice(capsys: pytest.CaptureFixture[str]) -> None:
-    [line] = told(LocaleWarnings(), capsys, settings("km"))
+def test_a_list_in_no_package_is_logged_without_advice(capsys: pytest.CaptureFixture[str]) -> None:
+    [line] = logged(LocaleWarnings(), capsys, settings("km"))
     assert "language=khm" in line and "pip" not in line
 
 
@@ -80,7 +80,7 @@ def test_each_list_has_a_locale() -> None:
 
 
 @pytest.mark.usefixtures("none_installed")
-def test_a_task_of_settings_comes_by(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_settings_task_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     warnings = LocaleWarnings()
     house = House(tmp_path / "data", on_batch=lambda batch, tasks: warnings.check(tasks))
     change: dict[str, Any] = {"localizedAttributes": [{"attributePatterns": ["*"], "locales": ["cmn"]}]}

@@ -1,9 +1,9 @@
-"""What must hold of the functions of the language:
+"""Builtin functions. What must hold:
 
-1. Positions below 0 count from the end; parts that reach beyond the ends are cut.
-2. A function that changes its value changes the variable or member it is called on; the others change nothing.
-3. Functions given to arrays get the element, then its position; sorting keeps ties in their order.
-4. Numbers are read from texts to the last digit, and refused in words.
+1. Negative positions count from the end; slices beyond the ends are clamped.
+2. A builtin that modifies its value modifies the variable or member it is called on; others have no side effects.
+3. Callbacks on arrays get the element, then its index; sorting is stable.
+4. Numbers are parsed exactly, and rejected with a message.
 """
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_object_maps(statement: str, answer: Any, after: dict[str, int]) -> None
         ("range(0, 5, 0)", "step value cannot be zero"),
     ],
 )
-def test_what_can_not_be_done_is_refused_in_words(text: str, reason: str) -> None:
+def test_errors_have_their_message(text: str, reason: str) -> None:
     assert reason in error_of(text)
 
 
@@ -171,5 +171,5 @@ _scalars = (st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.te
 
 
 @given(st.recursive(_scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
-def test_what_is_not_touched_stays(held: Any) -> None:
+def test_values_that_are_not_touched_stay(held: Any) -> None:
     assert Program("let x = doc.held; doc.copy = x").edited({"held": held}) == {"held": held, "copy": held}

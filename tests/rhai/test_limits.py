@@ -1,9 +1,9 @@
-"""What must hold of what a function may take:
+"""The limits of functions. What must hold:
 
-1. A function that does not end is ended, whatever it does: loops, calls, sorting, copies, texts, catching.
-2. Nothing becomes larger than the limits, and what would is refused before it is made.
-3. A limit can't be caught, and tells where the outermost call was.
-4. No function raises anything but FunctionError or NotAnObject; no row of the library does, for any arguments.
+1. A function that does not end is stopped, whatever it does: loops, calls, sorting, copies, strings, catching.
+2. No value exceeds the limits, and one that would is rejected before it is made.
+3. A limit cannot be caught, and its error has the position of the outermost call.
+4. Functions raise only FunctionError or NotAnObject; so does every builtin, for any arguments.
 """
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BIG_LIST = "let l = []; l.pad(9999, 1); "
     "let s = \"[\"; s.pad(3000000, \"[],\"); s += \"1]\"; s.parse_json()", _BIG_LIST + "loop { l.to_string() }",
     _BIG_LIST + "let m = []; loop { m.push(l.map(|x| `${x}`)); }",
 ])
-def test_what_does_not_end_is_ended(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_that_does_not_end_is_stopped(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errors, "OPERATIONS", 200_000)
     started = time.process_time()
     assert "Too many operations" in error_of(text)
@@ -63,13 +63,13 @@ def test_what_does_not_end_is_ended(text: str, monkeypatch: pytest.MonkeyPatch) 
         ("fn f() { f() } f()", "Stack overflow"), ("let f = |g| g.call(g); f.call(f)", "Stack overflow"),
     ],
 )
-def test_nothing_becomes_too_large(text: str, message: str) -> None:
+def test_no_value_exceeds_the_limits(text: str, message: str) -> None:
     assert error_of(text).startswith(message)
 
 
 @pytest.mark.parametrize("text", ["let f = 1; " + "f(" * 60 + "1" + ")" * 60, "f(" * 60 + "1" + ")" * 60,
                                   "let f = 1; " + "f(|| " * 28 + "1" + ")" * 28, "x" + "[x" * 60 + "]" * 60])
-def test_what_is_nested_is_made_ready_once(text: str) -> None:
+def test_nested_calls_are_compiled_once(text: str) -> None:
     assert error_of(text)
 
 
@@ -77,7 +77,7 @@ def test_an_error_stays_short() -> None:
     assert len(error_of(_BIG_TEXT + "throw s")) < 5000 and len(error_of(_BIG_TEXT + "s.parse_int()")) < 5000
 
 
-def test_a_limit_is_told_of_the_outermost_call() -> None:
+def test_a_limit_has_the_position_of_the_outermost_call() -> None:
     assert error_of("fn f() { loop {} }\n fn g() { f() }\n g()") == "Too many operations (line 3, position 2)"
 
 
@@ -110,7 +110,7 @@ def _pointers(runtime: Interpreter) -> list[Value]:
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in LIBRARY}))
-def test_no_row_raises_anything_else(name: str) -> None:
+def test_no_builtin_raises_anything_else(name: str) -> None:
     runtime = Interpreter()
     samples = {**_SAMPLES, FnPointer: _pointers(runtime)}
     anything = [value for values in samples.values() for value in values]

@@ -1,13 +1,13 @@
-"""What must hold of running a function:
+"""Running a function. What must hold:
 
-1. What `doc` is at the end is the document; `()` removes it; anything but an object map is refused.
-2. `context` is a constant, and no variable at all when the request has none.
-3. Each variable and element is a value of its own; closures share the variables they see; `this` is the value itself.
-4. Integers have 64 bits and never wrap; an integer beside a float is one; text takes in anything.
-5. What is absent is `()`; `()` has no members, but `?.`, `?[` and `??` pass it on.
+1. `doc` at the end is the document; `()` deletes it; anything but an object map is rejected.
+2. `context` is a constant, and undefined if the request has none.
+3. Variables and elements do not share values; closures share captured variables; `this` is the value itself.
+4. Integers have 64 bits and never wrap; an integer beside a float is converted; strings concatenate with anything.
+5. A missing member is `()`; `()` has no members, but `?.`, `?[` and `??` pass it on.
 6. The value of statements is that of the last; loops end with `break`, functions with `return`.
-7. Errors say where: the function, operator, index, member or condition; and through which calls.
-8. What a function does to one document does not touch the next one, nor the context.
+7. Errors have the position of the function, operator, index, member or condition, and the calls they came through.
+8. What a function does to one document affects neither the next one nor the context.
 """
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What must hold of parsing:
+"""The parser. What must hold:
 
-1. Operators bind by precedence, all to the left but `**`; signs bind tighter than any of them.
-2. `if`, `switch`, blocks and loops are expressions; only statements that end by themselves need no semicolon.
-3. Each fault says what was expected, and where; the first one is told.
-4. No text raises anything but FunctionError; what is nested too deep or too much is refused.
+1. Operators bind by precedence, all to the left but `**`; unary operators bind tighter than any of them.
+2. `if`, `switch`, blocks and loops are expressions; only statements that end with a block need no semicolon.
+3. Each error says what was expected, and where; the first one is reported.
+4. No text raises anything but FunctionError; what is nested too deep or too large is rejected.
 """
 from __future__ import annotations
 
@@ -114,13 +114,13 @@ def test_expressions_of_statements() -> None:
         ("\n\n  @", "'@' is a reserved symbol (line 3, position 3)"),
     ],
 )
-def test_a_fault_says_what_and_where(text: str, message: str) -> None:
+def test_an_error_says_what_and_where(text: str, message: str) -> None:
     with pytest.raises(FunctionError) as caught:
         parse(text)
     assert str(caught.value) == message
 
 
-def test_a_fault_before_one_of_spelling_is_told_first() -> None:
+def test_a_syntax_error_before_a_lexical_one_is_reported_first() -> None:
     with pytest.raises(FunctionError, match="Expecting ';'"):
         parse('a b "open')
 

@@ -1,12 +1,11 @@
-"""What must hold of tokens:
+"""The lexer. What must hold:
 
-1. A token knows its line and column, in characters, from 1; the end stands behind the last character.
-2. Numbers: integers of 64 bits, in four bases, with underscores; what is larger, or has a point or an exponent,
-   is a float.
-3. Texts: escapes in quotes, none in back-ticks but a doubled one, raw ones between `#"` and `"#`.
-4. A text in back-ticks is cut at each `${`, whatever braces and texts are in the block.
-5. Comments nest and count as blanks.
-6. A text that can't be cut is cut up to the fault, which says what and where.
+1. A token has its line and column, in characters, from 1; the end is after the last character.
+2. Integers have 64 bits, in four bases, with underscores; a larger number, or one with a point or an exponent, is a float.
+3. Strings: escapes in quotes, none in back-ticks but a doubled one, raw ones between `#"` and `"#`.
+4. A back-tick string is split at each `${`, whatever braces and strings are in the block.
+5. Comments nest and count as white space.
+6. Lexing ends at the first error, which says what and where.
 """
 from __future__ import annotations
 
@@ -80,7 +79,7 @@ def test_comments_are_blanks() -> None:
         ("a ++", "'++' is a reserved symbol (line 1, position 3)"),
     ],
 )
-def test_a_fault_says_what_and_where(text: str, message: str) -> None:
+def test_an_error_says_what_and_where(text: str, message: str) -> None:
     last = tokens(text)[-1]
     assert last.kind == ERROR and str(last.value) == message
 

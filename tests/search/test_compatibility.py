@@ -1,10 +1,10 @@
-"""Can lists be merged? What must hold:
+"""Which result lists can be merged (docs/search.md#compatible-orders). What must hold:
 
-1. Lists are compatible if the kinds of their rules agree, step by step, as far as the shorter one goes.
-2. Neighbouring rules of relevancy are one step, however many there are; each expression of `sort` is one.
-3. Rules that change nothing are left out before, and a refusal tells of that.
-4. The longest order so far is the one to agree with; of equally long ones the later.
-5. A refusal names the rules by their places in the settings that are left, and in `sort`.
+1. Lists are compatible if the kinds of their steps agree, as far as the shorter list goes.
+2. Neighbouring relevancy rules are one step; each expression of `sort` is one.
+3. Rules without effect are removed first, and an error message lists what was changed.
+4. A list is compared with the longest one so far; of equally long ones with the later.
+5. An error names the rules by their index in the remaining settings, and in `sort`.
 """
 from __future__ import annotations
 

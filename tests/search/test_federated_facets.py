@@ -1,11 +1,10 @@
-"""Facets of a federated search. What must hold:
+"""Facets of a federated search (docs/search.md#facets-of-a-federation). What must hold:
 
-1. Each index counts what its queries found together, under the patterns asked for; other indexes count nothing.
-2. A hit that `distinct` rejects is not counted, in whichever list it is rejected; one that its own index rejects counts
-   for nothing: neither for order and limit of the values, nor for the range of numbers.
-3. What is refused names the index, after the first query of it; of an index without query it says so.
-4. Facets that are to be merged must be ordered alike, which is checked before an index is searched, and of indexes
-   without query too.
+1. Each index counts what its queries found together, for the requested patterns; other indexes count nothing.
+2. A hit that `distinct` rejects is not counted, whichever list rejects it; one rejected within its own index has no part
+   in the order and limit of values and in the range of numbers either.
+3. An error names the index, after the first query of it; for an index without a query it says so.
+4. Merged facets must be ordered alike, which is checked before an index is searched, and for indexes without a query too.
 """
 from __future__ import annotations
 

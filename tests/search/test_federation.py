@@ -1,12 +1,12 @@
-"""Many queries, one list. What must hold:
+"""Federated search (docs/search.md#federation). What must hold:
 
-1. The order, the queries that show the hits, the weighted scores and the total are those of the reference engine.
-2. Queries whose rules disagree are refused with the rules, where they stand and what was changed in them.
-3. Pages joined are the whole list; a document stands in it once, shown by the query that places it best.
-4. One query merged alone is that query. No list goes beyond maxTotalHits, but the total does.
-5. With `distinct` no two hits of any index share a value; it comes before the setting, and rejected hits are not counted.
-6. Each hit is formatted and scored as its own query wants it.
-7. Of two distances the larger one is better in both directions; what is nowhere comes last.
+1. The order, the queries that hits report, the weighted scores and the total are those of the reference engine (tests/contract).
+2. Queries with incompatible rules are rejected with the rules, their positions, and what the canonical form changed.
+3. Pages joined are the whole list; a document is in it once, reported by the query that ranks it best.
+4. A federation of one query is that query. No list goes beyond maxTotalHits, but the total does.
+5. With `distinct` no two hits of any index share a value; it overrides the setting, and rejected hits are not counted.
+6. Each hit is formatted and scored by the options of its own query.
+7. Of two distances the larger is better in both directions; a hit without distance is last.
 """
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def merged(indexes: dict[str, DictReader], *queries: dict[str, Any], **federatio
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_cases_of_the_contract(case: dict[str, Any]) -> None:
+def test_the_recorded_cases(case: dict[str, Any]) -> None:
     indexes = {uid: DictReader(index["documents"], index["settings"]) for uid, index in case["indexes"].items()}
     for search in case["searches"]:
         if "status" in search:
@@ -130,7 +130,7 @@ def test_no_two_hits_of_any_index_share_a_value() -> None:
     assert answer.pagination["estimatedTotalHits"] == 4
 
 
-def test_an_index_where_distinct_is_not_filterable_is_told_of() -> None:
+def test_an_error_names_the_index_where_distinct_is_not_filterable() -> None:
     indexes = {"a": colored("red"), "b": colored("red", filterableAttributes=[])}
     with pytest.raises(ApiError) as refused:
         merged(indexes, {"indexUid": "b"}, {"indexUid": "a"}, distinct="color")

@@ -1,9 +1,9 @@
-"""Highlighting, cropping, match positions, retrieved attributes (relevance contract 7). What must hold:
+"""Highlighting, cropping, match positions, retrieved attributes (docs/search.md#formatting). What must hold:
 
 1. `_formatted` exists only when a known, displayed attribute is highlighted or cropped, and never empty.
 2. Options reach what lies beneath an attribute and what it lies beneath.
 3. Numbers become strings, other values stay as they are.
-4. A prefix marks only the characters that gave it; a phrase skips separators and never meets a hole.
+4. A prefix marks only the characters that gave it; a phrase skips separators and never matches across a stop-word gap.
 5. Words of terms that are no prefix are tried first, wide terms before narrow ones.
 6. A crop shows at most its words, clipped matches stay marked, the marker stands at each cut.
 7. `_matchesPosition` counts bytes, names array indices, and keeps the last element that matched.

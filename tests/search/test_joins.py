@@ -1,10 +1,10 @@
-"""Foreign documents in hits. What must hold:
+"""Foreign documents in hits (docs/search.md#joins). What must hold:
 
-1. Every scalar at or beneath a foreign key that can identify a document is replaced, in the document and in `_formatted`.
-2. Elements of arrays are replaced one by one, however deep; a scalar that can identify nothing stays.
-3. The document shows its displayed attributes; `{}` stands for one that is not there. Foreign documents are not hydrated.
-4. What the search added to a hit is not touched, and a hit without foreign keys is as it was.
-5. Each other index is opened once, and not at all unless a hit names a document of it.
+1. Every scalar at or below a foreign key that can identify a document is replaced, in the document and in `_formatted`.
+2. Elements of arrays are replaced one by one, at any depth; a scalar that cannot identify a document stays.
+3. A document shows its displayed attributes; `{}` stands for a missing one. Foreign keys in foreign documents stay.
+4. Members that the search added to a hit are not touched, and a hit without foreign keys is unchanged.
+5. Each other index is opened once, and only if a hit refers to it.
 """
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""Long texts of hits (svcd.search.long_texts) and the bounds of formatting (svcd.search.formatting_budget). What must hold:
+"""Long texts of hits, and the limits on formatting (docs/search.md#long-texts). What must hold:
 
-1. Read in pieces a text shows what it shows read at once: marks, match positions, crops.
-2. Of a long text only what is near a match is read, also to crop it.
-3. When the time is over the rest is shown as it is in the document, and what is to be cropped is cropped at its start.
+1. A text read in pieces gives the same marks, match positions and crops as when it is read whole.
+2. Of a long text only the surroundings of matches are read, also to crop it.
+3. After the time limit the rest is returned as in the document, and what is to be cropped is cropped at its start.
 4. Some work is done whatever the time: hits of usual size are formatted.
 5. Tags and markers, however long, add no more than is allowed.
 """
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +20,7 @@ from svcd.search import formatting, long_texts
 from svcd.search.formatting import FormatOptions, Formatted, Formatter
 from svcd.search.formatting_budget import ASSURED, MOST_ADDED, FormattingBudget
 from svcd.search.matches import LocatedTerm, MatchFinder
-from svcd.text.analyzer import Analyzer
+from svcd.text.analyzer import Analyzer, Token
 
 WORDS = MatchFinder([
     LocatedTerm((0, 0), False, 3, ("sun",)),
@@ -93,9 +94,13 @@ class Counting(Analyzer):
         super().__init__()
         self.characters = 0
 
-    def _tokens(self, text: str, *others: Any, **options: Any) -> Iterator[Any]:
+    def tokens(self, text: str, *others: Any, **options: Any) -> list[Token]:
         self.characters += len(text)
-        return super()._tokens(text, *others, **options)
+        return super().tokens(text, *others, **options)
+
+    def tokens_of_part(self, text: str, start: int, end: int, *others: Any) -> list[Token]:
+        self.characters += end - start
+        return super().tokens_of_part(text, start, end, *others)
 
 
 @pytest.mark.parametrize("options", [
@@ -106,7 +111,7 @@ def test_only_what_is_near_a_match_is_read(options: dict[str, Any], is_matched: 
     text = "".join(f"word of that man {number}, " for number in range(50_000))
     analyzer = Counting()
     hit(text + " sun " * is_matched + text, analyzer=analyzer, **options)
-    assert analyzer.characters < 20_000 < len(text)
+    assert is_matched <= analyzer.characters < 20_000 < len(text)
 
 
 def test_what_is_behind_the_time_is_shown_as_it_is() -> None:
@@ -154,5 +159,11 @@ def test_a_word_without_end_is_one_word() -> None:
 def test_many_short_texts_do_not_stay_in_memory() -> None:
     formatter = Formatter(FormatOptions(attributes_to_highlight=["*"]), fields=["t"], displayed=None, analyzer=Analyzer(),
                           locales_of=lambda name: None, words=WORDS)
-    formatter.hit({"t": [f"{number} moons" for number in range(100_000)]})
-    assert len(formatter._texts._read) < 20_000
+    document = {"t": [f"{number} moons" for number in range(15_000)]}
+    tracemalloc.start()
+    try:
+        formatter.hit(document)
+        held, _peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 20 << 20

@@ -1,10 +1,10 @@
-"""How hits of several lists compare. What must hold:
+"""The order of merged hits (docs/search.md#merge-order). What must hold:
 
-1. Scores count by their weight; scores that differ by less than a double's step are equal.
-2. Values stand as in a sort of their direction: numbers, texts, none.
-3. What is compared first decides; the longer of two lists of values is better, and so is what can't be compared.
-4. Equal hits stand in the order of their queries.
-5. Ranks that follow each other are one score.
+1. Scores are multiplied by their weight; scores within 2^-52 are equal.
+2. Values are ordered as in a sort of their direction: numbers, strings, none.
+3. The first different entry decides; the longer key is better, also if entries cannot be compared.
+4. Equal hits are in the order of their queries.
+5. Consecutive ranks are one score.
 """
 from __future__ import annotations
 
