@@ -50,7 +50,7 @@ class StopSignals:
     """Handles SIGTERM and SIGINT within a `with` block: the first signal stops the daemon gracefully.
 
     The second ends the process at once. That is safe: acknowledged writes are on disk, and an interrupted batch is
-    processed again at the next start (docs/tasks-and-batches.md).
+    processed again at the next start (docs/tasks-and-batches.md#runner).
     """
 
     def __init__(self) -> None:

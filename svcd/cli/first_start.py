@@ -1,7 +1,7 @@
 """What the first start of an instance does: import a dump or a snapshot (--import-dump, --import-snapshot), and remove the
 data folder again if the start fails.
 
-When an import happens and when the start is refused is explained in docs/dumps.md.
+When an import happens and when the start is refused is explained in docs/dumps.md#import-of-a-dump.
 """
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Log lines about word lists that are not installed: at the start, and when settings name a language that needs one.
 
-What a word list is for: docs/text-analysis.md#segmentation.
+What a word list is for: docs/text-analysis.md#segmentation-with-word-lists.
 """
 from __future__ import annotations
 
