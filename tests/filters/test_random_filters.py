@@ -1,11 +1,11 @@
 """What must hold of any filter:
 
-1. It finds the documents for which a plain test, written beside it, holds; in memory and in a store.
-2. Its canonical text is read as the same tree, and finds the same.
-3. No text makes the parser fail in any other way than by its own error, whose place lies within the text.
-4. What is read at one go is read as what is read step by step.
+1. It finds the documents that a naive predicate, made together with the filter, accepts; in memory and in an index file.
+2. Its canonical text is parsed into the same tree, and finds the same documents.
+3. No text makes the parser raise anything but FilterError, whose place lies within the text.
+4. Comparisons and lists that are read by one match are the same as those that are read value by value.
 
-The short form has some hundred filters of the committed seed; SVC_RANDOM_FILTERS=20000 makes so many.
+By default some hundred filters of a fixed seed are tried; SVC_RANDOM_FILTERS=20000 tries so many.
 """
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def outcome(text: str) -> Any:
         return error.message
 
 
-def test_reading_at_one_go_and_step_by_step_are_the_same(monkeypatch) -> None:
+def test_fast_patterns_read_the_same_as_the_grammar(monkeypatch) -> None:
     texts = [*noise(COUNT), *(text for text, _ in filters(COUNT)),
              "a=1ANDb=2", "a = 1AND b = 2", "a = 1 ANDb = 2", "a=1 AND AND b=2", "AND = 1 OR a = 2", "a = OR", "a IN [AND]",
              "a = '' OR b = \"\" AND c=1 ", "a IN['x',\"y\" , z,]", "a IN [x y]"]
