@@ -313,7 +313,7 @@ class DictReader:
     def _words_by_position(self, document: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
         self._names.update(dict.fromkeys(documents.attribute_names(document)))
         searchable = self.settings.searchable
-        return documents.positions(
+        return documents.terms_by_attribute(
             document,
             self.settings.analyzer,
             searchable.__contains__,

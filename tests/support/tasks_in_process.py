@@ -16,7 +16,7 @@ class LocalWriter:
     """Writes batches in this process."""
 
     def run(self, request: dict[str, Any], progress: Callable[..., None]) -> dict[str, Any]:
-        return indexing.answer(request, progress)
+        return indexing.handle_request(request, progress)
 
     def close(self) -> None:
         """Nothing to close."""
