@@ -1,1 +1,1 @@
-"""TODO"""
+"""The anonymous usage report, off by default."""

@@ -1,10 +1,9 @@
-"""What was asked of this process, as figures for the anonymous usage report.
+"""Counts the requests of one process for the anonymous usage report: what each adds, by route, and the state.
 
-Refuses to know what a request adds (svcd.analytics.collector), when a report is made, and where it goes. Nothing is kept of
-a request: what a client wrote is looked at, counted, and forgotten; the distinct names of facets and remotes stay as
-hashes until the report.
+Nothing of a request is kept: its values are counted and forgotten; distinct names of facets and remotes are kept as
+hashes until the report. See docs/tasks-and-batches.md#usage-report.
 
-Threads: every request thread comes here; `_lock` guards the state, and is held for a few additions only.
+Threads: all request threads; `_lock` guards the state and is held for a few additions only.
 """
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from svcd.analytics import requests
-from svcd.analytics.figures import TIME_BOUNDS_MS, State, agent, joined, nothing
-from svcd.analytics.notes import NAMES, FigureUpdate, average, each_of, is_given, one_more, word
+from svcd.analytics.figures import NAMES, TIME_BOUNDS_MS, FigureUpdate, State, adds, agent, all_of, joined, nothing
 from svcd.analytics.requests import note_filter
 from svcd.api import admission
 from svcd.base import logs
@@ -28,11 +26,6 @@ if TYPE_CHECKING:
     from svcd.http.message import Request
 
 
-# What each request adds to the usage report, by route.
-#
-# A route that svcd does not have yet is noted as soon as it has it. Refuses to know how the whole is counted.
-
-
 Key = tuple[str, str]  # method, path of a route
 
 
@@ -41,7 +34,7 @@ Key = tuple[str, str]  # method, path of a route
 def _add_documents(state: State, ctx: Context) -> None:
     if ctx.query.get("primaryKey") is not None:
         state["primary_key"] = True
-    word("payload_type")(state, media_type(ctx.request.headers.get("content-type") or ""))
+    adds("payload_type")(state, media_type(ctx.request.headers.get("content-type") or ""))
     if ctx.instance.index(ctx.index_uid) is None:
         state["index_creation"] = True
 
@@ -96,17 +89,17 @@ def _export(state: State, ctx: Context) -> None:
     state["export.total_received"] += 1
     if ctx.body.get("apiKey"):
         state["export.has_api_key"] = True
-    average("export.avg_index_patterns")(state, indexes)
-    average("export.avg_patterns_with_filter", int)(
+    adds("export.avg_index_patterns")(state, indexes)
+    adds("export.avg_patterns_with_filter", int)(
         state, sum(bool((options or {}).get("filter")) for options in indexes.values()))
     size = ctx.body.get("payloadSize")
     if size is not None:
-        average("export.avg_payload_size", int)(state, size)
+        adds("export.avg_payload_size", int)(state, size)
 
 
 _SETTINGS_PATH = "/indexes/{index_uid}/settings"
 _DOCUMENTS = "/indexes/{index_uid}/documents"
-NOTES: Mapping[Key, FigureUpdate] = {
+UPDATES: Mapping[Key, FigureUpdate] = {
     ("POST", "/indexes/{index_uid}/search"): requests.search,
     ("GET", "/indexes/{index_uid}/search"): requests.search_by_query_string,
     ("POST", "/multi-search"): requests.multi_search,
@@ -117,47 +110,47 @@ NOTES: Mapping[Key, FigureUpdate] = {
     ("PUT", _DOCUMENTS): _add_documents,
     ("GET", _DOCUMENTS): _fetch,
     ("POST", f"{_DOCUMENTS}/fetch"): _fetch,
-    ("GET", f"{_DOCUMENTS}/{{document_id}}"): is_given("per_document_id"),
-    ("DELETE", f"{_DOCUMENTS}/{{document_id}}"): is_given("per_document_id"),
-    ("DELETE", _DOCUMENTS): is_given("clear_all"),
-    ("POST", f"{_DOCUMENTS}/delete-batch"): is_given("per_batch"),
-    ("POST", f"{_DOCUMENTS}/delete"): is_given("per_filter"),
-    ("POST", f"{_DOCUMENTS}/edit"): is_given("per_filter"),
-    ("POST", "/indexes"): each_of(is_given("index_creation"), _primary_key),
+    ("GET", f"{_DOCUMENTS}/{{document_id}}"): adds("per_document_id"),
+    ("DELETE", f"{_DOCUMENTS}/{{document_id}}"): adds("per_document_id"),
+    ("DELETE", _DOCUMENTS): adds("clear_all"),
+    ("POST", f"{_DOCUMENTS}/delete-batch"): adds("per_batch"),
+    ("POST", f"{_DOCUMENTS}/delete"): adds("per_filter"),
+    ("POST", f"{_DOCUMENTS}/edit"): adds("per_filter"),
+    ("POST", "/indexes"): all_of(adds("index_creation"), _primary_key),
     ("PATCH", "/indexes/{index_uid}"): _primary_key,
-    ("GET", "/indexes/{index_uid}"): is_given("per_index_uid"),
-    ("GET", "/indexes/{index_uid}/stats"): is_given("per_index_uid"),
+    ("GET", "/indexes/{index_uid}"): adds("per_index_uid"),
+    ("GET", "/indexes/{index_uid}/stats"): adds("per_index_uid"),
     ("POST", "/swap-indexes"): _swap,
     ("GET", "/tasks"): _tasks,
     ("DELETE", "/tasks"): _tasks,
     ("POST", "/tasks/cancel"): _tasks,
     ("GET", "/batches"): _tasks,
-    ("GET", "/tasks/{task_id}"): is_given("per_task_uid"),
+    ("GET", "/tasks/{task_id}"): adds("per_task_uid"),
     ("PATCH", _SETTINGS_PATH): requests.of_all,
     ("PATCH", "/network"): _network,
     ("POST", "/export"): _export,
-    ("POST", "/webhooks"): one_more("webhooks_created"),
-    ("PATCH", "/webhooks/{uuid}"): one_more("webhooks.updated"),
+    ("POST", "/webhooks"): adds("webhooks_created"),
+    ("PATCH", "/webhooks/{uuid}"): adds("webhooks.updated"),
 }
 
 
 @cache  # there are as many as routes
-def noted(key: Key) -> FigureUpdate | None:
-    """What a request of a route adds; None for those that nothing is told of."""
+def update_of_route(key: Key) -> FigureUpdate | None:
+    """The update for requests of a route; None for routes that add nothing of their own."""
     method, path = key
     before, _, segment = path.rpartition("/")
     if before == _SETTINGS_PATH and method in ("PUT", "PATCH"):
         return requests.of_one(segment)
-    return NOTES.get(key)
+    return UPDATES.get(key)
 
 
-# Distinct names that are told apart until the next report.
-_MOSTNAMES = 10_000
+# Distinct names that are counted at most until the next report.
+_MAX_NAMES = 10_000
 _known_agent = lru_cache(maxsize=256)(agent)
 
 
 class Usage:
-    """What was asked of this process since the last report."""
+    """The state of one process since the last report."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -166,7 +159,7 @@ class Usage:
         self._names: set[tuple[str, int]] = set()
 
     def answered(self, request: Request, status: int, seconds: float) -> None:
-        """One more request was answered."""
+        """Count a request that was answered."""
         bucket = bisect_left(TIME_BOUNDS_MS, seconds * 1000)
         program = _known_agent((request.headers.get("user-agent") or "")[:100])
         with self._lock:
@@ -178,8 +171,8 @@ class Usage:
             agents[program] = agents.get(program, 0) + 1
 
     def note(self, route: Route, ctx: Context) -> None:
-        """A request was understood, and is answered: also when what it adds cannot be found out."""
-        note = noted((route.method, route.path))
+        """Count the values of a decoded request. Errors are logged, and never fail the request."""
+        note = update_of_route((route.method, route.path))
         if note is None:
             return
         try:
@@ -193,12 +186,12 @@ class Usage:
     def _count_names(self) -> None:
         for figure, name in self._state.pop(NAMES):
             seen = (figure, hash(name))
-            if seen not in self._names and len(self._names) < _MOSTNAMES:
+            if seen not in self._names and len(self._names) < _MAX_NAMES:
                 self._names.add(seen)
                 self._state[figure] += 1
 
     def take(self) -> State:
-        """What was counted, and begin anew."""
+        """The state; counting starts again."""
         with self._lock:
             taken, self._state = self._state, nothing()
             cut_off, self._cut_off = self._cut_off, admission.degraded_searches()
@@ -208,7 +201,7 @@ class Usage:
 
 
 def sum_of(states: Sequence[State]) -> State:
-    """Of several processes."""
+    """The joined state of several processes."""
     total = nothing()
     for state in states:
         total = joined(total, state)

@@ -1,11 +1,8 @@
-"""FIGURES: one row for each figure of the anonymous usage report, and nothing else ever is in it.
+"""FIGURES: the one table of the usage report; every figure of a report is a row here.
 
-Of the specification's, LEFT_OUT alone are not told: each would be the same in every report.
-
-Knows their names, how a figure of many requests is made from those of each, and what it may look like: a truth, a
-number, or words of a list that stands here. There is no kind for a text, so no text of a query, a document, a name, a
-key or a host can be in a report, whoever counts what. Refuses to know where figures come from.
-Source: the specification, "Anonymous usage statistics".
+A row has the group (event) of the figure, its kind, and the words it may have. The kind says how values are added, how
+the states of several processes are joined, and what is shown. No kind holds free text, so no text of a query,
+document, name, key or host can be in a report. See docs/tasks-and-batches.md#usage-report.
 """
 from __future__ import annotations
 
@@ -16,26 +13,31 @@ from typing import Any
 
 from svcd.validation.names import LOCALES
 
-State = dict[str, Any]  # figure -> what was counted so far, as its kind keeps it; JSON
+State = dict[str, Any]  # figure -> its state so far, by its kind; JSON values, so that processes can exchange it
 
-# Upper bounds of the response times that are told apart, in milliseconds: each 1.25 times the one before.
+# Upper bounds of the buckets of response times in milliseconds; each is 1.25 times the previous.
 TIME_BOUNDS_MS = tuple(round(1.25 ** power, 2) for power in range(52))
 _OTHER = "other"
-# What stands for the version of something in a text that may be anything: `6.1.0` of `6.1.0-mary-laptop`. Three parts:
-# four may be an address.
+# The version at the start of an arbitrary text: `6.1.0` of `6.1.0-mary-laptop`. At most three parts, as four may be an address.
 _VERSION = re.compile(r"[0-9]{1,5}(?:\.[0-9]{1,5}){0,2}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How a figure is kept. nothing: before the first; joined: of two, in this order; shown: as the report has it."""
+    """How a figure is counted.
+
+    nothing: the initial state. joined: two states, the later one second. shown: state -> value in the report. added: state and
+    measure of one more value -> state. measure: the default measure of a value of a request.
+    """
 
     nothing: Callable[[], Any]
     joined: Callable[[Any, Any], Any]
     shown: Callable[[Any], Any]
+    added: Callable[[Any, Any], Any] = lambda state, value: value
+    measure: Callable[[Any], Any] = lambda value: value
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
@@ -57,7 +59,7 @@ def _most_frequent(counts: Mapping[str, int]) -> str | None:
 
 
 def _slowest_of_a_hundred(counts: list[int]) -> float:
-    """The time that 99 of 100 requests keep below, in milliseconds: the bound above it."""
+    """The 99th percentile of response times in milliseconds: the upper bound of its bucket."""
     missing = sum(counts) * 0.99
     for bound, count in zip((*TIME_BOUNDS_MS, TIME_BOUNDS_MS[-1]), counts, strict=True):
         missing -= count
@@ -66,20 +68,29 @@ def _slowest_of_a_hundred(counts: list[int]) -> float:
     return TIME_BOUNDS_MS[-1]
 
 
-NOW = Kind(lambda: None, lambda one, other: other, _same)  # of the moment of the report
-TOTAL = Kind(lambda: 0, lambda one, other: one + other, _same)
-MOST = Kind(lambda: 0, max, _same)
-ANY = Kind(lambda: False, lambda one, other: one or other, _same)
-LAST = Kind(lambda: None, lambda one, other: one if other is None else other, _same)
-MEAN = Kind(lambda: [0, 0], _sum_of_parts, _mean)  # sum, count
-USUAL = Kind(dict, _sum_by_word, _most_frequent)  # word -> how often
-WORDS = Kind(dict, _sum_by_word, sorted)
+def _counted_word(counts: dict[str, int], word: str) -> dict[str, int]:
+    counts[word] = counts.get(word, 0) + 1
+    return counts
+
+
+def _one(_value: Any) -> int:
+    return 1
+
+
+NOW = Kind(lambda: None, lambda one, other: other, _identity)  # at the moment of the report
+TOTAL = Kind(lambda: 0, lambda one, other: one + other, _identity, lambda state, value: state + value, _one)
+MOST = Kind(lambda: 0, max, _identity, max, int)
+ANY = Kind(lambda: False, lambda one, other: one or other, _identity, lambda state, value: state or value, lambda value: True)
+LAST = Kind(lambda: None, lambda one, other: one if other is None else other, _identity)
+MEAN = Kind(lambda: [0, 0], _sum_of_parts, _mean, lambda state, value: [state[0] + value, state[1] + 1], len)  # sum, count
+USUAL = Kind(dict, _sum_by_word, _most_frequent, _counted_word)  # word -> count
+WORDS = Kind(dict, _sum_by_word, sorted, _counted_word)
 TIMES = Kind(lambda: [0] * (len(TIME_BOUNDS_MS) + 1), _sum_of_parts, _slowest_of_a_hundred)
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One row. words: the texts that it may have; is_version: or one that is nothing but numbers and points."""
+    """One row. words: texts that it may have; is_version: it may also have a version number."""
 
     name: str
     group: str
@@ -88,7 +99,7 @@ class Figure:
     is_version: bool = False
 
     def admitted(self, value: Any) -> Any:
-        """The value as far as it may be told: another word becomes `other`."""
+        """The value with texts that are not allowed replaced by `other`."""
         if value is None or isinstance(value, (bool, int, float)):
             return value
         if isinstance(value, (list, tuple)):
@@ -122,7 +133,7 @@ def _infos(names: str, words: Iterable[str] = ()) -> list[Figure]:
     return _rows("instance", NOW, " ".join(f"infos.{name}" for name in names.split()), words)
 
 
-LEFT_OUT = {  # figure: why
+LEFT_OUT = {  # figures of the specification that would be the same in every report, with the reason
     "infos.gpu_enabled": "svcd never uses a graphics processor",
     "infos.ssl_ocsp_path": "the option refuses the start",
     "infos.experimental_replication_parameters": "there is no such option: uids of tasks are given out by the queue",
@@ -228,24 +239,70 @@ FIGURES: dict[str, Figure] = {row.name: row for row in (
 
 
 def nothing() -> State:
-    """Of no request at all."""
+    """The state before the first request."""
     return {row.name: row.kind.nothing() for row in FIGURES.values()}
 
 
 def joined(one: State, other: State) -> State:
-    """Of the requests of both; the other ones came later."""
+    """The state of the requests of both; those of `other` came later."""
     return {name: row.kind.joined(one[name], other[name]) for name, row in FIGURES.items()}
 
 
 def groups(state: State) -> dict[str, dict[str, Any]]:
-    """Group -> figure -> value as the report tells it; every figure is there."""
-    told: dict[str, dict[str, Any]] = {}
+    """Group -> figure -> value in the report; every figure is present."""
+    shown_groups: dict[str, dict[str, Any]] = {}
     for name, row in FIGURES.items():
-        told.setdefault(row.group, {})[name] = row.admitted(row.kind.shown(state[name]))
-    return told
+        shown_groups.setdefault(row.group, {})[name] = row.admitted(row.kind.shown(state[name]))
+    return shown_groups
 
 
 def agent(header: str) -> str:
-    """The program that a User-Agent names first, if it is one that everybody has."""
+    """The first program of a User-Agent header if it is a common one, else `other`."""
     product = header.partition("/")[0].partition(" ")[0].lower()
     return product if product in _AGENTS else _OTHER
+
+
+# Counting: what a value of a request adds to a figure.
+
+FigureUpdate = Callable[[State, Any], None]
+# Not a figure: (figure, name) pairs of the present request, to be counted once per name and dropped (see Usage).
+NAMES = "names"
+
+
+def adds(figure: str, measure: Callable[[Any], Any] | None = None) -> FigureUpdate:
+    """Adds a value to a figure as its kind says. measure: value -> what is added; default: that of the kind."""
+    kind = FIGURES[figure].kind
+    measured = measure or kind.measure
+
+    def update(state: State, value: Any) -> None:
+        state[figure] = kind.added(state[figure], measured(value))
+
+    return update
+
+
+def adds_each(figure: str) -> FigureUpdate:
+    """Adds each element of a list to a figure."""
+    add = adds(figure)
+
+    def update(state: State, values: Iterable[Any]) -> None:
+        for value in values:
+            add(state, value)
+
+    return update
+
+
+def adds_distinct(figure: str) -> FigureUpdate:
+    """Adds a name to a figure that counts distinct names."""
+    def update(state: State, value: Any) -> None:
+        state.setdefault(NAMES, []).append((figure, value))
+
+    return update
+
+
+def all_of(*updates: FigureUpdate) -> FigureUpdate:
+    """Runs several updates with the same value."""
+    def update(state: State, value: Any) -> None:
+        for each in updates:
+            each(state, value)
+
+    return update

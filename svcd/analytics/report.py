@@ -1,14 +1,14 @@
-"""The anonymous usage report: bundled, sent once an hour or when a bundle is full, to the address that the owner gave.
+"""Sends the anonymous usage report to the configured address: events in batches, once an hour or when a batch is full.
 
 A batch is one POST of JSON, of at most LARGEST_BYTES:
 
     {"instanceUid": "...", "sentAt": "...", "batch": [{"event": "searches", "at": "...", "properties": {...}}]}
 
-What could not be sent stays in the bundle for the next hour; when that is full, the oldest goes. Knows when to send;
-refuses to know what is told (svcd.analytics.figures) and how bytes reach another host, which it is given.
+Events that could not be sent are kept for the next hour, up to one batch; the oldest are dropped first. The figures are those
+of svcd.analytics.figures.
 
-Threads: "svcd-usage-report", begun by start(), sleeps until something is due; step() does its work in any thread.
-`_changed` guards the rest.
+Threads: "svcd-usage-report", started by start(), sleeps until something is due; step() does its work in any thread.
+`_changed` guards the state.
 """
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from svcd.base import logs, times
-from svcd.remote.errors import Undelivered
+from svcd.remote import Undelivered
 
 LARGEST_BYTES = 500_000
 EVERY_S = 3600.0
-STOP_S = 0.5  # longer than figures take to be asked for
+STOP_S = 0.5  # longer than collecting the figures takes
 
 Send = Callable[[str, bytes], None]  # address, JSON; raises Undelivered
 
 
 class UsageReport:
-    """The bundle of one instance."""
+    """The report of one instance."""
 
     def __init__(self, address: str, instance_uid: str, figures: Callable[[], Mapping[str, Mapping[str, Any]]],
                  send: Send, now: Callable[[], int] = times.now) -> None:
-        """figures: asked once an hour for what to tell, by event. now: nanoseconds since 1970."""
+        """figures: returns event -> properties, called once an hour. now: nanoseconds since 1970."""
         self._address = address
         self._instance_uid = instance_uid
         self._figures = figures
@@ -41,17 +41,17 @@ class UsageReport:
         self._now = now
         self._due = now() + int(EVERY_S * times.SECOND)
         self._waiting: deque[bytes] = deque()  # events as JSON, the oldest first
-        self._frame_bytes = len(self._batch((), 1))  # no moment has more digits
+        self._frame_bytes = len(self._batch((), 1))  # the longest text of a moment
         self._changed = threading.Condition()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="svcd-usage-report", daemon=True)
 
     def start(self) -> None:
-        """Report from now on."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Report no more; nothing is sent at the end. What is on its way is hardly waited for."""
+        """Stop the thread; nothing is sent at the end, and a request in progress is waited for briefly."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
@@ -59,18 +59,18 @@ class UsageReport:
             self._thread.join(STOP_S)
 
     def add(self, event: str, properties: Mapping[str, Any]) -> None:
-        """Into the bundle; when that is full, it is sent. An event that alone is too large is left out."""
-        told = json.dumps({"event": event, "at": times.rfc3339(self._now()), "properties": properties},
+        """Add an event; a full batch is sent at once. An event larger than a batch is dropped."""
+        encoded = json.dumps({"event": event, "at": times.rfc3339(self._now()), "properties": properties},
                           separators=(",", ":")).encode()
         with self._changed:
-            if self._size([told]) > LARGEST_BYTES:
+            if self._size([encoded]) > LARGEST_BYTES:
                 return
-            self._waiting.append(told)
+            self._waiting.append(encoded)
             if self._is_full():
                 self._changed.notify_all()
 
     def step(self) -> float:
-        """Send what is due; seconds until something will be."""
+        """Send what is due; returns seconds until the next report."""
         if self._now() >= self._due:
             self._due = self._now() + int(EVERY_S * times.SECOND)
             for event, properties in self._figures().items():
@@ -84,7 +84,7 @@ class UsageReport:
         while not self._is_stopping:
             try:
                 seconds = self.step()
-            except Exception as bug:  # costs this report, and no later one
+            except Exception as bug:  # this report is lost, later ones are not
                 logs.failure("no usage report could be made", bug)
                 seconds = EVERY_S
             with self._changed:
@@ -112,7 +112,7 @@ class UsageReport:
                     self._waiting.popleft()
 
     def _first(self) -> list[bytes]:
-        """As many of those that wait as fit into a batch."""
+        """As many of the waiting events as fit into a batch, oldest first."""
         events: list[bytes] = []
         room = LARGEST_BYTES - self._size(())
         for event in self._waiting:

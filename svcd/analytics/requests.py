@@ -1,6 +1,6 @@
-"""What a search adds to the usage report, alone, among others, or in a facet.
+"""What searches and changes of settings add to the usage report, by member of their bodies.
 
-Knows the members of their bodies; refuses to know how a search is done.
+Only numbers, flags and known words are taken from a request, never its texts.
 """
 from __future__ import annotations
 
@@ -8,26 +8,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from svcd.analytics.figures import State
-from svcd.analytics.notes import (
-    FigureUpdate,
-    average,
-    distinct,
-    each_of,
-    is_given,
-    is_not,
-    largest,
-    last,
-    one_more,
-    word,
-    words,
-)
+from svcd.analytics.figures import FigureUpdate, State, adds, adds_distinct, adds_each, all_of
 
 if TYPE_CHECKING:
     from svcd.api.context import Context
 
 
-# Of a query, enough to count its words.
+# Characters of a query that are looked at.
 _MOST_TEXT = 10_000
 _NEGATIVE = re.compile(r'(?:^|\s)-["\w]')
 
@@ -42,10 +29,10 @@ def _q(state: State, text: str) -> None:
 
 
 def note_filter(state: State, value: Any) -> None:
-    """A filter: how it is written, and which of its functions it uses."""
+    """A filter: its syntax, and the functions that it uses."""
     parts = _flat(value)
     syntax = "string" if not isinstance(value, list) else "mixed" if _is_mixed(parts) else "array"
-    word("filter.most_used_syntax")(state, syntax)
+    adds("filter.most_used_syntax")(state, syntax)
     text = " ".join(part for part in parts if isinstance(part, str))
     for mark, figures in _FILTER_MARKS.items():
         if mark in text:
@@ -60,7 +47,7 @@ _FILTER_MARKS = {
 
 
 def _flat(value: Any) -> list[Any]:
-    """The elements of lists in lists, however deep."""
+    """The elements of nested lists."""
     flat, left = [], [value]
     while left:
         each = left.pop()
@@ -72,12 +59,12 @@ def _flat(value: Any) -> list[Any]:
 
 
 def _is_mixed(parts: Sequence[Any]) -> bool:
-    """Whole expressions inside an array, too."""
+    """Are there whole expressions inside an array?"""
     return any(isinstance(part, str) and (" AND " in part or " OR " in part) for part in parts)
 
 
 def _sort(state: State, rules: Sequence[str]) -> None:
-    average("sort.avg_criteria_number")(state, rules)
+    adds("sort.avg_criteria_number")(state, rules)
     if any(rule.startswith("_geoPoint") for rule in rules):
         state["sort.with_geoPoint"] = True
 
@@ -88,42 +75,42 @@ def _hybrid(state: State, value: Mapping[str, Any]) -> None:
         state["hybrid.semantic_ratio"] = True
 
 
-# Of members with a default only what differs from it: a query string has them all.
+# Members with a default count only when they differ from it, because a query string decodes to all of them.
 _SEARCH_MEMBERS: Mapping[str, FigureUpdate] = {
     "q": _q,
-    "offset": largest("pagination.max_offset"),
-    "limit": largest("pagination.max_limit"),
-    "hitsPerPage": largest("pagination.max_limit"),
-    "attributesToRetrieve": largest("formatting.max_attributes_to_retrieve", len),
-    "attributesToCrop": largest("formatting.max_attributes_to_crop", len),
-    "cropLength": is_not("formatting.crop_length", 10),
-    "cropMarker": is_not("formatting.crop_marker", "…"),
-    "attributesToHighlight": largest("formatting.max_attributes_to_highlight", len),
-    "highlightPreTag": is_not("formatting.highlight_pre_tag", "<em>"),
-    "highlightPostTag": is_not("formatting.highlight_post_tag", "</em>"),
-    "showMatchesPosition": is_given("formatting.show_matches_position"),
+    "offset": adds("pagination.max_offset"),
+    "limit": adds("pagination.max_limit"),
+    "hitsPerPage": adds("pagination.max_limit"),
+    "attributesToRetrieve": adds("formatting.max_attributes_to_retrieve", len),
+    "attributesToCrop": adds("formatting.max_attributes_to_crop", len),
+    "cropLength": adds("formatting.crop_length", lambda value: value != 10),
+    "cropMarker": adds("formatting.crop_marker", lambda value: value != "…"),
+    "attributesToHighlight": adds("formatting.max_attributes_to_highlight", len),
+    "highlightPreTag": adds("formatting.highlight_pre_tag", lambda value: value != "<em>"),
+    "highlightPostTag": adds("formatting.highlight_post_tag", lambda value: value != "</em>"),
+    "showMatchesPosition": adds("formatting.show_matches_position"),
     "filter": note_filter,
     "sort": _sort,
-    "distinct": is_given("distinct"),
-    "facets": average("facets.avg_facets_number"),
-    "matchingStrategy": word("matching_strategy.most_used_strategy"),
-    "attributesToSearchOn": one_more("attributes_to_search_on.total_number_of_uses"),
-    "rankingScoreThreshold": is_given("scoring.ranking_score_threshold"),
-    "locales": words("locales"),
+    "distinct": adds("distinct"),
+    "facets": adds("facets.avg_facets_number"),
+    "matchingStrategy": adds("matching_strategy.most_used_strategy"),
+    "attributesToSearchOn": adds("attributes_to_search_on.total_number_of_uses"),
+    "rankingScoreThreshold": adds("scoring.ranking_score_threshold"),
+    "locales": adds_each("locales"),
     "hybrid": _hybrid,
-    "vector": largest("vector.max_vector_size", len),
-    "retrieveVectors": is_given("vector.retrieve_vectors"),
-    "media": each_of(is_given("multimodal"), one_more("hybrid.total_media")),
-    "showRankingScore": is_given("scoring.show_ranking_score"),
-    "showRankingScoreDetails": is_given("scoring.show_ranking_score_details"),
+    "vector": adds("vector.max_vector_size", len),
+    "retrieveVectors": adds("vector.retrieve_vectors"),
+    "media": all_of(adds("multimodal"), adds("hybrid.total_media")),
+    "showRankingScore": adds("scoring.show_ranking_score"),
+    "showRankingScoreDetails": adds("scoring.show_ranking_score_details"),
 }
 
 
-_WITHOUT_PAGES = ("offset", "limit")  # of no effect on a search by pages
+_WITHOUT_PAGES = ("offset", "limit")  # without effect on a search by pages
 
 
 def _members(state: State, values: Mapping[str, Any]) -> None:
-    """One search: null, false, zero and empty ask for nothing."""
+    """The members of one search; null, false, zero and empty values do not count."""
     is_paged = values.get("page") is not None or values.get("hitsPerPage") is not None
     for name, value in values.items():
         if value and name in _SEARCH_MEMBERS and not (is_paged and name in _WITHOUT_PAGES):
@@ -150,8 +137,8 @@ def multi_search(state: State, ctx: Context) -> None:
     """Many searches in one request."""
     queries = ctx.body.get("queries") or ()
     uids = {query.get("indexUid") for query in queries}
-    average("searches.avg_search_count")(state, queries)
-    average("indexes.avg_distinct_index_count")(state, uids)
+    adds("searches.avg_search_count")(state, queries)
+    adds("indexes.avg_distinct_index_count")(state, uids)
     state["searches.total_search_count"] += len(queries)
     state["indexes.total_distinct_index_count"] += len(uids)
     state["indexes.total_single_index"] += len(uids) == 1
@@ -159,32 +146,29 @@ def multi_search(state: State, ctx: Context) -> None:
         state["federation.use_federation"] = True
     remotes = {options["remote"] for query in queries if (options := query.get("federationOptions") or {}).get("remote")}
     if remotes:
-        average("remotes.avg_distinct_remote_count")(state, remotes)
+        adds("remotes.avg_distinct_remote_count")(state, remotes)
         state["network"] = True
     for remote in remotes:
-        distinct("remotes.total_distinct_remote_count")(state, remote)
+        adds_distinct("remotes.total_distinct_remote_count")(state, remote)
     for query in queries:
         _members(state, query)
 
 
 def facet_search(state: State, ctx: Context) -> None:
     """One search in the values of a facet."""
-    distinct("facets.total_distinct_facet_count")(state, ctx.body.get("facetName"))
+    adds_distinct("facets.total_distinct_facet_count")(state, ctx.body.get("facetName"))
     if ctx.body.keys() - {"facetName", "facetQuery"}:
         state["facets.additional_search_parameters_provided"] = True
 
 
-# What a change of settings adds to the usage report: how many and which kind, never a name.
-#
-# Knows the settings by their names in bodies; refuses to know what they do.
-
+# Changes of settings: how many elements and which kind, never a name.
 
 def _total(figure: str) -> FigureUpdate:
-    return last(f"{figure}.total", lambda value: len(value or ()))
+    return adds(f"{figure}.total", lambda value: len(value or ()))
 
 
 def _is_set(figure: str) -> FigureUpdate:
-    return last(f"{figure}.set", lambda value: value is not None)
+    return adds(f"{figure}.set", lambda value: value is not None)
 
 
 _RULE_FIGURES = {"words": ("words",), "typo": ("typo",), "proximity": ("proximity",),
@@ -192,7 +176,7 @@ _RULE_FIGURES = {"words": ("words",), "typo": ("typo",), "proximity": ("proximit
 
 
 def _ranking_rules(state: State, rules: Sequence[str] | None) -> None:
-    """Of rules of the owner only whether they go up or down: their names are those of fields."""
+    """Of custom rules only the direction: their names are names of fields."""
     known = [rule.rpartition(":")[2] for rule in rules or ()]
     state["ranking_rules.values"] = known
     for figure, names in _RULE_FIGURES.items():
@@ -200,7 +184,7 @@ def _ranking_rules(state: State, rules: Sequence[str] | None) -> None:
 
 
 def _patterns(rows: Any) -> list[str]:
-    """The names that filterable attributes have: plain, or as patterns."""
+    """The names and patterns of filterable attributes."""
     names: list[str] = []
     for row in rows or ():
         names += [row] if isinstance(row, str) else row.get("attributePatterns", ())
@@ -240,23 +224,23 @@ def _has_wildcard(names: Sequence[str] | None) -> bool:
 
 _SETTINGS: Mapping[str, FigureUpdate] = {
     "rankingRules": _ranking_rules,
-    "sortableAttributes": each_of(_total("sortable_attributes"),
-                               last("sortable_attributes.has_geo", lambda names: "_geo" in (names or ()))),
-    "filterableAttributes": each_of(
-        last("filterable_attributes.total", lambda rows: len(_patterns(rows))),
-        last("filterable_attributes.has_geo", lambda rows: "_geo" in _patterns(rows)),
-        last("filterable_attributes.has_patterns", lambda rows: any("*" in name for name in _patterns(rows)))),
-    "searchableAttributes": each_of(_total("searchable_attributes"),
-                                 last("searchable_attributes.with_wildcard", _has_wildcard)),
-    "displayedAttributes": each_of(_total("displayed_attributes"),
-                                last("displayed_attributes.with_wildcard", _has_wildcard)),
+    "sortableAttributes": all_of(_total("sortable_attributes"),
+                               adds("sortable_attributes.has_geo", lambda names: "_geo" in (names or ()))),
+    "filterableAttributes": all_of(
+        adds("filterable_attributes.total", lambda rows: len(_patterns(rows))),
+        adds("filterable_attributes.has_geo", lambda rows: "_geo" in _patterns(rows)),
+        adds("filterable_attributes.has_patterns", lambda rows: any("*" in name for name in _patterns(rows)))),
+    "searchableAttributes": all_of(_total("searchable_attributes"),
+                                 adds("searchable_attributes.with_wildcard", _has_wildcard)),
+    "displayedAttributes": all_of(_total("displayed_attributes"),
+                                adds("displayed_attributes.with_wildcard", _has_wildcard)),
     "typoTolerance": _typo_tolerance,
     "faceting": _faceting,
-    "pagination": last("pagination.max_total_hits", lambda value: (value or {}).get("maxTotalHits")),
+    "pagination": adds("pagination.max_total_hits", lambda value: (value or {}).get("maxTotalHits")),
     "distinctAttribute": _is_set("distinct_attribute"),
-    "proximityPrecision": each_of(_is_set("proximity_precision"), last("proximity_precision.value")),
-    "facetSearch": each_of(_is_set("facet_search"), last("facet_search.value")),
-    "prefixSearch": each_of(_is_set("prefix_search"), last("prefix_search.value")),
+    "proximityPrecision": all_of(_is_set("proximity_precision"), adds("proximity_precision.value")),
+    "facetSearch": all_of(_is_set("facet_search"), adds("facet_search.value")),
+    "prefixSearch": all_of(_is_set("prefix_search"), adds("prefix_search.value")),
     "stopWords": _total("stop_words"),
     "separatorTokens": _total("separator_tokens"),
     "nonSeparatorTokens": _total("non_separator_tokens"),
@@ -274,7 +258,7 @@ def of_all(state: State, ctx: Context) -> None:
 
 
 def of_one(segment: str) -> FigureUpdate | None:
-    """What a change of one setting adds. segment: the last of its route, `stop-words`."""
+    """The update for a change of one setting. segment: the last of its route, such as `stop-words`."""
     first, *rest = segment.split("-")
     note = _SETTINGS.get(first + "".join(word.capitalize() for word in rest))
     return None if note is None else lambda state, ctx: note(state, ctx.body)

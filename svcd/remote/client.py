@@ -1,11 +1,10 @@
-"""HTTP to other hosts: one request at a time, over connections that the guard makes.
+"""HTTP requests to other hosts, over connections made by the guard.
 
-Knows how a URL is called: no redirect is followed, no proxy is asked, of an answer only the status is read. Refuses
-to know what is sent, and when to try again. Imported late, by who has something to send: it brings in urllib and
-OpenSSL.
+No redirect is followed, no proxy is used, only the status of a response is read. Import it late, when there is something to
+send: it loads urllib and OpenSSL. See docs/tasks-and-batches.md#outgoing-calls.
 
-Threads: any number may call at once. `_lock` guards `_calls`, those under way, which abort() ends, and `_context`.
-A timer a call ends it at its deadline.
+Threads: any number may call at once. `_lock` guards `_context` and `_calls`, the calls in progress, which abort() ends. One
+timer per call ends it at its deadline.
 """
 from __future__ import annotations
 
@@ -24,16 +23,16 @@ from urllib.parse import quote, unquote, urlsplit
 from urllib.request import AbstractHTTPHandler, OpenerDirector, Request
 
 from svcd import __version__
-from svcd.remote.errors import Undelivered
+from svcd.remote import Undelivered
 from svcd.remote.guard import Guard
 
 TIMEOUT_S = 30.0
-# A slow line may be slow: for each of these a call gets a second more. A receiver that drips does not get for ever.
+# The deadline of a call grows by a second per so many bytes of the body: enough for slow networks, not for slow attacks.
 BYTES_PER_S = 16 << 10
 _USER_AGENT = f"svcd/{__version__}"
-# How much is sent is ours to say: by another length the receiver would take the rest for a request of its own.
-_OURS = frozenset(("content-length", "transfer-encoding", "connection"))
-# As browsers read them, and svcd.validation.urls: any number of slashes, and backslashes are slashes.
+# Headers that users may not set: with a wrong length the receiver would read the rest as another request.
+_RESERVED_HEADERS = frozenset(("content-length", "transfer-encoding", "connection"))
+# As in browsers and svcd.validation.urls: any number of slashes, and backslashes count as slashes.
 _BEGIN = re.compile(r"^(https?):[/\\]*", re.IGNORECASE)
 _PLACE = re.compile(r"^[^?#]*")
 _KEPT_IN_PATHS = "%/:=&?~+!$,;'@()*[]|"
@@ -41,7 +40,7 @@ _LONGEST_REASON = 300
 
 
 class Client:
-    """Calls other hosts through a guard."""
+    """Sends requests to other hosts through a guard."""
 
     def __init__(self, guard: Guard, timeout_s: float = TIMEOUT_S) -> None:
         self._guard = guard
@@ -55,12 +54,12 @@ class Client:
         self._opener.add_handler(_Handler())
 
     def post(self, url: str, headers: Mapping[str, str], body: Iterable[bytes], length: int) -> None:
-        """Send a body of `length` bytes. Returns when it was taken (status 2xx); Undelivered otherwise.
+        """Send a body of `length` bytes. Returns after a status 2xx, else raises Undelivered.
 
-        What reading `body` raises comes through as it is.
+        Exceptions of the iterator `body` are passed through.
         """
         target, own = request_target(url)
-        given = {name: value for name, value in headers.items() if name.lower() not in _OURS}
+        given = {name: value for name, value in headers.items() if name.lower() not in _RESERVED_HEADERS}
         with self._call(self._timeout_s + length / BYTES_PER_S) as call, _as_undelivered(call):
             request = _Request(call, target, body, {**own, **given, "Content-Length": str(length)})
             with self._opener.open(request, timeout=self._timeout_s) as answer:
@@ -85,13 +84,13 @@ class Client:
                 self._calls.discard(call)
 
     def _tls_context(self) -> ssl.SSLContext:
-        """What certificates are checked with; made once, for it reads the authorities of the system."""
+        """The TLS context; made once, because it reads all certificate authorities of the system."""
         with self._lock:
             self._context = self._context or ssl.create_default_context()
             return self._context
 
     def abort(self) -> None:
-        """End the calls under way; they are Undelivered."""
+        """End the calls in progress; they raise Undelivered."""
         with self._lock:
             calls = list(self._calls)
         for call in calls:
@@ -99,7 +98,7 @@ class Client:
 
 
 class _Call:
-    """One request and the connection it has, which another thread may end."""
+    """One request and its connection, which another thread may abort."""
 
     def __init__(self, guard: Guard, timeout_s: float, tls_context: Any) -> None:
         self._guard = guard
@@ -109,11 +108,11 @@ class _Call:
         self.is_aborted = False
 
     def connect(self, host: str, port: int) -> socket.socket:
-        """A plain connection."""
+        """Open a plain connection."""
         return self._use(self._guard.connect(host, port, self._timeout_s))
 
     def connect_tls(self, host: str, port: int) -> socket.socket:
-        """A connection to a host that has shown its certificate."""
+        """Open a TLS connection and verify the certificate of the host."""
         plain = self.connect(host, port)
         try:
             wrapped = self._tls_context().wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False)
@@ -135,12 +134,12 @@ class _Call:
         return opened
 
     def abort(self) -> None:
-        """End whatever is awaited of the other side."""
+        """Shut the connection down, so that blocked reads and writes return."""
         self.is_aborted = True
         opened = self._socket
         try:
             if opened:
-                socket.socket.shutdown(opened, socket.SHUT_RDWR)  # that of SSLSocket forgets its session under way
+                socket.socket.shutdown(opened, socket.SHUT_RDWR)  # SSLSocket's would drop the TLS session in use
         except OSError:  # it is closed already
             pass
 
@@ -168,7 +167,7 @@ class _TlsConnection(_Connection):
 
 
 class _Handler(AbstractHTTPHandler):
-    """Opens both schemes; HTTPSHandler would read the system's authorities before anybody asks for TLS."""
+    """Opens both schemes; HTTPSHandler of the library would read the certificate authorities even without TLS."""
 
     http_request = https_request = AbstractHTTPHandler.do_request_
 
@@ -181,10 +180,10 @@ class _Handler(AbstractHTTPHandler):
 
 @contextmanager
 def _as_undelivered(call: _Call) -> Iterator[None]:
-    """What goes wrong on the way becomes Undelivered."""
+    """Turn errors of a call into Undelivered."""
     try:
         yield
-    except (OSError, http.client.HTTPException, ValueError) as failure:  # ValueError: of headers, whose text holds them
+    except (OSError, http.client.HTTPException, ValueError) as failure:  # ValueError: of invalid headers; its text contains them
         cause = failure.reason if isinstance(failure, URLError) else failure
         reason = "no answer in time" if call.is_aborted else _reason(cause)
         raise Undelivered(reason[:_LONGEST_REASON]) from None
@@ -197,13 +196,13 @@ def _reason(failure: Any) -> str:
         return f"its certificate is not accepted: {failure.verify_message}"
     if isinstance(failure, OSError):
         return failure.strerror or str(failure) or type(failure).__name__
-    return type(failure).__name__  # the words of others may repeat what was sent
+    return type(failure).__name__  # its text may repeat what was sent
 
 
 def request_target(url: str) -> tuple[str, dict[str, str]]:
-    """A URL as it is called: host and path in ASCII; and the header that its user and password become.
+    """The URL to request, in ASCII, and the Authorization header for its user and password, if any.
 
-    Raises Undelivered for what is no URL of HTTP.
+    Raises Undelivered when it is not an HTTP URL.
     """
     if not _BEGIN.match(url.strip()):
         raise Undelivered("its URL begins with neither http: nor https:")

@@ -1,10 +1,9 @@
-"""Where calls to other hosts may go: to global addresses, and to the networks that the operator has allowed.
+"""Restricts calls to other hosts to global addresses and to networks that the operator allows (against SSRF).
 
-Whoever may register a webhook, a remote or an embedder names a host that svcd then calls from inside; without a
-guard that reaches the router, the neighbours, and the secrets that clouds serve at metadata addresses. The address
-is judged after the name was resolved, and the socket is connected to the very address that was judged: a name
-that answers otherwise the next time gains nothing. Every outgoing connection is made by Guard.connect; knows
-addresses, refuses to know what is said over them. Source: the IANA registries of special-purpose addresses.
+Who may register a webhook, remote or embedder names a host that svcd calls from inside the network. Without a guard that
+reaches routers, neighbours, and the secrets that clouds serve at metadata addresses. The name is resolved once, and the socket
+is connected to the address that was checked, so a name that resolves differently the next time (DNS rebinding) gains
+nothing. Every outgoing connection is made by Guard.connect(). Source: the IANA registries of special-purpose addresses.
 """
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ OPTION = "--experimental-allowed-ip-networks"
 _SPECIAL: tuple[tuple[Network, str], ...] = tuple((ip_network(cidr), what) for cidr, what in (
     ("169.254.169.254/32", "a metadata address"),
     ("169.254.170.2/32", "a metadata address"),
-    ("168.63.129.16/32", "a metadata address"),  # global by its number, and yet the host of Azure's machines
+    ("168.63.129.16/32", "a metadata address"),  # in a global range, but the metadata host of Azure
     ("100.100.100.200/32", "a metadata address"),
     ("192.0.0.192/32", "a metadata address"),
     ("fd00:ec2::/32", "a metadata address"),
@@ -59,20 +58,20 @@ _SPECIAL: tuple[tuple[Network, str], ...] = tuple((ip_network(cidr), what) for c
     ("3fff::/20", "an address for examples"),
 ))
 _GLOBAL_IPV6 = ip_network("2000::/3")
-# IPv6 addresses that stand for an IPv4 address in their last 32 bits, as the system or a gateway sees them.
+# IPv6 prefixes whose last 32 bits are an IPv4 address: mapped by the system (::ffff) or a gateway (64:ff9b, NAT64).
 _EMBEDDING = (ip_network("::ffff:0:0/96"), ip_network("64:ff9b::/96"))
-# All that inet_aton takes for an address: decimal, octal or hexadecimal numbers, one to four of them.
+# All that inet_aton accepts as an address: one to four decimal, octal or hexadecimal numbers.
 _NUMERIC = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)(?:\.(?:0[xX][0-9A-Fa-f]*|[0-9]+)){0,3}\.?", re.ASCII)
 
 
 class ForbiddenAddress(OSError):
-    """The host may not be called. str(): which address it is, of which kind, and what would allow it."""
+    """The host may not be called. str(): the address, its kind, and the option that would allow it."""
 
 
 def blocked_kind(address: Address, allowed: Sequence[Network] = ()) -> str | None:
-    """Of which kind an address is that may not be reached; None when it may.
+    """Why an address is blocked: its kind; None when it may be reached.
 
-    allowed: networks that may be reached whatever they are.
+    allowed: networks that may be reached whatever their kind.
     """
     address = _effective_address(address)
     if any(address in network for network in allowed):
@@ -86,7 +85,7 @@ def blocked_kind(address: Address, allowed: Sequence[Network] = ()) -> str | Non
 
 
 def _effective_address(address: Address) -> Address:
-    """The address without its scope, or the IPv4 address that it stands for."""
+    """The address without scope, or the IPv4 address embedded in it."""
     if address.version == 4:
         return address
     plain = IPv6Address(int(address))
@@ -96,7 +95,7 @@ def _effective_address(address: Address) -> Address:
 
 
 def literal_address(host: str) -> Address | None:
-    """The address that a host is by itself, in any notation that a resolver takes for one; None for a name."""
+    """The address that a host denotes literally, in any notation that resolvers accept; None for a name."""
     try:
         return ip_address(host.strip("[]"))
     except ValueError:
@@ -105,16 +104,16 @@ def literal_address(host: str) -> Address | None:
         return None
     try:
         return IPv4Address(socket.inet_aton(host.removesuffix(".")))
-    except OSError:  # out of range: no resolver knows it either
+    except OSError:  # out of range: resolvers reject it, too
         return None
 
 
 @dataclass(frozen=True)
 class Guard:
-    """Makes connections to where they may go.
+    """Opens connections to permitted addresses.
 
-    allowed: networks that may be reached though they are not global. resolve: getaddrinfo, or what stands for it;
-    open_socket: makes the sockets.
+    allowed: networks that may be reached though they are not global. resolve: getaddrinfo or a replacement; open_socket:
+    creates sockets. Both are replaced in tests.
     """
 
     allowed: Sequence[Network] = ()
@@ -122,7 +121,7 @@ class Guard:
     open_socket: Open = lambda family: socket.socket(family, socket.SOCK_STREAM)
 
     def connect(self, host: str, port: int, timeout_s: float) -> socket.socket:
-        """A connection to a host, made within this time. Raises ForbiddenAddress when none may be made, OSError.
+        """Connect to a host within `timeout_s` seconds. Raises ForbiddenAddress, OSError.
 
         host: a name or an address, without brackets.
         """

@@ -1,13 +1,13 @@
-"""Sent unasked: to each webhook a notice of every batch that ended, in order, until it has it.
+"""Delivers batch notifications to webhooks, in order, at least once.
 
-A delivery carries the notices of one webhook, the oldest first: what cannot be delivered holds the later ones back,
-and nobody else. It tries again after pauses that grow with the time that the webhook has been failing; after a day
-a notice is given up, and those as old with it. Knows when to send what; refuses to know how (svcd.remote.client,
-imported when the first notice goes out), and where notices come from (svcd.instance.outbox).
+One thread per webhook with waiting notices sends the oldest first; a failing webhook holds back its own later notices and no
+others. Retries are made after pauses that grow with the time the webhook has been failing; after a day a notice, and those
+as old, are given up. Requests are made by svcd.remote.client, which is imported when the first notice is sent; notices come
+from svcd.instance.outbox. See docs/tasks-and-batches.md#webhooks-and-outbox.
 
-Threads: one a webhook that has something waiting ("svcd-webhook-..."), begun by wake() and ended when nothing is
-left, so that a daemon without webhooks has none. `_changed` guards `_rounds`, `_sender` and `_is_stopping`. A notice
-is struck out after it was delivered: a crash in between, and nothing else, delivers it twice.
+Threads: "svcd-webhook-...", one per webhook that has something waiting, started by wake() and ended when nothing is left, so
+a daemon without webhooks has none. `_changed` guards `_deliveries`, `_sender` and `_is_stopping`. A notice is deleted from the
+outbox after its delivery: only a crash in between delivers it twice.
 """
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from typing import Protocol
 from svcd.base import logs, times
 from svcd.instance.outbox import Notice, NoticeRemoved, Outbox
 from svcd.instance.webhooks import Webhooks
-from svcd.remote.errors import Undelivered
+from svcd.remote import Undelivered
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 300.0
-# Of the time that a webhook has been failing: whoever was away for two minutes is told half a minute after its return.
+# Pause as a fraction of the time the webhook has been failing: after an outage of two minutes it waits at most half a minute.
 PAUSE_SHARE = 1 / 4
 GIVEN_UP_AFTER = times.DAY
-# A stop lets what is being sent arrive for so long, and waits as long for the end of what did not.
+# How long a stop lets requests in progress finish, and again, after aborting them, waits for their threads.
 STOP_S = 1.0
 NDJSON = "application/x-ndjson"
 
 
 class Sender(Protocol):
-    """What svcd.remote.client.Client is to a delivery."""
+    """The part of svcd.remote.client.Client that is used here."""
 
     def post(self, url: str, headers: Mapping[str, str], body: Iterable[bytes], length: int) -> None:
-        """Send; raises Undelivered."""
+        """Send a request. Raises Undelivered."""
 
     def abort(self) -> None:
-        """End what is under way: it is Undelivered."""
+        """End requests in progress; they raise Undelivered."""
 
 
 class WebhookDelivery:
-    """Carries the notices of one webhook, one a step. now: the present moment."""
+    """Delivers the notices of one webhook, one per step(). now: returns the present moment."""
 
     def __init__(self, webhook_uuid: str, webhooks: Webhooks, outbox: Outbox, sender: Sender,
                  now: Callable[[], int] = times.now) -> None:
@@ -55,7 +55,7 @@ class WebhookDelivery:
         self._failing_since: int | None = None
 
     def step(self) -> float | None:
-        """Send the oldest notice that waits. Seconds until the next step is due; None when nothing waits."""
+        """Send the oldest waiting notice. Returns seconds until the next step is due; None when nothing waits."""
         webhook, notice = self._webhooks.get(self._uuid), self._outbox.head(self._uuid)
         if webhook is None or notice is None:
             return None
@@ -71,11 +71,11 @@ class WebhookDelivery:
         return 0.0
 
     def reset_backoff(self) -> None:
-        """The webhook is another one now: what was before says nothing about it."""
+        """Forget past failures, because the webhook has changed."""
         self._failing_since = None
 
     def pause_s(self) -> float:
-        """How long to wait after a failure."""
+        """Seconds to wait after a failure."""
         now = self._now()
         if self._failing_since is None:
             self._failing_since = now
@@ -84,7 +84,7 @@ class WebhookDelivery:
 
     def _failed(self, notice: Notice, reason: str) -> float:
         note = logs.debug if self._failing_since is not None else logs.warn
-        note("webhook not reached, tried again later", webhook=self._uuid, batch=notice.batch_uid, reason=reason)
+        note("webhook not reached, will be retried", webhook=self._uuid, batch=notice.batch_uid, reason=reason)
         given_up = self._outbox.mark_failed(self._uuid, notice, reason, now=self._now(), given_up_after=GIVEN_UP_AFTER)
         if given_up:
             logs.error("webhook not reached, given up; it can be replayed", webhook=self._uuid, batches=given_up,
@@ -100,7 +100,7 @@ class WebhookDelivery:
 
 @dataclass
 class _DeliveryThread:
-    """A delivery under way. is_woken: something came since its last step; is_due_now: it shall not wait."""
+    """The thread of one delivery. is_woken: a notice was added since its last step; is_due_now: retry without pause."""
 
     thread: threading.Thread
     is_woken: bool = False
@@ -108,7 +108,7 @@ class _DeliveryThread:
 
 
 class WebhookNotifier:
-    """Sends couriers out. make_sender: called once, for the first of them; on_bug is told of tracebacks."""
+    """Starts and ends delivery threads. make_sender: called once, at the first delivery; on_bug: takes unexpected errors."""
 
     def __init__(self, webhooks: Webhooks, outbox: Outbox, make_sender: Callable[[], Sender],
                  on_bug: Callable[[BaseException], None] = lambda bug: None) -> None:
@@ -120,21 +120,21 @@ class WebhookNotifier:
         self._changed = threading.Condition()
         self._deliveries: dict[str, _DeliveryThread] = {}
         self._is_stopping = False
-        self._is_closed = False  # the store may be gone
+        self._is_closed = False  # the outbox may be closed
 
     def start(self) -> None:
-        """Deliver what an earlier daemon left, and whatever comes."""
+        """Deliver what an earlier daemon left, and all that follows."""
         self._outbox.prune_unknown_webhooks()
         self._webhooks.on_change = self.retry_now
         self.wake()
 
     def wake(self) -> None:
-        """There may be something to deliver. Costs little: the caller is what ends tasks."""
+        """Check for new notices. Cheap, because the runner calls it after each batch."""
         for webhook in self._webhooks.all():
             self._wake(webhook.uuid)
 
     def retry_now(self, webhook_uuid: str) -> None:
-        """A webhook has changed, or has something again that was given up: try it now."""
+        """Retry a webhook without pause: it has changed, or notices are replayed."""
         self._wake(webhook_uuid, is_due_now=True)
 
     def _wake(self, webhook_uuid: str, is_due_now: bool = False) -> None:
@@ -154,12 +154,12 @@ class WebhookNotifier:
         self._deliveries[webhook_uuid] = _DeliveryThread(thread)
         try:
             thread.start()
-        except RuntimeError as refused:  # too many threads: the next batch tries again
+        except RuntimeError as refused:  # too many threads: tried again after the next batch
             del self._deliveries[webhook_uuid]
             self._on_bug(refused)
 
     def stop(self) -> None:
-        """Let what is being sent arrive, for a moment; the rest waits for the next start."""
+        """Let requests in progress finish within STOP_S; other notices wait for the next start."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
@@ -171,7 +171,7 @@ class WebhookNotifier:
         self._is_closed = True
 
     def _deliver(self, webhook_uuid: str) -> None:
-        """The life of a thread."""
+        """The main function of a delivery thread."""
         delivery = WebhookDelivery(webhook_uuid, self._webhooks, self._outbox, self._shared_sender())
         while self._wait_for_next_step(webhook_uuid, delivery, self._guarded_step(delivery)):
             pass
@@ -186,7 +186,7 @@ class WebhookNotifier:
             return delivery.pause_s()
 
     def _wait_for_next_step(self, webhook_uuid: str, delivery: WebhookDelivery, pause_s: float | None) -> bool:
-        """Wait for the next step; False, and the round is over, when there is none."""
+        """Wait until the next step is due; False when the thread ends."""
         with self._changed:
             current = self._deliveries[webhook_uuid]
             if pause_s:

@@ -1,11 +1,9 @@
-"""Dumps and snapshots as files: what is in them, written once through from the data folder as it is.
+"""Writes the files of dumps and snapshots, in the indexing process, while the runner lets no index be written.
 
-Runs in the indexing process, while no index is written: the daemon sees to that (svcd.tasks.runner). Knows the
-entries of both kinds; refuses to know when they are made, and how they get their names (svcd.tasks.archive_tasks).
-Nothing is held as a whole: documents go from the table into the archive, lists of unknown length by way of a file.
+Nothing is held in memory as a whole: documents are streamed from the table, lists of unknown length go through a file.
 
-The queue goes on meanwhile: tasks come in, and waiting ones may be canceled, with which their documents go. So their
-documents are taken first, and the state of the queue in which none of them was missing is the one that is written.
+The queue changes meanwhile: tasks arrive, and waiting ones may be canceled, which deletes their payloads. So payloads are
+copied first, and the state of the queue is written in which none of them was missing. See docs/dumps.md#consistency.
 """
 from __future__ import annotations
 
@@ -40,14 +38,17 @@ Progress = Callable[[str, int, int], None]  # step, finished, total
 
 VERSION = "V6"
 _MODE, _FOLDER_MODE = 0o644, 0o755
-# Films on one core: level 2 packs 93 MB/s to 26 %, level 6, that of the reference engine, 34 MB/s to 22 %.
+# Measured with films on one core: level 2 compresses 93 MB/s to 26 %, level 6 (reference engine) 34 MB/s to 22 %.
 _LEVEL = 2
-_IN_MEMORY = 1 << 20  # bytes of a list that need no file on their way
-_REPORTED = 1000  # documents between two reports of progress
+_IN_MEMORY = 1 << 20  # bytes of a list up to which no temporary file is used
+_REPORTED = 1000  # documents between two progress reports
 
 
 def write_archive(request: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
-    """Write what the runner asks for; {"error"}: None, or why the machine refused. What was written so far stays."""
+    """Write the archive of a request (see svcd.tasks.archive_tasks); {"error": None or error object}.
+
+    After an error the incomplete file stays; the runner deletes it.
+    """
     partial = Path(request["partial"])
     try:
         partial.parent.mkdir(parents=True, exist_ok=True)
@@ -55,12 +56,12 @@ def write_archive(request: Mapping[str, Any], progress: Progress) -> dict[str, A
     except ApiError as error:
         return {"error": dict(error.as_json())}
     except (OSError, sqlite3.OperationalError) as error:
-        return {"error": dict(error_object(_code_of(error), f"The {request['archive']} could not be written to "
+        return {"error": dict(error_object(_error_code(error), f"The {request['archive']} could not be written to "
                                                             f"`{partial.parent}`: {_reason(error)}."))}
     return {"error": None}
 
 
-def _code_of(error: OSError | sqlite3.OperationalError) -> str:
+def _error_code(error: OSError | sqlite3.OperationalError) -> str:
     is_full = lacks_room(error) if isinstance(error, sqlite3.OperationalError) else error.errno in (errno.ENOSPC, errno.EDQUOT)
     return "no_space_left_on_device" if is_full else "io_error"
 
@@ -70,10 +71,10 @@ def _reason(error: OSError | sqlite3.OperationalError) -> str:
 
 
 class _Archive:
-    """A tar that grows by one entry after another."""
+    """A tar that is written entry by entry."""
 
     def __init__(self, tar: tarfile.TarFile, folder: Path) -> None:
-        """folder: where a list may stand until its length is known."""
+        """folder: for temporary files of lists, whose length must be known first."""
         self._tar = tar
         self._folder = folder
         self._now = times.now() // times.SECOND
@@ -91,7 +92,7 @@ class _Archive:
         self.add_text(name, dumps(value))
 
     def add_lines(self, name: str, values: Iterable[Any]) -> None:
-        """One JSON value a line."""
+        """Add an entry with one JSON value per line."""
         with tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(self._folder)) as lines:
             for value in values:
                 lines.write(dumps(value).encode() + b"\n")
@@ -100,12 +101,12 @@ class _Archive:
             self.add_stream(name, size, lines)
 
     def add_file(self, name: str, path: Path) -> None:
-        """A file as it is. Raises FileNotFoundError before anything is written."""
+        """Add a file. Raises FileNotFoundError before anything is written."""
         with path.open("rb") as file:
             self.add_stream(name, os.fstat(file.fileno()).st_size, file)
 
     def add_stream(self, name: str, size: int, content: Any) -> None:
-        """content: something with read(bytes)."""
+        """Add an entry of `size` bytes. content: an object with read(bytes)."""
         self._tar.addfile(self._entry(name, size), content)
 
     def _entry(self, name: str, size: int) -> tarfile.TarInfo:
@@ -115,8 +116,8 @@ class _Archive:
 
 
 @contextmanager
-def _written(path: Path) -> Iterator[_Archive]:
-    """An archive that is whole and on disk when the block ends."""
+def _open_archive(path: Path) -> Iterator[_Archive]:
+    """An archive that is complete and synced when the block ends."""
     with path.open("wb") as file:
         with (gzip.GzipFile("", "wb", _LEVEL, file) as packed,
               tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as tar):
@@ -125,8 +126,8 @@ def _written(path: Path) -> Iterator[_Archive]:
         os.fsync(file.fileno())
 
 
-class _Joined:
-    """Lines as something to read from, a few at a time."""
+class _LineStream:
+    """Lines as an object with read(bytes)."""
 
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines = lines
@@ -147,15 +148,15 @@ class _Joined:
 def _write_dump(request: Mapping[str, Any], path: Path, progress: Progress) -> None:
     folder = Path(request["folder"])
     progress("start the dump creation", 0, 1)
-    with closing(DataFolderReader(folder)) as library, _written(path) as archive:
+    with closing(DataFolderReader(folder)) as data_folder, _open_archive(path) as archive:
         archive.add_json("metadata.json", {"dumpVersion": VERSION, "dbVersion": INTERFACE_VERSION,
                                            "dumpDate": rfc3339(request["batch"]["started_at"])})
-        if request["instanceUid"] is not None:  # not even that is known of the dumps that waited in an old dump
+        if request["instanceUid"] is not None:  # unknown for dump tasks that were enqueued in an imported older dump
             archive.add_text("instance_uid.uuid", request["instanceUid"])
         progress("dump the api keys", 0, 1)
         archive.add_lines("keys.jsonl", request["keys"])
         _add_queue(archive, folder, request, progress)
-        _add_indexes(archive, library, progress)
+        _add_indexes(archive, data_folder, progress)
         progress("dump the experimental features", 0, 1)
         archive.add_json("experimental-features.json", request["features"])
         progress("dump the webhooks", 0, 1)
@@ -185,17 +186,17 @@ def _add_queue(archive: _Archive, folder: Path, request: Mapping[str, Any], prog
 
 
 def _payloads(connection: sqlite3.Connection) -> list[tuple[int, str]]:
-    """Uid and file of the waiting tasks that have documents."""
+    """(uid, payload) of enqueued tasks with a payload."""
     return connection.execute("SELECT uid, payload FROM tasks WHERE status = ? AND payload IS NOT NULL ORDER BY uid",
                               (ENQUEUED,)).fetchall()
 
 
 def _add_payloads(archive: _Archive, folder: Path, added: set[str], name: str,
                   payloads: Iterable[tuple[int, str]], before: set[int]) -> set[int]:
-    """Add the documents of waiting tasks, but for those of `added`; the tasks whose documents were gone.
+    """Add payloads that are not in `added` yet; returns the uids of tasks whose payload was missing.
 
-    before: those of the look before this one. A task whose documents went because it was canceled waits no longer
-    at the next look. Raises io_error for one that still does, and for what cannot be read.
+    before: the result of the previous call. A task whose payload is gone because it was canceled is no longer enqueued at the
+    next call. Raises io_error for one that still is, and for an unreadable payload.
     """
     missing: set[int] = set()
     for uid, payload in payloads:
@@ -219,7 +220,7 @@ def _unreadable(uid: int, error: OSError) -> ApiError:
 
 
 def _task_lines(connection: sqlite3.Connection, own: Batch, ended: list[Task]) -> Iterator[dict[str, Any]]:
-    """All tasks; the one of the dump, which `ended` gets too, as it will be."""
+    """All tasks. That of the dump is written as it will end, and appended to `ended`."""
     for task in stored_tasks(connection):
         if task.status == ENQUEUED and task.uid == own.details["taskUid"]:
             task = replace(task, status=SUCCEEDED, batch_uid=own.uid, details={"dumpUid": own.details["dumpUid"]},
@@ -235,38 +236,38 @@ def _batch_lines(connection: sqlite3.Connection, own: Batch, ended: list[Task]) 
                                             finished_at=task.finished_at))
 
 
-def _add_indexes(archive: _Archive, library: DataFolderReader, progress: Progress) -> None:
+def _add_indexes(archive: _Archive, data_folder: DataFolderReader, progress: Progress) -> None:
     archive.add_folder("indexes")
-    rows, _ = library.list_indexes()
+    rows, _ = data_folder.list_indexes()
     total = sum(row.stats.get("documents", 0) for row in rows)
     finished = 0
     progress("dump the indexes", finished, total)
     for row in rows:
-        place = f"indexes/{row.uid}"
-        archive.add_folder(place)
-        archive.add_json(f"{place}/metadata.json", {
+        entry = f"indexes/{row.uid}"
+        archive.add_folder(entry)
+        archive.add_json(f"{entry}/metadata.json", {
             "uid": row.uid, "primaryKey": row.primary_key, "createdAt": rfc3339(row.created_at),
             "updatedAt": rfc3339(row.updated_at)})
-        with library.read(row.uid) as reader:
-            archive.add_json(f"{place}/settings.json", _settings(reader.stored_settings))
-            texts = _told(reader.texts(), lambda count: progress("dump the indexes", finished + count, total))  # noqa: B023
-            archive.add_stream(f"{place}/documents.jsonl", reader.bytes_of_lines(), _Joined(texts))
+        with data_folder.read(row.uid) as reader:
+            archive.add_json(f"{entry}/settings.json", _settings(reader.stored_settings))
+            texts = _with_progress(reader.texts(), lambda count: progress("dump the indexes", finished + count, total))  # noqa: B023
+            archive.add_stream(f"{entry}/documents.jsonl", reader.bytes_of_lines(), _LineStream(texts))
         finished += row.stats.get("documents", 0)
 
 
 def _settings(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Every setting as it is in effect, secrets in clear.
+    """Every setting as in effect, secrets in clear.
 
-    What needs a feature is left out until it is set, for older versions refuse settings that they do not know.
+    One that needs a feature is left out unless set, because older versions refuse settings that they do not know.
     """
     return {setting.name: setting.resolved(stored) for setting in SETTINGS
             if setting.feature is None or setting.name in stored}
 
 
-def _told(texts: Iterator[str], tell: Callable[[int], None]) -> Iterator[str]:
+def _with_progress(texts: Iterator[str], report: Callable[[int], None]) -> Iterator[str]:
     for count, text in enumerate(texts, 1):
         if count % _REPORTED == 0:
-            tell(count)
+            report(count)
         yield text
 
 
@@ -275,17 +276,17 @@ def _told(texts: Iterator[str], tell: Callable[[int], None]) -> Iterator[str]:
 def _write_snapshot(request: Mapping[str, Any], path: Path, progress: Progress) -> None:
     folder, copy = Path(request["folder"]), Path(request["copy"])
     progress("start the snapshot creation", 0, 1)
-    with closing(DataFolderReader(folder)) as library, _written(path) as archive:
+    with closing(DataFolderReader(folder)) as data_folder, _open_archive(path) as archive:
         archive.add_text("VERSION", f"{__version__}\n")
         archive.add_text("instance-uid", request["instanceUid"])
         for name in ("indexes", "payloads"):
             archive.add_folder(name)
-        rows, _ = library.list_indexes()
-        for place, row in enumerate(rows):
-            progress("snapshot the indexes", place, len(rows))
-            if not library.index_path(row.uuid).exists():
+        rows, _ = data_folder.list_indexes()
+        for position, row in enumerate(rows):
+            progress("snapshot the indexes", position, len(rows))
+            if not data_folder.index_path(row.uuid).exists():
                 raise missing_file_error(row.uid)
-            copy_file(library.index_path(row.uuid), copy)
+            copy_file(data_folder.index_path(row.uuid), copy)
             archive.add_file(f"indexes/{row.uuid}.sqlite", copy)
         progress("snapshot the index scheduler", 0, 1)
         _add_instance(archive, folder, copy, request["taskUids"], progress)
@@ -294,13 +295,13 @@ def _write_snapshot(request: Mapping[str, Any], path: Path, progress: Progress) 
 
 
 def _add_instance(archive: _Archive, folder: Path, copy: Path, own: Iterable[int], progress: Progress) -> None:
-    """The file of the queue without the tasks of the snapshot, and the documents of those that wait in it."""
+    """Add instance.sqlite without the tasks of the snapshot, and the payloads of the tasks enqueued in it."""
     added: set[str] = set()
     missing: set[int] = set()
     while True:
         copy_file(folder / "instance.sqlite", copy)
         with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
-            connection.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+            connection.execute("PRAGMA journal_mode = DELETE")  # a single file without log
             connection.execute("DELETE FROM tasks WHERE uid IN (SELECT value FROM json_each(?))",
                                (json.dumps(list(own)),))
             payloads = _payloads(connection)

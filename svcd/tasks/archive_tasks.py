@@ -1,8 +1,7 @@
-"""The daemon's side of dumps and snapshots: what is asked of the process that writes them, and their names.
+"""The daemon's side of dumps and snapshots: names of files, requests to the writing process, scheduled snapshots.
 
-A file is written under a name that begins with a dot and gets its own once it is whole and on disk, so that what
-bears that name is never half of anything. What a killed daemon left under the first name the next file writes over.
-Refuses to know what is in the files (svcd.tasks.archive). Source: dumps.md 1, 4 and 6.
+A file is written under a hidden name and renamed when it is complete and synced, so a file under its final name is never
+incomplete. What a killed daemon left under the hidden name is overwritten by the next. See docs/dumps.md#container.
 """
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from svcd.instance.queue import Queue, RunningBatch
 
 @dataclass(frozen=True)
 class Folders:
-    """Where archives go."""
+    """The folders of dumps and snapshots."""
 
     dumps: Path = Path("dumps")
     snapshots: Path = Path("snapshots")
@@ -30,7 +29,7 @@ class Folders:
 
 @dataclass(frozen=True)
 class Archive:
-    """One file on its way. request: to the process that writes it; details: what the task shows when it is there."""
+    """A file to be written. request: to the indexing process; details: what the task shows on success."""
 
     path: Path
     partial: Path
@@ -39,21 +38,21 @@ class Archive:
     details: Mapping[str, Any]
 
     def publish(self) -> None:
-        """Give the written file its name, durably; an older one of this name goes. Raises OSError."""
+        """Rename the complete file to its final name, durably; replaces an older one. Raises OSError."""
         self.partial.replace(self.path)
         sync_folder(self.path.parent)
 
     def discard(self) -> None:
-        """Remove what has no name of its own, if anything."""
+        """Delete temporary files, if any."""
         for path in (self.partial, self.copy):
             try:
                 path.unlink(missing_ok=True)
-            except OSError:  # the folder can't be used, which is what the task says
+            except OSError:  # the folder is unusable, which is the error of the task
                 pass
 
 
 def planned_archive(running: RunningBatch, instance: Instance, folders: Folders) -> Archive:
-    """The file that a batch of dump or snapshot tasks makes."""
+    """The file that a batch of dump or snapshot tasks writes."""
     kind = next(iter(running.tasks.values())).kind
     return _dump_of(running, instance, folders.dumps) if kind == "dumpCreation" else \
         _snapshot_of(running, instance, folders.snapshots)
@@ -83,20 +82,17 @@ def _snapshot_of(running: RunningBatch, instance: Instance, folder: Path) -> Arc
 
 def _archive(kind: str, name: str, instance: Instance, folder: Path, details: Mapping[str, Any],
              request: Mapping[str, Any]) -> Archive:
-    # Instances may share a folder, but never a name that is being written.
+    # Instances may share a folder, so temporary names contain the instance uid.
     partial, copy = (folder / f".{instance.uid}.{kind}.{suffix}" for suffix in ("part", "copy"))
     return Archive(folder / name, partial, copy, details=details, request={
         "do": "archive", "archive": kind, "folder": str(instance.path), "partial": str(partial), "copy": str(copy), **request})
 
 
-# Snapshots on time: every so many seconds one is enqueued.
-#
-# Thread: "svcd-snapshots", from start() to stop(). The first is enqueued when the first time is over, as after each
-# start: who starts svcd again and again within that time gets none. Refuses to know what a snapshot is.
-
+# Scheduled snapshots, in the thread "svcd-snapshots" from start() to stop(). The first is enqueued after the first interval
+# since the start, so an instance that is restarted more often gets none.
 
 class SnapshotSchedule:
-    """Enqueues a snapshot every `every_s` seconds. on_refusal: is told why one could not be enqueued."""
+    """Enqueues a snapshot every `every_s` seconds. on_refusal: called with the reason when that is not possible."""
 
     def __init__(self, queue: Queue, every_s: float, on_refusal: Callable[[str], None] = print) -> None:
         self._queue = queue
@@ -106,11 +102,11 @@ class SnapshotSchedule:
         self._thread = threading.Thread(target=self._run, name="svcd-snapshots")
 
     def start(self) -> None:
-        """Begin to count."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Enqueue nothing more."""
+        """Stop the thread."""
         self._stopping.set()
         self._thread.join()
 
@@ -118,5 +114,5 @@ class SnapshotSchedule:
         while not self._stopping.wait(self._every_s):
             try:
                 self._queue.enqueue("snapshotCreation", None, details=None)
-            except (ApiError, sqlite3.OperationalError) as refusal:  # the queue or the disk is full; it may have room again
+            except (ApiError, sqlite3.OperationalError) as refusal:  # queue or disk is full, perhaps only for now
                 self._on_refusal(f"no snapshot could be enqueued: {refusal}")

@@ -1,6 +1,6 @@
-"""Which enqueued tasks run together: pure functions over tasks, by the rules of tasks.md 9.1 and 9.2.
+"""Decides which enqueued tasks run together: pure functions, by the tables of docs/tasks-and-batches.md#batching.
 
-Does no work and reads nothing but what it is given: an iterator of tasks is read only as far as needed.
+Iterators of tasks are read only as far as needed, because the queue may be long.
 """
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from svcd.instance.task_records import Task
 from svcd.tasks import kinds
 from svcd.tasks.kinds import ADD, ALONE, DELETE_ALL, DELETE_FILTER, DELETE_IDS, INDEX_DELETION, KINDS, SETTINGS
 
-# What a batch of one index is (the rows of 9.2).
+# Shapes of batches of one index (the rows of the table).
 DOCUMENTS = "documents"
 DELETIONS = "deletions by id"
 FILTER_DELETIONS = "deletions with a filter"
 CLEAR = "clear"
 CLEAR_AND_SETTINGS = "clear and settings"
 
-ALREADY_APPLIED = "settled by the file of the index"  # their turn was before: the file is asked how they ended
+ALREADY_APPLIED = "already applied"  # after a crash: the file of the index holds the outcomes
 
 UNSPECIFIED = "unspecified"
 ALL_TASKS = "batched all enqueued tasks"
@@ -43,7 +43,7 @@ _FILTER_DELETION = ("stopped before task with id {id} because it is a deletion b
 _DOCUMENT_OPERATION = ("stopped before task with id {id} because it is a document operation "
                        "which cannot be batched with settings changes")
 
-# Batch so far -> class of the next task -> what the batch becomes; a text stops it before that task.
+# Shape so far -> class of the next task -> shape with it; any other text is the reason to stop before that task.
 JOINS: dict[str, dict[str, str]] = {
     DOCUMENTS: {ADD: DOCUMENTS, DELETE_IDS: DOCUMENTS, DELETE_ALL: CLEAR, INDEX_DELETION: INDEX_DELETION,
                 DELETE_FILTER: _FILTER_DELETION, SETTINGS: _SETTINGS_CHANGE},
@@ -64,7 +64,7 @@ _FIRST = {ADD: DOCUMENTS, DELETE_IDS: DELETIONS, DELETE_FILTER: FILTER_DELETIONS
 
 @dataclass(frozen=True)
 class Limits:
-    """tasks: most tasks of a batch. payload_bytes: most stored content of one; the first task always fits."""
+    """Maximal number of tasks, and of payload bytes, of a batch; None is no limit. The first task always fits."""
 
     tasks: int | None = None
     payload_bytes: int | None = None
@@ -72,7 +72,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class IndexState:
-    """What batching must know of an index."""
+    """The state of an index that batching depends on."""
 
     exists: bool
     primary_key: str | None = None
@@ -80,7 +80,7 @@ class IndexState:
 
 @dataclass(frozen=True)
 class Plan:
-    """Tasks that run as one batch. shape: a row of 9.2 (SETTINGS, INDEX_DELETION, ALONE too)."""
+    """Tasks that run as one batch. shape: a row of the table, or SETTINGS, INDEX_DELETION, ALONE. strategy: as shown."""
 
     tasks: Sequence[Task]
     shape: str
@@ -88,7 +88,7 @@ class Plan:
 
 
 def plan_by_rank(rank_kind: str, tasks: Iterator[Task]) -> Plan | None:
-    """The batch of a kind that is taken by rank; tasks: its enqueued ones, newest or oldest first as it is taken."""
+    """The batch of a kind with its own rank; tasks: its enqueued tasks, newest or oldest first as KINDS says."""
     taken = KINDS[rank_kind].taken
     if taken == kinds.ALL_TOGETHER:
         together = list(tasks)
@@ -98,7 +98,7 @@ def plan_by_rank(rank_kind: str, tasks: Iterator[Task]) -> Plan | None:
 
 
 def plan_for_index(tasks: Iterable[Task], index: IndexState, limits: Limits) -> Plan | None:
-    """The batch that begins with the first of an index's enqueued tasks, oldest first; None without any."""
+    """The batch that begins with the first of the enqueued tasks of an index, oldest first; None without any."""
     upcoming = iter(tasks)
     first = next(upcoming, None)
     if first is None:
@@ -108,7 +108,7 @@ def plan_for_index(tasks: Iterable[Task], index: IndexState, limits: Limits) -> 
         return Plan([first], kind, _ONLY.format(id=first.uid, kind=first.kind))
     if kind == INDEX_DELETION:
         return Plan([first], kind, _INDEX_DELETED.format(id=first.uid))
-    if index.primary_key is not None and _key_of(first) not in (None, index.primary_key):  # it fails, and others need not wait
+    if index.primary_key is not None and _key_of(first) not in (None, index.primary_key):  # it fails, alone
         return Plan([first], _FIRST[kind], _other_index_key(first, index))
     draft = _Draft(index, limits, [first], _FIRST[kind], first.payload_bytes, _key_of(first),
                    kind != ADD or _key_of(first) is not None, may_create(first))
@@ -124,7 +124,7 @@ def plan_for_index(tasks: Iterable[Task], index: IndexState, limits: Limits) -> 
 
 @dataclass(frozen=True)
 class _Draft:
-    """A batch that grows. key_is_settled: no task before may have guessed a key for lack of one."""
+    """A batch while it is composed. key_is_settled: no task so far infers the primary key from its documents."""
 
     index: IndexState
     limits: Limits
@@ -142,7 +142,7 @@ class _Draft:
     def joined(self, task: Task) -> _Draft:
         """The batch with one task more."""
         kind = kinds.batching_class(task.kind, task.content)
-        self.tasks.append(task)  # shared with the draft before, which is never used again
+        self.tasks.append(task)  # shared with the previous draft, which is not used again
         return replace(self, shape=JOINS[self.shape][kind], payload_bytes=self.payload_bytes + task.payload_bytes,
                        key=self.key or _key_of(task),
                        key_is_settled=self.key_is_settled and (kind != ADD or (self.key or _key_of(task)) is not None))
@@ -193,6 +193,6 @@ def _key_of(task: Task) -> str | None:
 
 
 def may_create(task: Task) -> bool:
-    """May the task make its index? Deletions never do."""
+    """May the task create its index?"""
     creates = task.kind in ("documentAdditionOrUpdate", "settingsUpdate")
     return creates and task.content.get("mayCreateIndex", True)

@@ -1,8 +1,7 @@
-"""A dump, of svcd or of any version of the reference engine, made into the data folder of a new instance.
+"""Imports a dump, of svcd or of any version of the reference engine, into the data folder of a new instance.
 
-Indexes are built by an indexing process, within the memory that indexing may use. Refuses to know archives and how
-the folder gets its name (svcd.tasks.unpacking), and when a dump is imported (svcd.cli.first_start).
-Source: dumps.md 2 and 3.
+Indexes are built by an indexing process, within the memory budget of indexing. When a dump is imported is decided in
+svcd.cli.first_start. See docs/dumps.md#import-of-a-dump.
 """
 from __future__ import annotations
 
@@ -43,16 +42,16 @@ from svcd.validation import checked_index_uid, decode_body
 T = TypeVar("T")
 Json = Mapping[str, Any]
 
-# The steps of an import are older than every task: the first one that waits has its turn after it.
+# Uids of the steps of an import: below those of all tasks, so that the file is never ahead of an enqueued task.
 _CREATION, _SETTINGS, _DOCUMENTS = -3, -2, -1
-_MOST_JSON = 256 << 20  # bytes of an entry that is parsed as a whole; synonyms of an index may have some MB
+_MOST_JSON = 256 << 20  # bytes of an entry that is parsed as a whole; the synonyms of an index may take some MB
 _MOST_UID = 100
-_NO_DOCUMENTS = "Corrupted dump."  # the words of the reference engine for documents that lack
+_NO_DOCUMENTS = "Corrupted dump."  # message of the reference engine for missing documents
 
 
 def import_dump(path: Path, folder: Path, budget: MemoryBudget = MemoryBudget(),
                 make_writer: Callable[[], Any] = IndexingProcess) -> None:
-    """Make the data folder, which is absent or empty, from a dump. Raises ArchiveRefused, OSError."""
+    """Create the data folder `folder`, which is absent or empty, from a dump. Raises ArchiveRefused, OSError."""
     with new_data_folder(folder) as data, as_refusal(path, "dump"), closing(make_writer()) as writer:
         dump = data.with_name("dump")
         unpack(path, dump, "dump")
@@ -60,7 +59,7 @@ def import_dump(path: Path, folder: Path, budget: MemoryBudget = MemoryBudget(),
 
 
 class _Import:
-    """One dump, unpacked in `dump`, on its way into the folder `data`."""
+    """The import of one dump, unpacked in `dump`, into the folder `data`."""
 
     def __init__(self, dump: Path, data: Path, budget: MemoryBudget, writer: Any) -> None:
         self._dump, self._data, self._budget, self._writer = dump, data, budget, writer
@@ -68,8 +67,8 @@ class _Import:
     def run(self) -> None:
         version = self._object("metadata.json", {}).get("dumpVersion")
         if not isinstance(version, str) or version not in (VERSION, *old_dumps.VERSIONS):
-            told = f"the version {quoted_name(version)}" if isinstance(version, str) else "no version"
-            raise ArchiveRefused(f"the dump has {told}, expected V1 to {VERSION}")
+            found = f"the version {quoted_name(version)}" if isinstance(version, str) else "no version"
+            raise ArchiveRefused(f"the dump has {found}, expected V1 to {VERSION}")
         if version != VERSION:
             self._modernise(version)
         self._data.mkdir()
@@ -96,7 +95,7 @@ class _Import:
                                  "there, or there twice, or is no file of its kind") from error
 
     def _place(self, path: str | Path | None) -> str:
-        """Where in the dump a file lies."""
+        """The path of a file relative to the dump."""
         return os.path.relpath(path, self._dump) if path else ""
 
     def _instance_uid(self) -> str | None:
@@ -126,7 +125,7 @@ class _Import:
             restoring.add_keys(connection, self._lines("keys.jsonl", dump_lines.key_of))
             restoring.add_features(connection, self._features())
             for folder in sorted(self._dump.glob("indexes/*/")):
-                if not folder.name.startswith("."):  # hidden: rules, which svcd does not have
+                if not folder.name.startswith("."):  # hidden: search rules, not supported
                     instance.create_index(connection, self._index(instance, folder))
             restoring.add_batches(connection, self._lines("batches/queue.jsonl", dump_lines.batch_of))
             restoring.add_tasks(connection, (
@@ -135,7 +134,7 @@ class _Import:
     def _features(self) -> Mapping[str, bool | None]:
         flags = {name: bool(is_on) for name, is_on in self._object("experimental-features.json", {}).items()
                  if is_on is not None}
-        # The recordings show null for this one where a dump does not have it.
+        # Recorded: this one is null when a dump does not have it.
         return {"legacySearch": None} | flags
 
     def _index(self, instance: Instance, folder: Path) -> IndexRow:
@@ -169,7 +168,7 @@ class _Import:
 
     def _done(self, place: Path, path: Path, index_uid: str, uid: int, shape: str, kind: str,
               content: Mapping[str, Any], payload: Path | None) -> dict[str, Any]:
-        """The answer of the indexing process to one step. Raises ArchiveRefused when it fails."""
+        """Have the indexing process apply one step; its answer. Raises ArchiveRefused when it fails."""
         task = {"uid": uid, "kind": kind, "content": content, "payload": str(payload) if payload else None,
                 "payload_bytes": payload.stat().st_size if payload else 0}
         request = {"do": "batch", "path": str(path), "indexUid": index_uid, "shape": shape, "budget": asdict(self._budget),
@@ -186,17 +185,17 @@ class _Import:
         (outcome,) = answer["outcomes"]
         if outcome["error"]:
             if payload and outcome["error"]["code"] == "io_error":
-                self._check_documents(place, payload)  # names the line, which the task has not
+                self._check_documents(place, payload)  # raises with the number of the line, which the error of the task lacks
             raise ArchiveRefused(f"{place} of the dump: {outcome['error']['message']}")
         return answer
 
     def _check_documents(self, place: Path, documents: Path) -> None:
-        """Documents are read without a second look: raise ArchiveRefused where a line of them is none."""
+        """Raise ArchiveRefused with the number of the first line that is not a document."""
         for _ in self._lines(str(place / documents.name), dump_lines.document_of):
             pass
 
     def _with_payload(self, instance: Instance, task: Task) -> Task:
-        """A task that waits gets its documents, and all that waits a place in the queue of svcd."""
+        """Move the documents of an enqueued import into the payload folder; the task with its payload."""
         if task.kind != "documentAdditionOrUpdate" or task.status != ENQUEUED:
             return task
         documents = self._dump / "tasks" / "update_files" / f"{task.uid}.jsonl"
@@ -214,7 +213,7 @@ class _Import:
     # Entries
 
     def _json(self, name: str, absent: Any = None) -> Any:
-        """The value of an entry. Raises ArchiveRefused when it is none, or is needed and not there."""
+        """The JSON value of an entry; `absent` when it is missing. Raises ArchiveRefused."""
         try:
             return json.loads(self._read(name))
         except FileNotFoundError:
@@ -252,7 +251,7 @@ class _Import:
 
 
 def _completed(settings: Any) -> Any:
-    """Settings with what was the default when the dump was written, where that is another one today."""
+    """Settings with the defaults of the time of the dump, where these differ from today's."""
     for embedder in (settings.get("embedders") or {}).values() if isinstance(settings, dict) else ():
         if isinstance(embedder, dict) and embedder.get("source") == "huggingFace" and "pooling" not in embedder:
             embedder["pooling"] = "forceMean"
@@ -260,4 +259,4 @@ def _completed(settings: Any) -> Any:
 
 
 def _silently(_step: str, _finished: int, _total: int) -> None:
-    """Nobody follows an import."""
+    """Progress of an import is not shown."""

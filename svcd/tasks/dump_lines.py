@@ -1,6 +1,7 @@
-"""Keys, tasks and batches as the lines of a dump of version 6.
+"""Keys, tasks and batches as lines of a dump of version 6, written and read. See docs/dumps.md#version-6.
 
-Knows the names and the order of members there; refuses to know files and archives. Source: dumps.md 2.1, 2.2, 2.4.
+Reading fills in members that the format allows to be absent and checks the types of those that are stored as they are; a
+malformed line raises one of unpacking.MALFORMED.
 """
 from __future__ import annotations
 
@@ -19,20 +20,17 @@ from svcd.instance.webhooks import Webhook, merged_headers
 from svcd.tasks.batching import UNSPECIFIED
 from svcd.tasks.unpacking import Malformed, quoted_name, quoted_value
 
-# Sets of numbers below 2^32 as portable roaring bitmaps, the form in which dumps keep sets of tasks.
-#
-# Knows the bytes alone. Source: dumps.md 2.2, which follows the format specification of the roaring libraries.
-# All integers are little-endian; a container holds the numbers that share their upper 16 bits.
+# Portable roaring bitmaps, in which dumps keep sets of task uids (docs/dumps.md#roaring-bitmaps).
 
 
 _WITHOUT_RUNS, _WITH_RUNS = 12346, 12347
 _MOST_LISTED = 4096  # a container of more numbers is a bitmap
 _BITMAP_BYTES = 8192
-_FEWEST_WITH_OFFSETS = 4  # of the containers, when some are runs
+_FEWEST_WITH_OFFSETS = 4  # containers, in the form with runs
 
 
 def pack_bitmap(numbers: Iterable[int]) -> bytes:
-    """The bytes of a set; no container is written as runs, which every reader can do without."""
+    """The bytes of a set of numbers below 2^32, without run containers."""
     containers = [(high, [number & 0xFFFF for number in group])
                   for high, group in groupby(sorted(set(numbers)), key=lambda number: number >> 16)]
     head = struct.pack("<II", _WITHOUT_RUNS, len(containers))
@@ -52,7 +50,7 @@ def _container(lows: Sequence[int]) -> bytes:
 
 
 def unpack_bitmap(content: bytes) -> list[int]:
-    """The numbers of a set, ascending. Raises ValueError for bytes that are none."""
+    """The numbers of a set, ascending. Raises Malformed."""
     try:
         return _unpacked(content)
     except struct.error:
@@ -73,7 +71,7 @@ def _unpacked(content: bytes) -> list[int]:
     heads = [struct.unpack_from("<HH", content, at + 4 * place) for place in range(count)]
     at += 4 * count
     if cookie == _WITHOUT_RUNS or count >= _FEWEST_WITH_OFFSETS:
-        at += 4 * count  # the containers follow one another: their offsets tell nothing more
+        at += 4 * count  # offsets are redundant: containers are contiguous
     numbers: list[int] = []
     for place, (high, last) in enumerate(heads):
         lows, at = _lows(content, at, last + 1, bool(runs >> place & 1))
@@ -82,7 +80,7 @@ def _unpacked(content: bytes) -> list[int]:
 
 
 def _lows(content: bytes, at: int, size: int, is_runs: bool) -> tuple[Sequence[int], int]:
-    """The numbers of the container at a place, and where it ends."""
+    """The lower 16 bits of the numbers of a container at offset `at`, and the offset of its end."""
     if is_runs:
         (count,) = struct.unpack_from("<H", content, at)
         ends = at + 2 + 4 * count
@@ -101,12 +99,12 @@ METHODS = {"replace": "ReplaceDocuments", "update": "UpdateDocuments"}
 
 
 def _moment(nanoseconds: int | None) -> str | None:
-    """A moment that may not have come: with all its digits, unlike in answers, for a dump loses nothing."""
+    """A moment with all digits (unlike in responses, a dump must lose nothing), or None."""
     return None if nanoseconds is None else rfc3339(nanoseconds)
 
 
 def key_line(row: KeyRow) -> Json:
-    """A key. Its value is not part of it: it follows from the uid and the master key."""
+    """A key, without its secret, which is derived from uid and master key."""
     return {
         "description": row.description, "name": row.name, "uid": row.uid, "actions": list(row.actions),
         "indexes": list(row.indexes), "expires_at": _moment(row.expires_at),
@@ -115,7 +113,7 @@ def key_line(row: KeyRow) -> Json:
 
 
 def batch_line(batch: Batch) -> Json:
-    """A batch that ended."""
+    """A finished batch."""
     line: Json = {
         "uid": batch.uid, "details": batch.details, "stats": batch.stats, "startedAt": rfc3339(batch.started_at),
         "finishedAt": _moment(batch.finished_at), "enqueuedAt": None, "stopReason": batch.strategy,
@@ -128,7 +126,7 @@ def batch_line(batch: Batch) -> Json:
 
 
 def task_line(task: Task) -> Json:
-    """A task with its content; what is absent is left out, but for the batch and the index."""
+    """A task with its content; absent members are left out, except batchUid and indexUid."""
     line: Json = {"uid": task.uid, "batchUid": task.batch_uid, "indexUid": task.index_uid, "status": task.status,
                   "type": TYPES[task.kind](task)}
     others = {
@@ -139,7 +137,7 @@ def task_line(task: Task) -> Json:
     return line | {name: value for name, value in others.items() if value is not None}
 
 
-# What is to be done
+# Content of tasks: what is to be done
 
 def _import(task: Task) -> Json:
     content = task.content
@@ -179,7 +177,7 @@ def _dump(task: Task) -> Json:
     return {"dumpCreation": {"keys": task.content.get("keys") or [], "instance_uid": task.content.get("instanceUid")}}
 
 
-TYPES: Mapping[str, Callable[[Task], str | Json]] = {  # kind: what the line says is to be done
+TYPES: Mapping[str, Callable[[Task], str | Json]] = {  # kind -> `type` of the line
     "documentAdditionOrUpdate": _import,
     "documentEdition": _edition,
     "documentDeletion": _deletion,
@@ -196,9 +194,9 @@ TYPES: Mapping[str, Callable[[Task], str | Json]] = {  # kind: what the line say
 }
 
 
-# What it shows
+# Details of tasks
 
-_NAMES: Mapping[str, str] = {  # kind: what its details are called; the three deletions differ by their members
+_NAMES: Mapping[str, str] = {  # kind -> name of its details, except deletions, whose name depends on their members
     "documentAdditionOrUpdate": "DocumentAdditionOrUpdate", "documentEdition": "DocumentEdition",
     "indexCreation": "IndexInfo", "indexUpdate": "IndexInfo", "indexDeletion": "ClearAll", "indexSwap": "IndexSwap",
     "taskCancelation": "TaskCancelation", "taskDeletion": "TaskDeletion", "dumpCreation": "Dump",
@@ -236,13 +234,9 @@ def _deletion_details(task: Task, members: Json) -> Json:
     return {"DocumentDeletion": {name: members[name] for name in ("provided_ids", "deleted_documents")}}
 
 
-# The lines of a dump of version 6 as keys, webhooks, tasks and batches: the other way of svcd.tasks.dump_lines.
-#
-# Members that the format allows to be absent are filled in, those that are stored as they are have their type checked.
-# Refuses to know files. A line that is none of the format raises one of malformed.MALFORMED. Source: dumps.md 2.1, 2.2, 2.4.
+# Reading
 
-
-# svcd runs no tasks of these kinds: those that waited can only be shown.
+# Kinds that svcd does not run: enqueued ones become canceled, all are shown.
 _NEVER_RUN = frozenset(("export", "upgradeDatabase", "networkTopologyChange", "dsrUpdate", "dsrClear"))
 
 
@@ -266,8 +260,8 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-_LARGEST = 2**63 - 1  # that a column holds
-_OPTIONAL = "?"  # begins the names of members that may be absent or null
+_LARGEST = 2**63 - 1  # of an INTEGER column
+_OPTIONAL = "?"  # prefix of members that may be absent or null
 _TASK: Mapping[str, Callable[[Any], bool]] = {
     "uid": _is_number, "?indexUid": _is_text, "status": STATUSES.__contains__, "?batchUid": _is_number,
     "?canceledBy": _is_number, "?details": _is_object, "?error": _is_object, "?customMetadata": _is_text,
@@ -282,7 +276,7 @@ _KEY: Mapping[str, Callable[[Any], bool]] = {
 
 
 def _check(line: Any, members: Mapping[str, Callable[[Any], bool]]) -> None:
-    """Raise Malformed, or KeyError where a member lacks."""
+    """Check the types of members. Raises Malformed, or KeyError for a missing member."""
     if not isinstance(line, dict):
         raise Malformed(f"{quoted_value(line)} is no object")
     for spelled, is_right in members.items():
@@ -293,7 +287,7 @@ def _check(line: Any, members: Mapping[str, Callable[[Any], bool]]) -> None:
 
 
 def moment_of(text: Any) -> int:
-    """Nanoseconds of a date-time. Raises Malformed."""
+    """The nanoseconds of an RFC 3339 text. Raises Malformed."""
     try:
         moment = parse_rfc3339(text)
     except (TypeError, ValueError):
@@ -308,7 +302,7 @@ def _optional_moment(text: Any) -> int | None:
 
 
 def uid_of(text: Any) -> str:
-    """A UUID in its usual spelling. Raises Malformed."""
+    """A UUID in canonical form. Raises Malformed."""
     try:
         return str(uuids.UUID(text))
     except (AttributeError, TypeError, ValueError):
@@ -316,7 +310,7 @@ def uid_of(text: Any) -> str:
 
 
 def key_of(line: Line) -> KeyRow:
-    """A key. Malformed for an action that there is not."""
+    """Read a key. Raises Malformed for an unknown action."""
     _check(line, _KEY)
     unknown = [action for action in line["actions"] if action not in ACTIONS]
     if unknown:
@@ -324,28 +318,28 @@ def key_of(line: Line) -> KeyRow:
     expires_at = line.get("expires_at")
     return KeyRow(uid_of(line["uid"]), line["actions"], line["indexes"], moment_of(line["created_at"]),
                   moment_of(line["updated_at"]), line.get("name"), line.get("description"),
-                  None if expires_at is None else parse_rfc3339(expires_at))  # may be any year
+                  None if expires_at is None else parse_rfc3339(expires_at))  # may be beyond 2262
 
 
 def webhook_of(uuid: str, row: Line) -> Webhook:
-    """A webhook of the map of them."""
+    """Read a webhook of webhooks.json."""
     _check(row, _WEBHOOK)
     return Webhook(uid_of(uuid), row["url"], merged_headers(row.get("headers") or {}))
 
 
 def primary_key_of(about: Line) -> str | None:
-    """What the metadata of an index say of it."""
+    """The primary key in the metadata of an index."""
     _check(about, {"?primaryKey": _is_text})
     return about.get("primaryKey")
 
 
 def document_of(line: Any) -> None:
-    """Nothing, but Malformed where a line is no document."""
+    """Raise Malformed when a line is not a document."""
     _check(line, {})
 
 
 def batch_of(line: Line) -> Batch:
-    """A batch that ended."""
+    """Read a finished batch."""
     _check(line, _BATCH)
     enqueued = line.get("enqueuedAt") or {}
     stats = line["stats"]
@@ -356,10 +350,10 @@ def batch_of(line: Line) -> Batch:
 
 
 def task_of(line: Line) -> Task:
-    """A task, without its payload."""
+    """Read a task, without payload."""
     _check(line, _TASK)
     kind, content = _content(line["type"])
-    status = ENQUEUED if line["status"] == PROCESSING else line["status"]  # who ran it is gone
+    status = ENQUEUED if line["status"] == PROCESSING else line["status"]  # the process that ran it is gone
     if status == ENQUEUED and kind in _NEVER_RUN:
         status = CANCELED
     return Task(
@@ -370,7 +364,7 @@ def task_of(line: Line) -> Task:
 
 
 def _content(kind: str | Line) -> tuple[str, dict[str, Any]]:
-    """A type of the format: a text, or an object of one member."""
+    """Kind and content of a `type`: a text, or an object with one member."""
     if isinstance(kind, str):
         return _CONTENTS[kind]({})
     ((name, value),) = kind.items()
@@ -394,7 +388,7 @@ def _tasks(value: Line) -> dict[str, Any]:
 
 
 _METHODS = {name: method for method, name in METHODS.items()}
-_CONTENTS: Mapping[str, Callable[[Line], tuple[str, dict[str, Any]]]] = {  # type of the format: kind and content
+_CONTENTS: Mapping[str, Callable[[Line], tuple[str, dict[str, Any]]]] = {  # type -> kind and content
     "documentImport": _of_kind("documentAdditionOrUpdate", lambda value: {
         "method": _METHODS[value["method"]], "primaryKey": value.get("primary_key"), "mayCreate": True,
         "mayCreateIndex": value.get("allow_index_creation", True)}),
@@ -421,7 +415,7 @@ _CONTENTS: Mapping[str, Callable[[Line], tuple[str, dict[str, Any]]]] = {  # typ
 }
 
 _MEMBER_NAMES = {snake: camel for camel, snake in MEMBERS.items()}
-# Of details, members that are shown only once they are there.
+# Members of details that are left out while they are null.
 _ABSENT = ("index_uid", "new_index_uid", "old_index_uid", "api_key", "payload_size", "pre_compaction_size",
            "post_compaction_size")
 

@@ -1,7 +1,6 @@
-"""Documents edited by a function: one task, all the documents that it is for, or none when the function fails.
+"""Edits documents by a function (svcd.rhai): all documents that the task selects, or none when the function fails.
 
-Brings the language (svcd.rhai) and the documents of an index together, some at a time. Knows which
-fault of a function becomes which error; refuses to know the queue.
+Documents are read, edited and written in portions, inside the transaction of the batch.
 """
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from svcd.rhai import FunctionError, NotAnObject, Program, is_same
 from svcd.schema.primary_keys import document_identifier
 from svcd.tasks.documents import Document, DocumentWriter, IndexingFailure
 
-# Documents that are read together, and of one report of progress.
+# Documents read together, and per progress report.
 _PORTION = 200
 
 _FILTER_CODE = "invalid_document_filter"
@@ -28,10 +27,10 @@ _KEPT_OBJECT = "Document editions must keep documents as objects"
 
 
 class DocumentEdit:
-    """What one task does to documents; deleted, edited: how many it has removed and changed so far."""
+    """The edition of one task. deleted, edited: numbers of documents deleted and changed so far."""
 
     def __init__(self, content: Mapping[str, Any], primary_key: str) -> None:
-        """content: that of the task. Raises IndexingFailure for a function that the language does not know."""
+        """content: of the task. Raises IndexingFailure when the function does not compile."""
         try:
             self._program = Program(content["function"])
         except FunctionError as error:
@@ -41,7 +40,7 @@ class DocumentEdit:
         self.deleted = self.edited = 0
 
     def apply(self, stored: StoredDocument, documents: DocumentWriter) -> None:
-        """Edit one document; one that stays as it is, is not written. Raises IndexingFailure."""
+        """Edit one document; an unchanged one is not written. Raises IndexingFailure."""
         before = json_text.loads(stored.json)
         after = self._run(json_text.loads(stored.json))
         if after is None:
@@ -71,9 +70,9 @@ class DocumentEdit:
 
 
 def edit(writer: IndexWriter, limit: int, content: Mapping[str, Any], progress: Any) -> dict[str, Any]:
-    """Run one task; its counters. limit: bytes of text gathered per portion. Raises IndexingFailure."""
+    """Run one task; returns its counters. limit: bytes of text gathered per portion. Raises IndexingFailure."""
     progress("retrieving config", 0, 1)
-    docids = _meant(writer, content.get("filter"))
+    docids = _selected_docids(writer, content.get("filter"))
     total = docids.bit_count()
     if not total or writer.primary_key is None:
         return {"deletedDocuments": 0, "editedDocuments": 0}
@@ -90,11 +89,11 @@ def edit(writer: IndexWriter, limit: int, content: Mapping[str, Any], progress: 
     return {"deletedDocuments": edition.deleted, "editedDocuments": edition.edited}
 
 
-def _meant(writer: IndexWriter, wanted: Any) -> int:
-    """The documents that meet a filter, or all. Raises IndexingFailure."""
+def _selected_docids(writer: IndexWriter, wanted: Any) -> int:
+    """Bitmap of the docids that match a filter, or of all. Raises IndexingFailure."""
     if wanted is None:
         return writer.docids
-    # Who never filters does without the grammar, as in `indexing`.
+    # Imported late, as in svcd.tasks.indexing.
     from svcd.filters.requests import filter_docids, read_filter
 
     try:
@@ -105,7 +104,7 @@ def _meant(writer: IndexWriter, wanted: Any) -> int:
 
 
 def _portions(writer: IndexWriter, docids: int) -> Iterator[list[StoredDocument]]:
-    """Some documents, ascending, as the index holds them when their turn comes."""
+    """The documents of a bitmap in portions, ascending, each read when its turn comes."""
     if docids == writer.docids:
         last = -1
         while part := writer.all_stored(last, _PORTION):

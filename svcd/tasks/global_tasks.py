@@ -1,6 +1,6 @@
-"""Tasks that touch the queue and the list of indexes alone: cancelation, deletion, swaps, clean-up.
+"""Tasks that change only instance.sqlite: cancelation, deletion, swaps; and the automatic clean-up.
 
-Each runs inside the transaction that ends it. Knows tasks.md 8 and 12; the runner chooses when.
+Each runs inside the transaction that ends it. See docs/tasks-and-batches.md#cancelation-and-deletion and #swaps.
 """
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ CLEAN_UP_SIZE = 100_000
 
 
 def indexes_of(task: Task) -> Sequence[str]:
-    """The indexes that a task touches, by the names it was given."""
+    """The uids of the indexes that a task names."""
     if task.kind == "indexSwap":
         return [index_uid for swap in task.content["swaps"] for index_uid in swap["indexes"]]
     return [task.index_uid] if task.index_uid is not None else []
 
 
 def run(instance: Instance, connection: sqlite3.Connection, running: RunningBatch, progress: Progress) -> list[Task]:
-    """Do a batch of global tasks; the tasks that ended by it, those it canceled included."""
+    """Run a batch of global tasks; returns the tasks that end with it, canceled ones included."""
     ended: list[Task] = []
     for task in running.tasks.values():
         try:
@@ -71,7 +71,7 @@ def _swap(instance: Instance, connection: sqlite3.Connection, task: Task,
         if is_rename and instance.index(right):
             taken.append((left, right))
         missing += [each for each in ([left] if is_rename else [left, right]) if not instance.index(each)]
-    _refuse(sorted(missing), taken)
+    _check_swaps(sorted(missing), taken)
     progress("swapping the indexes", 0, 1)
     instance.rename_indexes(connection, names)
     progress("update the tasks", 0, 1)
@@ -79,21 +79,21 @@ def _swap(instance: Instance, connection: sqlite3.Connection, task: Task,
     return {}, []
 
 
-def _refuse(missing: Sequence[str], taken: Sequence[tuple[str, str]]) -> None:
+def _check_swaps(missing: Sequence[str], taken: Sequence[tuple[str, str]]) -> None:
     if missing:
-        raise ApiError("index_not_found", f"{'Index' if len(missing) == 1 else 'Indexes'} {_quoted(missing)} not found.")
+        raise ApiError("index_not_found", f"{'Index' if len(missing) == 1 else 'Indexes'} {_quoted_uids(missing)} not found.")
     if len(taken) == 1:
         (left, right), = taken
         raise ApiError("index_already_exists", f"Cannot rename `{left}` to `{right}` as the index already exists. "
                                                f"Hint: You can remove `{right}` first and then do your remove.")
     if taken:
-        which = _quoted(sorted(right for _, right in taken))
+        which = _quoted_uids(sorted(right for _, right in taken))
         raise ApiError("index_already_exists",
                        "The following indexes are being renamed but cannot because their new name conflicts with an "
                        f"already existing index: {which}. Renaming doesn't overwrite the other index name.")
 
 
-def _quoted(index_uids: Sequence[str]) -> str:
+def _quoted_uids(index_uids: Sequence[str]) -> str:
     return ", ".join(f"`{index_uid}`" for index_uid in index_uids)
 
 
@@ -102,13 +102,13 @@ _ACTIONS: dict[str, _Action] = {"taskCancelation": _cancel, "taskDeletion": _del
 
 
 def remove_payloads(queue: Queue, ended: Sequence[Task]) -> None:
-    """After the commit: stored content of canceled tasks goes."""
+    """After the commit: delete the payloads of tasks that ended."""
     for task in ended:
         queue.remove_payload(task.payload)
 
 
 def clean_up(queue: Queue) -> None:
-    """When very many tasks are stored, enqueue the deletion of the oldest finished ones."""
+    """When MAX_TASKS are stored, enqueue the deletion of the oldest CLEAN_UP_SIZE finished ones."""
     if queue.count_at_most(MAX_TASKS) < MAX_TASKS or "taskDeletion" in queue.enqueued_kinds():
         return
     before = times.now()

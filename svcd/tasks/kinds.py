@@ -1,6 +1,6 @@
-"""The kinds of tasks: their order in messages, when each is taken, and what its details say when it fails.
+"""The table of task kinds: order in messages, rank and way of taking, counters of a failure.
 
-Knows the table alone; what a batch of a kind does is in `runner` and `indexing`.
+What a batch of a kind does is in svcd.tasks.global_tasks and svcd.tasks.indexing. See docs/tasks-and-batches.md#kinds.
 """
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# How enqueued tasks of a kind are taken when their turn comes (tasks.md 9.1).
+# Which enqueued tasks of a kind form a batch when its rank is served.
 NEWEST_ALONE = "newest alone"
 OLDEST_ALONE = "oldest alone"
 ALL_TOGETHER = "all together"
 WITH_ITS_INDEX = "with the following tasks of its index"
 
-# How a task of one index stands to its neighbours (the columns of tasks.md 9.2).
+# Classes of tasks of one index in batching (the columns of docs/tasks-and-batches.md#batching).
 ADD = "add or update"
 DELETE_IDS = "delete by id"
 DELETE_FILTER = "delete by filter"
@@ -26,10 +26,10 @@ ALONE = "alone"
 
 @dataclass(frozen=True)
 class Kind:
-    """rank: kinds of a lower rank are taken first. failed: counters that a task without success shows.
+    """rank: lower ranks are served first. failed: counters that failed and canceled tasks show.
 
-    is_archive: it shows all indexes in one state, so none is written while it runs.
-    is_recorded: the file of its index says how it ended.
+    is_archive: reads all indexes in one state, so none is written meanwhile. is_recorded: its outcome is stored in the file of
+    its index.
     """
 
     rank: int = 9
@@ -65,14 +65,14 @@ _CLASSES = {"documentAdditionOrUpdate": ADD, "settingsUpdate": SETTINGS, "indexD
 
 
 def batching_class(kind: str, content: Mapping[str, Any]) -> str:
-    """How a task stands to its neighbours in a batch."""
+    """The class of a task in batching."""
     if kind == "documentDeletion":
         return DELETE_ALL if content.get("all") else DELETE_FILTER if "filter" in content else DELETE_IDS
     return _CLASSES.get(kind, ALONE)
 
 
 def changes_index(kind: str, content: Mapping[str, Any], details: Mapping[str, Any] | None) -> bool:
-    """Does a task that succeeded move `updatedAt` of its index? Those that found nothing to do don't: recordings index."""
+    """Does a succeeded task change `updatedAt` of its index? Not when it had nothing to do (recorded behaviour)."""
     if kind in ("indexCreation", "indexUpdate"):
         return content.get("primaryKey") is not None
     if kind == "indexCompaction":
@@ -82,7 +82,7 @@ def changes_index(kind: str, content: Mapping[str, Any], details: Mapping[str, A
 
 
 def failed_details(kind: str, details: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The details of a task that failed or was canceled: counters that were unknown are 0."""
+    """The details of a failed or canceled task: unknown counters become 0."""
     if details is None:
         return None
     return {name: KINDS[kind].failed[name] if value is None and name in KINDS[kind].failed else value

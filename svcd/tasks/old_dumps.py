@@ -1,8 +1,7 @@
-"""Dumps of the versions 1 to 5, turned into one of version 6 inside the folder where they were unpacked.
+"""Converts dumps of versions 1 to 5 to version 6, inside the folder where they were unpacked.
 
-Knows what older versions of the reference engine wrote; refuses to know how version 6 is read. Lists of tasks are
-read line by line. A dump that is none of its version raises one of malformed.MALFORMED, or OSError where a file lacks.
-What names a file is looked at before it is used: it might lead out of the folder. Source: dumps.md 5.
+Lists of tasks are read line by line. A malformed dump raises one of unpacking.MALFORMED, or OSError for a missing file. Values
+that name files are checked first, because they could lead out of the folder. See docs/dumps.md#older-dumps.
 """
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from svcd.validation import FieldError
 Json = dict[str, Any]
 T = TypeVar("T")
 
-_NEW = "modern"  # the folder in which version 6 grows
+_NEW = "modern"  # the folder in which version 6 is built
 _ENQUEUED, _SUCCEEDED, _FAILED = "enqueued", "succeeded", "failed"
 _RENAMED_CODES = {
     "invalid_min_word_length_for_typo": "invalid_settings_typo_tolerance",
@@ -35,7 +34,7 @@ _RENAMED_CODES = {
     "invalid_ranking_rule": "invalid_settings_ranking_rules",
     "missing_parameter": "bad_request",
     "immutable_field": "bad_request",
-    # Versions 1 to 3 have the names that the reference engine's own source had, version 3 in CamelCase.
+    # Versions 1 to 3 use names from the source of the reference engine, version 3 in CamelCase.
     "create_index": "index_creation_failed",
     "missing_primary_key": "index_primary_key_no_candidate_found",
     "primary_key_already_present": "index_primary_key_already_exists",
@@ -53,7 +52,7 @@ _FILE_NAME = re.compile("[A-Za-z0-9_-]{1,400}", re.ASCII)
 
 
 def convert_to_version_6(folder: Path, version: str) -> None:
-    """Make the folder one of version 6. version: `V1` to `V5`."""
+    """Convert an unpacked dump in place. version: `V1` to `V5`."""
     new = folder / _NEW
     (new / "indexes").mkdir(parents=True)
     (new / "tasks" / "update_files").mkdir(parents=True)
@@ -66,17 +65,17 @@ def convert_to_version_6(folder: Path, version: str) -> None:
         entry.replace(folder / entry.name)
 
 
-# What all share
+# Shared by all versions
 
-def _named(name: Any) -> str:
-    """What names a file or folder, when it can be nothing else. Raises Malformed."""
+def _safe_name(name: Any) -> str:
+    """A uid as a safe name of a file or folder. Raises Malformed for anything else."""
     if type(name) is int or isinstance(name, str) and _FILE_NAME.fullmatch(name):
         return str(name)
     raise Malformed(f"{quoted_value(name)} is no uid")
 
 
 def _first(values: Iterable[T]) -> T:
-    """The first of them; Malformed where there is none (inside a generator, StopIteration would mean its end)."""
+    """The first value. Raises Malformed without any (StopIteration would end a calling generator silently)."""
     for value in values:
         return value
     raise Malformed("an object has no member")
@@ -89,7 +88,7 @@ def _lines(path: Path) -> Iterator[Any]:
 
 
 def _lines_backwards(path: Path) -> Iterator[Any]:
-    """The lines of a file from the last one on, one in memory at a time."""
+    """The parsed lines of a file in reverse order, one in memory at a time."""
     with path.open("rb") as lines:
         places = [0]
         for line in lines:
@@ -112,8 +111,8 @@ def _write_lines(path: Path, values: Iterable[Any]) -> None:
 
 def _write_index(new: Path, uid: str, old: Path, primary_key: str | None, settings: Any, created_at: str | None,
                  updated_at: str | None) -> None:
-    """An index with the documents of `old`. Without a finished task nobody knows when it was made: it is new."""
-    folder = new / "indexes" / _named(uid)
+    """Write an index with the documents of `old`. Without dates it gets the present moment."""
+    folder = new / "indexes" / _safe_name(uid)
     folder.mkdir()
     some = updated_at or created_at or rfc3339(now())
     _write(folder / "metadata.json", {
@@ -127,8 +126,10 @@ def _write_index(new: Path, uid: str, old: Path, primary_key: str | None, settin
 
 
 def _settings(settings: Json) -> Json:
-    """`asc(x)` of versions 1 and 2 is `x:asc`, rules that nobody can read any more are dropped; the attributes of
-    filters were a map in version 0.21."""
+    """Settings in the form of version 6.
+
+    `asc(x)` of versions 1 and 2 becomes `x:asc`, unknown ranking rules are dropped; filterableAttributes were a map in 0.21.
+    """
     settings = dict(settings)
     if isinstance(settings.get("filterableAttributes"), dict):
         settings["filterableAttributes"] = list(settings["filterableAttributes"])
@@ -147,7 +148,7 @@ def _is_rule(rule: Any) -> bool:
 
 
 def _error(error: Any) -> Json | None:
-    """The error of a task as it is told today. Old forms: {message, code, ...} and {msg, code}."""
+    """The error of a task with today's codes. Old forms: {message, code, ...} and {msg, code}."""
     if error is None:
         return None
     error = error if isinstance(error, dict) else {"message": str(error)}
@@ -165,7 +166,7 @@ def _task(uid: int, index_uid: str | None, status: str, kind: Any, details: Json
 
 
 def _counted(count: int | None, status: str) -> int | None:
-    """A counter that an enqueued task does not know yet, and of which a failed one has nothing."""
+    """A counter in details: None while enqueued, 0 when failed."""
     return 0 if status == _FAILED else None if status == _ENQUEUED else count
 
 
@@ -177,7 +178,7 @@ def _import(status: str, primary_key: str | None, method: str, received: int, in
 
 
 def _deletion(status: str, ids: Iterable[Any] | None, deleted: int | None) -> tuple[Any, Json]:
-    """ids: None deletes all."""
+    """`type` and details of a deletion. ids: None deletes all documents."""
     if ids is None:
         return "documentClear", {"ClearAll": {"deleted_documents": _counted(deleted, status)}}
     listed = [str(each) for each in ids]
@@ -185,7 +186,7 @@ def _deletion(status: str, ids: Iterable[Any] | None, deleted: int | None) -> tu
             {"DocumentDeletion": {"provided_ids": len(listed), "deleted_documents": _counted(deleted, status)}})
 
 
-def _change(settings: Any, is_deletion: bool = False, may_create: bool = True) -> tuple[Any, Json]:
+def _settings_change(settings: Any, is_deletion: bool = False, may_create: bool = True) -> tuple[Any, Json]:
     settings = _settings(settings)
     return ({"settings": {"settings": settings, "is_deletion": is_deletion, "allow_index_creation": may_create}},
             {"SettingsUpdate": {"settings": settings}})
@@ -204,14 +205,14 @@ def _read_v4_v5(folder: Path, new: Path) -> None:
         tasks = (_v5_task(line, updates, new, dates) for line in _lines_backwards(updates / "data.jsonl"))
         _write_lines(new / "tasks" / "queue.jsonl", tasks)
     for line in _lines(folder / "index_uuids" / "data.jsonl"):
-        old = folder / "indexes" / _named(line["index_meta"]["uuid"])
+        old = folder / "indexes" / _safe_name(line["index_meta"]["uuid"])
         meta = json.loads((old / "meta.json").read_bytes())
         _write_index(new, line["uid"], old, meta.get("primary_key"), meta["settings"],
                      *dates.get(line["uid"], (None, None)))
 
 
 def _key(line: Json) -> Json:
-    """Version 4 had no uids, only parts of the values of keys."""
+    """Version 4 has no uids, only parts of the secrets; a new uid is given."""
     line = dict(line)
     line.pop("id", None)
     actions = [action for action in line["actions"] if action != "dumps.get"]
@@ -219,11 +220,11 @@ def _key(line: Json) -> Json:
 
 
 def _v5_task(line: Json, updates: Path, new: Path, dates: dict[str, tuple[str, str]]) -> Json:
-    """One task. dates: index -> when its first finished task came in, when its last one ended."""
+    """Convert one task. dates: index -> creation of its first finished task, end of its last; is updated."""
     content, events = line["content"], line["events"]
     name, value = (content, {}) if isinstance(content, str) else _first(content.items())
     index_uid = line.get("index_uid") or (value.get("index_uid") if isinstance(value, dict) else None)
-    moments = {event: told for each in events for event, told in each.items()}
+    moments = {event: moment for each in events for event, moment in each.items()}
     end = moments.get("Succeeded") or moments.get("Succeded") or moments.get("Failed")
     status = _FAILED if "Failed" in moments else _SUCCEEDED if end else _ENQUEUED
     result = end.get("result") if end and status == _SUCCEEDED else None
@@ -232,7 +233,7 @@ def _v5_task(line: Json, updates: Path, new: Path, dates: dict[str, tuple[str, s
     if index_uid is not None and finished_at:
         dates[index_uid] = dates[index_uid][0] if index_uid in dates else moments["Created"], finished_at
     if name == "DocumentAddition" and status == _ENQUEUED:
-        _move_documents(updates / "updates_files" / _named(value["content_uuid"]), new, line["id"])
+        _move_documents(updates / "updates_files" / _safe_name(value["content_uuid"]), new, line["id"])
     return _task(line["id"], index_uid, status, kind, details, moments["Created"],
                  moments.get("Processing") if end else None, finished_at, end.get("error") if end else None)
 
@@ -245,7 +246,7 @@ def _v5_content(name: str, value: Any, status: str, result: Json) -> tuple[Any, 
         deletion = value.get("deletion", value) if isinstance(value, dict) else value
         return _deletion(status, None if deletion == "Clear" else deletion["Ids"], result.get("deleted_documents"))
     if name == "SettingsUpdate":
-        return _change(value["settings"], value["is_deletion"], value["allow_index_creation"])
+        return _settings_change(value["settings"], value["is_deletion"], value["allow_index_creation"])
     if name == "IndexDeletion":
         return "indexDeletion", {"ClearAll": {"deleted_documents": _counted(result.get("deleted_documents"), status)}}
     if name == "Dump":
@@ -256,7 +257,7 @@ def _v5_content(name: str, value: Any, status: str, result: Json) -> tuple[Any, 
 
 def _move_documents(documents: Path, new: Path, uid: int) -> None:
     if documents.exists():
-        documents.replace(new / "tasks" / "update_files" / f"{_named(uid)}.jsonl")
+        documents.replace(new / "tasks" / "update_files" / f"{_safe_name(uid)}.jsonl")
 
 
 # Versions 2 and 3
@@ -269,7 +270,7 @@ def _read_v2_v3(folder: Path, new: Path) -> None:
         _v3_task(number, uids.get(line["uuid"]), line["update"], updates, new, dates)
         for number, line in enumerate(_lines(updates / "data.jsonl"))))
     for uuid, uid in uids.items():
-        old = next(path for name in (_named(uuid), f"index-{uuid}") if (path := folder / "indexes" / name).exists())
+        old = next(path for name in (_safe_name(uuid), f"index-{uuid}") if (path := folder / "indexes" / name).exists())
         meta = json.loads((old / "meta.json").read_bytes())
         _write_index(new, uid, old, meta.get("primary_key"), meta["settings"], *dates.get(uid, (None, None)))
 
@@ -290,14 +291,14 @@ def _v3_task(uid: int, index_uid: str | None, update: Json, updates: Path, new: 
             received = _take_documents(updates, value.get("content_uuid") or update.get("content"), new, uid)
             kind, details = _import(status, value.get("primary_key"), value["method"], received, None)
     elif name == "Settings":
-        kind, details = _change(value)
+        kind, details = _settings_change(value)
     else:
         kind, details = _deletion(status, value, result.get("deleted"))
     finished_at = update.get("processedAt") or update.get("failedAt") or update.get("abortedAt")
     if index_uid is not None and finished_at:
         known = (*dates.get(index_uid, ()), finished_at)
         dates[index_uid] = min(known, key=parse_rfc3339), max(known, key=parse_rfc3339)
-    # Version 3 has the members of an error beside those of the update.
+    # In version 3 the members of an error stand directly in the update.
     error = update.get("error") or ({name: update.get(name) for name in ("msg", "code")} if "msg" in update else None)
     error = {"message": _ABORTED} if update["status"] == "aborted" else error
     return _task(uid, index_uid, status, kind, details, update["enqueuedAt"],
@@ -305,7 +306,7 @@ def _v3_task(uid: int, index_uid: str | None, update: Json, updates: Path, new: 
 
 
 def _v3_meta(meta: Any) -> tuple[str, Any]:
-    """What an update does, in the names of version 3."""
+    """Operation and content of an update, in the names of version 3."""
     if isinstance(meta, str):  # "ClearDocuments"
         return "DeleteDocuments", None
     if "type" not in meta:
@@ -318,11 +319,11 @@ def _v3_meta(meta: Any) -> tuple[str, Any]:
 
 
 def _take_documents(updates: Path, uuid: str | None, new: Path, uid: int) -> int:
-    """The documents of an update that waits: a file of lines (version 3), or of one list (2); how many there are."""
+    """Move the documents of an enqueued update: a file of lines (version 3) or one list (2). Returns their number."""
     target = new / "tasks" / "update_files" / f"{uid}.jsonl"
     if uuid is None:
         return 0
-    listed, lines = updates / "update_files" / f"update_{_named(uuid)}", updates / "updates_files" / uuid
+    listed, lines = updates / "update_files" / f"update_{_safe_name(uuid)}", updates / "updates_files" / uuid
     if listed.exists():
         documents = json.loads(listed.read_bytes())
         _write_lines(target, documents)
@@ -339,7 +340,7 @@ def _take_documents(updates: Path, uuid: str | None, new: Path, uid: int) -> int
 def _read_v1(folder: Path, new: Path) -> None:
     indexes = json.loads((folder / "metadata.json").read_bytes())["indexes"]
     lines = (line for index in indexes
-             for line in _v1_tasks(index["uid"], folder / _named(index["uid"]) / "updates.jsonl"))
+             for line in _v1_tasks(index["uid"], folder / _safe_name(index["uid"]) / "updates.jsonl"))
     _write_lines(new / "tasks" / "queue.jsonl", ({**line, "uid": uid} for uid, line in enumerate(lines)))
     for index in indexes:
         old = folder / index["uid"]
@@ -357,7 +358,7 @@ def _v1_settings(settings: Json) -> Json:
 
 
 def _v1_tasks(index_uid: str, path: Path) -> Iterator[Json]:
-    """The updates that ended; those that waited are dropped, and those of the type `Customs`, which nobody knows."""
+    """Convert finished updates; enqueued ones are dropped, and those of the undocumented type `Customs`."""
     for update in _lines(path):
         about = update["type"]
         if update["status"] == "enqueued" or about["name"] == "Customs":
@@ -371,18 +372,18 @@ def _v1_tasks(index_uid: str, path: Path) -> Iterator[Json]:
 
 
 def _v1_change(_status: str, about: Json) -> tuple[Any, Json]:
-    """Members are `Nothing`, `Clear` or {"Update": value}, in snake_case."""
+    """A change of settings; members are `Nothing`, `Clear` or {"Update": value}, in snake_case."""
     given = {re.sub("_(.)", lambda letter: letter[1].upper(), name):
              value["Update"] if isinstance(value, dict) else None
              for name, value in (about.get("settings") or {}).items() if value != "Nothing"}
     if rules := given.get("rankingRules"):
         given["rankingRules"] = [_v1_rule(rule) for rule in rules]
     change = _v1_settings(given)
-    return _change({setting.name: change[setting.name] for setting in SETTINGS if setting.name in change})
+    return _settings_change({setting.name: change[setting.name] for setting in SETTINGS if setting.name in change})
 
 
 def _v1_rule(rule: str | Json) -> str:
-    """`Typo` or {"Desc": "price"}: what the settings of the index call `typo` and `desc(price)`."""
+    """A ranking rule: `Typo` -> `typo`, {"Desc": "price"} -> `desc(price)`."""
     if isinstance(rule, str):
         return rule[:1].lower() + rule[1:]
     ((direction, attribute),) = rule.items()

@@ -1,16 +1,14 @@
-"""The runner: takes enqueued tasks in batches, has them done, and writes down how they ended.
+"""The runner: takes enqueued tasks in batches, has them done, and stores how they ended.
 
-Threads: one dispatcher ("svcd-runner") chooses what runs next and does by itself what touches the
-queue alone (cancelations, deletions, swaps); `workers` others ("svcd-indexing-N") each own an indexing
-process and do the batches of one index at a time, or write a dump or snapshot: that waits until no index is
-written, and none is until it is there, so that it shows all of them in one state. `_changed` guards `_busy`,
-`_jobs` and `_stopping`.
+Threads: one dispatcher ("svcd-runner") chooses the next batch and runs tasks that need only instance.sqlite (cancelations,
+deletions, swaps). Each of `workers` others ("svcd-indexing-N") owns an indexing process and runs batches of one index at a
+time, or writes a dump or snapshot; that waits until no index is written, and none is until it is complete, so that it shows
+all indexes in one state. `_changed` guards `_busy`, `_jobs` and `_stopping`.
 
-A batch ends in one transaction of the queue's file: tasks, batch, the row of its index, and the notice
-that webhooks get of it. Its effect was committed before, in the file of the index, together with its
-outcome; when svcd stops in between, the tasks are still enqueued, are claimed again, and the outcome is
-found there instead of being done twice. Whatever line a crash hits, a task is either enqueued or ended,
-with its effect, and a batch that ended is told of.
+A batch ends in one transaction of instance.sqlite: tasks, batch, row of the index, and notice for the webhooks. Its effect and
+the outcomes of its tasks were committed before, in the file of the index. When svcd stops in between, the tasks are still
+enqueued; they are claimed again and get the stored outcomes instead of being applied twice. So at any moment of a crash a
+task is either enqueued, or finished with its effect and its notice. See docs/tasks-and-batches.md#commit-and-crash.
 """
 from __future__ import annotations
 
@@ -46,18 +44,18 @@ from svcd.tasks.views import task_line
 
 _BY_RANK = sorted((kind for kind, row in KINDS.items() if row.rank < 9), key=lambda kind: KINDS[kind].rank)
 _ARCHIVES = {kind for kind, row in KINDS.items() if row.is_archive}
-_REST = [kind for kind, row in KINDS.items() if row.rank == 9]
+_INDEX_KINDS = [kind for kind, row in KINDS.items() if row.rank == 9]
 
 _RECORDED = [kind for kind, row in KINDS.items() if row.is_recorded and not row.is_global and not row.is_archive]
 
-_NO_INDEX = ""  # in the place of an index: an archive
+_ALL_INDEXES = ""  # key of `_busy` for a dump or snapshot
 
 OnBatch = Callable[[Batch, Sequence[Task]], None]
 
 
 @dataclass
 class _Job:
-    """A batch of one index, or of none, on its way through a worker."""
+    """A batch of one index, or a dump or snapshot (index_uid _ALL_INDEXES), from claim to end."""
 
     plan: Plan
     running: RunningBatch
@@ -65,17 +63,18 @@ class _Job:
     progress: Progress = field(default_factory=Progress)
     writer: IndexingProcess | None = None
     is_canceled: bool = False
-    is_new: bool = False  # the batch makes its index
-    is_maintaining: bool = False  # the batch has ended; what is done now gives way to anything else
-    is_interrupted: threading.Event = field(default_factory=threading.Event)  # while it tidies: something waits
+    is_new: bool = False  # the batch creates its index
+    is_maintaining: bool = False  # the batch has ended; postings are being materialized until anything else comes
+    is_interrupted: threading.Event = field(default_factory=threading.Event)  # something waits for the end of maintenance
     done: threading.Event = field(default_factory=threading.Event)
 
 
 class Runner:
-    """Runs the tasks of an instance. on_batch is told of each batch that ended; on_bug of tracebacks.
+    """Runs the tasks of an instance.
 
-    retry_s: seconds until a batch that could not be finished is tried again. quiet_s: seconds without a task before
-    what can wait is done. folders: where dumps and snapshots go.
+    on_batch: called with each batch that ended and its tasks; on_bug: with the text of unexpected errors. retry_s: seconds
+    until a batch that could not be finished is tried again. quiet_s: seconds without a task before postings are
+    materialized. folders: where dumps and snapshots go.
     """
 
     def __init__(self, instance: Instance, *, workers: int = 1, limits: Limits = Limits(), budget: MemoryBudget = MemoryBudget(),
@@ -102,16 +101,16 @@ class Runner:
         self._threads += [threading.Thread(target=self._work, args=(writer,), name=f"svcd-indexing-{n}")
                           for n, writer in enumerate(self._writers)]
 
-    # Life
+    # Start and stop
 
     def start(self) -> None:
-        """Begin to take tasks."""
+        """Start the threads."""
         self._queue.on_enqueued = self.wake
         for thread in self._threads:
             thread.start()
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """Have the dispatcher look for tasks; called after each enqueueing."""
         with self._changed:
             self._is_woken = True
             self._interrupt_maintenance()
@@ -124,7 +123,7 @@ class Runner:
                 job.writer.interrupt()
 
     def stop(self, grace_s: float = 5.0) -> None:
-        """Take no more tasks; let running batches end for `grace_s`, then give them back."""
+        """Claim no more tasks; let running batches end for `grace_s` seconds, then kill and requeue them."""
         with self._changed:
             self._stopping = True
             self._interrupt_maintenance()
@@ -145,11 +144,15 @@ class Runner:
         """Run the next batch to its end in this thread, on a runner that was not started; False when there is none."""
         if not self.claim_next():
             return False
-        while self._jobs:
-            self._run_claimed_job(self._jobs.pop(0), self._writers[0])
+        self.run_claimed()
         return True
 
-    # Choose
+    def run_claimed(self) -> None:
+        """Run the claimed batches to their end in this thread, on a runner that was not started."""
+        while self._jobs:
+            self._run_claimed_job(self._jobs.pop(0), self._writers[0])
+
+    # Choose the next batch
 
     def _dispatch(self) -> None:
         while True:
@@ -161,18 +164,18 @@ class Runner:
             try:
                 while not self._stopping and self.claim_next():
                     pass
-            except Exception as error:  # a full disk, say: the tasks stay enqueued
+            except Exception as error:  # such as a full disk: the tasks stay enqueued
                 self._on_bug(f"the runner could not go on: {error!r}")
                 self._pause()
                 self.wake()
 
     def _pause(self) -> None:
-        """What just failed may fail again: let some time pass, unless svcd stops."""
+        """Wait before a retry, unless svcd stops."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopping, self._retry_s)
 
     def claim_next(self) -> bool:
-        """Start the next batch; False when there is nothing to do, or no worker to do it."""
+        """Claim the next batch; False when there is none, or no free worker. Global tasks are run at once."""
         if not self._is_recovered:
             self._is_recovered = True
             if self._recover():
@@ -182,12 +185,12 @@ class Runner:
         for kind in _BY_RANK:
             if kind in kinds and (plan := self._plan_of_rank(kind)):
                 return self._start_batch(plan)
-        # What an archive waits for must not be joined by more of it.
-        plan = self._plan_of_oldest_task() if kinds & set(_REST) and not kinds & _ARCHIVES else None
+        # While a dump or snapshot waits for idle indexes, no further batch of an index may start.
+        plan = self._plan_of_oldest_task() if kinds & set(_INDEX_KINDS) and not kinds & _ARCHIVES else None
         return self._start_batch(plan) if plan else False
 
     def _recover(self) -> bool:
-        """End the tasks whose effect was committed when svcd stopped, before anything can cancel them."""
+        """Once after the start: end tasks whose effect was committed before the stop, before anything can cancel them."""
         plans = []
         for index_uid in self._queue.enqueued_indexes():
             uuid = self._instance.uuid_of(index_uid)
@@ -195,10 +198,10 @@ class Runner:
             if applied and (tasks := self._already_applied(index_uid, applied)):
                 plans.append(Plan(tasks, batching.ALREADY_APPLIED, batching.UNSPECIFIED))
         self._instance.discard_unlisted_files([plan.tasks[0].index_uid or "" for plan in plans])
-        return any([self._start_batch(plan) for plan in plans])  # noqa: C419 (all of them are begun)
+        return any([self._start_batch(plan) for plan in plans])  # noqa: C419 (no short circuit: all are started)
 
     def _already_applied(self, index_uid: str, applied: BatchOutcomes) -> list[Task]:
-        """The first enqueued tasks of an index, as far as its file was written behind them."""
+        """The first enqueued tasks of an index, up to the last that its file already contains."""
         upcoming = self._queue.enqueued(_RECORDED, index_uid=index_uid)
         return list(takewhile(lambda task: applied.covers(task.uid, task.enqueued_at), upcoming))
 
@@ -206,13 +209,13 @@ class Runner:
         tasks = self._queue.enqueued([kind], newest_first=KINDS[kind].taken == NEWEST_ALONE)
         if kind in _ARCHIVES:
             tasks = (task for task in tasks if self._is_idle())
-        elif not KINDS[kind].is_global:  # a compaction waits for the index it compacts
+        elif not KINDS[kind].is_global:  # a compaction waits until its index is idle
             tasks = (task for task in tasks if self._can_start_on(task.index_uid))
         return batching.plan_by_rank(kind, tasks)
 
     def _can_start_on(self, index_uid: str | None) -> bool:
         with self._changed:
-            return (index_uid not in self._busy and _NO_INDEX not in self._busy
+            return (index_uid not in self._busy and _ALL_INDEXES not in self._busy
                     and len(self._busy) < len(self._writers))
 
     def _is_idle(self) -> bool:
@@ -220,25 +223,25 @@ class Runner:
             return not self._busy
 
     def _plan_of_oldest_task(self) -> Plan | None:
-        """The batch of the oldest task whose index does nothing; nothing overtakes a swap of its index."""
+        """The batch of the oldest task whose index is idle; nothing overtakes a swap that names its index."""
         swaps = list(self._queue.enqueued(["indexSwap"]))
         waiting: set[str] = set()
-        for task in self._queue.enqueued(_REST):
+        for task in self._queue.enqueued(_INDEX_KINDS):
             uids = global_tasks.indexes_of(task)
-            if waiting.isdisjoint(uids) and (plan := self._plan(task, uids, swaps)):
+            if waiting.isdisjoint(uids) and (plan := self._plan_for_task(task, uids, swaps)):
                 return plan
             waiting.update(uids)
         return None
 
-    def _plan(self, task: Task, uids: Sequence[str], swaps: Sequence[Task]) -> Plan | None:
+    def _plan_for_task(self, task: Task, uids: Sequence[str], swaps: Sequence[Task]) -> Plan | None:
         if task.kind == "indexSwap":
             with self._changed:
-                is_free = not any(index_uid in self._busy for index_uid in (*uids, _NO_INDEX))
+                is_free = not any(index_uid in self._busy for index_uid in (*uids, _ALL_INDEXES))
             return batching.plan_by_rank(task.kind, iter([task])) if is_free else None
         if not self._can_start_on(task.index_uid):
             return None
         barrier = min((swap.uid for swap in swaps if task.index_uid in global_tasks.indexes_of(swap)), default=None)
-        following = self._queue.enqueued(_REST, index_uid=task.index_uid)
+        following = self._queue.enqueued(_INDEX_KINDS, index_uid=task.index_uid)
         before = takewhile(lambda each: barrier is None or each.uid < barrier, following)
         row = self._instance.index(task.index_uid or "")
         return batching.plan_for_index(before, IndexState(row is not None, row.primary_key if row else None), self._limits)
@@ -252,7 +255,7 @@ class Runner:
         if KINDS[first.kind].is_global:
             self._run_global(running)
             return True
-        job = _Job(plan, running, first.index_uid or _NO_INDEX)
+        job = _Job(plan, running, first.index_uid or _ALL_INDEXES)
         with self._changed:
             self._busy[job.index_uid] = job
             self._jobs.append(job)
@@ -269,7 +272,7 @@ class Runner:
         try:
             with self._queue.finishing() as connection:
                 ended = global_tasks.run(self._instance, connection, running, progress)
-                self._end(running, ended, progress)
+                self._complete(running, ended, progress)
                 self._store_end(connection, running, ended)
         except Exception as error:
             self._queue.requeue(running)
@@ -281,7 +284,7 @@ class Runner:
         self._on_batch(running.batch, ended)
 
     def _stop_batches_of(self, uids: Sequence[int]) -> None:
-        """Stop the running batches that hold one of these tasks; they are enqueued when this returns."""
+        """Stop the running batches that hold one of these tasks; their tasks are enqueued again when this returns."""
         wanted = set(uids)
         with self._changed:
             jobs = [job for job in self._busy.values() if wanted & set(job.running.tasks)]
@@ -302,13 +305,13 @@ class Runner:
                     return
                 job = self._jobs.pop(0)
             self._run_claimed_job(job, writer)
-            del job  # its tasks may have contents of megabytes, and the next job may be long in coming
+            del job  # free its tasks, which may hold megabytes, while waiting for the next job
 
     def _run_claimed_job(self, job: _Job, writer: IndexingProcess) -> None:
         job.writer = writer
         try:
             self._run_job(job, writer)
-        except Exception as error:  # the tasks stay enqueued: the next batch of this index tries again
+        except Exception as error:  # the tasks are requeued, and tried again by the next batch of the index
             self._queue.requeue(job.running)
             self._on_bug(f"batch {job.running.batch.uid} could not be finished: {error!r}")
             self._pause()
@@ -319,8 +322,8 @@ class Runner:
             self._changed.notify_all()
 
     def _run_job(self, job: _Job, writer: IndexingProcess) -> None:
-        if job.index_uid == _NO_INDEX:
-            self._archive(job, writer)
+        if job.index_uid == _ALL_INDEXES:
+            self._run_archive(job, writer)
             return
         row = self._instance.index(job.index_uid)
         rejection = None if job.plan.shape == batching.ALREADY_APPLIED else self._rejection(job, row)
@@ -329,10 +332,10 @@ class Runner:
         elif job.plan.shape == INDEX_DELETION:
             self._finish_deletion(job, row)
         else:
-            self._index(job, row, writer)
+            self._run_indexing(job, row, writer)
 
     def _rejection(self, job: _Job, row: IndexRow | None) -> dict[str, Any] | None:
-        """Why a batch can't be done on the index as it is, or None."""
+        """The error of a batch that is impossible on the index as it is, or None."""
         first = job.plan.tasks[0]
         if row is None:
             may_create = first.kind == "indexCreation" or any(batching.may_create(task) for task in job.plan.tasks)
@@ -340,17 +343,17 @@ class Runner:
         if first.kind == "indexCreation":
             return dict(error_object("index_already_exists", f"Index `{job.index_uid}` already exists."))
         if job.plan.shape != INDEX_DELETION and not self._instance.index_path(row.uuid).exists():
-            return dict(missing_file_error(job.index_uid).as_json())  # to make a new one would be to lose the documents unseen
+            return dict(missing_file_error(job.index_uid).as_json())  # creating a new file would hide the loss of the documents
         return None
 
-    def _index(self, job: _Job, row: IndexRow | None, writer: IndexingProcess) -> None:
+    def _run_indexing(self, job: _Job, row: IndexRow | None, writer: IndexingProcess) -> None:
         uuid = self._instance.uuid_of(job.index_uid) or str(uuids.uuid4())
         target = row or IndexRow(job.index_uid, uuid, times.now(), times.now())
         job.is_new = row is None
         request = self._request(job, target)
         job.running.batch.progress = job.progress.view
         try:
-            answer = self._answer(job, target, writer, request)
+            answer = self._indexing_answer(job, target, writer, request)
         except IndexingProcessCrashed as crash:
             self._on_bug(str(crash))
             error = error_object("internal", _crash_message(crash))
@@ -362,15 +365,15 @@ class Runner:
             self._queue.requeue(job.running)
             return
         if answer.get("isDiskFull"):
-            self._end_without_room(job, row, target, answer["outcomes"])
+            self._end_on_full_disk(job, row, target, answer["outcomes"])
             return
         outcomes = {outcome["uid"]: outcome for outcome in answer["outcomes"]}
         others = [uid for uid in job.running.tasks if uid not in outcomes]
-        if len(others) == len(job.running.tasks):  # a batch without tasks would be followed by the next one, for ever
+        if len(others) == len(job.running.tasks):  # else the tasks would be claimed and requeued for ever
             raise RuntimeError("the indexing process answered for none of the tasks")
-        # Outcomes of a batch before a restart may be of fewer tasks: the others have their turn again.
+        # Stored outcomes of a batch before a restart may cover fewer tasks; the others are requeued.
         self._queue.requeue(job.running, others)
-        ended = [_ended(task, outcomes[task.uid]) for task in job.running.tasks.values()]
+        ended = [_with_outcome(task, outcomes[task.uid]) for task in job.running.tasks.values()]
         self._finish(job, row, ended, replace(target, primary_key=answer["primaryKey"], stats=answer["stats"]))
         self._instance.reserve.fit(self._instance.index_path(target.uuid).stat().st_size)
         if answer["recovered"]:
@@ -378,23 +381,23 @@ class Runner:
         if answer["needsMaterializedPostings"]:
             self._materialize_postings(job, target, writer)
 
-    def _end_without_room(self, job: _Job, row: IndexRow | None, target: IndexRow,
+    def _end_on_full_disk(self, job: _Job, row: IndexRow | None, target: IndexRow,
                           outcomes: Sequence[dict[str, Any]]) -> None:
-        """End a batch that the disk has no room for: what frees room is tried again by itself, all else fails."""
-        if self._is_committed(job, target):  # when there is room, the file says how the tasks ended
+        """End a batch for which the disk has no space: tasks that free space are requeued to run alone, the others fail."""
+        if self._is_committed(job, target):  # retried: once there is space, the file says how the tasks ended
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         freeing = [uid for uid, task in job.running.tasks.items() if task.kind in SPACE_FREEING_KINDS]
         if len(freeing) < len(job.running.tasks):
             self._queue.requeue(job.running, freeing)
         errors = {outcome["uid"]: outcome for outcome in outcomes}
-        self._finish(job, row, [_ended(task, errors[task.uid]) for task in job.running.tasks.values()], None)
+        self._finish(job, row, [_with_outcome(task, errors[task.uid]) for task in job.running.tasks.values()], None)
         self._discard_new_file(job, target)
 
     def _materialize_postings(self, job: _Job, target: IndexRow, writer: IndexingProcess) -> None:
-        """Have ready-made sets written once nothing has come in for a while; a task that does ends it early."""
+        """Materialize postings after `quiet_s` seconds without a task; a new task interrupts it."""
         with self._changed:
             job.is_maintaining = True
-        # Looked at behind the mark: a task that came in before it is seen here, a later one sees the mark.
+        # Checked after setting is_maintaining: an earlier task is seen here, a later one sees the flag and interrupts.
         if self._stopping or self._queue.enqueued_kinds() or job.is_interrupted.wait(self._quiet_s):
             return
         try:
@@ -404,22 +407,22 @@ class Runner:
         except IndexingProcessCrashed as crash:
             self._on_bug(str(crash))
 
-    def _archive(self, job: _Job, writer: IndexingProcess) -> None:
-        """Have a dump or a snapshot written. A canceled one, or one that svcd's end cuts short, leaves no file."""
+    def _run_archive(self, job: _Job, writer: IndexingProcess) -> None:
+        """Have a dump or snapshot written. When canceled or stopped it leaves no file."""
         archive = archive_tasks.planned_archive(job.running, self._instance, self._folders)
         try:
             error = None if job.is_canceled else self._archive_error(job, writer, archive)
-            if job.is_canceled or self._stopping and error:  # a cancelation that comes later waits for the end
+            if job.is_canceled or self._stopping and error:  # a later cancelation waits for the end of the batch
                 self._queue.requeue(job.running)
                 return
             error = error or _publish_error(archive.publish)
         finally:
             archive.discard()
         outcome = {"details": dict(archive.details), "error": error}
-        self._finish(job, None, [_ended(task, outcome) for task in job.running.tasks.values()], None)
+        self._finish(job, None, [_with_outcome(task, outcome) for task in job.running.tasks.values()], None)
 
     def _archive_error(self, job: _Job, writer: IndexingProcess, archive: archive_tasks.Archive) -> Any:
-        """Why an archive was not written, or None."""
+        """The error of writing an archive, or None."""
         try:
             return writer.run(dict(archive.request), self._progress_of(job))["error"]
         except (IndexingProcessDied, IndexingProcessCrashed) as death:
@@ -428,7 +431,7 @@ class Runner:
             return error_object("internal", _crash_message(death))
 
     def _progress_of(self, job: _Job) -> Callable[[str, int, int], None]:
-        """What takes the progress of a batch and shows it."""
+        """A callback that publishes the progress of a batch."""
         def progress(step: str, finished: int, total: int) -> None:
             job.progress(step, finished, total)
             job.running.batch.progress = job.progress.view
@@ -436,7 +439,7 @@ class Runner:
         return progress
 
     def _discard_new_file(self, job: _Job, target: IndexRow) -> None:
-        """The file of an index that never came into being."""
+        """Delete the file of an index that was not created after all."""
         if job.is_new:
             self._instance.remove_file(target.uuid)
 
@@ -450,25 +453,25 @@ class Runner:
                      "payload_bytes": task.payload_bytes,
                      "payload": str(folder / task.payload) if task.payload else None} for task in job.plan.tasks]}
 
-    def _answer(self, job: _Job, target: IndexRow, writer: IndexingProcess,
+    def _indexing_answer(self, job: _Job, target: IndexRow, writer: IndexingProcess,
                 request: dict[str, Any]) -> dict[str, Any] | None:
-        """What the indexing process says; None when the batch was stopped before its commit."""
+        """The answer of the indexing process; None when the batch was stopped before its commit."""
         progress = self._progress_of(job)
         try:
             if job.is_canceled and not self._is_committed(job, target):
                 return None
-            return self._with_reserve(job, lambda more: writer.run({**request, **more}, progress))
+            return self._run_with_reserve(job, lambda more: writer.run({**request, **more}, progress))
         except IndexingProcessDied as death:
             if self._is_committed(job, target) or not job.is_new and self._is_committed_after_reset(job, target, writer):
-                return writer.run(request, progress)  # it died behind its commit: the outcome is there
+                return writer.run(request, progress)  # it died after its commit: now it answers with the stored outcomes
             if job.is_canceled or self._stopping:
                 return None
             raise IndexingProcessCrashed(str(death)) from death
 
-    def _with_reserve(self, job: _Job, run: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
-        """What the indexing process says; a batch that frees room, or is done and not noted, has that of the reserve.
+    def _run_with_reserve(self, job: _Job, run: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+        """The answer of the indexing process; batches that free disk space, or are already applied, may use the reserve.
 
-        run: takes what the request gets besides.
+        run: sends the request with the given additional members.
         """
         reserve = self._instance.reserve
         if job.plan.shape != batching.ALREADY_APPLIED and not all(task.kind in SPACE_FREEING_KINDS for task in job.plan.tasks):
@@ -486,21 +489,21 @@ class Runner:
         return applied is not None and KINDS[first.kind].is_recorded and applied.covers(first.uid, first.enqueued_at)
 
     def _is_committed_after_reset(self, job: _Job, target: IndexRow, writer: IndexingProcess) -> bool:
-        """After a death: see to it that a commit nobody saw is either seen now, or never."""
+        """After the death of the process: was the batch committed? Has an unseen commit revealed or overwritten first."""
         if self._stopping:  # the next start looks again
             return False
         try:
             writer.run({"path": str(self._instance.index_path(target.uuid)), "do": "commitNothing"}, job.progress)
         except (IndexingProcessDied, IndexingProcessCrashed) as error:
-            self._on_bug(f"index {job.index_uid} could not be settled: {error}")
+            self._on_bug(f"the log of index {job.index_uid} could not be reset: {error}")
         return self._is_committed(job, target)
 
     # The end of a batch
 
     def _finish(self, job: _Job, before: IndexRow | None, ended: Sequence[Task], after: IndexRow | None) -> None:
-        """Write down how a batch ended, and its index as it is now: None when it was not touched."""
+        """Store the end of a batch. before, after: row of its index; after is None when the index was not written."""
         with self._queue.finishing() as connection:
-            self._end(job.running, ended, job.progress)
+            self._complete(job.running, ended, job.progress)
             is_changed = any(task.status == SUCCEEDED and changes_index(task.kind, task.content, task.details)
                              for task in ended)
             if after and before is None:
@@ -511,33 +514,33 @@ class Runner:
                 self._instance.update_index(connection, job.index_uid, updated_at=updated_at,
                                             primary_key=after.primary_key, stats=after.stats)
             self._store_end(connection, job.running, ended)
-        self._ended(job, ended)
+        self._after_commit(job, ended)
 
     def _finish_deletion(self, job: _Job, row: IndexRow | None) -> None:
         held = row.stats.get("documents", 0) if row else 0
         counts = {"documentAdditionOrUpdate": {"indexedDocuments": 0}, "documentDeletion": {"deletedDocuments": 0},
                   "indexDeletion": {"deletedDocuments": held}}
-        ended = [_ended(task, {"details": counts.get(task.kind, {}), "error": None})
+        ended = [_with_outcome(task, {"details": counts.get(task.kind, {}), "error": None})
                  for task in job.running.tasks.values()]
         self._progress_of(job)("deleting the index", 0, 1)
         with self._queue.finishing() as connection:
-            self._end(job.running, ended, job.progress)
+            self._complete(job.running, ended, job.progress)
             self._instance.delete_index(connection, job.index_uid)
             self._store_end(connection, job.running, ended)
-        self._ended(job, ended)
+        self._after_commit(job, ended)
         if row:
             self._instance.remove_file(row.uuid)
             self._instance.reserve.restore()
 
-    def _ended(self, job: _Job, ended: Sequence[Task]) -> None:
+    def _after_commit(self, job: _Job, ended: Sequence[Task]) -> None:
         self._queue.forget(job.running)
         for task in ended:
             self._queue.remove_payload(task.payload)
         self._instance.reserve.restore()
         self._on_batch(job.running.batch, ended)
 
-    def _end(self, running: RunningBatch, ended: Sequence[Task], progress: Progress) -> None:
-        """Complete a batch with its end; its tasks get the same moment."""
+    def _complete(self, running: RunningBatch, ended: Sequence[Task], progress: Progress) -> None:
+        """Set the end of a batch and of its tasks, which is the same moment; join details and stats."""
         batch = running.batch
         batch.finished_at = self._queue.next_moment()
         own = [task for task in ended if task.uid in running.tasks]
@@ -548,16 +551,16 @@ class Runner:
         batch.progress = None
 
     def _store_end(self, connection: sqlite3.Connection, running: RunningBatch, ended: Sequence[Task]) -> None:
-        """Inside finishing(): the end of a batch, and that the webhooks are to be told of it."""
+        """Inside finishing(): store the end of a batch and its notice for the webhooks."""
         self._queue.finish(connection, running, ended)
         batch = running.batch
         self._instance.outbox.append(connection, batch.uid, batch.finished_at or 0, map(task_line, ended))
 
 
 def _log_recovered(job: _Job, ended: int, newest: int, unknown: int) -> None:
-    """What the file of an index knew, and the queue did not."""
-    if job.plan.shape == batching.ALREADY_APPLIED and not unknown:  # as after any crash between two commits
-        logs.info("tasks have ended as the file of their index says", index=job.index_uid, tasks=ended)
+    """Log that the file of an index was ahead of the queue."""
+    if job.plan.shape == batching.ALREADY_APPLIED and not unknown:  # the usual case after a crash between the two commits
+        logs.info("tasks ended with the outcomes stored in their index", index=job.index_uid, tasks=ended)
     else:
         logs.warn("the file of an index is ahead of the queue", index=job.index_uid, newest_task=newest,
                   ended=ended - unknown, failed_as_unknown=unknown)
@@ -571,17 +574,17 @@ def _publish_error(publish: Callable[[], None]) -> dict[str, Any] | None:
     try:
         publish()
     except OSError as error:
-        return dict(error_object("io_error", f"The file could not get its name: {error}"))
+        return dict(error_object("io_error", f"The file could not be renamed: {error}"))
     return None
 
 
 def _describe(running: RunningBatch) -> None:
-    """What a batch shows of its tasks from its first moment on."""
+    """Fill in details and stats of a batch that starts."""
     running.batch.details = views.joined_details(running.tasks.values())
     running.batch.stats = views.batch_stats(list(running.tasks.values()))
 
 
-def _ended(task: Task, outcome: dict[str, Any]) -> Task:
+def _with_outcome(task: Task, outcome: dict[str, Any]) -> Task:
     if outcome["error"]:
         return _failed(task, outcome["error"])
     shown = task.details if task.details is None else {**task.details, **outcome["details"]}

@@ -1,10 +1,7 @@
-"""A snapshot made into the data folder of a new instance: it is one already, and is only looked at.
+"""Imports a snapshot: unpacks it as the data folder of a new instance, and checks it.
 
-Knows what such a folder must have; refuses to know archives (svcd.tasks.unpacking) and when a snapshot is imported
-(svcd.cli.first_start). Source: dumps.md 6.
-
-A file of SQLite is believed when SQLite finds it sound and it has the tables of svcd: what rows say of other files is
-looked at too, for it might lead out of the folder.
+An SQLite file is accepted when quick_check passes and it has exactly the tables of svcd; rows that name files are checked
+too, because they could lead out of the folder. See docs/dumps.md#import-of-a-snapshot.
 """
 from __future__ import annotations
 
@@ -24,14 +21,14 @@ from svcd.tasks.unpacking import ArchiveRefused, as_refusal, new_data_folder, qu
 from svcd.validation import checked_index_uid
 
 _VERSION, _UID, _INSTANCE = "VERSION", "instance-uid", "instance.sqlite"
-# A folder that was packed by hand, and not by POST /snapshots, may have a log beside a file.
+# A folder packed by hand, not by POST /snapshots, may have logs beside the files.
 _ENTRY = re.compile(r"VERSION|instance-uid|instance\.sqlite(-wal)?|indexes/[0-9a-f-]{36}\.sqlite(-wal)?|payloads/[\w-]{1,100}",
                     re.ASCII)
 _RELEASE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){1,3}([-+.]?[A-Za-z0-9.+-]{1,40})?", re.ASCII)
 _PAYLOAD = re.compile(r"[\w-]{1,100}", re.ASCII)
 _MOST_TEXT = 200  # bytes of VERSION and instance-uid
 
-# The first row that no svcd wrote: its kind, and what it is called.
+# The first row that svcd cannot have written: `task` or `batch`, and its uid.
 _ODD_ROW = """
     SELECT 'task', uid FROM tasks WHERE NOT (
         json_valid(ifnull(details, 'null')) AND json_valid(ifnull(error, 'null')) AND json_valid(ifnull(content, 'null'))
@@ -44,7 +41,7 @@ _ODD_ROW = """
 
 
 def import_snapshot(path: Path, folder: Path) -> None:
-    """Make the data folder, which is absent or empty, from a snapshot of this svcd or of an older one.
+    """Create the data folder `folder`, absent or empty, from a snapshot of this or an older svcd.
 
     Raises ArchiveRefused, schema.NewerFormat, OSError.
     """
@@ -55,12 +52,12 @@ def import_snapshot(path: Path, folder: Path) -> None:
 
 
 def _is_known(name: PurePosixPath) -> bool:
-    """Whether an entry is one of a snapshot, or tells who wrote another one: the rest stays out of the folder."""
+    """Is it an entry of a snapshot? Others are not extracted."""
     return _ENTRY.fullmatch(str(name)) is not None
 
 
 def _check(path: Path, data: Path) -> None:
-    """Open what was unpacked, which brings it up to date. The storage of other engines is never read halfway."""
+    """Check the unpacked folder, and upgrade it by opening it. Raises ArchiveRefused, schema.NewerFormat."""
     version = _text(data, _VERSION)
     if not (data / _INSTANCE).is_file():
         writer = f", but of version {quoted_name(version)}" if version else ""
@@ -80,7 +77,7 @@ def _check(path: Path, data: Path) -> None:
 
 
 def _text(data: Path, name: str) -> str | None:
-    """What a file of one short line says; None when there is none."""
+    """The text of a short file; None when it is missing."""
     path = data / name
     if not path.is_file():
         return None
@@ -97,7 +94,7 @@ def _is_uuid(text: str) -> bool:
 
 
 def _check_file(path: Path, place: str, kind: schema.Kind) -> None:
-    """Raise ArchiveRefused when a file is none of svcd, NewerFormat when it is too new. An older one is upgraded."""
+    """Raise ArchiveRefused when a file is not of svcd, NewerFormat when it is too new; upgrade an older one."""
     try:
         with closing(open_reader(path)) as reader:
             (format_,), (found,) = (reader.execute(f"PRAGMA {name}").fetchone() for name in ("user_version", "quick_check(1)"))
@@ -117,19 +114,19 @@ def _check_file(path: Path, place: str, kind: schema.Kind) -> None:
 
 
 def _check_rows(data: Path) -> None:
-    """Raise ArchiveRefused when the file of the queue has what svcd cannot show, or what leads out of the folder."""
+    """Raise ArchiveRefused when instance.sqlite has rows that svcd cannot show, or that lead out of the folder."""
     with closing(open_reader(data / _INSTANCE)) as reader:
         odd = reader.execute(_ODD_ROW, (json.dumps(STATUSES),)).fetchone()
         payloads = reader.execute("SELECT uid, payload FROM tasks WHERE status = ? AND payload IS NOT NULL", (ENQUEUED,))
         lacking = next((uid for uid, payload in payloads if not _PAYLOAD.fullmatch(str(payload))
                         or not (data / "payloads" / str(payload)).is_file()), None)
-        strays = [uuid for (uuid,) in reader.execute("SELECT uuid FROM indexes") if not _is_uuid(uuid)]
+        malformed_uuids = [uuid for (uuid,) in reader.execute("SELECT uuid FROM indexes") if not _is_uuid(uuid)]
     if odd:
         raise ArchiveRefused(f"{_INSTANCE} of the snapshot has a {odd[0]} that svcd cannot read, of the uid {odd[1]}")
     if lacking is not None:
         raise ArchiveRefused(f"the snapshot lacks the documents of the task {lacking}, which waits")
-    if strays:
-        raise ArchiveRefused(f"{_INSTANCE} of the snapshot names a file of an index {quoted_name(str(strays[0]))}, "
+    if malformed_uuids:
+        raise ArchiveRefused(f"{_INSTANCE} of the snapshot names a file of an index {quoted_name(str(malformed_uuids[0]))}, "
                              "expected a UUID")
 
 
@@ -139,7 +136,7 @@ def _check_index(instance: Instance, row: IndexRow) -> None:
         raise ArchiveRefused(f"the snapshot lacks the file of the index {quoted_name(str(row.uid))}")
     _check_file(path, f"indexes/{path.name}", schema.INDEX)
     checked_index_uid(row.uid)
-    with closing(open_writer(path)) as writer:  # a reader would leave a log
+    with closing(open_writer(path)) as writer:  # a reader would leave a log behind
         stored = writer.execute("SELECT value FROM meta WHERE key = 'settings'").fetchone()
     if stored and not isinstance(json.loads(stored[0]), dict):
         raise ArchiveRefused(f"indexes/{path.name} of the snapshot has settings that are no object")

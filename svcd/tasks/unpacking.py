@@ -1,10 +1,8 @@
-"""Dumps and snapshots, unpacked, and the place in which a data folder grows out of them.
+"""Unpacks dumps and snapshots safely, and creates data folders atomically.
 
-Knows tar inside gzip, which entries are refused, how much may be unpacked, and how a folder gets its name; refuses to
-know what is in an archive (svcd.tasks.dump_import, svcd.tasks.snapshot_import). Source: dumps.md 1 and 3.
-
-The folder grows beside the one it becomes, and gets its name when it is whole: an import that fails or is cut short
-leaves nothing behind but what the next one takes away.
+Unsafe entries are refused, headers and disk space are limited, and any malformed input becomes ArchiveRefused with a message.
+A data folder is created under a hidden name beside its final one and renamed when it is complete: an import that fails
+or is killed leaves nothing that the next import does not delete. See docs/dumps.md#what-is-refused.
 """
 from __future__ import annotations
 
@@ -26,27 +24,23 @@ from svcd.base.errors import ApiError
 from svcd.index.connections import sync_folder
 from svcd.validation import FieldError
 
-# What is wrong with something that came from outside, in words for the operator: never those of a Python exception.
-#
-# Archives are read by code that trusts their form, and fails in many ways where that is another one: MALFORMED names these
-# ways, `words` says them. Refuses to know what is read.
+# Messages about malformed input. Archives are read by code that trusts their form, and raises one of MALFORMED where the
+# form differs; describe() turns it into a message for the operator that never shows the text of a Python exception.
 
-
-# What reading raises that meets another form than it expects.
 MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, StopIteration, TypeError,
              ValueError)
-# Of a file that an archive brought or should have: it is not there, or is a folder, or its name is no name.
+# Errors of opening a file of an archive that are the fault of the archive: missing, a folder, an impossible name.
 _ODD_FILES = frozenset((errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG,
                         errno.EINVAL))
 _SHOWN = 60  # characters of a value
 
 
 class Malformed(ValueError):
-    """Words of our own that say what is wrong."""
+    """The input is malformed; the message says how, and can be shown as it is."""
 
 
 def describe(error: Exception) -> str:
-    """What is wrong, where an exception of MALFORMED tells it."""
+    """What is wrong with the input, for an exception of MALFORMED."""
     if isinstance(error, (Malformed, ApiError, FieldError)):
         return str(error)
     if isinstance(error, KeyError):
@@ -59,43 +53,44 @@ def describe(error: Exception) -> str:
         return "it is nested too deeply"
     if isinstance(error, MemoryError):
         return "it needs more memory than there is"
-    return "it has not the form that it should have"
+    return "it does not have the expected form"
 
 
 def is_fault_of_archive(error: OSError) -> bool:
-    """Whether the archive is to blame for a file that cannot be opened or made, and not the machine."""
+    """Is the archive, not the machine, the reason why a file cannot be opened or created?"""
     return error.errno in _ODD_FILES
 
 
 def quoted_name(text: str) -> str:
-    """A name that came from outside: in backticks, on one line, and not endless."""
+    """A name from outside, for a message: in backticks, on one line, shortened."""
     part = text[:_SHOWN]
     return f"`{part if part.isprintable() else repr(part)[1:-1]}{'...' if part != text else ''}`"
 
 
 def quoted_value(value: Any) -> str:
-    """A value in a message: on one line, and not endless."""
+    """A value from outside, for a message: on one line, shortened."""
     text = repr(value) if isinstance(value, str) else json.dumps(value, default=lambda _: "...")
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 _PIECE = 1 << 16
-# Room that is left to others: the log of the machine, say, shall not stop because an archive was large.
+# Disk space left free, so that a large archive does not stop other programs, such as the system log.
 _LEFT_BYTES = 16 << 20
 _LEFT_FILES = 1000
-# Bytes of the headers of one entry. tarfile reads them as a whole, and long names have some hundred.
+# Bytes of the headers of one entry, which tarfile reads as a whole; a long name takes some hundred.
 _MOST_HEADER = 1 << 20
 
 
 class ArchiveRefused(RuntimeError):
-    """The file is nothing that svcd can begin with; says what is wrong and where."""
+    """The file cannot be imported; the message says what is wrong and where."""
 
 
 @contextmanager
 def new_data_folder(folder: Path) -> Iterator[Path]:
-    """Where the data folder, absent or empty, is to be made; beside that there is room for more.
+    """A path for a new data folder, which is renamed to `folder` (absent or empty) when the block ends without error.
 
-    Raises ArchiveRefused when another process makes the same folder, OSError.
+    The parent of the path is for temporary files of the import. Raises ArchiveRefused when another process imports into the
+    same folder, OSError.
     """
     target = folder.absolute()
     work = target.with_name(f".{target.name}.import")
@@ -114,7 +109,7 @@ def new_data_folder(folder: Path) -> Iterator[Path]:
 
 
 def _locked_work_folder(work: Path) -> int:
-    """The folder, empty and locked: of two imports into one place the second would take away what the first has made."""
+    """Create, lock and empty the work folder; the lock keeps a second import from deleting the files of the first."""
     work.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(work, os.O_RDONLY)
     try:
@@ -123,7 +118,7 @@ def _locked_work_folder(work: Path) -> int:
         os.close(descriptor)
         raise ArchiveRefused(f"another svcd is importing into {work.parent}") from None
     try:
-        for left in work.iterdir():  # of an import that was killed
+        for left in work.iterdir():  # left by a killed import
             shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
     except OSError:
         os.close(descriptor)
@@ -134,13 +129,13 @@ def _locked_work_folder(work: Path) -> int:
 def _remove_empty(folder: Path) -> None:
     try:
         folder.rmdir()
-    except OSError:  # somebody else has use for it, or has removed it
+    except OSError:  # in use, or already removed
         pass
 
 
 @contextmanager
 def as_refusal(path: Path, noun: str) -> Iterator[None]:
-    """What nobody foresaw is a refusal in words, too. Raises ArchiveRefused for it."""
+    """Turn any other error of an import into ArchiveRefused with a message."""
     try:
         yield
     except (*MALFORMED, ApiError, MemoryError, sqlite3.Error) as error:
@@ -155,9 +150,9 @@ def _any(_name: PurePosixPath) -> bool:
 
 
 def unpack(path: Path, folder: Path, noun: str, is_wanted: Callable[[PurePosixPath], bool] = _any) -> None:
-    """Make a folder of what is in an archive. noun: what it is in messages. is_wanted: which files are taken out.
+    """Unpack an archive into a new folder. noun: its kind in messages. is_wanted: which files to extract.
 
-    Raises ArchiveRefused, also for what the disk has no room for, and OSError.
+    Raises ArchiveRefused, also when the disk is too small, and OSError.
     """
     folder.mkdir()
     room = _DiskSpace(folder, path, noun)
@@ -167,7 +162,7 @@ def unpack(path: Path, folder: Path, noun: str, is_wanted: Callable[[PurePosixPa
         except ArchiveRefused:
             raise
         except (*_READING, *MALFORMED) as error:
-            raise ArchiveRefused(f"{path} is not a whole {noun}: {_words(error)}") from error
+            raise ArchiveRefused(f"{path} is not a whole {noun}: {_reading_fault(error)}") from error
         except OSError as error:
             if not is_fault_of_archive(error):
                 raise
@@ -181,30 +176,30 @@ def _unpack_all(packed: BinaryIO, take: Callable[[tarfile.TarFile, tarfile.TarIn
             for entry in tar:
                 content.allow(entry.size)
                 take(tar, entry)
-        while unzipped.read(_PIECE):  # up to the check sum of all of it
+        while unzipped.read(_PIECE):  # to the end, where gzip verifies its check sum
             pass
 
 
 _READING = (EOFError, gzip.BadGzipFile, tarfile.TarError, zlib.error)
 
 
-def _words(error: Exception) -> str:
+def _reading_fault(error: Exception) -> str:
     if isinstance(error, gzip.BadGzipFile):
-        return "it is not gzip, or its check sum is another one"
+        return "it is not gzip, or its check sum does not match"
     if isinstance(error, zlib.error):
         return "its compressed content is damaged"
-    return "it ends too early" if isinstance(error, EOFError) else "what is inside is no tar, or ends too early"
+    return "it ends too early" if isinstance(error, EOFError) else "its content is not tar, or ends too early"
 
 
 class _HeaderLimit:
-    """What tarfile reads from: the bytes of an entry, and as many as a header may have."""
+    """A stream for tarfile that limits how much it reads for headers."""
 
     def __init__(self, content: BinaryIO) -> None:
         self._content = content
         self._left = _MOST_HEADER
 
     def allow(self, size: int) -> None:
-        """So many bytes and a header may be read before the next call."""
+        """Allow an entry of `size` bytes and one more header until the next call."""
         self._left = size + _MOST_HEADER
 
     def read(self, size: int) -> bytes:
@@ -216,13 +211,13 @@ class _HeaderLimit:
 
 
 class _DiskSpace:
-    """What the disk has for the files of an archive."""
+    """Checks disk space before a file is extracted."""
 
     def __init__(self, folder: Path, path: Path, noun: str) -> None:
         self._folder, self._path, self._noun = folder, path, noun
 
     def require(self, name: str, size: int) -> None:
-        """Raise ArchiveRefused where the disk cannot take one more file of so many bytes."""
+        """Raise ArchiveRefused when the disk has no space for a file of `size` bytes."""
         disk = os.statvfs(self._folder)
         free = disk.f_bavail * disk.f_frsize
         if size > free - _LEFT_BYTES:
@@ -237,13 +232,13 @@ class _DiskSpace:
 def _unpack_entry(tar: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path, noun: str,
                   is_wanted: Callable[[PurePosixPath], bool], room: _DiskSpace) -> None:
     name = PurePosixPath(entry.name)
-    if name.name.startswith("._"):  # what another system keeps beside its files
+    if name.name.startswith("._"):  # macOS metadata
         return
     if (name.is_absolute() or ".." in name.parts or "\0" in entry.name or entry.size < 0 or entry.issparse()
             or not (entry.isdir() or entry.isfile())):
         raise ArchiveRefused(f"the {noun} has the entry {quoted_name(entry.name)}, expected plain files and folders inside of it "
                              "alone")
-    if entry.isdir() or not is_wanted(name):  # a folder is made with the first file in it
+    if entry.isdir() or not is_wanted(name):  # folders are created with their first file
         return
     target = folder / name
     room.require(entry.name, entry.size)

@@ -1,4 +1,7 @@
-"""What a batch shows of its tasks: their details joined, and counts of them. Pure functions (tasks.md 9)."""
+"""How tasks and batches are shown: joined details, stats, the JSON of a task, earlier states. Pure functions.
+
+See docs/tasks-and-batches.md#details.
+"""
 from __future__ import annotations
 
 from collections import Counter
@@ -17,8 +20,8 @@ from svcd.tasks.kinds import KINDS
 def joined_details(tasks: Iterable[Task]) -> dict[str, Any]:
     """The details of a batch's tasks as one object.
 
-    Numbers are added, filters and swaps strung together, settings merged with the later task winning; of any
-    other text the first stays. What is null in one task is left to the others; a text that is null in all is absent.
+    Numbers are added, filters and swaps concatenated, settings merged with the later task winning; of any other text the
+    first is kept. Null is ignored where another task has a value; a text that is null in all tasks is absent.
     """
     together: dict[str, Any] = {}
     for task in tasks:
@@ -54,7 +57,7 @@ _JOINS: Mapping[str, Any] = {
 
 
 def batch_stats(tasks: Sequence[Task], trace: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """Counts of a batch's tasks; trace: step path -> nanoseconds, once the batch has ended."""
+    """The `stats` of a batch. trace: step path -> nanoseconds, for a finished batch."""
     counts: dict[str, Any] = {
         "totalNbTasks": len(tasks),
         "status": dict(Counter(task.status for task in tasks)),
@@ -66,11 +69,11 @@ def batch_stats(tasks: Sequence[Task], trace: Mapping[str, int] | None = None) -
     return counts
 
 
-_UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "µs": 1_000, "ns": 1}  # the largest first
+_UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "µs": 1_000, "ns": 1}  # largest first
 
 
 def duration_text(nanoseconds: int) -> str:
-    """`1.23ms`, `4.56s`: the largest unit that leaves a whole part, two decimals."""
+    """`1.23ms`, `4.56s`: in the largest unit of which there is at least one, with two decimals."""
     for unit, size in _UNITS.items():
         if nanoseconds >= size:
             return f"{nanoseconds / size:.2f}{unit}"
@@ -78,35 +81,31 @@ def duration_text(nanoseconds: int) -> str:
 
 
 def parse_duration(text: str) -> int:
-    """The nanoseconds of a duration_text(), as far as its decimals tell."""
+    """The nanoseconds of a duration_text(), with the precision of its two decimals."""
     figure = text.rstrip("nµms")
     return round(float(figure) * _UNITS[text.removeprefix(figure)])
 
 
-# How one task is shown: in lists, in single answers, and in the notices that webhooks get.
-#
-# Knows the members of a task and their order; refuses to know where the task comes from and who asked.
-# Source: tasks.md 4.
+# One task as JSON, in lists, single responses and notices. The order of the members is part of the interface.
 
-
-# The tasks of a batch share the moments of its beginning and its end: half of the work of showing them.
+# The tasks of a batch share start and end, whose formatting is half of the cost of showing them.
 _SHARED = 8
 
 
 @lru_cache(_SHARED)
 def moment_text(nanoseconds: int | None) -> str | None:
-    """A moment that may not have come yet."""
+    """A moment as RFC 3339 text; None when it has not come."""
     return None if nanoseconds is None else rfc3339_micro(nanoseconds)
 
 
 @lru_cache(_SHARED)
 def elapsed_text(started: int | None, finished: int | None) -> str | None:
-    """From one moment to another, once both have come."""
+    """The ISO 8601 duration between two moments; None until both have come."""
     return None if started is None or finished is None else iso_duration(finished - started)
 
 
 def task_view(task: Task) -> dict[str, Any]:
-    """One task as an object of JSON."""
+    """One task as a JSON object."""
     view: dict[str, Any] = {
         "uid": task.uid,
         "batchUid": task.batch_uid,
@@ -130,22 +129,19 @@ def task_view(task: Task) -> dict[str, Any]:
 
 
 def task_line(task: Task) -> str:
-    """One task as a line of NDJSON, without its end."""
+    """One task as a line of NDJSON, without newline."""
     return dumps(task_view(task))
 
 
-# A task or a batch as it was at one of its changes, made from what became of it. Pure functions.
-#
-# Knows which members of details are known only at the end; refuses to know where tasks are kept.
+# Task history: a task or batch as it was at one of its changes, derived from its present state, for event streams.
 
-
-# What an end adds to details, besides the counters of KINDS (tasks.md 5).
+# Members of details that are known only at the end, besides the counters of KINDS.
 _NULL_BEFORE = {"dumpUid"}
 _ABSENT_BEFORE = {"preCompactionSize", "postCompactionSize"}
 
 
 def task_at(task: Task, step: int) -> Task:
-    """The task right after a change (TO_ENQUEUED and the others); the task itself for its last one."""
+    """The task right after a change. step: TO_ENQUEUED, TO_PROCESSING or TO_FINISHED (the task itself)."""
     if step == TO_FINISHED:
         return task
     before = replace(task, details=_before_end(task.details), canceled_by=None, error=None, finished_at=None)
@@ -155,12 +151,12 @@ def task_at(task: Task, step: int) -> Task:
 
 
 def batch_at(batch: Batch, step: int) -> Batch:
-    """The batch right after a change."""
+    """The batch right after a change. step: TO_PROCESSING or TO_FINISHED."""
     if step == TO_FINISHED or batch.finished_at is None:
         return batch
     stats = {name: value for name, value in batch.stats.items() if name in ("totalNbTasks", "types", "indexUids")}
     stats["status"] = {PROCESSING: batch.stats.get("totalNbTasks", 0)}
-    order = sorted(stats, key=list(batch.stats).index)  # answers have one order of members
+    order = sorted(stats, key=list(batch.stats).index)  # members keep their order
     return replace(batch, finished_at=None, details=_before_end(batch.details) or {},
                    stats={name: stats[name] for name in order})
 

@@ -13,7 +13,7 @@ import pytest
 
 from svcd.analytics.report import EVERY_S, LARGEST_BYTES, UsageReport
 from svcd.base import times
-from svcd.remote.errors import Undelivered
+from svcd.remote import Undelivered
 
 UID = "b5a0c5b4-0000-4000-8000-000000000000"
 HOUR = int(EVERY_S * times.SECOND)

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from svcd.remote.client import Client, request_target
-from svcd.remote.errors import Undelivered
+from svcd.remote import Undelivered
 from svcd.remote.guard import Guard
 from tests.remote.conftest import LOOPBACK, Receiver
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import svcd
 from svcd.remote.client import Client
-from svcd.remote.errors import Undelivered
+from svcd.remote import Undelivered
 from svcd.remote.guard import ForbiddenAddress, Guard, blocked_kind, literal_address
 
 # Hosts as a URL has them.

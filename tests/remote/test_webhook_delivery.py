@@ -24,7 +24,7 @@ from svcd.base import times
 from svcd.instance.instance import Instance
 from svcd.instance.webhooks import Webhook
 from svcd.remote import webhook_delivery as notifiers
-from svcd.remote.errors import Undelivered
+from svcd.remote import Undelivered
 from svcd.remote.webhook_delivery import WebhookDelivery, WebhookNotifier
 
 PATIENCE_S = 20.0

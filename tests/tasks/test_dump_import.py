@@ -210,7 +210,7 @@ def lines(*values: Any) -> str:
     ({"webhooks.json": []}, "webhooks.json of the dump is [], expected an object"),
     ({"webhooks.json": {"webhooks": {KEY.uid: {"url": 5}}}}, "webhooks.json of the dump: `url` cannot be 5"),
     ({"webhooks.json": {"webhooks": {"x": {"url": "u"}}}}, "webhooks.json of the dump: 'x' is no UUID"),
-    ({"webhooks.json": {"webhooks": [1]}}, "webhooks.json of the dump: it has not the form"),
+    ({"webhooks.json": {"webhooks": [1]}}, "webhooks.json of the dump: it does not have the expected form"),
     ({"experimental-features.json": "7"}, "experimental-features.json of the dump is 7, expected an object"),
     ({"keys.jsonl": lines({**dump_lines.key_line(KEY), "actions": "*"})}, "line 1: `actions` cannot be '*'"),
     ({"keys.jsonl": lines(*[dump_lines.key_line(KEY)] * 2)}, "two indexes, tasks, batches or keys of the same uid"),
@@ -222,7 +222,7 @@ def lines(*values: Any) -> str:
     ({"tasks/queue.jsonl": lines({**TASK, "enqueuedAt": "now"})}, "line 1: 'now' is no date and time"),
     ({"tasks/queue.jsonl": lines({**TASK, "enqueuedAt": "0001-01-01T00:00:00Z"})}, "between the years 1678 and 2262"),
     ({"tasks/queue.jsonl": lines({**TASK, "type": "fly"})}, "line 1: 'fly' is missing or unknown"),
-    ({"tasks/queue.jsonl": lines({**TASK, "type": {}})}, "line 1: it has not the form"),
+    ({"tasks/queue.jsonl": lines({**TASK, "type": {}})}, "line 1: it does not have the expected form"),
     ({"tasks/queue.jsonl": lines({**TASK, "customMetadata": "\ud800"})}, "x.dump is no dump that svcd can read"),
     ({"batches/queue.jsonl": lines({**BATCH, "stats": []})}, "batches/queue.jsonl of the dump, line 1: `stats` cannot be []"),
     ({"indexes/films/documents.jsonl": None}, "the dump has no entry `indexes/films/documents.jsonl`"),
@@ -246,7 +246,7 @@ def lines(*values: Any) -> str:
     ({"metadata.json": {"dumpVersion": "V5"}, "updates/data.jsonl": lines(
         {"id": 0, "content": {}, "events": [{"Created": MOMENT}]})}, "an object has no member"),
     ({"metadata.json": {"dumpVersion": "V1", "indexes": [{"uid": "../../x"}]}}, "'../../x' is no uid"),
-    ({"metadata.json": {"dumpVersion": "V1", "indexes": 5}}, "it has not the form that it should have"),
+    ({"metadata.json": {"dumpVersion": "V1", "indexes": 5}}, "it does not have the expected form"),
 ])
 def test_what_only_looks_like_a_dump_is_refused_in_words(tmp_path: Path, changes: Mapping[str, Any], words: str) -> None:
     path = packed(tmp_path / "x.dump", {**LEAST, **changes})
