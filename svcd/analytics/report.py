@@ -63,7 +63,7 @@ class UsageReport:
         encoded = json.dumps({"event": event, "at": times.rfc3339(self._now()), "properties": properties},
                           separators=(",", ":")).encode()
         with self._changed:
-            if self._size([encoded]) > LARGEST_BYTES:
+            if self.batch_bytes([encoded]) > LARGEST_BYTES:
                 return
             self._waiting.append(encoded)
             if self._is_full():
@@ -91,10 +91,15 @@ class UsageReport:
                 self._changed.wait_for(lambda: self._is_stopping or self._is_full(), seconds)
 
     def _is_full(self) -> bool:
-        return self._size(self._waiting) > LARGEST_BYTES
+        return self.waiting_bytes > LARGEST_BYTES
 
-    def _size(self, events: Iterable[bytes]) -> int:
-        """Bytes of a batch of these events."""
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of a batch of all events that are not sent yet."""
+        return self.batch_bytes(self._waiting)
+
+    def batch_bytes(self, events: Iterable[bytes]) -> int:
+        """Bytes of a batch of these events, given as JSON."""
         return self._frame_bytes + sum(len(event) + 1 for event in events)
 
     def _send_batches(self, is_wanted: Callable[[], bool]) -> None:
@@ -114,7 +119,7 @@ class UsageReport:
     def _first(self) -> list[bytes]:
         """As many of the waiting events as fit into a batch, oldest first."""
         events: list[bytes] = []
-        room = LARGEST_BYTES - self._size(())
+        room = LARGEST_BYTES - self.batch_bytes(())
         for event in self._waiting:
             room -= len(event) + 1
             if room < 0:

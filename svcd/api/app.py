@@ -110,7 +110,7 @@ class App:
         self._streams = ConcurrencyLimit(streams)
         self._large_answers = ConcurrencyLimit(large, "large answers")
         self._waiting_writes = ConcurrencyLimit(waiting_writes)
-        self._usage = usage
+        self.usage = usage
         self._search_cache = SearchCache()
 
     def answer(self, request: Request) -> Response:
@@ -124,8 +124,8 @@ class App:
         self._traffic.count(method, path, response.status)
         if timing is not None:
             self._traffic.note(timing, time.perf_counter() - started)
-        if self._usage is not None:
-            self._usage.answered(request, response.status, time.perf_counter() - started)
+        if self.usage is not None:
+            self.usage.answered(request, response.status, time.perf_counter() - started)
         return response
 
     def _names(self, request: Request, matched: Match | None) -> tuple[str, str]:
@@ -164,8 +164,8 @@ class App:
         if route.feature:
             features.require(self._instance.features(), *route.feature)
         ctx.path = {name: _PATH_CHECKS.get(name, str)(text) for name, text in raw_path.items()}
-        if self._usage is not None:
-            self._usage.note(route, ctx)
+        if self.usage is not None:
+            self.usage.note(route, ctx)
         answer = route.run(ctx)
         return _encoded(waiting.wait_for_task(ctx, answer, wait_s, self._waiting_writes) if wait_s else answer)
 

@@ -93,6 +93,11 @@ class DataFolderReader:
         """Close every file."""
         self._readers.close()
 
+    @property
+    def cache_limit(self) -> int:
+        """Bytes that the cache of readers may take."""
+        return self._cache.limit
+
     # Indexes
 
     def index_path(self, uuid: str) -> Path:
@@ -101,7 +106,7 @@ class DataFolderReader:
 
     def index(self, index_uid: str) -> IndexRow | None:
         """The row of an index, or None."""
-        with self._reading() as connection:
+        with self.read_instance() as connection:
             row = connection.execute(f"SELECT {INDEX_COLUMNS} FROM indexes WHERE uid = ?", (index_uid,)).fetchone()
         return _index_row(row) if row else None
 
@@ -115,7 +120,7 @@ class DataFolderReader:
     def list_indexes(self, offset: int = 0, limit: int | None = None,
                      is_allowed: Callable[[str], bool] | None = None) -> tuple[list[IndexRow], int]:
         """A page of the indexes ordered by uid, and their total; indexes that `is_allowed` rejects count in neither."""
-        with self._reading() as connection:
+        with self.read_instance() as connection:
             rows = [_index_row(row) for row in connection.execute(f"SELECT {INDEX_COLUMNS} FROM indexes ORDER BY uid")
                     if is_allowed is None or is_allowed(row[0])]
         return rows[offset:None if limit is None else offset + limit], len(rows)
@@ -161,7 +166,7 @@ class DataFolderReader:
             held: dict[str, IndexReader] = {}
             with ExitStack() as attempt:
                 try:
-                    with self._reading() as connection:  # the list stays in one state until the files are open
+                    with self.read_instance() as connection:  # the list stays in one state until the files are open
                         self._open_some(attempt, uuids, held, uuids_of(connection, index_uids))
                         others = {uid for reader in list(held.values()) for uid in linked(reader)} - {*index_uids}
                         self._open_some(attempt, uuids, held, uuids_of(connection, sorted(others)))
@@ -193,13 +198,13 @@ class DataFolderReader:
 
     def _begin_read(self, index_uid: str) -> tuple[str, str, sqlite3.Connection]:
         """uuid, path and read transaction of an index; looked up again when its file was replaced in between."""
-        uuid = self._uuid_of(index_uid)
+        uuid = self.file_uuid(index_uid)
         while True:
             path = f"{self._index_folder}/{uuid}.sqlite"
             try:
                 return uuid, path, self._readers.begin(path)
             except sqlite3.OperationalError:
-                again = self._uuid_of(index_uid)
+                again = self.file_uuid(index_uid)
                 if again == uuid:
                     if not os.path.exists(path):
                         raise missing_file_error(index_uid) from None
@@ -216,8 +221,9 @@ class DataFolderReader:
             wanted = sum([*self._sizes.values()]) // _CACHE_PART
             self._cache.limit = min(max(MIN_CACHE_BYTES, wanted), MAX_CACHE_BYTES)
 
-    def _uuid_of(self, index_uid: str) -> str:
-        with self._reading() as connection:
+    def file_uuid(self, index_uid: str) -> str:
+        """The uuid of the file of an index. Raises index_not_found."""
+        with self.read_instance() as connection:
             row = connection.execute("SELECT uuid FROM indexes WHERE uid = ?", (index_uid,)).fetchone()
         if row is None:
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
@@ -230,12 +236,13 @@ class DataFolderReader:
         self._sizes.pop(uuid, None)
         self._cache.forget(lambda key: isinstance(key, tuple) and key[0] == uuid)
 
-    def _reading(self) -> Any:
+    def read_instance(self) -> Any:
+        """A read transaction of instance.sqlite, as a context manager that gives the connection."""
         return self._readers.transaction(self._instance_path)
 
     def last_update(self) -> int | None:
         """When any index changed last (nanoseconds), or None."""
-        with self._reading() as connection:
+        with self.read_instance() as connection:
             newest: int | None = connection.execute("SELECT max(updated_at) FROM indexes").fetchone()[0]
             return newest
 

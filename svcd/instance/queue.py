@@ -139,7 +139,7 @@ class Queue:
              task.payload, task.payload_bytes, task.custom_metadata))
 
     def _free_space(self) -> None:
-        """After a write failed for lack of space: release the reserve, and checkpoint, so that the log is reused and need not grow."""
+        """After a write failed for lack of space: release the reserve, and checkpoint, so that the log need not grow."""
         self._reserve.give_up()
         try:
             self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
@@ -161,7 +161,8 @@ class Queue:
     def task(self, uid: int, *, with_content: bool = False) -> Task | None:
         """One task, or None. with_content: also read `content`, which is needed only to run it."""
         with self._reading() as connection:
-            return next(self._tasks(connection, "uid = ?", [uid], _ALL_COLUMNS if with_content else _COLUMNS_WITHOUT_CONTENT), None)
+            columns = _ALL_COLUMNS if with_content else _COLUMNS_WITHOUT_CONTENT
+            return next(self._tasks(connection, "uid = ?", [uid], columns), None)
 
     # `is_allowed` says which indexes the caller may see; global tasks and batches are then left out. None sees all.
     # Totals count only what is visible, so that filters reveal nothing about other indexes.

@@ -174,7 +174,8 @@ def _add_queue(archive: _Archive, folder: Path, request: Mapping[str, Any], prog
         missing: set[int] = set()
         while True:
             connection.execute("BEGIN")
-            missing = _add_payloads(archive, folder, added, "tasks/update_files/{uid}.jsonl", _payloads(connection), missing)
+            payloads = waiting_payloads(connection)
+            missing = _add_payloads(archive, folder, added, "tasks/update_files/{uid}.jsonl", payloads, missing)
             if not missing:
                 break
             connection.execute("ROLLBACK")
@@ -185,7 +186,7 @@ def _add_queue(archive: _Archive, folder: Path, request: Mapping[str, Any], prog
         connection.execute("ROLLBACK")
 
 
-def _payloads(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+def waiting_payloads(connection: sqlite3.Connection) -> list[tuple[int, str]]:
     """(uid, payload) of enqueued tasks with a payload."""
     return connection.execute("SELECT uid, payload FROM tasks WHERE status = ? AND payload IS NOT NULL ORDER BY uid",
                               (ENQUEUED,)).fetchall()
@@ -304,7 +305,7 @@ def _add_instance(archive: _Archive, folder: Path, copy: Path, own: Iterable[int
             connection.execute("PRAGMA journal_mode = DELETE")  # a single file without log
             connection.execute("DELETE FROM tasks WHERE uid IN (SELECT value FROM json_each(?))",
                                (json.dumps(list(own)),))
-            payloads = _payloads(connection)
+            payloads = waiting_payloads(connection)
         progress("snapshot the update files", 0, len(payloads))
         missing = _add_payloads(archive, folder, added, "payloads/{payload}", payloads, missing)
         if not missing:

@@ -285,6 +285,11 @@ class Runner:
 
     def _stop_batches_of(self, uids: Sequence[int]) -> None:
         """Stop the running batches that hold one of these tasks; their tasks are enqueued again when this returns."""
+        for job in self.kill_batches(uids):
+            job.done.wait()
+
+    def kill_batches(self, uids: Sequence[int]) -> list[_Job]:
+        """Kill the running batches that hold one of these tasks; returns them, to wait for their end."""
         wanted = set(uids)
         with self._changed:
             jobs = [job for job in self._busy.values() if wanted & set(job.running.tasks)]
@@ -292,8 +297,7 @@ class Runner:
                 job.is_canceled = True
                 if job.writer:
                     job.writer.kill()
-        for job in jobs:
-            job.done.wait()
+        return jobs
 
     # Tasks of one index
 

@@ -28,13 +28,13 @@ from tests.api.conftest import JSON_TYPE
 @pytest.fixture
 def counted(client: Any) -> Any:
     """A client of which requests are counted."""
-    client.app._usage = Usage()
+    client.app.usage = Usage()
     return client
 
 
 def told(*clients: Any) -> dict[str, Any]:
     """Figure -> value of a report that is made now."""
-    together = groups(sum_of([client.app._usage.take() for client in clients]))
+    together = groups(sum_of([client.app.usage.take() for client in clients]))
     return {name: value for properties in together.values() for name, value in properties.items()}
 
 
@@ -222,7 +222,7 @@ def context(body: Any = None, **query: Any) -> Any:
     ("PATCH", "/webhooks/{uuid}", {"url": "https://secret"}, {"webhooks.updated": 1}),
 ])
 def test_routes_to_come_count_too(counted, method: str, path: str, body: Any, figures: dict[str, Any]) -> None:
-    counted.app._usage.note(Route(method, path, lambda _: None, None, {}, "", ""), context(body))
+    counted.app.usage.note(Route(method, path, lambda _: None, None, {}, "", ""), context(body))
     assert changed(counted) == figures
 
 
@@ -237,7 +237,7 @@ def test_distinct_names_are_counted_once_a_report(counted) -> None:
     route = Route("POST", "/indexes/{index_uid}/facet-search", lambda _: None, None, {}, "", "")
     for _ in range(2):
         for name in ("a", "b", "a"):
-            counted.app._usage.note(route, context({"facetName": name}))
+            counted.app.usage.note(route, context({"facetName": name}))
         assert told(counted)["facets.total_distinct_facet_count"] == 2
 
 
@@ -259,7 +259,7 @@ def test_nothing_that_a_client_writes_is_told(counted) -> None:
                     counted.send(row.method, path + query, json.dumps(body).encode(), headers | content_type)
     for path in ("/multi-search", "/indexes/{index_uid}/facet-search", "/export", "/network", "/webhooks"):
         for method in ("POST", "PATCH"):
-            counted.app._usage.note(Route(method, path, lambda _: None, None, {}, "", ""), context(
+            counted.app.usage.note(Route(method, path, lambda _: None, None, {}, "", ""), context(
                 {"queries": [{"indexUid": SECRET, "q": SECRET, "federationOptions": {"remote": SECRET}}], "apiKey": SECRET,
                  "facetName": SECRET, "url": SECRET, "indexes": {SECRET: {"filter": SECRET}}, "self": SECRET,
                  "remotes": {SECRET: {"url": SECRET}}}))
@@ -300,8 +300,8 @@ def test_no_request_is_lost_between_threads(counted) -> None:
 
     def ask() -> None:
         for _ in range(2000):
-            counted.app._usage.note(route, context({"attributesToSearchOn": ["a"]}))
-            counted.app._usage.answered(asked, 200, 0.001)
+            counted.app.usage.note(route, context({"attributesToSearchOn": ["a"]}))
+            counted.app.usage.answered(asked, 200, 0.001)
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -315,7 +315,7 @@ def test_no_request_is_lost_between_threads(counted) -> None:
 def test_processes_are_joined(connect) -> None:
     here, there = connect(), connect()
     for client in (here, there):
-        client.app._usage = Usage()
+        client.app.usage = Usage()
         client.json("POST", SEARCH, {"q": "one two"})
     there.json("POST", SEARCH, {"q": "one two three"})
     figures = told(here, there)
@@ -333,8 +333,8 @@ def test_counting_costs_next_to_nothing(counted) -> None:
     for _ in range(50):
         begin = time.perf_counter()
         for _ in range(100):
-            counted.app._usage.note(route, ctx)
-            counted.app._usage.answered(asked, 200, 0.001)
+            counted.app.usage.note(route, ctx)
+            counted.app.usage.answered(asked, 200, 0.001)
         best = min(best, (time.perf_counter() - begin) / 100)
     print(f"{best * 1e6:.1f} us a search")
     assert best < 10e-6

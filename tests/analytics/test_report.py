@@ -107,7 +107,7 @@ def test_a_bundle_that_is_not_full_waits(report: UsageReport, sink: Sink) -> Non
 def test_a_bundle_fits_to_the_byte(sink: Sink, clock: Clock) -> None:
     clock.moment = 1_700_000_000_123_456_789
     report = UsageReport("http://sink", UID, dict, sink.take, clock)
-    overhead = LARGEST_BYTES - report._size([b""])
+    overhead = LARGEST_BYTES - report.batch_bytes([b""])
     empty = len(json.dumps({"event": "e", "at": times.rfc3339(clock.moment), "properties": {"f": ""}},
                            separators=(",", ":")))
     report.add("e", {"f": "x" * (overhead - empty)})
@@ -138,7 +138,7 @@ def test_a_sink_that_is_away_costs_no_more_than_a_bundle(sink: Sink, clock: Cloc
     for hour in range(10):
         clock.moment += HOUR
         report.step()
-        assert sum(map(len, report._waiting)) <= LARGEST_BYTES
+        assert report.waiting_bytes <= LARGEST_BYTES
     sink.fails = 0
     clock.moment += HOUR
     report.step()
@@ -157,7 +157,7 @@ def test_a_figure_that_cannot_be_asked_for_ends_nothing(sink: Sink, clock: Clock
     report.start()
     assert failed.wait(10)
     report.stop()
-    assert not report._thread.is_alive() and sink.batches == []
+    assert not is_running() and sink.batches == []
 
 
 def test_the_thread_sends_a_full_bundle_at_once_and_nothing_at_the_stop(sink: Sink, clock: Clock) -> None:
@@ -173,4 +173,9 @@ def test_the_thread_sends_a_full_bundle_at_once_and_nothing_at_the_stop(sink: Si
         report.add("event", {"filler": "x" * 200_000})
     assert arrived.wait(10)
     report.stop()
-    assert len(sink.batches) == 1 and not report._thread.is_alive()
+    assert len(sink.batches) == 1 and not is_running()
+
+
+def is_running() -> bool:
+    """Is the thread of a report alive?"""
+    return any(thread.name == "svcd-usage-report" for thread in threading.enumerate())

@@ -49,7 +49,7 @@ def test_it_sees_what_was_committed(instance: Instance, library: DataFolderReade
 
 def test_it_cannot_write(library: DataFolderReader) -> None:
     with pytest.raises(sqlite3.OperationalError, match="readonly|read-only|query_only"):
-        with library._reading() as connection:
+        with library.read_instance() as connection:
             connection.execute("DELETE FROM indexes")
 
 
@@ -98,14 +98,14 @@ def test_larger_indexes_have_more_room_between_searches(
         create(instance, f"films{number}", f"u{number}")
         bytes_of_all += _fill(instance.index_path(f"u{number}"), kib << 10)
         with library.read(f"films{number}"):
-            rooms.append(library._cache.limit)
+            rooms.append(library.cache_limit)
             assert rooms[-1] == min(max(bytes_of_all // 10, least), most)
     assert rooms[0] == least < rooms[1] < rooms[2]
     for uuid in ("u0", "u1"):
         library.forget(uuid)
     size = _fill(instance.index_path("u2"), 2 << 20)
     with library.read("films2"):
-        assert library._cache.limit == most < size // 10
+        assert library.cache_limit == most < size // 10
 
 
 def _fill(path: Path, size: int) -> int:

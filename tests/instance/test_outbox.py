@@ -20,6 +20,7 @@ from svcd.instance import outbox as outboxes
 from svcd.instance.instance import Instance
 from svcd.instance.outbox import Notice, NoticeRemoved
 from svcd.instance.webhooks import LAUNCH_UUID, Webhook
+from tests.instance.helpers import execute, unlock
 
 HOUR = 3_600 * times.SECOND
 DAY = times.DAY
@@ -50,7 +51,7 @@ def head(instance: Instance, uuid: str) -> Notice:
 
 
 def count(instance: Instance, table: str) -> int:
-    return instance._writer.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+    return execute(instance, f"SELECT count(*) FROM {table}")[0][0]
 
 
 def test_each_webhook_has_a_notice_of_a_batch(instance: Instance) -> None:
@@ -86,10 +87,11 @@ def test_a_notice_survives_a_kill(tmp_path: Path) -> None:
     first = Instance(tmp_path / "data")
     register(first, "a")
     end(first, 3, ["kept"])
-    first._lock_file.close()  # killed: nothing else is closed
+    unlock(first)  # as after a kill: nothing else is closed
     second = Instance(tmp_path / "data")
     assert b"".join(second.outbox.lines(head(second, "a"))) == b"kept\n"
     second.close()
+    first.close()
 
 
 def test_a_large_notice_is_kept_and_read_in_small_parts(instance: Instance) -> None:
@@ -207,9 +209,9 @@ def test_the_oldest_go_when_the_outbox_is_full(
     register(instance, "a", "b")
     for batch_uid in range(200):
         end(instance, batch_uid)
-        assert instance._writer.execute("SELECT sum(stored) FROM notices").fetchone()[0] <= 10_000
+        assert execute(instance, "SELECT sum(stored) FROM notices")[0][0] <= 10_000
     assert head(instance, "a").batch_uid == head(instance, "b").batch_uid > 150
-    assert "its oldest notices are lost notices=" in capsys.readouterr().err
+    assert "its oldest notices were deleted notices=" in capsys.readouterr().err
 
 
 def test_what_was_delivered_does_not_fill_the_outbox(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,9 +228,9 @@ def test_what_was_delivered_does_not_fill_the_outbox(instance: Instance, monkeyp
 def test_the_next_notice_is_found_at_once_behind_all_that_was_given_up(instance: Instance) -> None:
     register(instance, "a")
     end(instance, 0)
-    instance._writer.execute("WITH RECURSIVE more(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM more WHERE n < 20000) "
+    execute(instance, "WITH RECURSIVE more(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM more WHERE n < 20000) "
                              "INSERT INTO notices SELECT n, n, 1, 1, 1, 1 FROM more")
-    instance._writer.execute("INSERT INTO outbox(webhook, number, given_up_at) SELECT 'a', number, "
+    execute(instance, "INSERT INTO outbox(webhook, number, given_up_at) SELECT 'a', number, "
                              "CASE WHEN number < 20000 THEN ? END FROM notices WHERE number > 1", (times.now(),))
     instance.outbox.mark_delivered("a", head(instance, "a"))
     steps = 0
@@ -237,9 +239,9 @@ def test_the_next_notice_is_found_at_once_behind_all_that_was_given_up(instance:
         nonlocal steps
         steps += 1
 
-    with instance._readers.transaction(instance.path / "instance.sqlite") as connection:
+    with instance.read_instance() as connection:
         connection.set_progress_handler(count_steps, 100)
     assert head(instance, "a").number == 20000
-    with instance._readers.transaction(instance.path / "instance.sqlite") as connection:
+    with instance.read_instance() as connection:
         connection.set_progress_handler(None, 0)
     assert steps < 5

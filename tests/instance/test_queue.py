@@ -21,6 +21,7 @@ from svcd.instance import queue as queues
 from svcd.instance.instance import FolderInUse, Instance
 from svcd.instance.queue import Queue
 from svcd.instance.task_records import CANCELED, FAILED, SUCCEEDED, Task, TaskFilter
+from tests.instance.helpers import unlock
 
 KINDS = ("documentAdditionOrUpdate", "settingsUpdate", "indexSwap")
 
@@ -59,11 +60,12 @@ def test_uids_grow_by_one(queue: Queue) -> None:
 def test_an_acknowledged_task_survives_everything(tmp_path: Path) -> None:
     first = Instance(tmp_path / "data")
     task = first.queue.enqueue("indexSwap", None, details={"swaps": []}, content={"swaps": []}, custom_metadata="mine")
-    first._lock_file.close()  # killed: nothing else is closed
+    unlock(first)  # as after a kill: nothing else is closed
     second = Instance(tmp_path / "data")
     assert list(second.queue.enqueued(["indexSwap"])) == [task]
-    assert second.queue.task(task.uid) == replace(task, content={})  # what is shown needs no content
+    assert second.queue.task(task.uid) == replace(task, content={})  # lists do not read the content
     second.close()
+    first.close()
 
 
 def test_uids_of_deleted_tasks_are_not_used_again_while_greater_ones_exist(queue: Queue) -> None:

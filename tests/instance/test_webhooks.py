@@ -15,6 +15,7 @@ import pytest
 from svcd.base.errors import ApiError
 from svcd.instance.instance import Instance
 from svcd.instance.webhooks import LAUNCH_UUID, MAX_WEBHOOKS, Webhook, merged_headers
+from tests.instance.helpers import unlock
 
 
 @pytest.fixture
@@ -30,12 +31,13 @@ def test_they_outlive_the_daemon(tmp_path: Path) -> None:
     rows = [Webhook(uuid, f"http://{uuid}.test", {"X-Name": uuid}) for uuid in ("b", "a")]
     for row in rows:
         first.webhooks.create(row)
-    first._lock_file.close()  # killed: nothing else is closed
+    unlock(first)  # as after a kill: nothing else is closed
     second = Instance(tmp_path / "data")
     assert list(second.webhooks.all()) == rows[::-1]
     second.webhooks.set_launch_webhook("http://other.test")
     assert second.webhooks.all()[0] == Webhook(LAUNCH_UUID, "http://other.test")
     second.close()
+    first.close()
 
 
 def test_a_header_that_an_older_version_stored_twice_is_read_once(tmp_path: Path) -> None:

@@ -45,11 +45,11 @@ class Receiver:
                 return
             with connection:
                 try:
-                    self._take(connection)
+                    self.handle(connection)
                 except OSError:  # it hung up
                     pass
 
-    def _take(self, connection: socket.socket) -> None:
+    def handle(self, connection: socket.socket) -> None:
         connection.settimeout(PATIENCE_S)
         head, body = b"", b""
         while b"\r\n\r\n" not in head and (piece := connection.recv(65536)):

@@ -95,7 +95,7 @@ def test_a_large_body_is_never_held_whole(client: Client, receive: Receive) -> N
         for _ in range(count):
             yield bytes(bytearray(part))  # each a new one
 
-    receiver._take = lambda connection: _swallow(connection, len(part) * count)  # type: ignore[method-assign]
+    receiver.handle = lambda connection: _swallow(connection, len(part) * count)  # type: ignore[method-assign]
     tracemalloc.start()
     client.post(url_of(receiver), {}, parts(), len(part) * count)
     most = tracemalloc.get_traced_memory()[1]
@@ -151,7 +151,7 @@ def test_who_drips_does_not_get_for_ever(receive: Receive) -> None:
         while not is_over.wait(0.01):
             connection.sendall(b"H")
 
-    receiver._take = drip  # type: ignore[method-assign]
+    receiver.handle = drip  # type: ignore[method-assign]
     assert failure(Client(Guard(LOOPBACK), timeout_s=0.2), url_of(receiver)) == "no answer in time"
     is_over.set()
 
@@ -161,7 +161,7 @@ def test_a_call_can_be_aborted(client: Client, receive: Receive, scheme: str) ->
     receiver = receive(None)
     threading.Thread(target=lambda: (receiver.asked.wait(), client.abort())).start()
     if scheme == "https":  # it waits for an answer to its first words, which are no request
-        receiver._take = lambda connection: (connection.recv(1), receiver.asked.set(), receiver.released.wait())  # type: ignore
+        receiver.handle = lambda connection: (connection.recv(1), receiver.asked.set(), receiver.released.wait())  # type: ignore
     assert failure(client, f"{scheme}://127.0.0.1:{receiver.port}/") == "no answer in time"
 
 
@@ -181,13 +181,13 @@ def _receive_tls(receive: Receive, pem: Path) -> Receiver:
     receiver = receive()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pem / "cert.pem", pem / "key.pem")
-    take = receiver._take
+    take = receiver.handle
 
     def take_wrapped(connection: socket.socket) -> None:
         with context.wrap_socket(connection, server_side=True) as wrapped:
             take(wrapped)
 
-    receiver._take = take_wrapped  # type: ignore[method-assign]
+    receiver.handle = take_wrapped  # type: ignore[method-assign]
     return receiver
 
 
@@ -210,7 +210,7 @@ def test_a_certificate_must_be_of_the_host_and_accepted(
 
 def test_who_speaks_no_tls_is_a_failure(client: Client, receive: Receive) -> None:
     receiver = receive()
-    receiver._take = lambda connection: connection.sendall(b"HTTP/1.1 400 x\r\n\r\n")  # type: ignore[method-assign]
+    receiver.handle = lambda connection: connection.sendall(b"HTTP/1.1 400 x\r\n\r\n")  # type: ignore[method-assign]
     assert "SSL" in failure(client, f"https://127.0.0.1:{receiver.port}/")
 
 

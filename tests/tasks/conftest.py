@@ -14,7 +14,7 @@ from svcd.tasks.runner import Runner
 
 
 class LocalWriter:
-    """Does batches in this process. before, after: called around the work, to fail or to look at a named place."""
+    """Runs batches in this process. before, after: called around each batch, to fail or to inspect the state there."""
 
     def __init__(self, _lock: int = -1) -> None:
         self.before: Callable[[], None] = lambda: None
@@ -39,16 +39,17 @@ class LocalWriter:
         """Nothing to close."""
 
 
-class House:
-    """An instance with a runner that is stepped by hand."""
+class TaskHarness:
+    """An instance with a runner that is stepped by hand. writer: does its batches; options: of the runner."""
 
-    def __init__(self, path: Path, **options: Any) -> None:
+    def __init__(self, path: Path, writer: Callable[[], LocalWriter] = LocalWriter, **options: Any) -> None:
         self.path = path
+        self.make_writer = writer
         self.options = options
         self.open()
 
     def open(self) -> None:
-        self.writer = LocalWriter()
+        self.writer = self.make_writer()
         self.bugs: list[str] = []
         self.instance = Instance(self.path)
         self.runner = Runner(self.instance, make_writer=lambda _: self.writer, on_bug=self.bugs.append,
@@ -105,8 +106,8 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    house = House(tmp_path / "data")
-    yield house
-    house.instance.close()
-    assert not house.bugs
+def harness(tmp_path: Path) -> Iterator[TaskHarness]:
+    harness = TaskHarness(tmp_path / "data")
+    yield harness
+    harness.instance.close()
+    assert not harness.bugs

@@ -28,25 +28,25 @@ from svcd.tasks import archive, dump_lines
 from svcd.tasks.archive_tasks import Folders, dump_uid
 from svcd.tasks.indexing_client import IndexingProcessDied
 from svcd.tasks.kinds import KINDS
-from tests.tasks.conftest import House, LocalWriter
+from tests.tasks.conftest import TaskHarness, LocalWriter
 
 KEY = dump_lines.key_line(KeyRow("0" * 36, ["*"], ["*"], 0, 0, "all"))
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    house = House(tmp_path / "data", folders=Folders(tmp_path / "dumps", tmp_path / "snapshots"))
-    yield house
-    house.instance.close()
-    assert not house.bugs
+def harness(tmp_path: Path) -> Iterator[TaskHarness]:
+    harness = TaskHarness(tmp_path / "data", folders=Folders(tmp_path / "dumps", tmp_path / "snapshots"))
+    yield harness
+    harness.instance.close()
+    assert not harness.bugs
 
 
-def dump(house: House) -> Task:
-    return house.do("dumpCreation", None, {"dumpUid": None}, keys=[KEY], instanceUid=house.instance.uid)
+def dump(harness: TaskHarness) -> Task:
+    return harness.do("dumpCreation", None, {"dumpUid": None}, keys=[KEY], instanceUid=harness.instance.uid)
 
 
-def snapshot(house: House) -> Task:
-    return house.do("snapshotCreation", None)
+def snapshot(harness: TaskHarness) -> Task:
+    return harness.do("snapshotCreation", None)
 
 
 def content(path: Path) -> dict[str, str]:
@@ -65,22 +65,22 @@ def lines(text: str) -> list[Any]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_a_dump_has_everything(house: House, tmp_path: Path) -> None:
-    house.change({"stopWords": ["the"]})
-    house.add([{"id": 1, "title": "café\n\"x\""}, {"id": 2, "n": 1.0}])
-    house.do("indexCreation", "empty", {"primaryKey": "sku"}, primaryKey="sku")
-    house.run()
-    house.instance.update_features({"metrics": True})
-    house.instance.webhooks.create(Webhook("1" * 36, "http://here/", {"a": "b"}))
-    house.instance.webhooks.set_launch_webhook("http://launch/")
-    task = dump(house)
-    house.run()
-    uid = house.task(task).details["dumpUid"]
+def test_a_dump_has_everything(harness: TaskHarness, tmp_path: Path) -> None:
+    harness.change({"stopWords": ["the"]})
+    harness.add([{"id": 1, "title": "café\n\"x\""}, {"id": 2, "n": 1.0}])
+    harness.do("indexCreation", "empty", {"primaryKey": "sku"}, primaryKey="sku")
+    harness.run()
+    harness.instance.update_features({"metrics": True})
+    harness.instance.webhooks.create(Webhook("1" * 36, "http://here/", {"a": "b"}))
+    harness.instance.webhooks.set_launch_webhook("http://launch/")
+    task = dump(harness)
+    harness.run()
+    uid = harness.task(task).details["dumpUid"]
     path = only(tmp_path / "dumps")
     assert path.name == f"{uid}.dump"
     held = content(path)
     assert json.loads(held["metadata.json"]).items() >= {"dumpVersion": "V6", "dbVersion": "1.52.0"}.items()
-    assert held["instance_uid.uuid"] == house.instance.uid
+    assert held["instance_uid.uuid"] == harness.instance.uid
     assert lines(held["keys.jsonl"]) == [KEY]
     assert json.loads(held["experimental-features.json"]) == {"metrics": True}
     assert json.loads(held["webhooks.json"]) == {"webhooks": {"1" * 36: {"url": "http://here/", "headers": {"a": "b"}}}}
@@ -92,15 +92,15 @@ def test_a_dump_has_everything(house: House, tmp_path: Path) -> None:
     tasks, batches = lines(held["tasks/queue.jsonl"]), lines(held["batches/queue.jsonl"])
     assert [row["uid"] for row in tasks] == [0, 1, 2, 3]
     assert tasks[3]["status"] == SUCCEEDED and tasks[3]["details"] == {"Dump": {"dump_uid": uid}}
-    assert tasks[3]["type"] == {"dumpCreation": {"keys": [KEY], "instance_uid": house.instance.uid}}
+    assert tasks[3]["type"] == {"dumpCreation": {"keys": [KEY], "instance_uid": harness.instance.uid}}
     assert batches[-1]["uid"] == tasks[3]["batchUid"] and batches[-1]["details"] == {"dumpUid": uid}
     assert all(row["finishedAt"] for row in tasks + batches)
 
 
-def test_documents_of_waiting_tasks_are_in_a_dump(house: House, tmp_path: Path) -> None:
-    dump(house)
-    waiting = house.add([{"id": 1}], may_create=False)
-    house.runner.step()
+def test_documents_of_waiting_tasks_are_in_a_dump(harness: TaskHarness, tmp_path: Path) -> None:
+    dump(harness)
+    waiting = harness.add([{"id": 1}], may_create=False)
+    harness.runner.step()
     held = content(only(tmp_path / "dumps"))
     assert lines(held[f"tasks/update_files/{waiting.uid}.jsonl"]) == [{"id": 1}]
     assert lines(held["tasks/queue.jsonl"])[1] == {
@@ -113,21 +113,21 @@ def test_documents_of_waiting_tasks_are_in_a_dump(house: House, tmp_path: Path) 
 
 @pytest.mark.parametrize("make, folder", [(dump, "dumps"), (snapshot, "snapshots")])
 def test_what_is_canceled_meanwhile_is_written_as_canceled(
-        house: House, tmp_path: Path, make: Any, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone, kept = house.add([{"id": 1}]), house.add([{"id": 2}])
-    make(house)
-    payloads = archive._payloads
+        harness: TaskHarness, tmp_path: Path, make: Any, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone, kept = harness.add([{"id": 1}]), harness.add([{"id": 2}])
+    make(harness)
+    payloads = archive.waiting_payloads
 
     def then_canceled(connection: Any) -> Any:
         found = payloads(connection)
-        monkeypatch.setattr(archive, "_payloads", payloads)
-        with house.queue.finishing() as writer:
-            house.queue.store(writer, [replace(gone, status="canceled")])
-        house.queue.remove_payload(gone.payload)
+        monkeypatch.setattr(archive, "waiting_payloads", payloads)
+        with harness.queue.finishing() as writer:
+            harness.queue.store(writer, [replace(gone, status="canceled")])
+        harness.queue.remove_payload(gone.payload)
         return found
 
-    monkeypatch.setattr(archive, "_payloads", then_canceled)
-    house.runner.step()
+    monkeypatch.setattr(archive, "waiting_payloads", then_canceled)
+    harness.runner.step()
     path = only(tmp_path / folder)
     with tarfile.open(path) as tar:
         names = [Path(name).name for name in tar.getnames()]
@@ -155,17 +155,17 @@ class opened:
         self.instance.close()
 
 
-def test_a_snapshot_is_a_data_folder(house: House, tmp_path: Path) -> None:
-    house.add([{"id": 1, "title": "kept"}])
-    house.run()
-    first, second = snapshot(house), snapshot(house)
-    waiting = house.add([{"id": 2}])
-    house.runner.step()
-    assert [house.task(task).status for task in (first, second, waiting)] == [SUCCEEDED, SUCCEEDED, "enqueued"]
-    assert house.task(first).batch_uid == house.task(second).batch_uid and house.task(first).details is None
+def test_a_snapshot_is_a_data_folder(harness: TaskHarness, tmp_path: Path) -> None:
+    harness.add([{"id": 1, "title": "kept"}])
+    harness.run()
+    first, second = snapshot(harness), snapshot(harness)
+    waiting = harness.add([{"id": 2}])
+    harness.runner.step()
+    assert [harness.task(task).status for task in (first, second, waiting)] == [SUCCEEDED, SUCCEEDED, "enqueued"]
+    assert harness.task(first).batch_uid == harness.task(second).batch_uid and harness.task(first).details is None
     assert only(tmp_path / "snapshots").name == "data.snapshot"
     with opened(tmp_path / "snapshots" / "data.snapshot", tmp_path) as copy:
-        assert copy.uid == house.instance.uid
+        assert copy.uid == harness.instance.uid
         assert [task.uid for task in copy.queue.tasks_of(range(9))] == [0, waiting.uid]
         assert (copy.queue.payload_folder / str(waiting.payload)).read_text() == '{"id": 2}\n'
         with copy.read("movies") as reader:
@@ -173,16 +173,15 @@ def test_a_snapshot_is_a_data_folder(house: House, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make, folder", [(dump, "dumps"), (snapshot, "snapshots")])
-def test_a_canceled_archive_leaves_no_file(house: House, tmp_path: Path, make: Any, folder: str) -> None:
-    task = make(house)
+def test_a_canceled_archive_leaves_no_file(harness: TaskHarness, tmp_path: Path, make: Any, folder: str) -> None:
+    task = make(harness)
 
     def cancel_before_the_name() -> None:
-        (job,) = house.runner._busy.values()
-        job.is_canceled = True
+        assert harness.runner.kill_batches([task.uid])
 
-    house.writer.run = running_then(house, cancel_before_the_name)
-    house.runner.step()
-    assert house.task(task).status == "enqueued" and not list((tmp_path / folder).iterdir())
+    harness.writer.run = running_then(harness, cancel_before_the_name)
+    harness.runner.step()
+    assert harness.task(task).status == "enqueued" and not list((tmp_path / folder).iterdir())
 
 
 class Hanging(LocalWriter):
@@ -204,102 +203,101 @@ class Hanging(LocalWriter):
 
 @pytest.fixture
 def hanging(tmp_path: Path) -> Iterator[Any]:
-    """hanging() -> a house whose runner has written a dump up to its name, the dump, and what hears of ended tasks."""
+    """hanging() -> a harness whose runner has written a dump up to its name, the dump, and what hears of ended tasks."""
     ended: queue.Queue[Task] = queue.Queue()
-    house = House(tmp_path / "data", folders=Folders(tmp_path / "dumps", tmp_path / "snapshots"),
+    harness = TaskHarness(tmp_path / "data", Hanging, folders=Folders(tmp_path / "dumps", tmp_path / "snapshots"),
                   on_batch=lambda batch, tasks: [ended.put(task) for task in tasks])
-    writer = house.runner._writers[0] = Hanging()
-    house.runner._threads[1] = threading.Thread(target=house.runner._work, args=(writer,))
-    task = dump(house)
-    house.runner.start()
+    writer = harness.writer
+    task = dump(harness)
+    harness.runner.start()
     assert writer.is_written.wait(10)
-    yield house, task, ended
-    house.runner.stop(0)
-    house.instance.close()
-    assert not house.bugs and not list((tmp_path / "dumps").iterdir())
+    yield harness, task, ended
+    harness.runner.stop(0)
+    harness.instance.close()
+    assert not harness.bugs and not list((tmp_path / "dumps").iterdir())
 
 
 def test_a_cancelation_ends_a_dump_at_once(hanging: Any) -> None:
-    house, task, ended = hanging
-    cancelation = house.do("taskCancelation", None, {"canceledTasks": None}, uids=[task.uid])
+    harness, task, ended = hanging
+    cancelation = harness.do("taskCancelation", None, {"canceledTasks": None}, uids=[task.uid])
     assert {ended.get(timeout=10).uid, ended.get(timeout=10).uid} == {task.uid, cancelation.uid}
-    assert house.task(task).status == "canceled" and house.task(task).canceled_by == cancelation.uid
-    assert house.task(cancelation).details == {"canceledTasks": 1}
+    assert harness.task(task).status == "canceled" and harness.task(task).canceled_by == cancelation.uid
+    assert harness.task(cancelation).details == {"canceledTasks": 1}
 
 
 def test_the_end_of_the_daemon_gives_a_dump_back(hanging: Any) -> None:
-    house, task, _ = hanging
-    house.runner.stop(0)
-    assert house.task(task).status == "enqueued" and house.task(task).batch_uid is None
+    harness, task, _ = hanging
+    harness.runner.stop(0)
+    assert harness.task(task).status == "enqueued" and harness.task(task).batch_uid is None
 
 
-def running_then(house: House, after: Any) -> Any:
-    run = house.writer.run
+def running_then(harness: TaskHarness, after: Any) -> Any:
+    run = harness.writer.run
 
     def both(request: Any, progress: Any) -> Any:
         answer = run(request, progress)
         after()
-        house.writer.run = run
+        harness.writer.run = run
         return answer
 
     return both
 
 
-def test_an_archive_that_dies_fails_and_leaves_no_file(house: House, tmp_path: Path) -> None:
-    task = dump(house)
+def test_an_archive_that_dies_fails_and_leaves_no_file(harness: TaskHarness, tmp_path: Path) -> None:
+    task = dump(harness)
 
     def die() -> None:
         raise IndexingProcessDied("killed")
 
-    house.writer.run = running_then(house, die)
-    house.runner.step()
-    assert house.task(task).error["code"] == "internal" and house.task(task).details == {"dumpUid": None}
+    harness.writer.run = running_then(harness, die)
+    harness.runner.step()
+    assert harness.task(task).error["code"] == "internal" and harness.task(task).details == {"dumpUid": None}
     assert not list((tmp_path / "dumps").iterdir())
-    assert house.bugs.pop() == "killed"
+    assert harness.bugs.pop() == "killed"
 
 
-def test_a_folder_that_cant_be_written_fails_the_task(house: House, tmp_path: Path) -> None:
+def test_a_folder_that_cant_be_written_fails_the_task(harness: TaskHarness, tmp_path: Path) -> None:
     (tmp_path / "dumps").write_text("in the way")
     (tmp_path / "snapshots").mkdir()
     (tmp_path / "snapshots" / "data.snapshot").mkdir()
-    tasks = [dump(house), snapshot(house)]
-    house.run()
+    tasks = [dump(harness), snapshot(harness)]
+    harness.run()
     for task in tasks:
-        error = house.task(task).error
+        error = harness.task(task).error
         assert error["code"] == "io_error" and str(tmp_path) in error["message"]
     assert [path.name for path in (tmp_path / "snapshots").iterdir()] == ["data.snapshot"]
 
 
 def test_a_failed_snapshot_leaves_the_earlier_one(
-        house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    snapshot(house)
-    house.run()
+        harness: TaskHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot(harness)
+    harness.run()
     before = (tmp_path / "snapshots" / "data.snapshot").read_bytes()
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(archive, "copy_file", full)
-    task = snapshot(house)
-    house.run()
-    assert house.task(task).error["code"] == "no_space_left_on_device"
+    task = snapshot(harness)
+    harness.run()
+    assert harness.task(task).error["code"] == "no_space_left_on_device"
     assert only(tmp_path / "snapshots").read_bytes() == before
 
 
-def test_archives_wait_for_indexes_and_indexes_for_archives(house: House) -> None:
-    runner = house.runner
-    house.add([{"id": 1}], "first")
+def test_archives_wait_for_indexes_and_indexes_for_archives(harness: TaskHarness) -> None:
+    runner = harness.runner
+    harness.add([{"id": 1}], "first")
     assert runner.claim_next()  # claimed, not done
-    late, task = house.add([{"id": 1}], "second"), dump(house)
-    assert not runner.claim_next(), "an index that begins now would be read half"
-    runner._run_claimed_job(runner._jobs.pop(), house.writer)
-    assert runner.claim_next() and [job.plan.tasks[0].uid for job in runner._jobs] == [task.uid]
-    assert not runner.claim_next() and len(house.queue.running()) == 1
-    swap = house.do("indexSwap", None, {"swaps": []}, swaps=[])
+    late, task = harness.add([{"id": 1}], "second"), dump(harness)
+    assert not runner.claim_next(), "an index that is written now would be read half"
+    runner.run_claimed()
+    assert runner.claim_next() and [list(batch.tasks) for batch in harness.queue.running()] == [[task.uid]]
+    assert not runner.claim_next() and len(harness.queue.running()) == 1
+    swap = harness.do("indexSwap", None, {"swaps": []}, swaps=[])
     assert not runner.claim_next()
-    runner._run_claimed_job(runner._jobs.pop(), house.writer)
-    house.run()
-    assert {house.task(each).status for each in (late, task, swap)} == {SUCCEEDED}
+    runner.run_claimed()
+    harness.run()
+    assert {harness.task(each).status for each in (late, task, swap)} == {SUCCEEDED}
 
 
 def test_a_dump_is_named_by_its_beginning() -> None:

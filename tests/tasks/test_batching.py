@@ -1,4 +1,4 @@
-"""What must hold of batches (tasks.md 9.1, 9.2):
+"""What must hold of batches (docs/tasks-and-batches.md#batching):
 
 1. Tasks of one index join, in their order, as long as the table says so; the reason of the stop is told.
 2. A task that gives a primary key joins only where it can't change what the others mean.

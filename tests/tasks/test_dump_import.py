@@ -29,7 +29,7 @@ from svcd.tasks.dump_import import import_dump
 from svcd.tasks.indexing_client import IndexingProcessCrashed
 from svcd.tasks.unpacking import ArchiveRefused
 from svcd.tasks.views import task_view
-from tests.tasks.conftest import House, LocalWriter
+from tests.tasks.conftest import TaskHarness, LocalWriter
 
 KEY = KeyRow("11111111-1111-4111-8111-111111111111", ["search"], ["mov*"], 5, 6, "n", None, 4_102_444_800_000_000_000)
 MOMENT = "2026-01-01T00:00:00Z"
@@ -55,70 +55,70 @@ def packed(path: Path, entries: Mapping[str, Any]) -> Path:
 
 @pytest.fixture
 def imported(tmp_path: Path) -> Any:
-    """imported(dump) -> the house in the folder that a dump became."""
-    houses: list[House] = []
+    """imported(dump) -> the harness in the folder that a dump became."""
+    harnesses: list[TaskHarness] = []
 
-    def imported(path: Path) -> House:
+    def imported(path: Path) -> TaskHarness:
         import_dump(path, tmp_path / "new", make_writer=LocalWriter)
-        houses.append(House(tmp_path / "new"))
-        return houses[0]
+        harnesses.append(TaskHarness(tmp_path / "new"))
+        return harnesses[0]
 
     yield imported
-    for house in houses:
-        house.instance.close()
-        assert not house.bugs
+    for harness in harnesses:
+        harness.instance.close()
+        assert not harness.bugs
 
 
-def shown(house: House) -> dict[str, Any]:
+def shown(harness: TaskHarness) -> dict[str, Any]:
     """What clients see of an instance, but for the dump itself and the moment of the last change."""
-    rows, _ = house.instance.list_indexes()
-    tasks = house.queue.list_tasks(TaskFilter(), 99, None, True).results
-    batches = house.queue.list_batches(TaskFilter(), 99, None, True).results
+    rows, _ = harness.instance.list_indexes()
+    tasks = harness.queue.list_tasks(TaskFilter(), 99, None, True).results
+    batches = harness.queue.list_batches(TaskFilter(), 99, None, True).results
     answer: dict[str, Any] = {
         "indexes": [(row.uid, row.created_at, row.primary_key, row.stats["documents"], row.stats["fields"])
                     for row in rows],
         "tasks": [task_view(task) for task in tasks if task.kind != "dumpCreation"],
         "batches": [(one.uid, one.details, one.strategy, one.started_at, one.finished_at, one.earliest_enqueued_at,
                      one.latest_enqueued_at, one.stats) for one in batches if "dumpUid" not in one.details],
-        "keys": house.instance.keys.read()[1], "webhooks": list(house.instance.webhooks.all()),
-        "features": {name for name in house.instance.features() if house.instance.is_enabled(name)},
-        "uid": house.instance.uid,
+        "keys": harness.instance.keys.read()[1], "webhooks": list(harness.instance.webhooks.all()),
+        "features": {name for name in harness.instance.features() if harness.instance.is_enabled(name)},
+        "uid": harness.instance.uid,
     }
     for row in rows:
-        with house.instance.read(row.uid) as reader:
+        with harness.instance.read(row.uid) as reader:
             answer[row.uid] = reader.settings.resolved, list(reader.texts()), reader.terms.word_docids("kept")
     return answer
 
 
 def test_a_dump_and_its_import_change_no_answer(tmp_path: Path, imported: Any) -> None:
-    house = House(tmp_path / "data", folders=Folders(tmp_path / "dumps"))
-    house.instance.keys.add(KEY)
-    house.instance.webhooks.create(Webhook(KEY.uid, "http://here/", {"a": "b"}))
-    house.instance.update_features({"metrics": True})
-    house.change({"filterableAttributes": ["n"], "typoTolerance": {"enabled": False}})
-    house.add([{"id": 1, "n": 2.0, "title": "kept"}, {"id": "b"}])
-    house.add([{"id": 3}], "other", key="id")
-    house.do("indexCreation", "empty", {"primaryKey": None}, primaryKey=None)
-    house.run()
-    house.delete([3], "other")
-    house.do("documentDeletion", details={"providedIds": 0, "deletedDocuments": None, "originalFilter": '"n = 9"'},
+    harness = TaskHarness(tmp_path / "data", folders=Folders(tmp_path / "dumps"))
+    harness.instance.keys.add(KEY)
+    harness.instance.webhooks.create(Webhook(KEY.uid, "http://here/", {"a": "b"}))
+    harness.instance.update_features({"metrics": True})
+    harness.change({"filterableAttributes": ["n"], "typoTolerance": {"enabled": False}})
+    harness.add([{"id": 1, "n": 2.0, "title": "kept"}, {"id": "b"}])
+    harness.add([{"id": 3}], "other", key="id")
+    harness.do("indexCreation", "empty", {"primaryKey": None}, primaryKey=None)
+    harness.run()
+    harness.delete([3], "other")
+    harness.do("documentDeletion", details={"providedIds": 0, "deletedDocuments": None, "originalFilter": '"n = 9"'},
              filter="n = 9")
-    house.do("indexSwap", None, {"swaps": [{"indexes": ["movies", "other"], "rename": False}]},
+    harness.do("indexSwap", None, {"swaps": [{"indexes": ["movies", "other"], "rename": False}]},
              swaps=[{"indexes": ["movies", "other"], "rename": False}])
-    house.add([{"no": "key"}], "empty")
-    house.do("indexCompaction", "other", {})
-    house.clear("nowhere")
-    house.run()
-    gone = house.add([{"id": 7}])
-    house.do("taskCancelation", None, {"matchedTasks": 1, "canceledTasks": None, "originalFilter": "?uids=9"},
+    harness.add([{"no": "key"}], "empty")
+    harness.do("indexCompaction", "other", {})
+    harness.clear("nowhere")
+    harness.run()
+    gone = harness.add([{"id": 7}])
+    harness.do("taskCancelation", None, {"matchedTasks": 1, "canceledTasks": None, "originalFilter": "?uids=9"},
              uids=[gone.uid])
-    house.run()
-    house.do("dumpCreation", None, {"dumpUid": None}, keys=[dump_lines.key_line(KEY)],
-             instanceUid=house.instance.uid)
+    harness.run()
+    harness.do("dumpCreation", None, {"dumpUid": None}, keys=[dump_lines.key_line(KEY)],
+             instanceUid=harness.instance.uid)
     before_import = times.now()
-    house.runner.step()
-    before = shown(house)
-    house.instance.close()
+    harness.runner.step()
+    before = shown(harness)
+    harness.instance.close()
     ((dump),) = (tmp_path / "dumps").iterdir()
     again = imported(dump)
     assert shown(again) == before
@@ -126,15 +126,15 @@ def test_a_dump_and_its_import_change_no_answer(tmp_path: Path, imported: Any) -
 
 
 def test_what_waited_runs_after_the_import(tmp_path: Path, imported: Any) -> None:
-    house = House(tmp_path / "data", folders=Folders(tmp_path / "dumps"))
-    house.add([{"id": 1}])
-    house.run()
-    house.do("dumpCreation", None, {"dumpUid": None}, keys=[], instanceUid=house.instance.uid)
-    house.add([{"id": 1, "a": 1}, {"id": 2}])
-    house.add([{"id": 1, "b": 1}], method="update")
-    house.delete([2])
-    house.runner.step()
-    house.instance.close()
+    harness = TaskHarness(tmp_path / "data", folders=Folders(tmp_path / "dumps"))
+    harness.add([{"id": 1}])
+    harness.run()
+    harness.do("dumpCreation", None, {"dumpUid": None}, keys=[], instanceUid=harness.instance.uid)
+    harness.add([{"id": 1, "a": 1}, {"id": 2}])
+    harness.add([{"id": 1, "b": 1}], method="update")
+    harness.delete([2])
+    harness.runner.step()
+    harness.instance.close()
     ((dump),) = (tmp_path / "dumps").iterdir()
     again = imported(dump)
     assert again.documents() == {0: {"id": 1}}
@@ -146,17 +146,17 @@ def test_what_waited_runs_after_the_import(tmp_path: Path, imported: Any) -> Non
 
 def test_the_least_that_a_dump_may_have(tmp_path: Path, imported: Any) -> None:
     entries = {f"./{name}": value for name, value in LEAST.items()}
-    house = imported(packed(tmp_path / "x.dump", {**entries, "./indexes/films/._documents.jsonl": "\0", "._x": "\0"}))
-    assert house.documents("films") == {0: {"id": 1}}
-    assert house.instance.features() == {"legacySearch": None} and not house.instance.is_enabled("legacySearch")
-    row = house.instance.require_index("films")
+    harness = imported(packed(tmp_path / "x.dump", {**entries, "./indexes/films/._documents.jsonl": "\0", "._x": "\0"}))
+    assert harness.documents("films") == {0: {"id": 1}}
+    assert harness.instance.features() == {"legacySearch": None} and not harness.instance.is_enabled("legacySearch")
+    row = harness.instance.require_index("films")
     assert times.rfc3339(row.created_at) == MOMENT
 
 
 def test_hidden_indexes_are_left_out(tmp_path: Path, imported: Any) -> None:
     hidden = {name.replace("films", ".svc_dsr"): value for name, value in LEAST.items() if "films" in name}
-    house = imported(packed(tmp_path / "x.dump", {**LEAST, **hidden}))
-    assert [row.uid for row in house.instance.list_indexes()[0]] == ["films"]
+    harness = imported(packed(tmp_path / "x.dump", {**LEAST, **hidden}))
+    assert [row.uid for row in harness.instance.list_indexes()[0]] == ["films"]
 
 
 @pytest.mark.parametrize("changes, words", [
@@ -294,7 +294,7 @@ def test_any_change_of_a_dump_is_imported_or_refused_in_words(tmp_path: Path) ->
             except ArchiveRefused as refused:
                 assert "Error" not in str(refused)
             else:
-                House(tmp_path / "new").instance.close()
+                TaskHarness(tmp_path / "new").instance.close()
                 shutil.rmtree(tmp_path / "new")
 
 

@@ -19,7 +19,7 @@ import pytest
 from svcd.index.writer import DocumentChange, IndexWriter
 from svcd.instance.task_records import Task
 from svcd.tasks.indexing import MemoryBudget
-from tests.tasks.conftest import House
+from tests.tasks.conftest import TaskHarness
 
 FILMS = [{"id": n, "title": f"film {n}", "year": 1970 + n, "cast": {"b": "Weaver", "a": "Hurt"}} for n in range(6)]
 
@@ -28,20 +28,20 @@ class Stop(Exception):
     """The daemon is gone."""
 
 
-def edit(house: House, function: str, context: Any = None, index_uid: str = "movies", wanted: Any = None) -> Task:
+def edit(harness: TaskHarness, function: str, context: Any = None, index_uid: str = "movies", wanted: Any = None) -> Task:
     details = {"deletedDocuments": None, "editedDocuments": None, "context": context, "function": function,
                "originalFilter": None if wanted is None else json.dumps(wanted)}
-    return house.do("documentEdition", index_uid, details, filter=wanted, context=context, function=function)
+    return harness.do("documentEdition", index_uid, details, filter=wanted, context=context, function=function)
 
 
 @pytest.fixture
-def films(house: House) -> House:
-    house.add(FILMS)
-    house.run()
-    return house
+def films(harness: TaskHarness) -> TaskHarness:
+    harness.add(FILMS)
+    harness.run()
+    return harness
 
 
-def test_documents_are_edited_removed_or_left(films: House) -> None:
+def test_documents_are_edited_removed_or_left(films: TaskHarness) -> None:
     function = "if doc.id % 3 == 0 { doc = () } " \
                "else if doc.id < context.max { doc.title.make_upper(); doc.fresh = [doc.id] }"
     task = edit(films, function, {"max": 5})
@@ -57,7 +57,7 @@ def test_documents_are_edited_removed_or_left(films: House) -> None:
     assert row.stats["documents"] == 4 and row.stats["fields"]["fresh"] == 3
 
 
-def test_members_keep_the_order_of_fields(films: House) -> None:
+def test_members_keep_the_order_of_fields(films: TaskHarness) -> None:
     edit(films, 'doc.aa = #{z: 1, b: 2}; doc.cast.c = "x"; let t = doc.remove("id"); doc.id = t')
     films.run()
     with films.instance.read("movies") as reader:
@@ -67,7 +67,7 @@ def test_members_keep_the_order_of_fields(films: House) -> None:
     assert text == json.dumps(expected, separators=(",", ":"))
 
 
-def test_what_stays_is_not_written(films: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stays_is_not_written(films: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[int] = []
     write = IndexWriter.write
 
@@ -99,7 +99,7 @@ def test_what_stays_is_not_written(films: House, monkeypatch: pytest.MonkeyPatch
         ("doc.f = || 1", "edit_documents_by_function_error", "Fn (expecting a value that a document can hold)"),
     ],
 )
-def test_a_fault_fails_the_task_and_leaves_no_trace(films: House, function: str, code: str, message: str) -> None:
+def test_a_fault_fails_the_task_and_leaves_no_trace(films: TaskHarness, function: str, code: str, message: str) -> None:
     task = edit(films, function)
     after = films.add([{"id": 99}])
     films.run()
@@ -110,7 +110,7 @@ def test_a_fault_fails_the_task_and_leaves_no_trace(films: House, function: str,
     assert list(films.documents().values()) == [*FILMS, {"id": 99}] and films.task(after).status == "succeeded"
 
 
-def test_an_identifier_may_change_its_form(films: House) -> None:
+def test_an_identifier_may_change_its_form(films: TaskHarness) -> None:
     edit(films, "doc.id = doc.id.to_string()")
     films.run()
     assert [each["id"] for each in films.documents().values()] == ["0", "1", "2", "3", "4", "5"]
@@ -119,7 +119,7 @@ def test_an_identifier_may_change_its_form(films: House) -> None:
     assert films.documents()[3] == {"id": 3, "title": "again"}
 
 
-def test_removed_documents_leave_their_docids(films: House) -> None:
+def test_removed_documents_leave_their_docids(films: TaskHarness) -> None:
     edit(films, "if doc.id == 2 { doc = () }")
     films.run()
     films.add([{"id": "next"}])
@@ -128,20 +128,20 @@ def test_removed_documents_leave_their_docids(films: House) -> None:
 
 
 def test_a_large_index_is_edited_in_portions(tmp_path: Path) -> None:
-    house = House(tmp_path / "data", budget=MemoryBudget(documents=2000))
-    house.add([{"id": n, "title": f"film {n}"} for n in range(900)])
-    house.run()
-    task = edit(house, "if doc.id % 2 == 0 { doc.title = `even ${doc.id}` } else if doc.id % 3 == 0 { doc = () }")
-    house.run()
-    assert house.task(task).details["editedDocuments"] == 450 and house.task(task).details["deletedDocuments"] == 150
-    assert house.find("even").bit_count() == 450 and house.find("film").bit_count() == 300
-    failing = edit(house, "if doc.id == 898 { doc.title[99] } doc.title = \"lost\"")
-    house.run()
-    assert house.task(failing).status == "failed" and house.find("lost") == 0
-    house.instance.close()
+    harness = TaskHarness(tmp_path / "data", budget=MemoryBudget(documents=2000))
+    harness.add([{"id": n, "title": f"film {n}"} for n in range(900)])
+    harness.run()
+    task = edit(harness, "if doc.id % 2 == 0 { doc.title = `even ${doc.id}` } else if doc.id % 3 == 0 { doc = () }")
+    harness.run()
+    assert harness.task(task).details["editedDocuments"] == 450 and harness.task(task).details["deletedDocuments"] == 150
+    assert harness.find("even").bit_count() == 450 and harness.find("film").bit_count() == 300
+    failing = edit(harness, "if doc.id == 898 { doc.title[99] } doc.title = \"lost\"")
+    harness.run()
+    assert harness.task(failing).status == "failed" and harness.find("lost") == 0
+    harness.instance.close()
 
 
-def test_a_stop_behind_the_commit_edits_no_document_twice(films: House) -> None:
+def test_a_stop_behind_the_commit_edits_no_document_twice(films: TaskHarness) -> None:
     def stop() -> None:
         raise Stop
 
@@ -156,7 +156,7 @@ def test_a_stop_behind_the_commit_edits_no_document_twice(films: House) -> None:
     assert (ended.status, ended.details["editedDocuments"], films.documents()[0]["n"]) == ("succeeded", 6, 1)
 
 
-def test_the_batch_holds_one_task_and_shows_it(films: House) -> None:
+def test_the_batch_holds_one_task_and_shows_it(films: TaskHarness) -> None:
     first, second = edit(films, "doc.a = 1", {"b": 2}), edit(films, "doc.a = 2")
     films.run()
     batches = [films.queue.batch(films.task(task).batch_uid) for task in (first, second)]
@@ -168,16 +168,16 @@ def test_the_batch_holds_one_task_and_shows_it(films: House) -> None:
     assert films.documents()[0]["a"] == 2
 
 
-def test_an_index_is_needed_and_may_be_empty(house: House) -> None:
-    unknown = edit(house, "doc.a = 1")
-    house.do("indexCreation", "empty", {"primaryKey": None})
-    empty = edit(house, "doc.a = 1", index_uid="empty")
-    house.run()
-    assert house.task(unknown).error["code"] == "index_not_found"
-    assert (house.task(empty).status, house.task(empty).details["editedDocuments"]) == ("succeeded", 0)
+def test_an_index_is_needed_and_may_be_empty(harness: TaskHarness) -> None:
+    unknown = edit(harness, "doc.a = 1")
+    harness.do("indexCreation", "empty", {"primaryKey": None})
+    empty = edit(harness, "doc.a = 1", index_uid="empty")
+    harness.run()
+    assert harness.task(unknown).error["code"] == "index_not_found"
+    assert (harness.task(empty).status, harness.task(empty).details["editedDocuments"]) == ("succeeded", 0)
 
 
-def test_a_filter_chooses_the_documents(films: House) -> None:
+def test_a_filter_chooses_the_documents(films: TaskHarness) -> None:
     films.change({"filterableAttributes": ["id", "year"]})
     task = edit(films, "doc.year += 1; if doc.id == 5 { doc = () }", wanted=["year > 1972", ["id != 4"]])
     films.run()
@@ -190,7 +190,7 @@ def test_a_filter_chooses_the_documents(films: House) -> None:
     assert (films.task(none).status, films.task(none).details["editedDocuments"]) == ("succeeded", 0)
 
 
-def test_a_filter_on_what_is_not_filterable_fails_the_task(films: House) -> None:
+def test_a_filter_on_what_is_not_filterable_fails_the_task(films: TaskHarness) -> None:
     task = edit(films, "doc.year = 0", wanted="year > 1972")
     films.run()
     error = films.task(task).error

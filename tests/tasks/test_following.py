@@ -17,8 +17,8 @@ from svcd.tasks.views import batch_at, task_at
 class Seen:
     """What somebody sees who looks at each ring of the bell."""
 
-    def __init__(self, house: Any) -> None:
-        self.queue = house.queue
+    def __init__(self, harness: Any) -> None:
+        self.queue = harness.queue
         self.tasks: list[tuple[int, int, str]] = []
         self.batches: list[tuple[int, int, dict[str, Any]]] = []
         self.rings = 0
@@ -43,13 +43,13 @@ class Seen:
 
 
 @pytest.fixture
-def seen(house: Any) -> Seen:
-    return Seen(house)
+def seen(harness: Any) -> Seen:
+    return Seen(harness)
 
 
-def test_every_change_is_there_when_the_bell_rings(house, seen) -> None:
-    house.add([{"id": 1}])
-    house.run()
+def test_every_change_is_there_when_the_bell_rings(harness, seen) -> None:
+    harness.add([{"id": 1}])
+    harness.run()
     assert seen.tasks == [(0, TO_ENQUEUED, "enqueued"), (0, TO_PROCESSING, "processing"), (0, TO_FINISHED, "succeeded")]
     begun, ended = seen.batches
     assert begun == (0, TO_PROCESSING, {"totalNbTasks": 1, "status": {"processing": 1},
@@ -57,43 +57,43 @@ def test_every_change_is_there_when_the_bell_rings(house, seen) -> None:
     assert ended[:2] == (0, TO_FINISHED) and ended[2]["status"] == {"succeeded": 1}
 
 
-def test_progress_rings(house, seen) -> None:
-    house.add([{"id": 1}])
+def test_progress_rings(harness, seen) -> None:
+    harness.add([{"id": 1}])
     before = seen.rings
-    house.run()
+    harness.run()
     assert seen.rings > before + 2  # beginning and end
 
 
-def test_a_canceled_task_has_ended_for_who_waits(house, seen) -> None:
-    house.add([{"id": 1}])
-    with house.queue.listeners.when_ended(0) as bell:
-        house.do("taskCancelation", None, {"matchedTasks": 1, "canceledTasks": None, "originalFilter": "?uids=0"}, uids=[0])
+def test_a_canceled_task_has_ended_for_who_waits(harness, seen) -> None:
+    harness.add([{"id": 1}])
+    with harness.queue.listeners.when_ended(0) as bell:
+        harness.do("taskCancelation", None, {"matchedTasks": 1, "canceledTasks": None, "originalFilter": "?uids=0"}, uids=[0])
         assert not bell.is_set
-        house.run()
+        harness.run()
         assert bell.is_set
     assert (0, TO_FINISHED, "canceled") in seen.tasks and (0, TO_PROCESSING, "processing") not in seen.tasks
 
 
 @pytest.mark.parametrize("kind", ["indexCreation", "indexDeletion"])
-def test_every_kind_of_end_is_told(house, seen, kind: str) -> None:
-    task = house.do(kind, details={"primaryKey": None} if kind == "indexCreation" else {"deletedDocuments": None})
-    with house.queue.listeners.when_ended(task.uid) as bell:
-        house.run()
+def test_every_kind_of_end_is_told(harness, seen, kind: str) -> None:
+    task = harness.do(kind, details={"primaryKey": None} if kind == "indexCreation" else {"deletedDocuments": None})
+    with harness.queue.listeners.when_ended(task.uid) as bell:
+        harness.run()
         assert bell.is_set
     assert seen.tasks[-1][:2] == (0, TO_FINISHED) and seen.batches[-1][:2] == (0, TO_FINISHED)
 
 
-def test_a_batch_that_fails_to_finish_is_enqueued_again(house, seen) -> None:
-    house.add([{"id": 1}])
-    finish, failures = house.queue.finish, [OSError("full")]
+def test_a_batch_that_fails_to_finish_is_enqueued_again(harness, seen) -> None:
+    harness.add([{"id": 1}])
+    finish, failures = harness.queue.finish, [OSError("full")]
 
     def failing(*args: Any) -> None:
         if failures:
             raise failures.pop()
         finish(*args)
 
-    house.queue.finish = failing
-    house.run()
-    house.bugs.clear()
+    harness.queue.finish = failing
+    harness.run()
+    harness.bugs.clear()
     assert [step for _, step, _ in seen.tasks] == [TO_ENQUEUED, TO_PROCESSING, TO_ENQUEUED, TO_PROCESSING, TO_FINISHED]
     assert [step for _, step, _ in seen.batches] == [TO_PROCESSING, TO_PROCESSING, TO_FINISHED]

@@ -18,7 +18,7 @@ import pytest
 from svcd.index import writer as index_writer
 from svcd.index.writer import DocumentChange, IndexWriter
 from svcd.instance.task_records import Task
-from tests.tasks.conftest import House
+from tests.tasks.conftest import TaskHarness
 
 FULL = "no_space_left_on_device"
 
@@ -29,19 +29,19 @@ def full(code: int = sqlite3.SQLITE_FULL) -> sqlite3.OperationalError:
     return error
 
 
-def ends(house: House, *tasks: Task) -> list[str]:
-    found = [house.task(task) for task in tasks]
+def ends(harness: TaskHarness, *tasks: Task) -> list[str]:
+    found = [harness.task(task) for task in tasks]
     return [task.error["code"] if task.error else task.status for task in found]
 
 
 @pytest.fixture
-def films(house: House) -> House:
-    house.add([{"id": number} for number in range(5)])
-    house.run()
-    return house
+def films(harness: TaskHarness) -> TaskHarness:
+    harness.add([{"id": number} for number in range(5)])
+    harness.run()
+    return harness
 
 
-def test_deletions_do_not_fail_with_the_additions_of_their_batch(films: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deletions_do_not_fail_with_the_additions_of_their_batch(films: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     write = IndexWriter.write
 
     def without_room(writer: IndexWriter, changes: Iterable[DocumentChange]) -> None:
@@ -58,7 +58,7 @@ def test_deletions_do_not_fail_with_the_additions_of_their_batch(films: House, m
 
 
 @pytest.mark.parametrize("has_reserve", [True, False])
-def test_deletions_are_done_with_the_reserve(films: House, monkeypatch: pytest.MonkeyPatch, has_reserve: bool) -> None:
+def test_deletions_are_done_with_the_reserve(films: TaskHarness, monkeypatch: pytest.MonkeyPatch, has_reserve: bool) -> None:
     if has_reserve:
         films.instance.keep_reserve()
     write = IndexWriter.write
@@ -76,7 +76,7 @@ def test_deletions_are_done_with_the_reserve(films: House, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE])
-def test_a_file_that_cannot_be_opened_for_lack_of_room_says_so(films: House, monkeypatch: pytest.MonkeyPatch,
+def test_a_file_that_cannot_be_opened_for_lack_of_room_says_so(films: TaskHarness, monkeypatch: pytest.MonkeyPatch,
                                                               code: int) -> None:
     def refuse(*_: Any, **__: Any) -> NoReturn:
         raise full(code)
@@ -88,7 +88,7 @@ def test_a_file_that_cannot_be_opened_for_lack_of_room_says_so(films: House, mon
     assert len(list((films.path / "indexes").glob("*.sqlite"))) == 1
 
 
-def test_a_log_that_cannot_be_cut_fails_nothing(films: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_cannot_be_cut_fails_nothing(films: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: IndexWriter) -> NoReturn:
         raise full()
 
@@ -99,28 +99,28 @@ def test_a_log_that_cannot_be_cut_fails_nothing(films: House, monkeypatch: pytes
 
 
 def test_what_is_committed_waits_for_room_to_be_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    house = House(tmp_path / "data")
-    house.add([{"id": 1}])
-    house.run()
-    added = house.add([{"id": 2}])
+    harness = TaskHarness(tmp_path / "data")
+    harness.add([{"id": 1}])
+    harness.run()
+    added = harness.add([{"id": 2}])
 
     def stop() -> None:
         raise full()
 
-    house.writer.after = stop  # as if the end could not be written
-    house.runner.step()
-    house.writer.after = lambda: None
+    harness.writer.after = stop  # as if the end could not be written
+    harness.runner.step()
+    harness.writer.after = lambda: None
     with monkeypatch.context() as patched:
         patched.setattr(index_writer, "open_writer", lambda *_, **__: stop())
-        house.runner.step()
-        assert ends(house, added) == ["enqueued"]
-    house.run()
-    assert ends(house, added) == ["succeeded"] and len(house.documents()) == 2
-    house.instance.close()
+        harness.runner.step()
+        assert ends(harness, added) == ["enqueued"]
+    harness.run()
+    assert ends(harness, added) == ["succeeded"] and len(harness.documents()) == 2
+    harness.instance.close()
 
 
 @pytest.mark.parametrize("most", [1, 3, 1000])
-def test_large_deletions_are_done_in_portions(films: House, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+def test_large_deletions_are_done_in_portions(films: TaskHarness, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     films.change({"filterableAttributes": ["id"]})
     films.add([{"id": number, "title": f"film {number}"} for number in range(100)])
     films.run()

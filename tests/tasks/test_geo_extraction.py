@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 
 from svcd.base.bitmaps import to_docids
-from tests.tasks.conftest import House
+from tests.tasks.conftest import TaskHarness
 
 EVERYWHERE = (-90.0, -180.0, 90.0, 180.0)
 
 
-def located(house: House) -> dict[int, tuple[float, float]]:
-    with house.instance.read("movies") as reader:
+def located(harness: TaskHarness) -> dict[int, tuple[float, float]]:
+    with harness.instance.read("movies") as reader:
         found = dict(reader.geo.points(range(10)))
         assert to_docids(reader.geo.located_docids()) == sorted(found)
         return found
 
 
-def shaped(house: House) -> list[int]:
-    with house.instance.read("movies") as reader:
+def shaped(harness: TaskHarness) -> list[int]:
+    with harness.instance.read("movies") as reader:
         return [docid for docid, _ in reader.geo.geometries_meeting(EVERYWHERE)]
 
 
@@ -36,8 +36,8 @@ def at(latitude: Any, longitude: Any) -> dict[str, Any]:
 LINE = {"_geojson": {"type": "LineString", "coordinates": [[1, 2], [3, 4]]}}
 
 
-def coordinates(house: House) -> list[list[Any]]:
-    with house.instance.read("movies") as reader:
+def coordinates(harness: TaskHarness) -> list[list[Any]]:
+    with harness.instance.read("movies") as reader:
         return [list(reader.values.distinct_values(name, float)) for name in ("_geo.lat", "_geo.lng")]
 
 
@@ -52,41 +52,41 @@ def coordinates(house: House) -> list[list[Any]]:
         ({"filterableAttributes": [{"attributePatterns": ["*"]}]}, False, False),
     ],
 )
-def test_settings_say_what_is_kept(house: House, settings: dict[str, Any], has_points: bool, has_shapes: bool) -> None:
-    house.add([{"id": 1, **at(1, "2"), **LINE}, {"id": 2}])
-    house.change(settings)
-    house.run()
-    assert located(house) == ({0: (1.0, 2.0)} if has_points else {})
-    assert shaped(house) == ([0] if has_shapes else [])
-    house.add([{"id": 3, **at(5, 6), **LINE}])
-    house.run()
-    assert list(located(house)) == ([0, 2] if has_points else [])
-    assert shaped(house) == ([0, 2] if has_shapes else [])
+def test_settings_say_what_is_kept(harness: TaskHarness, settings: dict[str, Any], has_points: bool, has_shapes: bool) -> None:
+    harness.add([{"id": 1, **at(1, "2"), **LINE}, {"id": 2}])
+    harness.change(settings)
+    harness.run()
+    assert located(harness) == ({0: (1.0, 2.0)} if has_points else {})
+    assert shaped(harness) == ([0] if has_shapes else [])
+    harness.add([{"id": 3, **at(5, 6), **LINE}])
+    harness.run()
+    assert list(located(harness)) == ([0, 2] if has_points else [])
+    assert shaped(harness) == ([0, 2] if has_shapes else [])
 
 
-def test_places_follow_every_write(house: House) -> None:
-    house.change({"filterableAttributes": ["_geo", "_geojson"]})
-    house.add([{"id": 1, **at(1, 1), **LINE}, {"id": 2, **at(2, 2)}, {"id": 3, **at(3, 3)}])
-    house.run()
-    house.add([{"id": 1, "title": "here"}], method="update")
-    house.add([{"id": 2, "title": "nowhere", **LINE}])
-    house.add([{"id": 3, **at(4, 4)}], method="update")
-    house.add([{"id": 4, "_geo": None, "_geojson": None}])
-    house.run()
-    assert located(house) == {0: (1.0, 1.0), 2: (4.0, 4.0)}
-    assert shaped(house) == [0, 1]
-    house.delete([1])
-    house.run()
-    assert (located(house), shaped(house)) == ({2: (4.0, 4.0)}, [1])
-    house.change({"filterableAttributes": ["_geojson"]})
-    house.run()
-    assert (located(house), shaped(house)) == ({}, [1])
-    house.change({"sortableAttributes": ["_geo"], "filterableAttributes": []})
-    house.run()
-    assert (located(house), shaped(house)) == ({2: (4.0, 4.0)}, [])
-    house.clear()
-    house.run()
-    assert (located(house), shaped(house)) == ({}, [])
+def test_places_follow_every_write(harness: TaskHarness) -> None:
+    harness.change({"filterableAttributes": ["_geo", "_geojson"]})
+    harness.add([{"id": 1, **at(1, 1), **LINE}, {"id": 2, **at(2, 2)}, {"id": 3, **at(3, 3)}])
+    harness.run()
+    harness.add([{"id": 1, "title": "here"}], method="update")
+    harness.add([{"id": 2, "title": "nowhere", **LINE}])
+    harness.add([{"id": 3, **at(4, 4)}], method="update")
+    harness.add([{"id": 4, "_geo": None, "_geojson": None}])
+    harness.run()
+    assert located(harness) == {0: (1.0, 1.0), 2: (4.0, 4.0)}
+    assert shaped(harness) == [0, 1]
+    harness.delete([1])
+    harness.run()
+    assert (located(harness), shaped(harness)) == ({2: (4.0, 4.0)}, [1])
+    harness.change({"filterableAttributes": ["_geojson"]})
+    harness.run()
+    assert (located(harness), shaped(harness)) == ({}, [1])
+    harness.change({"sortableAttributes": ["_geo"], "filterableAttributes": []})
+    harness.run()
+    assert (located(harness), shaped(harness)) == ({2: (4.0, 4.0)}, [])
+    harness.clear()
+    harness.run()
+    assert (located(harness), shaped(harness)) == ({}, [])
 
 
 WRONG = [
@@ -96,41 +96,41 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "value", "code"), WRONG)
-def test_a_wrong_place_fails_the_batch(house: House, name: str, value: Any, code: str) -> None:
-    house.change({"filterableAttributes": [name]})
-    house.run()
-    good, bad = house.add([{"id": 1, **at(1, 1), **LINE}]), house.add([{"id": 2, name: value}])
-    house.run()
-    assert [house.task(task).error["code"] for task in (good, bad)] == [code] * 2
-    assert house.task(bad).error["message"].startswith("Index `movies`: ")
-    assert (located(house), shaped(house)) == ({}, [])
+def test_a_wrong_place_fails_the_batch(harness: TaskHarness, name: str, value: Any, code: str) -> None:
+    harness.change({"filterableAttributes": [name]})
+    harness.run()
+    good, bad = harness.add([{"id": 1, **at(1, 1), **LINE}]), harness.add([{"id": 2, name: value}])
+    harness.run()
+    assert [harness.task(task).error["code"] for task in (good, bad)] == [code] * 2
+    assert harness.task(bad).error["message"].startswith("Index `movies`: ")
+    assert (located(harness), shaped(harness)) == ({}, [])
 
 
 @pytest.mark.parametrize(("name", "value", "code"), WRONG)
-def test_a_wrong_place_fails_the_settings_that_ask_for_it(house: House, name: str, value: Any, code: str) -> None:
-    added = house.add([{"id": 1, **at(1, 1), **LINE}, {"id": 2, name: value}])
-    changed = house.change({"filterableAttributes": [name]})
-    house.run()
-    assert house.task(added).status == "succeeded"
-    assert house.task(changed).error["code"] == code
-    assert (located(house), shaped(house)) == ({}, [])
+def test_a_wrong_place_fails_the_settings_that_ask_for_it(harness: TaskHarness, name: str, value: Any, code: str) -> None:
+    added = harness.add([{"id": 1, **at(1, 1), **LINE}, {"id": 2, name: value}])
+    changed = harness.change({"filterableAttributes": [name]})
+    harness.run()
+    assert harness.task(added).status == "succeeded"
+    assert harness.task(changed).error["code"] == code
+    assert (located(harness), shaped(harness)) == ({}, [])
 
 
 @pytest.mark.parametrize("pattern", ["*", {"attributePatterns": ["*"]}, {"attributePatterns": ["_geo*"]}], ids=str)
-def test_coordinates_come_and_go_beside_a_pattern(house: House, pattern: Any) -> None:
-    house.change({"filterableAttributes": [pattern]})
-    house.add([{"id": 1, **at(1, 2)}])
-    house.run()
-    assert coordinates(house) == [[], []]
-    house.change({"filterableAttributes": [pattern, "_geo"]})
-    house.run()
-    assert coordinates(house) == [[1.0], [2.0]]
-    house.change({"filterableAttributes": [pattern]})
-    house.run()
-    assert coordinates(house) == [[], []]
-    house.change({"sortableAttributes": ["_geo"]})
-    house.run()
-    assert coordinates(house) == [[1.0], [2.0]]
-    house.delete([1])
-    house.run()
-    assert coordinates(house) == [[], []]
+def test_coordinates_come_and_go_beside_a_pattern(harness: TaskHarness, pattern: Any) -> None:
+    harness.change({"filterableAttributes": [pattern]})
+    harness.add([{"id": 1, **at(1, 2)}])
+    harness.run()
+    assert coordinates(harness) == [[], []]
+    harness.change({"filterableAttributes": [pattern, "_geo"]})
+    harness.run()
+    assert coordinates(harness) == [[1.0], [2.0]]
+    harness.change({"filterableAttributes": [pattern]})
+    harness.run()
+    assert coordinates(harness) == [[], []]
+    harness.change({"sortableAttributes": ["_geo"]})
+    harness.run()
+    assert coordinates(harness) == [[1.0], [2.0]]
+    harness.delete([1])
+    harness.run()
+    assert coordinates(harness) == [[], []]

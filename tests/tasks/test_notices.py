@@ -16,28 +16,28 @@ from svcd.instance.task_records import TaskFilter
 from svcd.instance.webhooks import LAUNCH_UUID
 from svcd.tasks.indexing_client import IndexingProcessCrashed
 from svcd.tasks.views import task_view
-from tests.tasks.conftest import House
+from tests.tasks.conftest import TaskHarness
 
 
 @pytest.fixture
-def told(house: House) -> House:
-    house.instance.webhooks.set_launch_webhook("http://hook.test")
-    return house
+def told(harness: TaskHarness) -> TaskHarness:
+    harness.instance.webhooks.set_launch_webhook("http://hook.test")
+    return harness
 
 
-def notices(house: House) -> list[tuple[int, list[dict[str, Any]]]]:
+def notices(harness: TaskHarness) -> list[tuple[int, list[dict[str, Any]]]]:
     """The notices that wait, taken away: batch uid and tasks of each."""
     found = []
-    while notice := house.instance.outbox.head(LAUNCH_UUID):
-        lines = b"".join(house.instance.outbox.lines(notice)).splitlines()
+    while notice := harness.instance.outbox.head(LAUNCH_UUID):
+        lines = b"".join(harness.instance.outbox.lines(notice)).splitlines()
         assert len(lines) == notice.tasks
         found.append((notice.batch_uid, [json.loads(line) for line in lines]))
-        house.instance.outbox.mark_delivered(LAUNCH_UUID, notice)
+        harness.instance.outbox.mark_delivered(LAUNCH_UUID, notice)
     return found
 
 
-def shown(house: House, batch_uid: int) -> list[dict[str, Any]]:
-    found = house.queue.list_tasks(TaskFilter(batch_uids=[batch_uid]), 1000, None, True)
+def shown(harness: TaskHarness, batch_uid: int) -> list[dict[str, Any]]:
+    found = harness.queue.list_tasks(TaskFilter(batch_uids=[batch_uid]), 1000, None, True)
     return [task_view(task) for task in found.results]
 
 
@@ -45,7 +45,7 @@ def by_uid(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(tasks, key=lambda task: task["uid"])
 
 
-def test_every_kind_of_end_is_told_of(told: House) -> None:
+def test_every_kind_of_end_is_told_of(told: TaskHarness) -> None:
     told.add([{"id": 1}])
     told.add([{"id": 2}])
     told.run()
@@ -66,7 +66,7 @@ def test_every_kind_of_end_is_told_of(told: House) -> None:
         assert tasks == shown(told, batch_uid)
 
 
-def test_nothing_is_told_before_the_end(told: House) -> None:
+def test_nothing_is_told_before_the_end(told: TaskHarness) -> None:
     seen: list[object] = []
     told.writer.before = told.writer.after = lambda: seen.append(told.instance.outbox.head(LAUNCH_UUID))
     task = told.add([{"id": 1}])
@@ -75,7 +75,7 @@ def test_nothing_is_told_before_the_end(told: House) -> None:
     assert notices(told) == [(0, [task_view(told.task(task))])]
 
 
-def test_canceled_tasks_are_told_of(told: House) -> None:
+def test_canceled_tasks_are_told_of(told: TaskHarness) -> None:
     waiting = [told.add([{"id": 1}]), told.add([{"id": 2}])]
     uids = [task.uid for task in waiting]
     told.do("taskCancelation", None, {"matchedTasks": 2, "canceledTasks": None}, uids=uids)
@@ -85,7 +85,7 @@ def test_canceled_tasks_are_told_of(told: House) -> None:
         "canceled", "canceled", "succeeded"]
 
 
-def test_a_crash_of_the_indexing_is_told_of(told: House) -> None:
+def test_a_crash_of_the_indexing_is_told_of(told: TaskHarness) -> None:
     def crash() -> None:
         raise IndexingProcessCrashed("Traceback\nBoom")
 
@@ -102,7 +102,7 @@ class Stop(BaseException):
 
 
 @pytest.mark.parametrize("place", ["store", "append", "forget"])
-def test_a_stop_around_the_end_loses_no_notice(told: House, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_around_the_end_loses_no_notice(told: TaskHarness, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     target = told.instance.outbox if place == "append" else told.queue
     original = getattr(target, place)
 
@@ -124,7 +124,7 @@ def test_a_stop_around_the_end_loses_no_notice(told: House, place: str, monkeypa
     assert notices(told) == [(0, [task_view(told.task(task))])]
 
 
-def test_a_deleted_task_is_still_told_of(told: House) -> None:
+def test_a_deleted_task_is_still_told_of(told: TaskHarness) -> None:
     task = told.add([{"id": 1}])
     told.run()
     as_it_was = task_view(told.task(task))

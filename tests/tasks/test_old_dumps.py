@@ -16,8 +16,9 @@ import pytest
 
 from svcd.base import times
 from svcd.base.times import rfc3339
+from svcd.tasks.archive_tasks import Folders
 from svcd.tasks.views import task_view
-from tests.tasks.conftest import House
+from tests.tasks.conftest import TaskHarness
 from tests.tasks.test_dump_import import imported, packed
 
 __all__ = ["imported"]
@@ -36,15 +37,15 @@ def lines(values: Sequence[Any]) -> str:
     return "".join(json.dumps(value) + "\n" for value in values)
 
 
-def views(house: House) -> list[dict[str, Any]]:
-    return [task_view(task) for task in house.queue.tasks_of(range(99))]
+def views(harness: TaskHarness) -> list[dict[str, Any]]:
+    return [task_view(task) for task in harness.queue.tasks_of(range(99))]
 
 
-def check_index(house: House, created_at: str, rules: Sequence[str] = ("words", "n:desc")) -> None:
-    with house.instance.read("films") as reader:
+def check_index(harness: TaskHarness, created_at: str, rules: Sequence[str] = ("words", "n:desc")) -> None:
+    with harness.instance.read("films") as reader:
         assert list(reader.texts()) == ['{"id":1,"n":2.5}']
         assert (reader.settings.resolved["stopWords"], reader.settings.resolved["rankingRules"]) == (["the"], list(rules))
-    row = house.instance.require_index("films")
+    row = harness.instance.require_index("films")
     assert row.primary_key == "id"
     assert rfc3339(row.created_at) == created_at
 
@@ -58,7 +59,7 @@ def test_version_5(tmp_path: Path, imported: Any) -> None:
     films = {"index_uid": "films"}
     done = [{"Created": FIRST}, {"Batched": {"timestamp": FIRST, "batch_id": 0}}, {"Processing": SECOND}]
     error = {"message": "no", "code": "invalid_filter", "type": "invalid_request", "link": "old"}
-    house = imported(packed(tmp_path / "x.dump", {
+    harness = imported(packed(tmp_path / "x.dump", {
         "metadata.json": {"dumpVersion": "V5"}, "instance-uid": "12345678-1234-4234-8234-123456789012",
         "keys": lines([{"uid": "11111111-1111-4111-8111-111111111111", "actions": ["search"], "indexes": ["films"],
                         "expires_at": None, "created_at": FIRST, "updated_at": FIRST, "name": "k"}]),
@@ -77,10 +78,10 @@ def test_version_5(tmp_path: Path, imported: Any) -> None:
             {"id": 0, "content": v5_addition(NO_CONTENT, films),
              "events": [*done, {"Succeeded": {"result": {"DocumentAddition": {"indexed_documents": 1}},
                                               "timestamp": THIRD}}]}])}))
-    check_index(house, FIRST)
-    assert house.instance.uid == "12345678-1234-4234-8234-123456789012"
-    assert [row.name for row in house.instance.keys.read()[1]] == ["k"]
-    shown = views(house)
+    check_index(harness, FIRST)
+    assert harness.instance.uid == "12345678-1234-4234-8234-123456789012"
+    assert [row.name for row in harness.instance.keys.read()[1]] == ["k"]
+    shown = views(harness)
     assert [row["status"] for row in shown] == ["succeeded", "succeeded", "failed", "enqueued", "enqueued"]
     assert shown[0] | {"details": {"receivedDocuments": 1, "indexedDocuments": 1}, "duration": "PT2S",
                        "enqueuedAt": in_answers(FIRST), "startedAt": in_answers(SECOND),
@@ -89,15 +90,16 @@ def test_version_5(tmp_path: Path, imported: Any) -> None:
     told = shown[2]["error"]
     assert (told["code"], told["message"]) == ("invalid_settings_filterable_attributes", "no")
     assert shown[3]["startedAt"] is None and shown[3]["details"]["indexedDocuments"] is None
-    house.runner._folders = type(house.runner._folders)(tmp_path / "dumps")
-    house.run()
-    assert {row["status"] for row in views(house)[3:]} == {"succeeded"}
-    assert house.documents("films") == {0: {"id": 1, "n": 2.5, "a": 1}}
+    harness.options["folders"] = Folders(tmp_path / "dumps")
+    harness.restart()
+    harness.run()
+    assert {row["status"] for row in views(harness)[3:]} == {"succeeded"}
+    assert harness.documents("films") == {0: {"id": 1, "n": 2.5, "a": 1}}
 
 
 def test_version_4(tmp_path: Path, imported: Any) -> None:
     done = [{"Created": FIRST}, {"Processing": SECOND}]
-    house = imported(packed(tmp_path / "x.dump", {
+    harness = imported(packed(tmp_path / "x.dump", {
         "metadata.json": {"dumpVersion": "V4"},
         "keys": lines([{"id": [1] * 8, "actions": ["search", "dumps.get"], "indexes": ["*"], "expires_at": None,
                         "created_at": FIRST, "updated_at": FIRST, "description": "d"}]),
@@ -108,10 +110,10 @@ def test_version_4(tmp_path: Path, imported: Any) -> None:
                 *done, {"Succeded": {"result": {"ClearAll": {"deleted_documents": 4}}, "timestamp": THIRD}}]},
             {"id": 0, "index_uid": "films", "content": {"DocumentDeletion": "Clear"}, "events": [
                 *done, {"Succeded": {"result": {"ClearAll": {"deleted_documents": 3}}, "timestamp": THIRD}}]}])}))
-    check_index(house, FIRST)
-    ((key),) = house.instance.keys.read()[1]
+    check_index(harness, FIRST)
+    ((key),) = harness.instance.keys.read()[1]
     assert (key.actions, key.description, len(key.uid)) == (["search"], "d", 36)
-    assert [(row["type"], row["indexUid"], row["details"]) for row in views(house)] == [
+    assert [(row["type"], row["indexUid"], row["details"]) for row in views(harness)] == [
         ("documentDeletion", "films", {"deletedDocuments": 3}), ("indexDeletion", "gone", {"deletedDocuments": 4})]
 
 
@@ -128,7 +130,7 @@ META_V2 = {"settings": {**META["settings"], "filterableAttributes": {"n": "strin
 def test_versions_2_and_3(tmp_path: Path, imported: Any, version: str, folder: str, waiting: str, content: str,
                           meta: Any) -> None:
     settings = {"stopWords": ["the"]}
-    house = imported(packed(tmp_path / "x.dump", {
+    harness = imported(packed(tmp_path / "x.dump", {
         "metadata.json": {"dumpVersion": version}, waiting: content,
         "index_uuids/data.jsonl": lines([{"uuid": "u1", "uid": "films"}]),
         f"indexes/{folder}/meta.json": META_V2, f"indexes/{folder}/documents.jsonl": DOCUMENTS,
@@ -144,10 +146,10 @@ def test_versions_2_and_3(tmp_path: Path, imported: Any, version: str, folder: s
             {"status": "processing", "meta": meta("c1"), "content": "c1", "startedProcessingAt": SECOND},
             {"status": "enqueued", "meta": "ClearDocuments" if version == "V3" else {"type": "ClearDocuments"}},
         ])])}))
-    check_index(house, THIRD)
-    with house.instance.read("films") as reader:
+    check_index(harness, THIRD)
+    with harness.instance.read("films") as reader:
         assert reader.settings.resolved["filterableAttributes"] == ["n"]
-    shown = views(house)
+    shown = views(harness)
     assert [(row["uid"], row["status"]) for row in shown] == [
         (0, "succeeded"), (1, "failed"), (2, "failed"), (3, "enqueued"), (4, "enqueued")]
     assert shown[0]["details"] == {"receivedDocuments": 0, "indexedDocuments": 7} and shown[0]["duration"] == "PT2S"
@@ -155,13 +157,13 @@ def test_versions_2_and_3(tmp_path: Path, imported: Any, version: str, folder: s
     assert shown[2]["error"]["code"] == "unretrievable_error_code" and "aborted" in shown[2]["error"]["message"]
     assert shown[2]["details"] == {"providedIds": 1, "deletedDocuments": 0, "originalFilter": None}
     assert shown[3]["details"] == {"receivedDocuments": 1, "indexedDocuments": None}
-    house.runner.step()
-    assert views(house)[4]["details"]["deletedDocuments"] is not None and house.documents("films") == {}
+    harness.runner.step()
+    assert views(harness)[4]["details"]["deletedDocuments"] is not None and harness.documents("films") == {}
 
 
 def test_version_1(tmp_path: Path, imported: Any) -> None:
     nothing = {"ranking_rules": "Nothing", "synonyms": "Clear", "attributes_for_faceting": {"Update": ["n"]}}
-    house = imported(packed(tmp_path / "x.dump", {
+    harness = imported(packed(tmp_path / "x.dump", {
         "metadata.json": {"dumpVersion": "V1", "dbVersion": "0.20.0", "indexes": [
             {"name": "Films", "uid": "films", "createdAt": FIRST, "updatedAt": SECOND, "primaryKey": "id"}]},
         "films/settings.json": {"rankingRules": ["words", "wordsPosition", "desc(n)"], "stopWords": ["the"],
@@ -175,10 +177,10 @@ def test_version_1(tmp_path: Path, imported: Any) -> None:
             {"status": "processed", "updateId": 2, "type": {"name": "Customs"}, "duration": 0,
              "enqueuedAt": FIRST, "processedAt": THIRD},
             {"status": "enqueued", "updateId": 3, "type": {"name": "ClearAll"}, "enqueuedAt": THIRD}])}))
-    check_index(house, FIRST)
-    with house.instance.read("films") as reader:
+    check_index(harness, FIRST)
+    with harness.instance.read("films") as reader:
         assert reader.settings.resolved["filterableAttributes"] == reader.settings.resolved["sortableAttributes"] == ["n"]
-    shown = views(house)
+    shown = views(harness)
     assert [(row["uid"], row["status"], row["duration"]) for row in shown] == [
         (0, "succeeded", "PT1.500S"), (1, "succeeded", "PT0S")]
     assert shown[0]["details"] == {"receivedDocuments": 0, "indexedDocuments": 7}
@@ -205,28 +207,28 @@ def test_ranking_rules_in_a_change_of_version_1_are_variants(tmp_path: Path, imp
 
 def test_a_failure_of_version_1_has_its_error(tmp_path: Path, imported: Any) -> None:
     failed = {"status": "failed", "type": {"name": "DocumentsAddition", "number": 1}}
-    house = imported(version_1(tmp_path, [
+    harness = imported(version_1(tmp_path, [
         {**failed, "error": "no", "errorCode": "missing_primary_key", "errorType": "x"}, failed]))
-    assert [(row["error"]["message"], row["error"]["code"]) for row in views(house)] == [
+    assert [(row["error"]["message"], row["error"]["code"]) for row in views(harness)] == [
         ("no", "index_primary_key_no_candidate_found"), ("", "unretrievable_error_code")]
 
 
 def test_an_error_of_version_3_stands_among_the_members_of_its_update(tmp_path: Path, imported: Any) -> None:
     """Its code is the name that it had in the source of the reference engine."""
     update = {"status": "failed", "meta": "ClearDocuments", "enqueuedAt": FIRST, "startedProcessingAt": SECOND}
-    house = imported(packed(tmp_path / "x.dump", {
+    harness = imported(packed(tmp_path / "x.dump", {
         "metadata.json": {"dumpVersion": "V3"}, "index_uuids/data.jsonl": lines([{"uuid": "u1", "uid": "films"}]),
         "indexes/u1/meta.json": META, "indexes/u1/documents.jsonl": DOCUMENTS, "updates/data.jsonl": lines([
             {"uuid": "u1", "update": {**update, "updateId": 1, "failedAt": THIRD, "msg": "gone", "code": "IndexNotFound"}},
             {"uuid": "u1", "update": {**update, "updateId": 0, "failedAt": SECOND, "msg": "no", "code": "Filter"}}])}))
-    assert [(row["error"]["message"], row["error"]["code"]) for row in views(house)] == [
+    assert [(row["error"]["message"], row["error"]["code"]) for row in views(harness)] == [
         ("gone", "index_not_found"), ("no", "invalid_settings_filterable_attributes")]
-    check_index(house, SECOND)
+    check_index(harness, SECOND)
 
 
 def test_an_index_without_a_task_is_as_old_as_its_import(tmp_path: Path, imported: Any) -> None:
-    house = imported(packed(tmp_path / "x.dump", {
+    harness = imported(packed(tmp_path / "x.dump", {
         "metadata.json": {"dumpVersion": "V3"}, "index_uuids/data.jsonl": lines([{"uuid": "u1", "uid": "films"}]),
         "indexes/u1/meta.json": META, "indexes/u1/documents.jsonl": DOCUMENTS, "updates/data.jsonl": ""}))
-    row = house.instance.require_index("films")
+    row = harness.instance.require_index("films")
     assert 0 <= row.updated_at - row.created_at < 60 * times.SECOND

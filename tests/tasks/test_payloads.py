@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from svcd.instance.task_records import Task
-from tests.tasks.conftest import House
+from svcd.tasks.indexing_client import MemoryBudget
+from tests.tasks.conftest import TaskHarness
 
 
 def _truncate(path: Path, _patch: pytest.MonkeyPatch) -> None:
@@ -70,23 +71,24 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("most_bytes", [None, 16], ids=["small", "large"])
-def test_unreadable_documents_fail_their_task_alone(house: House, monkeypatch: pytest.MonkeyPatch, fault: str,
+def test_unreadable_documents_fail_their_task_alone(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch, fault: str,
                                                     most_bytes: int | None) -> None:
     if most_bytes:
-        house.runner._budget = house.runner._budget.__class__(**{**vars(house.runner._budget), "documents": most_bytes})
-    house.add([{"id": 0}])
-    house.run()
-    tasks = [house.add([{"id": number, "title": f"film {number}"} for number in (2 * n, 2 * n + 1)]) for n in range(1, 8)]
+        harness.options["budget"] = MemoryBudget(documents=most_bytes)
+        harness.restart()
+    harness.add([{"id": 0}])
+    harness.run()
+    tasks = [harness.add([{"id": number, "title": f"film {number}"} for number in (2 * n, 2 * n + 1)]) for n in range(1, 8)]
     damage, words = FAULTS[fault]
-    payload = house.task(tasks[3]).payload
+    payload = harness.task(tasks[3]).payload
     assert payload
-    damage(house.queue.payload_folder / payload, monkeypatch)
-    house.run()
-    found = [house.task(task) for task in tasks]
+    damage(harness.queue.payload_folder / payload, monkeypatch)
+    harness.run()
+    found = [harness.task(task) for task in tasks]
     assert [task.status for task in found] == ["succeeded"] * 3 + ["failed"] + ["succeeded"] * 3
     assert len({task.batch_uid for task in found}) == 1
     check_told(found[3], words)
-    assert sorted(each["id"] for each in house.documents().values()) == [0, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15]
+    assert sorted(each["id"] for each in harness.documents().values()) == [0, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15]
 
 
 def check_told(task: Task, words: str) -> None:
@@ -95,13 +97,13 @@ def check_told(task: Task, words: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["dumpCreation", "snapshotCreation"])
-def test_an_archive_that_lacks_the_documents_of_a_waiting_task_fails_in_words(house: House, kind: str) -> None:
-    waiting = house.add([{"id": 1}])
-    payload = house.task(waiting).payload
+def test_an_archive_that_lacks_the_documents_of_a_waiting_task_fails_in_words(harness: TaskHarness, kind: str) -> None:
+    waiting = harness.add([{"id": 1}])
+    payload = harness.task(waiting).payload
     assert payload
-    (house.queue.payload_folder / payload).unlink()
-    archive = house.do(kind, None, {"dumpUid": None} if kind == "dumpCreation" else None,
+    (harness.queue.payload_folder / payload).unlink()
+    archive = harness.do(kind, None, {"dumpUid": None} if kind == "dumpCreation" else None,
                        **({"keys": [], "instanceUid": None} if kind == "dumpCreation" else {}))
-    house.run()
-    error = house.task(archive).error
+    harness.run()
+    error = harness.task(archive).error
     assert error and error["code"] == "io_error" and f"task {waiting.uid}" in error["message"]

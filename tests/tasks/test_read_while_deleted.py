@@ -10,35 +10,35 @@ from pathlib import Path
 
 import pytest
 
-from tests.tasks.conftest import House
+from tests.tasks.conftest import TaskHarness
 
 
-def test_an_index_made_again_is_read_anew(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    house.add([{"id": 1}])
-    house.run()
-    look_up = house.instance._uuid_of
+def test_an_index_made_again_is_read_anew(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness.add([{"id": 1}])
+    harness.run()
+    look_up = harness.instance.file_uuid
 
     def look_up_and_lose(index_uid: str) -> str:
         uuid = look_up(index_uid)
         monkeypatch.undo()
-        house.do("indexDeletion", details={"deletedDocuments": None})
-        house.run()
-        house.add([{"id": 2}])
-        house.run()
+        harness.do("indexDeletion", details={"deletedDocuments": None})
+        harness.run()
+        harness.add([{"id": 2}])
+        harness.run()
         return uuid
 
-    monkeypatch.setattr(house.instance, "_uuid_of", look_up_and_lose)
-    assert house.documents() == {0: {"id": 2}}
+    monkeypatch.setattr(harness.instance, "file_uuid", look_up_and_lose)
+    assert harness.documents() == {0: {"id": 2}}
 
 
-def test_a_read_that_ends_after_the_deletion_keeps_no_file(house: House) -> None:
-    house.add([{"id": 1}])
-    house.run()
-    with house.instance.read("movies") as reader:
-        house.do("indexDeletion", details={"deletedDocuments": None})
-        house.run()
+def test_a_read_that_ends_after_the_deletion_keeps_no_file(harness: TaskHarness) -> None:
+    harness.add([{"id": 1}])
+    harness.run()
+    with harness.instance.read("movies") as reader:
+        harness.do("indexDeletion", details={"deletedDocuments": None})
+        harness.run()
         assert reader.documents([0]) == ['{"id":1}']
-    assert deleted_files_held(house.path) == []
+    assert deleted_files_held(harness.path) == []
 
 
 def deleted_files_held(folder: Path) -> list[str]:

@@ -21,31 +21,31 @@ from svcd.index.schema import NewerFormat
 from svcd.tasks.archive_tasks import Folders
 from svcd.tasks.snapshot_import import import_snapshot
 from svcd.tasks.unpacking import ArchiveRefused
-from tests.tasks.conftest import House
+from tests.tasks.conftest import TaskHarness
 from tests.tasks.test_dump_import import packed, shown
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    house = House(tmp_path / "old", folders=Folders(tmp_path / "dumps", tmp_path / "snapshots"))
-    yield house
-    house.instance.close()
-    assert not house.bugs
+def harness(tmp_path: Path) -> Iterator[TaskHarness]:
+    harness = TaskHarness(tmp_path / "old", folders=Folders(tmp_path / "dumps", tmp_path / "snapshots"))
+    yield harness
+    harness.instance.close()
+    assert not harness.bugs
 
 
-def test_a_snapshot_and_its_import_change_no_answer(house: House, tmp_path: Path) -> None:
-    house.change({"stopWords": ["the"]})
-    house.add([{"id": 1, "title": "café"}])
-    house.run()
-    house.do("snapshotCreation", None)
-    waiting = house.add([{"id": 2}])
-    house.runner.step()
+def test_a_snapshot_and_its_import_change_no_answer(harness: TaskHarness, tmp_path: Path) -> None:
+    harness.change({"stopWords": ["the"]})
+    harness.add([{"id": 1, "title": "café"}])
+    harness.run()
+    harness.do("snapshotCreation", None)
+    waiting = harness.add([{"id": 2}])
+    harness.runner.step()
     (tmp_path / "new").mkdir()
     import_snapshot(tmp_path / "snapshots" / "old.snapshot", tmp_path / "new")
-    again = House(tmp_path / "new")
+    again = TaskHarness(tmp_path / "new")
     try:
-        assert again.instance.uid == house.instance.uid
-        before, after = shown(house), shown(again)
+        assert again.instance.uid == harness.instance.uid
+        before, after = shown(harness), shown(again)
         before["tasks"] = [task for task in before["tasks"] if task["type"] != "snapshotCreation"]
         before["batches"] = before["batches"][:-1]
         assert after == before
@@ -71,10 +71,10 @@ def test_what_is_no_snapshot_is_refused(tmp_path: Path, entries: Mapping[str, An
     assert [path.name for path in tmp_path.iterdir()] == ["x.snapshot"]
 
 
-def test_half_a_snapshot_is_refused(house: House, tmp_path: Path) -> None:
-    house.add([{"id": 1}])
-    house.do("snapshotCreation", None)
-    house.run()
+def test_half_a_snapshot_is_refused(harness: TaskHarness, tmp_path: Path) -> None:
+    harness.add([{"id": 1}])
+    harness.do("snapshotCreation", None)
+    harness.run()
     path = tmp_path / "snapshots" / "old.snapshot"
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(ArchiveRefused, match="is not a whole snapshot"):
@@ -82,12 +82,12 @@ def test_half_a_snapshot_is_refused(house: House, tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_snapshot_without_the_file_of_an_index_is_refused(house: House, tmp_path: Path) -> None:
-    house.add([{"id": 1}])
-    house.run()
-    row = house.instance.list_indexes()[0][0]
-    house.instance.index_path(row.uuid).rename(tmp_path / "taken")
-    house.instance.close()
+def test_a_snapshot_without_the_file_of_an_index_is_refused(harness: TaskHarness, tmp_path: Path) -> None:
+    harness.add([{"id": 1}])
+    harness.run()
+    row = harness.instance.list_indexes()[0][0]
+    harness.instance.index_path(row.uuid).rename(tmp_path / "taken")
+    harness.instance.close()
     with tarfile.open(tmp_path / "x.snapshot", "w:gz") as tar:
         tar.add(tmp_path / "old", ".")
     with pytest.raises(ArchiveRefused, match=f"lacks the file of the index `{row.uid}`"):
@@ -98,13 +98,13 @@ Files = dict[str, bytes]
 
 
 @pytest.fixture
-def files(house: House, tmp_path: Path) -> Files:
+def files(harness: TaskHarness, tmp_path: Path) -> Files:
     """The entries of a good snapshot, of an index and a task that waits."""
-    house.add([{"id": 1, "title": "café"}])
-    house.run()
-    house.do("snapshotCreation", None)
-    house.add([{"id": 2}])
-    house.runner.step()
+    harness.add([{"id": 1, "title": "café"}])
+    harness.run()
+    harness.do("snapshotCreation", None)
+    harness.add([{"id": 2}])
+    harness.runner.step()
     with tarfile.open(tmp_path / "snapshots" / "old.snapshot") as tar:
         return {entry.name: content.read() for entry in tar if (content := tar.extractfile(entry))}
 

@@ -14,7 +14,7 @@ import pytest
 
 from svcd.index.writer import IndexWriter
 from svcd.tasks.indexing_client import IndexingProcessDied
-from tests.tasks.conftest import House
+from tests.tasks.conftest import TaskHarness
 
 # SQLite keeps the head of the index of a log twice; a commit counts when both copies tell of it.
 LOG_INDEX_HEAD = 96
@@ -24,30 +24,30 @@ class Stop(BaseException):
     """The daemon is killed here."""
 
 
-def test_what_is_committed_is_not_canceled(house: House) -> None:
-    house.add([{"id": 1}])
-    house.run()
-    done = house.add([{"id": 2}])
+def test_what_is_committed_is_not_canceled(harness: TaskHarness) -> None:
+    harness.add([{"id": 1}])
+    harness.run()
+    done = harness.add([{"id": 2}])
 
     def stop() -> None:
         raise Stop
 
-    house.writer.after = stop
+    harness.writer.after = stop
     with pytest.raises(Stop):
-        house.run()
-    house.restart()
-    waiting = house.add([{"id": 3}])
-    house.do("taskCancelation", None, {"matchedTasks": 2, "canceledTasks": None}, uids=[done.uid, waiting.uid])
-    house.run()
-    assert house.task(waiting).status == "canceled"
-    assert (house.task(done).status, house.documents()) == ("succeeded", {0: {"id": 1}, 1: {"id": 2}})
+        harness.run()
+    harness.restart()
+    waiting = harness.add([{"id": 3}])
+    harness.do("taskCancelation", None, {"matchedTasks": 2, "canceledTasks": None}, uids=[done.uid, waiting.uid])
+    harness.run()
+    assert harness.task(waiting).status == "canceled"
+    assert (harness.task(done).status, harness.documents()) == ("succeeded", {0: {"id": 1}, 1: {"id": 2}})
 
 
-def test_what_died_unseen_does_not_come_back(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    house.add([{"id": 1}])
-    house.run()
-    assert house.documents() == {0: {"id": 1}}  # its reader stays open, as in a daemon that is asked
-    (log_index,) = (house.path / "indexes").glob("*-shm")
+def test_what_died_unseen_does_not_come_back(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness.add([{"id": 1}])
+    harness.run()
+    assert harness.documents() == {0: {"id": 1}}  # its reader stays open, as in a daemon that is asked
+    (log_index,) = (harness.path / "indexes").glob("*-shm")
     head = log_index.read_bytes()[:LOG_INDEX_HEAD]
 
     def die(_: IndexWriter) -> None:
@@ -56,11 +56,11 @@ def test_what_died_unseen_does_not_come_back(house: House, monkeypatch: pytest.M
         raise IndexingProcessDied("killed")
 
     monkeypatch.setattr(IndexWriter, "checkpoint", die)
-    failed = house.add([{"id": 2}])
-    house.run()
-    assert house.task(failed).status == "failed" and house.documents() == {0: {"id": 1}}
-    house.restart()
-    assert house.documents() == {0: {"id": 1}}
+    failed = harness.add([{"id": 2}])
+    harness.run()
+    assert harness.task(failed).status == "failed" and harness.documents() == {0: {"id": 1}}
+    harness.restart()
+    assert harness.documents() == {0: {"id": 1}}
 
 
 def _put_back(log_index: Path, head: bytes) -> None:
@@ -68,14 +68,14 @@ def _put_back(log_index: Path, head: bytes) -> None:
         file.write(head)
 
 
-def test_an_index_that_never_came_into_being_leaves_no_file(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_never_came_into_being_leaves_no_file(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(_: IndexWriter) -> None:
         monkeypatch.undo()
         raise IndexingProcessDied("killed")
 
     monkeypatch.setattr(IndexWriter, "transaction", die)
-    failed = house.add([{"id": 1}])
-    house.run()
-    house.bugs.clear()  # a crash is told
-    assert house.task(failed).status == "failed"
-    assert list((house.path / "indexes").iterdir()) == []
+    failed = harness.add([{"id": 1}])
+    harness.run()
+    harness.bugs.clear()  # a crash is told
+    assert harness.task(failed).status == "failed"
+    assert list((harness.path / "indexes").iterdir()) == []
