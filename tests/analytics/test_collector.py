@@ -1,7 +1,9 @@
-"""1. Each figure counts what its name says, by the requests that have it.
-2. What users and owners write is never told: texts, names, identifiers, keys, hosts, addresses, tags.
+"""What must hold of counting requests for the usage report:
+
+1. Each figure counts what its name says, by the requests that have it.
+2. What users and owners write is never reported: texts, names, identifiers, keys, hosts, addresses, tags.
 3. A request whose usage cannot be counted is answered as any other.
-4. What was told is not told again; figures of several processes are joined.
+4. Nothing is reported twice; the states of several processes are joined.
 5. Counting costs a search next to nothing.
 """
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""1. The figures are those of the specification, each once, but for those that never change; a report has them all,
+"""What must hold of the table of figures:
+
+1. The figures are those of the specification, each once, but for those that never change; a report has them all,
    used or not.
 2. Figures of many requests, and of several processes, are joined as their kind says.
-3. Nothing but truths, numbers and the words of a figure can be told, whatever was counted.
+3. Only booleans, numbers and the words of a figure can be reported, whatever was counted.
 """
 from __future__ import annotations
 

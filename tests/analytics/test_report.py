@@ -1,7 +1,9 @@
-"""1. A report goes out once an hour, to the sink, and not before; nothing goes out at a stop.
+"""What must hold of sending the usage report:
+
+1. A report is sent once an hour, to the sink, and not before; nothing is sent at a stop.
 2. No batch is larger than 500 kB; a full one is sent at once.
-3. What could not be sent goes with the next; when the bundle is full, the oldest goes.
-4. A figure that cannot be asked for costs one report.
+3. What could not be sent is sent with the next; when the batch is full, the oldest events are dropped.
+4. An error while collecting figures costs one report.
 """
 from __future__ import annotations
 

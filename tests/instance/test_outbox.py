@@ -3,9 +3,9 @@
 1. A notice is there exactly when its batch has ended: one transaction, every webhook, no matter what.
 2. Its lines are those of the tasks at their end, in order, whatever becomes of the tasks.
 3. A webhook's notices come in the order in which batches ended.
-4. What every webhook has, or nobody will ever get, takes no space.
-5. What was given up can be looked at and replayed, and goes after a while.
-6. The outbox never grows beyond its bound, whoever cannot be reached.
+4. Delivered notices, and those of deleted webhooks, take no space.
+5. What was given up can be listed and replayed, and is deleted after a week.
+6. The outbox never grows beyond its bound.
 """
 from __future__ import annotations
 

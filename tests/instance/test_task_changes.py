@@ -1,8 +1,10 @@
-"""1. Every change of a task is read once, in the order in which it happened, from any position on, in portions of any size.
+"""What must hold of the order of changes:
+
+1. Every change of a task is read once, in the order in which it happened, from any position on, in portions of any size.
 2. Moments of changes only grow, also when the clock goes back.
-3. A task that is given back is enqueued again; one that is deleted is told no more.
+3. A requeued task has a change of its own; a deleted task has none any more.
 4. Batches are read from their beginning to their end, running ones too.
-5. A bell rings at each change, that of a task at its end alone; nobody waits once all is over.
+5. Listeners are woken at each change, those of one task at its end; after close() nobody waits.
 """
 from __future__ import annotations
 
@@ -154,14 +156,14 @@ def test_what_is_no_position_is_refused(text: str) -> None:
 
 
 def test_a_bell_rings_at_each_change(queue: Queue) -> None:
-    bell = queue.listeners.add()
+    wakeup = queue.listeners.add()
     task = add(queue)
     for change in (lambda: queue.start([task], "test"), lambda: finish(queue, queue.running()[0])):
-        assert bell.is_set
-        bell.clear()
+        assert wakeup.is_set
+        wakeup.clear()
         change()
-    assert bell.is_set
-    queue.listeners.remove(bell)
+    assert wakeup.is_set
+    queue.listeners.remove(wakeup)
     add(queue)
 
 
@@ -176,11 +178,11 @@ def test_the_bell_of_a_task_rings_at_its_end_alone(queue: Queue) -> None:
 
 def test_a_transaction_that_fails_ends_nothing(queue: Queue) -> None:
     running = queue.start([add(queue)], "test")
-    with queue.listeners.when_ended(0) as bell:
+    with queue.listeners.when_ended(0) as wakeup:
         with pytest.raises(OSError), queue.finishing() as connection:
             queue.finish(connection, running, [replace(running.tasks[0], status=SUCCEEDED, finished_at=1)])
             raise OSError
-        assert not bell.is_set
+        assert not wakeup.is_set
 
 
 def test_nobody_waits_once_all_is_over(queue: Queue) -> None:

@@ -1,11 +1,11 @@
-"""What must hold of telling webhooks:
+"""What must hold of webhook delivery:
 
 1. Each webhook gets every notice once, in the order in which batches ended, and none before its batch ended.
 2. What cannot be delivered is tried again: first after a second, then after pauses that grow to five minutes.
 3. After a day a notice is given up, with those as old; later ones are still delivered. Replayed, it is tried again.
 4. A webhook that fails or is slow delays no other, and no task.
-5. A stop at any line loses nothing; what was sent and not struck out is sent again, and no more than that.
-6. A webhook that was changed is tried at once; one that was deleted is not told any more.
+5. A stop at any line loses nothing; what was sent and not deleted from the outbox is sent again, and no more than that.
+6. A webhook that was changed is tried at once; a deleted one gets nothing more.
 7. Without anything to deliver there is no thread and no client.
 """
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Mail:
 
 
 class Post:
-    """An instance with couriers that are stepped by hand, under a clock that moves by hand."""
+    """An instance with deliveries that are stepped by hand, under a clock that moves by hand."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -70,7 +70,7 @@ class Post:
 
     def open(self) -> None:
         self.instance = Instance(self.path)
-        self.couriers: dict[str, WebhookDelivery] = {}
+        self.deliveries: dict[str, WebhookDelivery] = {}
 
     def restart(self) -> None:
         self.instance.close()
@@ -88,9 +88,9 @@ class Post:
             self.ended += 1
 
     def step(self, name: str) -> float | None:
-        if name not in self.couriers:
-            self.couriers[name] = WebhookDelivery(name, self.instance.webhooks, self.instance.outbox, self.mail, lambda: self.now)
-        return self.couriers[name].step()
+        if name not in self.deliveries:
+            self.deliveries[name] = WebhookDelivery(name, self.instance.webhooks, self.instance.outbox, self.mail, lambda: self.now)
+        return self.deliveries[name].step()
 
     def wait(self, seconds: float) -> None:
         self.now += round(seconds * times.SECOND)
@@ -155,7 +155,7 @@ def test_pauses_begin_at_a_second_and_grow_to_five_minutes(post: Post) -> None:
 
 
 @pytest.mark.parametrize("down_s", [5, 30, 60, 120, 180])
-def test_whoever_was_away_for_minutes_is_told_within_one_of_its_return(post: Post, down_s: int) -> None:
+def test_a_webhook_that_was_away_for_minutes_is_retried_within_one(post: Post, down_s: int) -> None:
     post.register("a")
     post.end(3)
     post.fail("a")
@@ -247,7 +247,7 @@ def test_a_changed_webhook_is_another_one(post: Post) -> None:
     post.fail("a")
     pauses(post, "a", 600)
     post.instance.webhooks.update("a", lambda row: replace(row, url="http://b.test"))
-    post.couriers["a"].reset_backoff()
+    post.deliveries["a"].reset_backoff()
     post.run("a")
     assert post.arrived("b") == [0]
 
@@ -298,7 +298,7 @@ def _killed_behind_the_post(post: Post) -> int:
     def stop(*_: object) -> None:
         raise Stop
 
-    post.instance.outbox.delivered = stop  # type: ignore[method-assign]
+    post.instance.outbox.mark_delivered = stop  # type: ignore[method-assign]
     try:
         post.step("a")
     except Stop:
@@ -319,16 +319,16 @@ def told(post: Post) -> Iterator[WebhookNotifier]:
     notifier.start()
     yield notifier
     notifier.stop()
-    assert not couriers() and not bugs
+    assert not delivery_threads() and not bugs
 
 
-def couriers() -> list[threading.Thread]:
+def delivery_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("svcd-webhook")]
 
 
 def settle() -> None:
     """Wait until every delivery is home."""
-    for thread in couriers():
+    for thread in delivery_threads():
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
 
@@ -343,11 +343,11 @@ def test_without_anything_to_deliver_nothing_runs(post: Post) -> None:
     notifier.wake()
     post.register("a")
     notifier.wake()
-    assert not couriers()
+    assert not delivery_threads()
     notifier.stop()
 
 
-def test_a_courier_goes_out_and_comes_home(post: Post, told: WebhookNotifier) -> None:
+def test_a_thread_starts_with_a_notice_and_ends_without(post: Post, told: WebhookNotifier) -> None:
     post.register("a")
     for _ in range(3):
         post.end(2)
@@ -355,7 +355,7 @@ def test_a_courier_goes_out_and_comes_home(post: Post, told: WebhookNotifier) ->
     settle()
     told.wake()
     settle()
-    assert post.arrived("a") == list(range(6)) and not couriers()
+    assert post.arrived("a") == list(range(6)) and not delivery_threads()
 
 
 def test_what_an_earlier_daemon_left_is_delivered_at_the_start(post: Post) -> None:
@@ -384,7 +384,7 @@ def test_who_is_slow_delays_neither_others_nor_tasks(post: Post, told: WebhookNo
     assert begun.wait(PATIENCE_S)
     post.end(3)  # the tasks end though somebody is being told
     told.wake()
-    others = [thread for thread in couriers() if thread.name.endswith("-b")]
+    others = [thread for thread in delivery_threads() if thread.name.endswith("-b")]
     for thread in others:
         thread.join(PATIENCE_S)
     told.wake()
@@ -401,14 +401,14 @@ def test_a_changed_webhook_does_not_wait_for_its_pause(post: Post, told: Webhook
     failed = threading.Event()
     post.fail("a")
     post.end()
-    original = post.instance.outbox.failed
+    original = post.instance.outbox.mark_failed
 
     def note(*args: Any, **others: Any) -> int:
         given_up = original(*args, **others)
         failed.set()
         return given_up
 
-    post.instance.outbox.failed = note  # type: ignore[method-assign]
+    post.instance.outbox.mark_failed = note  # type: ignore[method-assign]
     told.wake()
     assert failed.wait(PATIENCE_S)
     post.instance.webhooks.update("a", lambda row: replace(row, url="http://b.test"))
@@ -435,26 +435,26 @@ def test_a_stop_does_not_wait_for_a_pause_or_a_receiver(post: Post, monkeypatch:
     notifier.start()
     assert begun.wait(PATIENCE_S)
     notifier.stop()
-    assert not couriers() and aborted.is_set()
+    assert not delivery_threads() and aborted.is_set()
     notifier.wake()
-    assert not couriers()
+    assert not delivery_threads()
 
 
-def test_a_fault_of_the_store_ends_no_courier(post: Post) -> None:
+def test_a_fault_of_the_store_ends_no_delivery(post: Post) -> None:
     bugs: list[BaseException] = []
     post.register("a")
     post.end()
-    original, struck = post.instance.outbox.delivered, threading.Event()
+    original, struck = post.instance.outbox.mark_delivered, threading.Event()
 
     def fail_once(*args: Any) -> None:
-        post.instance.outbox.delivered = lambda *args: (original(*args), struck.set())  # type: ignore
+        post.instance.outbox.mark_delivered = lambda *args: (original(*args), struck.set())  # type: ignore
         raise OSError("the disk is full")
 
-    post.instance.outbox.delivered = fail_once  # type: ignore[method-assign]
+    post.instance.outbox.mark_delivered = fail_once  # type: ignore[method-assign]
     notifier = WebhookNotifier(post.instance.webhooks, post.instance.outbox, lambda: post.mail, bugs.append)
     notifier.start()
     while not bugs:
-        couriers()[0].join(0.01)
+        delivery_threads()[0].join(0.01)
     notifier.retry_now("a")
     assert struck.wait(PATIENCE_S)
     settle()

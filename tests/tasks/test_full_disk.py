@@ -1,8 +1,8 @@
 """What must hold of batches for which the disk has no room.
 
-1. What frees room does not fail with the tasks of its batch that take some.
-2. A batch that frees room and finds none is done with the reserve; without one it fails in words.
-3. A file that cannot be opened, or whose log cannot be cut, is told as what it is, or not at all.
+1. Tasks that free space do not fail with the tasks of their batch that take some.
+2. A batch that frees space and finds none uses the reserve; without one it fails with no_space_left_on_device.
+3. A file that cannot be opened, or whose log cannot be truncated, is reported as such, or not at all.
 4. A batch that is committed ends as it was done.
 5. Deletions in portions leave what they leave at once.
 """

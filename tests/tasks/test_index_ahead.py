@@ -1,15 +1,15 @@
-"""What must hold where the file of an index and the queue do not tell the same story.
+"""What must hold when the files of indexes are ahead of the queue (docs/tasks-and-batches.md#index-ahead-of-the-queue):
 
 `instance.sqlite` is put back from before some tasks ran, or while some waited, and the files of indexes stay.
 
 1. A task whose outcome the file holds ends with that outcome, and without its documents.
-2. A task that the file was written behind, and whose outcome it does not hold any more, fails in words.
-3. A new task is never taken for an old one of the same uid.
+2. A task older than the newest batch of the file, whose outcome is not stored any more, fails with io_error.
+3. A new task is never mistaken for an old one of the same uid.
 4. No batch is empty, and the queue comes to rest.
 5. A file that enqueued tasks have made, and that no row names, becomes their index; one that is newer than the queue
    is kept aside; one whose tasks ended goes.
 6. An index whose file is missing says so, in reads and in tasks, and can be deleted.
-7. What was found is told in one line.
+7. A recovery is logged in one line.
 """
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Stored documents that cannot be read any more: their task fails, alone and in words, whatever is wrong with them."""
+"""What must hold of payloads that cannot be read:
+
+1. Their task fails alone, with a message that says what was found.
+2. Nothing of it is applied; the other tasks of the batch succeed.
+"""
 from __future__ import annotations
 
 import builtins

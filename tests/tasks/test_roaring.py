@@ -1,6 +1,8 @@
-"""1. What is packed is what is unpacked, whatever the size of a container.
+"""What must hold of roaring bitmaps in dumps (docs/dumps.md#roaring-bitmaps):
+
+1. What is packed is what is unpacked, whatever the size of a container.
 2. The bytes are those that other programs write.
-3. Bytes that are no set are refused.
+3. Malformed bytes are refused.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Snapshots on time:
+"""What must hold of scheduled snapshots:
 
 1. One is enqueued each time the interval is over, until the schedule is stopped.
-2. What cannot be enqueued is told, and the next is tried in its time.
+2. A snapshot that cannot be enqueued is reported, and the next is tried after the next interval.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What is told of tasks and batches to those who follow them, while a runner does the work.
+"""What must hold of streams of tasks and batches while a runner works:
 
-1. Whoever is woken finds the change; the batch is complete from the first moment on.
-2. Canceled tasks end for those who wait, as do those of a batch that the queue does by itself.
-3. Progress wakes those who follow.
+1. A change can be read when listeners are notified of it; details of a batch are complete from its start.
+2. Requests that wait for a task are woken when it is canceled, and when a global task ends.
+3. Progress is notified.
 """
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from svcd.tasks.views import batch_at, task_at
 
 
 class Seen:
-    """What somebody sees who looks at each ring of the bell."""
+    """A client of the streams: reads the changes at every notification."""
 
     def __init__(self, harness: Any) -> None:
         self.queue = harness.queue
         self.tasks: list[tuple[int, int, str]] = []
         self.batches: list[tuple[int, int, dict[str, Any]]] = []
-        self.rings = 0
-        self._since = [Position(0), Position(0)]
+        self.notifications = 0
+        self.since = [Position(0), Position(0)]
         listeners = self.queue.listeners
-        ring = listeners.ring
+        notify = listeners.notify
 
-        def heard(ended: Any = ()) -> None:
-            ring(ended)
+        def notify_and_look(ended: Any = ()) -> None:
+            notify(ended)
             self.look()
 
-        listeners.ring = heard
+        listeners.notify = notify_and_look
 
     def look(self) -> None:
-        self.rings += 1
-        for position, task in self.queue.changes_of_tasks(self._since[0], 100):
+        self.notifications += 1
+        for position, task in self.queue.changes_of_tasks(self.since[0], 100):
             self.tasks.append((position.uid, position.step, task_at(task, position.step).status))
-            self._since[0] = position
-        for position, batch in self.queue.changes_of_batches(self._since[1], 100):
+            self.since[0] = position
+        for position, batch in self.queue.changes_of_batches(self.since[1], 100):
             self.batches.append((position.uid, position.step, batch_at(batch, position.step).stats))
-            self._since[1] = position
+            self.since[1] = position
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def seen(harness: Any) -> Seen:
     return Seen(harness)
 
 
-def test_every_change_is_there_when_the_bell_rings(harness, seen) -> None:
+def test_every_change_can_be_read_when_it_is_notified(harness, seen) -> None:
     harness.add([{"id": 1}])
     harness.run()
     assert seen.tasks == [(0, TO_ENQUEUED, "enqueued"), (0, TO_PROCESSING, "processing"), (0, TO_FINISHED, "succeeded")]
@@ -57,29 +57,29 @@ def test_every_change_is_there_when_the_bell_rings(harness, seen) -> None:
     assert ended[:2] == (0, TO_FINISHED) and ended[2]["status"] == {"succeeded": 1}
 
 
-def test_progress_rings(harness, seen) -> None:
+def test_progress_is_notified(harness, seen) -> None:
     harness.add([{"id": 1}])
-    before = seen.rings
+    before = seen.notifications
     harness.run()
-    assert seen.rings > before + 2  # beginning and end
+    assert seen.notifications > before + 2  # beginning and end
 
 
-def test_a_canceled_task_has_ended_for_who_waits(harness, seen) -> None:
+def test_a_cancelation_wakes_who_waits_for_the_task(harness, seen) -> None:
     harness.add([{"id": 1}])
-    with harness.queue.listeners.when_ended(0) as bell:
+    with harness.queue.listeners.when_ended(0) as wakeup:
         harness.do("taskCancelation", None, {"matchedTasks": 1, "canceledTasks": None, "originalFilter": "?uids=0"}, uids=[0])
-        assert not bell.is_set
+        assert not wakeup.is_set
         harness.run()
-        assert bell.is_set
+        assert wakeup.is_set
     assert (0, TO_FINISHED, "canceled") in seen.tasks and (0, TO_PROCESSING, "processing") not in seen.tasks
 
 
 @pytest.mark.parametrize("kind", ["indexCreation", "indexDeletion"])
-def test_every_kind_of_end_is_told(harness, seen, kind: str) -> None:
+def test_every_kind_of_end_is_notified(harness, seen, kind: str) -> None:
     task = harness.do(kind, details={"primaryKey": None} if kind == "indexCreation" else {"deletedDocuments": None})
-    with harness.queue.listeners.when_ended(task.uid) as bell:
+    with harness.queue.listeners.when_ended(task.uid) as wakeup:
         harness.run()
-        assert bell.is_set
+        assert wakeup.is_set
     assert seen.tasks[-1][:2] == (0, TO_FINISHED) and seen.batches[-1][:2] == (0, TO_FINISHED)
 
 

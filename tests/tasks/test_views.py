@@ -1,4 +1,7 @@
-"""The texts that batches show of durations."""
+"""What must hold of the views of batches:
+
+1. Durations are shown in the largest unit of which there is at least one, with two decimals.
+"""
 from __future__ import annotations
 
 import pytest

@@ -17,7 +17,7 @@ from svcd.tasks import documents
 from svcd.tasks.documents import DocumentWriter
 
 SETTINGS = {"filterableAttributes": ["*"]}
-TABLES = ("fields", "documents", "forward", "word_counts", "facets", "facet_rows")
+TABLES = ("fields", "documents", "forward_index", "field_word_counts", "value_postings", "document_values")
 
 
 def put(path: Path, *batches: list[dict[str, Any]]) -> list[list[int]]:
