@@ -8,8 +8,6 @@
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +30,7 @@ from svcd.analytics.figures import (
     nothing,
 )
 
-SEED = Path(__file__).parents[3] / "shared" / "seed"
+# The figures that the public documentation of the reference engine names.
 NAMES = """
     context.app.version system.distribution system.kernel_version system.cores system.ram_size system.disk_size
     system.server_provider stats.database_size stats.indexes_number start_since_days user_agent
@@ -96,19 +94,6 @@ NAMES = """
 def test_the_figures_are_those_of_the_specification() -> None:
     assert len(NAMES) == 173 and set(FIGURES) == set(NAMES) - set(LEFT_OUT)
     assert set(LEFT_OUT) < set(NAMES)
-
-
-def test_the_names_are_those_of_the_shared_specification() -> None:
-    if not SEED.exists():
-        pytest.skip("the shared material is not beside this repository")
-    text = next(iter(SEED.iterdir())).read_text()
-    lines = text.partition("Metric names, by group:")[2].partition("## Errors")[0].strip().splitlines()
-    named: list[str] = []
-    for line in lines:
-        title, _, rest = line.partition(": ")
-        prefix = "infos." if "infos.*" in title else ""
-        named += [prefix + name for name in re.findall(r"`([^`]+)`", re.sub(r"\([^)]*\)", "", rest))]
-    assert sorted(named) == sorted(NAMES)
 
 
 def test_a_report_of_nothing_has_every_figure() -> None:
