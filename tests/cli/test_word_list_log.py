@@ -14,7 +14,7 @@ from svcd.cli import word_list_log
 from svcd.cli.word_list_log import LocaleWarnings
 from svcd.instance.task_records import Task
 from svcd.text import segmenters, word_lists
-from tests.tasks.conftest import House
+from tests.tasks.conftest import TaskHarness
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ def test_each_list_has_a_locale() -> None:
 @pytest.mark.usefixtures("none_installed")
 def test_a_settings_task_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     warnings = LocaleWarnings()
-    house = House(tmp_path / "data", on_batch=lambda batch, tasks: warnings.check(tasks))
+    harness = TaskHarness(tmp_path / "data", on_batch=lambda batch, tasks: warnings.check(tasks))
     change: dict[str, Any] = {"localizedAttributes": [{"attributePatterns": ["*"], "locales": ["cmn"]}]}
-    house.change(change)
-    house.run()
-    house.change(change)
-    house.run()
-    house.instance.close()
+    harness.change(change)
+    harness.run()
+    harness.change(change)
+    harness.run()
+    harness.instance.close()
     assert capsys.readouterr().err.count("word list is not installed") == 1
