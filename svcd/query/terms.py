@@ -264,9 +264,7 @@ class Terms:
     def words_beside_prefix(self, subset: Subset) -> list[str]:
         """The single words of a subset but those that `subset.whole_prefix` stands for."""
         words = self.words(subset)
-        if subset.whole_prefix is None:
-            return words
-        return words[(subset.term.exact is not None) + len(subset.term.prefix_words) :]
+        return words if subset.whole_prefix is None else words[_original_words(subset) :]
 
     def phrases(self, subset: Subset) -> list[Phrase]:
         """The phrases of a subset: the term's own, all synonyms whatever is selected (quirk), and the split."""
@@ -287,15 +285,14 @@ class Terms:
 
     def _find_docids(self, subset: Subset) -> DocIds:
         postings, prefix, term = self.postings, subset.whole_prefix, subset.term
-        words = self.words_beside_prefix(subset)
-        # The first words are those of the zero-typo part, unless the prefix stands for them. They are looked up in all
-        # occurrences, words reached by typos and all of an n-gram in tolerant ones.
-        originals = 0
-        if not term.is_ngram and prefix is None and subset.zero != NONE:
-            originals = (term.exact is not None) + (len(term.prefix_words) if subset.zero == ALL else 0)
-        docids = postings.any_tolerant(words[originals:]) if len(words) > originals else 0
-        for word in words[:originals]:
-            docids |= postings.original(word)
+        # Words of the zero-typo part are looked up in all occurrences, unless the prefix stands for them; words reached by
+        # typos and all of an n-gram in tolerant ones.
+        words, originals = self.words(subset), _original_words(subset)
+        tolerant = words if term.is_ngram and prefix is None else words[originals:]
+        docids = postings.any_tolerant(tolerant) if tolerant else 0
+        if not term.is_ngram and prefix is None:
+            for word in words[:originals]:
+                docids |= postings.original(word)
         for phrase in self.phrases(subset):
             docids |= postings.phrase(phrase)
         if prefix is not None:
@@ -310,3 +307,11 @@ class Terms:
         if subset.term.phrase is None and phrase[0] is not None:
             return self.postings.original(phrase[0])
         return self.postings.phrase(phrase)
+
+
+def _original_words(subset: Subset) -> int:
+    """How many of `Terms.words(subset)`, from the first one on, belong to its zero-typo part."""
+    if subset.zero == NONE:
+        return 0
+    term = subset.term
+    return (term.exact is not None) + (len(term.prefix_words) if subset.zero == ALL else 0)

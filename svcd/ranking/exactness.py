@@ -7,9 +7,8 @@ from svcd.base.bitmaps import DocIds
 from svcd.query.graph import Graph, QueryNode
 from svcd.query.parser import Phrase
 from svcd.query.terms import EXACT, Subset, Terms
-from svcd.ranking.forward_index import READ_FOR_EXACT_ATTRIBUTE, CandidateBatch, DocumentWords, LocalBitset, positions
-from svcd.ranking.path_search import Edge, WeightedEdge
-from svcd.ranking.rule import Bucket, ForwardIndexRule, InvertedIndexRule, RankingContext
+from svcd.ranking.path_search import Edge
+from svcd.ranking.rule import Bucket, GraphRule, InvertedIndexRule, RankingContext
 from svcd.ranking.scores import EXACT_ATTRIBUTE, EXACT_MATCH, EXACT_WORDS, MATCHES_START, NO_EXACT_MATCH, Ranked
 from svcd.schema.documents import bucketed_position
 
@@ -23,32 +22,14 @@ class ExactAttribute(InvertedIndexRule):
     """Documents with a field that is the query, or starts with it; keeps the graph as it is."""
 
     def __init__(self, context: RankingContext) -> None:
-        self._context = context
         self._postings = context.postings
         self._searchable = context.postings.reader.settings.searchable
-
-    def read_batch(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
-        """The candidates with their words, if they are few."""
-        return self._context.forward_index.read(candidates, READ_FOR_EXACT_ATTRIBUTE)
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
         """At most three of them."""
         placed, length = _placed_words(graph)
         exact, starting = self._split(placed, length, candidates) if placed else (0, 0)
         return _three_buckets(graph, candidates, exact, starting)
-
-    def batch_buckets(self, batch: CandidateBatch, graph: Graph, documents: LocalBitset) -> Iterator[Bucket]:
-        """At most three of them."""
-        placed, length = _placed_words(graph)
-        exact = starting = 0
-        for alone, document in batch.each(documents) if placed else ():
-            if _are_at(placed, document):
-                lengths = self._lengths([word for word, _ in placed], document)
-                if lengths:
-                    starting |= alone
-                if length <= COUNTED_WORDS and length in lengths:
-                    exact |= alone
-        return _three_buckets(graph, documents, exact, starting)
 
     def _split(self, placed: _Placed, length: int, candidates: DocIds) -> tuple[DocIds, DocIds]:
         """The documents with a field that is the query, and those with one that starts with it."""
@@ -71,25 +52,6 @@ class ExactAttribute(InvertedIndexRule):
                 exact |= docids & of_length
                 starting |= docids & ~of_length
         return exact, starting
-
-    def _lengths(self, words: Sequence[str], document: DocumentWords) -> list[int]:
-        """How many words the fields have that hold all of these words."""
-        fields = set(document.fields)
-        for word in words:
-            fields.intersection_update(document.fields_at(document.occurrences(word)))
-        return [
-            document.length(field)
-            for field in fields
-            if field in self._searchable and self._postings.looks_into(field)
-        ]
-
-
-def _are_at(placed: _Placed, document: DocumentWords) -> bool:
-    """Does each word stand at its bucketed position, in any field?"""
-    for word, bucketed in placed:
-        if bucketed not in map(bucketed_position, positions(document.occurrences(word))):
-            return False
-    return True
 
 
 def _three_buckets(graph: Graph, candidates: DocIds, exact: DocIds, starting: DocIds) -> Iterator[Bucket]:
@@ -135,28 +97,13 @@ def _exact_nodes(graph: Graph) -> list[tuple[QueryNode, Phrase]]:
     return exact_nodes
 
 
-class ExactWords(ForwardIndexRule):
+class ExactWords(GraphRule):
     """Documents by how many words they have as typed; narrows these words to themselves.
 
     A word as typed costs 0, any other as many as the query words it covers.
     """
 
     name = EXACT_WORDS
-
-    def read_batch(self, graph: Graph, candidates: DocIds) -> CandidateBatch | None:
-        """None: it is as quick to ask which documents have the words as typed."""
-        return None
-
-    def max_cost(self, left: QueryNode | None, right: QueryNode) -> int:
-        """The cost of other than as typed."""
-        return right.width
-
-    def batch_edges(self, batch: CandidateBatch, node: QueryNode, documents: LocalBitset) -> list[WeightedEdge]:
-        """As typed, if the term has an exact form, and in any form."""
-        any_form = WeightedEdge(node.width, documents & batch.local(self.terms.docids(node.subset)), node)
-        if node.subset.exact_phrase is None:
-            return [any_form]
-        return [WeightedEdge(0, documents & batch.local(self.terms.exact_docids(node.subset)), _as_typed(node)), any_form]
 
     def edges(self, node: QueryNode) -> list[Edge]:
         """As typed, if the term has an exact form, and in any form."""

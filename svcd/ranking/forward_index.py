@@ -13,9 +13,7 @@ from svcd.query.postings import Postings, first_word
 from svcd.query.terms import Subset, Terms
 
 # Up to so many documents are read for one rule; with more it is quicker to ask the inverted index. Measured on 36,000
-# films of 90 words; fields are the quickest to ask for, positions the slowest. Exact attribute asks for one position of
-# each word, and that answer is kept for later searches.
-READ_FOR_EXACT_ATTRIBUTE = 8
+# films of 90 words; fields are the quickest to ask for, positions the slowest.
 READ_FOR_FIELDS = 16
 READ_FOR_POSITIONS = 32
 READ_FOR_PAIRS = 128
@@ -86,11 +84,6 @@ class DocumentWords:
         """The fields of these occurrences."""
         fields = self.fields
         return [fields[occurrence >> _FIELD_SHIFT] for occurrence in occurrences]
-
-    def length(self, field: str) -> int:
-        """How many words a field has, position gaps left out."""
-        words = self._words[self.fields.index(field)]
-        return len(words) - words.count("")
 
 
 def positions(occurrences: Iterable[int]) -> list[int]:

@@ -10,12 +10,8 @@ What must hold:
 """
 from __future__ import annotations
 
-import pytest
-
 from tests.support.dict_reader import DictReader
 from tests.support.searching import details_of, titled
-
-pytestmark = pytest.mark.usefixtures("both_evaluators")
 
 
 def match_types(reader: DictReader, q: str) -> dict[int, str]:
