@@ -19,7 +19,7 @@ from svcd.api.context import Context, HandlerResult, Text
 from svcd.api.filters import allowed_filter, filter_of_query_string, has_joins, resolve_joins, with_bearer_filter
 from svcd.api.joins import has_foreign_keys, hydrate_hits, index_snapshot, read_joined
 from svcd.api.routes import Fields, Route
-from svcd.api.streaming import comma_separated, joined_body
+from svcd.api.streaming import SEPARATOR, joined_body
 from svcd.base import tracing
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps, loads
@@ -340,12 +340,15 @@ class AnswerBuilder:
 
     def add_hits(self, ctx: Context, hits: LongPage, readers: Mapping[str, Reader], index_uid: str | None = None) -> None:
         """Append hits that are formatted when the answer is sent; other arguments as of hydrate_hits()."""
-        def texts() -> Iterator[bytes]:
+        def parts() -> Iterator[bytes]:
+            between = b""
             for portion in hits.portions():
                 for hit in hydrate_hits(ctx, [without_vectors(hit) for hit in portion], readers, index_uid):
-                    yield hit.encode()
+                    yield between
+                    yield from hits.long_strings.pieces(hit)
+                    between = SEPARATOR
 
-        self._parts.append(comma_separated(texts()))
+        self._parts.append(parts())
         self.expected += hits.expected_bytes
 
     @contextmanager

@@ -89,14 +89,6 @@ def joined_body(parts: Iterable[bytes], *, expected: int, limit: ConcurrencyLimi
     return list_body(b"", parts, bytes, expected=expected, limit=limit, held=held, separator=b"")
 
 
-def comma_separated(elements: Iterable[bytes]) -> Iterator[bytes]:
-    """The elements with a comma before each but the first: the inside of a JSON list."""
-    between = b""
-    for element in elements:
-        yield between + element
-        between = SEPARATOR
-
-
 def list_body(prefix: bytes, elements: Iterable[bytes], suffix: Callable[[], bytes], *, expected: int, limit: ConcurrencyLimit,
            held: ExitStack, separator: bytes = SEPARATOR) -> bytes | Portions:
     """The body of an answer with a list: bytes if it is small, Portions if it is large.

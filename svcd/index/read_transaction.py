@@ -148,7 +148,7 @@ class ReadTransaction:
         """(docid, its values as JSON) of those of some documents that have any."""
         return self.rows_by_docid("SELECT docid, field_values FROM document_values", docids)
 
-    def rows_by_docid(self, select: str, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
+    def rows_by_docid(self, select: str, docids: Sequence[int]) -> Iterator[tuple[int, Any]]:
         """The rows of a SELECT without WHERE for some documents, in no order."""
         for portion in statement_portions(docids):
             yield from self.connection.execute(f"{select} WHERE docid IN ({placeholders(portion)})", portion)

@@ -31,9 +31,10 @@ from svcd.search.compatibility import Compatibility, Incompatible, QueryOrder
 from svcd.search.distinct import DistinctFilter
 from svcd.search.hits import render_hits
 from svcd.search.keyword import KeywordResult
-from svcd.search.long_pages import LongPage, RepeatedValues, is_long, without_ranking_hits
+from svcd.search.long_pages import LongPage, RepeatedValues, is_long, page_of_texts, without_ranking_hits
 from svcd.search.request import Federation, IndexedQuery, SearchResult
-from svcd.search.search import Timer, cutoff_ms, ranking_limits, required_hits, search_one_index, formatting_timer
+from svcd.search.search import Timer, cutoff_ms, formatting_timer, ranking_limits, required_hits, search_one_index
+from svcd.search.stored_strings import LongStrings
 
 _LOCAL = "execute local search"  # the name of the tracing span
 
@@ -200,8 +201,9 @@ def _page(hits: Sequence[MergedHit]) -> Sequence[str]:
     def size() -> int:
         return max(reader.average_document_size() for reader in readers)
 
+    long_strings = LongStrings()
     if not is_long(len(hits), size):
-        return _render(hits)
+        return page_of_texts(_render(hits, long_strings), long_strings)
     docids, scores = array("I", (each.hit.docid for each in hits)), array("d", (each.key.score for each in hits))
     details = RepeatedValues([each.hit.details if _shows_scores(each.source) else () for each in hits])
     sources = {each.source.query.number: each.source._replace(found=without_ranking_hits(each.source.found)) for each in hits}
@@ -211,7 +213,11 @@ def _page(hits: Sequence[MergedHit]) -> Sequence[str]:
         result = sources[numbers[place]]
         return MergedHit(Hit(docids[place], details[place]), MergeKey((), scores[place]), result.position, result)
 
-    return LongPage(len(hits), size(), lambda first, end: _render(list(map(hit_at, range(first, end)))))
+    def render_between(first: int, end: int) -> Sequence[str]:
+        long_strings.forget()
+        return _render(list(map(hit_at, range(first, end))), long_strings)
+
+    return LongPage(len(hits), size(), render_between, long_strings)
 
 
 def _shows_scores(result: _QueryResult) -> bool:
@@ -220,7 +226,7 @@ def _shows_scores(result: _QueryResult) -> bool:
 
 
 @tracing.span(_LOCAL)
-def _render(hits: Sequence[MergedHit]) -> list[str]:
+def _render(hits: Sequence[MergedHit], long_strings: LongStrings) -> list[str]:
     """The JSON texts of hits, each rendered by the options of its own query."""
     places: dict[int, list[int]] = {}  # number of a query -> the places of its hits
     for place, each in enumerate(hits):
@@ -229,7 +235,7 @@ def _render(hits: Sequence[MergedHit]) -> list[str]:
     for among in places.values():
         result = hits[among[0]].source
         rendered = render_hits(result.reader, result.query.indexed.query, result.found, [hits[place].hit for place in among],
-                               result.is_formatting_over, [_federation_member(hits[place]) for place in among])
+                               result.is_formatting_over, long_strings, [_federation_member(hits[place]) for place in among])
         for place, text in zip(among, rendered):
             texts[place] = text
     return texts

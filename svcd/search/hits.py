@@ -18,22 +18,23 @@ from svcd.search.formatting import FormatOptions, Formatter
 from svcd.search.formatting_budget import FormattingBudget
 from svcd.search.keyword import KeywordResult
 from svcd.search.request import SearchQuery
+from svcd.search.stored_strings import LongStrings
 
 
 def render_hits(
     reader: Reader, query: SearchQuery, found: KeywordResult, hits: Sequence[Hit], expired: Callable[[], bool],
-    beside: Sequence[str] = ()
+    long_strings: LongStrings, beside: Sequence[str] = ()
 ) -> Sequence[str]:
     """The JSON texts of hits.
 
-    expired: is the time for formatting over? beside: for each hit, members to insert after those of its document, as text;
-    () for none.
+    expired: is the time for formatting over? long_strings: receives the strings of the hits that are replaced by placeholders.
+    beside: for each hit, members to insert after those of its document, as text; () for none.
     """
     tracing.begin("format")
-    texts = reader.documents([hit.docid for hit in hits])
+    texts: Sequence[str] = [long_strings.outline(text) for text in reader.documents_utf8([hit.docid for hit in hits])]
     members = [beside] if beside else []
     if _is_reshaped(reader, query):
-        texts, formatted = _formatted(reader, query, found, texts, expired)
+        texts, formatted = _formatted(reader, query, found, texts, expired, long_strings)
         members.append(formatted)
     if origin := sorted_from(query.sort):
         texts = [with_distance(text, origin) for text in texts]
@@ -53,10 +54,11 @@ def _joined(text: str, *members: str) -> str:
 
 
 def _formatted(
-    reader: Reader, query: SearchQuery, found: KeywordResult, texts: Sequence[str], expired: Callable[[], bool]
+    reader: Reader, query: SearchQuery, found: KeywordResult, texts: Sequence[str], expired: Callable[[], bool],
+    long_strings: LongStrings
 ) -> tuple[Sequence[str], Sequence[str]]:
     """(the requested parts of the documents, their `_formatted` and `_matchesPosition` members), as texts."""
-    formatter = _formatter(reader, query, found, expired)
+    formatter = _formatter(reader, query, found, expired, long_strings)
     documents, members = [], []
     for text in texts:
         hit = formatter.hit(loads(text))
@@ -75,7 +77,9 @@ def _is_reshaped(reader: Reader, query: SearchQuery) -> bool:
     )
 
 
-def _formatter(reader: Reader, query: SearchQuery, found: KeywordResult, expired: Callable[[], bool]) -> Formatter:
+def _formatter(
+    reader: Reader, query: SearchQuery, found: KeywordResult, expired: Callable[[], bool], long_strings: LongStrings
+) -> Formatter:
     options = FormatOptions(
         attributes_to_retrieve=query.attributes_to_retrieve,
         attributes_to_highlight=query.attributes_to_highlight,
@@ -96,6 +100,7 @@ def _formatter(reader: Reader, query: SearchQuery, found: KeywordResult, expired
         locales_of=settings.locales_of,
         words=found.matching_words(),
         allowance=FormattingBudget(expired),
+        long_strings=long_strings,
     )
 
 

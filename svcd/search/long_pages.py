@@ -9,6 +9,7 @@ from svcd.query.reader import Reader
 from svcd.ranking.bucket_sort import Hit, Ranking
 from svcd.search.keyword import KeywordResult
 from svcd.search.request import SearchQuery
+from svcd.search.stored_strings import LongStrings
 
 T = TypeVar("T")
 
@@ -21,18 +22,20 @@ _MAX_PORTION_HITS = 256
 class LongPage(Sequence[str]):
     """The JSON texts of hits, best first, rendered on access and not kept. Iterate over it once, in order.
 
-    expected_bytes: an estimate of their total size.
+    expected_bytes: an estimate of their total size. long_strings: the strings that placeholders stand for, in the portions.
     """
 
-    def __init__(self, count: int, size: int, render: Callable[[int, int], Sequence[str]]) -> None:
-        """size: average bytes of a document. render: (first, end) -> the JSON texts of these hits."""
+    def __init__(self, count: int, size: int, render: Callable[[int, int], Sequence[str]], long_strings: LongStrings) -> None:
+        """size: average bytes of a document. render: (first, end) -> the JSON texts of these hits; it may drop the long
+        strings of the portion before."""
         self._count = count
         self._render = render
+        self.long_strings = long_strings
         self._portion_hits = max(1, min(PORTION_BYTES // size, _MAX_PORTION_HITS))
         self.expected_bytes = count * size
 
     def portions(self) -> Iterator[Sequence[str]]:
-        """All texts, in portions of about PORTION_BYTES."""
+        """All texts, in portions of about PORTION_BYTES; their placeholders are valid until the next portion is taken."""
         for first in range(0, self._count, self._portion_hits):
             yield self._render(first, min(first + self._portion_hits, self._count))
 
@@ -41,7 +44,7 @@ class LongPage(Sequence[str]):
 
     def __iter__(self) -> Iterator[str]:
         for portion in self.portions():
-            yield from portion
+            yield from map(self.long_strings.whole, portion)
 
     @overload
     def __getitem__(self, position: int) -> str: ...
@@ -51,7 +54,7 @@ class LongPage(Sequence[str]):
     def __getitem__(self, position: int | slice) -> str | Sequence[str]:
         positions = range(self._count)[position]
         if isinstance(positions, int):
-            return self._render(positions, positions + 1)[0]
+            return self.long_strings.whole(self._render(positions, positions + 1)[0])
         return [self[each] for each in positions]
 
 
@@ -60,15 +63,30 @@ def is_long(count: int, size: Callable[[], int]) -> bool:
     return count > 1 and count * size() > MAX_PAGE_BYTES
 
 
-def paged(reader: Reader, query: SearchQuery, result: KeywordResult, hits: Sequence[Hit],
+def page_of_texts(texts: Sequence[str], long_strings: LongStrings) -> Sequence[str]:
+    """A page of rendered texts: a LongPage if placeholders stand for long strings in them."""
+    if not long_strings:
+        return texts
+    size = sum(map(long_strings.size, texts)) // len(texts)
+    return LongPage(len(texts), size, lambda first, end: texts[first:end], long_strings)
+
+
+def paged(reader: Reader, query: SearchQuery, result: KeywordResult, hits: Sequence[Hit], long_strings: LongStrings,
           render: Callable[[KeywordResult, Sequence[Hit]], Sequence[str]]) -> Sequence[str]:
-    """The JSON texts of the hits of a page, a LongPage if they are many. render: renders some of them."""
+    """The JSON texts of the hits of a page, a LongPage if they are many or long.
+
+    render: renders some of them, and puts their long strings into long_strings.
+    """
     if not is_long(len(hits), reader.average_document_size):
-        return render(result, hits)
+        return page_of_texts(render(result, hits), long_strings)
     docids, without_ranking = array("I", (hit.docid for hit in hits)), without_ranking_hits(result)
     details = _details_of(query, hits)
-    return LongPage(len(hits), reader.average_document_size(), lambda first, end: render(
-        without_ranking, [Hit(docids[place], details[place]) for place in range(first, end)]))
+
+    def render_between(first: int, end: int) -> Sequence[str]:
+        long_strings.forget()
+        return render(without_ranking, [Hit(docids[place], details[place]) for place in range(first, end)])
+
+    return LongPage(len(hits), reader.average_document_size(), render_between, long_strings)
 
 
 def without_ranking_hits(result: KeywordResult) -> KeywordResult:

@@ -16,6 +16,7 @@ from svcd.search.hits import render_hits, shows_matches
 from svcd.search.keyword import KeywordResult, keyword_search
 from svcd.search.long_pages import paged
 from svcd.search.request import Federation, IndexedQuery, SearchQuery, SearchResult
+from svcd.search.stored_strings import LongStrings
 
 __all__ = ["Federation", "IndexedQuery", "SearchQuery", "SearchResult", "search"]
 
@@ -46,8 +47,9 @@ def search(
     if query.distinct is not None:
         hits, rejected = _split_distinct(reader, query.distinct, hits)
     first, end = federation.window()
-    page = paged(reader, query, found, hits[first:end],
-                 lambda found, some: render_hits(reader, query, found, some, is_formatting_over))
+    long_strings = LongStrings()
+    page = paged(reader, query, found, hits[first:end], long_strings,
+                 lambda found, some: render_hits(reader, query, found, some, is_formatting_over, long_strings))
     counted = found.ranking.counted & ~from_docids([hit.docid for hit in rejected])
     return SearchResult(page, federation.pagination(counted.bit_count()), _facets(indexed.index_uid, reader, federation, counted))
 
