@@ -66,7 +66,7 @@ def uid(number: int) -> str:
 
 
 def value_of(key_uid: str, master_key: str = MASTER_KEY) -> str:
-    """The value of a key, as permissions.json (key_value) describes it."""
+    """The value of a key, as docs/http.md#authentication describes it."""
     return hmac.new(master_key.encode(), key_uid.encode(), hashlib.sha256).hexdigest()
 
 
