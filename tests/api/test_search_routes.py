@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from svcd.api import search
+from svcd.schema.index_settings import IndexSettings
 from svcd.search.request import Federation, SearchResult
 from svcd.validation import decode_query
 from svcd.validation.names import LOCALES
@@ -210,7 +211,7 @@ class Engine:
 
     @contextmanager
     def read(self, _index_uid: str) -> Iterator[Any]:
-        yield SimpleNamespace(primary_key=self.primary_key, state=None, settings={})
+        yield SimpleNamespace(primary_key=self.primary_key, state=None, settings=IndexSettings.of({}))
 
     def search(self, _readers: Any, queries: Any, federation: Federation, timer: Any) -> SearchResult:
         self.asked.append((queries[0].query, federation))
