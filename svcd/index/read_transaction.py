@@ -14,7 +14,7 @@ import sys
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from svcd.base.bitmaps import DocIds, Packed, from_docids, packed, to_docids, unpacked
@@ -160,9 +160,9 @@ def statement_portions(values: Sequence[T]) -> Iterator[Sequence[T]]:
         yield values[start:start + _PARAMETERS]
 
 
-def placeholders(portion: Iterable[object]) -> str:
+def placeholders(portion: Sequence[object]) -> str:
     """The placeholders of a portion's parameters, for an IN list."""
-    return ",".join("?" for _ in portion)
+    return ",".join("?" * len(portion))
 
 
 # What one entry costs beside its value: the key, and the links of the dictionary.

@@ -36,7 +36,7 @@ def render_hits(
     if _is_reshaped(reader, query):
         texts, formatted = _formatted(reader, query, found, texts, expired, long_strings)
         members.append(formatted)
-    if origin := sorted_from(query.sort):
+    if query.sort and (origin := sorted_from(query.sort)):
         texts = [with_distance(text, origin) for text in texts]
     if query.show_ranking_score or query.show_ranking_score_details:
         members.append(_scores(reader, query, hits))
