@@ -21,14 +21,6 @@ def assembled(parts: Iterable[bytes], *, expected: int, places: Places, held: Ex
     return listed(b"", parts, bytes, expected=expected, places=places, held=held, separator=b"")
 
 
-def separated(elements: Iterable[bytes]) -> Iterator[bytes]:
-    """What stands between the brackets of a list, in parts."""
-    between = b""
-    for element in elements:
-        yield between + element
-        between = SEPARATOR
-
-
 def listed(before: bytes, elements: Iterable[bytes], behind: Callable[[], bytes], *, expected: int, places: Places,
            held: ExitStack, separator: bytes = SEPARATOR) -> bytes | Portions:
     """The body of an answer: a list between what stands before and behind it.

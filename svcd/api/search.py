@@ -19,7 +19,7 @@ from svcd.api.context import Answer, Context, Text
 from svcd.api.cutoff import Timer
 from svcd.api.filters import allowed_filter, has_joins, narrowed, of_query_string, without_joins
 from svcd.api.joins import has_foreign_keys, hydrated, one_state, read_joined
-from svcd.api.portions import assembled, separated
+from svcd.api.portions import SEPARATOR, assembled
 from svcd.api.routes import Fields, Route
 from svcd.engine import steps
 from svcd.engine.sorting import SortError, parse_rule, split_rules
@@ -329,12 +329,15 @@ class Answered:
 
     def add_hits(self, ctx: Context, hits: LongPage, readers: Mapping[str, Reader], index_uid: str | None = None) -> None:
         """Hits that are made when the answer is sent; the rest is as for hydrated(). The readers stay until then."""
-        def texts() -> Iterator[bytes]:
+        def parts() -> Iterator[bytes]:
+            between = b""
             for portion in hits.portions():
                 for hit in hydrated(ctx, [without_vectors(hit) for hit in portion], readers, index_uid):
-                    yield hit.encode()
+                    yield between
+                    yield from hits.long_texts.pieces(hit)
+                    between = SEPARATOR
 
-        self._parts.append(separated(texts()))
+        self._parts.append(parts())
         self.expected += hits.expected_bytes
 
     @contextmanager

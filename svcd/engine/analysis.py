@@ -110,21 +110,18 @@ class Analyzer:
         most: so many of the first tokens alone, without a look at the words behind them.
         """
         detect = partial(self.language, locales=locales)
-        return list(islice(self._tokens(text, 0, detect, stop_words), most))
+        return list(islice(self._tokens(text, detect, stop_words), most))
 
-    def tokens_of_part(self, text: str, start: int, end: int, language_of: Callable[[str, str], str | None]) -> list[Token]:
-        """The tokens of text[start:end], at their places in the text, stop words being words.
+    def tokens_of_part(self, part: str, language_of: Callable[[str, str], str | None]) -> list[Token]:
+        """The tokens of a part of a text, at their places in the part, stop words being words.
 
         language_of: (group, script) -> its language. Both ends lie between two tokens, or those there are cut.
         """
-        return list(self._tokens(text[start:end], start, language_of, False))
+        return list(self._tokens(part, language_of, False))
 
-    def _tokens(
-        self, text: str, offset: int, language_of: Callable[[str, str], str | None], stop_words: bool
-    ) -> Iterator[Token]:
+    def _tokens(self, text: str, language_of: Callable[[str, str], str | None], stop_words: bool) -> Iterator[Token]:
         for start, end, script in groups(text):
             group = text[start:end]
-            start += offset
             language = language_of(group, script)
             lemmas = self.lemmas(script, language, stop_words=stop_words)
             for piece in self._pieces(group, segmenters.segmenter_of(script, language)):

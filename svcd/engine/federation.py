@@ -21,8 +21,9 @@ from svcd.engine.distinct import Apart
 from svcd.engine.federated_facets import FederatedFacets
 from svcd.engine.hits import shown
 from svcd.engine.keyword import Found
+from svcd.engine.long_texts import LongTexts
 from svcd.engine.merging import MergedHit, Standing, merged, standings
-from svcd.engine.pages import Few, LongPage, is_long, without_hits
+from svcd.engine.pages import Few, LongPage, is_long, made, without_hits
 from svcd.engine.ranking.buckets import Hit
 from svcd.engine.reader import DocIds, Reader
 from svcd.engine.request import Answer, Federation, IndexedQuery
@@ -197,18 +198,23 @@ def _page(hits: Sequence[MergedHit]) -> Sequence[str]:
     def size() -> int:
         return max(reader.average_document_size() for reader in readers)
 
+    long_texts = LongTexts()
     if not is_long(len(hits), size):
-        return _shown(hits)
+        return made(_shown(hits, long_texts), long_texts)
     docids, scores = array("I", (each.hit.docid for each in hits)), array("d", (each.standing.score for each in hits))
     details = Few([each.hit.details if _shows_scores(each.within) else () for each in hits])
     within = {each.within.asked.number: each.within._replace(found=without_hits(each.within.found)) for each in hits}
     numbers = array("I", (each.within.asked.number for each in hits))
 
-    def made(place: int) -> MergedHit:
+    def hit(place: int) -> MergedHit:
         results = within[numbers[place]]
         return MergedHit(Hit(docids[place], details[place]), Standing((), scores[place]), results.position, results)
 
-    return LongPage(len(hits), size(), lambda first, end: _shown(list(map(made, range(first, end)))))
+    def shown_between(first: int, end: int) -> Sequence[str]:
+        long_texts.forget()
+        return _shown(list(map(hit, range(first, end))), long_texts)
+
+    return LongPage(len(hits), size(), shown_between, long_texts)
 
 
 def _shows_scores(results: _Results) -> bool:
@@ -217,7 +223,7 @@ def _shows_scores(results: _Results) -> bool:
 
 
 @steps.within(_LOCAL)
-def _shown(hits: Sequence[MergedHit]) -> list[str]:
+def _shown(hits: Sequence[MergedHit], long_texts: LongTexts) -> list[str]:
     """The JSON texts of the hits, each as its own query wants it."""
     places: dict[int, list[int]] = {}  # number of a query: the places of its hits
     for place, each in enumerate(hits):
@@ -226,7 +232,7 @@ def _shown(hits: Sequence[MergedHit]) -> list[str]:
     for among in places.values():
         results = hits[among[0]].within
         found = shown(results.reader, results.asked.indexed.query, results.found, [hits[place].hit for place in among],
-                      results.is_late, [_origin(hits[place]) for place in among])
+                      results.is_late, long_texts, [_origin(hits[place]) for place in among])
         for place, text in zip(among, found):
             texts[place] = text
     return texts

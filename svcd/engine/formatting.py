@@ -6,7 +6,8 @@ to know how hits were found: the words to mark come as `matching.MatchingWords`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,8 +15,11 @@ from svcd.engine.allowance import Allowance
 from svcd.engine.analysis import Analyzer
 from svcd.engine.attributes import WILDCARD, is_everything, is_related
 from svcd.engine.documents import Selection, Value, select, shown, text_of
+from svcd.engine.highlighting import MarkedText, Tags, spread
+from svcd.engine.long_texts import LongTexts
 from svcd.engine.matching import Match, MatchingWords
 from svcd.engine.readings import LONG, LongText, Needles, Readable, ShortText
+from svcd.jsontext.literals import Unescaped
 
 Document = Mapping[str, Value]
 LocalesOf = Callable[[str], "Sequence[str] | None"]
@@ -63,6 +67,7 @@ class Formatter:
     fields: all known fields of the index in number order (`documents.names` of some document).
     displayed: the setting displayedAttributes. locales_of: `attributes.locales_test` of the settings.
     allowance: how much may be done; what is beyond it is shown as it is in the document, or cropped at its beginning.
+    long_texts: the strings for which others stand in, in documents and in what is made of them.
     """
 
     def __init__(
@@ -75,6 +80,7 @@ class Formatter:
         locales_of: LocalesOf,
         words: MatchingWords,
         allowance: Allowance | None = None,
+        long_texts: LongTexts | None = None,
     ) -> None:
         self._options = options
         self._allowance = allowance or Allowance()
@@ -85,7 +91,8 @@ class Formatter:
         self._styles = _styles(self._displayed, options)
         self._displayed_parts, self._retrieved_parts = Selection(self._displayed), Selection(self._retrieved)
         self._formatted_parts = Selection({*self._styles, *self._retrieved})
-        self._texts = _Texts(options, analyzer, locales_of, words, self._allowance)
+        self._texts = _Texts(options, analyzer, locales_of, words, self._allowance,
+                             LongTexts() if long_texts is None else long_texts)
         self._style_of: dict[str, _Style] = {}
 
     def hit(self, document: Document) -> Formatted:
@@ -135,8 +142,11 @@ class _Texts:
     """Texts of one query's hits: their matches, highlighted and cropped."""
 
     def __init__(self, options: FormatOptions, analyzer: Analyzer, locales_of: LocalesOf, words: MatchingWords,
-                 allowance: Allowance) -> None:
+                 allowance: Allowance, long_texts: LongTexts) -> None:
         self._options = options
+        self._tags = Tags(options.highlight_pre_tag, options.highlight_post_tag)
+        self._long_texts = long_texts
+        self._sources: dict[str, Unescaped] = {}
         self._analyzer = analyzer
         self._locales_of = locales_of
         self._words = words
@@ -148,30 +158,35 @@ class _Texts:
     def forget(self) -> None:
         """Another hit begins: its texts are others."""
         self._read.clear()
+        self._sources.clear()
         self._characters_read = 0
 
     def formatted(self, path: str, text: str, style: _Style) -> str:
         if not text or not (style.crop_length or (style.is_highlighted and self._words)):
             return text
-        if len(text) <= LONG and not self._allowance.allows(len(text)):
+        if not self._is_long(text) and not self._allowance.allows(len(text)):
             return self.shortened(path, text, style)
         readable = self._readable(path, text)
-        start, end = readable.window(style.crop_length) if style.crop_length else (0, len(text))
-        part = self._highlighted(text, readable.matches, start, end) if style.is_highlighted else text[start:end]
-        return self._marked(part, start > 0, end < len(text))
+        start, end = readable.window(style.crop_length) if style.crop_length else (0, readable.end)
+        matches = self._affordable(readable.matches, start, end) if style.is_highlighted else ()
+        return self._shown(text, readable, start, end, matches)
 
     def shortened(self, path: str, text: str, style: _Style) -> str:
         """What is shown of a text when the time is over: its beginning where it is to be cropped, else all of it."""
-        if not style.crop_length or len(text) <= _SURELY_SHOWN:
+        if not style.crop_length or (len(text) <= _SURELY_SHOWN and not self._is_long(text)):
             return text
-        _, end = self._long(path, text, MatchingWords()).window(style.crop_length)
-        return self._marked(text[:end], False, end < len(text))
+        readable = self._long(path, text, MatchingWords())
+        return self._shown(text, readable, 0, readable.window(style.crop_length)[1], ())
 
     def positions(self, path: str, text: str, indices: Sequence[int]) -> list[dict[str, Any]]:
         """The matches as `_matchesPosition` shows them: offsets and lengths in UTF-8 bytes."""
-        if not self._words or (len(text) <= LONG and not self._allowance.allows(len(text))):
+        if not self._words or (not self._is_long(text) and not self._allowance.allows(len(text))):
             return []
-        return list(_positions(text, self._readable(path, text).matches, indices))
+        place = {"indices": list(indices)} if indices else {}
+        return [{"start": start, "length": length, **place} for start, length in self._readable(path, text).spans()]
+
+    def _is_long(self, text: str) -> bool:
+        return len(text) > LONG or self._long_texts.stored(text) is not None
 
     def _readable(self, path: str, text: str) -> Readable:
         key = (path, text)
@@ -179,40 +194,51 @@ class _Texts:
             if self._characters_read > LONG:  # of so many short texts that all their tokens would fill the memory
                 self.forget()
             self._characters_read += min(len(text), LONG)
-            self._read[key] = self._short(path, text) if len(text) <= LONG else self._long(path, text, self._words)
+            self._read[key] = self._long(path, text, self._words) if self._is_long(text) else self._short(path, text)
         return self._read[key]
 
     def _short(self, path: str, text: str) -> ShortText:
         tokens = self._analyzer.tokens(text, self._locales(path), stop_words=False)
-        return ShortText(tokens, self._words.find(tokens), self._allowance)
+        return ShortText(text, tokens, self._words.find(tokens), self._allowance)
 
     def _long(self, path: str, text: str, words: MatchingWords) -> LongText:
         if self._needles is None:
             self._needles = Needles(self._words)
-        return LongText(text, self._locales(path), self._analyzer, words, self._needles, self._allowance)
+        return LongText(self._source(text).text, self._locales(path), self._analyzer, words, self._needles, self._allowance)
+
+    def _source(self, text: str) -> Unescaped:
+        if text not in self._sources:
+            stored = self._long_texts.stored(text)
+            self._sources[text] = stored.unescaped() if stored else Unescaped(text.encode(), ())
+        return self._sources[text]
 
     def _locales(self, path: str) -> Sequence[str] | None:
         return self._options.locales or self._locales_of(path)
 
-    def _marked(self, part: str, is_cut_before: bool, is_cut_behind: bool) -> str:
+    def _shown(self, text: str, readable: Readable, start: int, end: int, matches: Sequence[Match]) -> str:
+        """A part of a text with matches in tags, or what stands in for that, and markers where it is cut."""
+        before, behind = self._markers(start > 0, end < readable.end)
+        if self._long_texts.stored(text) is None or end - start <= LONG:
+            return before + "".join(spread(readable.part, matches, start, end, self._tags)) + behind
+        if not (matches or before or behind):
+            return text
+        return self._long_texts.stand_in(MarkedText(self._source(text), matches, start, end, self._tags, before, behind))
+
+    def _markers(self, is_cut_before: bool, is_cut_behind: bool) -> tuple[str, str]:
         marker = self._options.crop_marker
         if not self._allowance.adds(len(marker) * (is_cut_before + is_cut_behind)):
-            return part
-        return f"{marker * is_cut_before}{part}{marker * is_cut_behind}"
+            return "", ""
+        return marker * is_cut_before, marker * is_cut_behind
 
-    def _highlighted(self, text: str, matches: Sequence[Match], start: int, end: int) -> str:
-        """text[start:end] with the matches in tags, those across a border clipped."""
-        parts = []
-        added = len(self._options.highlight_pre_tag) + len(self._options.highlight_post_tag)
-        for match in matches:
-            if match.start >= end or not self._allowance.adds(added * (match.end > start)):
-                break
-            if match.end > start:
-                first, last = max(match.start, start), min(match.end, end)
-                parts += [text[start:first], self._options.highlight_pre_tag]
-                parts += [text[first:last], self._options.highlight_post_tag]
-                start = last
-        return "".join([*parts, text[start:end]])
+    def _affordable(self, matches: Sequence[Match], start: int, end: int) -> Sequence[Match]:
+        """Those in a part of a text, as far as their tags may be added."""
+        first = bisect_right(matches, start, key=lambda match: match.end)
+        last = bisect_left(matches, end, lo=first, key=lambda match: match.start)
+        added = len(self._tags.before) + len(self._tags.behind)
+        for place in range(first, last):
+            if not self._allowance.adds(added):
+                return matches[first:place]
+        return matches[first:last]
 
 
 def _named(fields: Sequence[str], entries: Sequence[str] | None) -> list[str]:
@@ -273,15 +299,3 @@ def _texts_beneath(path: str, indices: list[int], value: Value) -> Iterator[tupl
             yield from _texts_beneath(path, [*indices, index], element)
     elif not isinstance(value, bool) and (text := text_of(value)) is not None:
         yield path, indices, text
-
-
-def _positions(text: str, matches: Iterable[Match], indices: Sequence[int]) -> Iterator[dict[str, Any]]:
-    characters = size = 0  # so many characters are so many bytes
-    for match in matches:
-        size += len(text[characters:match.start].encode())
-        length = len(text[match.start:match.end].encode())
-        position: dict[str, Any] = {"start": size, "length": length}
-        if indices:
-            position["indices"] = list(indices)
-        yield position
-        characters, size = match.end, size + length

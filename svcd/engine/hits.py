@@ -14,6 +14,7 @@ from svcd.engine.formatting import FormatOptions, Formatter
 from svcd.engine.geo.order import sorted_from, with_distance
 from svcd.engine.keyword import Found
 from svcd.engine.lexicon import lexicon_of
+from svcd.engine.long_texts import LongTexts
 from svcd.engine.ranking import scores
 from svcd.engine.ranking.buckets import Hit
 from svcd.engine.ranking.chain import is_separated
@@ -24,18 +25,19 @@ from svcd.jsontext import dumps, loads
 
 def shown(
     reader: Reader, query: SearchQuery, found: Found, hits: Sequence[Hit], expired: Callable[[], bool],
-    beside: Sequence[str] = ()
+    long_texts: LongTexts, beside: Sequence[str] = ()
 ) -> Sequence[str]:
     """The JSON texts of some of the documents found.
 
-    expired: tells whether the time of the search is over; long texts are formatted until then.
+    expired: tells whether the time of the search is over; long texts are formatted until then. long_texts: is given the
+    strings for which others stand in.
     beside: for each hit the members that follow those of its document, as text; () for none at all.
     """
     steps.begin("format")
-    texts = reader.documents([hit.docid for hit in hits])
+    texts: Sequence[str] = [long_texts.outline(text) for text in reader.documents_utf8([hit.docid for hit in hits])]
     members = [beside] if beside else []
     if _is_reshaped(reader, query):
-        texts, formatted = _formatted(reader, query, found, texts, expired)
+        texts, formatted = _formatted(reader, query, found, texts, expired, long_texts)
         members.append(formatted)
     if origin := sorted_from(query.sort):
         texts = [with_distance(text, origin) for text in texts]
@@ -55,10 +57,11 @@ def _joined(text: str, *members: str) -> str:
 
 
 def _formatted(
-    reader: Reader, query: SearchQuery, found: Found, texts: Sequence[str], expired: Callable[[], bool]
+    reader: Reader, query: SearchQuery, found: Found, texts: Sequence[str], expired: Callable[[], bool],
+    long_texts: LongTexts
 ) -> tuple[Sequence[str], Sequence[str]]:
     """The documents as asked for, and for each the members that show it formatted, as text."""
-    formatter = _formatter(reader, query, found, expired)
+    formatter = _formatter(reader, query, found, expired, long_texts)
     documents, members = [], []
     for text in texts:
         hit = formatter.hit(loads(text))
@@ -77,7 +80,9 @@ def _is_reshaped(reader: Reader, query: SearchQuery) -> bool:
     )
 
 
-def _formatter(reader: Reader, query: SearchQuery, found: Found, expired: Callable[[], bool]) -> Formatter:
+def _formatter(
+    reader: Reader, query: SearchQuery, found: Found, expired: Callable[[], bool], long_texts: LongTexts
+) -> Formatter:
     options = FormatOptions(
         attributes_to_retrieve=query.attributes_to_retrieve,
         attributes_to_highlight=query.attributes_to_highlight,
@@ -98,6 +103,7 @@ def _formatter(reader: Reader, query: SearchQuery, found: Found, expired: Callab
         locales_of=attributes.locales_test(settings.get("localizedAttributes")),
         words=found.matching_words(),
         allowance=Allowance(expired),
+        long_texts=long_texts,
     )
 
 

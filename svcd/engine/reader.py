@@ -229,6 +229,9 @@ class Reader(Protocol):
     def documents(self, docids: Sequence[int]) -> Sequence[str]:
         """The documents as compact JSON texts, members in field-number order; in the order asked."""
 
+    def documents_utf8(self, docids: Sequence[int]) -> Sequence[bytes]:
+        """As documents(), in UTF-8: of long ones it takes a fourth of the memory at times."""
+
     def average_document_size(self) -> int:
         """Bytes that the JSON text of a document usually has, at least 1."""
 

@@ -2,14 +2,13 @@
 
 A long text is looked through for what the words of the query begin with; around each such place a piece between two
 separators is cut out and read. So a word in 20 MB costs what is near it. Where a character is not plain ASCII the
-lemma may be another text than what is written: these pieces are read, too. Knows where a text may be cut; refuses to
-know what is shown of it.
+lemma may be another text than what is written: these pieces are read, too. Long texts are held in UTF-8, and only pieces
+of them become strings. Knows where a text may be cut; refuses to know what is shown of it.
 """
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Protocol
 
 from svcd.engine import segmenters
@@ -21,43 +20,68 @@ from svcd.engine.scripts import LATIN, groups
 
 # Longer texts, in characters, are read in pieces. What is shorter is quicker read at once.
 LONG = 65_536
-# Characters that are looked through together; the least and the most that are read together.
+# Bytes that are looked through together; the least and the most that are read together.
 _CHUNK = 65_536
 _LEAST_PIECE, _MOST_PIECE = 64, 16_384
-# As far a separator is looked for. What has none is no text of words: it is cut there, and what follows is no word.
+# As far, in bytes, a separator is looked for. What has none is no text of words: it is cut there, and what follows is no
+# word. Most are found near.
 _FARTHEST_BOUNDARY = 4_096
-# What tells one language from another, in characters of the beginning of a text.
+_NEAR = 64
+# What tells one language from another, in bytes of the beginning of a text; so far it is looked for.
 _SAMPLE = 16_384
+_FARTHEST_SAMPLE = 1 << 20
 # Characters of which the lemma is not, as always with the others, their lower case.
 _ODD = "[^\\x09-\\x0d\\x20-\\x7e]"
 _has_odd = re.compile(_ODD).search
 
 
 class Readable(Protocol):
-    """A text, its matches, and which part of it is shown."""
+    """A text, its matches, and which part of it is shown. Its places are counted as it is held: see the classes."""
 
     @property
     def matches(self) -> Sequence[Match]:
-        """Left to right, none overlapping another; `start` and `length` count characters of the text."""
+        """Left to right, none overlapping another; `start` and `length` are such places."""
+
+    @property
+    def end(self) -> int:
+        """The place behind all of it."""
 
     def window(self, size: int) -> tuple[int, int]:
-        """The part to show when about so many words may be: its first character, and the one behind its last."""
+        """The part to show when about so many words may be: its first place, and the one behind its last."""
+
+    def part(self, start: int, end: int) -> str:
+        """What stands between two places."""
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """Where each match begins in UTF-8, and its length there."""
 
 
 class ShortText:
-    """A text that is read at once."""
+    """A text that is read at once. Its places are characters."""
 
-    def __init__(self, tokens: Sequence[Token], matches: Sequence[Match], allowance: Allowance) -> None:
+    def __init__(self, text: str, tokens: Sequence[Token], matches: Sequence[Match], allowance: Allowance) -> None:
         self.matches = matches
+        self._text = text
         self._tokens = tokens
         self._allowance = allowance
 
     @property
     def end(self) -> int:
-        return self._tokens[-1].end if self._tokens else 0
+        return len(self._text)
 
     def window(self, size: int) -> tuple[int, int]:
         return window(self, self.matches, size, self._allowance)
+
+    def part(self, start: int, end: int) -> str:
+        return self._text[start:end]
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        place = size = 0  # so many characters are so many bytes
+        for match in self.matches:
+            size += _size(self._text[place:match.start])
+            length = _size(self._text[match.start:match.end])
+            yield size, length
+            place, size = match.end, size + length
 
     # cropping.Reading
 
@@ -77,46 +101,29 @@ class ShortText:
         return (self._tokens[place] for place in range(end - 1, -1, -1))
 
 
-@dataclass(frozen=True, slots=True)
-class _Needle:
-    """A place where a word of the query may begin. end: behind what shows that."""
-
-    start: int
-    end: int
-
-
 class Needles:
     """Finds where in a text words of a query may begin; made once for a query."""
 
     def __init__(self, words: MatchingWords) -> None:
         beginnings = sorted(words.beginnings - {""}, key=len, reverse=True)
-        self.longest = max(map(len, beginnings), default=0)
+        self.longest = max((_size(beginning) for beginning in beginnings), default=0)
         plain = "|".join(re.escape(beginning.lower()) for beginning in beginnings if beginning.isascii())
         # (?!) is found nowhere: only what is odd could be such a word
         self._among_plain = re.compile(plain or "(?!)").search
         self._among_odd = re.compile(f"{_ODD}|{plain}" if plain else _ODD, re.IGNORECASE).search
 
-    def in_text(self, text: str, start: int, allowance: Allowance) -> Iterator[_Needle]:
-        """The needles from a place on, left to right, as long as there is time."""
-        for begin in range(start, len(text), _CHUNK):
-            end = min(begin + _CHUNK, len(text))
-            if not allowance.allows((end - begin) >> 6):  # to look through is 50 times quicker than to read
-                return
-            chunk = text[begin:end + self.longest]
-            is_plain = chunk.isascii() and not _has_odd(chunk)
-            search = self._among_plain if is_plain else self._among_odd
-            chunk = chunk.lower() if is_plain else chunk
-            found = search(chunk)
-            while found and begin + found.start() < end:
-                yield _Needle(begin + found.start(), begin + found.end())
-                found = search(chunk, found.start() + 1)
+    def searched(self, part: str) -> tuple[str, Callable[[str, int], re.Match[str] | None]]:
+        """A part of a text to be searched, as long as it was, and what finds the first from a place on."""
+        is_plain = part.isascii() and not _has_odd(part)
+        return (part.lower(), self._among_plain) if is_plain else (part, self._among_odd)
 
 
 class LongText:
-    """A text that is read in pieces. The tokens of its matches are told by characters: `first_token` is where the first
-    begins, `last_token` where the last one ends; numbers of words count from the first match."""
+    """A text that is read in pieces. Its places are bytes of UTF-8. The tokens of its matches are told by places, too:
+    `first_token` is where the first begins, `last_token` where the last one ends; numbers of words count from the first
+    match."""
 
-    def __init__(self, text: str, locales: Sequence[str] | None, analyzer: Analyzer, words: MatchingWords,
+    def __init__(self, text: bytes, locales: Sequence[str] | None, analyzer: Analyzer, words: MatchingWords,
                  needles: Needles, allowance: Allowance) -> None:
         self.end = len(text)
         self._text = text
@@ -130,6 +137,12 @@ class LongText:
         is_cut = segmenters.segmenter_of(LATIN, self._language("", LATIN)) is not None
         self._keeps_letters = analyzer.separators.keeps_ascii_letters and not is_cut
         self.matches: Sequence[Match] = list(self._found()) if words else []
+
+    def part(self, start: int, end: int) -> str:
+        return self._text[start:end].decode()
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        return ((match.start, match.length) for match in self.matches)
 
     def window(self, size: int) -> tuple[int, int]:
         return window(self, list(self._numbered(size)), size, self._allowance)
@@ -153,22 +166,47 @@ class LongText:
 
     def _found(self) -> Iterator[Match]:
         position, size, most = 0, _LEAST_PIECE, MOST_MATCHES
-        for needle in self._needles.in_text(self._text, 0, self._allowance):
-            if needle.start < position or self._is_behind_a_letter(needle.start):
-                continue
-            is_near = needle.start - position < size
-            size = min(size * 4, _MOST_PIECE) if is_near else _LEAST_PIECE
-            start = self._boundary_before(needle.start, position)
-            end = self._boundary_behind(max(needle.end, start + size))
-            if not self._allowance.allows(end - start):
+        for begin in range(0, self.end, _CHUNK):
+            if not self._allowance.allows(_CHUNK >> 6):  # to look through is 50 times quicker than to read
                 return
-            position = end
-            for match in self._found_in(start, end):
-                position = max(position, match.last_token)
-                yield match
-                most -= 1
-                if not most:
+            needles = self._in_chunk(self._at_character(begin), self._at_character(begin + _CHUNK))
+            next(needles)
+            while needle := needles.send(position):
+                is_near = needle[0] - position < size
+                size = min(size * 4, _MOST_PIECE) if is_near else _LEAST_PIECE
+                start = self._boundary_before(needle[0], position)
+                end = self._boundary_behind(max(needle[1], start + size))
+                if not self._allowance.allows(end - start):
                     return
+                position = end
+                for match in self._found_in(start, end):
+                    position = max(position, match.last_token)
+                    yield match
+                    most -= 1
+                    if not most:
+                        return
+
+    def _in_chunk(self, begin: int, end: int) -> Generator[tuple[int, int] | None, int, None]:
+        """Given a place, the next one from there on where a word of the query may begin, and the one behind what shows
+        that; None when there is no more in this part of the text."""
+        part, search = self._needles.searched(self.part(begin, self._at_character(end + self._needles.longest)))
+        characters, place = 0, begin  # so many characters are up to that place
+        found: tuple[int, int] | None = None
+        while True:
+            least = yield found
+            if least > place:
+                characters, place = characters + self._characters(place, min(least, end)), least
+            found = None
+            while found is None and place < end and (match := search(part, characters)):
+                first, last = match.span()
+                place += _size(part[characters:first])
+                characters = first
+                if place >= end:
+                    break
+                if not self._is_behind_a_letter(place):
+                    found = place, place + _size(part[first:last])
+                else:
+                    characters, place = characters + 1, place + 1  # it is plain
 
     def _found_in(self, start: int, end: int) -> Iterator[Match]:
         """The matches that begin in a piece, and may end behind it."""
@@ -178,7 +216,9 @@ class LongText:
         for match in self._words.find(tokens):
             first, last = tokens[match.first_token], tokens[match.last_token]
             if first.start < end:
-                yield match._replace(first_token=first.start, last_token=last.end)
+                # of a beginning its characters are told
+                length = match.length if first is not last else _size(first.text[:match.length])
+                yield match._replace(first_token=first.start, last_token=last.end, length=length)
 
     def _tokens_for_phrases(self, start: int, end: int) -> list[Token]:
         """The tokens of a piece, and as many words behind it as a phrase that begins in it may have there."""
@@ -220,7 +260,11 @@ class LongText:
     # pieces
 
     def _tokens(self, start: int, end: int) -> list[Token]:
-        return self._analyzer.tokens_of_part(self._text, start, end, self._language)
+        tokens = self._analyzer.tokens_of_part(self.part(start, end), self._language)
+        for token in tokens:
+            token.start = start
+            token.end = start = start + _size(token.text)
+        return tokens
 
     def _tokens_from(self, start: int, end: int | None = None) -> Iterator[Token]:
         """The tokens from the border of one on, in pieces that grow."""
@@ -240,40 +284,64 @@ class LongText:
 
     def _boundary_before(self, place: int, least: int) -> int:
         """The nearest place up to this one where the text may be cut, not in front of `least`."""
-        text, boundaries = self._text, self._boundaries
-        nearest = max(least, place - _FARTHEST_BOUNDARY)
-        while place > nearest and text[place - 1] not in boundaries:
-            place -= 1
-        return place
+        place = self._at_character(place)
+        for reach in (_NEAR, _FARTHEST_BOUNDARY):
+            nearest = self._at_character(max(least, place - reach))
+            part = self.part(nearest, place)
+            for characters in range(len(part), 0, -1):
+                if part[characters - 1] in self._boundaries:
+                    return place - _size(part[characters:])
+        return nearest
 
     def _boundary_behind(self, place: int) -> int:
         """The nearest place from this one on where the text may be cut."""
-        text, boundaries = self._text, self._boundaries
-        farthest = min(place + _FARTHEST_BOUNDARY, self.end)
-        while place < farthest and text[place - 1] not in boundaries:
-            place += 1
-        return min(place, self.end)
+        start = self._at_character(min(place, self.end) - 1)
+        for reach in (_NEAR, _FARTHEST_BOUNDARY):
+            farthest = self._at_character(place + reach)
+            part = self.part(start, farthest)
+            for characters, character in enumerate(part, 1):
+                if character in self._boundaries:
+                    return start + _size(part[:characters])
+        return farthest
+
+    def _at_character(self, place: int) -> int:
+        """Where the character of a byte begins."""
+        if place >= self.end:
+            return self.end
+        while self._text[place] & 0xC0 == 0x80:
+            place -= 1
+        return place
+
+    def _characters(self, start: int, end: int) -> int:
+        return len(self.part(start, end))
 
     def _is_behind_a_letter(self, place: int) -> bool:
         """Does what is plain there not begin a word, as a plain letter stands before it?"""
-        before = self._text[place - 1:place]
-        return self._keeps_letters and before.isalpha() and before.isascii() and " " < self._text[place] < "\x7f"
+        return self._keeps_letters and self._text[place - 1:place].isalpha() and 0x20 < self._text[place] < 0x7F
 
     def _is_inside_word(self, place: int) -> bool:
         """Was no boundary found near this place, where a piece begins?"""
-        stretch = self._text[max(place - _FARTHEST_BOUNDARY, 0):place]
-        return len(stretch) == _FARTHEST_BOUNDARY and self._boundaries.isdisjoint(stretch)
+        start = self._at_character(max(place - _FARTHEST_BOUNDARY, 0))
+        return place - start >= _FARTHEST_BOUNDARY and self._boundaries.isdisjoint(self.part(start, place))
 
-    def _language(self, _group: str, script: str) -> str | None:
+    def _language(self, group: str, script: str) -> str | None:
         """One for each script in all of the text: that of what the text begins with."""
         if script not in self._languages:
-            self._languages[script] = self._detected(script)
+            self._languages[script] = self._detected(group, script)
         return self._languages[script]
 
-    def _detected(self, script: str) -> str | None:
-        for start in range(0, self.end, _SAMPLE):
-            part = self._text[start:start + _SAMPLE]
+    def _detected(self, group: str, script: str) -> str | None:
+        """group: what is written so, should it not be met before long."""
+        if not segmenters.asks_language(script):
+            return None
+        for begin in range(0, min(self.end, _FARTHEST_SAMPLE), _SAMPLE):
+            part = self.part(self._at_character(begin), self._at_character(begin + _SAMPLE))
             sample = "".join(part[each.start:each.end] for each in groups(part) if each.script == script)
             if sample:
                 return self._analyzer.language(sample, script, self._locales)
-        return None
+        return self._analyzer.language(group, script, self._locales) if group else None
+
+
+def _size(text: str) -> int:
+    """The bytes of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())

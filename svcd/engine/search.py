@@ -13,6 +13,7 @@ from svcd.engine.distinct import Apart
 from svcd.engine.facets.distribution import facets_of
 from svcd.engine.hits import shown, shows_matches
 from svcd.engine.keyword import Found, find
+from svcd.engine.long_texts import LongTexts
 from svcd.engine.pages import paged
 from svcd.engine.ranking.buckets import Hit, Wanted
 from svcd.engine.reader import DocIds, Reader
@@ -49,8 +50,9 @@ def search(
     if query.distinct is not None:
         hits, rejected = _apart(reader, query.distinct, hits)
     first, end = federation.window()
-    page = paged(reader, query, found, hits[first:end],
-                 lambda found, some: shown(reader, query, found, some, is_late))
+    long_texts = LongTexts()
+    page = paged(reader, query, found, hits[first:end], long_texts,
+                 lambda found, some: shown(reader, query, found, some, is_late, long_texts))
     counted = found.ranking.counted & ~from_docids([hit.docid for hit in rejected])
     return Answer(page, federation.pagination(counted.bit_count()), _facets(indexed.index_uid, reader, federation, counted))
 

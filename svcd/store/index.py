@@ -80,6 +80,11 @@ class IndexReader(ValueOrders, Pairs, Points, Shapes):
         found = dict(self._by_docid("SELECT docid, json FROM documents", docids))
         return [found[docid] for docid in docids]
 
+    def documents_utf8(self, docids: Sequence[int]) -> list[bytes]:
+        """As documents(), in UTF-8."""
+        found = dict(self._by_docid("SELECT docid, CAST(json AS BLOB) FROM documents", docids))
+        return [found[docid] for docid in docids]
+
     def each_document(self, docids: Iterable[int]) -> Iterator[str]:
         """The JSON texts of documents, in the order asked, some read at a time: as many as come to some READ_BYTES."""
         wanted, count = iter(docids), READ_BYTES // self.average_document_size()

@@ -124,7 +124,7 @@ class Keeping:
         """(docid, the text of its values) of those of some documents that have any."""
         return self._by_docid("SELECT docid, held FROM facet_rows", docids)
 
-    def _by_docid(self, select: str, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
+    def _by_docid(self, select: str, docids: Sequence[int]) -> Iterator[tuple[int, Any]]:
         for part in parts(docids):
             yield from self._connection.execute(f"{select} WHERE docid IN ({marks(part)})", part)
 

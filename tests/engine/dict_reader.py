@@ -305,6 +305,9 @@ class DictReader:
     def documents(self, docids: Sequence[int]) -> list[str]:
         return [self._text(docid) for docid in docids]
 
+    def documents_utf8(self, docids: Sequence[int]) -> list[bytes]:
+        return [text.encode() for text in self.documents(docids)]
+
     def average_document_size(self) -> int:
         return max(sum(map(len, self.documents(range(len(self._documents))))) // max(len(self._documents), 1), 1)
 

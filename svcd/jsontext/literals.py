@@ -1,0 +1,78 @@
+"""String literals of JSON texts in UTF-8: the long ones found, what they stand for, and how that is written.
+
+For strings of many megabytes, of which no copy in Python's own strings is made: one wide character lets those take four
+bytes for each. Knows compact texts as svcd.jsontext.writing prints them; refuses to know what strings are of.
+"""
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+# To the end of a literal, whatever is escaped in it; possessive, for the matcher shall remember no way back.
+_REST_OF_LITERAL = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+
+_NAMED = ((b"\n", b"\\n"), (b'"', b'\\"'), (b"\t", b"\\t"), (b"\r", b"\\r"), (b"\b", b"\\b"), (b"\f", b"\\f"))
+_CONTROLS = tuple((bytes([code]), b"\\u%04x" % code) for code in range(0x20) if bytes([code]) not in b"\n\t\r\b\f")
+_BACKSLASH, _ESCAPED_BACKSLASH = b"\\", b"\\\\"
+_NO_TEXT = b"\xff"  # in no text in UTF-8: stands for a backslash until all else is replaced
+
+
+class Literal(NamedTuple):
+    """Where a string stands in a JSON text, without its quotes: in bytes."""
+
+    start: int
+    end: int
+
+
+def long_literals(source: bytes, least: int) -> Iterator[Literal]:
+    """The values (not the names of members) in a JSON text that are strings of so many bytes and more."""
+    start = source.find(b'"') + 1
+    while start:
+        end = _end(source, start)
+        if end - start >= least and source[end + 1:end + 2] != b":":
+            yield Literal(start, end)
+        start = source.find(b'"', end + 1) + 1
+
+
+def _end(source: bytes, start: int) -> int:
+    """Where the quote is that ends a literal."""
+    end = source.find(b'"', start)
+    if source.find(_BACKSLASH, start, end) < 0:
+        return end
+    rest = _REST_OF_LITERAL.match(source, start)
+    assert rest is not None, "no JSON text"
+    return rest.end() - 1
+
+
+class Unescaped(NamedTuple):
+    """What a literal stands for. escapes: those that a part of it may need, as (byte, how it is written)."""
+
+    text: bytes
+    escapes: Sequence[tuple[bytes, bytes]]
+
+    def escaped(self, start: int, end: int) -> bytes:
+        """A part as it stands in a literal."""
+        part = self.text[start:end]
+        for byte, escape in self.escapes:
+            part = part.replace(byte, escape)
+        return part
+
+
+def unescaped(literal: bytes) -> Unescaped:
+    """Copies of the text are only made for the kinds of escapes that are there, however many of each."""
+    if _BACKSLASH not in literal:
+        return Unescaped(literal, ())
+    text = literal.replace(_ESCAPED_BACKSLASH, _NO_TEXT)
+    found = []
+    for byte, escape in (*_NAMED, *(_CONTROLS if b"\\u00" in text else ())):
+        if escape in text:
+            found.append((byte, escape))
+            text = text.replace(escape, byte)
+    if _BACKSLASH in text:  # written by another hand
+        return Unescaped(json.loads(b'"%b"' % literal).encode(), ((_BACKSLASH, _ESCAPED_BACKSLASH), *_NAMED, *_CONTROLS))
+    if _NO_TEXT in text:
+        found.insert(0, (_BACKSLASH, _ESCAPED_BACKSLASH))
+        text = text.replace(_NO_TEXT, _BACKSLASH)
+    return Unescaped(text, found)
