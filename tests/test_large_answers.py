@@ -73,3 +73,24 @@ def taken_of(daemon: Daemon, path: str, clients: int) -> list[int]:
             return list(map(int, told[-clients - 1:]))
         daemon.get("/health")
     raise AssertionError(f"{len(told)} answers have ended")
+
+
+def test_long_strings_are_shown_as_they_are(daemon: Daemon) -> None:
+    """Each of them, wherever it is shown; a hit with one is made in pieces."""
+    text = 'A "sunny"\n day \\ in the sea \u0001 😀 é. ' + "Water and again water. " * 15_000
+    book = {"id": 1, "title": "Sea", "text": text, "_vectors": {"a": [1.0]}, "pages": [text, "short"]}
+    daemon.done(daemon.post("/indexes/books/documents", [book]))
+    del book["_vectors"]
+    asked = {"q": "sunny", "attributesToHighlight": ["*"], "showMatchesPosition": True}
+    marked = text.replace("sunny", "<em>sunny</em>")
+    expected = {**book, "_formatted": {"id": "1", "title": "Sea", "text": marked, "_vectors": {"a": ["1.0"]},
+                                       "pages": [marked, "short"]},
+                "_matchesPosition": {"pages": [{"start": 3, "length": 5, "indices": [0]}], "text": [{"start": 3, "length": 5}]}}
+    query = {"indexUid": "books", **asked}
+    assert daemon.post("/indexes/books/search", asked).json["hits"] == [expected]
+    assert [each["hits"] for each in daemon.post("/multi-search", {"queries": [query, query]}).json["results"]] == [[expected]] * 2
+    (merged,) = daemon.post("/multi-search", {"queries": [query], "federation": {}}).json["hits"]
+    assert merged.pop("_federation")["indexUid"] == "books" and merged == expected
+    cropped = {**asked, "attributesToCrop": ["text:2"], "attributesToRetrieve": ["id"]}
+    (hit,) = daemon.post("/indexes/books/search", cropped).json["hits"]
+    assert hit["_formatted"]["text"].startswith("A \"<em>sunny</em>") and "pages" not in hit

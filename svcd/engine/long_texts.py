@@ -48,7 +48,7 @@ class StoredText(NamedTuple):
 
     def unescaped(self) -> Unescaped:
         """What it says."""
-        return unescaped(self.source[self.literal.start:self.literal.end])
+        return unescaped(self.source, self.literal)
 
 
 class LongTexts:

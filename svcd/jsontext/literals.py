@@ -5,9 +5,9 @@ bytes for each. Knows compact texts as svcd.jsontext.writing prints them; refuse
 """
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from typing import NamedTuple
 
 # To the end of a literal, whatever is escaped in it; possessive, for the matcher shall remember no way back.
@@ -16,6 +16,10 @@ _REST_OF_LITERAL = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _NAMED = ((b"\n", b"\\n"), (b'"', b'\\"'), (b"\t", b"\\t"), (b"\r", b"\\r"), (b"\b", b"\\b"), (b"\f", b"\\f"))
 _CONTROLS = tuple((bytes([code]), b"\\u%04x" % code) for code in range(0x20) if bytes([code]) not in b"\n\t\r\b\f")
 _BACKSLASH, _ESCAPED_BACKSLASH = b"\\", b"\\\\"
+_ESCAPES = ((_BACKSLASH, _ESCAPED_BACKSLASH), *_NAMED, *_CONTROLS)
+_LONGEST_ESCAPE = 6
+# Bytes that are unescaped together.
+_PIECE = 1 << 20
 _NO_TEXT = b"\xff"  # in no text in UTF-8: stands for a backslash until all else is replaced
 
 
@@ -60,19 +64,37 @@ class Unescaped(NamedTuple):
         return part
 
 
-def unescaped(literal: bytes) -> Unescaped:
-    """Copies of the text are only made for the kinds of escapes that are there, however many of each."""
-    if _BACKSLASH not in literal:
-        return Unescaped(literal, ())
-    text = literal.replace(_ESCAPED_BACKSLASH, _NO_TEXT)
-    found = []
+def unescaped(source: bytes, literal: Literal) -> Unescaped:
+    """What a literal in a JSON text stands for; made in pieces, for it may be half as long as what is written."""
+    text, found = BytesIO(), set()
+    place = literal.start
+    while place < literal.end:
+        start, place = place, _cut(source, place, min(place + _PIECE, literal.end))
+        piece, escapes = _unescaped(source[start:place])
+        text.write(piece)
+        found.update(escapes)
+    return Unescaped(text.getvalue(), [escape for escape in _ESCAPES if escape in found])
+
+
+def _cut(source: bytes, start: int, place: int) -> int:
+    """The nearest place from this one on that is not inside of an escape, as none goes on beyond the start."""
+    last = source.rfind(_BACKSLASH, max(place - _LONGEST_ESCAPE, start), place)
+    run = source[start:last + 1]
+    if last < 0 or (len(run) - len(run.rstrip(_BACKSLASH))) % 2 == 0:
+        return place
+    return max(place, last + (_LONGEST_ESCAPE if source[last + 1:last + 2] == b"u" else 2))
+
+
+def _unescaped(piece: bytes) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    """What a piece stands for, and the escapes in it: each kind is replaced at once, however many there are."""
+    if _BACKSLASH not in piece:
+        return piece, []
+    text, found = piece.replace(_ESCAPED_BACKSLASH, _NO_TEXT), []
     for byte, escape in (*_NAMED, *(_CONTROLS if b"\\u00" in text else ())):
         if escape in text:
             found.append((byte, escape))
             text = text.replace(escape, byte)
-    if _BACKSLASH in text:  # written by another hand
-        return Unescaped(json.loads(b'"%b"' % literal).encode(), ((_BACKSLASH, _ESCAPED_BACKSLASH), *_NAMED, *_CONTROLS))
     if _NO_TEXT in text:
-        found.insert(0, (_BACKSLASH, _ESCAPED_BACKSLASH))
+        found.append(_ESCAPES[0])
         text = text.replace(_NO_TEXT, _BACKSLASH)
-    return Unescaped(text, found)
+    return text, found
