@@ -16,7 +16,7 @@ from svcd.engine.allowance import MOST_MATCHES, Allowance
 from svcd.engine.analysis import WORD, Analyzer, Token
 from svcd.engine.cropping import FARTHEST, window
 from svcd.engine.matching import Match, MatchingWords
-from svcd.engine.scripts import LATIN, groups
+from svcd.engine.scripts import ARMENIAN, LATIN, OTHER, groups, script_of
 
 # Longer texts, in characters, are read in pieces. What is shorter is quicker read at once.
 LONG = 65_536
@@ -260,11 +260,32 @@ class LongText:
     # pieces
 
     def _tokens(self, start: int, end: int) -> list[Token]:
-        tokens = self._analyzer.tokens_of_part(self.part(start, end), self._language)
+        part = self.part(start, end)
+        characters = self._of_the_run_before(part, start)
+        tokens = self._analyzer.tokens_of_part(part[characters:], self._language)
+        if characters:
+            tokens = self._analyzer.tokens_of_part(part[:characters], self._language) + tokens
         for token in tokens:
             token.start = start
             token.end = start = start + _size(token.text)
         return tokens
+
+    def _of_the_run_before(self, part: str, start: int) -> int:
+        """How many characters of a part are of no script, and follow others than those that come behind them."""
+        if not start or part[:1].isalpha():
+            return 0
+        first, before = groups(part)[:1], self._script_before(start)
+        if not first or before in (OTHER, first[0].script):
+            return 0
+        return next((place for place, character in enumerate(part) if script_of(character) not in (OTHER, ARMENIAN)), 0)
+
+    def _script_before(self, place: int) -> str:
+        """The script of the run that ends there; OTHER when none is near."""
+        for reach in (_NEAR, _FARTHEST_BOUNDARY):
+            found = groups(self.part(self._at_character(max(place - reach, 0)), place))
+            if found[-1].script != OTHER:
+                return found[-1].script
+        return OTHER
 
     def _tokens_from(self, start: int, end: int | None = None) -> Iterator[Token]:
         """The tokens from the border of one on, in pieces that grow."""

@@ -5,20 +5,17 @@ bytes for each. Knows compact texts as svcd.jsontext.writing prints them; refuse
 """
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from typing import NamedTuple
-
-# To the end of a literal, whatever is escaped in it; possessive, for the matcher shall remember no way back.
-_REST_OF_LITERAL = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 _NAMED = ((b"\n", b"\\n"), (b'"', b'\\"'), (b"\t", b"\\t"), (b"\r", b"\\r"), (b"\b", b"\\b"), (b"\f", b"\\f"))
 _CONTROLS = tuple((bytes([code]), b"\\u%04x" % code) for code in range(0x20) if bytes([code]) not in b"\n\t\r\b\f")
 _BACKSLASH, _ESCAPED_BACKSLASH = b"\\", b"\\\\"
 _ESCAPES = ((_BACKSLASH, _ESCAPED_BACKSLASH), *_NAMED, *_CONTROLS)
 _LONGEST_ESCAPE = 6
-# Bytes that are unescaped together.
+# Bytes that are looked at together: of the beginning of a literal, and at most.
+_LEAST_PIECE = 256
 _PIECE = 1 << 20
 _NO_TEXT = b"\xff"  # in no text in UTF-8: stands for a backslash until all else is replaced
 
@@ -45,9 +42,15 @@ def _end(source: bytes, start: int) -> int:
     end = source.find(b'"', start)
     if source.find(_BACKSLASH, start, end) < 0:
         return end
-    rest = _REST_OF_LITERAL.match(source, start)
-    assert rest is not None, "no JSON text"
-    return rest.end() - 1
+    place, size = start, _LEAST_PIECE
+    while place < len(source):
+        cut = _cut(source, place, min(place + size, len(source)))
+        piece = source[place:cut].replace(_ESCAPED_BACKSLASH, b"--").replace(b'\\"', b"--")
+        end = piece.find(b'"')
+        if end >= 0:
+            return place + end
+        place, size = cut, min(size * 4, _PIECE)
+    raise ValueError("no JSON text")
 
 
 class Unescaped(NamedTuple):

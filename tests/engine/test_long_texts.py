@@ -41,7 +41,7 @@ def test_kept_apart_or_not_a_hit_is_the_same(monkeypatch: pytest.MonkeyPatch, te
     with monkeypatch.context() as patched:
         for module, name, value in ((long_texts, "LONG_BYTES", 8), (long_texts, "PIECE", 5), (formatting, "LONG", 0),
                                     (readings, "_CHUNK", 7), (readings, "_LEAST_PIECE", 1), (readings, "_MOST_PIECE", 9),
-                                    (literals, "_PIECE", 3)):
+                                    (literals, "_PIECE", 3), (literals, "_LEAST_PIECE", 2)):
             patched.setattr(module, name, value)
         found = answer(reader, "sun", **asked)
         assert list(found.hits) == expected
@@ -53,6 +53,7 @@ def test_a_literal_says_what_it_was_made_of(text: str, size: int) -> None:
     source = dumps({text: [text, {"a": text}]}).encode()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(literals, "_PIECE", size)
+        patched.setattr(literals, "_LEAST_PIECE", size)
         found = [literals.unescaped(source, literal) for literal in literals.long_literals(source, 0)]
     assert [each.text.decode() for each in found] == [text, text]
     assert all(json.loads(b'"%b"' % each.escaped(0, len(each.text))) == text for each in found)

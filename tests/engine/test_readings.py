@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from svcd.engine import formatting, readings
@@ -70,6 +70,7 @@ ANALYZERS = [Analyzer(), Analyzer(dictionary=["J. R.", "c++"], separator_tokens=
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
 @given(st.lists(PARTS, max_size=60).map("".join), st.sampled_from(OPTIONS), st.sampled_from(ANALYZERS))
+@example("sun.  новый", {"attributes_to_crop": ["t:2"]}, ANALYZERS[2])  # the space is of the run before
 def test_read_in_pieces_it_shows_the_same(in_pieces: Any, text: str, options: dict[str, Any], analyzer: Analyzer) -> None:
     in_pieces(False)
     expected = hit(text, analyzer=analyzer, **options)
