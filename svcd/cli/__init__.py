@@ -1,1 +1,1 @@
-"""TODO"""
+"""The command line: launch options, and the start and the stop of the daemon and its processes."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""One search from end to end: keyword search, federation, joins, and the formatting of hits."""
