@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from svcd.base import logs, times
+from svcd.base import logs, quantities
 from svcd.remote import Undelivered
 
 LARGEST_BYTES = 500_000
@@ -32,14 +32,14 @@ class UsageReport:
     """The report of one instance."""
 
     def __init__(self, address: str, instance_uid: str, figures: Callable[[], Mapping[str, Mapping[str, Any]]],
-                 send: Send, now: Callable[[], int] = times.now) -> None:
+                 send: Send, now: Callable[[], int] = quantities.now) -> None:
         """figures: returns event -> properties, called once an hour. now: nanoseconds since 1970."""
         self._address = address
         self._instance_uid = instance_uid
         self._figures = figures
         self._send = send
         self._now = now
-        self._due = now() + int(EVERY_S * times.SECOND)
+        self._due = now() + int(EVERY_S * quantities.SECOND)
         self._waiting: deque[bytes] = deque()  # events as JSON, the oldest first
         self._frame_bytes = len(self._batch((), 1))  # the longest text of a moment
         self._changed = threading.Condition()
@@ -60,7 +60,7 @@ class UsageReport:
 
     def add(self, event: str, properties: Mapping[str, Any]) -> None:
         """Add an event; a full batch is sent at once. An event larger than a batch is dropped."""
-        encoded = json.dumps({"event": event, "at": times.rfc3339(self._now()), "properties": properties},
+        encoded = json.dumps({"event": event, "at": quantities.rfc3339(self._now()), "properties": properties},
                           separators=(",", ":")).encode()
         with self._changed:
             if self.batch_bytes([encoded]) > LARGEST_BYTES:
@@ -72,13 +72,13 @@ class UsageReport:
     def step(self) -> float:
         """Send what is due; returns seconds until the next report."""
         if self._now() >= self._due:
-            self._due = self._now() + int(EVERY_S * times.SECOND)
+            self._due = self._now() + int(EVERY_S * quantities.SECOND)
             for event, properties in self._figures().items():
                 self.add(event, properties)
             self._send_batches(lambda: bool(self._waiting))
         else:
             self._send_batches(self._is_full)
-        return max(0.0, (self._due - self._now()) / times.SECOND)
+        return max(0.0, (self._due - self._now()) / quantities.SECOND)
 
     def _run(self) -> None:
         while not self._is_stopping:
@@ -133,6 +133,6 @@ class UsageReport:
                 self._waiting.popleft()
 
     def _batch(self, events: Iterable[bytes], moment: int) -> bytes:
-        head = json.dumps({"instanceUid": self._instance_uid, "sentAt": times.rfc3339(moment)},
+        head = json.dumps({"instanceUid": self._instance_uid, "sentAt": quantities.rfc3339(moment)},
                           separators=(",", ":")).encode()
         return head[:-1] + b',"batch":[' + b",".join(events) + b"]}"

@@ -12,28 +12,27 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from svcd.api import (
     documents,
-    facet_search,
+    event_streams,
     features,
     indexes,
     instance,
     keys,
-    log_streams,
     metrics,
     multi_search,
     not_yet,
     openapi,
     search,
     settings,
-    task_streams,
     tasks,
     waiting,
     webhooks,
 )
-from svcd.api.admission import SearchQueue
+from svcd.api import (
+    search as facet_search,
+)
+from svcd.api.admission import SearchCache, SearchQueue
 from svcd.api.bodies import json_value, read_body
-from svcd.api.context import JSON, Context, HandlerResult, Text
-from svcd.api.routes import Match, Route, Stream, Table, Value
-from svcd.api.search_cache import SearchCache
+from svcd.api.routes import JSON, Context, HandlerResult, Match, Route, Stream, Table, Text, Value
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.api.traffic import Report, Traffic
 from svcd.auth.keys import Keys
@@ -51,7 +50,8 @@ if TYPE_CHECKING:
 
 _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
-    *facet_search.ROUTES, *settings.ROUTES, *tasks.ROUTES, *task_streams.ROUTES, *log_streams.ROUTES, *metrics.ROUTES,
+    *facet_search.FACET_SEARCH_ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
+    *event_streams.LOG_ROUTES, *metrics.ROUTES,
     *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *not_yet.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))

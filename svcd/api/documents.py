@@ -12,19 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.api import features, shapes
 from svcd.api.bodies import read_sequence
-from svcd.api.context import Context, HandlerResult, Text
-from svcd.api.filters import allowed_filter, filter_of_query_string, local_filter, resolve_joins
-from svcd.api.joins import index_snapshot, read_joined
-from svcd.api.routes import Fields, Route, Stream
+from svcd.api.filters import (
+    allowed_filter,
+    filter_of_query_string,
+    index_snapshot,
+    local_filter,
+    read_joined,
+    resolve_joins,
+)
+from svcd.api.routes import Context, Fields, HandlerResult, Route, Stream, Text
 from svcd.api.streaming import WHOLE, list_body
 from svcd.api.uploads import CONTENT_TYPES, payload_format, receive
 from svcd.base import json_text
 from svcd.base.bitmaps import DocIds, each_docid, from_docids
 from svcd.base.errors import ApiError
-from svcd.filters.requests import check_shape
+from svcd.filters.evaluation import check_shape
 from svcd.ranking.sort import SortError, SortRule, check_sortable, geo_buckets, parse_rule, split_rules
-from svcd.schema.documents import Selection, select
-from svcd.schema.primary_keys import checked_identifier
+from svcd.schema.documents import Selection, checked_identifier, select
 from svcd.validation import Field, Param, anything, array_of, boolean, nullable, positive_integer, query_strings, string
 
 if TYPE_CHECKING:
@@ -89,7 +93,7 @@ def _selected(reader: IndexReader, ids: Sequence[str] | None, condition: Conditi
     by_id = None if ids is None else _docids_of_ids(reader, ids)
     if condition is None:
         return by_id
-    from svcd.filters.requests import filter_docids
+    from svcd.filters.evaluation import filter_docids
 
     docids = filter_docids(reader, condition, _FILTER_CODE)
     return docids if by_id is None else docids & by_id

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from svcd.api import shapes
-from svcd.api.context import Context, HandlerResult
-from svcd.api.routes import Fields, Route, Value
+from svcd.api.routes import Context, Fields, HandlerResult, Route, Value
 from svcd.base.errors import ApiError
 from svcd.schema.attributes import WILDCARD, is_beneath, is_everything, is_reserved, matches
 from svcd.schema.index_settings import IndexSettings

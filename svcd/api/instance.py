@@ -5,13 +5,12 @@ from typing import Any
 
 from svcd import INTERFACE_VERSION
 from svcd.api import not_yet, shapes
-from svcd.api.context import Context, HandlerResult
 from svcd.api.features import FEATURES
 from svcd.api.indexes import STATS_PARAMS, index_stats
-from svcd.api.routes import Fields, Route
+from svcd.api.routes import Context, Fields, HandlerResult, Route
 from svcd.base import logs
 from svcd.base.errors import ApiError
-from svcd.base.times import rfc3339_micro
+from svcd.base.quantities import rfc3339_micro
 from svcd.validation import Field, boolean, nullable
 
 

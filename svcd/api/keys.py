@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from svcd.api import shapes
-from svcd.api.context import Context, HandlerResult
-from svcd.api.routes import Fields, Route
+from svcd.api.routes import Context, Fields, HandlerResult, Route
 from svcd.auth.permissions import ACTIONS, EVERY_INDEX, needs_every_index
-from svcd.base import times
+from svcd.base import quantities
 from svcd.base.errors import ApiError
 from svcd.instance.keys import KeyRow
 from svcd.validation import (
@@ -43,7 +42,7 @@ _DEFAULTS = (  # name, description, actions; the oldest first
 
 def default_keys() -> list[KeyRow]:
     """The keys of a new instance, the oldest first, with new random uids in each call."""
-    now = times.now()
+    now = quantities.now()
     return [KeyRow(str(uuids.uuid4()), actions, (EVERY_INDEX,), now, now, name, description)
             for name, description, actions in _DEFAULTS]
 
@@ -63,7 +62,7 @@ def get(ctx: Context) -> HandlerResult:
 
 def create(ctx: Context) -> HandlerResult:
     """Make a key. Raises index_scoped_api_key_with_global_action, api_key_already_exists."""
-    body, now = ctx.body, times.now()
+    body, now = ctx.body, quantities.now()
     _check_reach(body["actions"], body["indexes"])
     row = KeyRow(body.get("uid") or str(uuids.uuid4()), body["actions"], body["indexes"], now, now,
                  body.get("name"), body.get("description"), body["expiresAt"])
@@ -86,7 +85,7 @@ def _check_reach(actions: Sequence[str], indexes: Sequence[str]) -> None:
 
 def update(ctx: Context) -> HandlerResult:
     """Change name and description; null clears, absent keeps. Raises api_key_not_found."""
-    row = ctx.instance.keys.update(_uid(ctx), ctx.body, times.now())
+    row = ctx.instance.keys.update(_uid(ctx), ctx.body, quantities.now())
     return HandlerResult(200, _view(ctx, row if row else _refuse_unknown(ctx)))
 
 
@@ -119,19 +118,19 @@ def _view(ctx: Context, row: KeyRow) -> shapes.Json:
         "actions": list(row.actions),
         "indexes": list(row.indexes),
         # As the client gave it, so without the fraction that times of the daemon have.
-        "expiresAt": None if row.expires_at is None else times.rfc3339(row.expires_at),
-        "createdAt": times.rfc3339_micro(row.created_at),
-        "updatedAt": times.rfc3339_micro(row.updated_at),
+        "expiresAt": None if row.expires_at is None else quantities.rfc3339(row.expires_at),
+        "createdAt": quantities.rfc3339_micro(row.created_at),
+        "updatedAt": quantities.rfc3339_micro(row.updated_at),
     }
 
 
 def _future(text: str) -> int:
     """The nanoseconds of a date in the future. Raises ValueError for others."""
     try:
-        moment = times.parse_utc(text)
+        moment = quantities.parse_utc(text)
     except ValueError:
         moment = 0
-    if moment > times.now():
+    if moment > quantities.now():
         return moment
     raise ValueError(
         f"`{text}` is not a valid date. It should follow the RFC 3339 format to represents a date or datetime in the "

@@ -12,14 +12,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from svcd.api.context import Context, HandlerResult, Text
-from svcd.api.routes import Route
+from svcd.api.routes import Context, HandlerResult, Route, Text
 from svcd.api.traffic import BOUNDS_S, Report, Traffic, sum_of
-from svcd.base import times
+from svcd.base import quantities
 from svcd.base.errors import ApiError
 from svcd.instance.queue import DATABASE_BYTES
 from svcd.instance.task_records import STATUSES, Batch, TaskFilter
-from svcd.tasks.kinds import KINDS
+from svcd.tasks.batching import KINDS
 from svcd.tasks.views import parse_duration
 
 # Figures of this process, from proc(5); other systems than Linux have none.
@@ -134,7 +133,7 @@ def number(value: float) -> str:
 _ALL_INDEXES = (
     "The provided API key is invalid. The API key for the `/metrics` route must allow access to all indexes."
 )
-_MILLISECOND = times.SECOND // 1000
+_MILLISECOND = quantities.SECOND // 1000
 # The last batch that indexed documents is looked for among so many.
 _RECENT_BATCHES = 20
 _BATCH_STEP = ("batch_uid", "step_name")
@@ -190,7 +189,7 @@ def _indexes(ctx: Context) -> Iterator[Family]:
     yield Family("svc_index_docs_count", GAUGE, "Svc Index Docs Count",
                  labelled(("index",), {(row.uid,): row.stats.get("documents", 0) for row in rows}))
     if last_update is not None:
-        yield _gauge("svc_last_update", "Svc Last Update", last_update // times.SECOND)
+        yield _gauge("svc_last_update", "Svc Last Update", last_update // quantities.SECOND)
 
 
 def _tasks(ctx: Context) -> Iterator[Family]:
@@ -199,7 +198,7 @@ def _tasks(ctx: Context) -> Iterator[Family]:
     counts["types"] = dict.fromkeys(KINDS, 0) | counts["types"]
     figures = {(kind, value): count for kind, by_value in counts.items() for value, count in by_value.items()}
     oldest = ctx.queue.oldest_enqueued_at()
-    latency = 0.0 if oldest is None else max(0, times.now() - oldest) / times.SECOND
+    latency = 0.0 if oldest is None else max(0, quantities.now() - oldest) / quantities.SECOND
     yield Family("svc_nb_tasks", GAUGE, "Svc Number of tasks", labelled(("kind", "value"), figures))
     yield _gauge("svc_is_indexing", "Svc Is Indexing", bool(ctx.queue.running()))
     yield _gauge("svc_task_queue_latency_seconds", "Svc Task Queue Latency in Seconds", latency)

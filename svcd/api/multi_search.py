@@ -12,12 +12,10 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from svcd.api import features, performance
+from svcd.api import features, search
 from svcd.api.admission import Timer
-from svcd.api.context import Context, HandlerResult, Text
-from svcd.api.filters import has_joins
-from svcd.api.joins import hydrate_hits, index_snapshot
-from svcd.api.routes import Fields, Route
+from svcd.api.filters import has_joins, hydrate_hits, index_snapshot
+from svcd.api.routes import Context, Fields, HandlerResult, Route, Text
 from svcd.api.search import (
     FIELDS,
     METADATA_HEADERS,
@@ -39,7 +37,7 @@ from svcd.api.search import (
 from svcd.base import tracing
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
-from svcd.facets.merging import Facets, merged_facets
+from svcd.facets.distribution import Facets, merged_facets
 from svcd.search.request import Federation, IndexedQuery
 from svcd.validation import (
     Field,
@@ -150,7 +148,7 @@ def _add_result(answer: AnswerBuilder, ctx: Context, query: Query, asked: Bearer
             " - Hint: remove `federationOptions` from the query or add `federation` to the request.",
         )
     check_available(query, ctx.instance.features)
-    with performance.measured(query.get("showPerformanceDetails")):
+    with search.measured(query.get("showPerformanceDetails")):
         add_answer(answer, ctx, asked, query, request_uid, f'"indexUid":{dumps(asked.indexed.index_uid)},')
 
 
@@ -271,8 +269,8 @@ def _resolve_query_joins(ctx: Context, place: int, asked: IndexedQuery) -> Index
 def _merged(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]) -> None:
     answer.add(b'{"hits":[')
     rest = _run_federation(answer, ctx, queries, federation)
-    if (details := performance.details()) is not None:
-        rest[performance.NAME] = details
+    if (details := search.performance_details()) is not None:
+        rest[search.NAME] = details
     answer.add(f"],{dumps(rest)[1:]}".encode())
 
 
@@ -281,7 +279,7 @@ def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query
                     federation: Mapping[str, Any]) -> dict[str, Any]:
     """Append the hits; the other members of the answer are returned."""
     from svcd.search.federation import federated  # lazily, as in svcd.api.search
-    from svcd.search.long_pages import LongPage
+    from svcd.search.hits import LongPage
 
     started = time.monotonic()
     _check_federation(federation)
@@ -323,7 +321,7 @@ def multi_search_with_post(ctx: Context) -> HandlerResult:
         query.get("showPerformanceDetails") for query in queries)
     with ExitStack() as held:
         answer = AnswerBuilder(held)
-        with performance.measured(is_measured), performance.timed_slot(ctx.searches):
+        with search.measured(is_measured), search.timed_slot(ctx.searches):
             tracing.end()
             _each(queries, lambda query: ctx.permission.require(query["indexUid"]))
             by_index = (federation or {}).get("facetsByIndex") or {}

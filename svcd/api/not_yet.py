@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from svcd.api.context import Context, HandlerResult
-from svcd.api.filters import allowed_filter, has_joins, filter_of_query_string
-from svcd.api.routes import Fields, Route
+from svcd.api.filters import allowed_filter, filter_of_query_string, has_joins
+from svcd.api.routes import Context, Fields, HandlerResult, Route
 from svcd.base.errors import ApiError
-from svcd.base.sizes import parse_size
-from svcd.schema.primary_keys import checked_identifier
+from svcd.base.quantities import parse_size
+from svcd.schema.documents import checked_identifier
 from svcd.validation import (
     Field,
     Param,
@@ -149,7 +148,7 @@ def _similar(ctx: Context, wanted: Mapping[str, Any]) -> HandlerResult:
 
     Raises index_not_found, invalid_similar_filter, invalid_similar_embedder.
     """
-    from svcd.filters.requests import filter_docids  # see svcd.api.filters
+    from svcd.filters.evaluation import filter_docids  # see svcd.api.filters
 
     with ctx.instance.read(ctx.index_uid) as reader:
         condition = allowed_filter(wanted.get("filter"), _FILTER_CODE, ctx.instance.features)

@@ -5,8 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from svcd import INTERFACE_VERSION
-from svcd.api.context import JSON, Context, HandlerResult, Text
-from svcd.api.routes import Body, Fields, Route, Schema, Value
+from svcd.api.routes import JSON, Body, Context, Fields, HandlerResult, Route, Schema, Text, Value
 from svcd.api.shapes import SCHEMAS, Json, ref
 from svcd.api.waiting import WAIT, WAIT_NAME, answers_of, is_write
 from svcd.auth.permissions import names_that_open

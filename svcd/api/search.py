@@ -8,22 +8,30 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from svcd.api import features, performance
-from svcd.api.admission import Timer
-from svcd.api.context import Context, HandlerResult, Text
-from svcd.api.filters import allowed_filter, filter_of_query_string, has_joins, resolve_joins, with_bearer_filter
-from svcd.api.joins import has_foreign_keys, hydrate_hits, index_snapshot, read_joined
-from svcd.api.routes import Fields, Route
+from svcd.api import features
+from svcd.api.admission import SearchQueue, Timer
+from svcd.api.filters import (
+    allowed_filter,
+    filter_of_query_string,
+    has_foreign_keys,
+    has_joins,
+    hydrate_hits,
+    index_snapshot,
+    read_joined,
+    resolve_joins,
+    with_bearer_filter,
+)
+from svcd.api.routes import Context, Fields, HandlerResult, Route, Text
 from svcd.api.streaming import SEPARATOR, joined_body
 from svcd.base import tracing
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps, loads
-from svcd.facets.merging import Facets
+from svcd.facets.distribution import Facets
 from svcd.ranking.sort import SortError, parse_rule, split_rules
 from svcd.search.request import Federation, IndexedQuery, SearchQuery
 from svcd.validation import (
@@ -41,15 +49,49 @@ from svcd.validation import (
     positive_integer,
     string,
 )
-from svcd.validation import (
-    query_strings as query,
-)
+from svcd.validation import query_strings as query
 from svcd.validation.names import locale, parse_locale
 
 if TYPE_CHECKING:
     from svcd.http.message import Portions
     from svcd.index.reader import IndexReader as Reader
-    from svcd.search.long_pages import LongPage
+    from svcd.search.hits import LongPage
+
+
+# `performanceDetails`: how long each step of a search took, as the answer shows it.
+
+
+NAME = "performanceDetails"
+_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
+
+
+def measured(is_asked: Any) -> AbstractContextManager[None]:
+    """Measure the steps of the search in this block, if is_asked; not those of other searches of the request."""
+    outer = tracing.recorder()
+    # The wait in the queue is shared by all searches of a request, so it counts for each.
+    durations = None if outer is None else outer.durations
+    return tracing.recording(tracing.Recorder(time.perf_counter_ns, durations) if is_asked else None)
+
+
+def timed_slot(searches: SearchQueue) -> AbstractContextManager[None]:
+    """A slot of the search queue, with the wait for it measured."""
+    tracing.begin("wait in queue")
+    return searches.slot()
+
+
+def performance_details() -> dict[str, str] | None:
+    """Path of a step -> its duration, in the order in which they ended; None when nothing is measured."""
+    measuring = tracing.recorder()
+    if measuring is None:
+        return None
+    return {path: duration(nanoseconds) for path, nanoseconds in measuring.durations.items()}
+
+
+def duration(nanoseconds: int) -> str:
+    """In the largest unit of which it has at least one, with two decimals: `1.23ms`."""
+    size, unit = next((each for each in _UNITS if nanoseconds >= each[0]), _UNITS[-1])
+    return f"{nanoseconds / size:.2f}{unit}"
+
 
 _TAG = "Search"
 _STRATEGIES = ("last", "all", "frequency")
@@ -401,8 +443,8 @@ def add_answer(answer: AnswerBuilder, ctx: Context, asked: BearerQuery, body: Ma
     suffix = f',"requestUid":"{request_uid}"'
     if wants_metadata(ctx):
         suffix += f',"metadata":{dumps(metadata(body.get("q"), indexed.index_uid, primary_key))}'
-    if (details := performance.details()) is not None:
-        suffix += f',"{performance.NAME}":{dumps(details)}'
+    if (details := performance_details()) is not None:
+        suffix += f',"{NAME}":{dumps(details)}'
     answer.add(prefix.encode(), hits)
     for page in long_page:
         answer.add_hits(ctx, page, {indexed.index_uid: reader}, indexed.index_uid)
@@ -416,7 +458,7 @@ def _run_search(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], read
     long_page: an empty list that receives the hits instead, when there are too many to be formatted at once.
     """
     # Loading these modules takes a fifth of the start time; a daemon that only indexes never needs them.
-    from svcd.search.long_pages import LongPage
+    from svcd.search.hits import LongPage
     from svcd.search.search import search
 
     _check_sort(body)
@@ -440,7 +482,7 @@ def _search(ctx: Context, body: Mapping[str, Any]) -> HandlerResult:
     check_available(body, ctx.instance.features)
     with ExitStack() as held:
         answer = AnswerBuilder(held)
-        with performance.measured(body.get("showPerformanceDetails")), performance.timed_slot(ctx.searches):
+        with measured(body.get("showPerformanceDetails")), timed_slot(ctx.searches):
             held.enter_context(index_snapshot(ctx, [ctx.index_uid]))
             add_answer(answer, ctx, asked, body, uuid7())
         return HandlerResult(200, Text(answer.body(ctx)))
@@ -463,4 +505,47 @@ ROUTES = (
           body=Fields(FIELDS), joins_rules=True, headers=METADATA_HEADERS),
     Route("GET", _PATH, search_with_url_query, "search", {200: "SearchAnswer"}, "Search with a query string", _TAG,
           query=_PARAMS, joins_rules=True, headers=METADATA_HEADERS),
+)
+
+
+# The facet search route: finds values of one attribute.
+
+
+# Other members of a search are accepted and ignored, so that one body can be sent to both routes.
+_BODY = Fields({
+    "facetQuery": Field(nullable(string), "invalid_facet_search_query",
+                        about="What the values begin with, typos forgiven; absent lists all values."),
+    "facetName": Field(string, "invalid_facet_search_facet_name", required=True,
+                       missing_code="missing_facet_search_facet_name"),
+    **{name: FIELDS[name] for name in (
+        "q", "vector", "media", "hybrid", "filter", "matchingStrategy", "attributesToSearchOn", "rankingScoreThreshold",
+        "locales")},
+    "exhaustiveFacetCount": Field(nullable(boolean), "invalid_facet_search_exhaustive_facet_count",
+                                  about="Apply `distinct` to all documents, not to the best twenty alone."),
+    "useNetwork": FIELDS["useNetwork"],
+}, is_open=True)
+
+
+def search_facets(ctx: Context) -> HandlerResult:
+    """Search values. Raises index_not_found, facet_search_disabled, invalid_facet_search_facet_name and what a search
+    raises."""
+    # Imported here because it takes a fifth of the start time, as in svcd.api.search.
+    from svcd.search.search import FacetQuery, facet_search
+
+    started, body = time.monotonic(), ctx.body
+    facet = FacetQuery(body["facetName"], body.get("facetQuery"), body.get("locales"))
+    with ctx.searches.slot(), index_snapshot(ctx, [ctx.index_uid]), ctx.read(ctx.index_uid) as reader:
+        check_available(body, ctx.instance.features)
+        query = with_joins_resolved(ctx, query_of(ctx, ctx.index_uid, body).indexed, reader).query
+        hits = facet_search(reader, facet, query, bool(body.get("exhaustiveFacetCount")), Timer())
+    return HandlerResult(200, {
+        "facetHits": [hit._asdict() for hit in hits],
+        "facetQuery": facet.text,
+        "processingTimeMs": milliseconds_since(started),
+    })
+
+
+FACET_SEARCH_ROUTES = (
+    Route("POST", "/indexes/{index_uid}/facet-search", search_facets, "search", {200: "FacetSearchAnswer"},
+          "Search the values of an attribute", "Facet Search", body=_BODY, joins_rules=True),
 )

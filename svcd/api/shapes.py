@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.api.features import FEATURES
 from svcd.auth.permissions import ACTIONS
-from svcd.base.sizes import human_size
-from svcd.base.times import rfc3339_micro
+from svcd.base.quantities import human_size, rfc3339_micro
 from svcd.instance.task_records import STATUSES, Batch, Task
-from svcd.tasks.kinds import KINDS
+from svcd.tasks.batching import KINDS
 from svcd.tasks.views import elapsed_text, moment_text
 
 if TYPE_CHECKING:

@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from svcd.api import shapes, waiting
-from svcd.api.context import NDJSON, Context, HandlerResult, Text
-from svcd.api.routes import Route
+from svcd.api.routes import NDJSON, Context, HandlerResult, Route, Text
 from svcd.api.streaming import list_body
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
-from svcd.base.times import DAY, MICROSECOND, parse_date, parse_rfc3339
+from svcd.base.quantities import DAY, MICROSECOND, parse_date, parse_rfc3339
 from svcd.http.message import PORTION, Portions
 from svcd.instance.queue import Queue, queue_snapshot
 from svcd.instance.task_records import STATUSES, Page, TaskFilter
+from svcd.tasks.batching import KINDS
 from svcd.tasks.dump_lines import key_line
-from svcd.tasks.kinds import KINDS
 from svcd.tasks.views import task_view
 from svcd.validation import STAR, Param, parse_index_uid, query_strings
 

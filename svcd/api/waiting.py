@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from svcd.api import shapes
-from svcd.api.context import Context, HandlerResult
-from svcd.api.routes import Route, Schema
+from svcd.api.routes import Context, HandlerResult, Route, Schema
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.instance.task_records import FINISHED
 from svcd.tasks.views import task_view

@@ -10,11 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from svcd.api import shapes
-from svcd.api.context import Context, HandlerResult
-from svcd.api.routes import Fields, Route
+from svcd.api.routes import Context, Fields, HandlerResult, Route
 from svcd.api.shapes import array, record, ref
 from svcd.base.errors import ApiError
-from svcd.base.times import rfc3339_micro
+from svcd.base.quantities import rfc3339_micro
 from svcd.instance.outbox import Notice
 from svcd.instance.webhooks import LAUNCH_UUID, Webhook, merged_headers
 from svcd.tasks.views import moment_text

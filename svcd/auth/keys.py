@@ -27,7 +27,7 @@ from svcd.auth.permissions import (
     patterns_text,
 )
 from svcd.auth.tokens import claims_of
-from svcd.base import times
+from svcd.base import quantities
 from svcd.base.errors import ApiError
 
 __all__ = ["ALL_PERMITTED", "Keys", "Permission", "bearer_token", "is_same_secret"]
@@ -125,7 +125,7 @@ class Keys:
     """The keys of one instance. master_key: None if the instance is open to everybody."""
 
     def __init__(self, master_key: str | None, source: KeySource | None = None,
-                 now: Callable[[], int] = times.now) -> None:
+                 now: Callable[[], int] = quantities.now) -> None:
         """source: where API keys are stored; now: nanoseconds since 1970."""
         self._master_key = master_key
         self._source: KeySource = source or _NoKeys()
@@ -188,7 +188,7 @@ class Keys:
     def _bearer(self, token: str, action: str) -> tuple[_Key | None, SearchRules | None]:
         """(the key that a token is or is signed with, the rules if it is a tenant token)."""
         if action in OF_TENANTS:
-            claims = claims_of(token, self.value_of, self._now() // times.SECOND)
+            claims = claims_of(token, self.value_of, self._now() // quantities.SECOND)
             if claims is not None:
                 return self._current().by_uid.get(claims.key_uid), claims.rules
         return self._found(token), None

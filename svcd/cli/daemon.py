@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from svcd import INTERFACE_VERSION, __version__
-from svcd.api.startup_gate import StartupGate
 from svcd.base import logs
 from svcd.cli import first_start, machine, serving
-from svcd.cli.addresses import Address
 from svcd.cli.config import Config
+from svcd.cli.serving import StartupGate
 from svcd.http.server import Server
 from svcd.instance.instance import Instance
+from svcd.validation.urls import Address
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -126,7 +126,8 @@ class BackgroundStart:
         # Loading keeps the interpreter busy: let a probe of /health be answered first.
         self._gate.wanted.wait(QUIET_S)
         try:
-            from svcd.cli import wiring, word_list_log  # imports two thirds of the code
+            from svcd.cli import first_start as word_list_log
+            from svcd.cli import wiring  # imports two thirds of the code
 
             self._notifier = wiring.notifier(self._config, self._instance)
             self._runner = wiring.runner(self._config, self._instance, self._notifier.wake)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from svcd.base import logs
-from svcd.base.sizes import parse_size, print_size
+from svcd.base.quantities import parse_size, print_size
 from svcd.cli import machine
-from svcd.cli.addresses import parse_address, parse_networks
+from svcd.validation.urls import parse_address, parse_networks
 
 MASTER_KEY_BYTES = 16
 MAX_COUNT = 2**63 - 1

@@ -14,10 +14,10 @@ from svcd.api.app import App
 from svcd.api.keys import default_keys
 from svcd.api.traffic import Report
 from svcd.auth.keys import Keys
-from svcd.base import logs, times
+from svcd.base import logs, quantities
 from svcd.cli import machine, serving
 from svcd.cli.config import Config
-from svcd.cli.word_list_log import LocaleWarnings
+from svcd.cli.first_start import LocaleWarnings
 from svcd.instance.instance import Instance
 from svcd.instance.task_records import FAILED, Batch, Task
 from svcd.remote.webhook_delivery import Sender, WebhookNotifier
@@ -73,7 +73,7 @@ def usage() -> Usage:
 
 
 def usage_report(config: Config, instance: Instance, own: Usage, others: Callable[[], Sequence[State]] = tuple,
-                 now: Callable[[], int] = times.now) -> UsageReport:
+                 now: Callable[[], int] = quantities.now) -> UsageReport:
     """The sender of usage reports, not started yet. others: takes the counts of the search workers."""
     from svcd.analytics import figures as usage_figures
     from svcd.analytics.collector import sum_of
@@ -162,5 +162,5 @@ def _log_batch(batch: Batch, tasks: Sequence[Task]) -> None:
     logs.batch(
         batch.uid, kind=",".join(sorted({task.kind for task in tasks})),
         index_uid=",".join(sorted({task.index_uid for task in tasks if task.index_uid})) or None, tasks=len(tasks),
-        failed=sum(task.status == FAILED for task in tasks), seconds=(ended - batch.started_at) / times.SECOND,
+        failed=sum(task.status == FAILED for task in tasks), seconds=(ended - batch.started_at) / quantities.SECOND,
     )

@@ -14,16 +14,18 @@ from itertools import chain, groupby
 
 from svcd.base.bitmaps import DocIds, to_docids
 from svcd.facets.large_fields import CountsByValueScan
-from svcd.facets.value_counts import (
+from svcd.facets.values import (
     DOCUMENT_COST,
     FEW_CANDIDATES,
     SURELY_FEW,
+    OrdinalLookup,
     ValueCount,
     ValueCounts,
     cost_of_values,
+    few_values,
     lowest_docid,
+    ordinal_lookup,
 )
-from svcd.facets.values import OrdinalLookup, few_values, ordinal_lookup
 from svcd.query.reader import Reader, Value
 
 

@@ -15,8 +15,17 @@ from sys import maxsize
 
 from svcd.base.bitmaps import DocIds, to_docids
 from svcd.base.doc_values import DocValues
-from svcd.facets.value_counts import DOCUMENT_COST, FEW_CANDIDATES, ValueCount, lowest_docid, ValueCounts
-from svcd.facets.values import SortedValues, doc_values_of, sorted_values, value_of_ordinal
+from svcd.facets.values import (
+    DOCUMENT_COST,
+    FEW_CANDIDATES,
+    SortedValues,
+    ValueCount,
+    ValueCounts,
+    doc_values_of,
+    lowest_docid,
+    sorted_values,
+    value_of_ordinal,
+)
 from svcd.query.reader import Reader, Value
 
 # Values that are scanned before the length of the scan is extrapolated.
@@ -46,7 +55,7 @@ class CountsByValueScan:
         everything = reader.values.kind_docids(field, kind)
         self._candidates = candidates & everything
         self._size = size
-        self._longest_scan = size * DOCUMENT_COST  # in values, as the costs in svcd.facets.value_counts
+        self._longest_scan = size * DOCUMENT_COST  # in values, as the costs in svcd.facets.values
 
     def _all(self) -> ValueCounts:
         """The counts of all values by another strategy, which reindexs the scan from now on."""

@@ -11,13 +11,24 @@ from functools import cached_property
 from typing import TypeVar
 
 from svcd.base.bitmaps import DocIds, from_docids
-from svcd.base.numbers import number_of, shown_number
+from svcd.base.quantities import number_of, shown_number
 from svcd.filters import lexer
-from svcd.filters.errors import FilterError, fail, piece, rest
+from svcd.filters.lexer import FilterError, fail, piece, rest
 from svcd.filters.requirements import GEOJSON, check_geo
 from svcd.filters.tree import BoundingBox, Condition, Geo, Polygon, Radius, Token
-from svcd.geo.cells import cells_of, crosses_antimeridian
-from svcd.geo.geometry import QUERY_STEP_M, Area, Position, Ring, Shape, circle, closed, densify, unpacked
+from svcd.geo.geometry import (
+    QUERY_STEP_M,
+    Area,
+    Position,
+    Ring,
+    Shape,
+    cells_of,
+    circle,
+    closed,
+    crosses_antimeridian,
+    densify,
+    unpacked,
+)
 from svcd.geo.sphere import Bounds, Point
 from svcd.query.reader import Reader
 from svcd.schema.field_values import COORDINATES, GEO
@@ -285,7 +296,7 @@ class _Region:
     """What an outline encloses.
 
     On the plane of degrees an outline across the antimeridian seems to enclose what lies on the way from one side to
-    the other; such regions and geometries must also share a cell of the globe (svcd.geo.cells).
+    the other; such regions and geometries must also share a cell of the globe (svcd.geo.geometry).
     """
 
     def __init__(self, ring: Ring) -> None:

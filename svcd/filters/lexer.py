@@ -5,11 +5,113 @@ Source: docs/filters-and-facets.md#grammar.
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Callable
+from functools import cache
+from typing import NoReturn
 
-from svcd.filters.errors import FilterError, NoValue, fail, piece, quoted, rest, unclosed
 from svcd.filters.tree import Token
 from svcd.schema.field_values import WHITE_SPACE
-from svcd.text.character_tables import alphabetic_marks
+from svcd.text.scripts import alphabetic_marks
+
+# Errors of filters: a sentence, and the place in the text of the filter that it is about.
+#
+# Source: docs/filters-and-facets.md#error-messages.
+
+
+_SHORT = {"\0": "\\0", "\t": "\\t", "\n": "\\n", "\r": "\\r", "'": "\\'", '"': '\\"', "\\": "\\\\"}
+# Characters with the Unicode property Grapheme_Extend that are not in the categories Mn and Me.
+_EXTENDERS = frozenset(
+    "\u09be\u09d7\u0b3e\u0b57\u0bbe\u0bd7\u0cc2\u0cd5\u0cd6\u0d3e\u0d57\u0dcf\u0ddf\u1b35\u200c\u302e\u302f\uff9e\uff9f"
+    "\U0001133e\U00011357\U000114b0\U000114bd\U000115af\U00011930\U0001d165"
+) | frozenset(map(chr, (*range(0x1D16E, 0x1D173), *range(0xE0020, 0xE0080))))
+
+
+class FilterError(Exception):
+    """A filter that cannot be parsed, or not be evaluated on an index.
+
+    place: the part of the filter that is wrong, None for messages without a place. shown_from: the index in the source
+    from which the message shows the filter.
+    """
+
+    def __init__(self, sentence: str, place: Token | None = None) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.place = place
+        self.shown_from = 0
+
+    @property
+    def message(self) -> str:
+        """The sentence and, on a line of its own, the place in the filter as it was written."""
+        return self.sentence if self.place is None else f"{self.sentence}\n{shown_place(self.place, self.shown_from)}"
+
+
+class NoValue(FilterError):
+    """There is no value at this place: an error where one is required, else another syntax may fit.
+
+    is_keyword: is there a keyword instead?
+    """
+
+    def __init__(self, sentence: str, place: Token, is_keyword: bool = False) -> None:
+        super().__init__(sentence, place)
+        self.is_keyword = is_keyword
+
+
+class Unclosed(FilterError):
+    """A quote or parenthesis is not closed."""
+
+
+def shown_place(place: Token, shown_from: int = 0) -> str:
+    """`START:END FILTER`: the columns of the place, from 1 and counted from the start of its line, then the filter.
+
+    shown_from: the filter is shown from this index on. For a place inside of `_foreign(..)` that is the index of
+    `_foreign`, while the columns are still those of the whole filter.
+    """
+    column = place.start - place.source.rfind("\n", 0, place.start)
+    return f"{column}:{column + place.end - place.start} {place.source[shown_from:]}"
+
+
+def quoted(text: str) -> str:
+    """A part of a filter as a sentence shows it: quotes, control and other invisible characters escaped.
+
+    A combining mark at the beginning is escaped too, as it would combine with the text before it.
+    """
+    first = text[:1]
+    if first and (first in _EXTENDERS or unicodedata.category(first) in ("Mn", "Me")):
+        return _escaped(first) + _quoted(text[1:])
+    return _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    escaped = {ord(character): _SHORT.get(character) or _escaped(character) for character in set(text)
+               if character in _SHORT or not character.isprintable()}
+    return text.translate(escaped) if escaped else text
+
+
+def _escaped(character: str) -> str:
+    return f"\\u{{{ord(character):x}}}"
+
+
+def rest(source: str, start: int) -> Token:
+    """The source from an index to its end."""
+    return Token(source[start:], source, start, len(source))
+
+
+def piece(source: str, start: int, end: int) -> Token:
+    """The source between two indexes."""
+    return Token(source[start:end], source, start, end)
+
+
+def unclosed(source: str, start: int, delimiter: str) -> Unclosed:
+    """The error of a quote or parenthesis at `start` that is not closed."""
+    sentence = f"Expression `{quoted(source[start:])}` is missing the following closing delimiter: `{delimiter}`."
+    return Unclosed(sentence, rest(source, start))
+
+
+def fail(sentence: str, place: Token) -> NoReturn:
+    """Raise a FilterError."""
+    raise FilterError(sentence, place)
+
 
 KEYWORDS = frozenset("AND OR IN NOT TO EXISTS IS NULL EMPTY CONTAINS STARTS WITH _geoRadius _geoBoundingBox".split())
 # Words that are neither names nor values.
@@ -52,7 +154,7 @@ _MALFORMED = "Malformed value: `{text}`."
 _BAD_NUMBER = "Found an invalid escaped sequence number: `{text}`."
 _INCOMPLETE = "The filter is incomplete and requires Unknown additional bytes to be parsed."
 
-_quoted = {quote: re.compile(rf"(?:[^{quote}\\]++|\\.)*+", re.DOTALL).match for quote in QUOTES}
+_quoted_lexer = {quote: re.compile(rf"(?:[^{quote}\\]++|\\.)*+", re.DOTALL).match for quote in QUOTES}
 
 
 def value(source: str, at: int) -> tuple[Token, int]:
@@ -94,7 +196,7 @@ def quoted_value(source: str, start: int) -> tuple[Token, int]:
     Raises Unclosed, FilterError for an escape that is cut short, NoValue for a bad one.
     """
     quote = source[start]
-    end = _quoted[quote](source, start + 1).end()  # type: ignore[union-attr]  # matches anywhere
+    end = _quoted_lexer[quote](source, start + 1).end()  # type: ignore[union-attr]  # matches anywhere
     if source[end:end + 1] == "\\":  # at the end of the filter it escapes nothing
         inside = rest(source, start + 1)
         fail(_MALFORMED.format(text=quoted(inside.text)), inside)
@@ -140,3 +242,83 @@ def _character_of_code(raw: Token, digits: str, most: int) -> str:
     if code > 0x10FFFF or 0xD800 <= code < 0xE000:
         raise NoValue(_MALFORMED.format(text=quoted(raw.text)), raw)
     return chr(code)
+
+
+# Finds with one regular expression how much of a long filter is valid, so that the parser sees an error after it early.
+#
+# A filter of a megabyte that ends in an error would cost its sender's neighbours half a second of parsing; the pattern
+# passes over valid conditions in their usual spelling ten times as fast. Whatever is spelled in another way ends the
+# match and is left to the parser. Figures: docs/filters-and-facets.md#long-filters.
+
+
+# How deep in parentheses the pattern looks; its size grows with each level.
+_NESTING = 3
+_NOTS = 2  # how many NOT in a row it accepts
+# The most levels of the grammar (see parser.MOST_DEPTH) that what is passed over can have.
+DEPTH = (_NESTING + 1) * (4 + _NOTS)
+# Characters. Shorter filters are parsed in some milliseconds anyway.
+LEAST_LENGTH = 10_000
+
+_ENDS = rf"(?![{WORD_SET}])"
+_SPACE = r"[ \t\r\n]++"
+_UNQUOTED = "|".join(sorted(UNQUOTED))
+# Names with which conditions of another syntax begin, or may begin.
+_SPECIAL_NAMES = r"_geoPolygon|_foreign|_vectors"
+_WORD = rf"(?!(?:{_UNQUOTED}){_ENDS})[{WORD_SET}]++"
+_PRESCAN_ESCAPE = r"\\[bfnrt'\"\\/]"
+_QUOTED = rf"""\"(?:[^"\\]++|{_PRESCAN_ESCAPE})*+\"|'(?:[^'\\]++|{_PRESCAN_ESCAPE})*+'"""
+_VALUE = rf"(?:{_WORD}|{_QUOTED}){BLANKS}"
+_FIELD = rf"(?![\"']?(?:{_SPECIAL_NAMES})){_VALUE}"
+_COMMA = rf",{BLANKS}"
+_LISTED = rf"(?:{BLANKS}{_VALUE}{_COMMA})*+"
+_LIST = rf"\[{_LISTED}{BLANKS}(?:{_VALUE})?+\]{BLANKS}"
+_AFTER_FIELD = "|".join((
+    rf"(?:<=|>=|!=|<|>|=){BLANKS}{_VALUE}",
+    rf"(?:NOT{_SPACE})?+IN{_ENDS}{BLANKS}{_LIST}",
+    rf"IS{_SPACE}(?:NOT{_SPACE})?+(?:NULL|EMPTY)",
+    rf"(?:NOT{_SPACE})?+(?:EXISTS|(?:CONTAINS|STARTS\ WITH){BLANKS}{_VALUE})",
+    rf"{_VALUE}TO{_SPACE}{_VALUE}",
+))
+_NUMBER = rf"{BLANKS}[+-]?+[0-9]++(?:\.[0-9]*+)?+{BLANKS}"
+_POINT = rf"{BLANKS}\[{_NUMBER},{_NUMBER}\]{BLANKS}"
+_GEO = rf"_geoRadius\({_NUMBER},{_NUMBER},{_NUMBER}\)|_geoBoundingBox\({_POINT},{_POINT}\)"
+_CONDITION = rf"(?:{_FIELD}(?:{_AFTER_FIELD})|{_GEO}){BLANKS}"
+_CONNECTIVE = rf"(?:AND|OR){_ENDS}{BLANKS}"
+_NEGATION = rf"(?:NOT{_ENDS}{BLANKS}){{0,{_NOTS}}}+"
+
+
+@cache
+def _conditions() -> re.Pattern[str]:
+    """Any number of parts, each followed by AND or OR. Compiled when the first long filter comes."""
+    part = _NEGATION + _CONDITION
+    for _ in range(_NESTING):
+        group = rf"\({BLANKS}(?:{part}(?:{_CONNECTIVE}(?!\))|(?=\))))++\){BLANKS}"
+        part = rf"{_NEGATION}(?:{group}|{_CONDITION})"
+    return re.compile(rf"(?:{BLANKS}{part}{_CONNECTIVE})*+")
+
+
+@cache
+def _list() -> re.Pattern[str]:
+    return re.compile(_LISTED)
+
+
+def end_of_valid_conditions(source: str, at: int) -> int | None:
+    """The index after many valid conditions that are followed by AND or OR; None when they are short.
+
+    A long part in parentheses is not scanned here: the parser calls this again for what is inside of them.
+    """
+    if source.startswith("(", at) and source.find(")", at, at + LEAST_LENGTH) < 0:
+        return None
+    return _end(_conditions, source, at)
+
+
+def end_of_valid_values(source: str, at: int) -> int | None:
+    """The index after many valid values of a list, each followed by a comma; None when they are short."""
+    return _end(_list, source, at)
+
+
+def _end(pattern: Callable[[], re.Pattern[str]], source: str, at: int) -> int | None:
+    if len(source) - at < LEAST_LENGTH:
+        return None
+    end = pattern().match(source, at).end()  # type: ignore[union-attr]  # matches anywhere
+    return end if end - at >= LEAST_LENGTH else None

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from svcd.filters import lexer, prescan
-from svcd.filters.errors import FilterError, NoValue, fail, piece, quoted, rest, unclosed
+from svcd.filters import lexer
+from svcd.filters import lexer as prescan
 from svcd.filters.geo_conditions import read_geo_condition
-from svcd.filters.lexer import value
+from svcd.filters.lexer import FilterError, NoValue, fail, piece, quoted, rest, unclosed, value
 from svcd.filters.tree import (
     BETWEEN,
     CONTAINS,
@@ -102,7 +102,7 @@ class _Parser:
         return at
 
     def _find_error_early(self, at: int, depth: int, end: Callable[[int], int]) -> None:
-        """Raise the error after many valid conditions before a tree is made of these (see svcd.filters.prescan).
+        """Raise the error after many valid conditions before a tree is made of these (see svcd.filters.lexer).
 
         end: reads what must follow after the conditions.
         """

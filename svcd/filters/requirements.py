@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from svcd.filters.errors import FilterError, shown_place
+from svcd.filters.lexer import FilterError, shown_place
 from svcd.filters.tree import (
     BETWEEN,
     EQUAL,

@@ -10,8 +10,7 @@ from typing import Any
 
 from svcd.base.bitmaps import DocIds
 from svcd.filters import lexer
-from svcd.filters.errors import FilterError, NoValue, Unclosed, fail, piece, rest
-from svcd.filters.lexer import QUOTES, quoted_value
+from svcd.filters.lexer import QUOTES, FilterError, NoValue, Unclosed, fail, piece, quoted_value, rest
 from svcd.filters.tree import VECTORS, Condition, Not, Token, VectorExists
 from svcd.query.reader import Reader
 from svcd.validation.messages import edit_distance

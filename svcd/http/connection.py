@@ -12,12 +12,10 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 
 from svcd.base.errors import ApiError
-from svcd.http import response_writer
-from svcd.http.delivery import Delivery
-from svcd.http.framing import FramedBody, ReceiveBuffer, framed
+from svcd.http import delivery as response_writer
+from svcd.http.delivery import CONTINUE, Delivery, EncodedResponse, encode_response, error_response
+from svcd.http.framing import FramedBody, Head, ReceiveBuffer, framed, head_end, read_head
 from svcd.http.message import PIECE, Body, Headers, HttpError, NoBody, Request, Response
-from svcd.http.request_head import Head, head_end, read_head
-from svcd.http.response_writer import CONTINUE, EncodedResponse, encode_response, error_response
 from svcd.http.sockets import READABLE, WRITABLE, Transport, keep_little_unsent, reset_on_close, wait
 
 if TYPE_CHECKING:

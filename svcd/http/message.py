@@ -9,7 +9,7 @@ from typing import Protocol
 from urllib.parse import unquote
 
 from svcd.base.errors import ApiError
-from svcd.base.sizes import message_size
+from svcd.base.quantities import message_size
 from svcd.http import content_coding
 from svcd.http.headers import elements
 from svcd.http.sockets import wait_or_hangup

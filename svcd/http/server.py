@@ -34,10 +34,19 @@ from typing import TYPE_CHECKING, Any, cast
 from svcd.base import process
 from svcd.http.connection import Connection
 from svcd.http.delivery import DeliveryThread
-from svcd.http.limits import Limits
 from svcd.http.message import Request, Response
-from svcd.http.poller import Pollable, Poller
-from svcd.http.sockets import BACKLOG, READABLE, WRITABLE, PlainTransport, Transport, listen, wait
+from svcd.http.sockets import (
+    BACKLOG,
+    READABLE,
+    WRITABLE,
+    Limits,
+    PlainTransport,
+    Pollable,
+    Poller,
+    Transport,
+    listen,
+    wait,
+)
 
 if TYPE_CHECKING:
     import ssl  # loaded at run time only by who makes the context

@@ -16,8 +16,8 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from svcd.http.framing import MAX_HEAD
 from svcd.http.message import PIECE
-from svcd.http.request_head import MAX_HEAD
 from svcd.http.sockets import READABLE, WRITABLE, wait
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from typing import Any, TypeVar
 from svcd.base.bitmaps import DocIds
 from svcd.index.geo_reader import GeoReader
 from svcd.index.read_transaction import Cache, Key, ReadTransaction, placeholders, statement_portions
-from svcd.index.term_reader import TermReader
+from svcd.index.term_reader import TermReader, VocabularyReader
 from svcd.index.value_reader import ValueReader
-from svcd.index.vocabulary import VocabularyReader
 from svcd.schema.field_values import stored_form
 from svcd.schema.index_settings import IndexSettings
 

@@ -112,7 +112,7 @@ def _create_index(database: Any) -> None:
 
 
 def _create_values(database: Any) -> None:
-    # Keys of all kinds are in one column: without a type, so that SQLite converts none of them. See svcd.index.value_rows.
+    # Keys of all kinds are in one column: without a type, so that SQLite converts none of them. See svcd.index.value_writer.
     database.execute("CREATE TABLE value_postings (fid INTEGER NOT NULL, kind INTEGER NOT NULL, value NOT NULL, "
                      "block INTEGER NOT NULL, docids BLOB NOT NULL, spelling TEXT, "
                      "PRIMARY KEY (fid, kind, value, block)) WITHOUT ROWID")

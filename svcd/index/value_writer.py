@@ -5,14 +5,141 @@ rollback. See docs/storage.md#writing.
 """
 from __future__ import annotations
 
+import json
 import sqlite3
+import struct
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from svcd.index import bitmap_blocks
-from svcd.index.value_rows import MIXED, FieldEntry, Key, posting_entries, row_text
+
+# The encoding of field values in the tables of an index file.
+#
+#     value_postings    (fid, kind, value, block) -> a bitmap block of the documents, and how they spell a text
+#     document_values   docid -> its values by field, as JSON: {"<fid>": [value or text as spelled, ...]}
+#
+# Kinds are ordered: flags of a field, then numbers, then texts in their normal form. See docs/storage.md#field-values.
+
+
+Value = float | str  # a number, or a text in its normal form
+Key = int | bytes | str  # of a flag, a number, a text
+
+FLAG, NUMBER, TEXT = 0, 1, 2
+KINDS: Mapping[type[Value], int] = {float: NUMBER, str: TEXT}
+PRESENT, IS_NULL, IS_EMPTY, HAS_NUMBER, HAS_TEXT = range(5)  # flags
+HAS_KIND = {float: HAS_NUMBER, str: HAS_TEXT}
+
+# The documents of a row spell the text in different ways, which are looked up in document_values. No value is spelled "".
+MIXED = ""
+
+_SIGN = 1 << 63
+_ALL = (1 << 64) - 1
+_EXACT_INTEGERS = 1e15
+
+
+class FieldEntry(Protocol):
+    """What a document has in a field.
+
+    values: each value with its spelling, None for a number. has_both_zeros: does the zero among them, which is one key of
+    the dictionary, stand for 0.0 and -0.0? each(): all values, both zeros included.
+    """
+
+    values: dict[Value, str | None]
+    is_null: bool
+    is_empty: bool
+    has_both_zeros: bool
+
+    def each(self) -> Sequence[Value]: ...
+
+
+def value_key(value: Value) -> Key:
+    """The key of a value in value_postings; keys of one kind are ordered as their values."""
+    if isinstance(value, str):
+        return value
+    bits: int = struct.unpack(">Q", struct.pack(">d", value))[0]
+    return (bits ^ (_ALL if bits & _SIGN else _SIGN)).to_bytes(8, "big")
+
+
+def value_of(found: Key) -> Value:
+    """The value of a key: the inverse of value_key()."""
+    if isinstance(found, bytes):
+        bits = int.from_bytes(found, "big")
+        number: float = struct.unpack(">d", (bits ^ (_SIGN if bits & _SIGN else _ALL)).to_bytes(8, "big"))[0]
+        return number
+    assert isinstance(found, str)
+    return found
+
+
+def posting_entries(fid: int, entry: FieldEntry) -> list[tuple[tuple[int, int, Key], str | None]]:
+    """((fid, kind, key), spelling or None if it equals the value) of everything that a document has in a field."""
+    found: list[tuple[tuple[int, int, Key], str | None]] = [((fid, FLAG, PRESENT), None)]
+    flags = set()
+    for value in entry.each():
+        if isinstance(value, str):
+            spelling = entry.values[value]
+            flags.add(HAS_TEXT)
+            found.append(((fid, TEXT, value), None if spelling == value else spelling))
+        else:
+            flags.add(HAS_NUMBER)
+            found.append(((fid, NUMBER, value_key(value)), None))
+    if entry.is_null:
+        flags.add(IS_NULL)
+    if entry.is_empty:
+        flags.add(IS_EMPTY)
+    found += [((fid, FLAG, flag), None) for flag in flags]
+    return found
+
+
+def row_text(values: Mapping[int, FieldEntry]) -> str | None:
+    """The row of a document in document_values, by field number; None when it has no values."""
+    if not values:
+        return None
+    return json.dumps({str(fid): _json_array(held) for fid, held in values.items()}, ensure_ascii=False, separators=(",", ":"))
+
+
+def _json_array(entry: FieldEntry) -> list[float | int | str | None]:
+    """The JSON array of a field; null and "" stand for the flags, as neither is a value."""
+    flags: list[float | int | str | None] = [*[None] * entry.is_null, *[""] * entry.is_empty]
+    return flags + [_shortest(value) if entry.values[value] is None else entry.values[value] for value in entry.each()]
+
+
+def _shortest(number: Value) -> float | int | str:
+    is_short = isinstance(number, float) and number.is_integer() and abs(number) < _EXACT_INTEGERS and number != 0
+    return int(number) if is_short else number
+
+
+class StoredFieldEntry:
+    """What a document has in a field, decoded from its row of document_values."""
+
+    def __init__(self, array: Iterable[float | int | str | None], stored_form: Callable[[str], str]) -> None:
+        self.values: dict[Value, str | None] = {}
+        self.is_null = self.is_empty = self.has_both_zeros = False
+        for each in array:
+            if isinstance(each, str) and each:
+                self.values[stored_form(each)] = each
+            elif each is None:
+                self.is_null = True
+            elif each == "":
+                self.is_empty = True
+            else:
+                number = float(each)
+                self.has_both_zeros |= number == 0 and number in self.values
+                self.values[number] = None
+
+    def each(self) -> Sequence[Value]:
+        """All values."""
+        if not self.has_both_zeros:
+            return list(self.values)
+        return [*self.values, *(-value for value in self.values if value == 0.0)]
+
+
+def rows_of(text: str, stored_form: Callable[[str], str]) -> dict[int, StoredFieldEntry]:
+    """fid -> what the document has in it, from its row of document_values."""
+    return {int(fid): StoredFieldEntry(array, stored_form) for fid, array in json.loads(text).items()}
+
 
 # Edits gathered before they are written: some 10 MB; few rows are then written twice in a batch.
 _MOST_GATHERED = 150_000

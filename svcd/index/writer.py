@@ -23,12 +23,11 @@ from svcd.index import fts_encoding, materialized, prefix_postings, schema
 from svcd.index.batch_outcomes import BatchOutcomes, outcome_record
 from svcd.index.connections import BUSY_MS, keep_log, open_reader, open_writer
 from svcd.index.disk_space import lacks_room
-from svcd.index.geo_writer import PointWriter, GeometryWriter, StoredShape
+from svcd.index.geo_writer import GeometryWriter, PointWriter, StoredShape
 from svcd.index.prefix_postings import PrefixPostingWriter
 from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
-from svcd.index.value_rows import FieldEntry
-from svcd.index.value_writer import ValueWriter
+from svcd.index.value_writer import FieldEntry, ValueWriter
 
 _PARAMETERS = 500
 # `changes` has the docids of writes of at most so many documents, looks up so many terms that may be gone, and keeps so

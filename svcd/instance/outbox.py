@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from svcd.base import logs, times
+from svcd.base import logs, quantities
 from svcd.index.connections import ReadPool, write_transaction
 
 # Bytes of lines in a part: what is held in memory at once, and compressed together.
@@ -27,7 +27,7 @@ PART_BYTES = 64 << 10
 MAX_BYTES = 1 << 30
 # How much is left when the oldest notices are deleted, so that this is rare.
 TRIMMED_BYTES = MAX_BYTES // 10 * 9
-GIVEN_UP_RETENTION = 7 * times.DAY
+GIVEN_UP_RETENTION = 7 * quantities.DAY
 # Approximate bytes of the rows of a notice, besides its lines.
 _ROW_BYTES = 200
 # Task lines are repetitive: the fastest level compresses them to a tenth.
@@ -80,7 +80,7 @@ class Outbox:
         receivers = self._receivers()
         if not receivers:
             return
-        connection.execute("DELETE FROM outbox WHERE given_up_at < ?", (times.now() - GIVEN_UP_RETENTION,))
+        connection.execute("DELETE FROM outbox WHERE given_up_at < ?", (quantities.now() - GIVEN_UP_RETENTION,))
         number = connection.execute("INSERT INTO notices(batch_uid, tasks, length, stored, ended_at) "
                                     "VALUES (?, 0, 0, 0, ?)", (batch_uid, ended_at)).lastrowid
         tasks = length = stored = 0

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from svcd.base import logs, times
+from svcd.base import logs, quantities
 from svcd.base.errors import ApiError
 from svcd.index.connections import ReadPool, write_transaction
 from svcd.index.disk_space import Reserve, lacks_room
@@ -95,7 +95,7 @@ class Queue:
 
         To be called under the lock, that is, inside finishing().
         """
-        self._last_moment = max(times.now(), self._last_moment + 1)
+        self._last_moment = max(quantities.now(), self._last_moment + 1)
         return self._last_moment
 
     # Enqueue

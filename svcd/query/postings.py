@@ -11,7 +11,7 @@ from svcd.base.bitmaps import DocIds
 from svcd.query.parser import Phrase
 from svcd.query.reader import Reader
 from svcd.schema.attributes import is_beneath
-from svcd.text.separators import is_numeric
+from svcd.text.analyzer import is_numeric
 
 # A phrase is checked through a window of so many of its words, sliding over it (docs/ranking.md#phrases).
 _WINDOW = 3

@@ -12,13 +12,12 @@ from svcd.base.bitmaps import DocIds, to_docids
 from svcd.query.graph import Graph, MatchingStrategy
 from svcd.ranking.attribute import AttributeRank, WordPosition
 from svcd.ranking.distinct import Distinct
-from svcd.ranking.exactness import ExactAttribute, ExactWords
 from svcd.ranking.forward_index import CandidateBatch
 from svcd.ranking.proximity import Proximity
 from svcd.ranking.rule import Bucket, RankingContext, Rule
 from svcd.ranking.scores import Detail, Skipped, score
 from svcd.ranking.sort import GeoSort, Sort, parse_rule
-from svcd.ranking.words import Typo, Words
+from svcd.ranking.words import ExactAttribute, ExactWords, Typo, Words
 
 # Entry of `rankingRules`: (the rules it stands for, earlier entries that make it ignored).
 _RULES: dict[str, tuple[Sequence[Callable[[RankingContext], Rule]], Sequence[str]]] = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
-from svcd.base.numbers import shown_number
+from svcd.base.quantities import shown_number
 from svcd.geo.sphere import Point
 
 WORDS, TYPO, PROXIMITY = "words", "typo", "proximity"

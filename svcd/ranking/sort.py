@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from svcd.base.bitmaps import DocIds, from_docids, to_docids
 from svcd.base.json_text import dumps, loads
-from svcd.base.numbers import shown_number
+from svcd.base.quantities import shown_number
 from svcd.geo.sphere import Point, antipode, distance
 from svcd.query.graph import Graph
 from svcd.query.reader import Reader

@@ -4,11 +4,25 @@ Costs: docs/ranking.md#words and docs/ranking.md#typo.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
+from svcd.base.bitmaps import DocIds
 from svcd.query.graph import Graph, QueryNode, removal_groups
-from svcd.query.terms import NONE, Subset
+from svcd.query.parser import Phrase
+from svcd.query.terms import EXACT, NONE, Subset, Terms
 from svcd.ranking.path_search import Edge, EdgesBetween
-from svcd.ranking.rule import GraphRule
-from svcd.ranking.scores import TYPO, WORDS
+from svcd.ranking.rule import Bucket, GraphRule, InvertedIndexRule, RankingContext
+from svcd.ranking.scores import (
+    EXACT_ATTRIBUTE,
+    EXACT_MATCH,
+    EXACT_WORDS,
+    MATCHES_START,
+    NO_EXACT_MATCH,
+    TYPO,
+    WORDS,
+    Ranked,
+)
+from svcd.schema.documents import bucketed_position
 
 
 class Words(GraphRule):
@@ -76,3 +90,122 @@ def _max_typos(subset: Subset) -> int:
     if budget == 2 and subset.two:
         return 2
     return 1 if subset.one else 0
+
+
+# The two rules of `exactness`: fields that are the query, and words as they were typed (docs/ranking.md#exactness).
+
+
+COUNTED_WORDS = 30  # the index does not count further; longer fields are never the query
+
+# The words of the query as typed, each with its bucketed position.
+_Placed = list[tuple[str, int]]
+
+
+class ExactAttribute(InvertedIndexRule):
+    """Documents with a field that is the query, or starts with it; keeps the graph as it is."""
+
+    def __init__(self, context: RankingContext) -> None:
+        self._postings = context.postings
+        self._searchable = context.postings.reader.settings.searchable
+
+    def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
+        """At most three of them."""
+        placed, length = _placed_words(graph)
+        exact, starting = self._split(placed, length, candidates) if placed else (0, 0)
+        return _three_buckets(graph, candidates, exact, starting)
+
+    def _split(self, placed: _Placed, length: int, candidates: DocIds) -> tuple[DocIds, DocIds]:
+        """The documents with a field that is the query, and those with one that starts with it."""
+        for word, _ in placed:
+            candidates &= self._postings.original(word)
+        # Positions are asked for only where all words are, which may be nowhere.
+        for word, bucketed in placed if candidates else ():
+            candidates &= self._postings.reader.terms.word_position_docids(word, bucketed)
+        return self._by_field([word for word, _ in placed], length, candidates) if candidates else (0, 0)
+
+    def _by_field(self, words: Sequence[str], length: int, candidates: DocIds) -> tuple[DocIds, DocIds]:
+        terms = self._postings.reader.terms
+        exact = starting = 0
+        for field in terms.indexed_fields():
+            docids = candidates if field in self._searchable else 0
+            for word in words if docids else ():
+                docids &= self._postings.in_field(word, field)
+            if docids:
+                of_length = terms.field_count_docids(field, length) if length <= COUNTED_WORDS else 0
+                exact |= docids & of_length
+                starting |= docids & ~of_length
+        return exact, starting
+
+
+def _three_buckets(graph: Graph, candidates: DocIds, exact: DocIds, starting: DocIds) -> Iterator[Bucket]:
+    by_rank = (
+        (EXACT_MATCH, exact),
+        (MATCHES_START, starting & ~exact),
+        (NO_EXACT_MATCH, candidates & ~(exact | starting)),
+    )
+    for rank, docids in by_rank:
+        if docids:
+            yield Bucket(docids, Ranked(EXACT_ATTRIBUTE, rank, EXACT_MATCH), lambda: graph)
+
+
+def _placed_words(graph: Graph) -> tuple[_Placed, int]:
+    """The words of the exact terms at their positions, none if a term is missing; and how many positions they take."""
+    exact_nodes = _exact_nodes(graph)
+    placed: _Placed = []
+    length = 0
+    for node, phrase in exact_nodes:
+        length += node.end - node.start + 1
+        for offset, word in enumerate(phrase):
+            if word is not None:
+                placed.append((word, bucketed_position(node.start + offset)))
+    return placed, length
+
+
+def _exact_nodes(graph: Graph) -> list[tuple[QueryNode, Phrase]]:
+    """The nodes that have an exact term, one for each word of the query from the first one on; none if one is missing.
+
+    That the last one is missing goes unnoticed (quirk).
+    """
+    found: dict[int, tuple[QueryNode, Phrase]] = {}
+    for _, node in graph.term_nodes():
+        phrase = node.subset.exact_phrase
+        if phrase is not None:
+            found.setdefault(node.first, (node, phrase))
+    exact_nodes = [found[first] for first in sorted(found)]
+    expected = 0
+    for node, _ in exact_nodes:
+        if node.first != expected:
+            return []
+        expected = node.last + 1
+    return exact_nodes
+
+
+class ExactWords(GraphRule):
+    """Documents by how many words they have as typed; narrows these words to themselves.
+
+    A word as typed costs 0, any other as many as the query words it covers.
+    """
+
+    name = EXACT_WORDS
+
+    def edges(self, node: QueryNode) -> list[Edge]:
+        """As typed, if the term has an exact form, and in any form."""
+        any_form = Edge(node.width, self.context.matches(node.subset), node)
+        if node.subset.exact_phrase is None:
+            return [any_form]
+        return [Edge(0, self.context.condition(_AsTyped, node.subset), _as_typed(node)), any_form]
+
+
+def _as_typed(node: QueryNode) -> QueryNode:
+    return node._replace(subset=Subset(node.subset.term, EXACT, False, False, True))
+
+
+class _AsTyped:
+    """The condition to have a term as typed."""
+
+    def __init__(self, terms: Terms, subset: Subset) -> None:
+        self._terms = terms
+        self._subset = subset
+
+    def docids(self, candidates: DocIds) -> DocIds:
+        return self._terms.exact_docids(self._subset)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from svcd.base import logs, times
+from svcd.base import logs, quantities
 from svcd.instance.outbox import Notice, NoticeRemoved, Outbox
 from svcd.instance.webhooks import Webhooks
 from svcd.remote import Undelivered
@@ -26,7 +26,7 @@ FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 300.0
 # Pause as a fraction of the time the webhook has been failing: after an outage of two minutes it waits at most half a minute.
 PAUSE_SHARE = 1 / 4
-GIVEN_UP_AFTER = times.DAY
+GIVEN_UP_AFTER = quantities.DAY
 # How long a stop lets requests in progress finish, and again, after aborting them, waits for their threads.
 STOP_S = 1.0
 NDJSON = "application/x-ndjson"
@@ -46,7 +46,7 @@ class WebhookDelivery:
     """Delivers the notices of one webhook, one per step(). now: returns the present moment."""
 
     def __init__(self, webhook_uuid: str, webhooks: Webhooks, outbox: Outbox, sender: Sender,
-                 now: Callable[[], int] = times.now) -> None:
+                 now: Callable[[], int] = quantities.now) -> None:
         self._uuid = webhook_uuid
         self._webhooks = webhooks
         self._outbox = outbox
@@ -79,7 +79,7 @@ class WebhookDelivery:
         now = self._now()
         if self._failing_since is None:
             self._failing_since = now
-        failing_s = (now - self._failing_since) / times.SECOND
+        failing_s = (now - self._failing_since) / quantities.SECOND
         return min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, failing_s * PAUSE_SHARE))
 
     def _failed(self, notice: Notice, reason: str) -> float:
@@ -94,7 +94,7 @@ class WebhookDelivery:
     def _note_success(self) -> None:
         if self._failing_since is not None:
             logs.info("webhook reached again", webhook=self._uuid,
-                      seconds=(self._now() - self._failing_since) // times.SECOND)
+                      seconds=(self._now() - self._failing_since) // quantities.SECOND)
         self._failing_since = None
 
 

@@ -7,7 +7,7 @@ types, decimals, blobs, bit fields and time.
 """
 from __future__ import annotations
 
-from svcd.rhai.errors import FunctionError, Position
+from svcd.rhai.values import FunctionError, Position
 from svcd.rhai.program import NotAnObject, Program
 from svcd.rhai.values import is_same
 

@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from svcd.rhai.errors import FunctionError, Position
 from svcd.rhai.interpreter import PROPERTIES, Body, Cell, Frame, Interpreter, not_found
-from svcd.rhai.values import Char, FnPointer, Value, mismatch, type_name
+from svcd.rhai.values import Char, FnPointer, FunctionError, Position, Value, mismatch, type_name
 
 Place = tuple[Any, Any, Cell | None] | None  # container (a Cell with key None), key, root
 Found = tuple[Value, Place]

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from svcd.rhai import chains, errors, syntax
-from svcd.rhai.errors import FunctionError, Position
+from svcd.rhai import chains, syntax
+from svcd.rhai import values as errors
 from svcd.rhai.interpreter import Body, Cell, ExitSignal, Frame, Interpreter, ReturnSignal, ScriptFunction
 from svcd.rhai.strings import chars
 from svcd.rhai.syntax import Node, Scope
 from svcd.rhai.tokens import THIS
-from svcd.rhai.values import FnPointer, Range, Value, mismatch, pieces, type_name
+from svcd.rhai.values import FnPointer, FunctionError, Position, Range, Value, mismatch, pieces, type_name
 
 # Expressions whose value is always a new one, which need not be copied when it is stored.
 _FRESH = (syntax.Literal, syntax.Interpolated, syntax.ArrayLiteral, syntax.MapLiteral, syntax.Operation, syntax.Call)

@@ -9,16 +9,27 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from svcd.base import json_text
-from svcd.rhai import errors
-from svcd.rhai.builtins import ANY, Builtin, Runtime, changing, pure
-from svcd.rhai.errors import FunctionError
+from svcd.rhai import values
 from svcd.rhai.operators import is_equal
 from svcd.rhai.strings import range_span, span, start_of
-from svcd.rhai.values import Char, FnPointer, Range, Value, as_json, mismatch
+from svcd.rhai.values import (
+    ANY,
+    Builtin,
+    Char,
+    FnPointer,
+    FunctionError,
+    Range,
+    Runtime,
+    Value,
+    as_json,
+    changing,
+    mismatch,
+    pure,
+)
 
 Array = list[Value]
 
-_ALL = errors.ARRAY_LENGTH
+_ALL = values.ARRAY_LENGTH
 
 
 def _is_inside(array: Array, index: int) -> bool:
@@ -40,7 +51,7 @@ def _append(runtime: Runtime, array: Array, others: Array) -> None:
 
 def _insert(runtime: Runtime, array: Array, index: int, element: Value) -> None:
     runtime.check_array_length(len(array) + 1)
-    runtime.charge(len(array) >> errors.ELEMENTS_SHIFT)
+    runtime.charge(len(array) >> values.ELEMENTS_SHIFT)
     array.insert(start_of(index, len(array)), runtime.copied(element))
 
 
@@ -58,7 +69,7 @@ def _pop(runtime: Runtime, array: Array) -> Value:
 
 
 def _remove(runtime: Runtime, array: Array, index: int) -> Value:
-    runtime.charge(len(array) >> errors.ELEMENTS_SHIFT)
+    runtime.charge(len(array) >> values.ELEMENTS_SHIFT)
     return array.pop(index) if _is_inside(array, index) else None
 
 
@@ -79,7 +90,7 @@ def _pad(runtime: Runtime, array: Array, length: int, element: Value) -> None:
 def _cut(runtime: Runtime, array: Array, first: int, last: int, keeps: bool = False) -> Array:
     """Remove a slice of an array, or all but the slice (keeps); returns what was removed."""
     part, rest = array[first:last], array[:first] + array[last:]
-    runtime.charge(len(array) >> errors.ELEMENTS_SHIFT)
+    runtime.charge(len(array) >> values.ELEMENTS_SHIFT)
     array[:], taken = (part, rest) if keeps else (rest, part)
     return taken
 
@@ -119,7 +130,7 @@ def _cut_chosen(runtime: Runtime, array: Array, predicate: FnPointer, *, keeps: 
 def _splice(runtime: Runtime, array: Array, start: int, wanted: int, others: Array) -> None:
     first, last = span(start, len(array), wanted)
     runtime.check_array_length(len(array) - (last - first) + len(others))
-    runtime.charge(len(array) >> errors.ELEMENTS_SHIFT)
+    runtime.charge(len(array) >> values.ELEMENTS_SHIFT)
     array[first:last] = runtime.copied(others)
 
 
@@ -161,7 +172,7 @@ def _position(runtime: Runtime, array: Array, predicate: FnPointer, start: int =
 
 
 def _index_of(runtime: Runtime, array: Array, wanted: Value, start: int = 0) -> int:
-    runtime.charge(len(array) >> errors.ELEMENTS_SHIFT)
+    runtime.charge(len(array) >> values.ELEMENTS_SHIFT)
     for at in range(start_of(start, len(array)), len(array)):
         if is_equal(runtime, array[at], wanted):
             return at
@@ -258,7 +269,7 @@ def _order(runtime: Runtime, array: Array) -> Array:
     if kind not in (int, float, str, Char, bool):
         raise mismatch(array[0], "elements that have an order")
     if kind in (str, Char):
-        runtime.charge(sum(map(len, array)) >> errors.CHARACTERS_SHIFT)
+        runtime.charge(sum(map(len, array)) >> values.CHARACTERS_SHIFT)
     return _sorted(runtime, array, lambda left, right: left <= right)
 
 
@@ -274,7 +285,7 @@ def _order_descending(runtime: Runtime, array: Array) -> Array:
 
 
 def _reverse(runtime: Runtime, array: Array) -> None:
-    runtime.charge(len(array) >> errors.ELEMENTS_SHIFT)
+    runtime.charge(len(array) >> values.ELEMENTS_SHIFT)
     array.reverse()
 
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from svcd.rhai import containers, errors, numbers, strings
-from svcd.rhai.builtins import ANY, Builtin
+from svcd.rhai import containers, strings, values
+from svcd.rhai import strings as numbers
 from svcd.rhai.containers import ARRAY_BUILTINS, MAP_BUILTINS
-from svcd.rhai.errors import FunctionError, Position
-from svcd.rhai.numbers import NUMBER_BUILTINS
 from svcd.rhai.operators import OPERATORS
-from svcd.rhai.strings import STRING_BUILTINS
-from svcd.rhai.values import FnPointer, Value, mismatch, pieces, type_name
-
+from svcd.rhai.strings import NUMBER_BUILTINS, STRING_BUILTINS
+from svcd.rhai.values import ANY, Builtin, FnPointer, FunctionError, Position, Value, mismatch, pieces, type_name
 
 # All builtins by (name, types of the arguments).
 LIBRARY: dict[tuple[str, tuple[type, ...]], Builtin] = {
@@ -89,21 +86,21 @@ class Interpreter:
     def step(self, position: Position | None = None) -> None:
         """Charge one operation. Raises FunctionError (is_limit) beyond the limit."""
         self._taken += 1
-        if self._taken > errors.OPERATIONS:
+        if self._taken > values.OPERATIONS:
             raise FunctionError("Too many operations", position, is_limit=True)
 
     def charge(self, operations: int) -> None:
         """Charge several operations at once."""
         self._taken += operations
-        if self._taken > errors.OPERATIONS:
+        if self._taken > values.OPERATIONS:
             raise FunctionError("Too many operations", is_limit=True)
 
     def new_text(self, text: str) -> str:
         """Charge a new string by its length; returns it."""
         length = len(text)
-        if length >> errors.CHARACTERS_SHIFT:
+        if length >> values.CHARACTERS_SHIFT:
             self.check_text_length(length)
-            self.charge(length >> errors.CHARACTERS_SHIFT)
+            self.charge(length >> values.CHARACTERS_SHIFT)
         return text
 
     def to_text(self, value: Value, *, is_bare: bool = True) -> str:
@@ -117,35 +114,35 @@ class Interpreter:
     def charge_scan(self, *texts: str) -> None:
         """Charge a scan of strings by their length."""
         length = sum(map(len, texts))
-        if length >> errors.CHARACTERS_SHIFT:
-            self.charge(length >> errors.CHARACTERS_SHIFT)
+        if length >> values.CHARACTERS_SHIFT:
+            self.charge(length >> values.CHARACTERS_SHIFT)
 
     def check_text_length(self, length: int) -> None:
         """Raise FunctionError before a string beyond the limit is made."""
-        if length > errors.STRING_LENGTH:
+        if length > values.STRING_LENGTH:
             raise FunctionError("Length of string too large", is_limit=True)
 
     def check_array_length(self, length: int) -> None:
         """Raise FunctionError before an array beyond the limit is made."""
-        if length > errors.ARRAY_LENGTH:
+        if length > values.ARRAY_LENGTH:
             raise FunctionError("Size of array too large", is_limit=True)
 
     def check_map_length(self, length: int) -> None:
         """Raise FunctionError before an object map beyond the limit is made."""
-        if length > errors.MAP_LENGTH:
+        if length > values.MAP_LENGTH:
             raise FunctionError("Size of object map too large", is_limit=True)
 
     def new_array(self, array: list[Value]) -> list[Value]:
         """Charge a new array by its length; returns it."""
         self.check_array_length(len(array))
-        self.charge(len(array) >> errors.ELEMENTS_SHIFT)
+        self.charge(len(array) >> values.ELEMENTS_SHIFT)
         return array
 
     def copied(self, value: Value, depth: int = 0) -> Value:
         """A deep copy of a value, charged by its size."""
         kind = type(value)
         if kind is list:
-            self._charge_copy(len(value) >> errors.ELEMENTS_SHIFT, depth)
+            self._charge_copy(len(value) >> values.ELEMENTS_SHIFT, depth)
             array = value.copy()
             for at, element in enumerate(array):
                 if type(element) is list or type(element) is dict:
@@ -162,7 +159,7 @@ class Interpreter:
 
     def _charge_copy(self, size: int, depth: int) -> None:
         self.charge(size + 1)
-        if depth == errors.VALUE_DEPTH:
+        if depth == values.VALUE_DEPTH:
             raise FunctionError("Depth of value too large", is_limit=True)
 
     # Calls
@@ -189,7 +186,7 @@ class Interpreter:
     def call_function(self, function: ScriptFunction, arguments: Sequence[Value], this: Cell | None,
                       position: Position | None) -> Value:
         """Call a function of the script. this: the cell of the value it is called on, if any."""
-        if self._depth == errors.CALL_DEPTH:
+        if self._depth == values.CALL_DEPTH:
             raise FunctionError("Stack overflow", position, is_limit=True)
         frame: Frame = [this, *[Cell(self.copied(each)) for each in arguments]]
         frame += [None] * (function.slots - len(frame))

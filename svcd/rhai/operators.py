@@ -10,9 +10,20 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from svcd.rhai.builtins import ANY, Builtin, Runtime, pure
-from svcd.rhai.errors import FunctionError
-from svcd.rhai.values import MAX_INT, MIN_INT, Char, FnPointer, Range, Value, type_name
+from svcd.rhai.values import (
+    ANY,
+    MAX_INT,
+    MIN_INT,
+    Builtin,
+    Char,
+    FnPointer,
+    FunctionError,
+    Range,
+    Runtime,
+    Value,
+    pure,
+    type_name,
+)
 
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,

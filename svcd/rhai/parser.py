@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from svcd.rhai import errors, syntax
-from svcd.rhai.errors import FunctionError, Position
+from svcd.rhai import syntax
+from svcd.rhai import values as errors
 from svcd.rhai.syntax import Node
 from svcd.rhai.tokens import (
     CHAR,
@@ -26,7 +26,7 @@ from svcd.rhai.tokens import (
     Token,
     tokens,
 )
-from svcd.rhai.values import MAX_INT, Range, Value
+from svcd.rhai.values import MAX_INT, FunctionError, Position, Range, Value
 
 # Higher binds tighter; only `**` is right-associative.
 PRECEDENCE = {

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from svcd.rhai.compiler import Compiler
-from svcd.rhai.errors import FunctionError
 from svcd.rhai.interpreter import Cell, ExitSignal, Frame, Interpreter, ReturnSignal
 from svcd.rhai.parser import parse
-from svcd.rhai.values import Value, as_json
+from svcd.rhai.values import FunctionError, Value, as_json
 
 _CONTEXT, _DOCUMENT = "context", "doc"
 

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from svcd.rhai import errors
-from svcd.rhai.errors import FunctionError, Position
+from svcd.rhai import values as errors
 from svcd.rhai.tokens import THIS
-from svcd.rhai.values import Range, Value
+from svcd.rhai.values import FunctionError, Position, Range, Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from svcd.rhai.errors import FunctionError, Position
-from svcd.rhai.values import MAX_INT, Char
+from svcd.rhai.values import MAX_INT, Char, FunctionError, Position
 
 NAME, NUMBER, TEXT, CHAR, SYMBOL, WORD, RESERVED, ERROR, END = (
     "name", "number", "text", "char", "symbol", "word", "reserved", "error", "end")

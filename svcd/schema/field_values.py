@@ -15,7 +15,7 @@ from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.schema.attributes import is_beneath
 from svcd.schema.index_settings import IndexSettings
-from svcd.schema.setting_checks import custom_rule
+from svcd.schema.settings import custom_rule
 
 Value = float | str  # a number, or a text in normal form
 

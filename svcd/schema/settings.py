@@ -7,17 +7,189 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from svcd.base.errors import ApiError
 from svcd.schema import embedder_settings
-from svcd.schema import setting_checks as checks
 from svcd.text.analyzer import whole_lemma
 from svcd.text.normalization import decompose
-from svcd.validation import Check, Field, boolean, nullable, one_of, positive_integer, string
-from svcd.validation.names import long_form
+from svcd.validation import (
+    Check,
+    Field,
+    array_of,
+    boolean,
+    bounded,
+    map_of,
+    non_zero,
+    nullable,
+    number,
+    object_of,
+    object_or,
+    one_of,
+    parsed,
+    positive_integer,
+    string,
+)
+from svcd.validation.names import locale, long_form
+
+# Checks of the values of settings: shape, messages, and the form in which a value is stored (sorted sets, complete patterns).
+#
+# What holds across several settings is checked in `svcd.schema.settings`.
+
+
+WILDCARD = "*"
+
+_WORD_RULES = frozenset(
+    {"words", "typo", "proximity", "attribute", "attributeRank", "wordPosition", "sort", "exactness"})
+_INVALID_RULE = (
+    "`{}` ranking rule is invalid. Valid ranking rules are words, typo, sort, proximity, attribute, exactness "
+    "and custom ranking rules."
+)
+_RESERVED_RULE = "`{}` is a reserved keyword and thus can't be used as a ranking rule"
+# (prefix of the field of a custom rule, reserved name, what this name is for), for the message.
+_GEO_CALLS = (
+    ("_geoPoint", "_geoPoint", "sorting"),
+    ("_geoRadius", "_geoRadius", "filtering"),
+    ("_geoBoundingBox", "_geoBoundingBox", "filtering"),
+)
+_RESERVED = frozenset({"_geo", "_geoDistance"})
+
+
+def _sorted_set(texts: Sequence[str]) -> list[str]:
+    return sorted(set(texts))
+
+
+def _sorted_map(value: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(sorted(value.items()))
+
+
+def _without_wildcard(names: list[str]) -> list[str] | None:
+    """None, the value that resets the setting, if one of the names is `*`, which means all."""
+    return None if WILDCARD in names else names
+
+
+def custom_rule(rule: str) -> tuple[str, bool] | None:
+    """(attribute, is it ascending?) of a custom ranking rule such as `price:desc`; None for other rules."""
+    attribute, _, direction = rule.rpartition(":")
+    return (attribute, direction == "asc") if direction in ("asc", "desc") and ":" in rule else None
+
+
+def parse_ranking_rule(rule: str) -> str:
+    """The ranking rule itself. Raises ValueError(reason) when it does not exist."""
+    if rule in _WORD_RULES:
+        return rule
+    custom = custom_rule(rule)
+    if custom is None:
+        raise ValueError(_INVALID_RULE.format(rule))
+    attribute = custom[0]
+    for beginning, name, use in _GEO_CALLS:
+        if attribute == beginning or attribute.startswith(f"{beginning}("):
+            reserved = _RESERVED_RULE.format(name)
+            raise ValueError(f"{reserved}. `{name}` can only be used for {use} at search time")
+    if attribute in _RESERVED:
+        raise ValueError(_RESERVED_RULE.format(attribute))
+    return rule
+
+
+def typo_sizes_refusal(one_typo: int, two_typos: int) -> str:
+    """Why two sizes are inconsistent; "" when they are not. The unpaired back-quote is part of the interface."""
+    if one_typo <= two_typos:
+        return ""
+    return (
+        "`minWordSizeForTypos` setting is invalid. `oneTypo` and `twoTypos` fields should be between `0` and "
+        "`255`, and `twoTypos` should be greater or equals to `oneTypo` but found "
+        f"`oneTypo: {one_typo}` and twoTypos: {two_typos}`."
+    )
+
+
+def _checked_typo_sizes(sizes: Mapping[str, int | None]) -> Mapping[str, int | None]:
+    one_typo, two_typos = sizes.get("oneTypo"), sizes.get("twoTypos")
+    refusal = "" if one_typo is None or two_typos is None else typo_sizes_refusal(one_typo, two_typos)
+    if refusal:
+        raise ValueError(refusal)
+    return sizes
+
+
+def _ratio(name: str) -> Check:
+    """A check of numbers from 0 to 1. name: of the member, for the message."""
+
+    def parse(value: float) -> float:
+        if 0 <= value <= 1:
+            return value
+        raise ValueError(f"the value of `{name}` is invalid, expected a float between `0.0` and `1.0`.")
+
+    return parsed(number, parse)
+
+
+def _patch_of(checks: Mapping[str, Check]) -> Check:
+    """A check of objects whose members may be absent (keep the stored value) or null (reset it)."""
+    return object_of({member: Field(nullable(check)) for member, check in checks.items()})
+
+
+strings = array_of(string)
+string_set = parsed(strings, _sorted_set)
+attributes = parsed(strings, _without_wildcard)
+ranking_rules = array_of(parsed(string, parse_ranking_rule))
+synonyms = parsed(map_of(strings), _sorted_map)
+
+_FILTER_FEATURES = {"equality": True, "comparison": False}
+_FEATURES = {"facetSearch": False, "filter": _FILTER_FEATURES}
+
+
+def _switches(defaults: Mapping[str, bool]) -> dict[str, Field]:
+    return {name: Field(boolean, default=default) for name, default in defaults.items()}
+
+
+_attribute_patterns = Field(strings, required=True)
+_filter_features = object_of({
+    "facetSearch": Field(boolean, default=_FEATURES["facetSearch"]),
+    "filter": Field(object_of(_switches(_FILTER_FEATURES)), default=_FILTER_FEATURES),
+})
+filterable_attributes = array_of(object_or(
+    object_of({"attributePatterns": _attribute_patterns, "features": Field(_filter_features, default=_FEATURES)}),
+    string,
+))
+foreign_keys = array_of(object_of({
+    "foreignIndexUid": Field(string, required=True),
+    "fieldName": Field(string, required=True),
+}))
+localized_attributes = array_of(object_of({
+    "attributePatterns": _attribute_patterns,
+    "locales": Field(array_of(locale), required=True),
+}))
+typo_tolerance = _patch_of({
+    "enabled": boolean,
+    "minWordSizeForTypos": parsed(_patch_of(dict.fromkeys(("oneTypo", "twoTypos"), bounded(255))), _checked_typo_sizes),
+    "disableOnWords": string_set,
+    "disableOnAttributes": string_set,
+    "disableOnNumbers": boolean,
+})
+faceting = _patch_of({
+    "maxValuesPerFacet": positive_integer,
+    "sortFacetValuesBy": parsed(map_of(one_of("alpha", "count")), _sorted_map),
+})
+pagination = _patch_of({"maxTotalHits": non_zero})
+SEARCH_PARAMETERS = {
+    "hybrid": object_of({
+        "semanticRatio": Field(_ratio("semanticRatio"), default=0.5),
+        "embedder": Field(string, required=True),
+    }),
+    "limit": positive_integer,
+    "sort": strings,
+    "distinct": string,
+    "matchingStrategy": one_of("last", "all", "frequency"),
+    "attributesToSearchOn": strings,
+    "rankingScoreThreshold": _ratio("rankingScoreThreshold"),
+}
+chat = _patch_of({
+    "description": string,
+    "documentTemplate": string,
+    "documentTemplateMaxBytes": positive_integer,
+    "searchParameters": _patch_of(SEARCH_PARAMETERS),
+})
+
 
 Stored = Mapping[str, Any]
 Change = Mapping[str, Any]  # {name: value, or None to reset}
@@ -108,7 +280,7 @@ def _check_chat(chat: Mapping[str, Any]) -> None:
 def _merge_typo_tolerance(stored: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     after: dict[str, Any] = _merge_members(2)(stored, given)
     sizes = _filled(_TYPO_TOLERANCE)(after)["minWordSizeForTypos"]
-    refusal = checks.typo_sizes_refusal(sizes["oneTypo"], sizes["twoTypos"])
+    refusal = typo_sizes_refusal(sizes["oneTypo"], sizes["twoTypos"])
     if refusal:
         raise ApiError("invalid_settings_typo_tolerance", refusal)
     if "disableOnWords" in after:
@@ -122,7 +294,7 @@ def _merge_embedders(stored: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _sorted_attributes(rules: Iterable[str]) -> list[str]:
     """The attributes of custom ranking rules, sorted."""
-    return sorted({custom[0] for rule in rules if (custom := checks.custom_rule(rule))})
+    return sorted({custom[0] for rule in rules if (custom := custom_rule(rule))})
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -170,7 +342,7 @@ class Setting:
         return self.reset_as if value is None else self.hide(value)
 
 
-_ALL = [checks.WILDCARD]
+_ALL = [WILDCARD]
 _RANKING_RULES = ["words", "typo", "proximity", "attributeRank", "sort", "wordPosition", "exactness"]
 _TYPO_TOLERANCE = {
     "enabled": True,
@@ -179,7 +351,7 @@ _TYPO_TOLERANCE = {
     "disableOnAttributes": [],
     "disableOnNumbers": False,
 }
-_FACETING = {"maxValuesPerFacet": 100, "sortFacetValuesBy": {checks.WILDCARD: "alpha"}}
+_FACETING = {"maxValuesPerFacet": 100, "sortFacetValuesBy": {WILDCARD: "alpha"}}
 _PAGINATION = {"maxTotalHits": 1000}
 _CHAT = {
     "description": "",
@@ -189,40 +361,40 @@ _CHAT = {
 }
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting("displayedAttributes", PUT, checks.attributes, _ALL, "invalid_settings_displayed_attributes",
+    Setting("displayedAttributes", PUT, attributes, _ALL, "invalid_settings_displayed_attributes",
             merge=_each_once, reset_as=_ALL, about="Attributes that hits show; `*` for all."),
-    Setting("searchableAttributes", PUT, checks.attributes, _ALL, "invalid_settings_searchable_attributes",
+    Setting("searchableAttributes", PUT, attributes, _ALL, "invalid_settings_searchable_attributes",
             redo=(Redo.WORDS, Redo.VECTORS), stale_by=frozenset, merge=_each_once, reset_as=_ALL,
             about="Attributes in which words are found, most important first; `*` for all."),
-    Setting("filterableAttributes", PUT, checks.filterable_attributes, [], "invalid_settings_filterable_attributes",
+    Setting("filterableAttributes", PUT, filterable_attributes, [], "invalid_settings_filterable_attributes",
             redo=(Redo.FACETS,), about="Attributes that filters and facets may use, or rules on patterns of them."),
-    Setting("sortableAttributes", PUT, checks.string_set, [], "invalid_settings_sortable_attributes",
+    Setting("sortableAttributes", PUT, string_set, [], "invalid_settings_sortable_attributes",
             redo=(Redo.FACETS,), about="Attributes that `sort` may use."),
-    Setting("foreignKeys", PUT, checks.foreign_keys, [], "invalid_settings_foreign_keys",
+    Setting("foreignKeys", PUT, foreign_keys, [], "invalid_settings_foreign_keys",
             feature=("foreignKeys", "setting `foreignKeys` in the index settings"),
             about="Attributes that hold the identifiers of documents of other indexes."),
-    Setting("rankingRules", PUT, checks.ranking_rules, _RANKING_RULES, "invalid_settings_ranking_rules",
+    Setting("rankingRules", PUT, ranking_rules, _RANKING_RULES, "invalid_settings_ranking_rules",
             redo=(Redo.FACETS,), stale_by=_sorted_attributes, validate=_check_ranking_rules,
             about="What makes a hit better than another, most important first."),
-    Setting("stopWords", PUT, checks.string_set, [], "invalid_settings_stop_words",
+    Setting("stopWords", PUT, string_set, [], "invalid_settings_stop_words",
             redo=(Redo.WORDS,), merge=_decomposed, about="Words that queries and documents ignore."),
-    Setting("nonSeparatorTokens", PUT, checks.string_set, [], "invalid_settings_non_separator_tokens",
+    Setting("nonSeparatorTokens", PUT, string_set, [], "invalid_settings_non_separator_tokens",
             redo=(Redo.WORDS,), about="Separators that are to be parts of words."),
-    Setting("separatorTokens", PUT, checks.string_set, [], "invalid_settings_separator_tokens",
+    Setting("separatorTokens", PUT, string_set, [], "invalid_settings_separator_tokens",
             redo=(Redo.WORDS,), about="Texts that part words, besides the usual ones."),
-    Setting("dictionary", PUT, checks.string_set, [], "invalid_settings_dictionary",
+    Setting("dictionary", PUT, string_set, [], "invalid_settings_dictionary",
             redo=(Redo.WORDS,), about="Texts that are kept whole as one word."),
-    Setting("synonyms", PUT, checks.synonyms, {}, "invalid_settings_synonyms",
+    Setting("synonyms", PUT, synonyms, {}, "invalid_settings_synonyms",
             about="Words and phrases with those that are found in their place."),
     Setting("distinctAttribute", PUT, string, None, "invalid_settings_distinct_attribute",
             redo=(Redo.FACETS,), about="Attribute of which hits show each value once."),
     Setting("proximityPrecision", PUT, one_of("byWord", "byAttribute"), "byWord",
             "invalid_settings_proximity_precision", redo=(Redo.PAIRS,), about="How finely distances are kept."),
-    Setting("typoTolerance", PATCH, checks.typo_tolerance, _TYPO_TOLERANCE, "invalid_settings_typo_tolerance",
+    Setting("typoTolerance", PATCH, typo_tolerance, _TYPO_TOLERANCE, "invalid_settings_typo_tolerance",
             merge=_merge_typo_tolerance, fill=_filled(_TYPO_TOLERANCE), about="Which words may have typos."),
-    Setting("faceting", PATCH, checks.faceting, _FACETING, "invalid_settings_faceting",
+    Setting("faceting", PATCH, faceting, _FACETING, "invalid_settings_faceting",
             merge=_merge_members(1), fill=_filled_faceting, about="How many facet values are shown, and their order."),
-    Setting("pagination", PATCH, checks.pagination, _PAGINATION, "invalid_settings_pagination",
+    Setting("pagination", PATCH, pagination, _PAGINATION, "invalid_settings_pagination",
             merge=_merge_members(1), fill=_filled(_PAGINATION), about="How many hits a search can reach."),
     Setting("embedders", PATCH, embedder_settings.embedders, {}, embedder_settings.CODE,
             redo=(Redo.VECTORS,), merge=_merge_embedders, fill=embedder_settings.resolve_embedders,
@@ -230,14 +402,14 @@ SETTINGS: tuple[Setting, ...] = (
             about="Where vectors come from."),
     Setting("searchCutoffMs", PUT, positive_integer, None, "invalid_settings_search_cutoff_ms",
             about="Milliseconds after which a search returns what it has; null for 1500."),
-    Setting("localizedAttributes", PUT, checks.localized_attributes, None, "invalid_settings_localized_attributes",
+    Setting("localizedAttributes", PUT, localized_attributes, None, "invalid_settings_localized_attributes",
             redo=(Redo.WORDS,), merge=_in_long_form, about="Languages of attributes; null to have them detected."),
     Setting("facetSearch", PUT, boolean, True, "invalid_settings_facet_search",
             redo=(Redo.FACETS,), about="May facet values be searched?"),
     Setting("prefixSearch", PUT, one_of("indexingTime", "disabled"), "indexingTime",
             "invalid_settings_prefix_search", redo=(Redo.PREFIXES,), about="Do the beginnings of words find them?"),
-    Setting("chat", PATCH, checks.chat, _CHAT, "invalid_settings_index_chat",
-            merge=_merge_members(2, checks.SEARCH_PARAMETERS), fill=_filled(_CHAT), validate=_check_chat,
+    Setting("chat", PATCH, chat, _CHAT, "invalid_settings_index_chat",
+            merge=_merge_members(2, SEARCH_PARAMETERS), fill=_filled(_CHAT), validate=_check_chat,
             feature=("chatCompletions", "setting `chat` in the index settings"),
             about="How a language model sees and searches this index."),
 )

@@ -4,8 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from svcd.search.formatting_budget import FormattingBudget
-from svcd.search.matches import Match
+from svcd.search.matches import FormattingBudget, Match
 from svcd.text.analyzer import HARD, SOFT, WORD, Token
 
 # Words between two matches that count, at most, when intervals are compared.

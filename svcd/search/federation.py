@@ -19,19 +19,16 @@ from svcd.base import tracing
 from svcd.base.bitmaps import DocIds, from_docids
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps, loads
-from svcd.facets.distribution import facets_of, subtract
+from svcd.facets.distribution import FacetOrders, Facets, facets_of, subtract
 from svcd.facets.fields import check_facets
-from svcd.facets.merging import FacetOrders, Facets
 from svcd.query.reader import Reader, Value
 from svcd.ranking import scores
 from svcd.ranking.bucket_sort import Hit
 from svcd.ranking.scores import Detail, GeoSorted, Sorted
 from svcd.ranking.sort import SortError, parse_rule
 from svcd.search.compatibility import Compatibility, Incompatible, QueryOrder
-from svcd.search.distinct import DistinctFilter
-from svcd.search.hits import render_hits
-from svcd.search.keyword import KeywordResult
-from svcd.search.long_pages import LongPage, RepeatedValues, is_long, page_of_texts, without_ranking_hits
+from svcd.search.hits import LongPage, RepeatedValues, is_long, page_of_texts, render_hits, without_ranking_hits
+from svcd.search.keyword import DistinctFilter, KeywordResult
 from svcd.search.request import Federation, IndexedQuery, SearchResult
 from svcd.search.search import Timer, cutoff_ms, formatting_timer, ranking_limits, required_hits, search_one_index
 from svcd.search.stored_strings import LongStrings

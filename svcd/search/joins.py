@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 from svcd.base.bitmaps import DocIds, to_docids
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps, loads
-from svcd.filters.requests import filter_docids
+from svcd.filters.evaluation import filter_docids
 from svcd.filters.tree import And, Condition, Foreign, In, Not, Or, in_order
 from svcd.query.reader import Reader
 from svcd.schema.attributes import is_beneath, is_everything, is_related
-from svcd.schema.documents import Selection, shown_parts
+from svcd.schema.documents import Selection, document_identifier, identifier, shown_parts
 from svcd.schema.index_settings import IndexSettings
-from svcd.schema.primary_keys import document_identifier, identifier
 
 Hit = dict[str, Any]
 Keys = Mapping[str, str]  # attribute -> uid of the index whose documents its values identify

@@ -12,8 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Protocol
 
 from svcd.search.cropping import FARTHEST, window
-from svcd.search.formatting_budget import MOST_MATCHES, FormattingBudget
-from svcd.search.matches import Match, MatchFinder
+from svcd.search.matches import MOST_MATCHES, FormattingBudget, Match, MatchFinder
 from svcd.text import segmenters
 from svcd.text.analyzer import WORD, Analyzer, Token
 from svcd.text.scripts import ARMENIAN, LATIN, OTHER, groups, script_of

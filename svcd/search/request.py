@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Mapping, Sequence
 
-from svcd.facets.merging import Facets
+from svcd.facets.distribution import Facets
 from svcd.filters.tree import Condition
 
 
@@ -92,7 +92,7 @@ class Federation:
 class SearchResult:
     """The result of a search.
 
-    hits: JSON texts, best first; a LongPage (svcd.search.long_pages) renders them on access.
+    hits: JSON texts, best first; a LongPage (svcd.search.hits) renders them on access.
     pagination: members of the answer, in their order. facets: index uid -> facets of that index.
     """
 

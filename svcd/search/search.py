@@ -7,14 +7,13 @@ from svcd.base import tracing
 from svcd.base.bitmaps import DocIds, from_docids
 from svcd.base.errors import ApiError
 from svcd.base.json_text import loads
-from svcd.facets.distribution import facets_of
-from svcd.facets.merging import Facets
+from svcd.facets.distribution import Facets, facets_of
+from svcd.facets.fields import check_enabled
+from svcd.facets.value_search import FacetHit, FacetQuery, search_values
 from svcd.query.reader import Reader
 from svcd.ranking.bucket_sort import Hit, RankingLimits
-from svcd.search.distinct import DistinctFilter
-from svcd.search.hits import render_hits, shows_matches
-from svcd.search.keyword import KeywordResult, keyword_search
-from svcd.search.long_pages import paged
+from svcd.search.hits import paged, render_hits, shows_matches
+from svcd.search.keyword import DistinctFilter, KeywordResult, keyword_search
 from svcd.search.request import Federation, IndexedQuery, SearchQuery, SearchResult
 from svcd.search.stored_strings import LongStrings
 
@@ -114,3 +113,33 @@ def _needs_order_only(reader: Reader, query: SearchQuery) -> bool:
     is_scored = query.show_ranking_score or query.show_ranking_score_details
     is_rejecting = query.ranking_score_threshold is not None
     return not (is_scored or is_rejecting or reader.settings.is_proximity_by_attribute or shows_matches(query))
+
+
+# Facet search over the documents that an ordinary search would count (docs/search.md#facet-search-over-a-query).
+
+
+__all__ = ["FacetHit", "FacetQuery", "facet_search"]
+
+
+def facet_search(
+    reader: Reader, facet: FacetQuery, query: SearchQuery, is_exhaustive: bool, timer: Timer
+) -> list[FacetHit]:
+    """The values that a facet query matches, with their counts over the documents of an ordinary query.
+
+    is_exhaustive: apply `distinct` to all documents, not only to those of the first page. Raises facet_search_disabled,
+    invalid_facet_search_facet_name and the codes of search parameters.
+    """
+    check_enabled(reader.settings)
+    # First the search: its errors come before those of the facet name.
+    result = keyword_search(reader, query, _limits(reader, query, is_exhaustive), timer(cutoff_ms(reader)))
+    return search_values(reader, facet, result.ranking.counted)
+
+
+def _limits(reader: Reader, query: SearchQuery, is_exhaustive: bool) -> RankingLimits:
+    """How far to rank: not at all if ranking cannot exclude a document from the count."""
+    can_exclude = query.ranking_score_threshold is not None or reader.settings.distinct_attribute is not None
+    if not can_exclude:
+        return RankingLimits(0)
+    # Page 0 has no hits, but an exact total.
+    federation = Federation(page=0) if is_exhaustive else Federation()
+    return ranking_limits(reader, query, federation, order_only=query.ranking_score_threshold is None)

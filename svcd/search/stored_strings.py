@@ -12,7 +12,7 @@ from functools import cached_property
 from secrets import token_hex
 from typing import NamedTuple, Protocol
 
-from svcd.base.json_literals import Literal, Unescaped, long_literals, unescaped
+from svcd.base.json_text import Literal, Unescaped, long_literals, unescaped
 
 # Bytes: shorter documents are held as other texts, and so are shorter strings.
 LONG_BYTES = 1 << 18

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from svcd import INTERFACE_VERSION, __version__
-from svcd.base import times
+from svcd.base import quantities
 from svcd.base.errors import ApiError, error_object
 from svcd.base.json_text import dumps
-from svcd.base.times import rfc3339
+from svcd.base.quantities import rfc3339
 from svcd.index.connections import copy_file, open_reader
 from svcd.index.disk_space import lacks_room
 from svcd.instance.data_folder import DataFolderReader, missing_file_error
@@ -77,7 +77,7 @@ class _Archive:
         """folder: for temporary files of lists, whose length must be known first."""
         self._tar = tar
         self._folder = folder
-        self._now = times.now() // times.SECOND
+        self._now = quantities.now() // quantities.SECOND
 
     def add_folder(self, name: str) -> None:
         entry = self._entry(name, 0)
@@ -225,7 +225,7 @@ def _task_lines(connection: sqlite3.Connection, own: Batch, ended: list[Task]) -
     for task in stored_tasks(connection):
         if task.status == ENQUEUED and task.uid == own.details["taskUid"]:
             task = replace(task, status=SUCCEEDED, batch_uid=own.uid, details={"dumpUid": own.details["dumpUid"]},
-                           started_at=own.started_at, finished_at=times.now())
+                           started_at=own.started_at, finished_at=quantities.now())
             ended.append(task)
         yield dump_lines.task_line(task)
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from svcd.base import times
+from svcd.base import quantities
 from svcd.base.errors import ApiError
 from svcd.index.connections import sync_folder
 from svcd.instance.instance import Instance
@@ -60,7 +60,7 @@ def planned_archive(running: RunningBatch, instance: Instance, folders: Folders)
 
 def dump_uid(moment: int) -> str:
     """`20261120-073750843`: UTC, to the millisecond."""
-    digits = "".join(filter(str.isdigit, times.rfc3339(moment)))
+    digits = "".join(filter(str.isdigit, quantities.rfc3339(moment)))
     return f"{digits[:8]}-{digits[8:14]}{moment // 1_000_000 % 1000:03d}"
 
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from svcd.auth.permissions import ACTIONS
-from svcd.base.times import parse_rfc3339, rfc3339
+from svcd.base.quantities import parse_rfc3339, rfc3339
 from svcd.instance.keys import KeyRow
 from svcd.instance.task_records import CANCELED, ENQUEUED, PROCESSING, STATUSES, Batch, Task
 from svcd.instance.webhooks import Webhook, merged_headers

@@ -12,7 +12,7 @@ from svcd.base.bitmaps import to_docids
 from svcd.base.errors import ApiError
 from svcd.index.writer import IndexWriter, StoredDocument
 from svcd.rhai import FunctionError, NotAnObject, Program, is_same
-from svcd.schema.primary_keys import document_identifier
+from svcd.schema.documents import document_identifier
 from svcd.tasks.documents import Document, DocumentWriter, IndexingFailure
 
 # Documents read together, and per progress report.
@@ -94,7 +94,7 @@ def _selected_docids(writer: IndexWriter, wanted: Any) -> int:
     if wanted is None:
         return writer.docids
     # Imported late, as in svcd.tasks.indexing.
-    from svcd.filters.requests import filter_docids, read_filter
+    from svcd.filters.evaluation import filter_docids, read_filter
 
     try:
         condition = read_filter(wanted, _FILTER_CODE)

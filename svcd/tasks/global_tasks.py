@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from svcd.base import times
+from svcd.base import quantities
 from svcd.base.errors import ApiError
 from svcd.instance.instance import Instance
 from svcd.instance.queue import Queue, RunningBatch
 from svcd.instance.task_records import CANCELED, ENQUEUED, FAILED, FINISHED, SUCCEEDED, Task, TaskFilter
+from svcd.tasks.batching import failed_details
 from svcd.tasks.indexing_client import Progress
-from svcd.tasks.kinds import failed_details
 
 MAX_TASKS = 1_000_000
 CLEAN_UP_SIZE = 100_000
@@ -111,12 +111,12 @@ def clean_up(queue: Queue) -> None:
     """When MAX_TASKS are stored, enqueue the deletion of the oldest CLEAN_UP_SIZE finished ones."""
     if queue.count_at_most(MAX_TASKS) < MAX_TASKS or "taskDeletion" in queue.enqueued_kinds():
         return
-    before = times.now()
+    before = quantities.now()
     wanted = TaskFilter(statuses=FINISHED, before_enqueued_at=before)
     uids = queue.matching(wanted)[:CLEAN_UP_SIZE]
     if uids:
         newest = queue.task(uids[-1])
-        moment = times.rfc3339_micro(newest.enqueued_at if newest else before)
+        moment = quantities.rfc3339_micro(newest.enqueued_at if newest else before)
         queue.enqueue("taskDeletion", None, content={"uids": uids}, details={
             "matchedTasks": len(uids), "deletedTasks": None,
             "originalFilter": f"?beforeEnqueuedAt={moment}&statuses=succeeded,failed,canceled"})

@@ -16,19 +16,19 @@ from typing import Any
 from svcd.base import json_text
 from svcd.base.bitmaps import to_docids
 from svcd.base.errors import ApiError, error_object
-from svcd.base.sizes import human_size
+from svcd.base.quantities import human_size
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.disk_space import disk_full_error, lacks_room
 from svcd.index.writer import IndexWriter
 from svcd.schema import settings as settings_table
+from svcd.schema.documents import document_identifier, infer_primary_key
 from svcd.schema.field_values import COORDINATES, field_values, kept_fields
 from svcd.schema.index_settings import IndexSettings
-from svcd.schema.primary_keys import document_identifier, infer_primary_key
 from svcd.schema.settings import Redo
 from svcd.tasks import batching
+from svcd.tasks.batching import KINDS
 from svcd.tasks.documents import DocumentWriter, GeoExtraction, IndexingFailure, read_payload
 from svcd.tasks.indexing_client import MemoryBudget
-from svcd.tasks.kinds import KINDS
 
 _CHUNK = 500  # documents per look-up in the index
 _REINDEX_CHUNK = 200
@@ -274,7 +274,7 @@ def _delete_matching(writer: IndexWriter, documents: DocumentWriter, task: Index
 def _matching_docids(writer: IndexWriter, task: IndexingTask) -> Sequence[int]:
     """The docids that match the filter of a task. Raises invalid_document_filter."""
     # Imported late: most batches have no filter, and the process stays smaller without the parser.
-    from svcd.filters.requests import filter_docids, read_filter
+    from svcd.filters.evaluation import filter_docids, read_filter
 
     reader = writer.reader()
     try:

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from svcd.base.errors import ERRORS, error_object
-from svcd.base.times import SECOND, now, parse_rfc3339, rfc3339
-from svcd.schema.setting_checks import ranking_rules
-from svcd.schema.settings import SETTINGS
+from svcd.base.quantities import SECOND, now, parse_rfc3339, rfc3339
+from svcd.schema.settings import SETTINGS, ranking_rules
 from svcd.tasks.unpacking import Malformed, quoted_value
 from svcd.validation import FieldError
 

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
-from svcd.base import logs, times
+from svcd.base import logs, quantities
 from svcd.base.errors import error_object
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.disk_space import MOST_BYTES
@@ -31,7 +31,16 @@ from svcd.instance.instance import Instance
 from svcd.instance.queue import SPACE_FREEING_KINDS, RunningBatch
 from svcd.instance.task_records import FAILED, SUCCEEDED, Batch, Task
 from svcd.tasks import archive_tasks, batching, global_tasks, views
-from svcd.tasks.batching import IndexState, Limits, Plan
+from svcd.tasks.batching import (
+    INDEX_DELETION,
+    KINDS,
+    NEWEST_ALONE,
+    IndexState,
+    Limits,
+    Plan,
+    changes_index,
+    failed_details,
+)
 from svcd.tasks.indexing_client import (
     IndexingProcess,
     IndexingProcessCrashed,
@@ -39,7 +48,6 @@ from svcd.tasks.indexing_client import (
     MemoryBudget,
     Progress,
 )
-from svcd.tasks.kinds import INDEX_DELETION, KINDS, NEWEST_ALONE, changes_index, failed_details
 from svcd.tasks.views import task_line
 
 _BY_RANK = sorted((kind for kind, row in KINDS.items() if row.rank < 9), key=lambda kind: KINDS[kind].rank)
@@ -129,9 +137,9 @@ class Runner:
             self._interrupt_maintenance()
             running = list(self._busy.values())
             self._changed.notify_all()
-        deadline = times.now() + int(grace_s * times.SECOND)
+        deadline = quantities.now() + int(grace_s * quantities.SECOND)
         for job in running:
-            job.done.wait(max(0.0, (deadline - times.now()) / times.SECOND))
+            job.done.wait(max(0.0, (deadline - quantities.now()) / quantities.SECOND))
         for writer in self._writers:
             writer.kill()
         for thread in self._threads:
@@ -352,7 +360,7 @@ class Runner:
 
     def _run_indexing(self, job: _Job, row: IndexRow | None, writer: IndexingProcess) -> None:
         uuid = self._instance.uuid_of(job.index_uid) or str(uuids.uuid4())
-        target = row or IndexRow(job.index_uid, uuid, times.now(), times.now())
+        target = row or IndexRow(job.index_uid, uuid, quantities.now(), quantities.now())
         job.is_new = row is None
         request = self._request(job, target)
         job.running.batch.progress = job.progress.view
@@ -511,10 +519,10 @@ class Runner:
             is_changed = any(task.status == SUCCEEDED and changes_index(task.kind, task.content, task.details)
                              for task in ended)
             if after and before is None:
-                updated_at = times.now() if is_changed else after.created_at
+                updated_at = quantities.now() if is_changed else after.created_at
                 self._instance.create_index(connection, replace(after, updated_at=updated_at))
             elif after:
-                updated_at = times.now() if is_changed else after.updated_at
+                updated_at = quantities.now() if is_changed else after.updated_at
                 self._instance.update_index(connection, job.index_uid, updated_at=updated_at,
                                             primary_key=after.primary_key, stats=after.stats)
             self._store_end(connection, job.running, ended)

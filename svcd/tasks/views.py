@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 from svcd.base.json_text import dumps
-from svcd.base.times import iso_duration, rfc3339_micro
+from svcd.base.quantities import iso_duration, rfc3339_micro
 from svcd.instance.task_changes import TO_ENQUEUED, TO_FINISHED
 from svcd.instance.task_records import ENQUEUED, PROCESSING, Batch, Task
-from svcd.tasks.kinds import KINDS
+from svcd.tasks.batching import KINDS
 
 
 def joined_details(tasks: Iterable[Task]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 
-from svcd.text import character_tables
+from svcd.text import scripts
 from svcd.text.scripts import ARABIC, ARMENIAN, CJ, CYRILLIC, GEORGIAN, GREEK, HEBREW, LATIN, THAI
 
 Parts = list[str]
@@ -79,7 +79,7 @@ def _translated(parts: Parts, table: Mapping[int, str | int]) -> Parts:
 
 
 def _without_marks(parts: Parts) -> Parts:
-    marks = character_tables.nonspacing_marks()
+    marks = scripts.nonspacing_marks()
     return ["".join([character for character in part if character not in marks]) for part in parts]
 
 
@@ -89,7 +89,7 @@ def _latin(parts: Parts, language: str | None) -> Parts:
 
 
 def _ideographs(parts: Parts, language: str | None) -> Parts:
-    return _translated(parts, character_tables.ideograph_variants()) if language in _CHINESE else parts
+    return _translated(parts, scripts.ideograph_variants()) if language in _CHINESE else parts
 
 
 def _greek(parts: Parts, language: str | None) -> Parts:

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 from svcd.text import scripts, segmenters
 from svcd.text.analyzer import HARD, LONGEST_REMEMBERED, REMEMBERED, STOP_WORD, WORD, Analyzer, Token
-from svcd.text.character_tables import default_separators, hard_separators
 from svcd.text.normalization import decompose
-from svcd.text.scripts import LATIN, groups
+from svcd.text.scripts import LATIN, default_separators, groups, hard_separators
 
 # The index is the position, counted from the first word; "" is a position gap.
 TermsByPosition = list[str]

@@ -18,7 +18,8 @@ from urllib.parse import quote
 
 import pytest
 
-from svcd.analytics import collector, requests
+from svcd.analytics import collector
+from svcd.analytics import collector as requests
 from svcd.analytics.collector import Usage, sum_of
 from svcd.analytics.figures import FIGURES, groups, nothing
 from svcd.api import admission

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from svcd.analytics.report import EVERY_S, LARGEST_BYTES, UsageReport
-from svcd.base import times
+from svcd.base import quantities
 from svcd.remote import Undelivered
 
 UID = "b5a0c5b4-0000-4000-8000-000000000000"
-HOUR = int(EVERY_S * times.SECOND)
+HOUR = int(EVERY_S * quantities.SECOND)
 
 
 class Clock:
@@ -67,16 +67,16 @@ def report(sink: Sink, clock: Clock) -> UsageReport:
 
 def test_it_goes_out_once_an_hour(report: UsageReport, sink: Sink, clock: Clock) -> None:
     assert report.step() == EVERY_S and sink.batches == []
-    clock.moment += HOUR - times.SECOND
+    clock.moment += HOUR - quantities.SECOND
     assert report.step() == 1.0 and sink.batches == []
     for hour in (1, 2, 3):
-        clock.moment += HOUR if hour > 1 else times.SECOND
+        clock.moment += HOUR if hour > 1 else quantities.SECOND
         assert report.step() == EVERY_S
         assert report.step() == EVERY_S
         assert len(sink.batches) == hour
     assert sink.events() == [("searches", {"q": 1}), ("tasks", {"t": 2})] * 3
     assert {batch["instanceUid"] for batch in sink.batches} == {UID}
-    assert sink.batches[0]["sentAt"] == times.rfc3339(clock.moment - 2 * HOUR) == sink.batches[0]["batch"][0]["at"]
+    assert sink.batches[0]["sentAt"] == quantities.rfc3339(clock.moment - 2 * HOUR) == sink.batches[0]["batch"][0]["at"]
 
 
 def test_a_sleep_of_days_is_one_report(report: UsageReport, sink: Sink, clock: Clock) -> None:
@@ -110,7 +110,7 @@ def test_a_bundle_fits_to_the_byte(sink: Sink, clock: Clock) -> None:
     clock.moment = 1_700_000_000_123_456_789
     report = UsageReport("http://sink", UID, dict, sink.take, clock)
     overhead = LARGEST_BYTES - report.batch_bytes([b""])
-    empty = len(json.dumps({"event": "e", "at": times.rfc3339(clock.moment), "properties": {"f": ""}},
+    empty = len(json.dumps({"event": "e", "at": quantities.rfc3339(clock.moment), "properties": {"f": ""}},
                            separators=(",", ":")))
     report.add("e", {"f": "x" * (overhead - empty)})
     clock.moment += HOUR

@@ -13,7 +13,7 @@ from svcd.api.admission import SearchQueue
 from svcd.api.app import App
 from svcd.api.shapes import SCHEMAS
 from svcd.auth.keys import Keys, KeySource
-from svcd.base import times
+from svcd.base import quantities
 from svcd.http.message import Body, Headers, Portions, Request, Response
 from svcd.instance.instance import Instance
 from tests.support.tasks_in_process import instance, work  # noqa: F401 (fixtures)
@@ -113,7 +113,7 @@ def client_of(instance: Instance, master_key: str | None, now: Callable[[], int]
 @pytest.fixture
 def connect(instance: Instance) -> Callable[..., Client]:
     """connect(master_key, now, waiting_writes) -> a client of an App over the same folder. now: the clock of its keys."""
-    def connected(master_key: str | None = None, now: Callable[[], int] = times.now, waiting_writes: int = 2) -> Client:
+    def connected(master_key: str | None = None, now: Callable[[], int] = quantities.now, waiting_writes: int = 2) -> Client:
         return client_of(instance, master_key, now, instance.keys, waiting_writes)
 
     return connected

@@ -16,7 +16,7 @@ import pytest
 
 from svcd.http.message import PORTION, Portions
 from svcd.index.connections import ReadPool
-from svcd.search import long_pages as pages
+from svcd.search import hits as pages
 
 COUNT = 700
 TEXT = "In a city by the sea a clerk finds a letter that was never sent, and goes to look for who wrote it. " * 4

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from svcd.api import log_streams
+from svcd.api import event_streams
 from svcd.base import logs
 from svcd.base.errors import ApiError
 
@@ -136,7 +136,7 @@ def test_it_ends_with_its_key(client, follow, monkeypatch) -> None:
 
 
 def test_a_slow_reader_learns_what_it_lost(follow, monkeypatch) -> None:
-    monkeypatch.setattr(log_streams, "_MAX_WAITING", 3)
+    monkeypatch.setattr(event_streams, "_MAX_WAITING", 3)
     body = follow(mode="json")
     for number in range(8):
         logs.info("event", number=number)
@@ -146,7 +146,7 @@ def test_a_slow_reader_learns_what_it_lost(follow, monkeypatch) -> None:
 
 
 def test_many_events_come_in_pieces(follow, monkeypatch) -> None:
-    monkeypatch.setattr(log_streams, "_MAX_TOGETHER", 2)
+    monkeypatch.setattr(event_streams, "_MAX_TOGETHER", 2)
     body = follow()
     for _ in range(5):
         logs.info("event")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from svcd.api.performance import duration
+from svcd.api.search import duration
 from svcd.instance.instance import Instance
 from tests.support.dict_reader import DictReader
 from tests.support.patched_reading import read_from

@@ -8,8 +8,7 @@ from __future__ import annotations
 import pytest
 
 from svcd.api.app import ROUTES
-from svcd.api.context import Context, HandlerResult
-from svcd.api.routes import Route, Table, segments_of
+from svcd.api.routes import Context, HandlerResult, Route, Table, segments_of
 
 
 def run(_ctx: Context) -> HandlerResult:

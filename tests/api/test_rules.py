@@ -12,7 +12,7 @@ import pytest
 
 from svcd.api.filters import with_bearer_filter
 from svcd.base.errors import ApiError
-from svcd.filters.requests import is_empty
+from svcd.filters.evaluation import is_empty
 
 FORMS = [None, "a = 1", ["a = 1"], [["a = 1", "b = 1"], "c = 1"], []]
 CODE = "invalid_search_filter"

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from svcd.api import admission as answers_module
 from svcd.api import search as search_module
-from svcd.api import search_cache as answers_module
-from svcd.api.search_cache import SearchCache
+from svcd.api.admission import SearchCache
 from svcd.index.writer import DocumentChange, IndexWriter
 from svcd.instance.data_folder import IndexRow
 from svcd.search import search as engine

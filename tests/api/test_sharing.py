@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import pytest
 
-from svcd.api import facet_search, multi_search, search
+from svcd.api import multi_search, search
+from svcd.api import search as facet_search
 from svcd.api.app import ROUTES
 from svcd.api.routes import Route, is_for_all
 from svcd.http.message import Body, Headers, NoBody, Request
 
-SEARCHES = {(route.method, route.path) for route in (*search.ROUTES, *multi_search.ROUTES, *facet_search.ROUTES)}
+SEARCHES = {(route.method, route.path) for route in (*search.ROUTES, *multi_search.ROUTES, *facet_search.FACET_SEARCH_ROUTES)}
 
 
 def request(verb: str, path: str) -> Request:

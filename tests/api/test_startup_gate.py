@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from svcd.api.startup_gate import StartupGate
+from svcd.cli.serving import StartupGate
 from svcd.http.message import Body, Headers, NoBody, Request, Response
 
 

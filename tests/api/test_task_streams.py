@@ -158,7 +158,7 @@ def test_an_id_that_is_none_is_refused(client, follow) -> None:
 
 
 def test_a_long_past_comes_in_portions(client, follow, monkeypatch) -> None:
-    monkeypatch.setattr("svcd.api.task_streams._PORTION", 2)
+    monkeypatch.setattr("svcd.api.event_streams._PORTION", 2)
     finish(client, start(client, add(client), add(client)))
     follower = follow(last_id="0")
     assert [len(follower.events()) for _ in range(3)] == [2, 2, 2]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from svcd.api.shapes import KINDS, STATUSES
-from svcd.base import times
-from svcd.base.times import rfc3339
+from svcd.base import quantities
+from svcd.base.quantities import rfc3339
 from svcd.instance.instance import IndexRow
 
 UIDS = {"uids": "invalid_task_uids", "batchUids": "invalid_batch_uids", "canceledBy": "invalid_task_canceled_by"}
@@ -163,7 +163,7 @@ def test_a_bare_date_is_its_whole_day(client, bound, moment, found) -> None:
 @pytest.mark.parametrize("nanoseconds", [1_700_000_000_000_000_000, 1_700_000_000_123_456_789, 1_700_000_000_120_000_000])
 def test_bounds_are_exclusive(client, monkeypatch, nanoseconds: int) -> None:
     """Of the moment that is stored, and of the one that is shown."""
-    monkeypatch.setattr(times, "now", lambda: nanoseconds)
+    monkeypatch.setattr(quantities, "now", lambda: nanoseconds)
     add_indexes(client, "a")
     task = client.instance.queue.task(0)
     assert task.enqueued_at == nanoseconds
@@ -175,7 +175,7 @@ def test_bounds_are_exclusive(client, monkeypatch, nanoseconds: int) -> None:
 
 
 def test_times_in_answers_have_six_digits(client, monkeypatch) -> None:
-    monkeypatch.setattr(times, "now", lambda: 1_700_000_000_500_000_000)
+    monkeypatch.setattr(quantities, "now", lambda: 1_700_000_000_500_000_000)
     summary = client.json("POST", "/indexes", {"uid": "a"}).value
     assert summary["enqueuedAt"] == client.get("/tasks/0").value["enqueuedAt"] == "2023-11-14T22:13:20.500000Z"
     with client.instance.queue.finishing() as connection:

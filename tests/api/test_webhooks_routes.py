@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from svcd.base import times
+from svcd.base import quantities
 from svcd.instance.webhooks import LAUNCH_UUID
 from tests.api.conftest import Client
 
@@ -163,12 +163,12 @@ def _fail(client: Client, uuid: str, batch_uids: range, ended_at: int) -> None:
             outbox.append(connection, batch_uid, ended_at, ["{}"])
     notice = outbox.head(uuid)
     assert notice
-    outbox.mark_failed(uuid, notice, "Connection refused", now=times.now(), given_up_after=times.DAY)
+    outbox.mark_failed(uuid, notice, "Connection refused", now=quantities.now(), given_up_after=quantities.DAY)
 
 
 def test_what_could_not_be_delivered_is_listed_and_replayed(client: Client, check_shape: Any) -> None:
     made = create(client)
-    _fail(client, made["uuid"], range(3), times.now() - 2 * times.DAY)
+    _fail(client, made["uuid"], range(3), quantities.now() - 2 * quantities.DAY)
     page = client.get(f"{path(made)}/failures?limit=2&offset=1").value
     check_shape(page, "WebhookFailurePage")
     assert (page["offset"], page["limit"], page["total"]) == (1, 2, 3)
@@ -186,7 +186,7 @@ def test_what_could_not_be_delivered_is_listed_and_replayed(client: Client, chec
 
 def test_what_is_being_tried_again_is_listed_too(client: Client) -> None:
     made = create(client)
-    _fail(client, made["uuid"], range(2), times.now())
+    _fail(client, made["uuid"], range(2), quantities.now())
     [only] = client.get(f"{path(made)}/failures").value["results"]
     assert only["givenUpAt"] is None and only["attempts"] == 1
 

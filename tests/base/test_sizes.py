@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.base.sizes import LARGEST, UNITS, human_size, message_size, parse_size, print_size
+from svcd.base.quantities import LARGEST, UNITS, human_size, message_size, parse_size, print_size
 
 
 @pytest.mark.parametrize(("text", "size"), [

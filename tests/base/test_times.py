@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from svcd.base.times import SECOND, parse_utc, rfc3339, rfc3339_micro
+from svcd.base.quantities import SECOND, parse_utc, rfc3339, rfc3339_micro
 
 
 @pytest.mark.parametrize(("text", "shown"), [

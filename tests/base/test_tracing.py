@@ -14,7 +14,7 @@ import pytest
 
 from svcd.base import tracing
 from svcd.base.tracing import Recorder, recording, span
-from svcd.filters.requests import read_filter
+from svcd.filters.evaluation import read_filter
 from svcd.search.federation import federated
 from svcd.search.request import Federation, IndexedQuery, SearchQuery
 from tests.support.searching import UID, answer, never, titled

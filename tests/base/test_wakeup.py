@@ -8,7 +8,7 @@ from __future__ import annotations
 import select
 import threading
 
-from svcd.base.wakeup import WakeupPipe
+from svcd.instance.task_changes import WakeupPipe
 
 
 def is_readable(pipe: WakeupPipe) -> bool:

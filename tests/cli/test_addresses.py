@@ -10,7 +10,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from svcd.cli.addresses import parse_address, parse_networks
+from svcd.validation.urls import parse_address, parse_networks
 
 
 @pytest.mark.parametrize(("text", "host", "port"), [

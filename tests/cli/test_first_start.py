@@ -22,7 +22,8 @@ import pytest
 from svcd.cli import daemon, first_start
 from svcd.cli.config import ConfigError, load
 from svcd.instance.instance import Instance
-from svcd.tasks import dump_import, snapshot_import
+from svcd.tasks import dump_import
+from svcd.tasks import dump_import as snapshot_import
 from svcd.tasks.unpacking import new_data_folder
 
 each_noun = pytest.mark.parametrize("noun", ["dump", "snapshot"])

@@ -22,7 +22,7 @@ from svcd import INTERFACE_VERSION
 from svcd.analytics.collector import Usage
 from svcd.analytics.figures import FIGURES
 from svcd.analytics.report import EVERY_S, LARGEST_BYTES
-from svcd.base import times
+from svcd.base import quantities
 from svcd.cli import daemon, instance_figures, serving, wiring
 from svcd.cli.config import Config, load
 from svcd.cli.instance_figures import InstanceFigures, distribution_id, largest_disk
@@ -33,7 +33,7 @@ from svcd.http.server import Server
 from svcd.instance.instance import Instance
 from tests.cli.test_daemon import ROOT, Daemon
 
-HOUR = int(EVERY_S * times.SECOND)
+HOUR = int(EVERY_S * quantities.SECOND)
 SECRET = "qzxsecretqzx"
 
 

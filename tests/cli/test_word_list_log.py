@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from svcd.cli import word_list_log
-from svcd.cli.word_list_log import LocaleWarnings
+from svcd.cli import first_start
+from svcd.cli.first_start import LocaleWarnings
 from svcd.instance.task_records import Task
-from svcd.text import segmenters, word_lists
+from svcd.text import segmenters
+from svcd.text import segmenters as word_lists
 from tests.tasks.conftest import TaskHarness
 
 
@@ -25,7 +26,7 @@ def test_one_line_says_which_word_lists_are_missing(
     missing: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(word_lists, "missing", lambda: missing)
-    word_list_log.log_missing_lists()
+    first_start.log_missing_lists()
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == bool(missing) and all(said in line and "svcd[languages]" in line for line in lines)
 

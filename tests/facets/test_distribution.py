@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 
 from svcd.base import bitmaps
 from svcd.base.errors import ApiError
-from svcd.facets import counting, distribution, large_fields, value_counts, values
+from svcd.facets import counting, distribution, large_fields, values
+from svcd.facets import values as value_counts
 from svcd.facets.distribution import facets_of, number_text, subtract
 from svcd.facets.fields import check_facets, selected_fields
 from svcd.schema.index_settings import IndexSettings

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pytest
 
 from svcd.base.errors import ApiError
-from svcd.facets.merging import ALPHA, COUNT, FacetOrders, Facets, merged_facets, subtract_values
+from svcd.facets.distribution import ALPHA, COUNT, FacetOrders, Facets, merged_facets, subtract_values
 
 LEFT = {"genre": {"Drama": 2, "drama": 1, "Noir": 3}, "a": {"10": 1}}
 RIGHT = {"genre": {"Noir": 1, "Western": 3}, "Z": {}}

@@ -24,12 +24,11 @@ from hypothesis import strategies as st
 
 from svcd.base.errors import ApiError
 from svcd.facets import value_search
-from svcd.facets.fuzzy_prefix import values_near_prefix
-from svcd.facets.value_search import FacetQuery, search_form, search_values
+from svcd.facets.value_search import FacetQuery, search_form, search_values, values_near_prefix
 from svcd.facets.values import SortedTexts, pack
 from svcd.query.typos import distance
-from svcd.search.facet_search import facet_search
 from svcd.search.request import SearchQuery
+from svcd.search.search import facet_search
 from tests.support.contract import table
 from tests.support.dict_reader import DEFAULTS, DictReader
 from tests.support.searching import never

@@ -26,7 +26,7 @@ from svcd.base.bitmaps import to_docids
 from svcd.base.errors import ApiError
 from svcd.filters import evaluation
 from svcd.filters.canonical_text import canonical_text
-from svcd.filters.requests import filter_docids, read_filter
+from svcd.filters.evaluation import filter_docids, read_filter
 from svcd.schema.field_values import field_values, kept_fields
 from svcd.schema.index_settings import IndexSettings
 from svcd.search import joins

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from svcd.base.bitmaps import to_docids
 from svcd.filters.geo_conditions import docids_in_box, docids_in_circle, docids_in_polygon
-from svcd.geo import cells
+from svcd.geo import geometry as cells
 from svcd.geo.geometry import Shape
 from svcd.geo.sphere import direction, distance
 from tests.support.dict_reader import DictReader

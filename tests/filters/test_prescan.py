@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.filters import prescan
+from svcd.filters import lexer
 from svcd.filters.canonical_text import canonical_text
-from svcd.filters.errors import FilterError
+from svcd.filters.lexer import FilterError
 from svcd.filters.parser import parse
 from tests.filters.test_parser import SIZE, takes_a_tenth_of_a_second
 
@@ -44,7 +44,7 @@ def verdict(text: str) -> str:
 def check_same(text: str) -> None:
     plain = verdict(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prescan, "LEAST_LENGTH", 1)
+        patch.setattr(lexer, "LEAST_LENGTH", 1)
         assert verdict(text) == plain
 
 
@@ -79,7 +79,7 @@ FORMS = ["a = 1", "a = 'x\\'y'", "a IS NOT NULL", "a EXISTS", "a 1 TO 2", "a IN 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_usual_spelling_is_passed_over(form: str) -> None:
     text = f"{form} AND {form} OR " * 1_000
-    assert prescan.end_of_valid_conditions(text, 0) == len(text)
+    assert lexer.end_of_valid_conditions(text, 0) == len(text)
 
 
 @pytest.mark.parametrize("text", [

@@ -22,8 +22,8 @@ from svcd.base import json_text
 from svcd.base.bitmaps import to_docids
 from svcd.filters import parser
 from svcd.filters.canonical_text import canonical_text
-from svcd.filters.errors import FilterError
 from svcd.filters.evaluation import evaluate
+from svcd.filters.lexer import FilterError
 from svcd.filters.parser import parse
 from svcd.filters.tree import Comparison, Condition, In, Not, Token, parts_of
 from svcd.index.writer import DocumentChange, IndexWriter

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from svcd.http.limits import Limits
 from svcd.http.message import Request, Response
 from svcd.http.server import Server
+from svcd.http.sockets import Limits
 
 # Long enough for a busy machine, short enough to fail a hanging test.
 MAX_WAIT_S = 10

@@ -21,8 +21,8 @@ import brotli
 import pytest
 
 from svcd.base.errors import ApiError
-from svcd.http.limits import Limits
 from svcd.http.message import Request, Response
+from svcd.http.sockets import Limits
 
 Serve = Callable[..., Any]
 QUICK = Limits(sweep_s=0.02)

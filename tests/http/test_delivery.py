@@ -22,8 +22,8 @@ import pytest
 
 from svcd.base.errors import ApiError
 from svcd.http.content_coding import PACKERS
-from svcd.http.limits import Limits
 from svcd.http.message import PORTION, Portions, Request, Response
+from svcd.http.sockets import Limits
 
 Serve = Callable[..., Any]
 QUICK = Limits(sweep_s=0.02)

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from svcd.http.limits import Limits
 from svcd.http.message import Response
+from svcd.http.sockets import Limits
 from svcd.http.tls import TlsError, tls_context
 
 Serve = Callable[..., Any]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from svcd.base.wakeup import WakeupPipe
 from svcd.http.message import Request, Response
+from svcd.instance.task_changes import WakeupPipe
 
 ASK = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
 

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from svcd.http.poller import EpollWatch, Poller, SelectorWatch
-from svcd.http.sockets import READABLE, WRITABLE
+from svcd.http.sockets import READABLE, WRITABLE, EpollWatch, Poller, SelectorWatch
 
 MAX_WAIT_S = 10
 WATCHES = [pytest.param(SelectorWatch, id="selector")]

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.http import request_head
+from svcd.http import framing
+from svcd.http.framing import CHUNKED, Head, head_end, read_head
 from svcd.http.message import HttpError
-from svcd.http.request_head import CHUNKED, Head, head_end, read_head
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: a\r\n"
@@ -134,9 +134,9 @@ REFUSED = {  # head: status
     b"GET / HTTP/1.10\r\nHost: a\r\n\r\n": 400,
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n": 400,  # a TLS handshake
     # sizes
-    b"GET /" + b"a" * request_head.MAX_TARGET + b" HTTP/1.1\r\nHost: a\r\n\r\n": 414,
-    GET + b"X: " + b"a" * (request_head.MAX_LINE + 1) + b"\r\n\r\n": 431,
-    GET + b"X: a\r\n" * request_head.MAX_FIELDS + b"\r\n": 431,
+    b"GET /" + b"a" * framing.MAX_TARGET + b" HTTP/1.1\r\nHost: a\r\n\r\n": 414,
+    GET + b"X: " + b"a" * (framing.MAX_LINE + 1) + b"\r\n\r\n": 431,
+    GET + b"X: a\r\n" * framing.MAX_FIELDS + b"\r\n": 431,
     GET + (b"X: " + b"a" * 8000 + b"\r\n") * 20 + b"\r\n": 431,
 }
 
@@ -167,7 +167,7 @@ def test_every_fault_has_a_head_that_shows_it() -> None:
         with pytest.raises(HttpError) as fault:
             read(raw)
         messages.add(fault.value.message)
-    assert {message for _, message in request_head.FAULTS.values()} <= messages
+    assert {message for _, message in framing.FAULTS.values()} <= messages
 
 
 @pytest.mark.parametrize("cut", range(0, len(GET) + 2, 3))
@@ -180,8 +180,8 @@ def test_the_end_is_that_of_the_first_head() -> None:
 
 
 @pytest.mark.parametrize(("raw", "status"), [
-    (b"a" * (request_head.MAX_TARGET + 1), 414),
-    (b"GET / HTTP/1.1\r\n" + b"a" * request_head.MAX_HEAD, 431),
+    (b"a" * (framing.MAX_TARGET + 1), 414),
+    (b"GET / HTTP/1.1\r\n" + b"a" * framing.MAX_HEAD, 431),
 ])
 def test_a_head_without_end_is_refused_when_it_is_too_long(raw: bytes, status: int) -> None:
     with pytest.raises(HttpError) as fault:

@@ -20,10 +20,9 @@ from typing import Any
 import pytest
 
 from svcd.base import process
-from svcd.http.limits import Limits
 from svcd.http.message import Request, Response
 from svcd.http.server import SPARE_THREADS, Server
-from svcd.http.sockets import ListenError
+from svcd.http.sockets import Limits, ListenError
 
 Serve = Callable[..., Any]
 GET = b"GET /%b HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from svcd.http import poller
+from svcd.http import sockets
 from svcd.http.message import Request, Response
 
 Serve = Callable[..., Any]
@@ -74,7 +74,7 @@ def test_many_clients_at_once_get_their_own_answers(
     serve: Serve, watch: str, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if watch:
-        monkeypatch.setattr(poller, "EpollWatch", poller.SelectorWatch)
+        monkeypatch.setattr(sockets, "EpollWatch", sockets.SelectorWatch)
     served = serve(threads=4)
     wrong: list[Any] = []
 

@@ -29,11 +29,12 @@ from hypothesis import strategies as st
 
 from svcd.base import bitmaps
 from svcd.base.bitmaps import from_docids
-from svcd.index import materialized, read_transaction, schema, term_reader, vocabulary
+from svcd.index import materialized, read_transaction, schema, term_reader
+from svcd.index import term_reader as vocabulary
 from svcd.index.delta import Delta
 from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
-from svcd.index.value_rows import value_key
+from svcd.index.value_writer import value_key
 from svcd.index.writer import IndexWriter
 from tests.index.conftest import change, reading
 

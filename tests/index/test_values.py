@@ -23,7 +23,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.base.bitmaps import from_docids, to_docids
-from svcd.index import bitmap_blocks, value_reader, value_rows, value_sort
+from svcd.index import bitmap_blocks, value_reader, value_writer
+from svcd.index import value_reader as value_sort
 from svcd.index.connections import open_reader
 from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
@@ -214,7 +215,7 @@ def tables(path: Path) -> list[Any]:
                                "ORDER BY name, kind, value, block").fetchall()]
     names = {str(fid): name for fid, name in connection.execute("SELECT fid, name FROM fields")}
     for docid, text in connection.execute("SELECT docid, field_values FROM document_values ORDER BY docid"):
-        row = value_rows.rows_of(text, stored_form)
+        row = value_writer.rows_of(text, stored_form)
         rows.append((docid, {names[str(fid)]: (sorted(map(repr, each.values.items())), each.has_both_zeros) for fid, each in row.items()}))
     connection.close()
     return rows
@@ -287,8 +288,8 @@ def test_a_range_over_very_many_values_and_blocks(writer: IndexWriter, path: Pat
 
 def test_numbers_have_keys_that_ascend_with_them() -> None:
     ordered = sorted(NUMBERS, key=key)
-    assert sorted(NUMBERS, key=value_rows.value_key) == ordered
-    assert repr([value_rows.value_of(value_rows.value_key(value)) for value in ordered]) == repr(ordered)
+    assert sorted(NUMBERS, key=value_writer.value_key) == ordered
+    assert repr([value_writer.value_of(value_writer.value_key(value)) for value in ordered]) == repr(ordered)
 
 
 @pytest.mark.parametrize("number", [1, 4095, 4096, 4097, 8192])

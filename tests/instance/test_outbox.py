@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from svcd.base import times
+from svcd.base import quantities
 from svcd.instance import outbox as outboxes
 from svcd.instance.instance import Instance
 from svcd.instance.outbox import Notice, NoticeRemoved
 from svcd.instance.webhooks import LAUNCH_UUID, Webhook
 from tests.instance.helpers import execute, unlock
 
-HOUR = 3_600 * times.SECOND
-DAY = times.DAY
+HOUR = 3_600 * quantities.SECOND
+DAY = quantities.DAY
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
 def end(instance: Instance, batch_uid: int, lines: list[str] | None = None, ended_at: int | None = None) -> None:
     """A batch ends."""
     with instance.queue.finishing() as connection:
-        instance.outbox.append(connection, batch_uid, times.now() if ended_at is None else ended_at, lines or ["{}"])
+        instance.outbox.append(connection, batch_uid, quantities.now() if ended_at is None else ended_at, lines or ["{}"])
 
 
 def register(instance: Instance, *uuids: str) -> None:
@@ -193,7 +193,7 @@ def test_a_replay_delivers_in_the_first_order(instance: Instance) -> None:
 
 def test_what_was_given_up_goes_after_a_while(instance: Instance) -> None:
     register(instance, "a")
-    long_ago = times.now() - outboxes.GIVEN_UP_RETENTION - DAY
+    long_ago = quantities.now() - outboxes.GIVEN_UP_RETENTION - DAY
     end(instance, 1, ended_at=long_ago - DAY)
     instance.outbox.mark_failed("a", head(instance, "a"), "refused", now=long_ago, given_up_after=HOUR)
     assert instance.outbox.failures("a", 0, 10)[1] == 1
@@ -231,7 +231,7 @@ def test_the_next_notice_is_found_at_once_behind_all_that_was_given_up(instance:
     execute(instance, "WITH RECURSIVE more(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM more WHERE n < 20000) "
                              "INSERT INTO notices SELECT n, n, 1, 1, 1, 1 FROM more")
     execute(instance, "INSERT INTO outbox(webhook, number, given_up_at) SELECT 'a', number, "
-                             "CASE WHEN number < 20000 THEN ? END FROM notices WHERE number > 1", (times.now(),))
+                             "CASE WHEN number < 20000 THEN ? END FROM notices WHERE number > 1", (quantities.now(),))
     instance.outbox.mark_delivered("a", head(instance, "a"))
     steps = 0
 

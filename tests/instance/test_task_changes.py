@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from svcd.base import times
+from svcd.base import quantities
 from svcd.instance.instance import Instance
 from svcd.instance.queue import Queue, RunningBatch
 from svcd.instance.task_changes import TO_ENQUEUED, TO_FINISHED, TO_PROCESSING, Position
@@ -79,7 +79,7 @@ def test_what_is_behind_the_present_is_new(queue: Queue) -> None:
 def test_moments_grow_when_the_clock_goes_back(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     add(queue)
     since = queue.current_position()
-    monkeypatch.setattr(times, "now", lambda: 1_000)
+    monkeypatch.setattr(quantities, "now", lambda: 1_000)
     task = add(queue)
     finish(queue, queue.start([task], "test"))
     assert told(queue, since) == [(1, TO_ENQUEUED), (1, TO_PROCESSING), (1, TO_FINISHED)]

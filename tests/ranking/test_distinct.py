@@ -25,7 +25,7 @@ from svcd.ranking import distinct
 from svcd.ranking.bucket_sort import Ranking, RankingLimits
 from svcd.ranking.distinct import Distinct
 from svcd.search import keyword
-from svcd.search.distinct import document_values
+from svcd.search.keyword import document_values
 from svcd.search.search import Federation, SearchQuery
 from tests.support.dict_reader import DictReader
 from tests.support.searching import answer, found_ids

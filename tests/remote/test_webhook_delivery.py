@@ -20,11 +20,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from svcd.base import times
+from svcd.base import quantities
 from svcd.instance.instance import Instance
 from svcd.instance.webhooks import Webhook
-from svcd.remote import webhook_delivery as notifiers
 from svcd.remote import Undelivered
+from svcd.remote import webhook_delivery as notifiers
 from svcd.remote.webhook_delivery import WebhookDelivery, WebhookNotifier
 
 PATIENCE_S = 20.0
@@ -64,7 +64,7 @@ class Post:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.mail = Mail()
-        self.now = self.begin = times.now()
+        self.now = self.begin = quantities.now()
         self.ended = 0
         self.open()
 
@@ -93,7 +93,7 @@ class Post:
         return self.deliveries[name].step()
 
     def wait(self, seconds: float) -> None:
-        self.now += round(seconds * times.SECOND)
+        self.now += round(seconds * quantities.SECOND)
 
     def run(self, name: str) -> None:
         """Steps until nothing waits, or the first failure."""
@@ -137,7 +137,7 @@ def pauses(post: Post, name: str, within_s: float) -> list[float]:
     """The pauses of a webhook that fails for a while; the clock moves along."""
     found: list[float] = []
     begin = post.now
-    while post.now - begin < within_s * times.SECOND:
+    while post.now - begin < within_s * quantities.SECOND:
         pause = post.step(name)
         assert pause
         found.append(pause)
@@ -161,7 +161,7 @@ def test_a_webhook_that_was_away_for_minutes_is_retried_within_one(post: Post, d
     post.fail("a")
     begin = post.now
     pauses(post, "a", down_s)
-    assert (post.now - begin) / times.SECOND - down_s < 50
+    assert (post.now - begin) / quantities.SECOND - down_s < 50
     post.fail()
     post.run("a")
     assert post.arrived("a") == [0, 1, 2]
@@ -210,7 +210,7 @@ def test_a_day_later_what_is_old_is_given_up_and_the_rest_delivered(post: Post) 
     failures, _ = post.instance.outbox.failures("a", 0, 10)
     assert [each.batch_uid for each in failures if each.given_up_at] == [0, 1, 2]
     assert failures[0].attempts > 200 and failures[0].reason == "refused"
-    assert times.DAY <= failures[0].given_up_at - post.begin <= times.DAY + 301 * times.SECOND  # type: ignore[operator]
+    assert quantities.DAY <= failures[0].given_up_at - post.begin <= quantities.DAY + 301 * quantities.SECOND  # type: ignore[operator]
     post.fail()
     post.run("a")
     assert post.arrived("a") == [3, 4]

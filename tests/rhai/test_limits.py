@@ -14,7 +14,8 @@ import time
 import pytest
 from hypothesis import given
 
-from svcd.rhai import FunctionError, NotAnObject, errors
+from svcd.rhai import FunctionError, NotAnObject
+from svcd.rhai import values as errors
 from svcd.rhai.compiler import Compiler
 from svcd.rhai.interpreter import ANY, LIBRARY, Interpreter
 from svcd.rhai.parser import parse

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from svcd.rhai import FunctionError, errors, syntax
+from svcd.rhai import FunctionError, syntax, values
 from svcd.rhai.parser import parse
 from tests.support.rhai_words import texts_of_words
 
@@ -139,13 +139,13 @@ def test_long_is_not_deep() -> None:
     parse("doc.a = 1;" * 500)
     parse("x" + ".y" * 500)
     parse("if a {} " + "else if b {}" * 500)
-    parse("[" + "1," * errors.ARRAY_LENGTH + "]")
+    parse("[" + "1," * values.ARRAY_LENGTH + "]")
 
 
 def test_too_much_is_refused() -> None:
     for text, message in (
-        ("a" * (errors.TEXT_LENGTH + 1), "Length of function exceeds the maximum limit"),
-        ("[" + "1," * (errors.ARRAY_LENGTH + 1) + "]", "Size of array literal exceeds the maximum limit"),
+        ("a" * (values.TEXT_LENGTH + 1), "Length of function exceeds the maximum limit"),
+        ("[" + "1," * (values.ARRAY_LENGTH + 1) + "]", "Size of array literal exceeds the maximum limit"),
         ("".join(f"fn f{n}() {{}}" for n in range(31)), "Number of functions defined exceeds maximum limit"),
     ):
         with pytest.raises(FunctionError, match=message):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from svcd.base.errors import ApiError
-from svcd.schema.primary_keys import checked_identifier, document_identifier, infer_primary_key
+from svcd.schema.documents import checked_identifier, document_identifier, infer_primary_key
 
 ADVICE = "Please specify the primary key manually using the `primaryKey` query parameter."
 RULE = (

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from svcd.base import json_literals
+from svcd.base import json_text
 from svcd.base.json_text import dumps, loads
-from svcd.search import formatting, long_pages, stored_strings
+from svcd.search import formatting, hits, stored_strings
 from svcd.search import long_texts as readings
 from svcd.search.formatting import FormatOptions, Formatter
 from svcd.search.matches import LocatedTerm, MatchFinder
@@ -43,7 +43,7 @@ def test_kept_apart_or_not_a_hit_is_the_same(monkeypatch: pytest.MonkeyPatch, te
     with monkeypatch.context() as patched:
         for module, name, value in ((stored_strings, "LONG_BYTES", 8), (stored_strings, "PIECE", 5), (formatting, "LONG", 0),
                                     (readings, "_CHUNK", 7), (readings, "_LEAST_PIECE", 1), (readings, "_MOST_PIECE", 9),
-                                    (json_literals, "_PIECE", 3), (json_literals, "_LEAST_PIECE", 2)):
+                                    (json_text, "_PIECE", 3), (json_text, "_LEAST_PIECE", 2)):
             patched.setattr(module, name, value)
         found = answer(reader, "sun", **asked)
         assert list(found.hits) == expected
@@ -54,9 +54,9 @@ def test_kept_apart_or_not_a_hit_is_the_same(monkeypatch: pytest.MonkeyPatch, te
 def test_a_literal_says_what_it_was_made_of(text: str, size: int) -> None:
     source = dumps({text: [text, {"a": text}]}).encode()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(json_literals, "_PIECE", size)
-        patched.setattr(json_literals, "_LEAST_PIECE", size)
-        found = [json_literals.unescaped(source, literal) for literal in json_literals.long_literals(source, 0)]
+        patched.setattr(json_text, "_PIECE", size)
+        patched.setattr(json_text, "_LEAST_PIECE", size)
+        found = [json_text.unescaped(source, literal) for literal in json_text.long_literals(source, 0)]
     assert [each.text.decode() for each in found] == [text, text]
     assert all(json.loads(b'"%b"' % each.escaped(0, len(each.text))) == text for each in found)
 
@@ -64,11 +64,11 @@ def test_a_literal_says_what_it_was_made_of(text: str, size: int) -> None:
 def test_a_long_page_holds_long_strings_too(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = titled(*(f"sun number {number} " + "é" * 50 for number in range(20)))
     expected = list(answer(reader, "sun", attributes_to_highlight=["*"]).hits)
-    for module, name, value in ((long_pages, "MAX_PAGE_BYTES", 100), (long_pages, "PORTION_BYTES", 500), (stored_strings, "LONG_BYTES", 50),
+    for module, name, value in ((hits, "MAX_PAGE_BYTES", 100), (hits, "PORTION_BYTES", 500), (stored_strings, "LONG_BYTES", 50),
                                 (formatting, "LONG", 0)):
         monkeypatch.setattr(module, name, value)
     found = answer(reader, "sun", attributes_to_highlight=["*"]).hits
-    assert isinstance(found, long_pages.LongPage)
+    assert isinstance(found, hits.LongPage)
     texts = []
     for portion in found.portions():
         assert len(portion) < 20

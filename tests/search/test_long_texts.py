@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from svcd.search import formatting, long_texts
 from svcd.search.formatting import FormatOptions, Formatted, Formatter
-from svcd.search.formatting_budget import ASSURED, MOST_ADDED, FormattingBudget
-from svcd.search.matches import LocatedTerm, MatchFinder
+from svcd.search.matches import ASSURED, MOST_ADDED, FormattingBudget, LocatedTerm, MatchFinder
 from svcd.text.analyzer import Analyzer, Token
 
 WORDS = MatchFinder([

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from svcd.base.times import parse_rfc3339
+from svcd.base.quantities import parse_rfc3339
 from tests.support.daemon import Daemon
 
 TASKS = int(os.environ.get("SVC_TELLING_TASKS", "40"))

@@ -26,9 +26,9 @@ from svcd.instance.task_records import SUCCEEDED, Task
 from svcd.instance.webhooks import Webhook
 from svcd.tasks import archive, dump_lines
 from svcd.tasks.archive_tasks import Folders, dump_uid
+from svcd.tasks.batching import KINDS
 from svcd.tasks.indexing_client import IndexingProcessDied
-from svcd.tasks.kinds import KINDS
-from tests.tasks.conftest import TaskHarness, LocalWriter
+from tests.tasks.conftest import LocalWriter, TaskHarness
 
 KEY = dump_lines.key_line(KeyRow("0" * 36, ["*"], ["*"], 0, 0, "all"))
 

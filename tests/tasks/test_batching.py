@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from svcd.instance.task_records import Task
-from svcd.tasks import batching, kinds
+from svcd.tasks import batching
+from svcd.tasks import batching as kinds
 from svcd.tasks.batching import IndexState, Limits, plan_by_rank, plan_for_index
 
 EXISTS, ABSENT = IndexState(True), IndexState(False)

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from svcd.base import times
+from svcd.base import quantities
 from svcd.instance.keys import KeyRow
 from svcd.instance.task_records import Task, TaskFilter
 from svcd.instance.webhooks import Webhook
@@ -29,7 +29,7 @@ from svcd.tasks.dump_import import import_dump
 from svcd.tasks.indexing_client import IndexingProcessCrashed
 from svcd.tasks.unpacking import ArchiveRefused
 from svcd.tasks.views import task_view
-from tests.tasks.conftest import TaskHarness, LocalWriter
+from tests.tasks.conftest import LocalWriter, TaskHarness
 
 KEY = KeyRow("11111111-1111-4111-8111-111111111111", ["search"], ["mov*"], 5, 6, "n", None, 4_102_444_800_000_000_000)
 MOMENT = "2026-01-01T00:00:00Z"
@@ -115,7 +115,7 @@ def test_a_dump_and_its_import_change_no_answer(tmp_path: Path, imported: Any) -
     harness.run()
     harness.do("dumpCreation", None, {"dumpUid": None}, keys=[dump_lines.key_line(KEY)],
              instanceUid=harness.instance.uid)
-    before_import = times.now()
+    before_import = quantities.now()
     harness.runner.step()
     before = shown(harness)
     harness.instance.close()
@@ -150,7 +150,7 @@ def test_the_least_that_a_dump_may_have(tmp_path: Path, imported: Any) -> None:
     assert harness.documents("films") == {0: {"id": 1}}
     assert harness.instance.features() == {"legacySearch": None} and not harness.instance.is_enabled("legacySearch")
     row = harness.instance.require_index("films")
-    assert times.rfc3339(row.created_at) == MOMENT
+    assert quantities.rfc3339(row.created_at) == MOMENT
 
 
 def test_hidden_indexes_are_left_out(tmp_path: Path, imported: Any) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from svcd.base import times
-from svcd.base.times import rfc3339
+from svcd.base import quantities
+from svcd.base.quantities import rfc3339
 from svcd.tasks.archive_tasks import Folders
 from svcd.tasks.views import task_view
 from tests.tasks.conftest import TaskHarness
@@ -231,4 +231,4 @@ def test_an_index_without_a_task_is_as_old_as_its_import(tmp_path: Path, importe
         "metadata.json": {"dumpVersion": "V3"}, "index_uuids/data.jsonl": lines([{"uuid": "u1", "uid": "films"}]),
         "indexes/u1/meta.json": META, "indexes/u1/documents.jsonl": DOCUMENTS, "updates/data.jsonl": ""}))
     row = harness.instance.require_index("films")
-    assert 0 <= row.updated_at - row.created_at < 60 * times.SECOND
+    assert 0 <= row.updated_at - row.created_at < 60 * quantities.SECOND

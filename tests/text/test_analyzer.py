@@ -21,11 +21,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.text import scripts, segmenters
-from svcd.text import word_lists as wordlists
+from svcd.text import segmenters as wordlists
 from svcd.text.analyzer import HARD, SOFT, STOP_WORD, WORD, Analyzer, shared_analyzer
 from svcd.text.normalization import parts_of
 from svcd.text.scripts import ARMENIAN, CJ, CYRILLIC, GREEK, LATIN, OTHER, groups
-from svcd.text.word_lists import WordList
+from svcd.text.segmenters import WordList
 from tests.support.contract import table
 from tests.support.shared_material import needs_oracle, oracle
 

@@ -14,14 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.text import word_lists
-from svcd.text.segmenters import LongestWords
-from svcd.text.word_lists import WordList
+from svcd.text import segmenters
+from svcd.text.segmenters import LongestWords, WordList
 
 # More words than lie between two that bisection finds, of few letters, so that many begin others.
 LETTERS = "aZ\tน人𠀀"
 WORDS = st.dictionaries(
-    st.text(LETTERS.replace("\t", ""), min_size=1, max_size=3), st.integers(1, 999), max_size=4 * word_lists.STRIDE
+    st.text(LETTERS.replace("\t", ""), min_size=1, max_size=3), st.integers(1, 999), max_size=4 * segmenters.STRIDE
 )
 
 
@@ -54,26 +53,26 @@ def test_lists_are_read_from_packages_that_are_not_imported(tmp_path: Path, monk
     package(tmp_path, "jieba", "dict.txt", "你好 50 l\n世界 60 n\n")
     package(tmp_path, "newmm_tokenizer", "words_th.txt", "ครับ\r\nๆ ๆ\r\n\r\nดี")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    chinese, thai = word_lists.load("cmn"), word_lists.load("tha")
-    assert chinese and thai and not word_lists.missing()
+    chinese, thai = segmenters.load_word_list("cmn"), segmenters.load_word_list("tha")
+    assert chinese and thai and not segmenters.missing()
     assert [chinese.look(word) for word in ("你好", "你", "世")] == [(50, False), (0, True), (0, True)]
     assert [thai.look(word)[0] for word in ("ครับ", "ๆ ๆ", "ๆ", "ดี")] == [1, 1, 0, 1]
 
 
 def test_no_list_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    assert word_lists.missing() == ["Chinese", "Thai"]
-    assert [word_lists.load(language) for language in ("cmn", "tha", "khm")] == [None] * 3
+    assert segmenters.missing() == ["Chinese", "Thai"]
+    assert [segmenters.load_word_list(language) for language in ("cmn", "tha", "khm")] == [None] * 3
 
 
 def test_a_package_without_its_list_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package(tmp_path, "jieba", "other.txt", "")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    assert "Chinese" in word_lists.missing()
+    assert "Chinese" in segmenters.missing()
 
 
 def german(text: str) -> str:
-    words = word_lists.load("deu")
+    words = segmenters.load_word_list("deu")
     assert words
     return " ".join("|".join(LongestWords(words, gather=True)(word)) for word in text.split())
 
@@ -98,5 +97,5 @@ def test_what_only_looks_like_a_compound_is_left_alone(text: str) -> None:
 def test_a_part_with_a_capital_is_one_at_the_beginning_alone(tmp_path: Path) -> None:
     file = tmp_path / "parts.txt"
     file.write_text("land/es Ring/e\n", encoding="utf-8")
-    lines = [line.decode().partition("\t")[0] for line in word_lists.read_compound_parts(file)]
+    lines = [line.decode().partition("\t")[0] for line in segmenters.read_compound_parts(file)]
     assert sorted(lines) == ["Land", "Landes", "Ring", "Ringe", "land", "landes"]
