@@ -22,10 +22,11 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import struct
 import sys
-from array import array
 from collections.abc import Iterable
 from itertools import islice
+from operator import lt
 from typing import TYPE_CHECKING, Any
 
 from svcd.base import plain_bitmaps
@@ -63,35 +64,31 @@ EMPTY = DocIds()
 
 _FEW = 8  # with up to so many docids 4 bytes for each are never more than the roaring format takes, save for one long run
 _DOCID_BYTES = 4
-_IS_BIG_ENDIAN = sys.byteorder == "big"
+_FORMATS = [struct.Struct(f"<{count}I") for count in range(_FEW + 1)]
 
 
 def to_bytes(docids: DocIds) -> bytes:
     """The set as it is stored."""
-    if len(docids) <= _FEW:
-        return _little_endian(docids.to_array()).tobytes()
+    count = len(docids)
+    if count <= _FEW:
+        return _FORMATS[count].pack(*docids)
     stored = _canonical(docids) if _PYROARING else docids.serialize()
     return stored if len(stored) % _DOCID_BYTES else stored + b"\0"
 
 
 def from_bytes(data: bytes | memoryview) -> DocIds:
     """The set that was stored. Raises ValueError if the bytes are those of no set; not all damage can be seen."""
-    if len(data) % _DOCID_BYTES:
+    count, more = divmod(len(data), _DOCID_BYTES)
+    if more:
         return _from_roaring(data)
-    if not data:
+    if not count:
         return EMPTY
-    listed = array("I")
-    listed.frombytes(data)
-    docids = DocIds(_little_endian(listed))
-    if len(listed) > _FEW or docids.to_array() != listed:
-        raise ValueError(f"{len(data)} bytes of a set of documents: expected up to {_FEW} docids, ascending")
-    return docids
-
-
-def _little_endian(docids: array[int]) -> array[int]:
-    if _IS_BIG_ENDIAN:
-        docids.byteswap()
-    return docids
+    if count > _FEW:
+        raise ValueError(f"{len(data)} bytes of a set of documents: expected up to {_FEW} docids")
+    listed = _FORMATS[count].unpack(data)
+    if count > 1 and not all(map(lt, listed, listed[1:])):
+        raise ValueError(f"docids of a set of documents are not ascending: {listed}")
+    return DocIds(listed)
 
 
 def _from_roaring(data: bytes | memoryview) -> DocIds:

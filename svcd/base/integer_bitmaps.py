@@ -19,7 +19,7 @@ _ONE = ord("1")
 # against 60 ns per bit.
 THICK = 32
 # A bit takes 0.2 us to shift to its place and add; so few are faster than an array of all.
-_FEW = 8
+FEW = 8
 
 
 def blocks_of(docids: Collection[int], top: int) -> Blocks:
@@ -39,12 +39,17 @@ def blocks_of(docids: Collection[int], top: int) -> Blocks:
 
 def bits_of(lows: Sequence[int]) -> int:
     """The bitmap of ascending docids of one block."""
-    if len(lows) > _FEW:
+    if len(lows) > FEW:
         return blocks_of(lows, lows[-1])[0]
     bits = 0
     for low in reversed(lows):
         bits |= 1 << low
     return bits
+
+
+def has_bit(bits: int, low: int) -> bool:
+    """Is a docid in the bitmap of a block? The shift that makes the smaller integer: 0.2 us rather than 0.5 us."""
+    return bool(bits & 1 << low if low < BLOCK >> 1 else bits >> low & 1)
 
 
 # What is between a bitmap and its docids is done for so many docids at a time, as more would hold a list of 65,536.
@@ -69,7 +74,7 @@ def _docids(bits: int, base: int) -> Iterable[int]:
     count = bits.bit_count()
     if count * 8 > bits.bit_length():  # 10 ns per bit against 60 ns per docid
         return compress(range(base, base + bits.bit_length()), membership(bits, 0))
-    if count <= _FEW:
+    if count <= FEW:
         return _few(bits, base)
     raw = bits.to_bytes((bits.bit_length() + 7) >> 3, "little")
     return [base + (match.start() << 3) + bit for match in _NOT_ZERO.finditer(raw) for bit in _BITS[raw[match.start()]]]

@@ -17,7 +17,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import overload
 
-from svcd.base.integer_bitmaps import BLOCK, Blocks, bits_equal, bits_of, blocks_of, lows_of, membership, nth_bit, pieces
+from svcd.base.integer_bitmaps import (
+    BLOCK, FEW, Blocks, bits_equal, bits_of, blocks_of, has_bit, lows_of, membership, nth_bit, pieces,
+)
 from svcd.base.roaring_format import Container, read, write
 
 _LIMIT = 1 << 32
@@ -68,7 +70,7 @@ class DocIds:
         if not 0 <= docid < _LIMIT:
             raise OverflowError(f"{docid} is not a docid")
         if self._listed is None:
-            return bool(self._blocks.get(docid >> 16, 0) >> (docid & _LOW) & 1)
+            return has_bit(self._blocks.get(docid >> 16, 0), docid & _LOW)
         place = bisect_left(self._listed, docid)
         return place < len(self._listed) and self._listed[place] == docid
 
@@ -325,7 +327,11 @@ class DocIds:
     # Forms
 
     def _as_blocks(self) -> Blocks:
-        return self._blocks if self._listed is None else {high: bits_of(lows) for high, lows in _groups(self._listed)}
+        if self._listed is None:
+            return self._blocks
+        if self._listed and len(self._listed) * BLOCK > self._listed[-1] * FEW:  # more than a few in each block
+            return blocks_of(self._listed, self._listed[-1])
+        return {high: bits_of(lows) for high, lows in _groups(self._listed)}
 
     def _is_looked_up(self) -> bool:
         return self._listed is not None and len(self._listed) <= _LOOKED_UP
@@ -335,7 +341,7 @@ class DocIds:
         listed = self._listed or ()
         if other._listed is None:
             get = other._blocks.get
-            return [docid for docid in listed if get(docid >> 16, 0) >> (docid & _LOW) & 1]
+            return [docid for docid in listed if has_bit(get(docid >> 16, 0), docid & _LOW)]
         if len(other._listed) <= _LOOKED_UP:
             return sorted(frozenset(listed).intersection(other._listed))
         return [docid for docid in listed if docid in other]
