@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from svcd.index import bitmap_blocks
+from svcd.index.bitmap_blocks import BLOCK_BITS, edited_block
 
 # The encoding of field values in the tables of an index file.
 #
@@ -152,13 +152,13 @@ _Row = tuple[int, int, Key, int]
 
 @dataclass(slots=True)
 class _Edits:
-    """The edits of one row. offsets: documents in the order of edits, ~offset for one that is removed."""
+    """The edits of one row. docids: in the order of edits, ~docid for a document that is removed."""
 
-    offsets: array[int] = field(default_factory=lambda: array("i"))
+    docids: array[int] = field(default_factory=lambda: array("i"))
     spelling: str | None = _NOTHING_ADDED
 
-    def add(self, offset: int, spelling: str | None) -> None:
-        self.offsets.append(offset)
+    def add(self, docid: int, spelling: str | None) -> None:
+        self.docids.append(docid)
         if self.spelling != spelling:
             self.spelling = _agreed(self.spelling, spelling)
 
@@ -181,14 +181,14 @@ class ValueWriter:
 
     def change(self, docid: int, before: Values, after: Values) -> None:
         """Note a document whose values of some fields change. before, after: its values, by field number."""
-        block, offset = divmod(docid, bitmap_blocks.BLOCK)
+        block = docid >> BLOCK_BITS
         old = dict(entry for fid, held in before.items() for entry in posting_entries(fid, held))
         new = [entry for fid, held in after.items() for entry in posting_entries(fid, held)]
         for key in old.keys() - {key for key, _ in new} if old else ():
-            self._edits[*key, block].offsets.append(~offset)
+            self._edits[*key, block].docids.append(~docid)
         for key, spelling in new:
             if key not in old or old[key] != spelling:
-                self._edits[*key, block].add(offset, spelling)
+                self._edits[*key, block].add(docid, spelling)
         self._gathered += len(old) + len(new)
         if self._gathered > _MOST_GATHERED:
             self.flush()
@@ -213,12 +213,12 @@ class ValueWriter:
         emptied: list[_Row] = []
         written: list[tuple[int, int, Key, int, bytes, str | None]] = []
         for row, edit in edits:
-            data, spelling = self._connection.execute(
+            known, spelling = self._connection.execute(
                 "SELECT docids, spelling FROM value_postings WHERE fid = ? AND kind = ? AND value = ? AND block = ?", row,
             ).fetchone() or (None, _NOTHING_ADDED)
-            data = bitmap_blocks.edited_block(data, edit.offsets)
-            if data:
-                written.append((*row, data, _agreed(spelling, edit.spelling)))
+            block = edited_block(known, edit.docids)
+            if block:
+                written.append((*row, block, _agreed(spelling, edit.spelling)))
             else:
                 emptied.append(row)
         self._connection.executemany("DELETE FROM value_postings WHERE fid = ? AND kind = ? AND value = ? AND block = ?", emptied)

@@ -55,7 +55,7 @@ class IndexSnapshot:
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
 
 
-# Bounds of the cache of readers; it grows with the indexes because cached bitmaps have a bit per document.
+# Bounds of the cache of readers; it grows with the indexes because cached sets do.
 MIN_CACHE_BYTES, MAX_CACHE_BYTES = 32 << 20, 128 << 20
 _CACHE_PART = 10  # the cache may take this fraction of the bytes of all indexes that were read
 INDEX_COLUMNS = "uid, uuid, created_at, updated_at, primary_key, stats"  # in the order of the fields of IndexRow

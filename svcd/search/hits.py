@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from svcd.base import tracing
+from svcd.base.docids import EMPTY
 from svcd.base.json_text import dumps, loads
 from svcd.query.reader import Reader
 from svcd.ranking import scores
@@ -211,7 +212,7 @@ def paged(reader: Reader, query: SearchQuery, result: KeywordResult, hits: Seque
 
 def without_ranking_hits(result: KeywordResult) -> KeywordResult:
     """The result without its list of hits (150 bytes each), which rendering does not need."""
-    return result._replace(ranking=Ranking(0))
+    return result._replace(ranking=Ranking(EMPTY))
 
 
 class RepeatedValues(Generic[T]):

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from svcd.base.bitmaps import DocIds, to_docids
+from svcd.base.docids import DocIds, union_of
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps, loads
 from svcd.filters.evaluation import filter_docids
@@ -160,10 +160,7 @@ def _matching_ids(index_uid: str, joins: Sequence[Foreign], open_index: Opener) 
     """id(join) -> identifiers of the documents of one index that match its filter."""
     with open_index(index_uid) as reader:
         found = [(join, _matching_docids(reader, index_uid, join)) for join in joins]
-        union = 0
-        for _, docids in found:
-            union |= docids
-        if union.bit_count() > MAX_DOCUMENTS:
+        if len(union_of(docids for _, docids in found)) > MAX_DOCUMENTS:
             raise _filter_error(index_uid, _TOO_MANY)
         return {id(join): _keys_of(reader, docids) for join, docids in found}
 
@@ -179,7 +176,7 @@ def _keys_of(reader: Reader, docids: DocIds) -> list[str]:
     key = reader.primary_key
     if key is None:
         return []
-    return [document_identifier(loads(text), key) for text in reader.documents(to_docids(docids))]
+    return [document_identifier(loads(text), key) for text in reader.documents(docids.to_array())]
 
 
 def _filter_error(index_uid: str, sentence: str) -> ApiError:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from svcd.base import tracing
-from svcd.base.bitmaps import DocIds
+from svcd.base.docids import DocIds, union_of
 from svcd.base.errors import ApiError
 from svcd.filters.evaluation import filter_docids
 from svcd.query.graph import BuiltQuery, Graph, MatchingStrategy, build_graph, universe
@@ -159,7 +159,7 @@ def keyword_search(
     context = RankingContext(terms, MatchingStrategy(query.matching_strategy))
     if candidates is not None:
         docids &= candidates
-    docids &= ~_excluded(terms.postings, parsed)
+    docids -= _excluded(terms.postings, parsed)
     built = build_graph(terms, parsed) if parsed.parts else BuiltQuery(Graph([None, None], [[], []]), [])
     if parsed.parts:
         docids = universe(built.graph, terms, context.strategy, docids)
@@ -172,12 +172,7 @@ def keyword_search(
 
 def _excluded(postings: Postings, parsed: ParsedQuery) -> DocIds:
     """The documents that the negated words and phrases of the query exclude."""
-    docids = 0
-    for word in parsed.negative_words:
-        docids |= postings.original(word)
-    for phrase in parsed.negative_phrases:
-        docids |= postings.phrase(phrase)
-    return docids
+    return union_of([*map(postings.original, parsed.negative_words), *map(postings.phrase, parsed.negative_phrases)])
 
 
 def _located_term(terms: Terms, term: Term, start: int, end: int) -> LocatedTerm:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from svcd.base import tracing
-from svcd.base.bitmaps import DocIds, from_docids
+from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
 from svcd.base.json_text import loads
 from svcd.facets.distribution import Facets, facets_of
@@ -49,8 +49,8 @@ def search(
     long_strings = LongStrings()
     page = paged(reader, query, found, hits[first:end], long_strings,
                  lambda found, some: render_hits(reader, query, found, some, is_formatting_over, long_strings))
-    counted = found.ranking.counted & ~from_docids([hit.docid for hit in rejected])
-    return SearchResult(page, federation.pagination(counted.bit_count()), _facets(indexed.index_uid, reader, federation, counted))
+    counted = found.ranking.counted - DocIds([hit.docid for hit in rejected])
+    return SearchResult(page, federation.pagination(len(counted)), _facets(indexed.index_uid, reader, federation, counted))
 
 
 def search_one_index(

@@ -9,11 +9,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import count, islice
 from typing import Any, BinaryIO
 
 from svcd.base import json_text
-from svcd.base.bitmaps import to_docids
+from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
 from svcd.geo.geojson import read_geojson
 from svcd.index.geo_writer import StoredShape
@@ -278,13 +278,11 @@ class DocumentWriter:
         self._writer.write_locations(locations)
 
 
-def _unused_docids(taken: int) -> Iterator[int]:
-    """Unused docids, ascending. taken: bitmap of the docids at the start of the batch, as deleted documents may come back."""
-    end = taken.bit_length()
-    yield from to_docids(((1 << end) - 1) & ~taken)
-    while True:
-        yield end
-        end += 1
+def _unused_docids(taken: DocIds) -> Iterator[int]:
+    """Unused docids, ascending. taken: the docids at the start of the batch, as deleted documents may come back."""
+    end = taken.max() + 1 if taken else 0
+    yield from DocIds(range(end)) - taken
+    yield from count(end)
 
 
 def _has_nested_names(value: Any) -> bool:

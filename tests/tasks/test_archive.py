@@ -169,7 +169,7 @@ def test_a_snapshot_is_a_data_folder(harness: TaskHarness, tmp_path: Path) -> No
         assert [task.uid for task in copy.queue.tasks_of(range(9))] == [0, waiting.uid]
         assert (copy.queue.payload_folder / str(waiting.payload)).read_text() == '{"id": 2}\n'
         with copy.read("movies") as reader:
-            assert list(reader.texts()) == ['{"id":1,"title":"kept"}'] and reader.terms.word_docids("kept") == 1
+            assert list(reader.texts()) == ['{"id":1,"title":"kept"}'] and list(reader.terms.word_docids("kept")) == [0]
 
 
 @pytest.mark.parametrize("make, folder", [(dump, "dumps"), (snapshot, "snapshots")])

@@ -144,7 +144,7 @@ def test_a_file_that_waiting_tasks_have_made_becomes_their_index(harness: TaskHa
     with put_back(harness):
         harness.run()
     run(harness)
-    assert ends(harness, made) == [("succeeded", None)] and harness.find("once") == 1
+    assert ends(harness, made) == [("succeeded", None)] and harness.find("once") == [0]
     (row,), _ = harness.instance.list_indexes()
     assert (row.primary_key, row.stats["documents"]) == ("id", 1)
     harness.do("indexDeletion", details={"deletedDocuments": None})
