@@ -11,14 +11,13 @@ from typing import Generic, Mapping, Sequence, TypeVar
 
 from svcd.base.bitmaps import DocIds
 from svcd.query.graph import Graph, QueryNode
-from svcd.query.postings import Postings, first_word
+from svcd.query.postings import Postings, bucketed_position, first_word
 from svcd.query.terms import Subset, Terms
 from svcd.ranking.forward_index import READ_FOR_FIELDS, READ_FOR_POSITIONS, CandidateBatch, LocalBitset, positions
 from svcd.ranking.path_search import Edge, WeightedEdge
 from svcd.ranking.rule import ForwardIndexRule, KnownDocids, RankingContext, edges_by_cost
 from svcd.ranking.scores import ATTRIBUTE_RANK, WORD_POSITION
 from svcd.schema.attributes import Searchable
-from svcd.schema.documents import bucketed_position
 
 # A field or a bucketed position.
 Place = TypeVar("Place", str, int)

@@ -21,7 +21,6 @@ Value = Any
 FAR = 8
 # Nothing is indexed after this position.
 LAST_POSITION = 65_535
-_EXACT_POSITIONS = 16
 
 
 def terms_by_attribute(
@@ -76,15 +75,6 @@ def attribute_names(document: Mapping[str, Value]) -> Iterator[str]:
     for name, _ in walk(document):
         if name not in document:
             yield name
-
-
-def bucketed_position(position: int) -> int:
-    """The bucket of a position: exact up to 15, 24 up to 23, then the next power of two."""
-    if position < _EXACT_POSITIONS:
-        return position
-    if position < 24:
-        return 24
-    return min(1 << (position - 1).bit_length(), LAST_POSITION)
 
 
 class Selection:

@@ -14,12 +14,12 @@ from svcd.query.reader import Reader
 from svcd.ranking import scores
 from svcd.ranking.bucket_sort import Hit, Ranking
 from svcd.ranking.sort import sorted_from, with_distance
-from svcd.schema import attributes
+from svcd.schema.attributes import WILDCARD
 from svcd.search.formatting import FormatOptions, Formatter
 from svcd.search.keyword import KeywordResult
 from svcd.search.matches import FormattingBudget
 from svcd.search.request import SearchQuery
-from svcd.search.stored_strings import LongStrings
+from svcd.search.stored_strings import LONG_BYTES, LongStrings
 
 
 def render_hits(
@@ -32,7 +32,8 @@ def render_hits(
     beside: for each hit, members to insert after those of its document, as text; () for none.
     """
     tracing.begin("format")
-    texts: Sequence[str] = [long_strings.outline(text) for text in reader.documents_utf8([hit.docid for hit in hits])]
+    texts: Sequence[str] = [document.decode() if len(document) < LONG_BYTES else long_strings.outline(document)
+                            for document in reader.documents_utf8([hit.docid for hit in hits])]
     members = [beside] if beside else []
     if _is_reshaped(reader, query):
         texts, formatted = _formatted(reader, query, found, texts, expired, long_strings)
@@ -71,11 +72,9 @@ def _formatted(
 
 def _is_reshaped(reader: Reader, query: SearchQuery) -> bool:
     """Is anything other than the whole stored document requested?"""
-    return bool(
-        shows_matches(query)
-        or not attributes.is_everything(query.attributes_to_retrieve)
-        or not attributes.is_everything(reader.settings.displayed_attributes)
-    )
+    retrieved = query.attributes_to_retrieve
+    retrieves_all = retrieved is None or WILDCARD in retrieved
+    return not (retrieves_all and reader.settings.is_everything_displayed) or shows_matches(query)
 
 
 def _formatter(
@@ -119,11 +118,11 @@ def _score_members(reader: Reader, query: SearchQuery, hit: Hit) -> dict[str, An
     if query.show_ranking_score:
         members["_rankingScore"] = scores.score(hit.details)
     if query.show_ranking_score_details:
-        displayed = reader.settings.displayed_attributes
+        settings = reader.settings
         members["_rankingScoreDetails"] = scores.score_details(
             hit.details,
-            scores.is_separated(reader.settings.ranking_rules),
-            lambda field: not attributes.is_everything(displayed) and field not in displayed,
+            scores.is_separated(settings.ranking_rules),
+            lambda field: not settings.is_everything_displayed and field not in settings.displayed_attributes,
         )
     return members
 
@@ -203,7 +202,7 @@ def paged(reader: Reader, query: SearchQuery, result: KeywordResult, hits: Seque
     details = _details_of(query, hits)
 
     def render_between(first: int, end: int) -> Sequence[str]:
-        long_strings.forget()
+        long_strings.clear()
         return render(without_ranking, [Hit(docids[place], details[place]) for place in range(first, end)])
 
     return LongPage(len(hits), reader.average_document_size(), render_between, long_strings)

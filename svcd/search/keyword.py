@@ -146,10 +146,12 @@ def keyword_search(
     settings = reader.settings
     restricted = restricted_fields(reader, query.attributes_to_search_on)
     field = distinct_field(reader, query.distinct)
-    if query.filter is not None:
+    if query.filter is None:
+        docids = reader.all_docids()
+    else:
         tracing.begin("evaluate filter")
-    docids = filter_docids(reader, query.filter, "invalid_search_filter", is_rewritten=True)
-    tracing.end()
+        docids = filter_docids(reader, query.filter, "invalid_search_filter", is_rewritten=True)
+        tracing.end()
     _check_sort(settings, query.sort or ())
     tracing.begin("tokenize query")
     terms = Terms(Postings(reader, restricted), settings.typo_tolerance, settings.synonyms)

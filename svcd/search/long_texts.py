@@ -352,7 +352,7 @@ class LongText:
 
     def _detected(self, group: str, script: str) -> str | None:
         """group: what is written so, should it not be met before long."""
-        if not segmenters.asks_language(script):
+        if script not in segmenters.LANGUAGE_DEPENDENT:
             return None
         for begin in range(0, min(self.end, _FARTHEST_SAMPLE), _SAMPLE):
             part = self.part(self._at_character(begin), self._at_character(begin + _SAMPLE))

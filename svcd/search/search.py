@@ -45,7 +45,7 @@ def search(
     rejected: Sequence[Hit] = ()
     if query.distinct is not None:
         hits, rejected = _split_distinct(reader, query.distinct, hits)
-    first, end = federation.window()
+    first, end = federation.window
     long_strings = LongStrings()
     page = paged(reader, query, found, hits[first:end], long_strings,
                  lambda found, some: render_hits(reader, query, found, some, is_formatting_over, long_strings))
@@ -76,7 +76,7 @@ def formatting_timer(reader: Reader, timer: Timer) -> Callable[[], bool]:
 
 def required_hits(reader: Reader, federation: Federation) -> int:
     """The number of hits of an index that the page needs: up to its end, at most maxTotalHits."""
-    return min(federation.window()[1], reader.settings.max_total_hits)
+    return min(federation.window[1], reader.settings.max_total_hits)
 
 
 def ranking_limits(reader: Reader, query: SearchQuery, federation: Federation, order_only: bool = False) -> RankingLimits:

@@ -51,20 +51,13 @@ class StoredText(NamedTuple):
         return unescaped(self.source, self.literal)
 
 
-class LongStrings:
-    """Those of the hits that are shown at a time. For one search."""
+class LongStrings(dict[str, LongValue]):
+    """Placeholder -> the long string it stands for, in the hits of one search. clear() when these hits are no longer needed."""
 
-    def __init__(self) -> None:
-        self._values: dict[str, LongValue] = {}
-        self._given = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._values)
+    _given = 0  # placeholders so far: none is given twice, also after clear()
 
     def outline(self, source: bytes) -> str:
         """The JSON text of a document, given in UTF-8, without its long strings, which are kept here."""
-        if len(source) < LONG_BYTES:
-            return source.decode()
         parts, place = [], 0
         for literal in long_literals(source, LONG_BYTES):
             parts += [source[place:literal.start], self.stand_in(StoredText(source, literal)).encode()]
@@ -75,27 +68,27 @@ class LongStrings:
         """What is to be taken for a long string until the end."""
         text = f"{self._nonce}{self._given}"
         self._given += 1
-        self._values[text] = value
+        self[text] = value
         return text
 
     def stored(self, text: str) -> StoredText | None:
         """The string of a document for which a text stands in, if it is no other text."""
-        value = self._values.get(text)
+        value = self.get(text)
         return value if isinstance(value, StoredText) else None
 
     def size(self, text: str) -> int:
         """Bytes of all pieces of a JSON text, as far as can be known; few are forgotten."""
-        return len(text) + sum(self._values[each].size for each in self._found(text))
+        return len(text) + sum(self[each].size for each in self._found(text))
 
     def pieces(self, text: str) -> Iterator[bytes]:
         """A JSON text in UTF-8, with the long strings in it."""
-        if not self._values:
+        if not self:
             yield text.encode()
             return
         place = 0
         for found in self._pattern.finditer(text):
             yield text[place:found.start()].encode()
-            yield from self._values[found[0]].pieces()
+            yield from self[found[0]].pieces()
             place = found.end()
         yield text[place:].encode()
 
@@ -103,12 +96,8 @@ class LongStrings:
         """A JSON text with the long strings in it, all of it: for those that are not in need of pieces."""
         return b"".join(self.pieces(text)).decode()
 
-    def forget(self) -> None:
-        """The hits that were shown are gone."""
-        self._values.clear()
-
     def _found(self, text: str) -> list[str]:
-        return self._pattern.findall(text) if self._values else []
+        return self._pattern.findall(text) if self else []
 
     @cached_property
     def _nonce(self) -> str:

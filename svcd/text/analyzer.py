@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cache, lru_cache, partial
 from itertools import islice
 
-from svcd.text import scripts, segmenters
 from svcd.text.normalization import decompose, lemma_of, parts_of
-from svcd.text.scripts import default_separators, groups, hard_separators
+from svcd.text.scripts import default_separators, detect_language, groups, hard_separators
+from svcd.text.segmenters import LANGUAGE_DEPENDENT, SEGMENTED, Segmenter, segmenter_of
 
 # Separators and dictionary words: where a text is cut (docs/text-analysis.md#separators-and-dictionary).
 
@@ -212,7 +212,8 @@ class Analyzer:
             group = text[start:end]
             language = language_of(group, script)
             lemmas = self.lemmas(script, language, stop_words=stop_words)
-            for piece in self._pieces(group, segmenters.segmenter_of(script, language)):
+            segment = segmenter_of(script, language) if (script, language) in SEGMENTED else None
+            for piece in self._pieces(group, segment):
                 kind, lemma = lemmas[piece]
                 end = start + len(piece)
                 yield Token(kind, lemma, start, end, piece, script, language)
@@ -231,16 +232,16 @@ class Analyzer:
 
     def language(self, text: str, script: str, locales: Sequence[str] | None) -> str | None:
         """The language of a group of one script; None where its segmentation does not depend on it."""
-        if not segmenters.asks_language(script):
+        if script not in LANGUAGE_DEPENDENT:
             return None
-        return scripts.detect_language(text, script, locales)
+        return detect_language(text, script, locales)
 
-    def _pieces(self, group: str, segment: segmenters.Segmenter | None) -> Iterable[str]:
+    def _pieces(self, group: str, segment: Segmenter | None) -> Iterable[str]:
         pieces = self.separators.split(group)
         return filter(None, pieces) if segment is None else _segmented(pieces, segment)
 
 
-def _segmented(pieces: Sequence[str], segment: segmenters.Segmenter) -> Iterator[str]:
+def _segmented(pieces: Sequence[str], segment: Segmenter) -> Iterator[str]:
     for place, piece in enumerate(pieces):
         is_match = place % 2 == 1
         if is_match or is_numeric(piece):

@@ -314,9 +314,11 @@ _LISTED: dict[tuple[str, str | None], tuple[str, Callable[[WordList | None], Seg
 LISTS = tuple(sorted({name for name, _ in _LISTED.values()}))
 _LIST_OF = {language or name: name for (_, language), (name, _) in _LISTED.items()}
 _UNLISTED: dict[tuple[str, str | None], Segmenter] = {(ARABIC, "ara"): arabic, (ARABIC, "pes"): arabic}
-_CUT = frozenset(script for script, _ in (*_LISTED, *_UNLISTED))
-# Scripts with more than one segmenter: the language decides.
-_ASKING = frozenset({LATIN, CJ, ARABIC})
+# Every (script, language) that has a segmenter.
+SEGMENTED = frozenset((*_LISTED, *_UNLISTED))
+_SEGMENTED_SCRIPTS = frozenset(script for script, _ in SEGMENTED)
+# Scripts whose segmentation depends on the language.
+LANGUAGE_DEPENDENT = frozenset({LATIN, CJ, ARABIC})
 
 _offered: dict[str, Load] = {}
 _made: dict[str, Segmenter | None] = {}
@@ -337,14 +339,9 @@ def list_of(locale: str) -> str | None:
     return _LIST_OF.get(long_form(locale))
 
 
-def asks_language(script: str) -> bool:
-    """True when the segmentation of this script depends on the language."""
-    return script in _ASKING
-
-
 def may_cut(script: str) -> bool:
     """True when there is a segmenter for this script in any language."""
-    return script in _CUT
+    return script in _SEGMENTED_SCRIPTS
 
 
 def segmenter_of(script: str, language: str | None) -> Segmenter | None:

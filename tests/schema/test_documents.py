@@ -20,7 +20,6 @@ from svcd.schema.attributes import is_beneath, is_reserved, locales_test, matche
 from svcd.schema.documents import (
     Selection,
     attribute_names,
-    bucketed_position,
     select,
     shown_parts,
     terms_by_attribute,
@@ -121,14 +120,6 @@ def test_the_short_ways_give_the_row_of_the_tokens(text: str, analyzer: Analyzer
 @given(st.text("ab .,!\x00\x0b\x1c-", max_size=20))
 def test_the_short_way_for_ascii_gives_the_row_of_the_tokens(text: str) -> None:
     assert term_position_builder(DEFAULT).of(text) == terms_by_position(DEFAULT.tokens(text))
-
-
-@pytest.mark.parametrize(
-    ("position", "bucket"),
-    [(0, 0), (15, 15), (16, 24), (23, 24), (24, 32), (32, 32), (33, 64), (40_000, 65_535), (65_535, 65_535)],
-)
-def test_bucketed_positions(position: int, bucket: int) -> None:
-    assert bucketed_position(position) == bucket
 
 
 def test_a_selection_keeps_order_and_what_lies_beneath() -> None:

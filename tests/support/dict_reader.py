@@ -16,6 +16,7 @@ from svcd.base.doc_values import DocValues
 from svcd.geo.geojson import read_geojson
 from svcd.geo.geometry import Shape
 from svcd.geo.sphere import Bounds, Point, direction, distance
+from svcd.query.postings import bucketed_position
 from svcd.query.reader import WORD_MARK, Value
 from svcd.schema import documents
 from svcd.schema.field_values import FieldValues, field_values, kept_fields, validate_geo
@@ -95,7 +96,7 @@ class DictTerms:
             for place, word in placed:
                 self._words[word].add(docid)
                 self._fields[word][field].add(docid)
-                self._positions[word][documents.bucketed_position(place)].add(docid)
+                self._positions[word][bucketed_position(place)].add(docid)
                 for apart, right in enumerate(words[place + 1 : place + 4], 1):
                     if right:
                         nearest[word, right] = min(apart, nearest.get((word, right), 9))
