@@ -115,15 +115,15 @@ def _check_address(config: Config) -> None:
 
 def _import_dump(path: Path, config: Config) -> None:
     from svcd.cli.wiring import import_budget  # loaded only for an import
-    from svcd.tasks import dump_import
+    from svcd.tasks import archive_import
 
-    dump_import.import_dump(path, config.db_path, import_budget(config))
+    archive_import.import_dump(path, config.db_path, import_budget(config))
 
 
 def _import_snapshot(path: Path, config: Config) -> None:
-    from svcd.tasks import dump_import as snapshot_import
+    from svcd.tasks import archive_import
 
-    snapshot_import.import_snapshot(path, config.db_path)
+    archive_import.import_snapshot(path, config.db_path)
 
 
 _IMPORTS: Mapping[str, Callable[[Path, Config], None]] = {"dump": _import_dump, "snapshot": _import_snapshot}

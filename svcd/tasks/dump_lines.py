@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from svcd.auth.permissions import ACTIONS
+from svcd.auth.keys import ACTIONS
 from svcd.base.quantities import parse_rfc3339, rfc3339
 from svcd.instance.keys import KeyRow
 from svcd.instance.task_records import CANCELED, ENQUEUED, PROCESSING, STATUSES, Batch, Task

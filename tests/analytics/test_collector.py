@@ -19,7 +19,6 @@ from urllib.parse import quote
 import pytest
 
 from svcd.analytics import collector
-from svcd.analytics import collector as requests
 from svcd.analytics.collector import Usage, sum_of
 from svcd.analytics.figures import FIGURES, groups, nothing
 from svcd.api import admission
@@ -284,7 +283,7 @@ def _bodies(row: Route) -> list[Any]:
 def test_a_bug_in_counting_costs_no_answer(counted, monkeypatch) -> None:
     failures = []
     monkeypatch.setattr("svcd.base.logs.failure", lambda event, bug, **_: failures.append(event))
-    monkeypatch.setitem(requests._SEARCH_MEMBERS, "q", lambda state, value: 1 / 0)
+    monkeypatch.setitem(collector._SEARCH_MEMBERS, "q", lambda state, value: 1 / 0)
     assert counted.json("POST", SEARCH, {"q": "x"}).fault[1] == "index_not_found"
     assert failures == ["usage was not counted"]
 
@@ -345,8 +344,7 @@ def test_counting_costs_next_to_nothing(counted) -> None:
 
 def test_every_figure_of_requests_has_a_note() -> None:
     """A row of FIGURES that nothing ever sets would be an empty promise."""
-    modules = (collector, collector, requests, requests)
-    source = "".join(Path(module.__file__).read_text() for module in modules)
+    source = Path(collector.__file__).read_text()
     of_the_moment = {name for name, row in FIGURES.items() if row.group == "instance"} | {"experimental_network"}
     made = {f"filtered_by_{bound}_{event}_at" for bound in ("before", "after") for event in ("enqueued", "started", "finished")}
     made |= {f"ranking_rules.{rule}_position" for rule in ("words", "typo", "proximity", "attribute", "sort", "exactness")}

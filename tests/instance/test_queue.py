@@ -16,8 +16,6 @@ from pathlib import Path
 import pytest
 
 from svcd.base.errors import ApiError
-from svcd.instance import instance as instances
-from svcd.instance import queue as queues
 from svcd.instance.instance import FolderInUse, Instance
 from svcd.instance.queue import Queue
 from svcd.instance.task_records import CANCELED, FAILED, SUCCEEDED, Task, TaskFilter
@@ -150,7 +148,7 @@ def test_a_running_task_has_a_start(queue: Queue) -> None:
 
 def test_a_full_queue_takes_only_what_makes_room(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     task = enqueue(queue)
-    monkeypatch.setattr(queues, "MAX_BYTES", 0)
+    monkeypatch.setattr("svcd.instance.queue.MAX_BYTES", 0)
     with pytest.raises(ApiError) as refused:
         enqueue(queue)
     assert refused.value.code == "no_space_left_on_device"
@@ -190,7 +188,7 @@ def test_batches_are_paged_with_the_running_ones(queue: Queue) -> None:
 
 
 def test_a_folder_has_one_daemon(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instances, "LOCK_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("svcd.instance.instance.LOCK_TIMEOUT_S", 0.0)
     with pytest.raises(FolderInUse, match="in use by another svcd"):
         Instance(instance.path)
 

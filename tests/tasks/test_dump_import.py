@@ -24,8 +24,8 @@ from svcd.instance.keys import KeyRow
 from svcd.instance.task_records import Task, TaskFilter
 from svcd.instance.webhooks import Webhook
 from svcd.tasks import dump_lines
+from svcd.tasks.archive_import import import_dump
 from svcd.tasks.archive_tasks import Folders
-from svcd.tasks.dump_import import import_dump
 from svcd.tasks.indexing_client import IndexingProcessCrashed
 from svcd.tasks.unpacking import ArchiveRefused
 from svcd.tasks.views import task_view
