@@ -18,7 +18,7 @@ from typing import IO, Any, NoReturn
 from svcd.base import json_text
 from svcd.base.errors import ApiError
 from svcd.base.json_text import JsonError
-from svcd.http.headers import media_type
+from svcd.http.message import media_type
 from svcd.index.connections import sync_folder
 
 # JSON and NDJSON: cut the stream into documents and check each, holding only a window of it. The C scanner of Python steps

@@ -1,4 +1,8 @@
-"""Sockets: addresses to listen on, non-blocking transports, and waiting for events.
+"""Sockets: limits of connections, addresses to listen on, non-blocking transports, and the poller that waits for events.
+
+The poller waits on behalf of all request threads (docs/http.md#poller): the thread that learns that a request is there
+also answers it. With epoll many threads may wait at once, and the kernel gives each event to one of them; on other
+systems they wait in turns.
 
 TLS implements the same Transport in svcd.http.tls, so that a daemon without TLS never loads ssl.
 """
@@ -15,12 +19,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-# Time-outs and amounts of HTTP connections (docs/http.md#limits-and-time-outs).
+# The same bits as EPOLLIN and EPOLLOUT; an event set is their sum.
+READABLE = 1
+WRITABLE = 4
+
+MAX_UNSENT = 131072
+BACKLOG = 512  # connections that the system keeps until they are accepted
+LAST_PORT = 65535
+_UNSENT_BOUND: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)  # not everywhere
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+# The client has closed its side. Only Linux reports that; a broken connection is reported everywhere.
+_HANGUP = getattr(select, "POLLRDHUP", 0)
+
+SocketAddress = tuple[socket.AddressFamily, tuple[Any, ...]]  # an address begins with host and port, whatever its family
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Times in seconds, amounts in bytes. Sizes of heads and chunks stand beside the rules they belong to."""
+    """Limits of a connection (docs/http.md#limits-and-time-outs): times in seconds, amounts in bytes.
+
+    Sizes of heads and chunks stand beside the rules they belong to."""
 
     head_s: float = 10.0  # the TLS handshake, or a head from its first byte to its last
     idle_s: float = 75.0  # between requests; browsers and proxies keep a connection for 60 to 120
@@ -40,13 +58,7 @@ class Limits:
     idle_call_s: float = 20.0  # after work until on_idle is called, and between two calls
 
 
-# The same bits as EPOLLIN and EPOLLOUT; an event set is their sum.
-READABLE = 1
-WRITABLE = 4
-
-MAX_UNSENT = 131072
-_UNSENT_BOUND: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)  # not everywhere
-_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+# One connection
 
 
 class Transport(Protocol):
@@ -62,7 +74,7 @@ class Transport(Protocol):
         """Continue the handshake before the first request; True when done."""
 
     def receive(self, max_bytes: int) -> bytes | None:
-        """Up to `most` bytes; none when the client has ended its side; None when there is nothing now."""
+        """Up to `max_bytes` bytes; none when the client has ended its side; None when there is nothing now."""
 
     def send(self, view: memoryview) -> int:
         """How many bytes were taken; 0 when none can be now."""
@@ -107,23 +119,19 @@ class PlainTransport:
         self.sock.shutdown(socket.SHUT_WR)
 
 
-# The client has closed its side. Only Linux reports that; a broken connection is reported everywhere.
-_HANGUP = getattr(select, "POLLRDHUP", 0)
-
-
-def wait_or_hangup(sock: socket.socket | None, bell: int, seconds: float) -> bool:
+def wait_or_hangup(sock: socket.socket | None, wakeup: int, seconds: float) -> bool:
     """Wait for a descriptor to be readable, or for the time to pass; False if the client left before that.
 
     sock: the client's connection; None where there is none to watch.
     """
     poll = select.poll()
-    poll.register(bell, READABLE)
+    poll.register(wakeup, READABLE)
     if sock is not None:
         if sock.fileno() < 0:
             return False
         poll.register(sock, _HANGUP)
     ready = dict(poll.poll(max(0.0, seconds) * 1000))
-    return bell in ready or not ready
+    return wakeup in ready or not ready
 
 
 def wait(sock: socket.socket, events: int, seconds: float) -> bool:
@@ -149,11 +157,6 @@ def reset_on_close(sock: socket.socket) -> None:
 
 
 # Listening
-
-BACKLOG = 512  # connections that the system keeps until they are accepted
-LAST_PORT = 65535
-
-SocketAddress = tuple[socket.AddressFamily, tuple[Any, ...]]  # an address begins with host and port, whatever its family
 
 
 class ListenError(OSError):
@@ -224,10 +227,7 @@ def _reason_of(failure: Exception) -> str:
     return os.strerror(number).lower() if number else str(failure)
 
 
-# Waits for events on connections and listening sockets on behalf of all request threads (docs/http.md#poller).
-#
-# The thread that learns that a request is there also answers it. With epoll many threads may wait at once, and the kernel
-# gives each event to one of them; on other systems they wait in turns.
+# The poller
 
 
 class Pollable(Protocol):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from svcd.api.metrics import GAUGE, Family, Sample, labelled, process_figures, render
-from svcd.api.traffic import BOUNDS_S, Report, Traffic, sum_of
+from svcd.api.routes import BOUNDS_S, Report, Traffic, sum_of
 from svcd.instance.instance import IndexRow
 from svcd.instance.task_records import FAILED, SUCCEEDED
 from tests.support.contract import table

@@ -22,7 +22,7 @@ import pytest
 from svcd.api.app import ROUTES
 from svcd.api.openapi import operation_id
 from svcd.api.routes import Route
-from svcd.auth.permissions import ACTIONS
+from svcd.auth.keys import ACTIONS
 from svcd.instance.instance import Instance
 from tests.api.conftest import client_of
 from tests.support.bearers import MASTER_KEY, NOW, SECOND, Clock, Row, Shelf, signed, token, uid, value_of

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.auth.keys import Keys
-from svcd.auth.permissions import Permission
+from svcd.auth.keys import Keys, Permission
 from svcd.base.errors import ApiError
 from tests.support.bearers import (
     MASTER_KEY,

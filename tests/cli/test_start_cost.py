@@ -25,7 +25,7 @@ from tests.support.daemon import Daemon, running
 
 ROOT = Path(__file__).resolve().parents[2]
 START = "import svcd.cli.main, svcd.cli.daemon"
-IDLE = f"{START}\nfrom svcd.cli import serving, wiring, word_list_log\nserving.preload_search()"
+IDLE = f"{START}\nfrom svcd.cli import serving, wiring\nserving.preload_search()"
 
 MAX_MODULES_AT_START = 240  # measured: 220, of which 51 are of svcd
 MAX_MODULES_IDLE = 410  # measured: 378, of which 193 are of svcd
