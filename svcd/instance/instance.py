@@ -35,10 +35,9 @@ from svcd.index.connections import keep_log, open_reader, open_writer, sync_fold
 from svcd.index.disk_space import PART_BYTES, Reserve, lacks_room
 from svcd.instance.data_folder import INDEX_COLUMNS, DataFolderReader, IndexRow
 from svcd.instance.keys import KeyRow, KeyWriter, insert_key
-from svcd.instance.outbox import Outbox
 from svcd.instance.queue import Queue
 from svcd.instance.task_records import Batch, Task
-from svcd.instance.webhooks import Webhooks
+from svcd.instance.webhooks import Outbox, Webhooks
 
 UNCLAIMED = "unclaimed"
 _SUFFIXES = ("", "-wal", "-shm")  # an index is up to three files

@@ -92,7 +92,7 @@ def test_pages_joined_are_the_whole_list(queue: Queue, reverse: bool) -> None:
     assert seen == [0, 2, 4, 6] if reverse else [6, 4, 2, 0]
 
 
-def test_a_page_of_nothing_tells_where_the_first_one_begins(queue: Queue) -> None:
+def test_an_empty_page_names_the_beginning_of_the_first(queue: Queue) -> None:
     enqueue(queue)
     page = queue.list_tasks(TaskFilter(), 0, None, False)
     assert (page.results, page.total, page.from_uid, page.next_uid) == ([], 1, None, 0)

@@ -45,7 +45,7 @@ def by_uid(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(tasks, key=lambda task: task["uid"])
 
 
-def test_every_kind_of_end_is_told_of(told: TaskHarness) -> None:
+def test_every_kind_of_end_has_a_notice(told: TaskHarness) -> None:
     told.add([{"id": 1}])
     told.add([{"id": 2}])
     told.run()
@@ -66,7 +66,7 @@ def test_every_kind_of_end_is_told_of(told: TaskHarness) -> None:
         assert tasks == shown(told, batch_uid)
 
 
-def test_nothing_is_told_before_the_end(told: TaskHarness) -> None:
+def test_there_is_no_notice_before_the_end(told: TaskHarness) -> None:
     seen: list[object] = []
     told.writer.before = told.writer.after = lambda: seen.append(told.instance.outbox.head(LAUNCH_UUID))
     task = told.add([{"id": 1}])
@@ -75,7 +75,7 @@ def test_nothing_is_told_before_the_end(told: TaskHarness) -> None:
     assert notices(told) == [(0, [task_view(told.task(task))])]
 
 
-def test_canceled_tasks_are_told_of(told: TaskHarness) -> None:
+def test_canceled_tasks_are_in_a_notice(told: TaskHarness) -> None:
     waiting = [told.add([{"id": 1}]), told.add([{"id": 2}])]
     uids = [task.uid for task in waiting]
     told.do("taskCancelation", None, {"matchedTasks": 2, "canceledTasks": None}, uids=uids)
@@ -85,7 +85,7 @@ def test_canceled_tasks_are_told_of(told: TaskHarness) -> None:
         "canceled", "canceled", "succeeded"]
 
 
-def test_a_crash_of_the_indexing_is_told_of(told: TaskHarness) -> None:
+def test_a_crash_of_indexing_has_a_notice(told: TaskHarness) -> None:
     def crash() -> None:
         raise IndexingProcessCrashed("Traceback\nBoom")
 
@@ -124,7 +124,7 @@ def test_a_stop_around_the_end_loses_no_notice(told: TaskHarness, place: str, mo
     assert notices(told) == [(0, [task_view(told.task(task))])]
 
 
-def test_a_deleted_task_is_still_told_of(told: TaskHarness) -> None:
+def test_a_deleted_task_is_still_in_the_notice(told: TaskHarness) -> None:
     task = told.add([{"id": 1}])
     told.run()
     as_it_was = task_view(told.task(task))

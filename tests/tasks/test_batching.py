@@ -90,7 +90,7 @@ def test_an_index_deletion_ends_a_batch_also_as_its_only_task() -> None:
         assert plan and plan.strategy == f"stopped after task with id {uid} because it deletes the index"
 
 
-def test_a_key_behind_deletions_alone_joins() -> None:
+def test_a_key_after_deletions_alone_joins() -> None:
     plan = plan_for_index(tasks("ids", ("add", {"primaryKey": "id"})), EXISTS, Limits())
     assert plan and len(plan.tasks) == 2
 

@@ -25,7 +25,7 @@ from svcd.instance.task_records import Task, TaskFilter
 from svcd.instance.webhooks import Webhook
 from svcd.tasks import dump_lines
 from svcd.tasks.archive_import import import_dump
-from svcd.tasks.archive_tasks import Folders
+from svcd.tasks.global_tasks import Folders
 from svcd.tasks.indexing_client import IndexingProcessCrashed
 from svcd.tasks.unpacking import ArchiveRefused
 from svcd.tasks.views import task_view
@@ -298,7 +298,7 @@ def test_any_change_of_a_dump_is_imported_or_refused_in_words(tmp_path: Path) ->
                 shutil.rmtree(tmp_path / "new")
 
 
-def test_documents_that_lack_are_told(tmp_path: Path) -> None:
+def test_missing_documents_are_reported(tmp_path: Path) -> None:
     task = Task(0, "documentAdditionOrUpdate", "films", "enqueued", 0, details={"receivedDocuments": 1},
                 content={"method": "replace"})
     line = json.dumps(dump_lines.task_line(task)) + "\n"
