@@ -246,7 +246,7 @@ def test_distinct_names_are_counted_once_a_report(counted) -> None:
 SECRET = "qzxsecretqzx"
 
 
-def test_nothing_that_a_client_writes_is_told(counted) -> None:
+def test_nothing_that_a_client_writes_is_reported(counted) -> None:
     """Every member, parameter, path and header of every route holds the secret, in many forms."""
     headers = {"user-agent": f"{SECRET}/1.0 (me@{SECRET}.com)", "authorization": f"Bearer {SECRET}",
                "content-type": f"application/{SECRET}+json", "x-forwarded-for": SECRET}

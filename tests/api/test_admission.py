@@ -155,7 +155,7 @@ def test_a_long_search_gives_way_to_others() -> None:
     long.leave()
 
 
-def test_where_none_may_wait_a_head_start_turns_nobody_away() -> None:
+def test_without_a_queue_a_head_start_turns_no_search_away() -> None:
     searches = SearchQueue(2, capacity=0, head_start_s=3600)
     with searches.slot(), searches.slot():
         pass

@@ -119,7 +119,7 @@ def test_a_route_without_parameters_takes_any_query_string(client) -> None:
     (OSError(errno.ENOSPC, "full"), 422, "no_space_left_on_device"),
     (OSError(errno.EMFILE, "many"), 422, "too_many_open_files"),
 ])
-def test_what_nobody_expected_is_an_error_object(client, monkeypatch, failure, status, code) -> None:
+def test_an_unexpected_failure_is_an_error_object(client, monkeypatch, failure, status, code) -> None:
     def fail(*_: object, **__: object) -> None:
         raise failure
 

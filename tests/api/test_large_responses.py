@@ -256,7 +256,7 @@ def test_the_documents_of_a_task_come_in_portions(films: Any, instance: Any) -> 
     body.close()
 
 
-def test_what_is_wrong_is_told_at_once(films: Any) -> None:
+def test_errors_are_reported_at_once(films: Any) -> None:
     for body, code in (({"filter": "plot = 1"}, "invalid_document_filter"), ({"sort": ["plot:asc"]}, "invalid_document_sort")):
         got = films.json("POST", FETCH, {**body, "limit": 100_000})
         assert (got.status, got.value["code"]) == (400, code)

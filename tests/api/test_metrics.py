@@ -190,7 +190,7 @@ def test_labels_are_escaped_and_sorted() -> None:
                     '# HELP p Words.\n# TYPE p gauge\np 1\n')
 
 
-def test_the_process_is_told_where_the_system_tells_it(tmp_path: Path) -> None:
+def test_the_process_is_reported_where_the_system_does(tmp_path: Path) -> None:
     assert process_figures(tmp_path) is None
     (tmp_path / "self/fd").mkdir(parents=True)
     (tmp_path / "self/fd/0").touch()

@@ -249,7 +249,7 @@ def test_values_are_counted_outside_of_texts(text: bytes, most: int, fits: bool)
     assert has_at_most(text, most) is fits
 
 
-def test_a_fault_in_front_of_too_many_values_is_told() -> None:
+def test_an_error_before_too_many_values_is_reported() -> None:
     with pytest.raises(JsonError, match="expected value at line 1 column 4"):
         has_at_most(b"[1,x,2,3]", 2)
 

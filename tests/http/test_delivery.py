@@ -163,7 +163,7 @@ def test_requests_sent_ahead_are_answered_in_order(serve: Serve) -> None:
     assert client.send(GET % b"small").answer()[2] == b"few"
 
 
-def test_each_is_told_with_its_size_when_it_is_taken(serve: Serve) -> None:
+def test_each_response_is_logged_with_its_size_when_it_is_taken(serve: Serve) -> None:
     served = serve(Made())
     client = served.send(GET % b"")
     assert served.lines == []

@@ -90,7 +90,7 @@ def test_other_codings_are_refused_before_anything_is_read(encoding: str) -> Non
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "deflate"])
-def test_broken_codings_are_told_as_the_interface_tells_them(encoding: str) -> None:
+def test_broken_codings_are_reported_as_by_the_interface(encoding: str) -> None:
     with pytest.raises(HttpError) as fault:
         Body(Pieces(b'"kefir"'), encoding).read()
     assert fault.value.as_json()["message"] == "The provided payload is incomplete and cannot be parsed"

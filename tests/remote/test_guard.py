@@ -153,7 +153,7 @@ def test_an_allowed_network_is_reached_and_no_other(allowed: str, host: str, is_
     assert bool(world.reached) == is_reached
 
 
-def test_an_unknown_name_is_told() -> None:
+def test_an_unknown_name_is_reported() -> None:
     assert post(World(), "http://nowhere.test/") == "Name or service not known"
 
 

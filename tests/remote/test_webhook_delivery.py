@@ -189,7 +189,7 @@ def test_a_success_forgets_the_failures(post: Post) -> None:
     assert post.step("a") == 1
 
 
-def test_who_fails_delays_nobody_else(post: Post) -> None:
+def test_a_failing_webhook_does_not_delay_others(post: Post) -> None:
     post.register("a", "b")
     post.end(3)
     post.fail("a")
@@ -252,7 +252,7 @@ def test_a_changed_webhook_is_another_one(post: Post) -> None:
     assert post.arrived("b") == [0]
 
 
-def test_a_deleted_webhook_is_not_told_any_more(post: Post) -> None:
+def test_a_deleted_webhook_gets_no_more_notices(post: Post) -> None:
     post.register("a")
     post.end(2)
     post.mail.before = lambda url: post.instance.webhooks.delete("a")
@@ -267,7 +267,7 @@ class Stop(BaseException):
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(events=st.lists(st.sampled_from(["end", "a", "b", "a fails", "a answers", "kill", "kill behind the post"]),
                        max_size=30))
-def test_whatever_happens_everything_arrives_in_order(tmp_path_factory: Any, events: list[str]) -> None:
+def test_everything_arrives_in_order_despite_failures(tmp_path_factory: Any, events: list[str]) -> None:
     post = Post(tmp_path_factory.mktemp("post") / "data")
     post.register("a", "b")
     kills = 0

@@ -39,7 +39,7 @@ def located(document: dict[str, Any], analyzer: Analyzer = DEFAULT) -> dict[str,
     return {name: [(place, word) for place, word in enumerate(row) if word] for name, row in rows.items()}
 
 
-def test_members_are_reported_whatever_they_are() -> None:
+def test_members_of_any_kind_are_reported() -> None:
     document = {"a": {"b": [1, {"c": 2}], "d": {}}, "e": [], "f": None, "_geo": {"lat": 1}}
     assert list(walk(document)) == [
         ("a.b", [1, {"c": 2}]),
@@ -104,7 +104,7 @@ def test_words_longer_than_250_bytes_are_not_kept(length: int, is_kept: bool) ->
     assert term_position_builder(DEFAULT).of("ж" * 126 + " c") == ["", "c"]
 
 
-def test_nothing_is_kept_behind_the_last_position() -> None:
+def test_nothing_is_kept_after_the_last_position() -> None:
     row = terms_by_attribute({"t": "a " * 70_000}, DEFAULT, lambda name: True, lambda name: None)["t"]
     assert len(row) == 65_536
     many = terms_by_attribute({"t": ["a"] * 9_000}, DEFAULT, lambda name: True, lambda name: None)["t"]

@@ -83,7 +83,7 @@ def test_equal_settings_share_a_tokenizer() -> None:
     assert first.analyzer is second.analyzer is not IndexSettings.of({}).analyzer
 
 
-def test_a_cache_is_told_what_synonyms_take() -> None:
+def test_a_cache_knows_the_size_of_synonyms() -> None:
     many = IndexSettings.of({"synonyms": {f"w{number}": ["a", "b"] for number in range(1000)}})
     assert sys.getsizeof(many) > sys.getsizeof(IndexSettings.of({})) + 100_000
 

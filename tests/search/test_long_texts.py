@@ -114,7 +114,7 @@ def test_only_what_is_near_a_match_is_read(options: dict[str, Any], is_matched: 
     assert is_matched <= analyzer.characters < 20_000 < len(text)
 
 
-def test_what_is_behind_the_time_is_shown_as_it_is() -> None:
+def test_after_the_cutoff_texts_are_shown_unformatted() -> None:
     text = "sun " * MILLION
     marked = shown(text, FormattingBudget(is_over), attributes_to_highlight=["*"])
     assert marked.startswith("<em>sun</em> <em>sun</em>") and marked.endswith(" sun sun ")
@@ -124,7 +124,7 @@ def test_what_is_behind_the_time_is_shown_as_it_is() -> None:
     assert positions["t"][1] == {"start": 4, "length": 3}
 
 
-def test_what_is_behind_the_time_is_cropped_at_its_beginning() -> None:
+def test_after_the_cutoff_texts_are_cropped_at_their_beginning() -> None:
     allowance = FormattingBudget(is_over)
     assert not all(allowance.allows(ASSURED) for _ in range(2))
     assert shown("moon " * 300 + "sun", allowance, attributes_to_crop=["t:2"]) == "moon moon…"
@@ -132,7 +132,7 @@ def test_what_is_behind_the_time_is_cropped_at_its_beginning() -> None:
     assert shown("moon sun", allowance, attributes_to_crop=["t:1"]) == "moon sun"
 
 
-def test_hits_of_usual_size_are_formatted_whatever_the_time() -> None:
+def test_hits_of_usual_size_are_formatted_after_the_cutoff() -> None:
     formatter = Formatter(FormatOptions(attributes_to_highlight=["*"], attributes_to_crop=["t"]), fields=["t"], displayed=None,
                           analyzer=Analyzer(), locales_of=lambda name: None, words=WORDS, allowance=FormattingBudget(is_over))
     for _ in range(20):

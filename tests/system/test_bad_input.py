@@ -478,7 +478,7 @@ ODD_QUERIES = [
 
 
 @pytest.mark.parametrize("words", ODD_QUERIES, ids=lambda words: ascii(words[:20]))
-def test_whatever_is_asked_for_is_text(daemon: Daemon, words: str) -> None:
+def test_any_words_may_be_searched(daemon: Daemon, words: str) -> None:
     reply = daemon.post("/indexes/films/search", {
         "q": words, "attributesToHighlight": ["*"], "attributesToCrop": ["*"], "showMatchesPosition": True,
         "showRankingScoreDetails": True})

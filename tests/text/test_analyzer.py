@@ -115,7 +115,7 @@ def test_without_any_separator_left_the_default_ones_cut_but_are_words() -> None
         ("\x00", ("", WORD)),
     ],
 )
-def test_separators_are_told_by_their_decomposed_form(separator: str, expected: tuple[str, str]) -> None:
+def test_separators_are_recognized_by_their_decomposed_form(separator: str, expected: tuple[str, str]) -> None:
     assert kinds(f"a{separator}b")[1] == expected
 
 
@@ -194,7 +194,7 @@ def test_groups_cover_the_text(text: str) -> None:
         ("日本語", ["de"], "deu"),
     ],
 )
-def test_chinese_and_japanese_are_told_apart(text: str, locales: list[str] | None, language: str) -> None:
+def test_chinese_and_japanese_are_distinguished(text: str, locales: list[str] | None, language: str) -> None:
     assert scripts.detect_language(text, CJ, locales) == language
 
 
@@ -206,7 +206,7 @@ def test_chinese_and_japanese_are_told_apart(text: str, locales: list[str] | Non
         ("تمام انسان آزاد اور حقوق و عزت کے اعتبار سے برابر پیدا ہوئے ہیں", "urd"),
     ],
 )
-def test_languages_in_arabic_letters_are_told_apart(text: str, language: str) -> None:
+def test_languages_in_arabic_letters_are_distinguished(text: str, language: str) -> None:
     assert scripts.detect_language(text, "Arabic", None) == language
     assert scripts.detect_language(text, "Arabic", ["eng", "fra"]) is None
 
