@@ -22,6 +22,7 @@ from svcd.validation import (
     positive_integer,
     string,
 )
+from svcd.validation.messages import name_list
 from svcd.validation.urls import parse_url, redacted_secret, redacted_url
 
 Embedder = dict[str, Any]
@@ -279,16 +280,12 @@ def _unavailable(member: str, source: str, place: _Place) -> str:
     members = [other for other in _NOTE_ORDER if _is_available(other, source, place)]
     text = (
         f"Field `{member}` unavailable for source `{source}`{place.note}."
-        f"\n  - note: `{member}` is available for sources: {_quoted(sources)}"
-        f"\n  - note: available fields for source `{source}`{place.note}: {_quoted(members)}"
+        f"\n  - note: `{member}` is available for sources: {name_list(sources)}"
+        f"\n  - note: available fields for source `{source}`{place.note}: {name_list(members)}"
     )
     if place.note and member in SOURCES[source].members:
         text += f"\n  - note: `{member}` is available when source `{source}` is not{place.note}"
     return text
-
-
-def _quoted(names: list[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
 
 
 def _check_open_ai(name: str, embedder: Embedder, place: _Place) -> None:

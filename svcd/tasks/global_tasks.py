@@ -21,6 +21,7 @@ from svcd.instance.queue import Queue, RunningBatch
 from svcd.instance.task_records import CANCELED, ENQUEUED, FAILED, FINISHED, SUCCEEDED, Task, TaskFilter
 from svcd.tasks.batching import failed_details
 from svcd.tasks.indexing_client import Progress
+from svcd.validation.messages import name_list
 
 MAX_TASKS = 1_000_000
 CLEAN_UP_SIZE = 100_000
@@ -89,20 +90,16 @@ def _swap(instance: Instance, connection: sqlite3.Connection, task: Task,
 
 def _check_swaps(missing: Sequence[str], taken: Sequence[tuple[str, str]]) -> None:
     if missing:
-        raise ApiError("index_not_found", f"{'Index' if len(missing) == 1 else 'Indexes'} {_quoted_uids(missing)} not found.")
+        raise ApiError("index_not_found", f"{'Index' if len(missing) == 1 else 'Indexes'} {name_list(missing)} not found.")
     if len(taken) == 1:
         (left, right), = taken
         raise ApiError("index_already_exists", f"Cannot rename `{left}` to `{right}` as the index already exists. "
                                                f"Hint: You can remove `{right}` first and then do your remove.")
     if taken:
-        which = _quoted_uids(sorted(right for _, right in taken))
+        which = name_list(sorted(right for _, right in taken))
         raise ApiError("index_already_exists",
                        "The following indexes are being renamed but cannot because their new name conflicts with an "
                        f"already existing index: {which}. Renaming doesn't overwrite the other index name.")
-
-
-def _quoted_uids(index_uids: Sequence[str]) -> str:
-    return ", ".join(f"`{index_uid}`" for index_uid in index_uids)
 
 
 _Action = Callable[[Instance, sqlite3.Connection, Task, Progress], tuple[dict[str, Any], list[Task]]]

@@ -1,6 +1,7 @@
-"""Addresses of other services: which URLs are valid, which headers may be sent there, and how their secrets are masked.
+"""Addresses: which URLs and headers of other services are valid, how their secrets are masked, and the forms of listen
+addresses and lists of networks.
 
-Nothing here connects to them.
+Nothing here resolves a name or connects.
 """
 from __future__ import annotations
 
@@ -15,6 +16,21 @@ _WEB = frozenset({"http", "https"})
 _FORBIDDEN_IN_DOMAINS = re.compile(r"[\x00-\x20\"#%/:<>?@\[\\\]^`{|}\x7f]")
 _PORT = re.compile(r"[0-9]*", re.ASCII)
 _NUMERIC_LABEL = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*", re.ASCII)
+# RFC 9110, 5.1 and 5.5, without the bytes beyond ASCII, which it calls obsolete.
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*", re.ASCII)
+# As browsers and svcd.remote.client parse it: any number of slashes, backslashes count as slashes, and user and password end
+# with the last `@` of the authority.
+_CREDENTIALS = re.compile(r"(\s*[A-Za-z][A-Za-z0-9+.-]*:[/\\]*)([^/\\?#]*)@")
+_LISTEN_HOST = re.compile(r"[A-Za-z0-9_.\-]+", re.ASCII)
+_BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.\-]+)?)\]", re.ASCII)
+_EXAMPLES = "write host:port, as localhost:7700, 0.0.0.0:7700 or [::1]:7700"
+ANY_NETWORK = ("0.0.0.0/0", "::/0")
+
+Network = IPv4Network | IPv6Network
+
+
+# URLs
 
 
 def parse_url(text: str) -> str:
@@ -82,27 +98,20 @@ def _is_old_ipv4(text: str) -> bool:
     return True
 
 
-# Headers that svcd sends: RFC 9110, 5.1 and 5.5, without the bytes beyond ASCII, which it calls obsolete.
-
-_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
-_VALUE = re.compile(r"[\t\x20-\x7e]*", re.ASCII)
+# Headers that svcd sends
 
 
 def is_header_name(text: str) -> bool:
     """True when a text is a valid name of a header."""
-    return _NAME.fullmatch(text) is not None
+    return _HEADER_NAME.fullmatch(text) is not None
 
 
 def is_header_value(text: str) -> bool:
     """True when a text is a valid value of a header."""
-    return _VALUE.fullmatch(text) is not None
+    return _HEADER_VALUE.fullmatch(text) is not None
 
 
 # Masking of secrets, in responses and in the log
-
-# As browsers and svcd.remote.client parse it: any number of slashes, backslashes count as slashes, and user and password end
-# with the last `@` of the authority.
-_CREDENTIALS = re.compile(r"(\s*[A-Za-z][A-Za-z0-9+.-]*:[/\\]*)([^/\\?#]*)@")
 
 
 def redacted_secret(secret: str) -> str:
@@ -129,15 +138,7 @@ def redacted_url(url: str) -> str:
     return f"{match[1]}{hidden}@{url[match.end():]}"
 
 
-# Parsing of listen addresses (`host:port`) and of lists of networks; nothing is resolved here.
-
-
-Network = IPv4Network | IPv6Network
-
-ANY_NETWORK = ("0.0.0.0/0", "::/0")
-_EXAMPLES = "write host:port, as localhost:7700, 0.0.0.0:7700 or [::1]:7700"
-_HOST = re.compile(r"[A-Za-z0-9_.\-]+", re.ASCII)
-_BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.\-]+)?)\]", re.ASCII)
+# Listen addresses and lists of networks
 
 
 class Address(NamedTuple):
@@ -159,16 +160,16 @@ def parse_address(text: str) -> Address:
         raise ValueError(f"lacks a {'host' if colon else 'port'}; {_EXAMPLES}")
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
         raise ValueError(f"has a port that is no number from 0 to 65535; {_EXAMPLES}")
-    return Address(_host(host), int(port))
+    return Address(_listen_host(host), int(port))
 
 
-def _host(text: str) -> str:
+def _listen_host(text: str) -> str:
     bracketed = _BRACKETED.fullmatch(text)
     if bracketed and _is_ipv6(bracketed[1]):
         return bracketed[1]
     if ":" in text and _is_ipv6(text):
         raise ValueError(f"holds an IPv6 address without brackets; {_EXAMPLES}")
-    if not _HOST.fullmatch(text):
+    if not _LISTEN_HOST.fullmatch(text):
         raise ValueError(f"has a host that is neither a name nor an IP address; {_EXAMPLES}")
     return text
 
