@@ -2,7 +2,7 @@
 
 Unsafe entries are refused, headers and disk space are limited, and any malformed input becomes ArchiveRefused with a message.
 A data folder is created under a hidden name beside its final one and renamed when it is complete: an import that fails
-or is killed leaves nothing that the next import does not delete. See docs/dumps.md#what-is-refused.
+or is killed leaves nothing that the next import does not delete. See docs/dumps.md#what-is-rejected.
 """
 from __future__ import annotations
 
