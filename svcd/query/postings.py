@@ -225,7 +225,7 @@ class Postings:
 
 
 def bucketed_position(position: int) -> int:
-    """The coarse position that stands for a position (docs/ranking.md#word-position): exact up to 15, then 24, then powers of two."""
+    """The coarse position for a position: exact up to 15, then 24, then powers of two (docs/ranking.md#word-position)."""
     if position < 16:
         return position
     return 24 if position < 24 else min(1 << (position - 1).bit_length(), LAST_POSITION)
