@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
-from svcd.base.errors import ApiError
+from svcd.base.errors import ApiError, quoted_name
 from svcd.index.connections import sync_folder
 from svcd.validation import FieldError
 
@@ -59,12 +59,6 @@ def describe(error: Exception) -> str:
 def is_fault_of_archive(error: OSError) -> bool:
     """Is the archive, not the machine, the reason why a file cannot be opened or created?"""
     return error.errno in _ODD_FILES
-
-
-def quoted_name(text: str) -> str:
-    """A name from outside, for a message: in backticks, on one line, shortened."""
-    part = text[:_SHOWN]
-    return f"`{part if part.isprintable() else repr(part)[1:-1]}{'...' if part != text else ''}`"
 
 
 def quoted_value(value: Any) -> str:
