@@ -1,8 +1,10 @@
-"""The poller, on each kind of watch.
+"""Sockets: the poller, on each kind of watch, and addresses to listen on.
 
 1. A pollable with an event comes out once, to one caller; also if the event came before it was registered.
 2. A pollable that was taken out otherwise does not come out any more.
-3. Closing wakes everybody.
+3. Closing wakes all threads that wait.
+4. An address is a host and a port; hosts are names, IPv4 addresses, or IPv6 addresses in brackets.
+5. Anything else is rejected with examples of what would be right.
 """
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from svcd.http.sockets import READABLE, WRITABLE, EpollWatch, Poller, SelectorWatch
+from svcd.http.sockets import READABLE, WRITABLE, EpollWatch, Poller, SelectorWatch, parse_address
 
 MAX_WAIT_S = 10
 WATCHES = [pytest.param(SelectorWatch, id="selector")]
@@ -127,3 +129,30 @@ def test_each_event_goes_to_one_thread_and_closing_wakes_all(watch: type) -> Non
     poller.release()
     for pollable in pollables:
         pollable.close()
+
+
+# Addresses to listen on
+
+
+@pytest.mark.parametrize(("text", "host", "port"), [
+    ("localhost:7700", "localhost", 7700), ("0.0.0.0:0", "0.0.0.0", 0), ("[::1]:7700", "::1", 7700),
+    ("[fe80::1%eth0]:80", "fe80::1%eth0", 80), ("films.example.org:65535", "films.example.org", 65535),
+])
+def test_an_address_is_a_host_and_a_port(text: str, host: str, port: int) -> None:
+    address = parse_address(text)
+    assert address == (host, port)
+    assert str(address) == text
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    ("", "lacks a port"), ("localhost", "lacks a port"), (":7700", "lacks a host"), ("7700", "lacks a port"),
+    ("localhost:", "no number"), ("localhost:65536", "no number"), ("localhost:-1", "no number"),
+    ("localhost:+80", "no number"), ("localhost:٧٧", "no number"), ("localhost:8_0", "no number"),
+    ("localhost: 80", "no number"), ("localhost:" + "1" * 100_000, "no number"), ("::1:7700", "without brackets"),
+    ("[::g]:80", "neither a name"), ("[]:80", "neither a name"), ("a b:80", "neither a name"),
+    ("http://localhost:7700", "is a URL"), ("localhost:7700/", "no number"), ("a/b:80", "neither a name"),
+])
+def test_what_is_no_address_is_refused_with_examples(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason) as refused:
+        parse_address(text)
+    assert "localhost:7700" in str(refused.value)
