@@ -42,10 +42,13 @@ def passing() -> list[str]:
 
 
 def failures(names: Iterable[str], jobs: int | None = None) -> Iterator[tuple[str, str]]:
-    """(name, first differences) of the scenarios that pass in none of some tries: some depend on who is faster."""
+    """(name, first differences) of the scenarios that pass in none of some tries: some depend on who is faster.
+
+    jobs: how many are played at once; one more than there are cores, as each waits for its daemon to start and to stop.
+    """
     known, tool = recordings(), _tool()
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    with tempfile.TemporaryDirectory(prefix="svcd-replay-") as folder, ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+    with tempfile.TemporaryDirectory(prefix="svcd-replay-") as folder, ThreadPoolExecutor(jobs or 1 + (os.cpu_count() or 1)) as pool:
         def differences(name: str) -> list[Any]:
             found: list[Any] = tool.play(known[name], SERVER, folder, False)[-1]
             undecided = _UNDECIDED.get(name)
