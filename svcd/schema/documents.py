@@ -11,6 +11,7 @@ from typing import Any
 
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
+from svcd.base.positions import LAST_POSITION
 from svcd.schema.attributes import RESERVED
 from svcd.text.analyzer import Analyzer
 from svcd.text.term_positions import TermsByPosition, term_position_builder
@@ -19,8 +20,6 @@ Value = Any
 
 # The distance between values of one attribute, and between words with a hard separator between them.
 FAR = 8
-# Nothing is indexed after this position.
-LAST_POSITION = 65_535
 
 _MAX_IDENTIFIER_BYTES = 511
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,%d}" % _MAX_IDENTIFIER_BYTES)
