@@ -23,8 +23,8 @@ if hasattr(select, "epoll"):
     WATCHES.append(pytest.param(EpollWatch, id="epoll"))
 
 
-class Guest:
-    """One end of a pair of sockets."""
+class SocketPair:
+    """A pollable: the near end of a pair of sockets."""
 
     def __init__(self, name: str) -> None:
         self.deadline = float("inf")
@@ -49,14 +49,14 @@ def poller(request: pytest.FixtureRequest) -> Iterator[Poller]:
 
 
 @pytest.fixture
-def pollables() -> Iterator[list[Guest]]:
-    made = [Guest(name) for name in "abc"]
+def pollables() -> Iterator[list[SocketPair]]:
+    made = [SocketPair(name) for name in "abc"]
     yield made
     for pollable in made:
         pollable.close()
 
 
-def test_a_guest_comes_out_once_for_each_parking(poller: Poller, pollables: list[Guest]) -> None:
+def test_a_pollable_comes_out_once_for_each_registration(poller: Poller, pollables: list[SocketPair]) -> None:
     first, second, _ = pollables
     poller.register(first, READABLE)
     poller.register(second, READABLE)
@@ -68,12 +68,12 @@ def test_a_guest_comes_out_once_for_each_parking(poller: Poller, pollables: list
     assert poller.next() is second
 
 
-def test_a_guest_may_wait_to_write(poller: Poller, pollables: list[Guest]) -> None:
+def test_a_pollable_may_wait_to_write(poller: Poller, pollables: list[SocketPair]) -> None:
     poller.register(pollables[0], WRITABLE)
     assert poller.next() is pollables[0]
 
 
-def test_a_guest_taken_out_does_not_come_out(poller: Poller, pollables: list[Guest]) -> None:
+def test_a_pollable_taken_out_does_not_come_out(poller: Poller, pollables: list[SocketPair]) -> None:
     first, second, third = pollables
     for pollable in pollables:
         poller.register(pollable, READABLE)
@@ -83,13 +83,13 @@ def test_a_guest_taken_out_does_not_come_out(poller: Poller, pollables: list[Gue
     assert poller.next() is second
 
 
-def test_a_new_guest_with_an_old_number_is_another(poller: Poller, pollables: list[Guest]) -> None:
+def test_a_new_pollable_with_an_old_descriptor_is_another(poller: Poller, pollables: list[SocketPair]) -> None:
     first = pollables[0]
     poller.register(first, READABLE)
     assert poller.take_out_where(lambda pollable: True) == [first]
     poller.unregister(first)
     first.close()
-    second = Guest("d")
+    second = SocketPair("d")
     poller.register(second, READABLE)
     second.far.send(b"x")
     assert poller.next() is second
@@ -101,7 +101,7 @@ def test_a_new_guest_with_an_old_number_is_another(poller: Poller, pollables: li
 @pytest.mark.parametrize("watch", WATCHES)
 def test_each_event_goes_to_one_thread_and_closing_wakes_all(watch: type) -> None:
     poller = Poller(watch())
-    pollables = [Guest(str(n)) for n in range(30)]
+    pollables = [SocketPair(str(n)) for n in range(30)]
     seen: list[str] = []
 
     def work() -> None:
