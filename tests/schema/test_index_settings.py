@@ -4,7 +4,7 @@
 2. Synonyms are tokenized as queries are; keys with the same words are one, empty and long ones have no effect.
 3. The typo budget of a word follows its length and the list of exact words.
 4. Of several foreign keys for one attribute the first counts.
-5. Indexes with equal settings of the tokenizer share it, and a cache is told what synonyms take.
+5. Indexes with equal settings of the tokenizer share it, and a cache knows the size of synonyms.
 6. Decisions about attributes are right for any number of names.
 """
 from __future__ import annotations
