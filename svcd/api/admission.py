@@ -1,11 +1,13 @@
-"""The search queue: how many searches run at once, which of the others wait, and when a search is cut off.
+"""When a search may run and how long: the search queue (SearchQueue), the cutoff (Timer), and the cache that spares a search
+(SearchCache).
 
 One interpreter computes one search at a time. Searches that share it all take longer (459 a second with 8 at once, 598
 one by one), so each search has the process to itself for a head start, in which nearly all end; a longer one then runs
 beside others, up to the limit. When a search ends, the newest waiting one starts: its client is the likeliest to be
-still there. See docs/http.md#search-queue.
+still there. See docs/http.md#search-queue, #cutoff and #search-cache.
 
-Threads: every request thread comes here; `_lock` guards the running searches and the list of waiting ones.
+Threads: every request thread comes here; the `_lock` of the queue guards the running searches and the list of waiting
+ones, that of the module the count of searches that were cut off. A timer belongs to one thread.
 """
 from __future__ import annotations
 
@@ -18,7 +20,14 @@ from contextlib import contextmanager
 from svcd.base.errors import ApiError
 from svcd.index.read_transaction import Cache
 
+LIMIT_BYTES = 8 << 20  # of the cache
+MAX_ANSWER_BYTES = 64 << 10  # of one answer in the cache
 _RETRY_AFTER_S = 10
+
+Parts = tuple[bytes, ...]  # UTF-8: in a str, one character outside Latin-1 would double the memory
+
+
+# The search queue
 
 
 class _Waiter:
@@ -133,7 +142,7 @@ def _random_index(count: int) -> int:
     return int.from_bytes(os.urandom(4), "big") % count
 
 
-# Cutoff of searches (docs/http.md#cutoff). A timer belongs to one thread; `_lock` guards the count.
+# The cutoff
 
 _lock = threading.Lock()
 _ran_out = 0
@@ -167,22 +176,19 @@ def degraded_searches() -> int:
     return _ran_out
 
 
-# Caches the hits of searches until their index changes (docs/http.md#search-cache).
-#
-# While people type, many type the same prefixes, and every visitor of a page asks for the same first list.
-
-
-LIMIT_BYTES = 8 << 20
-_MAX_BYTES = 64 << 10  # of one answer
-
-Parts = tuple[bytes, ...]  # UTF-8: in a str, one character outside Latin-1 would double the memory
+# The cache
 
 
 class SearchCache:
-    """The cache of one process; least recently used entries are evicted first. Thread-safe."""
+    """Caches the hits of searches of one process until their index changes; thread-safe.
 
-    def __init__(self, limit: int = LIMIT_BYTES) -> None:
+    While people type, many type the same prefixes, and every visitor of a page asks for the same first list. Least
+    recently used entries are evicted first; answers of more than max_answer_bytes are not cached.
+    """
+
+    def __init__(self, limit: int = LIMIT_BYTES, max_answer_bytes: int = MAX_ANSWER_BYTES) -> None:
         self._cache = Cache(limit)
+        self._max_answer_bytes = max_answer_bytes
 
     def get(self, state: Hashable, asked: str, make: Callable[[], tuple[Parts, bool]]) -> Parts:
         """The parts of an answer.
@@ -194,6 +200,6 @@ class SearchCache:
         if held is not None:
             return held[1:]
         parts, is_whole = make()
-        if is_whole and sum(map(len, parts)) <= _MAX_BYTES:
+        if is_whole and sum(map(len, parts)) <= self._max_answer_bytes:
             self._cache.put((state, asked), (asked, *parts))  # the key takes memory, too
         return parts

@@ -23,8 +23,8 @@ from svcd.cli import first_start, machine, serving
 from svcd.cli.config import Config
 from svcd.cli.serving import StartupGate
 from svcd.http.server import Server
+from svcd.http.sockets import Address
 from svcd.instance.instance import Instance
-from svcd.validation.urls import Address
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from svcd.analytics.report import UsageReport
     from svcd.cli.search_worker_pool import SearchWorkerPool
     from svcd.remote.webhook_delivery import WebhookNotifier
-    from svcd.tasks.archive_tasks import SnapshotSchedule
+    from svcd.tasks.global_tasks import SnapshotSchedule
     from svcd.tasks.runner import Runner
 
 # Seconds before the application is loaded even if no request needs it: a probe of /health is answered first.
@@ -126,7 +126,6 @@ class BackgroundStart:
         # Loading keeps the interpreter busy: let a probe of /health be answered first.
         self._gate.wanted.wait(QUIET_S)
         try:
-            from svcd.cli import first_start as word_list_log
             from svcd.cli import wiring  # imports two thirds of the code
 
             self._notifier = wiring.notifier(self._config, self._instance)
@@ -150,7 +149,7 @@ class BackgroundStart:
                 self._report = wiring.usage_report(
                     self._config, self._instance, usage, self._workers.usages if self._workers else tuple)
                 self._report.start()
-            word_list_log.log_missing_lists()
+            wiring.log_missing_lists()
             serving.preload_search()
             gc.freeze()  # loaded code stays: exclude it from garbage collection
         except Exception as failure:

@@ -32,8 +32,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from svcd.api.admission import SearchQueue
 from svcd.api.app import App
-from svcd.api.routes import is_for_all
-from svcd.api.traffic import Traffic
+from svcd.api.routes import Traffic, is_for_all
 from svcd.auth.keys import Keys
 from svcd.base import logs
 from svcd.base.process import end_with_parent

@@ -18,8 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from svcd.api.routes import is_for_all
-from svcd.api.traffic import Report
+from svcd.api.routes import Report, is_for_all
 from svcd.base import logs
 from svcd.cli import serving
 from svcd.cli.config import Config
@@ -34,9 +33,11 @@ if TYPE_CHECKING:
 _MODULE = "svcd.cli.search_worker"
 # Seconds to wait for the reply to a command. A worker replies within a millisecond, unless a search keeps its interpreter.
 REPLY_S = 1.0
-# Seconds of pause before a worker that ran for less than SHORT_RUN_S is restarted: its cause of death may persist.
-RESTART_PAUSE_S = 1.0
-SHORT_RUN_S = 10.0
+# Seconds before a worker that ran for less than LONG_RUN_S is restarted, because what ended it may persist: the first
+# pause is doubled from failure to failure. A start takes a third of a second of processor time.
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 60.0
+LONG_RUN_S = 10.0
 
 
 class _Worker:
@@ -124,6 +125,27 @@ class _Worker:
             pass
 
 
+def keep_running(run: Callable[[], Mapping[str, Any]], stopping: threading.Event,
+                 now: Callable[[], float] = time.monotonic) -> None:
+    """Run a worker, and again each time it ends, until `stopping` is set; each end is logged, and pauses grow.
+
+    run: returns when the worker has ended, with fields for the log; now: seconds.
+    """
+    pause_s = 0.0
+    while not stopping.is_set():
+        started = now()
+        end = run()
+        if stopping.is_set():
+            return
+        pause_s = _next_pause_s(pause_s, now() - started)
+        logs.warn("search worker ended unexpectedly; restarting it", **end, pause_s=pause_s)
+        stopping.wait(pause_s)
+
+
+def _next_pause_s(last_pause_s: float, ran_s: float) -> float:
+    return 0.0 if ran_s >= LONG_RUN_S else min(max(FIRST_PAUSE_S, 2 * last_pause_s), LONGEST_PAUSE_S)
+
+
 class SearchWorkerPool:
     """The search workers of a daemon. peers: how the main process exchanges connections with them, for its Server."""
 
@@ -171,15 +193,13 @@ class SearchWorkerPool:
 
     def reports(self) -> list[Report]:
         """The traffic reports of the running workers."""
-        reply = [worker.ask({"report": True}) for worker in self._workers]
-        return [Report.of_json(one) for one in reply if one is not None]
+        replies = [worker.ask({"report": True}) for worker in self._workers]
+        return [Report.of_json(reply) for reply in replies if reply is not None]
 
     def usages(self) -> list[State]:
         """What the running workers have counted for the usage report since the last call."""
-        reply = [worker.ask({"usage": True}) for worker in self._workers]
-        return [one["usage"] for one in reply if one is not None]
-
-    # Changes
+        replies = [worker.ask({"usage": True}) for worker in self._workers]
+        return [reply["usage"] for reply in replies if reply is not None]
 
     def _broadcast_features(self) -> None:
         """Returns when all workers know: a change of features applies to every search that follows its response."""
@@ -194,20 +214,16 @@ class SearchWorkerPool:
     # Start and end
 
     def _supervise(self, worker: _Worker) -> None:
-        while not self._stopping.is_set():
-            begin = time.monotonic()
-            end = self._run_once(worker)
-            if self._stopping.is_set():
-                return
-            logs.warn("search worker ended unexpectedly; restarting it", number=worker.number, **end)
-            self._stopping.wait(RESTART_PAUSE_S if time.monotonic() - begin < SHORT_RUN_S else 0)
+        """The main function of a worker's thread."""
+        keep_running(lambda: self._run_once(worker), self._stopping)
 
     def _run_once(self, worker: _Worker) -> dict[str, Any]:
         """Run a worker until it ends; how it ended, as fields for the log."""
         try:
-            return {"status": worker.run(lambda: self._configuration(worker.number), self._instance.lock_descriptor)}
+            status = worker.run(lambda: self._configuration(worker.number), self._instance.lock_descriptor)
+            return {"number": worker.number, "status": status}
         except OSError as failure:  # no process could be started; it may work later
-            return {"failure": failure}
+            return {"number": worker.number, "failure": failure}
         finally:
             self._take_over_connections(worker.number)
 

@@ -1,5 +1,7 @@
-"""What all processes that answer requests share: limits derived from the options, log lines of requests, TLS, and the
-configuration that the main process passes to search workers. Explained in docs/http.md#threads and #worker-processes.
+"""What all processes that answer requests have in common: limits derived from the options, log lines of requests, TLS, the
+configuration that the main process passes to search workers, and the gate that holds requests during the start.
+
+Explained in docs/http.md#threads and #worker-processes.
 """
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from svcd.http.message import Request
 
-
+AVAILABLE = b'{"status":"available"}'  # a test compares it with the answer of the route
 # Seconds that running requests get to end after a stop signal.
 GRACE_S = 20.0
 # Threads for requests other than searches. A search that waits for its turn holds a thread as well; threads are started
@@ -139,17 +141,12 @@ class WorkerConfiguration:
         return json.dumps(asdict(self))
 
 
-# Answers `/health` and holds all other requests until the application is loaded.
-#
-# So a daemon listens before it has loaded the two thirds of its code that only requests need.
-# Threads: request threads call `answer`; the loading thread calls `open`, once.
-
-
-AVAILABLE = b'{"status":"available"}'  # a test compares it with the answer of the route
-
-
 class StartupGate:
-    """Passes each request to the application, once it is loaded."""
+    """Passes each request to the application once it is loaded; until then it answers `/health` and holds all others.
+
+    So a daemon listens before it has loaded the two thirds of its code that only requests need.
+    Threads: request threads call `answer`; the loading thread calls `open`, once.
+    """
 
     def __init__(self) -> None:
         self.wanted = threading.Event()  # a request waits for the application

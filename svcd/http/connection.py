@@ -12,8 +12,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 
 from svcd.base.errors import ApiError
-from svcd.http import delivery as response_writer
-from svcd.http.delivery import CONTINUE, Delivery, EncodedResponse, encode_response, error_response
+from svcd.http.delivery import CONTINUE, Delivery, EncodedResponse, encode_response, error_response, preflight
 from svcd.http.framing import FramedBody, Head, ReceiveBuffer, framed, head_end, read_head
 from svcd.http.message import PIECE, Body, Headers, HttpError, NoBody, Request, Response
 from svcd.http.sockets import READABLE, WRITABLE, Transport, keep_little_unsent, reset_on_close, wait
@@ -264,7 +263,7 @@ class Connection(BaseHTTPRequestHandler):
 
     def _answer(self, request: Request) -> Response:
         try:
-            return response_writer.preflight(request) or self.server.answer(request)
+            return preflight(request) or self.server.answer(request)
         except ApiError as error:
             return error_response(error)
         except Exception:  # a bug: the client gets an error, the log the traceback

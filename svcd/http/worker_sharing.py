@@ -44,7 +44,7 @@ class LoadTable:
 
 def new_load_table(processes: int) -> int:
     """The descriptor of shared memory for a LoadTable in which all are absent. Linux only."""
-    descriptor = os.memfd_create("svcd-board")
+    descriptor = os.memfd_create("svcd-load-table")
     os.write(descriptor, ABSENT.to_bytes(ENTRY_BYTES, "little", signed=True) * processes)
     return descriptor
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from svcd.base.docids import DocIds
+from svcd.base.positions import bucketed_position
 from svcd.index import fts_encoding
 
 Rows = Mapping[int, Mapping[int, Sequence[str]]]  # docid -> FTS column -> terms by position, "" for a position gap
@@ -90,7 +91,7 @@ class Delta:
     def position_docids(self, term: str, is_prefix: bool, bucket: int) -> DocIds:
         """Documents with the term (or one that starts with it) at a bucketed position of any field."""
         return DocIds([docid for docid, _, position in self._occurrences_of(term, is_prefix)
-                       if fts_encoding.bucketed_position(position) == bucket])
+                       if bucketed_position(position) == bucket])
 
     def both_docids(self, left: str, right: str, is_prefix: bool) -> DocIds:
         """Documents with both terms, however far apart."""

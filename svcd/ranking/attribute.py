@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Generic, Iterator, Mapping, Sequence, TypeVar
 
 from svcd.base.docids import EMPTY, DocIds, union_of
+from svcd.base.positions import bucketed_position
 from svcd.query.graph import Graph, QueryNode
 from svcd.query.postings import Postings, first_word
 from svcd.query.terms import Subset, Terms
@@ -18,7 +19,6 @@ from svcd.ranking.path_search import Edge, WeightedEdge
 from svcd.ranking.rule import ForwardIndexRule, KnownDocids, RankingContext, edges_by_cost
 from svcd.ranking.scores import ATTRIBUTE_RANK, WORD_POSITION
 from svcd.schema.attributes import Searchable
-from svcd.schema.documents import bucketed_position
 
 # A field or a bucketed position.
 Place = TypeVar("Place", str, int)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from svcd.base.docids import EMPTY, DocIds
+from svcd.base.positions import bucketed_position
 from svcd.query.graph import Graph, QueryNode, removal_groups
 from svcd.query.parser import Phrase
 from svcd.query.terms import EXACT, NONE, Subset, Terms
@@ -22,7 +23,6 @@ from svcd.ranking.scores import (
     WORDS,
     Ranked,
 )
-from svcd.schema.documents import bucketed_position
 
 
 class Words(GraphRule):

@@ -90,7 +90,7 @@ def federated(
         total += len(counted)
     facets.check_others(by_index, read)
     tracing.begin("merge results")
-    first, end = federation.window()
+    first, end = federation.window
     hits, rejected = _split_distinct(merged(lists), federation.distinct if len(lists) > 1 else None)
     _reject(rejected, facets)
     return SearchResult(_page(hits[first:end]), federation.pagination(total - len(rejected)), facets.counted)
@@ -210,7 +210,7 @@ def _page(hits: Sequence[MergedHit]) -> Sequence[str]:
         return MergedHit(Hit(docids[place], details[place]), MergeKey((), scores[place]), result.position, result)
 
     def render_between(first: int, end: int) -> Sequence[str]:
-        long_strings.forget()
+        long_strings.clear()
         return _render(list(map(hit_at, range(first, end))), long_strings)
 
     return LongPage(len(hits), size(), render_between, long_strings)

@@ -15,7 +15,7 @@ from svcd.base.json_text import dumps, loads
 from svcd.filters.evaluation import filter_docids
 from svcd.filters.tree import And, Condition, Foreign, In, Not, Or, in_order
 from svcd.query.reader import Reader
-from svcd.schema.attributes import is_beneath, is_everything, is_related
+from svcd.schema.attributes import is_beneath, is_related
 from svcd.schema.documents import Selection, document_identifier, identifier, shown_parts
 from svcd.schema.index_settings import IndexSettings
 
@@ -91,14 +91,14 @@ def _beneath(container: Any, path: str, attributes: _Attributes, without: frozen
 def _documents(index_uid: str, document_ids: set[str], open_index: Opener) -> dict[str, Any]:
     """Identifier -> displayed attributes of the document, for those that exist. `_vectors` is left out."""
     with open_index(index_uid) as reader:
-        displayed = reader.settings.displayed_attributes
+        settings = reader.settings
         texts = reader.identified_documents(sorted(document_ids))
     documents = {document_id: loads(text) for document_id, text in texts.items()}
     for document in documents.values():
         document.pop(_VECTORS, None)
-    if is_everything(displayed):
+    if settings.is_everything_displayed:
         return documents
-    selection = Selection(displayed)
+    selection = Selection(settings.displayed_attributes)
     return {document_id: shown_parts(document, selection) for document_id, document in documents.items()}
 
 

@@ -18,7 +18,7 @@ from svcd.base.errors import ApiError
 from svcd.geo.geojson import read_geojson
 from svcd.index.geo_writer import StoredShape
 from svcd.index.writer import NO_LOCATION, DocumentChange, DocumentLocation, IndexWriter, StoredDocument
-from svcd.schema import documents as walking
+from svcd.schema.documents import attribute_names, terms_by_attribute
 from svcd.schema.field_values import FieldValues, field_values, kept_fields, validate_geo
 from svcd.schema.index_settings import IndexSettings
 
@@ -98,7 +98,7 @@ class DocumentWriter:
 
     def positions(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """The tokens of a document's searchable attributes, by position."""
-        return walking.terms_by_attribute(document, self._analyzer, self._is_searchable, self._locales_of)
+        return terms_by_attribute(document, self._analyzer, self._is_searchable, self._locales_of)
 
     def values(self, document: Mapping[str, Any]) -> dict[str, FieldValues]:
         """The values of a document's attributes that the settings keep, for filters, facets and sorting."""
@@ -254,7 +254,7 @@ class DocumentWriter:
     def _number_nested(self, document: Document) -> None:
         """Register nested field names after the top-level ones. Raises IndexingFailure beyond MAX_FIELDS."""
         if any(map(_has_nested_names, document.values())):
-            self._writer.register(walking.attribute_names(document))
+            self._writer.register(attribute_names(document))
         if len(self._writer.field_numbers) > MAX_FIELDS:
             raise IndexingFailure(_too_many_fields())
 

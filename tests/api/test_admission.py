@@ -1,16 +1,26 @@
-"""1. As many searches run at once as there are places; the others wait.
-2. When too many wait, a random waiting one is turned away, not the newest.
-3. A place that becomes free is given to one that waits; none is lost.
+"""The queue of searches, and the cache of their answers. What must hold:
+
+1. As many searches run at once as there are slots; the others wait.
+2. When too many wait, a random waiting one is rejected, not the newest.
+3. A slot that becomes free is given to one that waits; none is lost.
+4. The same search of the same state of an index is run once; another one, another rule or another state is run again.
+5. Nothing is cached of a search that ran out of time, nor of one that reads other indexes.
+6. An answer that would evict many others is not cached.
 """
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from svcd.api.admission import SearchQueue
+from svcd.api import search as search_module
+from svcd.api.admission import SearchCache, SearchQueue
 from svcd.base.errors import ApiError
+from svcd.index.writer import DocumentChange, IndexWriter
+from svcd.instance.data_folder import IndexRow
+from svcd.search import search as engine
 
 
 class Visitor(threading.Thread):
@@ -145,7 +155,100 @@ def test_a_long_search_gives_way_to_others() -> None:
     long.leave()
 
 
-def test_where_none_may_wait_a_head_start_turns_nobody_away() -> None:
+def test_without_a_queue_a_head_start_turns_no_search_away() -> None:
     searches = SearchQueue(2, capacity=0, head_start_s=3600)
     with searches.slot(), searches.slot():
         pass
+
+
+# The cache
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts of the searches that the engine was asked for."""
+    asked: list[str] = []
+    whole = engine.search
+
+    def search(readers: Any, queries: Any, *args: Any) -> Any:
+        asked.append(queries[0].query.q)
+        return whole(readers, queries, *args)
+
+    monkeypatch.setattr(engine, "search", search)
+    return asked
+
+
+def write(instance: Any, uid: str, docid: int) -> None:
+    """A document `{"id": docid}` comes into an index, made when absent."""
+    row = instance.index(uid)
+    if row is None:
+        row = IndexRow(uid, f"uuid-of-{uid}", 1, 1, "id")
+        with instance.queue.finishing() as connection:
+            instance.create_index(connection, row)
+    writer = IndexWriter(instance.index_path(row.uuid))
+    with writer.transaction():
+        writer.register(["id"])
+        writer.write([DocumentChange(docid, str(docid), f'{{"id":{docid}}}', {"id": [str(docid)]})])
+    writer.close()
+
+
+@pytest.fixture
+def films(instance: Any, client: Any) -> Any:
+    write(instance, "films", 1)
+    return client
+
+
+def ids(got: Any) -> list[int]:
+    return [hit["id"] for hit in got.value["hits"]]
+
+
+def test_the_same_search_is_run_once(films: Any, runs: list[str]) -> None:
+    first, second = (films.json("POST", "/indexes/films/search", {"q": "1"}) for _ in range(2))
+    assert runs == ["1"]
+    assert first.value.pop("requestUid") != second.value.pop("requestUid")
+    assert {**first.value, "processingTimeMs": 0, "requestUid": 0} == {**second.value, "processingTimeMs": 0, "requestUid": 0}
+    films.get("/indexes/films/search?q=2")
+    films.json("POST", "/indexes/films/search", {"q": "1", "limit": 1})
+    assert runs == ["1", "2", "1"]
+
+
+def test_after_a_write_it_is_run_again(films: Any, runs: list[str], instance: Any) -> None:
+    assert ids(films.json("POST", "/indexes/films/search", {"q": ""})) == [1]
+    write(instance, "films", 2)
+    assert ids(films.json("POST", "/indexes/films/search", {"q": ""})) == [1, 2]
+    write(instance, "other", 3)
+    assert ids(films.json("POST", "/indexes/other/search", {"q": ""})) == [3]
+    assert len(runs) == 3
+
+
+def test_a_search_that_ran_out_of_time_is_not_cached(films: Any, runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Over(search_module.Timer):
+        def __call__(self, milliseconds: int) -> Any:
+            return super().__call__(-1)
+
+    monkeypatch.setattr(search_module, "Timer", Over)
+    for _ in range(2):
+        films.json("POST", "/indexes/films/search", {"q": "1", "showRankingScore": True})
+    assert runs == ["1", "1"]
+
+
+def test_answers_are_cached_by_state_and_question() -> None:
+    answers, made = SearchCache(), []
+
+    def make(text: str, is_whole: bool = True) -> Any:
+        return lambda: (made.append(text), ((text.encode(),), is_whole))[1]
+
+    for state, asked in (("a", "x"), ("a", "y"), ("b", "x")):
+        for _ in range(2):
+            assert answers.get(state, asked, make(state + asked)) == ((state + asked).encode(),)
+    assert made == ["ax", "ay", "bx"]
+    for _ in range(2):
+        answers.get("a", "partial", make("p", False))
+    assert made[3:] == ["p", "p"]
+
+
+def test_a_large_answer_is_not_cached() -> None:
+    answers, made = SearchCache(max_answer_bytes=3), []
+    for text in ("abc", "abc", "abcd", "abcd"):
+        answers.get("state", text, lambda text=text: (made.append(text), ((text.encode(),), True))[1])
+    assert made == ["abc", "abcd", "abcd"]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from svcd.api.metrics import GAUGE, Family, Sample, labelled, process_figures, render
-from svcd.api.traffic import BOUNDS_S, Report, Traffic, sum_of
+from svcd.api.routes import BOUNDS_S, Report, Traffic, sum_of
 from svcd.instance.instance import IndexRow
 from svcd.instance.task_records import FAILED, SUCCEEDED
 from tests.support.contract import table
@@ -190,7 +190,7 @@ def test_labels_are_escaped_and_sorted() -> None:
                     '# HELP p Words.\n# TYPE p gauge\np 1\n')
 
 
-def test_the_process_is_told_where_the_system_tells_it(tmp_path: Path) -> None:
+def test_the_process_is_reported_where_the_system_does(tmp_path: Path) -> None:
     assert process_figures(tmp_path) is None
     (tmp_path / "self/fd").mkdir(parents=True)
     (tmp_path / "self/fd/0").touch()

@@ -18,8 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svcd.filters.geo_conditions import docids_in_box, docids_in_circle, docids_in_polygon
-from svcd.geo import geometry as cells
-from svcd.geo.geometry import Shape
+from svcd.geo.geometry import Shape, cell_centres, cells_of
 from svcd.geo.sphere import direction, distance
 from tests.support.dict_reader import DictReader
 
@@ -135,7 +134,7 @@ def test_across_the_antimeridian_cells_limit_what_the_plane_finds() -> None:
 
 
 def test_the_grid_covers_the_globe_evenly() -> None:
-    centres = cells.cell_centres()
+    centres = cell_centres()
     assert len(centres) == 122
     nearest = [min(math.dist(one, other) for other in centres if other != one) for one in centres]
     assert min(nearest) > 0.25 and max(nearest) < 0.40
@@ -143,11 +142,11 @@ def test_the_grid_covers_the_globe_evenly() -> None:
 
 @given(POINT)
 def test_every_position_is_in_the_cell_of_the_nearest_centre(point) -> None:
-    (cell,) = cells.cells_of(Shape([(point[1], point[0])]))
-    assert math.dist(cells.cell_centres()[cell], direction(point)) < 0.23
+    (cell,) = cells_of(Shape([(point[1], point[0])]))
+    assert math.dist(cell_centres()[cell], direction(point)) < 0.23
 
 
 def test_a_geometry_touches_the_cells_that_it_encloses() -> None:
     around = Shape(polygons=[[[(-60.0, -60.0), (60.0, -60.0), (60.0, 60.0), (-60.0, 60.0), (-60.0, -60.0)]]])
-    assert cells.cells_of(Shape([(0.0, 0.0)])) <= cells.cells_of(around)
-    assert not cells.cells_of(Shape([(150.0, 0.0)])) <= cells.cells_of(around)
+    assert cells_of(Shape([(0.0, 0.0)])) <= cells_of(around)
+    assert not cells_of(Shape([(150.0, 0.0)])) <= cells_of(around)

@@ -177,7 +177,7 @@ def test_a_stop_answers_what_was_passed_on_before(crew: Crew) -> None:
     assert [who(client) for client in clients] == [MAIN] * 3
 
 
-def test_a_client_that_left_on_the_way_harms_nobody(crew: Crew) -> None:
+def test_a_client_that_left_does_not_disturb_others(crew: Crew) -> None:
     crew.start(WORKER)
     gone = crew.connect().send(WRITE)
     gone.close()

@@ -12,6 +12,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.base.doc_values import DocValues
+from svcd.base.positions import bucketed_position
 from svcd.geo.geojson import read_geojson
 from svcd.geo.geometry import Shape
 from svcd.geo.sphere import Bounds, Point, direction, distance
@@ -94,7 +95,7 @@ class DictTerms:
             for place, word in placed:
                 self._words[word].add(docid)
                 self._fields[word][field].add(docid)
-                self._positions[word][documents.bucketed_position(place)].add(docid)
+                self._positions[word][bucketed_position(place)].add(docid)
                 for apart, right in enumerate(words[place + 1 : place + 4], 1):
                     if right:
                         nearest[word, right] = min(apart, nearest.get((word, right), 9))

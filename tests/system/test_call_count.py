@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-MOST_MODULES = 68
-MOST_CALLS = 900
+MOST_MODULES = 45
+MOST_CALLS = 880
 
 
 @pytest.fixture(scope="module")

@@ -141,7 +141,7 @@ def test_a_large_index_is_edited_in_portions(tmp_path: Path) -> None:
     harness.instance.close()
 
 
-def test_a_stop_behind_the_commit_edits_no_document_twice(films: TaskHarness) -> None:
+def test_a_stop_after_the_commit_edits_no_document_twice(films: TaskHarness) -> None:
     def stop() -> None:
         raise Stop
 

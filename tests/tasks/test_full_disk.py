@@ -76,7 +76,7 @@ def test_deletions_are_done_with_the_reserve(films: TaskHarness, monkeypatch: py
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE])
-def test_a_file_that_cannot_be_opened_for_lack_of_room_says_so(films: TaskHarness, monkeypatch: pytest.MonkeyPatch,
+def test_a_file_that_cannot_be_opened_on_a_full_disk_says_so(films: TaskHarness, monkeypatch: pytest.MonkeyPatch,
                                                               code: int) -> None:
     def refuse(*_: Any, **__: Any) -> NoReturn:
         raise full(code)

@@ -196,7 +196,7 @@ def test_nothing_of_a_failed_batch_is_kept(harness: TaskHarness) -> None:
     assert harness.documents() == {} and not harness.find("lost")
 
 
-def test_unknown_indexes_are_told(harness: TaskHarness) -> None:
+def test_unknown_indexes_are_reported(harness: TaskHarness) -> None:
     tasks = [harness.delete([1]), harness.clear("other"), harness.do("indexDeletion", "third", {"deletedDocuments": None}),
              harness.do("indexUpdate", "fourth", {"primaryKey": "id"}, primaryKey="id")]
     harness.run()
@@ -417,7 +417,7 @@ def test_batch_limits_are_kept(tmp_path: Any) -> None:
     harness.instance.close()
 
 
-def test_compaction_tells_sizes(harness: TaskHarness) -> None:
+def test_compaction_reports_sizes(harness: TaskHarness) -> None:
     harness.add([{"id": n, "text": "word " * 100} for n in range(50)])
     harness.clear()
     harness.run()
@@ -445,7 +445,7 @@ def test_a_stop_before_the_commit_runs_the_batch_again(harness: TaskHarness) -> 
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_a_stop_behind_the_commit_ends_the_task_with_its_first_outcome(harness: TaskHarness, more: int) -> None:
+def test_a_stop_after_the_commit_ends_the_task_with_its_first_outcome(harness: TaskHarness, more: int) -> None:
     harness.add([{"id": 1}])
     harness.run()
     task = harness.delete([1, 2])
@@ -474,7 +474,7 @@ def test_a_crash_of_the_indexing_fails_the_batch_and_goes_on(harness: TaskHarnes
     assert list(harness.documents().values()) == [{"id": 2}]
 
 
-def test_a_full_disk_fails_the_batch_in_words(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_fails_the_batch_with_a_clear_error(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     harness.add([{"id": 1}])
     harness.run()
     monkeypatch.setattr(IndexWriter, "write", fill_the_disk)
