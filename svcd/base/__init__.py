@@ -1,1 +1,1 @@
-"""Parts that know nothing of search: bitmaps, doc values, JSON, times, sizes, errors, logs, tracing."""
+"""Parts that know nothing of search: sets of documents, doc values, JSON, times, sizes, errors, logs, tracing."""
