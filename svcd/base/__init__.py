@@ -1,1 +1,1 @@
-"""Parts that every other package may use: bitmaps, doc values, positions, JSON, numbers and times, errors, logs, tracing."""
+"""Parts that every other package may use: sets of documents, doc values, positions, JSON, numbers, times, errors, logs, tracing."""
