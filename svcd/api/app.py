@@ -86,7 +86,7 @@ class App:
 
     def __init__(self, instance: Instance, runner: Any, keys: Keys, searches: SearchQueue,
                  traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
-                 broadcast: Callable[[Mapping[str, Any]], None] = lambda order: None,
+                 broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None,
                  streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: UsageCounter | None = None) -> None:
         """traffic: where requests are counted; reports: fetches the counters of the other processes of the instance.
         broadcast: sends them a command (svcd.cli.search_worker).

@@ -180,7 +180,7 @@ class Context:
     traffic: Traffic = field(default_factory=Traffic)
     reports: Callable[[], Sequence[Report]] = tuple
     keys: Keys = field(default_factory=lambda: Keys(None))
-    broadcast: Callable[[Mapping[str, Any]], None] = lambda order: None
+    broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None
     streams: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(1))
     large_answers: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(1))
     recheck_permission: Callable[[], Permission] = lambda: ALL_PERMITTED

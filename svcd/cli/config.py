@@ -3,13 +3,13 @@ of precedence, and the combinations that are rejected.
 """
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from svcd.base.errors import quoted, quoted_name
 from svcd.cli import options
 from svcd.cli.options import AUTO, BY_NAME, BY_VARIABLE, OPTIONS, URL, Option, key_proposal
 
@@ -100,11 +100,6 @@ def _distinctive(name: str) -> str:
     return _COMMON_START.sub("", name.lower().replace("-", "_"), count=1)
 
 
-def quoted(text: str) -> str:
-    """A text quoted for a message: on one line, and shortened to 80 characters."""
-    return json.dumps(text if len(text) <= 80 else text[:77] + "...", ensure_ascii=not text.isprintable())
-
-
 # -- Sources ----------------------------------------------------------------------------
 
 def _from_flags(flags: Mapping[str, Any]) -> dict[str, Given]:
@@ -175,7 +170,7 @@ def _option_of(key: str, path: Path) -> Option:
             raise ConfigError(f"{path}: `{key}` is not supported: {reason}; remove it")
         near = nearest(key.replace("-", "_"), (name for name, row in BY_NAME.items() if row.is_in_file))
         hint = f"did you mean `{near}`?" if near else "`svcd --help` lists all options"
-        raise ConfigError(f"{path}: unknown key `{quoted(key)[1:-1]}`; {hint}")
+        raise ConfigError(f"{path}: unknown key {quoted_name(key)}; {hint}")
     if not option.is_in_file:
         raise ConfigError(f"{path}: `{key}` is not allowed in the file; use {option.flag} or {option.variable}")
     return option

@@ -24,8 +24,8 @@ from svcd.cli.config import Config
 from svcd.cli.search_processes import SearchProcesses
 from svcd.cli.serving import StartupGate
 from svcd.http.server import Server
+from svcd.http.sockets import Address
 from svcd.instance.instance import Instance
-from svcd.validation.urls import Address
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from svcd.base import logs
 from svcd.base.quantities import parse_size, print_size
 from svcd.cli import machine
-from svcd.validation.urls import parse_address, parse_networks
+from svcd.http.sockets import parse_address
 
 MASTER_KEY_BYTES = 16
 MAX_COUNT = 2**63 - 1
@@ -208,6 +208,13 @@ def _header_value(text: str) -> str:
     return text
 
 
+def _networks(text: str) -> tuple[Any, ...]:
+    """Networks that may be called."""
+    from svcd.remote.guard import parse_networks  # loaded only for options with networks
+
+    return parse_networks(text)
+
+
 def _refuse_ocsp(_text: str) -> NoReturn:
     raise ValueError(
         "is not supported: Python's TLS library has no OCSP stapling; "
@@ -227,7 +234,7 @@ LIMIT = Kind("N", _limit, (int, str), 'an integer or "unlimited"',
 INTERVAL = Kind("[SECONDS]", _interval, (int, bool), "an integer, or true or false",
                 to_text=lambda seconds: "false" if seconds is None else str(seconds), value_of_flag_alone="true",
                 accepts_empty=True)
-NETWORKS = Kind("CIDR,...", parse_networks, (str, list),
+NETWORKS = Kind("CIDR,...", _networks, (str, list),
                 'a string such as "10.0.0.0/8, fd00::/8", or an array of such strings',
                 lambda networks: ",".join(map(str, networks)), is_repeatable=True)
 KEY = Kind("KEY", _master_key)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import select
 import socket
 import struct
@@ -17,7 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 # The same bits as EPOLLIN and EPOLLOUT; an event set is their sum.
 READABLE = 1
@@ -26,6 +27,9 @@ WRITABLE = 4
 MAX_UNSENT = 131072
 BACKLOG = 512  # connections that the system keeps until they are accepted
 LAST_PORT = 65535
+_EXAMPLES = "write host:port, as localhost:7700, 0.0.0.0:7700 or [::1]:7700"
+_LISTEN_HOST = re.compile(r"[A-Za-z0-9_.\-]+", re.ASCII)
+_BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.\-]+)?)\]", re.ASCII)
 _UNSENT_BOUND: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)  # not everywhere
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 # The client has closed its side. Only Linux reports that; a broken connection is reported everywhere.
@@ -159,6 +163,48 @@ def reset_on_close(sock: socket.socket) -> None:
 # Listening
 
 
+class Address(NamedTuple):
+    """Where to listen. host: a name or an IP address, without brackets; port: 0 lets the system choose."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """`host:port` -> Address. Raises ValueError with what would be right."""
+    if "://" in text:
+        raise ValueError(f"is a URL, not an address; {_EXAMPLES}")
+    host, colon, port = text.rpartition(":")
+    if not colon or not host:
+        raise ValueError(f"lacks a {'host' if colon else 'port'}; {_EXAMPLES}")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
+        raise ValueError(f"has a port that is no number from 0 to 65535; {_EXAMPLES}")
+    return Address(_listen_host(host), int(port))
+
+
+def _listen_host(text: str) -> str:
+    bracketed = _BRACKETED.fullmatch(text)
+    if bracketed and _is_ipv6(bracketed[1]):
+        return bracketed[1]
+    if ":" in text and _is_ipv6(text):
+        raise ValueError(f"holds an IPv6 address without brackets; {_EXAMPLES}")
+    if not _LISTEN_HOST.fullmatch(text):
+        raise ValueError(f"has a host that is neither a name nor an IP address; {_EXAMPLES}")
+    return text
+
+
+def _is_ipv6(text: str) -> bool:
+    """True for an IPv6 address, with or without a zone (`%eth0`)."""
+    try:
+        socket.inet_pton(socket.AF_INET6, text.partition("%")[0])
+    except OSError:
+        return False
+    return True
+
+
 class ListenError(OSError):
     """The address cannot be listened on: the message says which and why."""
 
@@ -169,14 +215,14 @@ def listen(host: str, port: int) -> list[socket.socket]:
     A name is listened on where it resolves first, `localhost` on both its addresses.
     """
     if not 0 <= port <= LAST_PORT:  # getaddrinfo would take what is left of it in 16 bits
-        raise ListenError(f"cannot listen on {_address_text(host, port)}: ports end at {LAST_PORT}")
+        raise ListenError(f"cannot listen on {Address(host, port)}: ports end at {LAST_PORT}")
     try:
         first, *others = _resolved(host, port)
         sockets = [_listening(first)]
         for family, (other, *_) in others:
             sockets += _listen_too(family, other, sockets[0])
     except (OSError, UnicodeError) as failure:
-        raise ListenError(f"cannot listen on {_address_text(host, port)}: {_reason_of(failure)}") from failure
+        raise ListenError(f"cannot listen on {Address(host, port)}: {_reason_of(failure)}") from failure
     return sockets
 
 
@@ -214,10 +260,6 @@ def _listen_too(family: socket.AddressFamily, host: str, first: socket.socket) -
             return []
         first.close()
         raise
-
-
-def _address_text(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _reason_of(failure: Exception) -> str:

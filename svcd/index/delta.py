@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any
 
 from svcd.base.bitmaps import DocIds, from_docids
+from svcd.base.positions import bucketed_position
 from svcd.index import fts_encoding
-from svcd.query.postings import bucketed_position
 
 Rows = Mapping[int, Mapping[int, Sequence[str]]]  # docid -> FTS column -> terms by position, "" for a position gap
 Occurrence = tuple[int, int, int]  # docid, column, position

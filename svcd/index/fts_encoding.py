@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from svcd.query.postings import bucketed_position
-from svcd.schema.documents import LAST_POSITION
+from svcd.base.positions import LAST_POSITION, bucketed_position
 
 POSITION_GAP = "|"
 # Seven gaps in a row are one hard separator, the commonest case: one character in the forward index.

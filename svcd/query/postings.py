@@ -11,7 +11,6 @@ from svcd.base.bitmaps import DocIds
 from svcd.query.parser import Phrase
 from svcd.query.reader import Reader
 from svcd.schema.attributes import is_beneath
-from svcd.schema.documents import LAST_POSITION
 from svcd.text.analyzer import is_numeric
 
 # A phrase is checked through a window of so many of its words, sliding over it (docs/ranking.md#phrases).
@@ -222,13 +221,6 @@ class Postings:
         within = None if self.is_by_attribute else candidates
         near = self.pair(1, left, right, within)
         return near if is_next else near | self.pair(2, left, right, within)
-
-
-def bucketed_position(position: int) -> int:
-    """The coarse position that stands for a position (docs/ranking.md#word-position): exact up to 15, then 24, then powers of two."""
-    if position < 16:
-        return position
-    return 24 if position < 24 else min(1 << (position - 1).bit_length(), LAST_POSITION)
 
 
 def first_word(phrase: Phrase) -> str | None:

@@ -10,7 +10,7 @@ one read transaction: all of its answers belong to one state of the index. Its p
 
 Sets of documents are integers (`svcd.base.bitmaps`), words are lemmas, fields are dotted names. An unknown word, field
 or pair has the empty set; nothing here raises for a name that the index does not know. Bucketed positions are those of
-`svcd.query.postings.bucketed_position`.
+`svcd.base.positions.bucketed_position`.
 """
 from __future__ import annotations
 

@@ -10,8 +10,9 @@ from functools import lru_cache
 from typing import Generic, Mapping, Sequence, TypeVar
 
 from svcd.base.bitmaps import DocIds
+from svcd.base.positions import bucketed_position
 from svcd.query.graph import Graph, QueryNode
-from svcd.query.postings import Postings, bucketed_position, first_word
+from svcd.query.postings import Postings, first_word
 from svcd.query.terms import Subset, Terms
 from svcd.ranking.forward_index import READ_FOR_FIELDS, READ_FOR_POSITIONS, CandidateBatch, LocalBitset, positions
 from svcd.ranking.path_search import Edge, WeightedEdge

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from svcd.base.bitmaps import DocIds
+from svcd.base.positions import bucketed_position
 from svcd.query.graph import Graph, QueryNode, removal_groups
 from svcd.query.parser import Phrase
-from svcd.query.postings import bucketed_position
 from svcd.query.terms import EXACT, NONE, Subset, Terms
 from svcd.ranking.path_search import Edge, EdgesBetween
 from svcd.ranking.rule import Bucket, GraphRule, InvertedIndexRule, RankingContext

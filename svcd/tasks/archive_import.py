@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from svcd.base import logs, quantities
-from svcd.base.errors import ApiError
+from svcd.base.errors import ApiError, quoted_name
 from svcd.index import schema
 from svcd.index.connections import open_reader, open_writer, sync_tree
 from svcd.instance.data_folder import IndexRow
@@ -36,7 +36,6 @@ from svcd.tasks.unpacking import (
     describe,
     is_fault_of_archive,
     new_data_folder,
-    quoted_name,
     quoted_value,
     unpack,
 )

@@ -1,4 +1,8 @@
-"""The tokenizer of documents, queries, synonyms and highlighting: text to tokens (docs/text-analysis.md#tokens)."""
+"""The tokenizer of documents, queries, synonyms and highlighting: text to tokens (docs/text-analysis.md#tokens).
+
+A text is cut into groups of one script, groups at separators and dictionary words into pieces, and pieces of scripts without
+spaces into words by a segmenter. Each token has its lemma.
+"""
 from __future__ import annotations
 
 import re
@@ -11,105 +15,17 @@ from svcd.text.normalization import decompose, lemma_of, parts_of
 from svcd.text.scripts import default_separators, detect_language, groups, hard_separators
 from svcd.text.segmenters import LANGUAGE_DEPENDENT, SEGMENTED, Segmenter, segmenter_of
 
-# Separators and dictionary words: where a text is cut (docs/text-analysis.md#separators-and-dictionary).
-
-
-# Pieces of nothing but digits (these categories) and ASCII punctuation are not segmented.
-_NUMERIC = frozenset({"Nd", "Nl", "No"})
-_ASTRAL = "\U00010000-\U0010ffff"
-
-
-class Separators:
-    """The separators in force for one index, and the pattern that finds them and the words of the dictionary.
-
-    added, removed: the settings separatorTokens and nonSeparatorTokens.
-    """
-
-    def __init__(self, added: Iterable[str], removed: Iterable[str], dictionary: Iterable[str]) -> None:
-        self.strings = (default_separators() | frozenset(added)) - frozenset(removed)
-        words = frozenset(dictionary) - {""}
-        # Quirk: when all separators are removed, text is still cut at the defaults, although they are words then.
-        cutting = self.strings - {""} or default_separators()
-        self.is_default = not words and self.strings == default_separators()
-        self._cuts = _default_cuts() if self.is_default else _pattern(cutting | words)
-        # A text can be divided after one of these without changing its tokens: no longer separator or word contains them
-        # before its end.
-        inner = {character for string in cutting | words for character in string[:-1]}
-        self.boundaries = frozenset(string for string in cutting if len(string) == 1) - inner
-        # True when only a segmenter can cut a text between two ASCII letters.
-        self.keeps_ascii_letters = not any(map(_has_ascii_letter, cutting | words))
-
-    def split(self, text: str) -> list[str]:
-        """The pieces of a text, in order: every second one is a match, the others may be empty."""
-        return self._cuts.split(text)
-
-
-_has_ascii_letter = re.compile("[A-Za-z]").search
-
-
-def is_numeric(piece: str) -> bool:
-    """True when a piece has only numeric characters and ASCII punctuation."""
-    return all(map(_is_numeric_character, piece))
-
-
-def _is_numeric_character(character: str) -> bool:
-    if character.isascii() and not character.isalnum():
-        return "!" <= character <= "~"
-    return unicodedata.category(character) in _NUMERIC
-
-
-_Tree = dict[str, "_Tree"]  # next character -> subtree; "" where a string ends
-
-
-@cache
-def _default_cuts() -> re.Pattern[str]:
-    return _pattern(default_separators())
-
-
-def _pattern(strings: Collection[str]) -> re.Pattern[str]:
-    """A pattern that finds the longest of some strings at each place, in a group, so that `split` keeps the matches.
-
-    It is built as a trie: of an alternation of thousands of words each would be tried at each character.
-    """
-    tree: _Tree = {}
-    for string in strings:
-        branch = tree
-        for character in string:
-            branch = branch.setdefault(character, {})
-        branch[""] = {}
-    return re.compile(f"({_branches(tree)})")
-
-
-def _branches(tree: _Tree) -> str:
-    letters = [(letter, rest) for letter, rest in tree.items() if letter]
-    ends = [letter for letter, rest in letters if rest.keys() == {""}]
-    return "|".join([*(_branch(letter, rest) for letter, rest in letters if rest.keys() != {""}), *_classes(ends)])
-
-
-def _classes(letters: Iterable[str]) -> list[str]:
-    """Patterns for one of some characters. The matcher tries characters beyond the 16-bit plane one after the other at each
-    letter of a text, which makes it ten times slower; the lookahead spares other letters that.
-    """
-    near = "".join(re.escape(letter) for letter in letters if letter < _ASTRAL[0])
-    far = "".join(re.escape(letter) for letter in letters if letter >= _ASTRAL[0])
-    return [f"[{near}]"] * bool(near) + [f"(?=[{_ASTRAL}])[{far}]"] * bool(far)
-
-
-def _branch(letters: str, rest: _Tree) -> str:
-    while len(rest) == 1 and "" not in rest:  # a chain without branches is one literal
-        letter, rest = next(iter(rest.items()))
-        letters += letter
-    if rest.keys() == {""}:
-        return re.escape(letters)
-    return re.escape(letters) + f"(?:{_branches(rest)})" + ("?" if "" in rest else "")
-
-
+# The kinds of tokens.
 WORD, STOP_WORD, SOFT, HARD = "word", "stop word", "soft separator", "hard separator"
 
-# Lemmas that a table holds before it is cleared: about 6 MB, more than the distinct words of most texts.
-REMEMBERED = 32_768
-# Pieces with more characters than this are rarely words and rarely come again.
-LONGEST_REMEMBERED = 64
+# A table of lemmas is cleared when it has so many: about 6 MB, more than the distinct words of most texts.
+MAX_CACHED = 32_768
+# Longer pieces, in characters, are not cached: they are rarely words and rarely occur again.
+MAX_CACHED_LENGTH = 64
+
+# Pieces of only such characters (Unicode categories of numbers) and ASCII punctuation are not segmented.
+_NUMERIC = frozenset({"Nd", "Nl", "No"})
+_ASTRAL = "\U00010000-\U0010ffff"  # the characters beyond the 16-bit plane, as a range of a pattern
 
 
 class Token:
@@ -161,9 +77,9 @@ class _Lemmas(dict[str, "tuple[str, str]"]):
 
     def __missing__(self, text: str) -> tuple[str, str]:
         found = (self._kind(decompose(text)), lemma_of(text, self._script, self._language))
-        if len(self) >= REMEMBERED:
+        if len(self) >= MAX_CACHED:
             self.clear()
-        if len(text) <= LONGEST_REMEMBERED:
+        if len(text) <= MAX_CACHED_LENGTH:
             self[text] = found
         return found
 
@@ -195,15 +111,15 @@ class Analyzer:
 
         locales: the allowed languages; None or empty for any.
         stop_words: False turns stop words into words, as highlighting needs it.
-        most: only so many of the first tokens; the rest of the text is not normalized.
+        most: return only the first so many tokens; the rest of the text is not normalized.
         """
         detect = partial(self.language, locales=locales)
         return list(islice(self._tokens(text, detect, stop_words), most))
 
     def tokens_of_part(self, part: str, language_of: Callable[[str, str], str | None]) -> list[Token]:
-        """The tokens of a part of a text, with their places in the part; stop words are words.
+        """The tokens of a part of a text, with their offsets in the part; stop words are words.
 
-        language_of: (text of a group, script) -> language. Tokens that reach over an end are cut there.
+        language_of: (text of a group, script) -> language. Tokens that cross an end of the part are cut there.
         """
         return list(self._tokens(part, language_of, False))
 
@@ -259,9 +175,99 @@ def whole_lemma(text: str) -> str:
     return "".join([token.lemma for token in Analyzer().tokens(text)])
 
 
-# More than the indexes that are in use at a time; to build one again takes a few milliseconds.
+# More than the distinct settings that are in use at a time; building an analyzer again takes a few milliseconds.
 @lru_cache(maxsize=64)
 def shared_analyzer(stop_words: tuple[str, ...] = (), separators: tuple[str, ...] = (),
                     non_separators: tuple[str, ...] = (), dictionary: tuple[str, ...] = ()) -> Analyzer:
     """The tokenizer for these settings; equal settings share one object."""
     return Analyzer(stop_words, separators, non_separators, dictionary)
+
+
+# Separators and dictionary words: where a text is cut (docs/text-analysis.md#separators-and-dictionary)
+
+
+class Separators:
+    """The separators in force for one index, and the pattern that finds them and the words of the dictionary.
+
+    added, removed: the settings separatorTokens and nonSeparatorTokens.
+    """
+
+    def __init__(self, added: Iterable[str], removed: Iterable[str], dictionary: Iterable[str]) -> None:
+        self.strings = (default_separators() | frozenset(added)) - frozenset(removed)
+        words = frozenset(dictionary) - {""}
+        # Quirk: when all separators are removed, text is still cut at the defaults, although they are words then.
+        cutting = self.strings - {""} or default_separators()
+        self.is_default = not words and self.strings == default_separators()
+        self._cuts = _default_cuts() if self.is_default else _pattern(cutting | words)
+        # A text can be divided after one of these without changing its tokens: no longer separator or word contains them
+        # before its end.
+        inner = {character for string in cutting | words for character in string[:-1]}
+        self.boundaries = frozenset(string for string in cutting if len(string) == 1) - inner
+        # True when only a segmenter can cut a text between two ASCII letters.
+        self.keeps_ascii_letters = not any(map(_has_ascii_letter, cutting | words))
+
+    def split(self, text: str) -> list[str]:
+        """The pieces of a text, in order: every second one is a match, the others may be empty."""
+        return self._cuts.split(text)
+
+
+_has_ascii_letter = re.compile("[A-Za-z]").search
+
+
+def is_numeric(piece: str) -> bool:
+    """True when a piece has only numeric characters and ASCII punctuation."""
+    return all(map(_is_numeric_character, piece))
+
+
+def _is_numeric_character(character: str) -> bool:
+    if character.isascii() and not character.isalnum():
+        return "!" <= character <= "~"
+    return unicodedata.category(character) in _NUMERIC
+
+
+_Tree = dict[str, "_Tree"]  # next character -> subtree; "" where a string ends
+
+
+@cache
+def _default_cuts() -> re.Pattern[str]:
+    return _pattern(default_separators())
+
+
+def _pattern(strings: Collection[str]) -> re.Pattern[str]:
+    """A pattern that finds the longest of some strings at each place, in a group, so that `split` keeps the matches.
+
+    It is built from a trie: in a plain alternation of thousands of words each word would be tried at each character.
+    """
+    tree: _Tree = {}
+    for string in strings:
+        branch = tree
+        for character in string:
+            branch = branch.setdefault(character, {})
+        branch[""] = {}
+    return re.compile(f"({_branches(tree)})")
+
+
+def _branches(tree: _Tree) -> str:
+    letters = [(letter, rest) for letter, rest in tree.items() if letter]
+    ends = [letter for letter, rest in letters if rest.keys() == {""}]
+    return "|".join([*(_branch(letter, rest) for letter, rest in letters if rest.keys() != {""}), *_classes(ends)])
+
+
+def _classes(letters: Iterable[str]) -> list[str]:
+    """Patterns that match one of some characters.
+
+    `re` compares each character of a text with those beyond the 16-bit plane one by one, which is ten times slower; the
+    lookahead avoids that for all other characters.
+    """
+    near = "".join(re.escape(letter) for letter in letters if letter < _ASTRAL[0])
+    far = "".join(re.escape(letter) for letter in letters if letter >= _ASTRAL[0])
+    return [f"[{near}]"] * bool(near) + [f"(?=[{_ASTRAL}])[{far}]"] * bool(far)
+
+
+def _branch(letters: str, rest: _Tree) -> str:
+    while len(rest) == 1 and "" not in rest:  # a chain without branches is one literal
+        letter, rest = next(iter(rest.items()))
+        letters += letter
+    if rest.keys() == {""}:
+        return re.escape(letters)
+    return re.escape(letters) + f"(?:{_branches(rest)})" + ("?" if "" in rest else "")

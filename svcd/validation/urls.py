@@ -1,5 +1,4 @@
-"""Addresses: which URLs and headers of other services are valid, how their secrets are masked, and the forms of listen
-addresses and lists of networks.
+"""Addresses of other services: which URLs and headers are valid, and how their secrets are masked.
 
 Nothing here resolves a name or connects.
 """
@@ -7,8 +6,6 @@ from __future__ import annotations
 
 import re
 import socket
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
-from typing import NamedTuple
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _SPECIAL = frozenset({"http", "https", "ws", "wss", "ftp"})
@@ -22,12 +19,6 @@ _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*", re.ASCII)
 # As browsers and svcd.remote.client parse it: any number of slashes, backslashes count as slashes, and user and password end
 # with the last `@` of the authority.
 _CREDENTIALS = re.compile(r"(\s*[A-Za-z][A-Za-z0-9+.-]*:[/\\]*)([^/\\?#]*)@")
-_LISTEN_HOST = re.compile(r"[A-Za-z0-9_.\-]+", re.ASCII)
-_BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.\-]+)?)\]", re.ASCII)
-_EXAMPLES = "write host:port, as localhost:7700, 0.0.0.0:7700 or [::1]:7700"
-ANY_NETWORK = ("0.0.0.0/0", "::/0")
-
-Network = IPv4Network | IPv6Network
 
 
 # URLs
@@ -136,71 +127,3 @@ def redacted_url(url: str) -> str:
     user, colon, password = match[2].partition(":")
     hidden = (redacted_secret(user) if user else "") + colon + (redacted_secret(password) if password else "")
     return f"{match[1]}{hidden}@{url[match.end():]}"
-
-
-# Listen addresses and lists of networks
-
-
-class Address(NamedTuple):
-    """host: a name or an IP address, without brackets; port: 0 lets the system choose."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def parse_address(text: str) -> Address:
-    """`host:port` -> Address. Raises ValueError with what would be right."""
-    if "://" in text:
-        raise ValueError(f"is a URL, not an address; {_EXAMPLES}")
-    host, colon, port = text.rpartition(":")
-    if not colon or not host:
-        raise ValueError(f"lacks a {'host' if colon else 'port'}; {_EXAMPLES}")
-    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
-        raise ValueError(f"has a port that is no number from 0 to 65535; {_EXAMPLES}")
-    return Address(_listen_host(host), int(port))
-
-
-def _listen_host(text: str) -> str:
-    bracketed = _BRACKETED.fullmatch(text)
-    if bracketed and _is_ipv6(bracketed[1]):
-        return bracketed[1]
-    if ":" in text and _is_ipv6(text):
-        raise ValueError(f"holds an IPv6 address without brackets; {_EXAMPLES}")
-    if not _LISTEN_HOST.fullmatch(text):
-        raise ValueError(f"has a host that is neither a name nor an IP address; {_EXAMPLES}")
-    return text
-
-
-def _is_ipv6(text: str) -> bool:
-    try:
-        IPv6Address(text)
-    except ValueError:
-        return False
-    return True
-
-
-def parse_networks(text: str) -> tuple[Network, ...]:
-    """A comma-separated list of CIDR networks, or `any`; an empty text gives none.
-
-    Raises ValueError with what would be right.
-    """
-    if not text.strip():
-        return ()
-    named = [part.strip() for part in text.split(",")]
-    spelled = [cidr for part in named for cidr in (ANY_NETWORK if part.lower() == "any" else (part,))]
-    return tuple(_network(cidr) for cidr in spelled)
-
-
-def _network(cidr: str) -> Network:
-    try:
-        return ip_network(cidr)
-    except ValueError:
-        pass
-    try:
-        right = f"host bits are set in `{cidr}`: write {ip_network(cidr, strict=False)}"
-    except ValueError:
-        right = f"`{cidr}` is none: write a comma list of networks as 10.0.0.0/8 or fd00::/8, or any"
-    raise ValueError(f"is not a list of networks; {right}")

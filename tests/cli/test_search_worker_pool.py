@@ -44,15 +44,15 @@ def pauses_after(*runs: float) -> list[float]:
 
 
 def test_pauses_double_up_to_a_minute() -> None:
-    assert pauses_after(*[0.3] * 9) == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert pauses_after(*[0.25] * 9) == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
 def test_a_long_run_ends_the_pauses() -> None:
-    assert pauses_after(0.3, 0.3, 0.3, LONG_RUN_S, 0.3, 0.3) == [1, 2, 4, 0, 1, 2]
+    assert pauses_after(0.25, 0.25, 0.25, LONG_RUN_S, 0.25, 0.25) == [1, 2, 4, 0, 1, 2]
 
 
 def test_each_end_is_one_log_line(capsys: pytest.CaptureFixture[str]) -> None:
-    pauses_after(0.3, 0.3, 0.3)
+    pauses_after(0.25, 0.25, 0.25)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3 and all("number=1" in line and "status=3" in line for line in lines)
     assert "pause_s=4" in lines[2]

@@ -25,7 +25,6 @@ from hypothesis import strategies as st
 from svcd.base import bitmaps
 from svcd.base.errors import ApiError
 from svcd.facets import counting, distribution, large_fields, values
-from svcd.facets import values as value_counts
 from svcd.facets.distribution import facets_of, number_text, subtract
 from svcd.facets.fields import check_facets, selected_fields
 from svcd.schema.index_settings import IndexSettings
@@ -265,7 +264,7 @@ def _union(group: Sequence[tuple[int, int]]) -> int:
 
 # strategy: (values of a small field, bytes of cached sets, candidates that are read, cost of reading one)
 FORCED = {
-    "as chosen": (values.FEW_VALUES, values.MOST_BYTES, 4, value_counts.DOCUMENT_COST),
+    "as chosen": (values.FEW_VALUES, values.MOST_BYTES, 4, values.DOCUMENT_COST),
     "by documents": (values.FEW_VALUES, values.MOST_BYTES, 1000, 0),
     "by value sets": (values.FEW_VALUES, values.MOST_BYTES, 0, 1000),
     "by scan of few values": (values.FEW_VALUES, 0, 0, 1000),

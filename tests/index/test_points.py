@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 
 from svcd.base.bitmaps import from_docids, to_docids
 from svcd.geo.sphere import Point, direction, distance
-from svcd.index import geo_reader as point_blocks
-from svcd.index import geo_writer
+from svcd.index import geo_reader, geo_writer
 from svcd.index.geo_writer import StoredShape
 from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
@@ -41,7 +40,7 @@ Points = dict[int, Point]
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some dozens of points are many."""
-    monkeypatch.setattr(point_blocks, "MOST_BLOCK_POINTS", 3)
+    monkeypatch.setattr(geo_reader, "MOST_BLOCK_POINTS", 3)
     monkeypatch.setattr(geo_writer, "REGION_POINTS", 6)
 
 

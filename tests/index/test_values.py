@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 
 from svcd.base.bitmaps import from_docids, to_docids
 from svcd.index import bitmap_blocks, value_reader, value_writer
-from svcd.index import value_reader as value_sort
 from svcd.index.connections import open_reader
 from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
@@ -187,7 +186,7 @@ LIMITS = {
 @pytest.fixture(params=LIMITS)
 def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in LIMITS[request.param].items():
-        monkeypatch.setattr(value_reader if hasattr(value_reader, name) else value_sort, name, value)
+        monkeypatch.setattr(value_reader, name, value)
 
 
 @pytest.mark.usefixtures("limits")

@@ -13,10 +13,10 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 from svcd.base import bitmaps
 from svcd.base.bitmaps import DocIds
 from svcd.base.doc_values import DocValues
+from svcd.base.positions import bucketed_position
 from svcd.geo.geojson import read_geojson
 from svcd.geo.geometry import Shape
 from svcd.geo.sphere import Bounds, Point, direction, distance
-from svcd.query.postings import bucketed_position
 from svcd.query.reader import WORD_MARK, Value
 from svcd.schema import documents
 from svcd.schema.field_values import FieldValues, field_values, kept_fields, validate_geo

@@ -346,7 +346,7 @@ def test_sigterm_ends_all_in_good_order(tmp_path: Path) -> None:
     assert not one.bugs()
 
 
-def test_workers_are_refused_with_tls_in_words(tmp_path: Path) -> None:
+def test_workers_with_tls_are_rejected_with_a_clear_error(tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("SVC_")}
     refused = subprocess.run(
         [sys.executable, "-m", "svcd", "--search-workers", "1", "--ssl-cert-path", "a.pem", "--ssl-key-path", "b.pem"],

@@ -474,7 +474,7 @@ def test_a_crash_of_the_indexing_fails_the_batch_and_goes_on(harness: TaskHarnes
     assert list(harness.documents().values()) == [{"id": 2}]
 
 
-def test_a_full_disk_fails_the_batch_in_words(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_fails_the_batch_with_a_clear_error(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     harness.add([{"id": 1}])
     harness.run()
     monkeypatch.setattr(IndexWriter, "write", fill_the_disk)

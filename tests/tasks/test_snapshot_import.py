@@ -22,7 +22,7 @@ from svcd.tasks.archive_import import import_snapshot
 from svcd.tasks.global_tasks import Folders
 from svcd.tasks.unpacking import ArchiveRefused
 from tests.tasks.conftest import TaskHarness
-from tests.tasks.test_dump_import import packed, shown
+from tests.tasks.test_archive_import import packed, shown
 
 
 @pytest.fixture

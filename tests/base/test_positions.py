@@ -3,9 +3,8 @@ from __future__ import annotations
 
 import pytest
 
+from svcd.base.positions import LAST_POSITION, bucketed_position
 from svcd.index.fts_encoding import BUCKETS
-from svcd.query.postings import bucketed_position
-from svcd.schema.documents import LAST_POSITION
 
 
 @pytest.mark.parametrize(
