@@ -38,7 +38,7 @@ class Demand:
     All times are monotonic seconds.
     """
 
-    def __init__(self, most: int, idle_s: float = IDLE_S) -> None:
+    def __init__(self, most: int, idle_s: float) -> None:
         self._most = most
         self._idle_s = idle_s
         self._needed_at: list[float] = []  # of each worker, when it was needed last
@@ -70,7 +70,7 @@ class SearchProcesses:
         self._instance = instance
         self._most = most
         self._is_auto = config.search_workers == AUTO
-        self._demand = Demand(most)
+        self._demand = Demand(most, IDLE_S)
         self._pool: SearchWorkerPool | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
