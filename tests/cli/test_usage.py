@@ -28,7 +28,7 @@ from svcd.cli.config import Config, load
 from svcd.cli.instance_figures import InstanceFigures, distribution_id, largest_disk
 from svcd.cli.options import BY_NAME
 from svcd.cli.search_processes import SearchProcesses
-from svcd.http.message import Body, Headers, NoBody, Request, Response
+from svcd.http.message import Body, Headers, NoBody, Request
 from svcd.http.server import Server
 from svcd.instance.instance import Instance
 from tests.cli.test_daemon import ROOT, Daemon
