@@ -107,6 +107,17 @@ class App:
         self.usage = usage
         self._search_cache = SearchCache()
 
+    @property
+    def searches(self) -> SearchQueue:
+        """The queue of searches of this process."""
+        return self._searches
+
+    def share(self, processes: int) -> None:
+        """Keep to an equal part of what so many processes may do and hold together: searches, and their caches."""
+        self._searches.share(processes)
+        self._search_cache.share(processes)
+        self._instance.share_cache(processes)
+
     def answer(self, request: Request) -> Response:
         """The response to a request; never raises."""
         started = time.perf_counter()

@@ -225,14 +225,22 @@ ROUTES = (
 class _Follower:
     """One client that follows the log."""
 
-    def __init__(self, write: _Write, listeners: Listeners) -> None:
-        """listeners: of the queue, which end all waiting when svcd stops."""
+    def __init__(self, write: _Write, listeners: Listeners, broadcast: Callable[[Mapping[str, Any]], None]) -> None:
+        """listeners: of the queue, which end all waiting when svcd stops. broadcast: sends a command to the other processes."""
         self._write = write
+        self._broadcast = broadcast
         self._listeners = listeners
         self._wakeup = listeners.add(has_changes=False)
         self._waiting: deque[logs.Event] = deque()
         self._lost = 0
         self._is_over = False
+
+    def begin(self, wanted: Targets) -> bool:
+        """Follow the log of all processes; False when another client follows it."""
+        if not logs.follow(wanted, self.receive_event):
+            return False
+        self._broadcast({"follow": str(wanted)})
+        return True
 
     def receive_event(self, event: logs.Event) -> None:
         """Called by the thread that logs."""
@@ -268,8 +276,9 @@ class _Follower:
         self._wakeup.set()
 
     def close(self) -> None:
-        """The stream has ended."""
-        logs.unfollow(self.receive_event)
+        """The stream has ended, or could not begin."""
+        if logs.unfollow(self.receive_event):
+            self._broadcast({"follow": ""})
         self._listeners.remove(self._wakeup)
 
 
@@ -283,7 +292,7 @@ class _ActiveFollower:
     def begin(self, wanted: Targets, follower: _Follower) -> None:
         """Raises bad_request when there is one already."""
         with self._lock:
-            if not logs.follow(wanted, follower.receive_event):
+            if not follower.begin(wanted):
                 follower.close()
                 raise ApiError("bad_request", "The `/logs/stream` route is currently in use by someone else.")
             self._follower = follower
@@ -324,7 +333,7 @@ def stream(ctx: Context) -> HandlerResult:
     """Follow the log. Raises bad_request if another client follows it."""
     mode = ctx.body["mode"]
     write = {_HUMAN: logs.as_text, _JSON: logs.as_json}.get(mode) or _profiled(ctx.body["profileMemory"])
-    follower = _Follower(write, ctx.queue.listeners)
+    follower = _Follower(write, ctx.queue.listeners, ctx.broadcast)
     _active.begin(ctx.body.get("target", _USUAL), follower)
     body = StreamBody(follower.pieces(ctx), follower.close)
     return HandlerResult(200, Text(body, _PLAIN if mode == _HUMAN else NDJSON), HEADERS)

@@ -120,11 +120,6 @@ class Report:
     running: int
     waiting: int
 
-    @classmethod
-    def of_json(cls, said: Mapping[str, Any]) -> Report:
-        """From a JSON object that has these members, among others."""
-        return cls(said["traffic"], said["running"], said["waiting"])
-
 
 def sum_of(own: Traffic, reports: Iterable[Report]) -> Traffic:
     """The counters of all processes."""

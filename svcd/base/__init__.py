@@ -1,1 +1,1 @@
-"""Parts that every other package may use: sets of documents, doc values, positions, JSON, numbers, times, errors, logs, tracing."""
+"""Parts that every other package may use: sets of documents, doc values, positions, JSON, times, errors, logs, tracing."""

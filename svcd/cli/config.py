@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from svcd.base.errors import quoted, quoted_name
 from svcd.cli import options
-from svcd.cli.options import BY_NAME, BY_VARIABLE, OPTIONS, URL, Option, key_proposal
+from svcd.cli.options import AUTO, BY_NAME, BY_VARIABLE, OPTIONS, URL, Option, key_proposal
 
 COMMAND_LINE, ENVIRONMENT, FILE, DEFAULT = "command line", "environment", "file", "default"
 # Common prefixes are ignored when names are compared. `__` are the dashes of a flag.
@@ -261,17 +261,9 @@ def _one_archive_is_imported(config: Config) -> None:
                           f"remove {BY_NAME['import_dump'].flag} or this option")
 
 
-def _workers_need_linux_and_no_tls(config: Config) -> None:
-    if not config.search_workers:
-        return
-    where = config.where("search_workers")
-    if not hasattr(os, "memfd_create"):
-        raise ConfigError(f"{where}: search workers need Linux; remove the option")
-    if config.ssl_cert_path:
-        raise ConfigError(
-            f"{where}: search workers do not support TLS; remove one of the two options, "
-            "or terminate TLS in a reverse proxy"
-        )
+def _workers_need_linux(config: Config) -> None:
+    if config.search_workers not in (0, AUTO) and not hasattr(os, "memfd_create"):
+        raise ConfigError(f"{config.where('search_workers')}: search workers need Linux; remove the option")
 
 
 def _named_folders_can_be_written(config: Config) -> None:
@@ -302,7 +294,7 @@ CHECKS: tuple[Callable[[Config], None], ...] = (
     _required_certificates_need_authorities,
     _companions_need_an_archive,
     _one_archive_is_imported,
-    _workers_need_linux_and_no_tls,
+    _workers_need_linux,
     _named_folders_can_be_written,
 )
 

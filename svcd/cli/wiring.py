@@ -59,7 +59,7 @@ def application(config: Config, instance: Instance, runner: Runner,
     """
     searches = SearchQueue(
         serving.parallel_searches(config), config.experimental_search_queue_size,
-        config.experimental_drop_search_after, head_start_s=serving.HEAD_START_S, processes=config.search_workers + 1,
+        config.experimental_drop_search_after, head_start_s=serving.HEAD_START_S,
     )
     instance.keys.add_to_empty(default_keys())
     return App(instance, runner, Keys(config.master_key, instance.keys), searches, reports=reports, broadcast=broadcast,

@@ -6,17 +6,18 @@
 4. The same search of the same state of an index is run once; another one, another rule or another state is run again.
 5. Nothing is cached of a search that ran out of time, nor of one that reads other indexes.
 6. An answer that would evict many others is not cached.
+7. Searches queue up when they are in each other's way for a while; those of one user who types do not.
 """
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 from svcd.api import search as search_module
-from svcd.api.admission import SearchCache, SearchQueue
+from svcd.api.admission import CONGESTED_S, Congestion, SearchCache, SearchQueue
 from svcd.base.errors import ApiError
 from svcd.index.writer import DocumentChange, IndexWriter
 from svcd.instance.data_folder import IndexRow
@@ -159,6 +160,58 @@ def test_without_a_queue_a_head_start_turns_no_search_away() -> None:
     searches = SearchQueue(2, capacity=0, head_start_s=3600)
     with searches.slot(), searches.slot():
         pass
+
+
+# Times in milliseconds.
+
+
+def congested_at(crowds: Iterable[tuple[int, int]]) -> list[int]:
+    """When searches queued up that were in each other's way from a moment to another, for each of the crowds."""
+    congestion, found = Congestion(), []
+    for begin, end in crowds:
+        for moment in range(begin, end + 1):
+            if congestion.note(moment < end, moment / 1000):
+                found.append(moment)
+    return found
+
+
+def test_clients_without_pause_queue_up_and_go_on_doing_so() -> None:
+    limit = round(CONGESTED_S * 1000)
+    first, second, *_ = congested_at([(10_000, 11_000)])
+    assert first - 10_000 in (limit, limit + 1) and second - first in (limit, limit + 1)
+
+
+def test_two_clients_without_pause_queue_up() -> None:
+    assert congested_at((begin, begin + 9) for begin in range(0, 400, 10))
+
+
+def test_one_who_types_does_not_queue_up() -> None:
+    """Ten keys a second, each with several searches that take 40 ms together."""
+    assert not congested_at((begin, begin + 40) for begin in range(0, 60_000, 100))
+
+
+def test_a_crowd_that_is_over_is_forgotten() -> None:
+    assert not congested_at((begin, begin + 140) for begin in range(0, 10_000, 500))
+
+
+def test_a_queue_tells_when_searches_queue_up() -> None:
+    searches, told = SearchQueue(1), threading.Event()
+    searches.on_congestion = told.set
+    with searches.slot():
+        waiting = Visitor(searches)
+        until(lambda: searches.waiting == 1)
+        threading.Event().wait(CONGESTED_S)
+        assert not told.is_set()
+    waiting.leave()
+    assert told.is_set()
+
+
+def test_alone_a_search_is_not_measured() -> None:
+    searches = SearchQueue(1)
+    searches.on_congestion = lambda: pytest.fail("nothing queues up")
+    for _ in range(3):
+        with searches.slot():
+            threading.Event().wait(CONGESTED_S)
 
 
 # The cache

@@ -4,7 +4,8 @@
 2. One client follows at a time; DELETE, its leaving, and the end of svcd end the stream, and the next may begin.
 3. A client that is slower than the log loses events and learns how many; a thread that logs never waits.
 4. What is printed on stderr can be changed, in all processes.
-5. Bodies are checked before the feature, with the messages that clients expect.
+5. Events of other processes are streamed, too; they are told what is followed.
+6. Bodies are checked before the feature, with the messages that clients expect.
 """
 from __future__ import annotations
 
@@ -164,6 +165,20 @@ def test_what_is_printed_can_be_changed(client, follow, printed) -> None:
     logs.debug("not any more")
     assert "not any more" not in printed.getvalue()
     assert client.broadcasts == [{"log": "svcd.http=0,4"}, {"log": "3"}]
+
+
+def test_other_processes_are_told_what_is_followed(client, follow) -> None:
+    body = follow(target="debug")
+    body.close()
+    assert client.broadcasts == [{"follow": "4"}, {"follow": ""}]
+
+
+def test_events_of_other_processes_are_streamed(follow) -> None:
+    body = follow(mode="json")
+    for level in (logs.INFO, logs.DEBUG):
+        logs.pass_on(logs.Event(1_700_000_000_000_000_000, level, "svcd.http", "request", {"path": "/a"}))
+    event, = map(json.loads, next(body).splitlines())
+    assert (event["timestamp"][:10], event["event"], event["path"]) == ("2023-11-14", "request", "/a")
 
 
 @pytest.mark.parametrize("path", ["/logs/stream", "/logs/stderr"])
