@@ -45,8 +45,7 @@ class Demand:
 
     def grow(self, now: float) -> int:
         """Searches queue up: how many workers there should be."""
-        if len(self._needed_at) < self._most:
-            self._needed_at.append(now)
+        self._needed_at = [now] * min(len(self._needed_at) + 1, self._most)
         return len(self._needed_at)
 
     def sample(self, searches: int, now: float) -> int:
@@ -168,6 +167,6 @@ class SearchProcesses:
 
     def _wanted(self, pool: SearchWorkerPool) -> int:
         queues_up, self._queues_up = self._queues_up, False
-        if queues_up and not pool.is_growing:  # one at a time: the last one may be enough
+        if queues_up and not pool.is_growing:  # the next only when the last one works: that may be enough
             return self._demand.grow(time.monotonic())
         return self._demand.sample(pool.searches_under_way(), time.monotonic())

@@ -94,6 +94,7 @@ class _Worker:
             logs.pass_on(logs.Event(*message["logged"]))
         elif "ready" in message:
             self.is_ready = True
+            logs.info("search worker answers searches", number=self.number)
             self._on_ready()
         elif "last_usage" in message:
             self._on_last_usage(message["last_usage"])

@@ -45,6 +45,12 @@ def test_a_worker_ends_after_a_while_without_work() -> None:
     assert demand.grow(200.0) == 1
 
 
+def test_searches_that_queue_up_keep_all_workers() -> None:
+    demand = Demand(2, IDLE_S)
+    assert [demand.grow(float(second)) for second in range(100)][-1] == 2
+    assert demand.sample(0, 100.0) == 2
+
+
 def test_one_search_at_a_time_needs_no_worker() -> None:
     demand = Demand(1, IDLE_S)
     demand.grow(0.0)

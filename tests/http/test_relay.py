@@ -103,10 +103,7 @@ def test_large_bodies_arrive_whole(relayed: Any) -> None:
     body = os.urandom(3 << 20)
     for path in (b"/search", b"/write"):
         head = b"POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (path, len(body))
-        sending = threading.Thread(target=relayed.send, args=(head + body,))
-        sending.start()
-        assert relayed.answer()[2].split(b" ", 1)[1] == body
-        sending.join()
+        assert relayed.send(head + body).answer()[2].split(b" ", 1)[1] == body
 
 
 def test_the_last_answer_ends_the_connection(relayed: Any) -> None:
@@ -115,8 +112,9 @@ def test_the_last_answer_ends_the_connection(relayed: Any) -> None:
 
 
 def test_a_client_that_leaves_ends_its_relay(crew: Crew, relayed: Any) -> None:
-    relayed.close()
-    while crew.served[WORKER].server._has_clients() or crew.served[MAIN].server._relay_thread.count:
+    for other in crew.served[MAIN].clients:  # another one may be relayed, too
+        other.close()
+    while crew.served[WORKER].server._connections or crew.served[MAIN].server._relay_thread.count:
         threading.Event().wait(0.005)
 
 
@@ -126,6 +124,14 @@ def test_a_client_that_takes_nothing_holds_up_nobody(crew: Crew, connect: Callab
     other = connect()
     assert other.send(WRITE).answer()[2] == b"0 write"
     assert len(relayed.answer()[2]) == 2 + (20 << 20)
+
+
+def test_a_process_that_leaves_leaves_relayed_connections_to_the_main_one(crew: Crew, relayed: Any) -> None:
+    leaving = crew.served[WORKER]
+    leaving.server.leave(MAX_WAIT_S)
+    leaving.thread.join(MAX_WAIT_S)
+    assert not leaving.thread.is_alive()
+    assert [who(relayed.send(request)) for request in (SEARCH, WRITE)] == [MAIN] * 2
 
 
 def test_a_stop_answers_what_is_under_way(crew: Crew, relayed: Any) -> None:
