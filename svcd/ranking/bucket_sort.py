@@ -120,15 +120,6 @@ def rank(
     return _BucketSort(rules, limits, expired, distinct, universe).sort(graph)
 
 
-def _size(documents: Documents, batch: CandidateBatch | None) -> int:
-    size: int = len(documents) if batch is None else documents.bit_count()
-    return size
-
-
-def _without(documents: Documents, others: Documents, batch: CandidateBatch | None) -> Documents:
-    return documents - others if batch is None else documents & ~others
-
-
 class _BucketSort:
     def __init__(
         self, rules: Sequence[Rule], limits: RankingLimits, expired: Callable[[], bool], distinct: Distinct | None,
@@ -158,7 +149,8 @@ class _BucketSort:
         """Split the universe by the rules from `level` on. batch: the universe is a set of its documents, as it numbers
         them."""
         # Nothing can order a single document.
-        if level == len(self._rules) or (self._limits.order_alone and _size(universe, batch) < 2):
+        if level == len(self._rules) or (self._limits.order_alone
+                                         and (len(universe) if batch is None else universe.bit_count()) < 2):
             self._deliver(universe, details, batch)
             return
         rule, hits, threshold = self._rules[level], self._ranking.hits, self._limits.threshold
@@ -180,10 +172,10 @@ class _BucketSort:
             if threshold is not None and score(bucket_details) < threshold:
                 self._ranking.counted -= universe if batch is None else batch.docids(universe)
                 return
-            universe = _without(universe, docids, batch)
+            universe = universe - docids if batch is None else universe & ~docids
             self._descend(level + 1, bucket.graph, docids, bucket_details, batch)
             if self._excluded:
-                universe = _without(universe, self._excluded if batch is None else batch.local(self._excluded), batch)
+                universe = universe - self._excluded if batch is None else universe & ~batch.local(self._excluded)
 
     def _deliver(self, universe: Documents, details: Details, batch: CandidateBatch | None) -> None:
         """Add the documents of a finished bucket to the hits."""
