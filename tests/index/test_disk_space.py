@@ -37,9 +37,9 @@ def test_a_reserve_fits_the_largest_index_and_the_disk(tmp_path: Path, monkeypat
     reserve = Reserve(tmp_path, Disk())
     reserve.keep(0)
     assert size(tmp_path) == LEAST_BYTES
-    reserve.fit(2 * LEAST_BYTES)
-    assert size(tmp_path) == LEAST_BYTES
     reserve.fit(4 * LEAST_BYTES)
+    assert size(tmp_path) == LEAST_BYTES
+    reserve.fit(8 * LEAST_BYTES)
     assert size(tmp_path) == 2 * LEAST_BYTES
     reserve.fit(1 << 40)
     assert size(tmp_path) == disk_space.MOST_BYTES
