@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -20,8 +21,9 @@ from svcd.base import process
 from svcd.index.disk_space import lacks_room
 
 PAGE_SIZE = 8192
-# Reads go through a memory map of the kernel's page cache, which does not count as memory of svcd.
-MAP_BYTES = 1 << 30
+# Reads go through a memory map of the kernel's page cache, which does not count as memory of svcd: as much as SQLite allows, and
+# on systems of 32 bits a part of the address space.
+MAP_BYTES = 0x7FFF_0000 if sys.maxsize > 1 << 32 else 1 << 28
 READER_CACHE_KIB = 512
 BUSY_MS = 10_000
 # Seconds to wait for a reader when too many are open. A thread that has one already waits less: others may wait for it.

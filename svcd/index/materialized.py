@@ -1,97 +1,379 @@
-"""Materialized postings: the sets of the commonest terms and prefixes, stored ready-made.
+"""Materialized postings: the sets of common terms and short prefixes, stored ready-made.
 
-Reading a set from FTS5 costs 0.2 us a document: 0.1 s for a word that half of a million documents hold, at its first use
-after a start or a bulk import. The table `materialized_postings` has such sets with the generation they were made at;
-readers bring them up to date with the delta like any cached set. They are made after the batch that made them necessary,
-while nothing else waits. Small indexes need none. See docs/storage.md#postings.
+Reading a set from FTS5 costs 45 us and 0.2 us a document, that of a prefix 0.3 us an occurrence: 0.05 s for "fr" among a
+million documents. The table `materialized_postings` has the sets of terms and prefixes in any field, in one field and at a
+position, as far as they have LEAST documents, as bitmap blocks. All of them belong to one generation, which stands in `meta`;
+readers bring them up to date with the delta like any cached set.
+
+They are made from two walks through the vocabulary of FTS5 after the batch that made them necessary, while nothing else
+waits, one portion of the alphabet a transaction. When few documents were written since, only the blocks of these documents
+are refreshed. See docs/storage.md#postings.
 """
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
 
-from svcd.base.docids import from_bytes, to_bytes, union_of
+from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes, union_of
+from svcd.base.positions import bucketed_position
 from svcd.index import fts_encoding, prefix_postings
+from svcd.index.bitmap_blocks import BLOCK_BITS
 from svcd.index.connections import write_transaction
-from svcd.index.read_transaction import Cache
-from svcd.index.reader import IndexReader
 from svcd.index.schema import SHARED_COLUMN
-from svcd.index.term_reader import PostingKey
+from svcd.index.term_reader import materialized_key
 
-# Sets below this many documents, or this share of all, are quickly read from FTS5.
-LEAST = 4_096
-SHARE = 16
-# Made again before there are more generations or written documents than a delta can bridge.
+# Smaller sets are quickly read from FTS5; and so are all of an index with few documents.
+LEAST = 1_024
+LEAST_DOCUMENTS = 4_096
+# Refreshed when searches would have to look at so many generations or written documents for each set.
 MOST_GENERATIONS = 50
 MOST_WRITTEN = 500
-# Frequencies of these prefixes are counted; longer ones are taken from the common terms that start with them.
-_PREFIX_LENGTHS = (1, 2)
-_LONGER = 3
-_CACHE_BYTES = 4 << 20
-_TERMS_AT_ONCE = 1_000  # about a millisecond
+# Made again when the index has grown or shrunk by this share, or when so large a part of it was written: an eighth.
+_SHARE = 8
+# Longer prefixes are kept only if they have more words than a reader looks up one by one.
+_SHORT_PREFIX = 4
+_MANY_WORDS = 100
+_LONGEST_PREFIX = 6
+# The vocabulary in portions: the terms that begin with a digit or a letter, one by one, and those before, between and after.
+_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_PORTIONS = [("", "0"), *((letter, chr(ord(letter) + 1)) for letter in _LETTERS), (":", "a"), ("{", "\U0010ffff")]
+_TERMS_AT_ONCE = 500
+# A set has one row with this number of a block while it has so few documents, else one row for each bitmap block.
+WHOLE = -1
+_MOST_IN_WHOLE = 2_048
+_PARSED_AT_ONCE = 65_536  # characters of a list of docids
+_LONGEST_LIST = 4_096  # docids; more become a set
+_PARAMETERS = 500
+
+ShouldStop = Callable[[], bool]
+_INSERT = "INSERT OR REPLACE INTO materialized_postings(key, part, block, docids) VALUES (?, ?, ?, ?)"
+_OCCURRENCES = "temp.term_occurrences", "temp.position_occurrences"
+
+
+class Stopped(Exception):
+    """Something else waits."""
+
+
+class Build(NamedTuple):
+    """How far the sets are made: at which generation that began, of how many documents, how many portions are done."""
+
+    generation: int
+    documents: int
+    portions: int = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Are all portions done?"""
+        return self.portions == len(_PORTIONS)
 
 
 def is_stale(connection: sqlite3.Connection, generation: int, documents: int) -> bool:
-    """Should the sets of an index be made, or made again? connection: any on its file."""
-    if documents < LEAST:
+    """Should the sets of an index be made, or refreshed? connection: any on its file."""
+    if documents < LEAST_DOCUMENTS:
         return False
-    made = connection.execute("SELECT value FROM meta WHERE key = 'materialized_postings'").fetchone()
-    if made is None or generation - made[0] > MOST_GENERATIONS:
+    build = _build(connection)
+    if build is None or not build.is_complete or _has_changed(build, documents):
         return True
-    changes = [docids for (docids,) in connection.execute("SELECT docids FROM changes WHERE generation > ?", made)]
-    return None in changes or len(union_of(map(from_bytes, changes))) > MOST_WRITTEN
+    made = _generation(connection)
+    if made is None or generation - made > MOST_GENERATIONS:
+        return True
+    written = _written_since(connection, made)
+    return written is None or len(written) > MOST_WRITTEN
 
 
-def write_postings(writer: sqlite3.Connection, reader: IndexReader, should_stop: Callable[[], bool]) -> None:
-    """Store the sets as `reader` sees them, one transaction each; those stored before should_stop() remain."""
-    least = max(LEAST, reader.number_of_documents // SHARE)
-    made: list[str] = []
-    for key in _keys(reader, least, should_stop):
-        if should_stop():
-            break
-        docids = reader.terms.posting_docids(key)
-        if len(docids) >= least:
-            made.append(reader.terms.materialized_key(key))
+def materialize(writer: sqlite3.Connection, generation: int, documents: int, should_stop: ShouldStop) -> None:
+    """Make or refresh the sets, until should_stop(); what is done by then is kept.
+
+    writer: the writing connection, outside of a transaction. generation, documents: of the index as it is now.
+    """
+    build = _build(writer)
+    written = None if build is None else _written_since(writer, _generation(writer) or build.generation)
+    if build is None or written is None or len(written) * _SHARE > documents or _has_changed(build, documents):
+        build, written = Build(generation, documents), EMPTY
+        with write_transaction(writer):
+            writer.execute("DELETE FROM materialized_postings")
+            writer.execute("DELETE FROM meta WHERE key = 'materialized_postings'")
+            _note(writer, build)
+    try:
+        for portion in range(build.portions, len(_PORTIONS)):
+            if should_stop():
+                raise Stopped
+            _make_portion(writer, *_PORTIONS[portion], should_stop)
+            build = build._replace(portions=portion + 1)
             with write_transaction(writer):
-                writer.execute("INSERT OR REPLACE INTO materialized_postings(key, generation, docids) VALUES (?, ?, ?)",
-                               (made[-1], reader.generation, to_bytes(docids)))
-    if should_stop():  # not complete: the next call goes on, and finds what is stored
-        return
+                _note(writer, build)
+        with write_transaction(writer):
+            if written:
+                _refresh(writer, written, should_stop)
+            writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('materialized_postings', ?)", (generation,))
+    except Stopped:
+        pass
+
+
+def _generation(connection: sqlite3.Connection) -> int | None:
+    """The generation that all sets belong to; None while they are not all made."""
+    row = connection.execute("SELECT value FROM meta WHERE key = 'materialized_postings'").fetchone()
+    return int(row[0]) if row else None
+
+
+def _build(connection: sqlite3.Connection) -> Build | None:
+    row = connection.execute("SELECT value FROM meta WHERE key = 'materialized_build'").fetchone()
+    return Build(*json.loads(row[0])) if row else None
+
+
+def _note(writer: sqlite3.Connection, build: Build) -> None:
+    writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('materialized_build', ?)", (json.dumps(build),))
+
+
+def _has_changed(build: Build, documents: int) -> bool:
+    return abs(documents - build.documents) * _SHARE > documents
+
+
+def _written_since(connection: sqlite3.Connection, generation: int) -> DocIds | None:
+    """The documents written after a generation; None when that is not known any more."""
+    changes = connection.execute("SELECT generation, docids FROM changes WHERE generation > ? ORDER BY generation",
+                                 (generation,)).fetchall()
+    (newest,) = connection.execute("SELECT ifnull((SELECT value FROM meta WHERE key = 'generation'), 0)").fetchone()
+    if len(changes) != newest - generation or any(docids is None for _, docids in changes):
+        return None
+    return union_of(from_bytes(docids) for _, docids in changes)
+
+
+# Making them
+
+
+def _make_portion(writer: sqlite3.Connection, start: str, end: str, should_stop: ShouldStop) -> None:
+    """Store the sets of the terms from `start` to before `end`."""
+    for table, of in zip(_OCCURRENCES, ("terms", "term_positions")):
+        writer.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS {table} USING fts5vocab(main, {of}, instance)")
+    rows: list[tuple[str, int, int, bytes]] = []
+    for kind, postings in ("word", _field_postings), ("position", _position_postings):
+        for term, is_prefix, parts in _common(postings(writer, start, end), should_stop):
+            if kind == "word" and is_prefix and prefix_postings.has_prefix_postings(term):
+                continue
+            key = materialized_key(kind, term, is_prefix)
+            rows += ((key, part, block, to_bytes(found)) for part, docids in parts.items() for block, found in _rows(docids))
     with write_transaction(writer):
-        writer.execute("DELETE FROM materialized_postings WHERE generation < ?", (reader.generation,))
-        writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('materialized_postings', ?)", (reader.generation,))
+        writer.executemany(_INSERT, rows)
 
 
-def _keys(reader: IndexReader, least: int, should_stop: Callable[[], bool]) -> Iterator[PostingKey]:
-    """The sets that may be large: of terms and prefixes that at least so many documents hold."""
-    columns = [column for column in reader.terms.columns().values() if column < SHARED_COLUMN]
-    for spelled, is_prefix in _common_terms(reader, least, should_stop):
-        if not (is_prefix and prefix_postings.has_prefix_postings(spelled)):
-            yield "word", spelled, is_prefix, None
-            for column in columns:
-                yield "word", spelled, is_prefix, column
-        for bucket in fts_encoding.BUCKETS:
-            yield "position", spelled, is_prefix, bucket
+# (term, part, its documents by commas, perhaps some twice), by term; a part is an FTS column or a bucketed position.
+Postings = Iterator[tuple[str, int, str]]
 
 
-def _common_terms(reader: IndexReader, least: int, should_stop: Callable[[], bool]) -> list[tuple[str, bool]]:
-    counts: dict[str, int] = {}
-    common: list[tuple[str, bool]] = []
-    starts: set[str] = set()  # prefixes of common terms: typed letter by letter, each is searched for
-    for number, (term, documents) in enumerate(reader.vocabulary.document_frequencies()):
+def _field_postings(connection: sqlite3.Connection, start: str, end: str) -> Postings:
+    columns = [column for (column,) in connection.execute(
+        "SELECT DISTINCT min(fts_column, ?) FROM fields WHERE fts_column IS NOT NULL ORDER BY 1", (SHARED_COLUMN,))]
+    by_column = "".join(f", group_concat(doc) FILTER (WHERE col = 'c{column}')" for column in columns)
+    for term, *lists in connection.execute(
+            f"SELECT term{by_column} FROM {_OCCURRENCES[0]} WHERE term >= ? AND term < ? AND term <> ? GROUP BY term",
+            (start, end, fts_encoding.POSITION_GAP)):
+        for column, listed in zip(columns, lists):
+            if listed:
+                yield term, column, listed
+
+
+def _position_postings(connection: sqlite3.Connection, start: str, end: str) -> Postings:
+    return merge(*(_postings_at(connection, bucket, start, end) for bucket in fts_encoding.BUCKETS), key=itemgetter(0))
+
+
+def _postings_at(connection: sqlite3.Connection, bucket: int, start: str, end: str) -> Postings:
+    before = fts_encoding.position_term(bucket, "")
+    for term, listed in connection.execute(
+            f"SELECT term, group_concat(doc) FROM {_OCCURRENCES[1]} WHERE term >= ? AND term < ? GROUP BY term",
+            (before + start, before + end)):
+        yield term[len(before):], bucket, listed
+
+
+# A term or prefix, whether it is a prefix, its documents by part.
+Common = tuple[str, bool, Mapping[int, DocIds]]
+
+
+def _common(postings: Postings, should_stop: ShouldStop) -> Iterator[Common]:
+    """The common terms and prefixes among some postings."""
+    opened: list[_Prefix] = []  # by length, those of the last term
+    last = ""
+    for number, (term, rows) in enumerate(groupby(postings, itemgetter(0))):
         if number % _TERMS_AT_ONCE == 0 and should_stop():
-            break
-        if documents >= least:
-            common.append((term, False))
-            plain = term.partition("~")[0]  # an escape must not be cut
-            starts.update(plain[:length] for length in range(_LONGER, len(plain) + 1))
-        for length in _PREFIX_LENGTHS:
-            if len(term) >= length and "~" not in term[:length]:
-                counts[term[:length]] = counts.get(term[:length], 0) + documents
-    starts.update(start for start, documents in counts.items() if documents >= least)
-    return common + [(start, True) for start in sorted(starts)]
+            raise Stopped
+        plain = term.partition("~")[0][:_LONGEST_PREFIX]  # an escape must not be cut
+        shared = _shared_length(plain, last)
+        yield from _closed(opened, last, shared)
+        opened += (_Prefix() for _ in range(shared, len(plain)))
+        last = plain
+        own = _Prefix()
+        for _, part, listed in rows:
+            own.add_list(part, _parsed(listed))
+        own.words = 1
+        parts = own.common_parts()
+        if parts:
+            yield term, False, parts
+        if opened:
+            opened[-1].add(own)
+    yield from _closed(opened, last, 0)
 
 
-def reader_of(connection: sqlite3.Connection) -> IndexReader:
-    """A reader with a small cache of its own: each set is read once."""
-    return IndexReader(connection, "materialized", Cache(_CACHE_BYTES))
+def _shared_length(left: str, right: str) -> int:
+    """How many characters two texts begin with in common."""
+    for length, (one, other) in enumerate(zip(left, right)):
+        if one != other:
+            return length
+    return min(len(left), len(right))
+
+
+def _closed(opened: list[_Prefix], term: str, length: int) -> Iterator[Common]:
+    """Close the prefixes of a term that are longer than `length`."""
+    while len(opened) > length:
+        size, closed = len(opened), opened.pop()
+        if size <= _SHORT_PREFIX or closed.words > _MANY_WORDS:
+            parts = closed.common_parts()
+            if parts:
+                yield term[:size], True, parts
+        if opened:
+            opened[-1].add(closed)
+
+
+class _Prefix:
+    """The documents of the terms with a prefix, as far as they were met, by part: as lists while they are few, then as sets.
+
+    words: how many terms were met.
+    """
+
+    __slots__ = ("words", "_occurrences", "_sets", "_lists")
+
+    def __init__(self) -> None:
+        self.words = 0
+        self._occurrences = 0
+        self._sets: dict[int, list[DocIds]] = {}
+        self._lists: dict[int, array[int]] = {}
+
+    def add_list(self, part: int, docids: array[int]) -> None:
+        """Add documents, in any order."""
+        known = self._lists.get(part)
+        if known is None:
+            self._lists[part] = docids
+        elif len(known) + len(docids) < _LONGEST_LIST:
+            known.extend(docids)
+        else:
+            self._sets.setdefault(part, []).append(DocIds(known + docids))
+            del self._lists[part]
+        self._occurrences += len(docids)
+
+    def add(self, longer: _Prefix) -> None:
+        """Add the documents of a longer prefix, which is of no use any more."""
+        occurrences = self._occurrences + longer._occurrences
+        for part, docids in longer._lists.items():
+            self.add_list(part, docids)
+        for part, sets in longer._sets.items():
+            self._sets.setdefault(part, []).extend(sets)
+        self._occurrences = occurrences
+        self.words += longer.words
+
+    def common_parts(self) -> Mapping[int, DocIds]:
+        """The documents by part; none if they are fewer than LEAST."""
+        if self._occurrences < LEAST:
+            return {}
+        for part, docids in self._lists.items():
+            self._sets.setdefault(part, []).append(DocIds(docids))
+        self._lists = {}
+        self._sets = {part: [union_of(sets)] for part, sets in self._sets.items()}
+        parts = {part: docids for part, (docids,) in self._sets.items()}
+        return parts if len(union_of(parts.values())) >= LEAST else {}
+
+
+def _parsed(listed: str) -> array[int]:
+    """The docids of a list with commas; of a long one piece by piece, as integers take nine times the room."""
+    docids, at = array("I"), 0
+    while (end := listed.find(",", at + _PARSED_AT_ONCE)) > 0:
+        docids.extend(json.loads(f"[{listed[at:end]}]"))
+        at = end + 1
+    docids.extend(map(int, listed[at:].split(",")))
+    return docids
+
+
+def _rows(docids: DocIds) -> Iterator[tuple[int, DocIds]]:
+    """(block, documents) of the rows of a set."""
+    return _blocks(docids) if len(docids) > _MOST_IN_WHOLE else iter([(WHOLE, docids)] if docids else [])
+
+
+def _blocks(docids: DocIds) -> Iterator[tuple[int, DocIds]]:
+    for block in range(docids.min() >> BLOCK_BITS, (docids.max() >> BLOCK_BITS) + 1) if docids else ():
+        part = docids & _range(block << BLOCK_BITS, (block + 1) << BLOCK_BITS)
+        if part:
+            yield block, part
+
+
+@lru_cache(maxsize=64)
+def _range(start: int, end: int) -> DocIds:
+    return DocIds(range(start, end))
+
+
+# Refreshing them
+
+
+def _refresh(writer: sqlite3.Connection, written: DocIds, should_stop: ShouldStop) -> None:
+    """Bring the sets up to date in a transaction. written: the documents that may be in other ones than before."""
+    keys = [key for (key,) in writer.execute("SELECT DISTINCT key FROM materialized_postings")]
+    members = _memberships(writer, written, set(keys))
+    written_blocks = {docid >> BLOCK_BITS for docid in written}
+    for number, key in enumerate(keys):
+        if number % _TERMS_AT_ONCE == 0 and should_stop():
+            raise Stopped
+        _refresh_parts(writer, key, written, written_blocks, members.get(key, {}))
+
+
+def _refresh_parts(writer: sqlite3.Connection, key: str, written: DocIds, written_blocks: Collection[int],
+                   members: Mapping[int, Sequence[int]]) -> None:
+    """Bring the sets of a term or prefix up to date. members: those of the written documents that are in each part now."""
+    blocks = (WHOLE, *written_blocks)
+    known: dict[int, dict[int, DocIds]] = {part: {} for part in members}
+    for part, block, docids in writer.execute(
+            f"SELECT part, block, docids FROM materialized_postings WHERE key = ? AND block IN ({','.join('?' * len(blocks))})",
+            (key, *blocks)):
+        known.setdefault(part, {})[block] = from_bytes(docids)
+    for part, before in known.items():
+        fresh = DocIds(members.get(part, ()))
+        now = dict(_blocks(fresh)) if before and WHOLE not in before else {WHOLE: fresh}
+        for block in before.keys() | now.keys():
+            old = before.get(block, EMPTY)
+            new = (old - written) | now.get(block, EMPTY)
+            if not new:
+                writer.execute("DELETE FROM materialized_postings WHERE key = ? AND part = ? AND block = ?", (key, part, block))
+            elif new != old:
+                writer.execute(_INSERT, (key, part, block, to_bytes(new)))
+
+
+def _memberships(
+    connection: sqlite3.Connection, written: DocIds, keys: Collection[str]
+) -> Mapping[str, Mapping[int, Sequence[int]]]:
+    """Key -> part -> those of the written documents that are in its set now."""
+    found: dict[str, dict[int, list[int]]] = {}
+    known: dict[tuple[str, str], list[dict[int, list[int]]]] = {}  # what is found for a term and its prefixes
+    for docid, forward in _forward_texts(connection, written):
+        for column, row in fts_encoding.forward_rows(forward).items():
+            for position, term in enumerate(row.split(" ")):
+                if not term:
+                    continue
+                for kind, part in ("word", min(column, SHARED_COLUMN)), ("position", bucketed_position(position)):
+                    if (kind, term) not in known:
+                        spelled = [materialized_key(kind, term, False), *(
+                            materialized_key(kind, term[:size], True) for size in range(1, len(term) + 1))]
+                        known[kind, term] = [found.setdefault(key, {}) for key in spelled if key in keys]
+                    for parts in known[kind, term]:
+                        parts.setdefault(part, []).append(docid)
+    return found
+
+
+def _forward_texts(connection: sqlite3.Connection, docids: DocIds) -> Iterable[tuple[int, str]]:
+    listed = docids.to_array()
+    for start in range(0, len(listed), _PARAMETERS):
+        part = listed[start:start + _PARAMETERS]
+        yield from connection.execute(
+            f"SELECT docid, words FROM forward_index WHERE docid IN ({','.join('?' * len(part))})", part).fetchall()

@@ -33,11 +33,12 @@ class IndexReader:
     def __init__(self, connection: sqlite3.Connection, uuid: str, cache: Cache) -> None:
         # Only what is needed: the outcomes of the newest batch may be long.
         self._meta: dict[str, Any] = dict(connection.execute(
-            "SELECT key, value FROM meta WHERE key IN ('generation', 'docids', 'settings', 'primary_key', 'document_bytes')"))
+            "SELECT key, value FROM meta WHERE key IN ('generation', 'docids', 'settings', 'primary_key', 'document_bytes', "
+            "'materialized_postings')"))
         self._connection = connection
         self.transaction = ReadTransaction(connection, uuid, self._meta.get("generation", 0), cache)
         self.vocabulary = VocabularyReader(self.transaction)
-        self.terms = TermReader(self.transaction, self.vocabulary)
+        self.terms = TermReader(self.transaction, self.vocabulary, self._meta.get("materialized_postings"))
         self._all = from_bytes(self._meta["docids"]) if "docids" in self._meta else EMPTY
         # One object as long as they do not change, whatever else is written: it keeps what takes time to make.
         self.settings: IndexSettings = cache.get(

@@ -96,7 +96,9 @@ def _create_index(database: Any) -> None:
     # docids: written by the generation, null for too many. removed_terms: terms that no document holds any more, as JSON,
     # null when not known.
     database["changes"].create({"generation": int, "docids": bytes, "removed_terms": str}, pk="generation")
-    database["materialized_postings"].create({"key": str, "generation": int, "docids": bytes}, pk="key")
+    # Sets of common terms and prefixes: see svcd.index.materialized.
+    database.execute("CREATE TABLE materialized_postings (key TEXT NOT NULL, part INTEGER NOT NULL, "
+                     "block INTEGER NOT NULL, docids BLOB NOT NULL, PRIMARY KEY (key, part, block)) WITHOUT ROWID")
     # Documents with a word that starts with a letter: see svcd.index.prefix_postings.
     database.execute("CREATE TABLE prefix_postings (letter TEXT NOT NULL, fts_column INTEGER NOT NULL, block INTEGER NOT NULL, "
                      "docids BLOB NOT NULL, PRIMARY KEY (letter, fts_column, block)) WITHOUT ROWID")

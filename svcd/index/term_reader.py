@@ -9,9 +9,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from svcd.base.docids import EMPTY, DocIds, from_bytes, from_bytes_equal, union_of
+from svcd.base.docids import EMPTY, DocIds, from_bytes_equal, union_of
 from svcd.index import fts_encoding, prefix_postings
-from svcd.index.bitmap_blocks import listed_docids
+from svcd.index.bitmap_blocks import joined_blocks, listed_docids
 from svcd.index.delta import Delta
 from svcd.index.read_transaction import ReadTransaction
 from svcd.index.schema import COUNT_BLOCK, COUNTED_WORDS, SHARED_COLUMN
@@ -151,6 +151,12 @@ def _joined_words(words: Sequence[str]) -> str:
 # column or None for all fields, for a position the bucketed position.
 PostingKey = tuple[str, str, bool, int | None]
 
+
+def materialized_key(kind: str, term: str, is_prefix: bool) -> str:
+    """The key of the sets of a term or prefix in the table of materialized postings; kind as in PostingKey."""
+    return f"{kind[0]}{'*' if is_prefix else ''}:{term}"
+
+
 # Terms of one OR query: FTS5 walks through its index once for all of them.
 _TERMS_PER_QUERY = 100
 # Looking up one more term in `term_positions` takes as long as joining the postings of so many documents of a prefix.
@@ -168,12 +174,17 @@ _MAX_DISTANCE = 3
 
 
 class TermReader:
-    """The postings of an index in a read transaction; a `svcd.query.reader.Terms`."""
+    """The postings of an index in a read transaction; a `svcd.query.reader.Terms`.
 
-    def __init__(self, transaction: ReadTransaction, vocabulary: VocabularyReader) -> None:
+    materialized: the generation of the materialized postings, None while there are none.
+    """
+
+    def __init__(self, transaction: ReadTransaction, vocabulary: VocabularyReader, materialized: int | None) -> None:
         self._transaction = transaction
         self._connection = transaction.connection
         self._vocabulary = vocabulary
+        self._materialized = materialized
+        self._are_materialized: dict[str, bool] = {}
 
     # Fields
 
@@ -327,9 +338,15 @@ class TermReader:
             "term_positions", _any_of([fts_encoding.position_term(bucketed, each) for each in rare])))
 
     def _term_positions(self, term: str, is_prefix: bool) -> list[int]:
-        return self._transaction.cached(("positions", term, is_prefix), lambda: [
-            bucketed for bucketed in fts_encoding.BUCKETS
-            if self._has_match("term_positions", fts_phrase(fts_encoding.position_term(bucketed, term), is_prefix))])
+        return self._transaction.cached(("positions", term, is_prefix), lambda: self._load_term_positions(term, is_prefix))
+
+    def _load_term_positions(self, term: str, is_prefix: bool) -> list[int]:
+        key = materialized_key("position", term, is_prefix)
+        if self._materialized == self._transaction.generation and self._is_materialized(key):
+            return [bucketed for (bucketed,) in self._connection.execute(
+                "SELECT DISTINCT part FROM materialized_postings WHERE key = ? ORDER BY part", (key,))]
+        return [bucketed for bucketed in fts_encoding.BUCKETS
+                if self._has_match("term_positions", fts_phrase(fts_encoding.position_term(bucketed, term), is_prefix))]
 
     # Word counts of fields
 
@@ -420,30 +437,31 @@ class TermReader:
 
     # Materialized postings
 
-    def posting_docids(self, key: PostingKey) -> DocIds:
-        """The set of documents of a posting key, which svcd.index.materialized writes down."""
-        kind, term, is_prefix, where = key
-        if kind == "position" and where is not None:  # as it always is for a position
-            return self._position_docids(term, is_prefix, where)
-        return self._term_docids(term, is_prefix, where)
-
-    @staticmethod
-    def materialized_key(key: PostingKey) -> str:
-        """The key under which a set is found in the table of materialized postings."""
-        return "\t".join(map(str, key))
-
     def _materialized_or(self, key: PostingKey, written_members: Callable[[Delta], DocIds],
                          load: Callable[[], DocIds]) -> DocIds:
         """A materialized set, updated with the documents written since; load() where there is none to be used."""
-        row = self._connection.execute("SELECT generation, docids FROM materialized_postings WHERE key = ?",
-                                       (self.materialized_key(key),)).fetchone()
-        if row is None or row[0] > self._transaction.generation:
+        kind, term, is_prefix, part = key
+        stored = materialized_key(kind, term, is_prefix)
+        made = self._materialized
+        if made is None or not self._is_materialized(stored):
             return load()
-        docids = from_bytes(row[1])
-        if row[0] == self._transaction.generation:
+        select, in_part = "SELECT docids FROM materialized_postings WHERE key = ?", " AND part = ?"
+        docids = joined_blocks(self._connection.execute(
+            select if part is None else select + in_part, (stored,) if part is None else (stored, part)).fetchall())
+        if made == self._transaction.generation:
             return docids
-        delta = self._transaction.delta_since(row[0])
+        delta = self._transaction.delta_since(made)
         return delta.updated(docids, written_members(delta)) if delta else load()
+
+    def _is_materialized(self, key: str) -> bool:
+        """Are there sets of a term or prefix? Then a part without a set has no document."""
+        if self._materialized is None:
+            return False
+        known = self._are_materialized.get(key)
+        if known is None:
+            row = self._connection.execute("SELECT 1 FROM materialized_postings WHERE key = ? LIMIT 1", (key,)).fetchone()
+            known = self._are_materialized[key] = row is not None
+        return known
 
     # FTS5
 

@@ -20,7 +20,7 @@ from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes
 from svcd.geo.sphere import Point
 from svcd.index import fts_encoding, materialized, prefix_postings, schema
 from svcd.index.batch_outcomes import BatchOutcomes, outcome_record
-from svcd.index.connections import BUSY_MS, keep_log, open_reader, open_writer
+from svcd.index.connections import BUSY_MS, keep_log, open_writer
 from svcd.index.disk_space import lacks_room
 from svcd.index.geo_writer import GeometryWriter, PointWriter, StoredShape
 from svcd.index.prefix_postings import PrefixPostingWriter
@@ -31,7 +31,7 @@ from svcd.index.value_writer import FieldEntry, ValueWriter
 _PARAMETERS = 500
 # `changes` has the docids of writes of at most so many documents, looks up so many terms that may be gone, and keeps so
 # many generations, for readers that have cached values of an older one.
-MOST_LOGGED = 1000
+MOST_LOGGED = 20_000
 MOST_LOOKED_UP = 2000
 GENERATIONS = 100
 _READER_BYTES = 8 << 20
@@ -221,13 +221,8 @@ class IndexWriter:
         return materialized.is_stale(self._connection, int(self.meta("generation") or 0), self.number_of_documents)
 
     def materialize_postings(self, should_stop: Callable[[], bool]) -> None:
-        """Store the materialized postings, one at a time, until should_stop(); outside a transaction."""
-        connection = open_reader(self._path)
-        try:
-            connection.execute("BEGIN")
-            materialized.write_postings(self._connection, materialized.reader_of(connection), should_stop)
-        finally:
-            connection.close()
+        """Make or refresh the materialized postings, until should_stop(); outside a transaction."""
+        materialized.materialize(self._connection, int(self.meta("generation") or 0), self.number_of_documents, should_stop)
         self.checkpoint()
 
     def compact(self) -> None:
@@ -461,6 +456,8 @@ class IndexWriter:
             self._written = None
             return
         self._written.add(docid)
+        if len(self._replaced_terms) > MOST_LOOKED_UP:
+            return
         for row in fts_encoding.forward_rows(old).values():
             self._replaced_terms.update(row.split(" "))
         self._replaced_terms.discard("")

@@ -27,7 +27,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.base.docids import DocIds
+from svcd.base.docids import DocIds, from_bytes
 from svcd.index import materialized, schema, term_reader
 from svcd.index.delta import Delta
 from svcd.index.read_transaction import Cache
@@ -240,12 +240,18 @@ def test_cached_values_are_brought_up_to_date_after_writes(history: list[list[tu
         writer.close()
 
 
+def materialize_everything(patch: pytest.MonkeyPatch) -> None:
+    """Make sets of all terms and prefixes, however few documents there are, in one block for each four of them."""
+    for name in ("LEAST", "LEAST_DOCUMENTS", "_MOST_IN_WHOLE"):
+        patch.setattr(materialized, name, 0)
+
+
 @settings(max_examples=25, deadline=None)
 @given(HISTORY, st.integers(0, 4))
 def test_materialized_postings_are_brought_up_to_date_after_writes(history: list[list[tuple[int, Any]]], after: int) -> None:
     """Every set is materialized here: after some batches, asked at the end through an empty cache."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(materialized, "LEAST", 0)
+        materialize_everything(patch)
         path = Path(folder) / "index.sqlite"
         writer = IndexWriter(path)
         fill_columns(writer)
@@ -259,14 +265,56 @@ def test_materialized_postings_are_brought_up_to_date_after_writes(history: list
         writer.close()
 
 
-def test_materializing_stops_when_asked(writer: IndexWriter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(materialized, "LEAST", 1)
+def stored_sets(writer: IndexWriter) -> dict[tuple[str, int], set[int]]:
+    """(key, part) -> documents of the materialized postings."""
+    found: dict[tuple[str, int], set[int]] = {}
+    rows = writer._connection.execute("SELECT key, part, docids FROM materialized_postings")
+    for key, part, stored in rows:
+        found.setdefault((key, part), set()).update(from_bytes(stored))
+    return found
+
+
+@pytest.mark.parametrize("most_in_whole", [0, 2, 100])
+@settings(max_examples=10, deadline=None)
+@given(history=HISTORY, after=st.integers(0, 4))
+def test_refreshed_sets_are_those_of_a_new_build(history: list[list[tuple[int, Any]]], after: int, most_in_whole: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        materialize_everything(patch)
+        patch.setattr(materialized, "_MOST_IN_WHOLE", most_in_whole)
+        patch.setattr(materialized, "BLOCK_BITS", 1)
+        patch.setattr(materialized, "_SHARE", 0)  # never made again for size
+        path = Path(folder) / "index.sqlite"
+        writer = IndexWriter(path)
+        fill_columns(writer)
+        held = play(writer, history[:after])
+        writer.materialize_postings(lambda: False)
+        keys = {key for key, _ in stored_sets(writer)}
+        play(writer, history[after:], held)
+        writer.materialize_postings(lambda: False)
+        refreshed = stored_sets(writer)
+        with reading(path) as reader:
+            check_relations(reader, held)
+        patch.setattr(materialized, "_written_since", lambda *_: None)
+        writer.materialize_postings(lambda: False)
+        assert {key: found for key, found in stored_sets(writer).items() if key[0] in keys} == refreshed
+        writer.close()
+
+
+def test_an_interrupted_build_goes_on_where_it_was(writer: IndexWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    materialize_everything(monkeypatch)
     with writer.transaction():
-        writer.write([change(0, {"f": ["word"]})])
-    writer.materialize_postings(lambda: True)
+        writer.write([change(0, {"f": ["apple", "word"]}), change(1, {"f": ["apple"]})])
+    writer.materialize_postings(lambda: ("w:apple", 0) in stored_sets(writer))
     assert writer.needs_materialized_postings()
+    assert {key for key, _ in stored_sets(writer)} & {"w:apple", "w:word"} == {"w:apple"}
+    with writer.transaction():
+        writer.write([change(1, {"f": ["word"]}, {"f": ["apple"]})])
+    with reading(tmp_path / "index.sqlite") as reader:  # what is not complete is not used
+        assert docids(reader.terms.word_docids("apple")) == {0}
     writer.materialize_postings(lambda: False)
     assert not writer.needs_materialized_postings()
+    found = stored_sets(writer)
+    assert (found["w:apple", 0], found["w:word", 0]) == ({0}, {0, 1})
 
 
 class RecordingCache(Cache):
