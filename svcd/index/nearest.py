@@ -34,7 +34,8 @@ def nearest(rows: Iterable[tuple[int, str]], lefts: Collection[str], rights: Col
     return found[1:FAR]
 
 
-def _side_by_side(lefts: frozenset[str], rights: frozenset[str], prefix: str | None, are_rights_sought: bool) -> Callable[[str], int]:
+def _side_by_side(lefts: frozenset[str], rights: frozenset[str], prefix: str | None,
+                  are_rights_sought: bool) -> Callable[[str], int]:
     """A function that finds the smallest distance in a text of terms with a space between; FAR when there is none."""
     sought, others = (rights, lefts) if are_rights_sought else (lefts, rights)
     # The distance to the next term after, and to the one before.

@@ -212,16 +212,9 @@ class _Pair:
         within = self._within(word, phrase, candidates)
         if not within:
             return
-        yield within & self._prefix_pair(distance, word, prefix, within)
+        yield within & self._postings.prefix_pair(distance, word, prefix, within)
         if phrase is None and distance > 1:
             yield within & self._postings.pair(distance - 1, prefix, word, within)
-
-    def _prefix_pair(self, distance: int, word: str, prefix: str, within: DocIds) -> DocIds:
-        postings = self._postings
-        if not postings.is_by_attribute:
-            return postings.reader.terms.prefix_pair_docids(distance, word, prefix, within)
-        return union_of(postings.pair(distance, word, continued, within)
-                        for continued in postings.reader.vocabulary.words_with_prefix(prefix))
 
     def _near_each(
         self, distance: int, left: str, is_word: bool, rights: Sequence[_End], candidates: DocIds
