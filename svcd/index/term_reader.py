@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes_equal, union_of
 from svcd.index import fts_encoding, prefix_postings
-from svcd.index.bitmap_blocks import joined_blocks, listed_docids
+from svcd.index.bitmap_blocks import joined_blocks
 from svcd.index.delta import Delta
+from svcd.index.fts_queries import fts_phrase, matching_docids
+from svcd.index.pair_reader import PairReader
 from svcd.index.read_transaction import ReadTransaction
 from svcd.index.schema import COUNT_BLOCK, COUNTED_WORDS, SHARED_COLUMN
 
@@ -164,14 +166,6 @@ _DOCUMENTS_A_TERM = 600
 # Fields whose cached sets are subtracted to see in which field a term mostly is.
 _MOST_COMPARED = 8
 
-# Costs in microseconds, measured. A row of the forward index tells about all distances of a pair at once.
-_FORWARD_ROW_COST = 4
-# FTS5 walks through the rarer term and seeks in the other one, or walks through both: once for each distance and order.
-_SEEK_COST, _STEP_COST = 0.4, 0.035
-# The postings of a prefix are merged from those of all its terms, each time.
-_PREFIX_STEP_COST = 0.25
-_MAX_DISTANCE = 3
-
 
 class TermReader:
     """The postings of an index in a read transaction; a `svcd.query.reader.Terms`.
@@ -185,6 +179,7 @@ class TermReader:
         self._vocabulary = vocabulary
         self._materialized = materialized
         self._are_materialized: dict[str, bool] = {}
+        self._pairs = PairReader(transaction, self.word_docids, self.prefix_docids)
 
     # Fields
 
@@ -366,74 +361,27 @@ class TermReader:
             whole += counts
         return from_bytes_equal(bytes(whole), count)
 
-    # Pairs of words: by FTS5 for all documents, or by the forward index for the candidates, whichever costs less
+    # Pairs of words
 
     def pair_docids(self, distance: int, left: str, right: str, candidates: DocIds | None = None) -> DocIds:
         """Documents in which `distance` (1 to 3) is the smallest one from `left` to a `right` after it.
 
         candidates: the documents for which the answer must be right; others may be missing.
         """
-        pair = fts_encoding.term_of_word(left), fts_encoding.term_of_word(right), False
-        if candidates is None and distance == 1:
-            return self._adjacent(*pair)
-        lefts, rights = self.word_docids(left), self.word_docids(right)
-        asked = lefts & rights if candidates is None else lefts & rights & candidates
-        count = len(asked)
-        if not count:
-            return EMPTY
-        if count * _FORWARD_ROW_COST <= _fts_pair_cost(len(lefts), len(rights)):
-            return self._forward_pair_docids(distance, *pair, asked)
-        if distance == 1:
-            return self._adjacent(*pair)
-        asked = (asked & self._within(distance, *pair)) - self._adjacent(*pair)
-        return self._forward_pair_docids(distance, *pair, asked)
+        return self._pairs.pair_docids(distance, left, right, candidates)
 
     def prefix_pair_docids(self, distance: int, left: str, prefix: str, candidates: DocIds | None = None) -> DocIds:
         """The union of pair_docids(distance, left, word) over the words that start with the prefix."""
-        rights = self.prefix_docids(prefix)
-        asked = self.word_docids(left) & rights
-        if candidates is not None:
-            asked &= candidates
-        count = len(asked)
-        if not count:
-            return EMPTY
-        pair = fts_encoding.term_of_word(left), fts_encoding.term_of_word(prefix), True
-        if count * _FORWARD_ROW_COST <= len(rights) * _PREFIX_STEP_COST:
-            return self._forward_pair_docids(distance, *pair, asked)
-        if distance == 1:
-            return self._adjacent(*pair)
-        return self._forward_pair_docids(distance, *pair, asked & self._within(distance, *pair))
+        return self._pairs.prefix_pair_docids(distance, left, prefix, candidates)
 
-    def _adjacent(self, left: str, right: str, is_prefix: bool) -> DocIds:
-        """By FTS5: documents with `right` directly after `left`."""
-        return self._transaction.cached_set(
-            ("adjacent", left, right, is_prefix),
-            lambda: self._matching("terms", fts_phrase(f"{left} {right}", is_prefix)),
-            lambda delta: delta.pair_docids(1, left, right, is_prefix))
+    def near_docids(self, distance: int, lefts: Sequence[str], rights: Sequence[str], prefix: str | None,
+                    candidates: DocIds) -> DocIds:
+        """Candidates in which `distance` (1 to 3) is the smallest one between the sides; perhaps some that are nearer, too.
 
-    def _within(self, distance: int, left: str, right: str, is_prefix: bool) -> DocIds:
-        """By FTS5: documents with both terms at most so far apart, in any order; perhaps a few more."""
-        query = f"NEAR({fts_encoding.fts_string(left)} {fts_phrase(right, is_prefix)}, {distance - 1})"
-        return self._transaction.cached_set(("near", distance, left, right, is_prefix),
-                                            lambda: self._matching("terms", query),
-                                            lambda delta: delta.both_docids(left, right, is_prefix))
-
-    def _forward_pair_docids(self, distance: int, left: str, right: str, is_prefix: bool, asked: DocIds) -> DocIds:
-        """By the forward index: documents with a smallest distance, among those asked for and those asked for before.
-
-        Cached per pair: the documents looked at, then those of distance 1, 2 and 3.
+        From a left word to a right one after it the distance counts as it is, in the wrong order as one more. prefix: the
+        words that start with it are right ones as well, but in the right order only.
         """
-        key = "distances", left, right, is_prefix
-        seen, *found = self._transaction.cached(key, lambda: (EMPTY,) * (1 + _MAX_DISTANCE), _without_written)
-        if fresh := asked - seen:
-            by_distance: list[list[int]] = [[] for _ in range(_MAX_DISTANCE)]
-            for docid, forward in self._transaction.forward_texts(fresh.to_array()):
-                for nearest in set(fts_encoding.distances(forward, left, right, is_prefix)):
-                    by_distance[nearest - 1].append(docid)
-            found = [docids | DocIds(more) if more else docids for docids, more in zip(found, by_distance)]
-            # Replaced as a whole: two threads may look at once, and what either of them stores is true.
-            self._transaction.replace_cached(key, (seen | fresh, *found))
-        return found[distance - 1]
+        return self._pairs.near_docids(distance, lefts, rights, prefix, candidates)
 
     # Materialized postings
 
@@ -466,18 +414,11 @@ class TermReader:
     # FTS5
 
     def _matching(self, table: str, query: str) -> DocIds:
-        (docids,) = self._connection.execute(
-            f"SELECT group_concat(rowid) FROM {table} WHERE {table} MATCH ?", (query,)).fetchone()
-        return listed_docids(docids)
+        return matching_docids(self._connection, table, query)
 
     def _has_match(self, table: str, query: str) -> bool:
         row = self._connection.execute(f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1", (query,)).fetchone()
         return row is not None
-
-
-def fts_phrase(terms: str, is_prefix: bool) -> str:
-    """A phrase of FTS5's query language: terms with a space between, the last one perhaps a prefix."""
-    return fts_encoding.fts_string(terms) + (" *" if is_prefix else "")
 
 
 def _any_of(terms: Iterable[str]) -> str:
@@ -490,13 +431,3 @@ def _union(frequencies: Mapping[str, int], docids_of: Callable[[str], DocIds],
     rare = [term for term, frequency in frequencies.items() if frequency < COMMON]
     found = [docids_of_any(rare)] if rare else []
     return union_of([*found, *map(docids_of, frequencies.keys() - rare)])
-
-
-def _fts_pair_cost(left: int, right: int) -> float:
-    """Microseconds that FTS5 takes to find where two terms with so many documents are together."""
-    return min(min(left, right) * _SEEK_COST, (left + right) * _STEP_COST)
-
-
-def _without_written(known: tuple[DocIds, ...], delta: Delta) -> tuple[DocIds, ...]:
-    """What was found in documents that were not written since."""
-    return tuple(docids - delta.written for docids in known)

@@ -5,9 +5,11 @@ the precision of proximity (docs/ranking.md#original-and-tolerant-occurrences). 
 """
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import and_
+from typing import NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.query.parser import Phrase
@@ -17,6 +19,13 @@ from svcd.text.analyzer import is_numeric
 
 # A phrase is checked through a window of so many of its words, sliding over it (docs/ranking.md#phrases).
 _WINDOW = 3
+
+
+class _PrefixAnswer(NamedTuple):
+    """The first answer for a word and all words with a prefix. candidates: of the question."""
+
+    candidates: DocIds
+    docids: DocIds
 
 
 class Postings:
@@ -42,7 +51,9 @@ class Postings:
         self._tolerant: dict[str, DocIds] = {}
         self._original: dict[str, DocIds] = {}
         self._phrases: dict[Phrase, DocIds] = {}
-        self._by_attribute: dict[tuple[str, str], DocIds] = {}
+        # By attribute, by left word: the first answer for each right word, and that for all words with a prefix.
+        self._first_answers: defaultdict[str, dict[str, DocIds]] = defaultdict(dict)
+        self._first_prefix_answers: defaultdict[str, dict[str, _PrefixAnswer]] = defaultdict(dict)
 
     def looks_into(self, field: str) -> bool:
         """Is the field one of those looked into?"""
@@ -131,13 +142,28 @@ class Postings:
         """
         if not self.is_by_attribute:
             return self.reader.terms.pair_docids(distance, left, right, candidates)
-        found = self._by_attribute.get((left, right))
+        found = self._first_answers[left].get(right)
         if found is None:
             found = self._in_one_field(left, right)
-            if candidates is not None:
-                found &= candidates
-            self._by_attribute[left, right] = found
+            first_candidates = self._first_candidates(left, right, candidates)
+            if first_candidates is not None:
+                found &= first_candidates
+            self._first_answers[left][right] = found
         return found
+
+    def prefix_pair(self, distance: int, left: str, prefix: str, candidates: DocIds) -> DocIds:
+        """The union of pair(distance, left, word, candidates) over the words that start with the prefix."""
+        if not self.is_by_attribute:
+            return self.reader.terms.prefix_pair_docids(distance, left, prefix, candidates)
+        known = self._first_prefix_answers[left].get(prefix)
+        if known is None:
+            earlier = self._earlier_answers(left, prefix, candidates)
+            if earlier is None:
+                return union_of(self.pair(distance, left, word, candidates)
+                                for word in self.reader.vocabulary.words_with_prefix(prefix))
+            fresh = candidates & self._prefix_in_one_field(left, prefix)
+            known = self._first_prefix_answers[left][prefix] = _PrefixAnswer(candidates, union_of([fresh, *earlier]))
+        return known.docids
 
     def phrase(self, phrase: Phrase) -> DocIds:
         """Documents of a phrase: all its words, and neighbours near each other (docs/ranking.md#phrases)."""
@@ -190,6 +216,31 @@ class Postings:
 
     def _in_one_field(self, left: str, right: str) -> DocIds:
         return union_of(self.in_field(left, field) & self.in_field(right, field) for field in self.fields_of(left))
+
+    def _prefix_in_one_field(self, left: str, prefix: str) -> DocIds:
+        return union_of(self.in_field(left, field) & self.prefix_in_field(prefix, field) for field in self.fields_of(left))
+
+    # The first answers by attribute. What was asked for a prefix was asked for each of its words.
+
+    def _first_candidates(self, left: str, right: str, candidates: DocIds | None) -> DocIds | None:
+        """Those of the first question for a pair, which was one for a prefix, or is this one."""
+        for prefix, answer in self._first_prefix_answers[left].items():
+            if right.startswith(prefix):
+                return answer.candidates
+        return candidates
+
+    def _earlier_answers(self, left: str, prefix: str, candidates: DocIds) -> list[DocIds] | None:
+        """The first answers for those words of a prefix that were asked for by themselves.
+
+        None if one of them lacks any candidate, or if the words of
+        another prefix were asked for.
+        """
+        if any(other.startswith(prefix) or prefix.startswith(other) for other in self._first_prefix_answers[left]):
+            return None
+        answers = {right: docids for right, docids in self._first_answers[left].items() if right.startswith(prefix)}
+        is_any_lacking = any(not (candidates & self._in_one_field(left, right)).issubset(docids)
+                             for right, docids in answers.items())
+        return None if is_any_lacking else list(answers.values())
 
     def _find_phrase(self, phrase: Phrase) -> DocIds:
         words = [self.original(word) for word in phrase if word is not None]

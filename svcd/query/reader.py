@@ -108,6 +108,15 @@ class Terms(Protocol):
     ) -> DocIds:
         """Union of `pair_docids` over the right words that start with the prefix."""
 
+    def near_docids(
+        self, distance: int, lefts: Sequence[str], rights: Sequence[str], prefix: str | None, candidates: DocIds
+    ) -> DocIds:
+        """Candidates whose smallest distance between a left and a right word is 1, 2 or 3; in the wrong order it is one more.
+
+        prefix: all words that start with it are right ones as well, but in the right order only. Documents with a smaller
+        distance may be in the answer, too.
+        """
+
     def field_count_docids(self, field: str, count: int) -> DocIds:
         """Documents whose field has exactly so many words (1 to 30; else the empty set)."""
 

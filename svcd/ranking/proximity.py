@@ -16,6 +16,9 @@ from svcd.ranking.path_search import Edge, EdgesBetween, WeightedEdge, WeightedE
 from svcd.ranking.rule import Bucket, ForwardIndexRule, InvertedIndexRule, RankingContext
 from svcd.ranking.scores import PROXIMITY
 
+# A word, and the phrase whose end it is, or None.
+_End = tuple[str, Phrase | None]
+
 
 class Proximity(ForwardIndexRule):
     """Documents by how near the words stand to each other, neighbour by neighbour."""
@@ -131,6 +134,8 @@ class _Pair:
         self._left = left
         self._right = right
         self._nearer = [EMPTY] * (NEAR + 1)  # by distance: documents that were found at a smaller one
+        # By attribute it shows which pairs were asked for; restricted fields show in single words, but not in pairs.
+        self._asks_for_all_words = not self._postings.is_by_attribute and not self._postings.is_restricted
 
     def docids(self, candidates: DocIds) -> DocIds:
         """The documents with any of the distances."""
@@ -148,14 +153,47 @@ class _Pair:
     def _at(self, distance: int, candidates: DocIds) -> DocIds:
         lefts = _ends(self._terms, self._left, -1)
         rights = _ends(self._terms, self._right, 0)
+        if not self._asks_for_all_words:
+            return union_of(self._near_ends(distance, lefts, rights, self._right.cached_prefix, candidates))
+        # Of all single words at once, then of those with a phrase on one side.
+        of_words = self._near_words(distance, candidates)
+        left_words, right_words = self._terms.words(self._left), self._terms.words(self._right)
+        left_phrases, right_phrases = lefts[len(left_words):], rights[len(right_words):]
+        return union_of([
+            of_words,
+            *self._near_ends(distance, left_phrases, rights, self._right.cached_prefix, candidates),
+            *self._near_ends(distance, lefts[:len(left_words)], right_phrases, None, candidates),
+        ])
+
+    def _near_words(self, distance: int, candidates: DocIds) -> DocIds:
+        """The candidates with this distance, or perhaps a smaller one, between two single words."""
+        terms = self._terms
+        lefts, rights = terms.words(self._left), terms.words(self._right)
+        candidates &= self._word_docids(self._left)
+        candidates &= self._word_docids(self._right)
+        return self._postings.reader.terms.near_docids(distance, lefts, rights, self._right.whole_prefix, candidates)
+
+    def _word_docids(self, subset: Subset) -> DocIds:
+        """At least the documents with any single word of a subset: all occurrences, as pairs take them."""
+        if self._postings.is_unrestricted:
+            return self._terms.docids(subset)
+        terms, prefix = self._postings.reader.terms, subset.whole_prefix
+        docids = terms.words_docids(self._terms.words_beside_prefix(subset))
+        return docids if prefix is None else docids | terms.prefix_docids(prefix)
+
+    def _near_ends(
+        self, distance: int, lefts: Sequence[_End], rights: Sequence[_End], prefix: str | None, candidates: DocIds
+    ) -> list[DocIds]:
+        """The candidates with this distance, pair by pair. prefix: the cached prefix on the right, or None."""
         found: list[DocIds] = []
-        for word, phrase in lefts:
-            found += self._near_prefix(distance, word, phrase, candidates)
+        if prefix is not None:
+            for word, phrase in lefts:
+                found += self._near_prefix(distance, word, phrase, prefix, candidates)
         for word, phrase in lefts:
             if len(rights) > 1 and not candidates.intersect(self._end_docids(word, phrase)):
                 continue
-            found += self._near_words(distance, word, phrase is None, rights, self._within(word, phrase, candidates))
-        return union_of(found)
+            found += self._near_each(distance, word, phrase is None, rights, self._within(word, phrase, candidates))
+        return found
 
     def _end_docids(self, word: str, phrase: Phrase | None) -> DocIds:
         return self._postings.original(word) if phrase is None else self._postings.phrase(phrase)
@@ -168,23 +206,18 @@ class _Pair:
             candidates &= self._postings.reader.terms.word_docids(word)
         return candidates
 
-    def _near_prefix(self, distance: int, word: str, phrase: Phrase | None, candidates: DocIds) -> Iterator[DocIds]:
-        prefix = self._right.cached_prefix
-        if prefix is None or not (within := self._within(word, phrase, candidates)):
+    def _near_prefix(
+        self, distance: int, word: str, phrase: Phrase | None, prefix: str, candidates: DocIds
+    ) -> Iterator[DocIds]:
+        within = self._within(word, phrase, candidates)
+        if not within:
             return
-        yield within & self._prefix_pair(distance, word, prefix, within)
+        yield within & self._postings.prefix_pair(distance, word, prefix, within)
         if phrase is None and distance > 1:
             yield within & self._postings.pair(distance - 1, prefix, word, within)
 
-    def _prefix_pair(self, distance: int, word: str, prefix: str, within: DocIds) -> DocIds:
-        postings = self._postings
-        if not postings.is_by_attribute:
-            return postings.reader.terms.prefix_pair_docids(distance, word, prefix, within)
-        return union_of(postings.pair(distance, word, continued, within)
-                        for continued in postings.reader.vocabulary.words_with_prefix(prefix))
-
-    def _near_words(
-        self, distance: int, left: str, is_word: bool, rights: Sequence[tuple[str, Phrase | None]], candidates: DocIds
+    def _near_each(
+        self, distance: int, left: str, is_word: bool, rights: Sequence[_End], candidates: DocIds
     ) -> Iterator[DocIds]:
         for right, phrase in rights:
             within = self._within(right, phrase, candidates)
@@ -195,9 +228,9 @@ class _Pair:
                 yield within & self._postings.pair(distance - 1, right, left, within)
 
 
-def _ends(terms: Terms, subset: Subset, end: int) -> list[tuple[str, Phrase | None]]:
-    """(word, its phrase or None) for what can stand next to another term: single words, and one end (0 or -1) of each phrase."""
-    ends: list[tuple[str, Phrase | None]] = [(word, None) for word in terms.words(subset)]
+def _ends(terms: Terms, subset: Subset, end: int) -> list[_End]:
+    """What can stand next to another term: single words, and one end (0 or -1) of each phrase."""
+    ends: list[_End] = [(word, None) for word in terms.words(subset)]
     for phrase in terms.phrases(subset):
         word = phrase[end]
         if word is not None:

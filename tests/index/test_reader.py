@@ -28,7 +28,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.base.docids import DocIds, from_bytes
-from svcd.index import materialized, schema, term_reader
+from svcd.index import materialized, pair_reader, schema, term_reader
 from svcd.index.delta import Delta
 from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
@@ -177,29 +177,59 @@ def read_set(reader: IndexReader, word: str, field: str | None, is_prefix: bool)
     return reader.terms.prefix_field_docids(word, field) if is_prefix else reader.terms.word_field_docids(word, field)
 
 
+# Costs at which everything is read from the forward index, or asked of FTS5, or now this and now that.
+COSTS = [(0, 0), (1 << 40, 1 << 40), (40, 40)]
+
+
 @settings(max_examples=40, deadline=None)
-@given(HISTORY, st.sampled_from([0, 1 << 40]), st.sets(st.integers(0, 6)))
-def test_the_forward_index_and_fts5_find_the_same_pairs(history: list[list[tuple[int, Any]]], cost: int, asked: set[int]) -> None:
-    with tempfile.TemporaryDirectory() as folder, patch.object(term_reader, "_FORWARD_ROW_COST", cost):
-        path = Path(folder) / "index.sqlite"
-        writer, cache = IndexWriter(path), Cache(1 << 20)
-        held = play(writer, history)
-        for written in ({}, {3: {"f0": ["a", "", "b", "c", "a"]}}):
-            held = play(writer, [[*written.items()]] if written else [], held)
-            with reading(path, cache) as reader:
-                check_pairs(reader, held, asked)
-        writer.close()
+@given(HISTORY, st.sampled_from(COSTS), st.lists(st.sets(st.integers(0, 6)), min_size=1, max_size=3), st.integers(1, 5))
+def test_the_forward_index_and_fts5_find_the_same_pairs(
+    history: list[list[tuple[int, Any]]], costs: tuple[int, int], asked: list[set[int]], step: int
+) -> None:
+    row_cost, scan_cost = costs
+    with tempfile.TemporaryDirectory() as folder, patch.multiple(pair_reader, _ROW_COST=row_cost, _SCAN_COST=scan_cost):
+        path, cache = Path(folder) / "index.sqlite", Cache(1 << 20)
+        with closing(IndexWriter(path)) as writer:
+            held: Documents = {}
+            for start in range(0, max(len(history), 1), step):
+                play(writer, history[start:start + step], held)
+                for some in asked:
+                    with reading(path, cache) as reader:
+                        check_pairs(reader, held, some)
+                        check_near_sides(reader, held, some)
 
 
 def check_pairs(reader: IndexReader, held: Documents, asked: set[int]) -> None:
+    """The documents asked for must be right; documents asked for earlier may be answered as well."""
+    for distance, (left, right) in product((1, 2, 3), [("a", "b"), ("b", "a"), ("a", "a"), ("|", "X")]):
+        found = docids(reader.terms.pair_docids(distance, left, right, DocIds(sorted(asked))))
+        assert found & asked == {docid for docid, document in held.items() if docid in asked
+                                 and expected_pair(document, left, right) == distance}
     for distance in (1, 2, 3):
-        for left, right in [("a", "b"), ("b", "a"), ("a", "a"), ("c", "ab")]:
-            found = docids(reader.terms.pair_docids(distance, left, right, DocIds(sorted(asked))))
-            assert found & asked == {docid for docid, document in held.items() if docid in asked
-                                     and expected_pair(document, left, right) == distance}
         found = docids(reader.terms.prefix_pair_docids(distance, "c", "a", DocIds(sorted(asked))))
-        assert found & asked == asked & {docid for docid, document in held.items() for word in ("a", "ab", "abc")
-                                         if expected_pair(document, "c", word) == distance}
+        assert found & asked == {docid for docid, document in held.items() for word in ("a", "ab", "abc") if docid in asked
+                                 and expected_pair(document, "c", word) == distance}
+
+
+def check_near_sides(reader: IndexReader, held: Documents, asked: set[int]) -> None:
+    """Documents with the distance are found, and no others but nearer ones."""
+    for lefts, rights, prefix in [(["a"], ["b"], None), (["a", "c"], ["a", "|", "X"], None), (["c", "b"], ["ab", "abc"], "ab"),
+                                  (["c", "none"], ["X"], "a"), (["b"], ["a", "ab", "abc"], "a"), (["c"], [], "z"),
+                                  (["a", "ab", "abc", "b", "ba"], ["c", "X"], None)]:
+        nearest = {docid: expected_near(held[docid], lefts, rights, prefix) for docid in asked & set(held)}
+        for distance in (1, 2, 3):
+            found = docids(reader.terms.near_docids(distance, lefts, rights, prefix, DocIds(sorted(asked))))
+            assert {docid for docid, least in nearest.items() if least == distance} <= found
+            assert found <= {docid for docid, least in nearest.items() if least is not None and least <= distance}
+
+
+def expected_near(document: dict[str, list[str]], lefts: list[str], rights: list[str], prefix: str | None) -> int | None:
+    known = {word for row in document.values() for word in row if word}
+    continued = {word for word in known if prefix is not None and word.startswith(prefix)}
+    distances = [expected_pair(document, left, right) for left in lefts for right in {*rights, *continued}]
+    in_wrong_order = [expected_pair(document, right, left) for left in lefts for right in rights]
+    found = [*(d for d in distances if d), *(d + 1 for d in in_wrong_order if d)]
+    return min((distance for distance in found if distance <= 3), default=None)
 
 
 @settings(max_examples=40, deadline=None)

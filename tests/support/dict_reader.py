@@ -144,6 +144,14 @@ class DictTerms:
     ) -> DocIds:
         return union_of(self.pair_docids(distance, left, right) for right in self._vocabulary.words_with_prefix(prefix))
 
+    def near_docids(
+        self, distance: int, lefts: Sequence[str], rights: Sequence[str], prefix: str | None, candidates: DocIds
+    ) -> DocIds:
+        continued = [] if prefix is None else self._vocabulary.words_with_prefix(prefix)
+        in_order = (self.pair_docids(distance, left, right) for left in lefts for right in {*rights, *continued})
+        in_wrong_order = (self.pair_docids(distance - 1, right, left) for left in lefts for right in rights)
+        return union_of([*in_order, *in_wrong_order]) & candidates
+
     def field_count_docids(self, field: str, count: int) -> DocIds:
         return DocIds(list(self._counts.get((field, count), ()))) if 1 <= count <= 30 else EMPTY
 

@@ -1,0 +1,234 @@
+"""Which words stand near which others: pairs of words, and all pairs of two sides of words.
+
+FTS5 finds two words next to each other in all documents at once; a row of the forward index tells about all words and
+distances of one document. Each answer comes from where it costs less, and is cached: docs/ranking.md#proximity.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from svcd.base.docids import EMPTY, DocIds, union_of
+from svcd.index import fts_encoding
+from svcd.index.delta import Delta
+from svcd.index.fts_queries import fts_phrase, matching_docids
+from svcd.index.nearest import NEAR, nearest
+from svcd.index.read_transaction import ReadTransaction
+
+# Costs in microseconds, measured on 36,000 films of 90 words. A row of the forward index tells about all distances of a
+# pair at once, and of all pairs of two sides.
+_ROW_COST, _SCAN_COST = 6, 9
+# FTS5 opens both terms, and the more common one takes longer. It walks through the rarer one and seeks in the other, or
+# walks through both: once for each distance.
+_QUERY_COST, _OPENING_COST, _SEEK_COST, _STEP_COST = 50, 0.005, 0.25, 0.035
+# The postings of a prefix are merged from those of all its terms, each time.
+_PREFIX_STEP_COST = 0.25
+# The documents of a word that are not cached.
+_WORD_COST = 50
+
+# A left term, a right one, is that a prefix?
+_Pair = tuple[str, str, bool]
+
+
+class PairReader:
+    """The pairs of words of an index in a read transaction.
+
+    word_docids, prefix_docids: the documents with a word, and with any word that starts with a prefix.
+    """
+
+    def __init__(self, transaction: ReadTransaction, word_docids: Callable[[str], DocIds],
+                 prefix_docids: Callable[[str], DocIds]) -> None:
+        self._transaction = transaction
+        self._word_docids = word_docids
+        self._prefix_docids = prefix_docids
+
+    # One pair
+
+    def pair_docids(self, distance: int, left: str, right: str, candidates: DocIds | None) -> DocIds:
+        """Documents in which `distance` (1 to 3) is the smallest one from `left` to a `right` after it.
+
+        candidates: the documents for which the answer must be right; others may be missing.
+        """
+        pair = fts_encoding.term_of_word(left), fts_encoding.term_of_word(right), False
+        if candidates is None and distance == 1:
+            return self._adjacent(*pair)
+        lefts, rights = self._word_docids(left), self._word_docids(right)
+        asked = lefts & rights if candidates is None else lefts & rights & candidates
+        count = len(asked)
+        if not count:
+            return EMPTY
+        if count * _ROW_COST <= _fts_pair_cost(len(lefts), len(rights)):
+            return self._forward_pair_docids(distance, *pair, asked)
+        if distance == 1:
+            return self._adjacent(*pair)
+        asked = (asked & self._within(distance, *pair)) - self._adjacent(*pair)
+        return self._forward_pair_docids(distance, *pair, asked)
+
+    def prefix_pair_docids(self, distance: int, left: str, prefix: str, candidates: DocIds | None) -> DocIds:
+        """The union of pair_docids(distance, left, word) over the words that start with the prefix."""
+        rights = self._prefix_docids(prefix)
+        asked = self._word_docids(left) & rights
+        if candidates is not None:
+            asked &= candidates
+        count = len(asked)
+        if not count:
+            return EMPTY
+        pair = fts_encoding.term_of_word(left), fts_encoding.term_of_word(prefix), True
+        if count * _ROW_COST <= _fts_pair_cost(len(self._word_docids(left)), len(rights), True):
+            return self._forward_pair_docids(distance, *pair, asked)
+        if distance == 1:
+            return self._adjacent(*pair)
+        return self._forward_pair_docids(distance, *pair, asked & self._within(distance, *pair))
+
+    def _adjacent(self, left: str, right: str, is_prefix: bool) -> DocIds:
+        """By FTS5: documents with `right` directly after `left`."""
+        return self._transaction.cached_set(
+            _pair_key(1, (left, right, is_prefix)),
+            lambda: self._matching(fts_phrase(f"{left} {right}", is_prefix)),
+            lambda delta: delta.pair_docids(1, left, right, is_prefix))
+
+    def _within(self, distance: int, left: str, right: str, is_prefix: bool) -> DocIds:
+        """By FTS5: documents with both terms at most so far apart, in any order; perhaps a few more."""
+        query = f"NEAR({fts_encoding.fts_string(left)} {fts_phrase(right, is_prefix)}, {distance - 1})"
+        return self._transaction.cached_set(_pair_key(distance, (left, right, is_prefix)), lambda: self._matching(query),
+                                            lambda delta: delta.both_docids(left, right, is_prefix))
+
+    def _matching(self, query: str) -> DocIds:
+        return matching_docids(self._transaction.connection, "terms", query)
+
+    def _forward_pair_docids(self, distance: int, left: str, right: str, is_prefix: bool, asked: DocIds) -> DocIds:
+        """By the forward index: documents with a smallest distance, among those asked for and those asked for before.
+
+        Cached per pair: the documents looked at, then those of distance 1, 2 and 3.
+        """
+        key = "distances", left, right, is_prefix
+        seen, *found = self._transaction.cached(key, lambda: (EMPTY,) * (1 + NEAR), _without_written)
+        if fresh := asked - seen:
+            by_distance: list[list[int]] = [[] for _ in range(NEAR)]
+            for docid, forward in self._transaction.forward_texts(fresh.to_array()):
+                for distance_in in set(fts_encoding.distances(forward, left, right, is_prefix)):
+                    by_distance[distance_in - 1].append(docid)
+            found = [docids | DocIds(more) if more else docids for docids, more in zip(found, by_distance)]
+            # Replaced as a whole: two threads may look at once, and what either of them stores is true.
+            self._transaction.replace_cached(key, (seen | fresh, *found))
+        return found[distance - 1]
+
+    # All pairs of two sides
+
+    def near_docids(self, distance: int, lefts: Sequence[str], rights: Sequence[str], prefix: str | None,
+                    candidates: DocIds) -> DocIds:
+        """Candidates in which `distance` (1 to 3) is the smallest one between the sides; perhaps some that are nearer, too.
+
+        From a left word to a right one after it the distance counts as it is, in the wrong order as one more. prefix: the
+        words that start with it are right ones as well, but in the right order only.
+        """
+        if not candidates or not lefts or not (rights or prefix):
+            return EMPTY
+        sides = _Sides.of(lefts, rights, prefix)
+        # Cached: the documents looked at, then those of distance 1, 2 and 3, and the words, that their memory counts.
+        seen, *found, _ = self._transaction.cached(("near", sides.words), lambda: (*(EMPTY,) * (1 + NEAR), sides.words),
+                                                   lambda known, delta: (*_without_written(known[:-1], delta), known[-1]))
+        fresh = candidates - seen
+        adjacent = EMPTY
+        if len(fresh) * _SCAN_COST > self._least_query_cost(sides, len(fresh)):
+            by_fts, fresh = self._near_by_fts(distance, sides, fresh)
+            if distance == 1:
+                adjacent = by_fts
+            else:
+                fresh |= by_fts
+        if fresh:
+            rows = self._transaction.forward_texts(fresh.to_array())
+            more = nearest(rows, sides.left_terms, sides.right_terms, sides.prefix_term, self._are_rights_rarer(sides))
+            found = [docids | DocIds(few) if few else docids for docids, few in zip(found, more)]
+            self._transaction.replace_cached(("near", sides.words), (seen | fresh, *found, sides.words))
+        near: DocIds = (found[distance - 1] | adjacent) & candidates
+        return near
+
+    def _least_query_cost(self, sides: _Sides, count: int) -> float:
+        """Microseconds that it takes at least to ask FTS5 about the words of so many documents."""
+        beside = sides.right_terms if sides.prefix_term is None else sides.terms_beside_prefix
+        unknown = sum(self._transaction.cached_value(("word", spelled, False, None)) is None
+                      for spelled in (*sides.left_terms, *beside))
+        queries = len(sides.left_terms) * (len(beside) + (sides.prefix_term is not None))
+        return unknown * _WORD_COST + min(queries, count) * _QUERY_COST
+
+    def _near_by_fts(self, distance: int, sides: _Sides, candidates: DocIds) -> tuple[DocIds, DocIds]:
+        """The candidates in which FTS5 has found two words so near, and those that are quicker looked at.
+
+        At distance 1 the first ones have it; else their words may be nearer, or in any order.
+        """
+        found: list[DocIds] = []
+        looked_at = EMPTY
+        for pair, both, cost in self._pairs(distance, sides, candidates):
+            both -= looked_at
+            if len(both) * _SCAN_COST <= cost:
+                looked_at |= both
+            else:
+                found.append(both & (self._adjacent(*pair) if distance == 1 else self._within(distance, *pair)))
+        return union_of(found), looked_at
+
+    def _pairs(self, distance: int, sides: _Sides, candidates: DocIds) -> Iterator[tuple[_Pair, DocIds, float]]:
+        """(pair, the candidates that hold both, what it takes FTS5 to find where they are together), as far as there are any."""
+        rights = [(spelled, False, self._word_docids(fts_encoding.word_of_term(spelled)))
+                  for spelled in sides.terms_beside_prefix]
+        if sides.prefix_term is not None:
+            rights.insert(0, (sides.prefix_term, True, self._prefix_docids(fts_encoding.word_of_term(sides.prefix_term))))
+        for left in sides.left_terms:
+            with_left = self._word_docids(fts_encoding.word_of_term(left))
+            within = candidates & with_left
+            if not within:
+                continue
+            for right, is_prefix, with_right in rights:
+                if both := within & with_right:
+                    pair = left, right, is_prefix
+                    is_known = self._transaction.cached_value(_pair_key(distance, pair)) is not None
+                    yield pair, both, 0 if is_known else _fts_pair_cost(len(with_left), len(with_right), is_prefix)
+
+    def _are_rights_rarer(self, sides: _Sides) -> bool:
+        """Are there fewer right words, or is the only one rarer than the only left one?"""
+        lefts, rights = sides.left_terms, sides.right_terms
+        if len(lefts) == len(rights) == 1:
+            left, right = map(self._word_docids, map(fts_encoding.word_of_term, (*lefts, *rights)))
+            return len(right) < len(left)
+        return len(rights) < len(lefts)
+
+
+class _Sides(NamedTuple):
+    """Two sides of words, as terms. words: all of them as one text, which tells the sides apart from all others."""
+
+    left_terms: tuple[str, ...]
+    right_terms: tuple[str, ...]
+    prefix_term: str | None
+    words: str
+
+    @classmethod
+    def of(cls, lefts: Sequence[str], rights: Sequence[str], prefix: str | None) -> _Sides:
+        """The sides of `near_docids`."""
+        left_terms = tuple(map(fts_encoding.term_of_word, lefts))
+        right_terms = tuple(map(fts_encoding.term_of_word, rights))
+        prefix_term = None if prefix is None else fts_encoding.term_of_word(prefix)
+        return cls(left_terms, right_terms, prefix_term,
+                   "\n".join((" ".join(left_terms), " ".join(right_terms), prefix_term or "")))
+
+    @property
+    def terms_beside_prefix(self) -> Sequence[str]:
+        """The right terms that do not start with the prefix."""
+        if self.prefix_term is None:
+            return self.right_terms
+        return [spelled for spelled in self.right_terms if not spelled.startswith(self.prefix_term)]
+
+
+def _pair_key(distance: int, pair: _Pair) -> tuple[object, ...]:
+    """The key under which the documents are cached that FTS5 has found at most so far apart."""
+    return ("adjacent", *pair) if distance == 1 else ("within", distance, *pair)
+
+
+def _fts_pair_cost(left: int, right: int, is_prefix: bool = False) -> float:
+    """Microseconds that FTS5 takes to find where two terms with so many documents are together."""
+    opening = _QUERY_COST + max(left, right) * _OPENING_COST + right * is_prefix * _PREFIX_STEP_COST
+    return opening + min(min(left, right) * _SEEK_COST, (left + right) * _STEP_COST)
+
+
+def _without_written(known: tuple[DocIds, ...], delta: Delta) -> tuple[DocIds, ...]:
+    """What was found in documents that were not written since."""
+    return tuple(docids - delta.written for docids in known)
