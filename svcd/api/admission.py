@@ -47,18 +47,17 @@ class _Waiter:
 
 
 class Congestion:
-    """Measures whether searches queue up: for how many seconds they were in each other's way, less those they were not."""
+    """Measures whether searches queue up: for how many seconds they were in each other's way, less those they were not.
+
+    is_over: nothing is measured now, and nothing needs to be noted before the next crowd.
+    """
 
     def __init__(self, limit_s: float = CONGESTED_S) -> None:
         self._limit_s = limit_s
         self._seconds = 0.0
         self._since = 0.0
         self._is_crowded = False
-
-    @property
-    def is_over(self) -> bool:
-        """Nothing is measured now, and nothing needs to be noted before the next crowd."""
-        return not self._is_crowded and not self._seconds
+        self.is_over = True
 
     def note(self, is_crowded: bool, now: float) -> bool:
         """From now on searches are, or are not, in each other's way. True if they queue up; measuring then begins again.
@@ -68,10 +67,11 @@ class Congestion:
         passed = now - self._since
         self._seconds = max(0.0, self._seconds + (passed if self._is_crowded else -passed))
         self._since, self._is_crowded = now, is_crowded
-        if self._seconds < self._limit_s:
-            return False
-        self._seconds = 0.0
-        return True
+        queues_up = self._seconds >= self._limit_s
+        if queues_up:
+            self._seconds = 0.0
+        self.is_over = not is_crowded and not self._seconds
+        return queues_up
 
 
 class SearchQueue:
@@ -178,15 +178,13 @@ class SearchQueue:
         """Measure whether searches queue up, after one came or left."""
         if self.on_congestion is None:
             return
-        if not self._is_crowded() and self._congestion.is_over:  # nearly always
+        if self._congestion.is_over and not self._waiting and len(self._started) <= _SIDE_BY_SIDE:  # nearly always
             return
         with self._lock:
-            queues_up = self._congestion.note(self._is_crowded(), time.monotonic())
+            is_crowded = bool(self._waiting) or len(self._started) > _SIDE_BY_SIDE
+            queues_up = self._congestion.note(is_crowded, time.monotonic())
         if queues_up:
             self.on_congestion()
-
-    def _is_crowded(self) -> bool:
-        return bool(self._waiting) or len(self._started) > _SIDE_BY_SIDE
 
     def _too_many_searches(self) -> ApiError:
         return ApiError(
