@@ -162,13 +162,15 @@ _ENTRY_BYTES = 200
 
 def _bytes_of(value: Any) -> int:
     """About the memory that a value takes; containers are followed to the second level."""
+    if isinstance(value, DocIds):
+        return memory_bytes(value)
     if isinstance(value, tuple):
         return sys.getsizeof(value) + sum(map(_bytes_of, value))
     if isinstance(value, list):
         return sys.getsizeof(value) + sum(map(_own_bytes, value))
     if isinstance(value, dict):
         return sys.getsizeof(value) + sum(map(_own_bytes, value.values()))
-    return _own_bytes(value)
+    return sys.getsizeof(value)
 
 
 def _own_bytes(value: Any) -> int:
