@@ -252,15 +252,22 @@ class SearchCache:
         """Keep to an equal part of the memory that so many processes may take."""
         self._cache.limit = self._limit // processes
 
-    def get(self, state: Hashable, asked: str, make: Callable[[], tuple[Parts, bool]]) -> Parts:
-        """The parts of an answer.
+    def peek(self, state: Hashable, asked: str) -> Parts | None:
+        """The parts of an answer if they are cached.
 
-        state: of the index, different after each write. asked: everything else that the answer depends on. make:
-        computes (parts, may they be cached?); a search that was cut off must not be.
+        state: of the index, different after each write. asked: everything else that the answer depends on.
         """
         held = self._cache.peek((state, asked))
+        return None if held is None else held[1:]
+
+    def get(self, state: Hashable, asked: str, make: Callable[[], tuple[Parts, bool]]) -> Parts:
+        """The parts of an answer, cached or made.
+
+        make: computes (parts, may they be cached?); a search that was cut off must not be.
+        """
+        held = self.peek(state, asked)
         if held is not None:
-            return held[1:]
+            return held
         parts, is_whole = make()
         if is_whole and sum(map(len, parts)) <= self._max_answer_bytes:
             self._cache.put((state, asked), (asked, *parts))  # the key takes memory, too

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svcd.base.errors import ApiError
 from svcd.index.connections import ReadPool
@@ -26,8 +26,18 @@ if TYPE_CHECKING:
 # A request holds at most so many indexes open, each with three descriptors; further ones are opened when they are read.
 MAX_OPEN_INDEXES = 64
 
+_UUID = "SELECT uuid FROM indexes WHERE uid = ?"
+_STATE = "SELECT key, value FROM meta WHERE key IN ('generation', 'primary_key')"
+
 # (index uid, uuid) -> reader of that file; index_not_found when the file has been deleted.
 ReadFile = Callable[[str, str], "AbstractContextManager[IndexReader]"]
+
+
+class IndexState(NamedTuple):
+    """What answers of an index depend on. state: as IndexReader.state."""
+
+    state: Hashable
+    primary_key: str | None
 
 
 class IndexSnapshot:
@@ -232,12 +242,26 @@ class DataFolderReader:
 
     def file_uuid(self, index_uid: str) -> str:
         """The uuid of the file of an index. Raises index_not_found."""
-        with self.read_instance() as connection:
-            row = connection.execute("SELECT uuid FROM indexes WHERE uid = ?", (index_uid,)).fetchone()
-        if row is None:
+        found = self._readers.rows(self._instance_path, _UUID, (index_uid,))
+        if not found:
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
-        uuid: str = row[0]
+        uuid: str = found[0][0]
         return uuid
+
+    def index_state(self, index_uid: str) -> IndexState | None:
+        """The state that an index is in now, without a read transaction that a reader could go on in.
+
+        None if a reader has to be opened to find out, as when there is no such index.
+        """
+        found = self._readers.rows(self._instance_path, _UUID, (index_uid,))
+        if not found:
+            return None
+        uuid = found[0][0]
+        try:
+            meta = dict(self._readers.rows(f"{self._index_folder}/{uuid}.sqlite", _STATE))
+        except sqlite3.OperationalError:  # deleted since
+            return None
+        return IndexState((uuid, meta.get("generation", 0)), meta.get("primary_key"))
 
     def forget(self, uuid: str) -> None:
         """Close connections to a deleted index and drop what is cached of it, so that its disk space is freed."""
