@@ -233,16 +233,17 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def write(instance: Any, uid: str, docid: int) -> None:
     """A document `{"id": docid}` comes into an index, made when absent."""
-    row = instance.index(uid)
-    if row is None:
-        row = IndexRow(uid, f"uuid-of-{uid}", 1, 1, "id")
-        with instance.queue.finishing() as connection:
-            instance.create_index(connection, row)
-    writer = IndexWriter(instance.index_path(row.uuid))
-    with writer.transaction():
-        writer.register(["id"])
-        writer.write([DocumentChange(docid, str(docid), f'{{"id":{docid}}}', {"id": [str(docid)]})])
-    writer.close()
+    with instance.changing():
+        row = instance.index(uid)
+        if row is None:
+            row = IndexRow(uid, f"uuid-of-{uid}", 1, 1, "id")
+            with instance.queue.finishing() as connection:
+                instance.create_index(connection, row)
+        writer = IndexWriter(instance.index_path(row.uuid))
+        with writer.transaction():
+            writer.register(["id"])
+            writer.write([DocumentChange(docid, str(docid), f'{{"id":{docid}}}', {"id": [str(docid)]})])
+        writer.close()
 
 
 @pytest.fixture
@@ -272,6 +273,24 @@ def test_after_a_write_it_is_run_again(films: Any, runs: list[str], instance: An
     write(instance, "other", 3)
     assert ids(films.json("POST", "/indexes/other/search", {"q": ""})) == [3]
     assert len(runs) == 3
+
+
+def test_a_write_under_way_is_seen_as_soon_as_it_is_committed(films: Any, runs: list[str], instance: Any) -> None:
+    assert ids(films.json("POST", "/indexes/films/search", {"q": ""})) == [1]
+    with instance.changing():
+        assert ids(films.json("POST", "/indexes/films/search", {"q": ""})) == [1]
+        write(instance, "films", 2)
+        for _ in range(2):
+            assert ids(films.json("POST", "/indexes/films/search", {"q": ""})) == [1, 2]
+    assert ids(films.json("POST", "/indexes/films/search", {"q": ""})) == [1, 2]
+    assert len(runs) == 2
+
+
+def test_a_cached_answer_needs_no_slot(films: Any, runs: list[str]) -> None:
+    films.get("/indexes/films/search?q=1")
+    with films.searches.slot(), films.searches.slot():  # all there are
+        assert ids(films.get("/indexes/films/search?q=1")) == [1]
+    assert runs == ["1"]
 
 
 def test_a_search_that_ran_out_of_time_is_not_cached(films: Any, runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
