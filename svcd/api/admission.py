@@ -11,10 +11,11 @@ ones and the measure of congestion, that of the module the count of searches tha
 """
 from __future__ import annotations
 
+import marshal
 import os
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from svcd.base.errors import ApiError
@@ -30,6 +31,7 @@ _SIDE_BY_SIDE = 2
 # take less; eight clients that search without pause take no longer.
 CONGESTED_S = 0.15
 
+State = tuple[str, int]  # of an index: its uuid and generation
 Parts = tuple[bytes, ...]  # UTF-8: in a str, one character outside Latin-1 would double the memory
 
 
@@ -237,22 +239,34 @@ def degraded_searches() -> int:
 
 
 class SearchCache:
-    """Caches the hits of searches of one process until their index changes; thread-safe.
+    """Caches the hits of searches until their index changes; thread-safe.
 
     While people type, many type the same prefixes, and every visitor of a page asks for the same first list. Least
     recently used entries are evicted first; answers of more than max_answer_bytes are not cached.
+
+    Every process that answers searches caches the same answers: the one that has computed an answer sends it to the others,
+    so that no client waits for what was computed already, and connections may go to any process.
+    publish: sends a message to the other processes, whose receive() gets it.
     """
 
     def __init__(self, limit: int = LIMIT_BYTES, max_answer_bytes: int = MAX_ANSWER_BYTES) -> None:
         self._cache = Cache(limit)
-        self._limit = limit
         self._max_answer_bytes = max_answer_bytes
+        self.publish: Callable[[bytes], None] | None = None
 
-    def share(self, processes: int) -> None:
-        """Keep to an equal part of the memory that so many processes may take."""
-        self._cache.limit = self._limit // processes
+    def receive(self, message: bytes) -> None:
+        """Cache an answer that another process has computed."""
+        self._put(*marshal.loads(message))
 
-    def peek(self, state: Hashable, asked: str) -> Parts | None:
+    def messages(self) -> Iterator[bytes]:
+        """Everything that is cached now, for the receive() of a process that has just started."""
+        for (state, asked), (_, *parts) in self._cache.items():
+            yield marshal.dumps((state, asked, tuple(parts)))
+
+    def _put(self, state: State, asked: str, parts: Parts) -> None:
+        self._cache.put((state, asked), (asked, *parts))  # the key takes memory, too
+
+    def peek(self, state: State, asked: str) -> Parts | None:
         """The parts of an answer if they are cached.
 
         state: of the index, different after each write. asked: everything else that the answer depends on.
@@ -260,7 +274,7 @@ class SearchCache:
         held = self._cache.peek((state, asked))
         return None if held is None else held[1:]
 
-    def get(self, state: Hashable, asked: str, make: Callable[[], tuple[Parts, bool]]) -> Parts:
+    def get(self, state: State, asked: str, make: Callable[[], tuple[Parts, bool]]) -> Parts:
         """The parts of an answer, cached or made.
 
         make: computes (parts, may they be cached?); a search that was cut off must not be.
@@ -270,5 +284,7 @@ class SearchCache:
             return held
         parts, is_whole = make()
         if is_whole and sum(map(len, parts)) <= self._max_answer_bytes:
-            self._cache.put((state, asked), (asked, *parts))  # the key takes memory, too
+            self._put(state, asked, parts)
+            if self.publish is not None:
+                self.publish(marshal.dumps((state, asked, parts)))
         return parts

@@ -215,6 +215,11 @@ class Cache:
             while self._bytes > self.limit:
                 self._bytes -= self._entries.popitem(last=False)[1][1]
 
+    def items(self) -> list[tuple[Any, Any]]:
+        """All keys with their values, the least recently used first."""
+        with self._lock:
+            return [(key, value) for key, (value, _) in self._entries.items()]
+
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """The value of a key, made when it is not cached. Two threads may both make it."""
         value: T | None = self.peek(key)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +36,7 @@ ReadFile = Callable[[str, str], "AbstractContextManager[IndexReader]"]
 class IndexState(NamedTuple):
     """What answers of an index depend on. state: as IndexReader.state."""
 
-    state: Hashable
+    state: tuple[str, int]
     primary_key: str | None
 
 

@@ -324,3 +324,17 @@ def test_a_large_answer_is_not_cached() -> None:
     for text in ("abc", "abc", "abcd", "abcd"):
         answers.get("state", text, lambda text=text: (made.append(text), ((text.encode(),), True))[1])
     assert made == ["abc", "abcd", "abcd"]
+
+
+def test_answers_go_to_the_other_processes() -> None:
+    here, there, later = SearchCache(), SearchCache(), SearchCache()
+    here.publish = there.receive
+    answers = {("uuid", 1): (b"hits", b"rest"), ("uuid", 2): (b"", b"none")}
+    for state, parts in answers.items():
+        here.get(state, "question", lambda parts=parts: (parts, True))
+    here.get(("uuid", 3), "question", lambda: ((b"partial",), False))
+    for message in there.messages():
+        later.receive(message)
+    for cache in (here, there, later):
+        assert {state: cache.peek(state, "question") for state in answers} == answers
+        assert cache.peek(("uuid", 3), "question") is None
