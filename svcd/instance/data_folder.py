@@ -11,15 +11,16 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svcd.base.errors import ApiError
 from svcd.index.connections import ReadPool
-from svcd.index.read_transaction import Cache
 from svcd.instance.keys import KeyReader
 
 if TYPE_CHECKING:
+    from svcd.index.read_transaction import Cache
     from svcd.index.reader import IndexReader
 
 
@@ -93,7 +94,6 @@ class DataFolderReader:
     def __init__(self, path: Path, features: Mapping[str, bool | None] | None = None) -> None:
         self.path = path
         self._instance_path, self._index_folder = str(path / "instance.sqlite"), str(path / "indexes")
-        self._cache = Cache(MIN_CACHE_BYTES)
         self._sizes: dict[str, int] = {}  # uuid -> bytes of its file when it was read last
         self._processes = 1  # that share the memory of the cache
         self._readers = ReadPool()
@@ -103,6 +103,13 @@ class DataFolderReader:
     def close(self) -> None:
         """Close every file."""
         self._readers.close()
+
+    @cached_property
+    def _cache(self) -> Cache:
+        # 2 MB of code, with the sets of documents: a daemon that has just started, and reads no index, does without.
+        from svcd.index.read_transaction import Cache
+
+        return Cache(MIN_CACHE_BYTES // self._processes)
 
     @property
     def cache_limit(self) -> int:
