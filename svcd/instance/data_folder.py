@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # A request holds at most so many indexes open, each with three descriptors; further ones are opened when they are read.
 MAX_OPEN_INDEXES = 64
 
+_MAX_STATES = 1000  # of indexes that are remembered
 _UUID = "SELECT uuid FROM indexes WHERE uid = ?"
 _STATE = "SELECT key, value FROM meta WHERE key IN ('generation', 'primary_key')"
 
@@ -96,6 +97,9 @@ class DataFolderReader:
         self._instance_path, self._index_folder = str(path / "instance.sqlite"), str(path / "indexes")
         self._sizes: dict[str, int] = {}  # uuid -> bytes of its file when it was read last
         self._processes = 1  # that share the memory of the cache
+        # index uid -> its state, as long as this process knows that none changes, else None. Replaced, never cleared: a thread
+        # that was reading a state when a change began stores it in the old one.
+        self._states: dict[str, IndexState] | None = None
         self._readers = ReadPool()
         self.keys = KeyReader(self._instance_path, self._readers)
         self._features = dict(features or {})
@@ -260,6 +264,15 @@ class DataFolderReader:
 
         None if a reader has to be opened to find out, as when there is no such index.
         """
+        states = self._states
+        state = None if states is None else states.get(index_uid)
+        if state is None:
+            state = self._read_state(index_uid)
+            if state is not None and states is not None and len(states) < _MAX_STATES:
+                states[index_uid] = state
+        return state
+
+    def _read_state(self, index_uid: str) -> IndexState | None:
         found = self._readers.rows(self._instance_path, _UUID, (index_uid,))
         if not found:
             return None

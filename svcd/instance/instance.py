@@ -33,7 +33,7 @@ from svcd.index import schema
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.connections import keep_log, open_reader, open_writer, sync_folder, write_transaction
 from svcd.index.disk_space import PART_BYTES, Reserve, lacks_room
-from svcd.instance.data_folder import INDEX_COLUMNS, DataFolderReader, IndexRow, IndexState
+from svcd.instance.data_folder import INDEX_COLUMNS, DataFolderReader, IndexRow
 from svcd.instance.keys import KeyRow, KeyWriter, insert_key
 from svcd.instance.queue import Queue
 from svcd.instance.task_records import Batch, Task
@@ -42,7 +42,6 @@ from svcd.instance.webhooks import Outbox, Webhooks
 UNCLAIMED = "unclaimed"
 _SUFFIXES = ("", "-wal", "-shm")  # an index is up to three files
 LOCK_TIMEOUT_S = 2.0
-_MAX_STATES = 1000  # of indexes that are remembered
 
 
 class FolderInUse(RuntimeError):
@@ -54,8 +53,8 @@ class Instance(DataFolderReader):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._changing = 0  # batches under way that may change indexes or their list
-        self._states: dict[str, IndexState] = {}  # index uid -> its state, since the last of those
+        self._changing = 0  # blocks of changing() that run
+        self._states = {}
         self.on_features: Callable[[], None] = lambda: None  # called after each change of features
         self.on_removal: Callable[[str], None] = lambda uuid: None  # called after the files of an index were deleted
         (path / "indexes").mkdir(parents=True, exist_ok=True)
@@ -107,31 +106,19 @@ class Instance(DataFolderReader):
         keep_log(self.path / "instance.sqlite")
         self._lock_file.close()
 
-    # States of indexes, which only batches change: between two of them they are read once
-
     @contextmanager
     def changing(self) -> Iterator[None]:
         """In this block indexes or their list may change, by this process or one that it has asked to."""
         with self._lock:
             self._changing += 1
+            self._states = None
         try:
             yield
         finally:
             with self._lock:
-                # Replaced, not cleared: a thread that has read a state meanwhile stores it in the old one.
-                self._states = {}
                 self._changing -= 1
-
-    def index_state(self, index_uid: str) -> IndexState | None:
-        states = self._states
-        if self._changing:
-            return super().index_state(index_uid)
-        state = states.get(index_uid)
-        if state is None:
-            state = super().index_state(index_uid)
-            if state is not None and not self._changing and len(states) < _MAX_STATES:
-                states[index_uid] = state
-        return state
+                if not self._changing:
+                    self._states = {}
 
     # Rows of indexes
 
