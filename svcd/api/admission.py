@@ -11,10 +11,11 @@ ones and the measure of congestion, that of the module the count of searches tha
 """
 from __future__ import annotations
 
+import marshal
 import os
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from svcd.base.errors import ApiError
@@ -26,10 +27,12 @@ _RETRY_AFTER_S = 10
 # Searches are in each other's way while one waits, or while more than this run at once. One user who types has one or two
 # under way, and where these are slow, they run side by side.
 _SIDE_BY_SIDE = 2
-# Searches queue up when they were in each other's way for so many seconds more than they were not. The requests of one page
-# take less; eight clients that search without pause take no longer.
-CONGESTED_S = 0.15
+# Searches queue up when they were in each other's way for so many seconds more than they were not. A worker pays off only for
+# clients that go on: its start, and the caches that it has to fill, take one to two seconds of processor time. With 0.15 s here a
+# burst of 360 searches by eight clients took a quarter longer than without workers.
+CONGESTED_S = 1.0
 
+State = tuple[str, int]  # of an index: its uuid and generation
 Parts = tuple[bytes, ...]  # UTF-8: in a str, one character outside Latin-1 would double the memory
 
 
@@ -47,18 +50,17 @@ class _Waiter:
 
 
 class Congestion:
-    """Measures whether searches queue up: for how many seconds they were in each other's way, less those they were not."""
+    """Measures whether searches queue up: for how many seconds they were in each other's way, less those they were not.
+
+    is_over: nothing is measured now, and nothing needs to be noted before the next crowd.
+    """
 
     def __init__(self, limit_s: float = CONGESTED_S) -> None:
         self._limit_s = limit_s
         self._seconds = 0.0
         self._since = 0.0
         self._is_crowded = False
-
-    @property
-    def is_over(self) -> bool:
-        """Nothing is measured now, and nothing needs to be noted before the next crowd."""
-        return not self._is_crowded and not self._seconds
+        self.is_over = True
 
     def note(self, is_crowded: bool, now: float) -> bool:
         """From now on searches are, or are not, in each other's way. True if they queue up; measuring then begins again.
@@ -68,10 +70,11 @@ class Congestion:
         passed = now - self._since
         self._seconds = max(0.0, self._seconds + (passed if self._is_crowded else -passed))
         self._since, self._is_crowded = now, is_crowded
-        if self._seconds < self._limit_s:
-            return False
-        self._seconds = 0.0
-        return True
+        queues_up = self._seconds >= self._limit_s
+        if queues_up:
+            self._seconds = 0.0
+        self.is_over = not is_crowded and not self._seconds
+        return queues_up
 
 
 class SearchQueue:
@@ -178,15 +181,13 @@ class SearchQueue:
         """Measure whether searches queue up, after one came or left."""
         if self.on_congestion is None:
             return
-        if not self._is_crowded() and self._congestion.is_over:  # nearly always
+        if self._congestion.is_over and not self._waiting and len(self._started) <= _SIDE_BY_SIDE:  # nearly always
             return
         with self._lock:
-            queues_up = self._congestion.note(self._is_crowded(), time.monotonic())
+            is_crowded = bool(self._waiting) or len(self._started) > _SIDE_BY_SIDE
+            queues_up = self._congestion.note(is_crowded, time.monotonic())
         if queues_up:
             self.on_congestion()
-
-    def _is_crowded(self) -> bool:
-        return bool(self._waiting) or len(self._started) > _SIDE_BY_SIDE
 
     def _too_many_searches(self) -> ApiError:
         return ApiError(
@@ -239,31 +240,52 @@ def degraded_searches() -> int:
 
 
 class SearchCache:
-    """Caches the hits of searches of one process until their index changes; thread-safe.
+    """Caches the hits of searches until their index changes; thread-safe.
 
     While people type, many type the same prefixes, and every visitor of a page asks for the same first list. Least
     recently used entries are evicted first; answers of more than max_answer_bytes are not cached.
+
+    Every process that answers searches caches the same answers: the one that has computed an answer sends it to the others,
+    so that no client waits for what was computed already, and connections may go to any process.
+    publish: sends a message to the other processes, whose receive() gets it.
     """
 
     def __init__(self, limit: int = LIMIT_BYTES, max_answer_bytes: int = MAX_ANSWER_BYTES) -> None:
         self._cache = Cache(limit)
-        self._limit = limit
         self._max_answer_bytes = max_answer_bytes
+        self.publish: Callable[[bytes], None] | None = None
 
-    def share(self, processes: int) -> None:
-        """Keep to an equal part of the memory that so many processes may take."""
-        self._cache.limit = self._limit // processes
+    def receive(self, message: bytes) -> None:
+        """Cache an answer that another process has computed."""
+        self._put(*marshal.loads(message))
 
-    def get(self, state: Hashable, asked: str, make: Callable[[], tuple[Parts, bool]]) -> Parts:
-        """The parts of an answer.
+    def messages(self) -> Iterator[bytes]:
+        """Everything that is cached now, for the receive() of a process that has just started."""
+        for (state, asked), (_, *parts) in self._cache.items():
+            yield marshal.dumps((state, asked, tuple(parts)))
 
-        state: of the index, different after each write. asked: everything else that the answer depends on. make:
-        computes (parts, may they be cached?); a search that was cut off must not be.
+    def _put(self, state: State, asked: str, parts: Parts) -> None:
+        self._cache.put((state, asked), (asked, *parts))  # the key takes memory, too
+
+    def peek(self, state: State, asked: str) -> Parts | None:
+        """The parts of an answer if they are cached.
+
+        state: of the index, different after each write. asked: everything else that the answer depends on.
         """
         held = self._cache.peek((state, asked))
+        return None if held is None else held[1:]
+
+    def get(self, state: State, asked: str, make: Callable[[], tuple[Parts, bool]]) -> Parts:
+        """The parts of an answer, cached or made.
+
+        make: computes (parts, may they be cached?); a search that was cut off must not be.
+        """
+        held = self.peek(state, asked)
         if held is not None:
-            return held[1:]
+            return held
         parts, is_whole = make()
         if is_whole and sum(map(len, parts)) <= self._max_answer_bytes:
-            self._cache.put((state, asked), (asked, *parts))  # the key takes memory, too
+            self._put(state, asked, parts)
+            if self.publish is not None:
+                self.publish(marshal.dumps((state, asked, parts)))
         return parts

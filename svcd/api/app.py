@@ -105,7 +105,7 @@ class App:
         self._large_answers = ConcurrencyLimit(large, "large answers")
         self._waiting_writes = ConcurrencyLimit(waiting_writes)
         self.usage = usage
-        self._search_cache = SearchCache()
+        self.search_cache = SearchCache()
 
     @property
     def searches(self) -> SearchQueue:
@@ -113,9 +113,8 @@ class App:
         return self._searches
 
     def share(self, processes: int) -> None:
-        """Keep to an equal part of what so many processes may do and hold together: searches, and their caches."""
+        """Keep to an equal part of what so many processes may do and hold together: searches, and what readers cache."""
         self._searches.share(processes)
-        self._search_cache.share(processes)
         self._instance.share_cache(processes)
 
     def answer(self, request: Request) -> Response:
@@ -164,7 +163,7 @@ class App:
             permission=permission, query=_query(route, query), body=_body(route, request), traffic=self._traffic,
             reports=self._reports, keys=self._keys, broadcast=self._broadcast, streams=self._streams,
             recheck_permission=check_permission,
-            search_cache=self._search_cache, large_answers=self._large_answers,
+            search_cache=self.search_cache, large_answers=self._large_answers,
         )
         if route.feature:
             features.require(self._instance.features(), *route.feature)

@@ -327,6 +327,11 @@ class BearerQuery(NamedTuple):
     indexed: IndexedQuery
     bearer_filter: Any
 
+    def cache_key(self, body: Mapping[str, Any]) -> str:
+        """What the answer depends on, except the state of the index. body: the parameters that the query was made from."""
+        # Bearers with other filters get other hits. Python's form of JSON values tells them apart, and takes less time than JSON.
+        return repr((body, self.bearer_filter))
+
 
 def query_of(
     ctx: Context, index_uid: str, body: Mapping[str, Any], weight: float = 1.0, position: int | None = None
@@ -432,27 +437,46 @@ def add_answer(answer: AnswerBuilder, ctx: Context, asked: BearerQuery, body: Ma
     index_not_found and the errors of the search itself.
     """
     started = time.monotonic()
-    indexed, bearer_filter = asked
+    indexed = asked.indexed
     long_page: list[LongPage] = []
     with tracing.span("search"), answer.reading(ctx, indexed.index_uid) as (reader, keep):
-        # Bearers with other filters get other hits: the filter belongs to the key of the cache.
-        hits, rest = ctx.search_cache.get(reader.state, dumps([body, bearer_filter]),
+        hits, rest = ctx.search_cache.get(reader.state, asked.cache_key(body),
                                           lambda: _run_search(ctx, indexed, body, reader, long_page))
         primary_key = reader.primary_key
         if long_page:
             keep()
-    # The parts are JSON texts already; concatenating them saves a parse and a dump of every hit.
-    prefix = f'{{{head}"hits":['
+    middle, suffix = _members(ctx, indexed.index_uid, primary_key, body, started, request_uid)
+    answer.add(f'{{{head}"hits":['.encode(), hits)
+    for page in long_page:
+        answer.add_hits(ctx, page, {indexed.index_uid: reader}, indexed.index_uid)
+    answer.add(middle, rest, suffix)
+
+
+def _members(ctx: Context, index_uid: str, primary_key: str | None, body: Mapping[str, Any], started: float,
+             request_uid: str) -> tuple[bytes, bytes]:
+    """The text of an answer between its hits and its other cached members, and after these.
+
+    Those are JSON texts already; concatenating them saves a parse and a dump of every hit.
+    """
     middle = f'],"query":{dumps(body.get("q") or "")},"processingTimeMs":{milliseconds_since(started)},'
     suffix = f',"requestUid":"{request_uid}"'
     if wants_metadata(ctx):
-        suffix += f',"metadata":{dumps(metadata(body.get("q"), indexed.index_uid, primary_key))}'
+        suffix += f',"metadata":{dumps(metadata(body.get("q"), index_uid, primary_key))}'
     if (details := performance_details()) is not None:
         suffix += f',"{PERFORMANCE_DETAILS}":{dumps(details)}'
-    answer.add(prefix.encode(), hits)
-    for page in long_page:
-        answer.add_hits(ctx, page, {indexed.index_uid: reader}, indexed.index_uid)
-    answer.add(middle.encode(), rest, suffix.encode(), b"}")
+    return middle.encode(), f"{suffix}}}".encode()
+
+
+def _cached_answer(ctx: Context, asked: BearerQuery, body: Mapping[str, Any]) -> bytes | None:
+    """The answer if its hits are cached: nothing is computed, so it takes no slot of the search queue."""
+    started = time.monotonic()
+    now = ctx.instance.index_state(ctx.index_uid)
+    parts = ctx.search_cache.peek(now.state, asked.cache_key(body)) if now else None
+    if now is None or parts is None:
+        return None
+    middle, suffix = _members(ctx, ctx.index_uid, now.primary_key, body, started, uuid7())
+    hits, rest = parts
+    return b"".join((b'{"hits":[', hits, middle, rest, suffix))
 
 
 def _run_search(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], reader: Reader, long_page: list[LongPage]
@@ -484,6 +508,8 @@ def _search(ctx: Context, body: Mapping[str, Any]) -> HandlerResult:
     """Run one query on the index of the path."""
     asked = query_of(ctx, ctx.index_uid, body)
     check_available(body, ctx.instance.features)
+    if (cached := _cached_answer(ctx, asked, body)) is not None:
+        return HandlerResult(200, Text(cached))
     with ExitStack() as held:
         answer = AnswerBuilder(held)
         with measured(body.get("showPerformanceDetails")), timed_slot(ctx.searches):

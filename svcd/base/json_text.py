@@ -39,7 +39,8 @@ def has_at_most(encoded: bytes, most: int) -> bool:
 
     Raises JsonError when the text has a fault before the value that is one too many.
     """
-    if sum(encoded.count(opener) for opener in _OPENERS) <= most:
+    # Each value takes a byte at least.
+    if len(encoded) <= most or sum(encoded.count(opener) for opener in _OPENERS) <= most:
         return True
     found = _beyond(most).match(encoded)
     if found is None:  # the others are inside strings

@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
-from decimal import Decimal
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?").fullmatch
 
@@ -51,7 +50,12 @@ def number_of(text: str) -> float | None:
 
 def shown_number(number: float) -> str:
     """A number with the fewest digits that identify it, without exponent and without a final `.0`."""
-    return format(Decimal(repr(number)), "f").removesuffix(".0")
+    text = repr(number)
+    if "e" in text:
+        from decimal import Decimal  # 1 MB, and few numbers are so large or small
+
+        text = format(Decimal(text), "f")
+    return text.removesuffix(".0")
 
 
 # Sizes in bytes, with or without a unit: `100 MB`, `1.5 GiB`, `4096`

@@ -73,11 +73,13 @@ class SearchWorker:
         app = App(cast("Instance", self._data_folder), None, keys, self._searches, _traffic(configuration), usage=self._usage,
                   large=serving.MAX_LARGE_ANSWERS)
         app.share(configuration.processes)
+        peers = _peer_processes(configuration)
         self._server = Server(
             app.answer, [socket.socket(fileno=listener) for listener in configuration.listeners], threads=configuration.threads,
             payload_limit=configuration.payload_limit, on_request=serving.log_request, on_error=serving.log_bug,
-            peers=_peer_processes(configuration), on_idle=machine.give_back_memory,
+            peers=peers, on_idle=machine.give_back_memory,
         )
+        app.search_cache.publish, self._server.on_message = peers.send_to_all, app.search_cache.receive
         self._handlers: dict[str, Callable[[Any], Mapping[str, Any] | None]] = {
             "features": self._data_folder.use_features,
             "removed": self._data_folder.forget,

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _MODULE = "svcd.cli.search_worker"
 # Seconds to wait for the reply to a command. A worker replies within a millisecond, unless a search keeps its interpreter.
 REPLY_S = 1.0
+# Seconds to wait until a worker that has just started takes the next cached answer.
+ANSWER_WAIT_S = 1.0
 # Seconds that the requests of a worker which is not needed any more may still take: a client may be slow to read its answer.
 LEAVE_S = 60.0
 # Seconds before a worker that ran for less than LONG_RUN_S is restarted, because what ended it may persist: the first
@@ -46,7 +48,7 @@ LONG_RUN_S = 10.0
 
 
 class _Worker:
-    """One worker, over all its restarts. is_ready: it answers searches."""
+    """One worker, over all its restarts. is_ready: it answers searches. has_answers: it was sent those that are cached."""
 
     def __init__(self, number: int, on_ready: Callable[[], None], on_last_usage: Callable[[State], None]) -> None:
         """on_ready: called when it begins to answer searches; on_last_usage: with what it has counted when it ends."""
@@ -54,6 +56,7 @@ class _Worker:
         self.thread = threading.Thread()
         self.ending = threading.Event()  # it is not restarted
         self.is_ready = False
+        self.has_answers = False
         self._on_ready = on_ready
         self._on_last_usage = on_last_usage
         self._lock = threading.Lock()  # guards _process and _last_ask, and serializes commands
@@ -80,7 +83,7 @@ class _Worker:
             for line in process.stdout:
                 if line.endswith(b"\n"):  # an incomplete line: it was killed while writing
                     self._receive(json.loads(line))
-        self.is_ready = False
+        self.is_ready = self.has_answers = False
         self._replies.put(None)
         with self._lock:
             self._process = None
@@ -206,6 +209,7 @@ class SearchWorkerPool:
         self._settings = {"log": "", "follow": ""}
         instance.on_features = self._broadcast_features
         instance.on_removal = lambda uuid: self.broadcast({"removed": uuid})
+        app.search_cache.publish, server.on_message = self._peers.send_to_all, app.search_cache.receive
         server.share(self._peers)
 
     # How many there are
@@ -259,6 +263,16 @@ class SearchWorkerPool:
             self._app.share(processes)
             for worker in self._workers:
                 worker.tell({"processes": processes})
+        for worker in self._workers:
+            if worker.is_ready and not worker.has_answers:
+                worker.has_answers = True
+                self._send_answers(worker.number)
+
+    def _send_answers(self, number: int) -> None:
+        """Send a worker the cached answers, as far as it takes them."""
+        for message in self._app.search_cache.messages():
+            if not self._peers.send(number, message, ANSWER_WAIT_S):
+                return
 
     def stop(self, grace_s: float) -> None:
         """Stop all workers within this time, then the server, and return when the workers have ended."""

@@ -215,6 +215,7 @@ class Delivery:
         self._unsent = memoryview(b"")
         self._size = 0  # of the piece that is being sent
         self._has_begun = False
+        self._is_whole = False  # nothing is to be generated after what is sent now
         self._until = 0.0
 
     @property
@@ -230,9 +231,10 @@ class Delivery:
         """
         left = TURN
         while True:
-            blocked_on = self._send()
-            if blocked_on:
+            if self._unsent and (blocked_on := self._send()):
                 return blocked_on
+            if self._is_whole:
+                return 0
             if left <= 0 and self._can_wait:
                 return WRITABLE
             if not self._make():
@@ -306,6 +308,7 @@ class Delivery:
             self._pieces = answer.stream
         elif len(answer.body) <= ONE_SEND:
             self._pieces = iter((answer.body,))
+            self._is_whole = True
         else:
             self._pieces = iter((b"", answer.body))
 

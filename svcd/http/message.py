@@ -189,7 +189,7 @@ class Request:
     path, query: as sent, percent-encoded; query without its `?`. client: the address it came from.
     """
 
-    __slots__ = ("method", "verb", "path", "query", "headers", "body", "client", "_sock")
+    __slots__ = ("method", "verb", "path", "query", "headers", "body", "client", "_sock", "_segments")
 
     def __init__(self, verb: str, path: str, query: str, headers: Headers, body: Body, client: str,
                  sock: socket | None = None) -> None:
@@ -202,6 +202,7 @@ class Request:
         self.body = body
         self.client = client
         self._sock = sock
+        self._segments: tuple[str, ...] | None = None
 
     def wait(self, wakeup: Descriptor, seconds: float) -> bool:
         """Wait until a descriptor is readable or the time is over; False if the client left before that."""
@@ -210,6 +211,11 @@ class Request:
     @property
     def segments(self) -> tuple[str, ...]:
         """The parts of the path, percent-decoded after it was split; empty ones left out."""
+        if self._segments is None:
+            self._segments = self._split_path()
+        return self._segments
+
+    def _split_path(self) -> tuple[str, ...]:
         parts = [part for part in self.path.split("/") if part]
         if "%" in self.path or not self.path.isascii():
             # The head was decoded as Latin-1: what a client sent unescaped is UTF-8.

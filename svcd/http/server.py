@@ -161,6 +161,7 @@ class Server(HTTPServer):
         self.on_idle = on_idle
         self.limits = limits
         self.is_stopping = False  # nothing new is accepted
+        self.on_message: Callable[[bytes], None] = lambda message: None  # called with what another process has sent
         self._is_leaving = False  # connections go on in the main process
         self._has_ended = False  # no more threads
         self._max_threads = max(1, threads)

@@ -6,6 +6,7 @@
   that only the main process answers goes there and stays there; any other goes to the least loaded process.
 - With TLS only the main process accepts. What it hands over is one end of a pair of sockets, to whose other end it relays
   the decrypted bytes (svcd.http.relay). Without TLS nothing is proxied.
+- Processes can also send each other messages, which come in order with the connections.
 - The load table is shared memory with one integer per process, written by that process, or by the main one for a process
   that has died. A stale entry costs a detour, never an answer.
 """
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 MAIN = 0  # number of the main process, which answers everything
 ABSENT = -1  # entry of a process that takes nothing now
 ENTRY_BYTES = 8  # of the load table
-# The most that is received when a head is complete: nearly a whole head, and the piece that completed it.
+# The most that is received when a head is complete: nearly a whole head, and the piece that completed it. Longer messages are
+# not sent.
 MAX_RECEIVED = MAX_HEAD + PIECE
 MAX_CLIENT = 64  # bytes of the address of a client, which stands before them in a message, and a line break
 # How long a worker waits for room in the queue of the main process, which alone can answer the request.
@@ -110,7 +112,7 @@ class PeerProcesses:
         main process may answer, and its queue stays full.
         """
         is_needed = not self._is_for_all(request)
-        if self._put(target, sock, client, received, MAX_WAIT_S if is_needed else 0.0):
+        if self._put(target, (client.encode(), b"\n", received), MAX_WAIT_S if is_needed else 0.0, sock):
             return True
         if is_needed:
             raise ConnectionAbortedError("the main process takes no more connections")
@@ -118,7 +120,17 @@ class PeerProcesses:
 
     def give_back(self, sock: socket.socket, client: str, received: bytes) -> bool:
         """Send a connection without a request, or with the start of one, to the main process; False if its queue is full."""
-        return self._put(MAIN, sock, client, received, 0.0)
+        return self._put(MAIN, (client.encode(), b"\n", received), 0.0, sock)
+
+    def send_to_all(self, message: bytes) -> None:
+        """Send a message to the other processes, except those that are absent, or whose queue is full."""
+        for other in self._others:
+            if self._loads[other] != ABSENT:
+                self.send(other, message, 0.0)
+
+    def send(self, number: int, message: bytes, max_wait_s: float) -> bool:
+        """Send a message, with a wait while the queue is full; False if it was not sent."""
+        return len(message) <= MAX_RECEIVED and self._put(number, (b"\n", message), max_wait_s)
 
     def _least_loaded(self) -> int | None:
         """The least loaded process, if it stays below this one even after taking the request; else None."""
@@ -130,11 +142,12 @@ class PeerProcesses:
         least, target = min(present, default=(mine, MAIN))
         return target if least < mine else None
 
-    def _put(self, number: int, sock: socket.socket, client: str, received: bytes, max_wait_s: float) -> bool:
+    def _put(self, number: int, parts: Sequence[bytes], max_wait_s: float, sock: socket.socket | None = None) -> bool:
         incoming = self._handoff_queues[number]
+        descriptors = [] if sock is None else [sock.fileno()]
         while True:
             try:
-                socket.send_fds(incoming, [client.encode(), b"\n", received], [sock.fileno()])
+                socket.send_fds(incoming, parts, descriptors)
                 return True
             except BlockingIOError:
                 if not max_wait_s or not wait(incoming, WRITABLE, max_wait_s):
@@ -144,7 +157,7 @@ class PeerProcesses:
 
 
 class HandoffQueue:
-    """The incoming queue in the poller; when it is readable, it receives connections."""
+    """The incoming queue in the poller; when it is readable, it receives connections and messages."""
 
     deadline = float("inf")
 
@@ -166,6 +179,8 @@ class HandoffQueue:
             if not message:
                 return 0
             client, _, received = message.partition(b"\n")
+            if not client:
+                self._server.on_message(received)
             for descriptor in descriptors:  # none if this process is out of descriptors: the client is disconnected
                 self._server.receive(socket.socket(fileno=descriptor), client.decode(), received)
         return READABLE

@@ -13,9 +13,10 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from svcd.base import process
 from svcd.index.disk_space import lacks_room
@@ -151,6 +152,17 @@ class ReadPool:
         finally:
             self.end(path, connection)
 
+    def rows(self, path: str, statement: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        """The rows of one statement, which is a read transaction by itself. Raises as begin()."""
+        connection = self._take(path) or self._open_new(path)
+        try:
+            found = connection.execute(statement, parameters).fetchall()
+        except BaseException:
+            self._drop(connection)
+            raise
+        self._return(path, connection)
+        return found
+
     def begin(self, path: Path | str) -> sqlite3.Connection:
         """A connection in a read transaction, which end() must end.
 
@@ -166,10 +178,7 @@ class ReadPool:
         try:
             connection.execute("ROLLBACK")
         except sqlite3.Error:
-            connection.close()
-            with self._changed:
-                del self._lent[id(connection)]
-                self._changed.notify_all()
+            self._drop(connection)
         else:
             self._return(str(path), connection)
 
@@ -195,6 +204,12 @@ class ReadPool:
             connection = connections.pop()
             self._lent[id(connection)] = threading.get_ident()
             return connection
+
+    def _drop(self, connection: sqlite3.Connection) -> None:
+        connection.close()
+        with self._changed:
+            del self._lent[id(connection)]
+            self._changed.notify_all()
 
     def _return(self, path: str, connection: sqlite3.Connection) -> None:
         surplus: sqlite3.Connection | None = None

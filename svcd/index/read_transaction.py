@@ -162,13 +162,15 @@ _ENTRY_BYTES = 200
 
 def _bytes_of(value: Any) -> int:
     """About the memory that a value takes; containers are followed to the second level."""
+    if isinstance(value, DocIds):
+        return memory_bytes(value)
     if isinstance(value, tuple):
         return sys.getsizeof(value) + sum(map(_bytes_of, value))
     if isinstance(value, list):
         return sys.getsizeof(value) + sum(map(_own_bytes, value))
     if isinstance(value, dict):
         return sys.getsizeof(value) + sum(map(_own_bytes, value.values()))
-    return _own_bytes(value)
+    return sys.getsizeof(value)
 
 
 def _own_bytes(value: Any) -> int:
@@ -212,6 +214,11 @@ class Cache:
             self._entries[key] = value, size
             while self._bytes > self.limit:
                 self._bytes -= self._entries.popitem(last=False)[1][1]
+
+    def items(self) -> list[tuple[Any, Any]]:
+        """All keys with their values, the least recently used first."""
+        with self._lock:
+            return [(key, value) for key, (value, _) in self._entries.items()]
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """The value of a key, made when it is not cached. Two threads may both make it."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import Any, TypeVar
@@ -67,7 +67,7 @@ class IndexReader:
         return self.transaction.generation
 
     @property
-    def state(self) -> Hashable:
+    def state(self) -> tuple[str, int]:
         """Equal for readers of the same state of the same index, whatever was written to others."""
         return self.transaction.uuid, self.transaction.generation
 

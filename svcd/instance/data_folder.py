@@ -11,23 +11,35 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svcd.base.errors import ApiError
 from svcd.index.connections import ReadPool
-from svcd.index.read_transaction import Cache
 from svcd.instance.keys import KeyReader
 
 if TYPE_CHECKING:
+    from svcd.index.read_transaction import Cache
     from svcd.index.reader import IndexReader
 
 
 # A request holds at most so many indexes open, each with three descriptors; further ones are opened when they are read.
 MAX_OPEN_INDEXES = 64
 
+_MAX_STATES = 1000  # of indexes that are remembered
+_UUID = "SELECT uuid FROM indexes WHERE uid = ?"
+_STATE = "SELECT key, value FROM meta WHERE key IN ('generation', 'primary_key')"
+
 # (index uid, uuid) -> reader of that file; index_not_found when the file has been deleted.
 ReadFile = Callable[[str, str], "AbstractContextManager[IndexReader]"]
+
+
+class IndexState(NamedTuple):
+    """What answers of an index depend on. state: as IndexReader.state."""
+
+    state: tuple[str, int]
+    primary_key: str | None
 
 
 class IndexSnapshot:
@@ -83,9 +95,11 @@ class DataFolderReader:
     def __init__(self, path: Path, features: Mapping[str, bool | None] | None = None) -> None:
         self.path = path
         self._instance_path, self._index_folder = str(path / "instance.sqlite"), str(path / "indexes")
-        self._cache = Cache(MIN_CACHE_BYTES)
         self._sizes: dict[str, int] = {}  # uuid -> bytes of its file when it was read last
         self._processes = 1  # that share the memory of the cache
+        # index uid -> its state, as long as this process knows that none changes, else None. Replaced, never cleared: a thread
+        # that was reading a state when a change began stores it in the old one.
+        self._states: dict[str, IndexState] | None = None
         self._readers = ReadPool()
         self.keys = KeyReader(self._instance_path, self._readers)
         self._features = dict(features or {})
@@ -93,6 +107,13 @@ class DataFolderReader:
     def close(self) -> None:
         """Close every file."""
         self._readers.close()
+
+    @cached_property
+    def _cache(self) -> Cache:
+        # 2 MB of code, with the sets of documents: a daemon that has just started, and reads no index, does without.
+        from svcd.index.read_transaction import Cache
+
+        return Cache(MIN_CACHE_BYTES // self._processes)
 
     @property
     def cache_limit(self) -> int:
@@ -232,12 +253,35 @@ class DataFolderReader:
 
     def file_uuid(self, index_uid: str) -> str:
         """The uuid of the file of an index. Raises index_not_found."""
-        with self.read_instance() as connection:
-            row = connection.execute("SELECT uuid FROM indexes WHERE uid = ?", (index_uid,)).fetchone()
-        if row is None:
+        found = self._readers.rows(self._instance_path, _UUID, (index_uid,))
+        if not found:
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
-        uuid: str = row[0]
+        uuid: str = found[0][0]
         return uuid
+
+    def index_state(self, index_uid: str) -> IndexState | None:
+        """The state that an index is in now, without a read transaction that a reader could go on in.
+
+        None if a reader has to be opened to find out, as when there is no such index.
+        """
+        states = self._states
+        state = None if states is None else states.get(index_uid)
+        if state is None:
+            state = self._read_state(index_uid)
+            if state is not None and states is not None and len(states) < _MAX_STATES:
+                states[index_uid] = state
+        return state
+
+    def _read_state(self, index_uid: str) -> IndexState | None:
+        found = self._readers.rows(self._instance_path, _UUID, (index_uid,))
+        if not found:
+            return None
+        uuid = found[0][0]
+        try:
+            meta = dict(self._readers.rows(f"{self._index_folder}/{uuid}.sqlite", _STATE))
+        except sqlite3.OperationalError:  # deleted since
+            return None
+        return IndexState((uuid, meta.get("generation", 0)), meta.get("primary_key"))
 
     def forget(self, uuid: str) -> None:
         """Close connections to a deleted index and drop what is cached of it, so that its disk space is freed."""

@@ -22,8 +22,8 @@ import sqlite3
 import threading
 import time
 import uuid as uuids
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -53,6 +53,8 @@ class Instance(DataFolderReader):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
+        self._changing = 0  # blocks of changing() that run
+        self._states = {}
         self.on_features: Callable[[], None] = lambda: None  # called after each change of features
         self.on_removal: Callable[[str], None] = lambda uuid: None  # called after the files of an index were deleted
         (path / "indexes").mkdir(parents=True, exist_ok=True)
@@ -103,6 +105,20 @@ class Instance(DataFolderReader):
             self._writer.close()
         keep_log(self.path / "instance.sqlite")
         self._lock_file.close()
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """In this block indexes or their list may change, by this process or one that it has asked to."""
+        with self._lock:
+            self._changing += 1
+            self._states = None
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._changing -= 1
+                if not self._changing:
+                    self._states = {}
 
     # Rows of indexes
 

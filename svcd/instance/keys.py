@@ -44,8 +44,8 @@ class KeyReader:
 
     def revision(self) -> int:
         """How often the keys were changed; to be checked before cached keys are used."""
-        with self._readers.transaction(self._path) as connection:
-            return _revision(connection)
+        found = self._readers.rows(self._path, _REVISION)
+        return found[0][0] if found else 0
 
     def read(self) -> tuple[int, list[KeyRow]]:
         """The revision, and all keys of it, newest first."""

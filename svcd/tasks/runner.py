@@ -278,7 +278,7 @@ class Runner:
         if first.kind == "taskCancelation":
             self._stop_batches_of(first.content["uids"])
         try:
-            with self._queue.finishing() as connection:
+            with self._instance.changing(), self._queue.finishing() as connection:
                 ended = global_tasks.run(self._instance, connection, running, progress)
                 self._complete(running, ended, progress)
                 self._store_end(connection, running, ended)
@@ -337,6 +337,13 @@ class Runner:
         if job.index_uid == _ALL_INDEXES:
             self._run_archive(job, writer)
             return
+        with self._instance.changing():
+            written = self._change_index(job, writer)
+        if written is not None:
+            self._materialize_postings(job, written, writer)
+
+    def _change_index(self, job: _Job, writer: IndexingProcess) -> IndexRow | None:
+        """Run a batch of one index. Returns its row if postings of it should be materialized."""
         row = self._instance.index(job.index_uid)
         rejection = None if job.plan.shape == batching.ALREADY_APPLIED else self._rejection(job, row)
         if rejection:
@@ -344,7 +351,8 @@ class Runner:
         elif job.plan.shape == INDEX_DELETION:
             self._finish_deletion(job, row)
         else:
-            self._run_indexing(job, row, writer)
+            return self._run_indexing(job, row, writer)
+        return None
 
     def _rejection(self, job: _Job, row: IndexRow | None) -> dict[str, Any] | None:
         """The error of a batch that is impossible on the index as it is, or None."""
@@ -358,7 +366,7 @@ class Runner:
             return dict(missing_file_error(job.index_uid).as_json())  # creating a new file would hide the loss of the documents
         return None
 
-    def _run_indexing(self, job: _Job, row: IndexRow | None, writer: IndexingProcess) -> None:
+    def _run_indexing(self, job: _Job, row: IndexRow | None, writer: IndexingProcess) -> IndexRow | None:
         uuid = self._instance.uuid_of(job.index_uid) or str(uuids.uuid4())
         target = row or IndexRow(job.index_uid, uuid, quantities.now(), quantities.now())
         job.is_new = row is None
@@ -371,14 +379,14 @@ class Runner:
             error = error_object("internal", _crash_message(crash))
             self._finish(job, row, [_failed(task, error) for task in job.running.tasks.values()], None)
             self._discard_new_file(job, target)
-            return
+            return None
         if answer is None:
             self._discard_new_file(job, target)
             self._queue.requeue(job.running)
-            return
+            return None
         if answer.get("isDiskFull"):
             self._end_on_full_disk(job, row, target, answer["outcomes"])
-            return
+            return None
         outcomes = {outcome["uid"]: outcome for outcome in answer["outcomes"]}
         others = [uid for uid in job.running.tasks if uid not in outcomes]
         if len(others) == len(job.running.tasks):  # else the tasks would be claimed and requeued for ever
@@ -390,8 +398,7 @@ class Runner:
         self._instance.reserve.fit(self._instance.index_path(target.uuid).stat().st_size)
         if answer["recovered"]:
             _log_recovered(job, len(ended), **answer["recovered"])
-        if answer["needsMaterializedPostings"]:
-            self._materialize_postings(job, target, writer)
+        return target if answer["needsMaterializedPostings"] else None
 
     def _end_on_full_disk(self, job: _Job, row: IndexRow | None, target: IndexRow,
                           outcomes: Sequence[dict[str, Any]]) -> None:

@@ -8,12 +8,14 @@
 6. A process that stops answers what was handed to it before.
 7. The clients of a process that leaves notice nothing: they go on with the main process, where the next request is
    answered, whatever of it had come.
+8. A message reaches every process that is present, in order with the connections; one that is too long is not sent.
 
 With TLS: tests/http/test_relay.py.
 """
 from __future__ import annotations
 
 import os
+import queue
 import socket
 import threading
 from collections import Counter
@@ -51,6 +53,8 @@ class Crew:
         self.here = threading.Semaphore(0)  # requests that are being answered
         self.read = threading.Semaphore(0)  # requests whose head was read
         self.served: dict[int, Any] = {}
+        self.peers: dict[int, PeerProcesses] = {}
+        self.messages: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()  # receiver, message
 
     def start(self, number: int, **options: Any) -> Any:
         def answer(request: Request) -> Response:
@@ -64,7 +68,9 @@ class Crew:
 
         address = [] if self._tls and number != MAIN else [self.socket.dup()]
         served = self.served[number] = self._serve(answer, address=address, **options)
-        served.server.share(PeerProcesses(number, self.load_table, self._takers[number], self._givers, is_for_all))
+        served.server.on_message = lambda message: self.messages.put((number, message))
+        self.peers[number] = PeerProcesses(number, self.load_table, self._takers[number], self._givers, is_for_all)
+        served.server.share(self.peers[number])
         return served
 
     def close(self) -> None:
@@ -208,6 +214,18 @@ def test_a_client_that_left_does_not_disturb_others(crew: Crew) -> None:
     gone = crew.connect().send(WRITE)
     gone.close()
     crew.start(MAIN)
+    assert who(crew.connect().send(WRITE)) == MAIN
+
+
+def test_messages_reach_the_others_in_order(crew: Crew) -> None:
+    crew.start(MAIN)
+    crew.peers[MAIN].send_to_all(b"to nobody")
+    crew.start(WORKER)
+    long = b"\n\0" * (worker_sharing.MAX_RECEIVED // 2)
+    crew.peers[MAIN].send_to_all(long + b"x")
+    for number, text in ((WORKER, b"to main"), (MAIN, long)):
+        crew.peers[number].send_to_all(text)
+    assert {crew.messages.get(timeout=MAX_WAIT_S) for _ in range(2)} == {(MAIN, b"to main"), (WORKER, long)}
     assert who(crew.connect().send(WRITE)) == MAIN
 
 
