@@ -156,6 +156,8 @@ PostingKey = tuple[str, str, bool, int | None]
 _TERMS_PER_QUERY = 100
 # Looking up one more term in `term_positions` takes as long as joining the postings of so many documents of a prefix.
 _DOCUMENTS_A_TERM = 600
+# Microseconds that FTS5 takes for one more term and for each document of it, and for one that it merges into those of a prefix.
+_TERM_COST, _DOCUMENT_COST, _MERGED_COST = 50, 0.15, 0.3
 # Fields whose cached sets are subtracted to see in which field a term mostly is.
 _MOST_COMPARED = 8
 
@@ -167,7 +169,7 @@ class TermReader:
         self._transaction = transaction
         self._connection = transaction.connection
         self._vocabulary = vocabulary
-        self._pairs = PairReader(transaction, self.word_docids, self.prefix_docids)
+        self._pairs = PairReader(transaction, self.word_docids, self.prefix_docids, vocabulary.few_terms)
 
     # Fields
 
@@ -208,7 +210,7 @@ class TermReader:
         """From FTS5, such that it returns few documents: to return one takes longer than to look at it."""
         query, in_column = fts_phrase(term, is_prefix), "" if column is None else f"{{c{column}}} : "
         terms = self._vocabulary.few_terms(term) if is_prefix else None
-        if terms is not None:
+        if terms is not None and self._is_union_cheaper(terms, column):
             return _union(terms, lambda common: self._term_docids(common, False, column),
                           lambda rare: self._matching("terms", f"{in_column}({_any_of(rare)})"))
         anywhere: DocIds | None = None
@@ -217,6 +219,14 @@ class TermReader:
         if anywhere and self._is_mostly_in(column, term, is_prefix, anywhere):
             return anywhere - self._matching("terms", f"{query} NOT {in_column}{query}")
         return self._matching("terms", in_column + query)
+
+    def _is_union_cheaper(self, terms: Mapping[str, int], column: int | None) -> bool:
+        """Does it cost less to ask for each term of a prefix, and to take cached sets, than to have FTS5 merge all postings?"""
+        least: float = 0
+        for term, frequency in terms.items():
+            if frequency < COMMON or self._transaction.cached_value(("word", term, False, column)) is None:
+                least += _TERM_COST + frequency * _DOCUMENT_COST
+        return least < _TERM_COST + sum(terms.values()) * _MERGED_COST
 
     def _is_mostly_in(self, column: int | None, term: str, is_prefix: bool, anywhere: DocIds) -> bool:
         """Is it known from cached sets of the other fields that most documents hold the term in this one?"""
