@@ -19,18 +19,18 @@ from functools import lru_cache
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes, union_of
 from svcd.base.positions import bucketed_position
 from svcd.index import fts_encoding, prefix_postings
 from svcd.index.bitmap_blocks import BLOCK_BITS
 from svcd.index.connections import write_transaction
+from svcd.index.materialized_pairs import LEFT_SHARE, adjacent_docids, common_pairs, sample_step
+from svcd.index.materialized_reader import LEAST, materialized_key
 from svcd.index.schema import SHARED_COLUMN
-from svcd.index.term_reader import materialized_key
 
-# Smaller sets are quickly read from FTS5; and so are all of an index with few documents.
-LEAST = 1_024
+# Those of an index with fewer documents are quickly read from FTS5.
 LEAST_DOCUMENTS = 4_096
 # Refreshed when searches would have to look at so many generations or written documents for each set.
 MOST_GENERATIONS = 50
@@ -52,6 +52,7 @@ _PARSED_AT_ONCE = 65_536  # characters of a list of docids
 _LONGEST_LIST = 4_096  # docids; more become a set
 _PARAMETERS = 500
 
+T = TypeVar("T")
 ShouldStop = Callable[[], bool]
 _INSERT = "INSERT OR REPLACE INTO materialized_postings(key, part, block, docids) VALUES (?, ?, ?, ?)"
 _OCCURRENCES = "temp.term_occurrences", "temp.position_occurrences"
@@ -62,16 +63,20 @@ class Stopped(Exception):
 
 
 class Build(NamedTuple):
-    """How far the sets are made: at which generation that began, of how many documents, how many portions are done."""
+    """How far the sets are made: at which generation that began, of how many documents, how many portions are done.
+
+    blocks: the bitmap blocks of these documents. Portions are those of the alphabet, and then the blocks, for pairs of terms.
+    """
 
     generation: int
     documents: int
+    blocks: int
     portions: int = 0
 
     @property
     def is_complete(self) -> bool:
         """Are all portions done?"""
-        return self.portions == len(_PORTIONS)
+        return self.portions == len(_PORTIONS) + self.blocks
 
 
 def is_stale(connection: sqlite3.Connection, generation: int, documents: int) -> bool:
@@ -88,26 +93,28 @@ def is_stale(connection: sqlite3.Connection, generation: int, documents: int) ->
     return written is None or len(written) > MOST_WRITTEN
 
 
-def materialize(writer: sqlite3.Connection, generation: int, documents: int, should_stop: ShouldStop) -> None:
+def materialize(writer: sqlite3.Connection, generation: int, docids: DocIds, should_stop: ShouldStop) -> None:
     """Make or refresh the sets, until should_stop(); what is done by then is kept.
 
-    writer: the writing connection, outside of a transaction. generation, documents: of the index as it is now.
+    writer: the writing connection, outside of a transaction. generation, docids: of the index as it is now, all documents.
     """
+    documents = len(docids)
     build = _build(writer)
     written = None if build is None else _written_since(writer, _generation(writer) or build.generation)
     if build is None or written is None or len(written) * _SHARE > documents or _has_changed(build, documents):
-        build, written = Build(generation, documents), EMPTY
+        build, written = Build(generation, documents, (docids.max() >> BLOCK_BITS) + 1 if docids else 0), EMPTY
         with write_transaction(writer):
             writer.execute("DELETE FROM materialized_postings")
             writer.execute("DELETE FROM meta WHERE key = 'materialized_postings'")
             _note(writer, build)
     try:
-        for portion in range(build.portions, len(_PORTIONS)):
+        while not build.is_complete:
             if should_stop():
                 raise Stopped
-            _make_portion(writer, *_PORTIONS[portion], should_stop)
-            build = build._replace(portions=portion + 1)
+            rows = _portion_rows(writer, build, should_stop)
+            build = build._replace(portions=build.portions + 1)
             with write_transaction(writer):
+                writer.executemany(_INSERT, rows)
                 _note(writer, build)
         with write_transaction(writer):
             if written:
@@ -149,19 +156,57 @@ def _written_since(connection: sqlite3.Connection, generation: int) -> DocIds | 
 # Making them
 
 
-def _make_portion(writer: sqlite3.Connection, start: str, end: str, should_stop: ShouldStop) -> None:
-    """Store the sets of the terms from `start` to before `end`."""
+Row = tuple[str, int, int, bytes]  # key, part, block, documents
+
+
+def _portion_rows(writer: sqlite3.Connection, build: Build, should_stop: ShouldStop) -> list[Row]:
+    """The rows of the next portion."""
+    block = build.portions - len(_PORTIONS)
+    if block < 0:
+        return list(_alphabet_rows(writer, *_PORTIONS[build.portions], should_stop))
+    if block == 0:
+        _choose_pairs(writer, build, should_stop)
+    texts = writer.execute("SELECT docid, words FROM forward_index WHERE docid >= ? AND docid < ?",
+                           (block << BLOCK_BITS, (block + 1) << BLOCK_BITS))
+    found = adjacent_docids(_interruptible(texts, should_stop), _chosen_pairs(writer))
+    return [(key, 0, block, to_bytes(docids)) for key, docids in found.items()]
+
+
+def _alphabet_rows(writer: sqlite3.Connection, start: str, end: str, should_stop: ShouldStop) -> Iterator[Row]:
+    """The rows of the terms from `start` to before `end`."""
     for table, of in zip(_OCCURRENCES, ("terms", "term_positions")):
         writer.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS {table} USING fts5vocab(main, {of}, instance)")
-    rows: list[tuple[str, int, int, bytes]] = []
     for kind, postings in ("word", _field_postings), ("position", _position_postings):
         for term, is_prefix, parts in _common(postings(writer, start, end), should_stop):
             if kind == "word" and is_prefix and prefix_postings.has_prefix_postings(term):
                 continue
             key = materialized_key(kind, term, is_prefix)
-            rows += ((key, part, block, to_bytes(found)) for part, docids in parts.items() for block, found in _rows(docids))
+            yield from ((key, part, block, to_bytes(found)) for part, docids in parts.items() for block, found in _rows(docids))
+
+
+def _choose_pairs(writer: sqlite3.Connection, build: Build, should_stop: ShouldStop) -> None:
+    """Note the pairs of terms whose sets are made."""
+    least = build.documents // LEFT_SHARE
+    lefts = {term for term, count in writer.execute("SELECT term, doc FROM vocabulary WHERE doc >= ?", (least,))
+             if term != fts_encoding.POSITION_GAP}
+    step = sample_step(build.documents)
+    texts = writer.execute("SELECT words FROM forward_index WHERE docid % ? = 0", (step,))
+    keys = common_pairs((text for (text,) in _interruptible(texts, should_stop)), lefts, step, build.documents)
     with write_transaction(writer):
-        writer.executemany(_INSERT, rows)
+        writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('materialized_pairs', ?)", (json.dumps(keys),))
+
+
+def _chosen_pairs(connection: sqlite3.Connection) -> list[str]:
+    row = connection.execute("SELECT value FROM meta WHERE key = 'materialized_pairs'").fetchone()
+    keys: list[str] = json.loads(row[0]) if row else []
+    return keys
+
+
+def _interruptible(rows: Iterable[T], should_stop: ShouldStop) -> Iterator[T]:
+    for number, row in enumerate(rows):
+        if number % _TERMS_AT_ONCE == 0 and should_stop():
+            raise Stopped
+        yield row
 
 
 # (term, part, its documents by commas, perhaps some twice), by term; a part is an FTS column or a bucketed position.
@@ -200,9 +245,7 @@ def _common(postings: Postings, should_stop: ShouldStop) -> Iterator[Common]:
     """The common terms and prefixes among some postings."""
     opened: list[_Prefix] = []  # by length, those of the last term
     last = ""
-    for number, (term, rows) in enumerate(groupby(postings, itemgetter(0))):
-        if number % _TERMS_AT_ONCE == 0 and should_stop():
-            raise Stopped
+    for term, rows in _interruptible(groupby(postings, itemgetter(0)), should_stop):
         plain = term.partition("~")[0][:_LONGEST_PREFIX]  # an escape must not be cut
         shared = _shared_length(plain, last)
         yield from _closed(opened, last, shared)
@@ -322,10 +365,10 @@ def _refresh(writer: sqlite3.Connection, written: DocIds, should_stop: ShouldSto
     """Bring the sets up to date in a transaction. written: the documents that may be in other ones than before."""
     keys = [key for (key,) in writer.execute("SELECT DISTINCT key FROM materialized_postings")]
     members = _memberships(writer, written, set(keys))
+    pairs = adjacent_docids(_forward_texts(writer, written), _chosen_pairs(writer))
+    members.update((key, {0: docids.to_array()}) for key, docids in pairs.items())
     written_blocks = {docid >> BLOCK_BITS for docid in written}
-    for number, key in enumerate(keys):
-        if number % _TERMS_AT_ONCE == 0 and should_stop():
-            raise Stopped
+    for key in _interruptible(keys, should_stop):
         _refresh_parts(writer, key, written, written_blocks, members.get(key, {}))
 
 
@@ -352,9 +395,9 @@ def _refresh_parts(writer: sqlite3.Connection, key: str, written: DocIds, writte
 
 def _memberships(
     connection: sqlite3.Connection, written: DocIds, keys: Collection[str]
-) -> Mapping[str, Mapping[int, Sequence[int]]]:
+) -> dict[str, Mapping[int, Sequence[int]]]:
     """Key -> part -> those of the written documents that are in its set now."""
-    found: dict[str, dict[int, list[int]]] = {}
+    found: dict[str, Any] = {}
     known: dict[tuple[str, str], list[dict[int, list[int]]]] = {}  # what is found for a term and its prefixes
     for docid, forward in _forward_texts(connection, written):
         for column, row in fts_encoding.forward_rows(forward).items():

@@ -5,13 +5,14 @@ distances of one document. Each answer comes from where it costs less, and is ca
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.index import fts_encoding
 from svcd.index.delta import Delta
 from svcd.index.fts_queries import fts_phrase, matching_docids
+from svcd.index.materialized_reader import MaterializedReader
 from svcd.index.nearest import NEAR, nearest
 from svcd.index.read_transaction import ReadTransaction
 
@@ -20,9 +21,9 @@ from svcd.index.read_transaction import ReadTransaction
 _ROW_COST, _SCAN_COST = 6, 9
 # FTS5 opens both terms, and the more common one takes longer. It walks through the rarer one and seeks in the other, or
 # walks through both: once for each distance.
-_QUERY_COST, _OPENING_COST, _SEEK_COST, _STEP_COST = 50, 0.005, 0.25, 0.035
+_QUERY_COST, _OPENING_COST, _SEEK_COST, _STEP_COST = 50, 0.005, 0.3, 0.06
 # The postings of a prefix are merged from those of all its terms, each time.
-_PREFIX_STEP_COST = 0.25
+_PREFIX_STEP_COST = 0.15
 # The documents of a word that are not cached.
 _WORD_COST = 50
 
@@ -33,14 +34,17 @@ _Pair = tuple[str, str, bool]
 class PairReader:
     """The pairs of words of an index in a read transaction.
 
-    word_docids, prefix_docids: the documents with a word, and with any word that starts with a prefix.
+    word_docids, prefix_docids: the documents with a word, and with any word that starts with a prefix. few_terms: the terms
+    that start with a prefix and how many documents hold them; None if they are many, or not known.
     """
 
-    def __init__(self, transaction: ReadTransaction, word_docids: Callable[[str], DocIds],
-                 prefix_docids: Callable[[str], DocIds]) -> None:
+    def __init__(self, transaction: ReadTransaction, materialized: MaterializedReader, word_docids: Callable[[str], DocIds],
+                 prefix_docids: Callable[[str], DocIds], few_terms: Callable[[str], Mapping[str, int] | None]) -> None:
         self._transaction = transaction
+        self._materialized = materialized
         self._word_docids = word_docids
         self._prefix_docids = prefix_docids
+        self._few_terms = few_terms
 
     # One pair
 
@@ -81,11 +85,15 @@ class PairReader:
         return self._forward_pair_docids(distance, *pair, asked & self._within(distance, *pair))
 
     def _adjacent(self, left: str, right: str, is_prefix: bool) -> DocIds:
-        """By FTS5: documents with `right` directly after `left`."""
-        return self._transaction.cached_set(
-            _pair_key(1, (left, right, is_prefix)),
-            lambda: self._matching(fts_phrase(f"{left} {right}", is_prefix)),
-            lambda delta: delta.pair_docids(1, left, right, is_prefix))
+        """Documents with `right` directly after `left`: materialized, or by FTS5."""
+        def written_members(delta: Delta) -> DocIds:
+            return delta.pair_docids(1, left, right, is_prefix)
+
+        def load() -> DocIds:
+            docids = self._materialized.docids("adjacent", f"{left} {right}", is_prefix, None, written_members)
+            return self._matching(fts_phrase(f"{left} {right}", is_prefix)) if docids is None else docids
+
+        return self._transaction.cached_set(_pair_key(1, (left, right, is_prefix)), load, written_members)
 
     def _within(self, distance: int, left: str, right: str, is_prefix: bool) -> DocIds:
         """By FTS5: documents with both terms at most so far apart, in any order; perhaps a few more."""
@@ -147,10 +155,8 @@ class PairReader:
     def _least_query_cost(self, sides: _Sides, count: int) -> float:
         """Microseconds that it takes at least to ask FTS5 about the words of so many documents."""
         beside = sides.right_terms if sides.prefix_term is None else sides.terms_beside_prefix
-        unknown = sum(self._transaction.cached_value(("word", spelled, False, None)) is None
-                      for spelled in (*sides.left_terms, *beside))
         queries = len(sides.left_terms) * (len(beside) + (sides.prefix_term is not None))
-        return unknown * _WORD_COST + min(queries, count) * _QUERY_COST
+        return sum(map(self._term_cost, (*sides.left_terms, *beside))) + min(queries, count) * _QUERY_COST
 
     def _near_by_fts(self, distance: int, sides: _Sides, candidates: DocIds) -> tuple[DocIds, DocIds]:
         """The candidates in which FTS5 has found two words so near, and those that are quicker looked at.
@@ -169,27 +175,50 @@ class PairReader:
 
     def _pairs(self, distance: int, sides: _Sides, candidates: DocIds) -> Iterator[tuple[_Pair, DocIds, float]]:
         """(pair, the candidates that hold both, what it takes FTS5 to find where they are together), as far as there are any."""
-        rights = [(spelled, False, self._word_docids(fts_encoding.word_of_term(spelled)))
-                  for spelled in sides.terms_beside_prefix]
-        if sides.prefix_term is not None:
-            rights.insert(0, (sides.prefix_term, True, self._prefix_docids(fts_encoding.word_of_term(sides.prefix_term))))
+        prefix = sides.prefix_term
+        beside = [(spelled, self._term_docids(spelled)) for spelled in sides.terms_beside_prefix]
+        continued = None if prefix is None else self._prefix_docids(fts_encoding.word_of_term(prefix))
         for left in sides.left_terms:
-            with_left = self._word_docids(fts_encoding.word_of_term(left))
+            with_left = self._term_docids(left)
             within = candidates & with_left
             if not within:
                 continue
-            for right, is_prefix, with_right in rights:
+            rights = beside
+            if prefix is not None and continued is not None and (both := within & continued):
+                cost = self._query_cost(distance, (left, prefix, True), len(with_left), len(continued))
+                if self._are_words_cheaper(distance, left, prefix, len(with_left), cost):
+                    rights = [*beside, *((spelled, self._term_docids(spelled)) for spelled in self._few_terms(prefix) or ())]
+                else:
+                    yield (left, prefix, True), both, cost
+            for right, with_right in rights:
                 if both := within & with_right:
-                    pair = left, right, is_prefix
-                    is_known = self._transaction.cached_value(_pair_key(distance, pair)) is not None
-                    yield pair, both, 0 if is_known else _fts_pair_cost(len(with_left), len(with_right), is_prefix)
+                    pair = left, right, False
+                    yield pair, both, self._query_cost(distance, pair, len(with_left), len(with_right))
+
+    def _are_words_cheaper(self, distance: int, left: str, prefix: str, count: int, cost: float) -> bool:
+        """Is it quicker to ask for each word of a prefix? cost: of the prefix. count: of the documents with the left term."""
+        few = self._few_terms(prefix)
+        return few is not None and cost > sum(
+            self._query_cost(distance, (left, spelled, False), count, frequency) + self._term_cost(spelled)
+            for spelled, frequency in few.items())
+
+    def _query_cost(self, distance: int, pair: _Pair, lefts: int, rights: int) -> float:
+        """Microseconds that a pair takes FTS5; none where the answer is cached."""
+        is_known = self._transaction.cached_value(_pair_key(distance, pair)) is not None
+        return 0 if is_known else _fts_pair_cost(lefts, rights, pair[2])
+
+    def _term_cost(self, spelled: str) -> float:
+        """Microseconds that the documents of a term take."""
+        return _WORD_COST if self._transaction.cached_value(("word", spelled, False, None)) is None else 0
+
+    def _term_docids(self, spelled: str) -> DocIds:
+        return self._word_docids(fts_encoding.word_of_term(spelled))
 
     def _are_rights_rarer(self, sides: _Sides) -> bool:
         """Are there fewer right words, or is the only one rarer than the only left one?"""
         lefts, rights = sides.left_terms, sides.right_terms
         if len(lefts) == len(rights) == 1:
-            left, right = map(self._word_docids, map(fts_encoding.word_of_term, (*lefts, *rights)))
-            return len(right) < len(left)
+            return len(self._term_docids(*rights)) < len(self._term_docids(*lefts))
         return len(rights) < len(lefts)
 
 

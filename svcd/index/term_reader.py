@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes_equal, union_of
 from svcd.index import fts_encoding, prefix_postings
-from svcd.index.bitmap_blocks import joined_blocks
 from svcd.index.delta import Delta
 from svcd.index.fts_queries import fts_phrase, matching_docids
+from svcd.index.materialized_reader import MaterializedReader
 from svcd.index.pair_reader import PairReader
 from svcd.index.read_transaction import ReadTransaction
 from svcd.index.schema import COUNT_BLOCK, COUNTED_WORDS, SHARED_COLUMN
@@ -154,15 +154,13 @@ def _joined_words(words: Sequence[str]) -> str:
 PostingKey = tuple[str, str, bool, int | None]
 
 
-def materialized_key(kind: str, term: str, is_prefix: bool) -> str:
-    """The key of the sets of a term or prefix in the table of materialized postings; kind as in PostingKey."""
-    return f"{kind[0]}{'*' if is_prefix else ''}:{term}"
-
-
 # Terms of one OR query: FTS5 walks through its index once for all of them.
 _TERMS_PER_QUERY = 100
 # Looking up one more term in `term_positions` takes as long as joining the postings of so many documents of a prefix.
 _DOCUMENTS_A_TERM = 600
+# Microseconds that FTS5 takes for one more term and for each document of it, and for one that it merges into those of a prefix.
+_TERM_COST, _DOCUMENT_COST, _MERGED_COST = 50, 0.15, 0.3
+_STORED_COST = 25  # of a materialized set
 # Fields whose cached sets are subtracted to see in which field a term mostly is.
 _MOST_COMPARED = 8
 
@@ -177,9 +175,9 @@ class TermReader:
         self._transaction = transaction
         self._connection = transaction.connection
         self._vocabulary = vocabulary
-        self._materialized = materialized
-        self._are_materialized: dict[str, bool] = {}
-        self._pairs = PairReader(transaction, self.word_docids, self.prefix_docids)
+        self._materialized = MaterializedReader(transaction, materialized)
+        self._pairs = PairReader(transaction, self._materialized, self.word_docids, self.prefix_docids,
+                                 vocabulary.few_terms)
 
     # Fields
 
@@ -220,7 +218,7 @@ class TermReader:
         """From FTS5, such that it returns few documents: to return one takes longer than to look at it."""
         query, in_column = fts_phrase(term, is_prefix), "" if column is None else f"{{c{column}}} : "
         terms = self._vocabulary.few_terms(term) if is_prefix else None
-        if terms is not None:
+        if terms is not None and self._is_union_cheaper(terms, column):
             return _union(terms, lambda common: self._term_docids(common, False, column),
                           lambda rare: self._matching("terms", f"{in_column}({_any_of(rare)})"))
         anywhere: DocIds | None = None
@@ -229,6 +227,15 @@ class TermReader:
         if anywhere and self._is_mostly_in(column, term, is_prefix, anywhere):
             return anywhere - self._matching("terms", f"{query} NOT {in_column}{query}")
         return self._matching("terms", in_column + query)
+
+    def _is_union_cheaper(self, terms: Mapping[str, int], column: int | None) -> bool:
+        """Does it cost less to ask for each term of a prefix, and to take cached sets, than to have FTS5 merge all postings?"""
+        least: float = 0
+        for term, frequency in terms.items():
+            if frequency < COMMON or self._transaction.cached_value(("word", term, False, column)) is None:
+                is_stored = self._materialized.may_have(frequency)
+                least += _STORED_COST if is_stored else _TERM_COST + frequency * _DOCUMENT_COST
+        return least < _TERM_COST + sum(terms.values()) * _MERGED_COST
 
     def _is_mostly_in(self, column: int | None, term: str, is_prefix: bool, anywhere: DocIds) -> bool:
         """Is it known from cached sets of the other fields that most documents hold the term in this one?"""
@@ -247,8 +254,13 @@ class TermReader:
                         for start in range(0, len(words), _TERMS_PER_QUERY))
 
     def _any_term_docids(self, terms: tuple[str, ...]) -> DocIds:
-        return self._transaction.cached_set(("any", terms), lambda: self._matching("terms", _any_of(terms)),
+        return self._transaction.cached_set(("any", terms), lambda: self._load_any_term_docids(terms),
                                             lambda delta: delta.any_term_docids(terms))
+
+    def _load_any_term_docids(self, terms: tuple[str, ...]) -> DocIds:
+        common, docids = self._materialized.any_docids(terms)
+        rare = [term for term in terms if term not in common]
+        return docids | self._matching("terms", _any_of(rare)) if rare else docids
 
     # Documents with a word in a field
 
@@ -336,11 +348,8 @@ class TermReader:
         return self._transaction.cached(("positions", term, is_prefix), lambda: self._load_term_positions(term, is_prefix))
 
     def _load_term_positions(self, term: str, is_prefix: bool) -> list[int]:
-        key = materialized_key("position", term, is_prefix)
-        if self._materialized == self._transaction.generation and self._is_materialized(key):
-            return [bucketed for (bucketed,) in self._connection.execute(
-                "SELECT DISTINCT part FROM materialized_postings WHERE key = ? ORDER BY part", (key,))]
-        return [bucketed for bucketed in fts_encoding.BUCKETS
+        parts = self._materialized.parts("position", term, is_prefix)
+        return parts if parts is not None else [bucketed for bucketed in fts_encoding.BUCKETS
                 if self._has_match("term_positions", fts_phrase(fts_encoding.position_term(bucketed, term), is_prefix))]
 
     # Word counts of fields
@@ -383,33 +392,12 @@ class TermReader:
         """
         return self._pairs.near_docids(distance, lefts, rights, prefix, candidates)
 
-    # Materialized postings
-
     def _materialized_or(self, key: PostingKey, written_members: Callable[[Delta], DocIds],
                          load: Callable[[], DocIds]) -> DocIds:
-        """A materialized set, updated with the documents written since; load() where there is none to be used."""
+        """A materialized set, load() where there is none to be used."""
         kind, term, is_prefix, part = key
-        stored = materialized_key(kind, term, is_prefix)
-        made = self._materialized
-        if made is None or not self._is_materialized(stored):
-            return load()
-        select, in_part = "SELECT docids FROM materialized_postings WHERE key = ?", " AND part = ?"
-        docids = joined_blocks(self._connection.execute(
-            select if part is None else select + in_part, (stored,) if part is None else (stored, part)).fetchall())
-        if made == self._transaction.generation:
-            return docids
-        delta = self._transaction.delta_since(made)
-        return delta.updated(docids, written_members(delta)) if delta else load()
-
-    def _is_materialized(self, key: str) -> bool:
-        """Are there sets of a term or prefix? Then a part without a set has no document."""
-        if self._materialized is None:
-            return False
-        known = self._are_materialized.get(key)
-        if known is None:
-            row = self._connection.execute("SELECT 1 FROM materialized_postings WHERE key = ? LIMIT 1", (key,)).fetchone()
-            known = self._are_materialized[key] = row is not None
-        return known
+        docids = self._materialized.docids(kind, term, is_prefix, part, written_members)
+        return load() if docids is None else docids
 
     # FTS5
 

@@ -222,7 +222,7 @@ class IndexWriter:
 
     def materialize_postings(self, should_stop: Callable[[], bool]) -> None:
         """Make or refresh the materialized postings, until should_stop(); outside a transaction."""
-        materialized.materialize(self._connection, int(self.meta("generation") or 0), self.number_of_documents, should_stop)
+        materialized.materialize(self._connection, int(self.meta("generation") or 0), self.docids, should_stop)
         self.checkpoint()
 
     def compact(self) -> None:

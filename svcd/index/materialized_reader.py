@@ -1,0 +1,94 @@
+"""Materialized postings as a reader sees them: sets that are stored ready-made, brought up to date with the delta.
+
+How they are made: svcd.index.materialized; what is stored: docs/storage.md#materialized-postings.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from svcd.base.docids import EMPTY, DocIds
+from svcd.index.bitmap_blocks import joined_blocks
+from svcd.index.delta import Delta
+from svcd.index.read_transaction import ReadTransaction, placeholders
+
+# Sets of terms and prefixes with fewer documents are quickly read from FTS5.
+LEAST = 1_024
+
+
+def materialized_key(kind: str, term: str, is_prefix: bool) -> str:
+    """The key of the sets of a term or prefix; kind: "word", "position", or "adjacent" for two terms with a space between."""
+    return f"{kind[0]}{'*' if is_prefix else ''}:{term}"
+
+
+class MaterializedReader:
+    """The materialized postings of an index in a read transaction.
+
+    made: the generation that they belong to, None while there are none.
+    """
+
+    def __init__(self, transaction: ReadTransaction, made: int | None) -> None:
+        self._transaction = transaction
+        self._connection = transaction.connection
+        self._made = made
+        self._are_stored: dict[str, bool] = {}
+
+    def docids(self, kind: str, term: str, is_prefix: bool, part: int | None,
+               written_members: Callable[[Delta], DocIds]) -> DocIds | None:
+        """The documents of a part, or of all parts of a term or prefix; None if there are no sets of it to be used.
+
+        written_members: the documents of a delta that belong to the set now.
+        """
+        if not self.has(kind, term, is_prefix):
+            return None
+        delta = self._delta()
+        if self._made != self._transaction.generation and delta is None:
+            return None
+        key = materialized_key(kind, term, is_prefix)
+        if part is None:
+            rows = self._connection.execute("SELECT docids FROM materialized_postings WHERE key = ?", (key,)).fetchall()
+        else:
+            rows = self._connection.execute(
+                "SELECT docids FROM materialized_postings WHERE key = ? AND part = ?", (key, part)).fetchall()
+        docids = joined_blocks(rows)
+        return docids if delta is None else delta.updated(docids, written_members(delta))
+
+    def any_docids(self, terms: Sequence[str]) -> tuple[Collection[str], DocIds]:
+        """Those of some terms that have sets to be used, and the documents with any of them."""
+        delta = self._delta()
+        if self._made is None or (self._made != self._transaction.generation and delta is None):
+            return (), EMPTY
+        rows = self._connection.execute(
+            f"SELECT key, docids FROM materialized_postings WHERE key IN ({placeholders(terms)})",
+            [materialized_key("word", term, False) for term in terms]).fetchall()
+        stored = {key.partition(":")[2] for key, _ in rows}
+        docids = joined_blocks([(docids,) for _, docids in rows])
+        return stored, docids if delta is None else delta.updated(docids, delta.any_term_docids(stored))
+
+    def parts(self, kind: str, term: str, is_prefix: bool) -> list[int] | None:
+        """The parts that have documents, ascending; None if that is not known."""
+        if self._made != self._transaction.generation or not self.has(kind, term, is_prefix):
+            return None
+        return [part for (part,) in self._connection.execute(
+            "SELECT DISTINCT part FROM materialized_postings WHERE key = ? ORDER BY part",
+            (materialized_key(kind, term, is_prefix),))]
+
+    def may_have(self, documents: int) -> bool:
+        """Are there sets of terms that so many documents hold?"""
+        return self._made is not None and documents >= LEAST
+
+    def has(self, kind: str, term: str, is_prefix: bool) -> bool:
+        """Are there sets of a term or prefix? Then a part without a set has no document."""
+        if self._made is None:
+            return False
+        key = materialized_key(kind, term, is_prefix)
+        known = self._are_stored.get(key)
+        if known is None:
+            row = self._connection.execute("SELECT 1 FROM materialized_postings WHERE key = ? LIMIT 1", (key,)).fetchone()
+            known = self._are_stored[key] = row is not None
+        return known
+
+    def _delta(self) -> Delta | None:
+        """The documents written since; None when there are none, or too many."""
+        if self._made is None or self._made == self._transaction.generation:
+            return None
+        return self._transaction.delta_since(self._made)
