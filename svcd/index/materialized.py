@@ -26,7 +26,9 @@ from svcd.base.positions import bucketed_position
 from svcd.index import fts_encoding, prefix_postings
 from svcd.index.bitmap_blocks import BLOCK_BITS
 from svcd.index.connections import write_transaction
-from svcd.index.materialized_pairs import LEFT_SHARE, adjacent_docids, common_pairs, sample_step
+from svcd.index.materialized_pairs import (
+    COMPLETE_SHARE, LEFT_SHARE, ChosenPairs, adjacent_docids, common_pairs, sample_step,
+)
 from svcd.index.materialized_reader import LEAST, materialized_key
 from svcd.index.schema import SHARED_COLUMN
 
@@ -186,20 +188,21 @@ def _alphabet_rows(writer: sqlite3.Connection, start: str, end: str, should_stop
 
 def _choose_pairs(writer: sqlite3.Connection, build: Build, should_stop: ShouldStop) -> None:
     """Note the pairs of terms whose sets are made."""
-    least = build.documents // LEFT_SHARE
-    lefts = {term for term, count in writer.execute("SELECT term, doc FROM vocabulary WHERE doc >= ?", (least,))
-             if term != fts_encoding.POSITION_GAP}
+    frequencies = dict(writer.execute("SELECT term, doc FROM vocabulary WHERE doc >= ? AND term <> ?",
+                                      (build.documents // LEFT_SHARE, fts_encoding.POSITION_GAP)))
     step = sample_step(build.documents)
     texts = writer.execute("SELECT words FROM forward_index WHERE docid % ? = 0", (step,))
-    keys = common_pairs((text for (text,) in _interruptible(texts, should_stop)), lefts, step, build.documents)
+    keys = common_pairs((text for (text,) in _interruptible(texts, should_stop)), frequencies, step, build.documents)
+    complete = [term for term, documents in frequencies.items() if documents * COMPLETE_SHARE >= build.documents]
+    chosen = json.dumps([keys, complete])
     with write_transaction(writer):
-        writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('materialized_pairs', ?)", (json.dumps(keys),))
+        writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('materialized_pairs', ?)", (chosen,))
 
 
-def _chosen_pairs(connection: sqlite3.Connection) -> list[str]:
+def _chosen_pairs(connection: sqlite3.Connection) -> ChosenPairs:
     row = connection.execute("SELECT value FROM meta WHERE key = 'materialized_pairs'").fetchone()
-    keys: list[str] = json.loads(row[0]) if row else []
-    return keys
+    keys, complete = json.loads(row[0]) if row else ((), ())
+    return ChosenPairs(keys, frozenset(complete))
 
 
 def _interruptible(rows: Iterable[T], should_stop: ShouldStop) -> Iterator[T]:
@@ -367,6 +370,7 @@ def _refresh(writer: sqlite3.Connection, written: DocIds, should_stop: ShouldSto
     members = _memberships(writer, written, set(keys))
     pairs = adjacent_docids(_forward_texts(writer, written), _chosen_pairs(writer))
     members.update((key, {0: docids.to_array()}) for key, docids in pairs.items())
+    keys += pairs.keys() - set(keys)
     written_blocks = {docid >> BLOCK_BITS for docid in written}
     for key in _interruptible(keys, should_stop):
         _refresh_parts(writer, key, written, written_blocks, members.get(key, {}))

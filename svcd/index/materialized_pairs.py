@@ -7,9 +7,10 @@ index. See docs/storage.md#materialized-postings.
 from __future__ import annotations
 
 from array import array
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from svcd.base.docids import DocIds
 from svcd.index.fts_encoding import SEPARATOR_MARK
@@ -18,10 +19,22 @@ from svcd.index.materialized_reader import materialized_key
 _LONGEST_PREFIX = 4
 # Pairs are looked for in about so many documents; those met but once in a portion of them are forgotten.
 _SAMPLE, _PORTION = 8_192, 2_048
-# A pair is kept if so many documents have it, or this share of all if that is more; and its first term by as large a share.
+# A pair is kept if so many documents have it, or this share of all if that is more. Terms are the first one of a pair, and have
+# sets of all pairs with each other, from such a share on.
 LEAST, _SHARE = 256, 1024
-LEFT_SHARE = 128
+LEFT_SHARE, COMPLETE_SHARE = 128, 64
 _KIND = "adjacent"
+
+
+class ChosenPairs(NamedTuple):
+    """Which pairs have sets.
+
+    keys: of the pairs that were found to be common. complete: terms so common that all pairs of two of them have one; a pair
+    without has no document.
+    """
+
+    keys: Sequence[str] = ()
+    complete: Collection[str] = ()
 
 
 def pairs_in(forward: str) -> Iterator[tuple[str, str]]:
@@ -59,19 +72,22 @@ def sample_step(documents: int) -> int:
     return max(1, documents // _SAMPLE)
 
 
-def adjacent_docids(rows: Iterable[tuple[int, str]], keys: Collection[str]) -> dict[str, DocIds]:
+def adjacent_docids(rows: Iterable[tuple[int, str]], chosen: ChosenPairs) -> dict[str, DocIds]:
     """Key -> those of some documents in which the pair stands side by side. rows: (docid, forward index row)."""
-    found: dict[str, array[int]] = {key: array("I") for key in keys}
+    found: defaultdict[str, array[int]] = defaultdict(lambda: array("I"))
     # By left term: what is found for each right term, and for each prefix of right terms.
-    after: dict[str, tuple[dict[str, array[int]], dict[str, array[int]]]] = {}
-    for key, docids in found.items():
+    after: dict[str, tuple[dict[str, array[int]], dict[str, array[int]]]] = {left: ({}, {}) for left in chosen.complete}
+    for key in chosen.keys:
         letter, _, pair = key.partition(":")
         left, _, right = pair.partition(" ")
-        after.setdefault(left, ({}, {}))["*" in letter][right] = docids
+        after.setdefault(left, ({}, {}))["*" in letter][right] = found[key]
+    complete = chosen.complete
     for docid, forward in rows:
         for left, right in pairs_in(forward):
             if right and left in after:
                 terms, prefixes = after[left]
+                if right not in terms and right in complete and left in complete:
+                    terms[right] = found[materialized_key(_KIND, f"{left} {right}", False)]
                 if right in terms:
                     terms[right].append(docid)
                 for length in range(1, min(_LONGEST_PREFIX, len(right)) + 1) if prefixes else ():

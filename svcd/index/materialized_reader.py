@@ -4,6 +4,7 @@ How they are made: svcd.index.materialized; what is stored: docs/storage.md#mate
 """
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Sequence
 
 from svcd.base.docids import EMPTY, DocIds
@@ -51,6 +52,28 @@ class MaterializedReader:
                 "SELECT docids FROM materialized_postings WHERE key = ? AND part = ?", (key, part)).fetchall()
         docids = joined_blocks(rows)
         return docids if delta is None else delta.updated(docids, written_members(delta))
+
+    def adjacent_docids(self, left: str, right: str, is_prefix: bool,
+                        written_members: Callable[[Delta], DocIds]) -> DocIds | None:
+        """Documents in which one term follows the other, as docids() gives them."""
+        docids = self.docids("adjacent", f"{left} {right}", is_prefix, None, written_members)
+        if docids is not None or is_prefix or self._made is None:
+            return docids
+        complete = self._complete_terms()
+        if left not in complete or right not in complete:
+            return None
+        if self._made == self._transaction.generation:
+            return EMPTY
+        delta = self._delta()
+        return written_members(delta) if delta else None
+
+    def _complete_terms(self) -> Collection[str]:
+        """Terms of which all pairs with each other have sets; a pair without has no document."""
+        def load() -> Collection[str]:
+            row = self._connection.execute("SELECT value FROM meta WHERE key = 'materialized_pairs'").fetchone()
+            return frozenset(json.loads(row[0])[1] if row else ())
+
+        return self._transaction.cached(("complete terms", self._made), load)
 
     def any_docids(self, terms: Sequence[str]) -> tuple[Collection[str], DocIds]:
         """Those of some terms that have sets to be used, and the documents with any of them."""

@@ -90,7 +90,7 @@ class PairReader:
             return delta.pair_docids(1, left, right, is_prefix)
 
         def load() -> DocIds:
-            docids = self._materialized.docids("adjacent", f"{left} {right}", is_prefix, None, written_members)
+            docids = self._materialized.adjacent_docids(left, right, is_prefix, written_members)
             return self._matching(fts_phrase(f"{left} {right}", is_prefix)) if docids is None else docids
 
         return self._transaction.cached_set(_pair_key(1, (left, right, is_prefix)), load, written_members)
