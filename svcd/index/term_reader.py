@@ -60,10 +60,13 @@ class VocabularyReader:
     def __init__(self, transaction: ReadTransaction) -> None:
         self._transaction = transaction
         self._connection = transaction.connection
+        self._lists: dict[str, Sequence[str]] = {}  # by first character, what _cached_list() has found
 
     def has_word(self, word: str) -> bool:
         """Does any document hold the word?"""
-        words = self._cached_list(word)
+        words = self._lists.get(word[:1])
+        if words is None:
+            words = self._cached_list(word)
         if words is None:
             row = self._connection.execute("SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (
                 fts_encoding.fts_string(fts_encoding.term_of_word(word)),)).fetchone()
@@ -125,8 +128,11 @@ class VocabularyReader:
         """
         characters: tuple[frozenset[str], list[str]] | None = self._transaction.cached_value(("first characters",))
         if characters and start[:1] not in characters[0]:
-            return characters[1]
-        words: Sequence[str] | None = self._transaction.cached_value(("words", start[:1]))
+            words: Sequence[str] | None = characters[1]
+        else:
+            words = self._transaction.cached_value(("words", start[:1]))
+        if words is not None:
+            self._lists[start[:1]] = words
         return words
 
     def joined_words(self, character: str) -> str:
