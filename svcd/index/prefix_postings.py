@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from svcd.base.bitmaps import DocIds, from_docids, to_docids
@@ -22,7 +22,7 @@ _MOST_GATHERED = 150_000
 # The first byte of a row: a bitmap follows, or a list of 16-bit offsets where that is shorter.
 _BITS, _LIST = b"b", b"l"
 
-Letters = Mapping[int, set[str]]  # column -> the first characters of the words of a field
+Letters = Mapping[int, Collection[str]]  # column -> the first characters of the words of a field, each once
 # FTS column -> letter -> offsets in the block in the order of edits, ~offset for a document that is removed
 _Columns = defaultdict[int, defaultdict[str, list[int]]]
 
@@ -63,9 +63,21 @@ class PrefixPostingWriter:
                 edits.append(offset)
             self._gathered += len(found)
         for column, known in before.items():
-            for letter in known - after.get(column, set()):
+            for letter in set(known).difference(after.get(column, ())):
                 columns[column][letter].append(~offset)
             self._gathered += len(known)
+        if self._gathered > _MOST_GATHERED:
+            self.flush()
+
+    def add(self, docids: Sequence[int], added: Mapping[int, Mapping[str, Sequence[int]]]) -> None:
+        """Note new documents. added: by FTS column and first letter the places in `docids`, ascending."""
+        blocks, offsets = zip(*(divmod(docid, BLOCK) for docid in docids))
+        for column, places_by_letter in added.items():
+            edits = {block: self._edits[block][column] for block in set(blocks)}
+            for letter, places in places_by_letter.items():
+                for place in places:
+                    edits[blocks[place]][letter].append(offsets[place])
+                self._gathered += len(places)
         if self._gathered > _MOST_GATHERED:
             self.flush()
 

@@ -12,7 +12,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from svcd.index import bitmap_blocks
 
@@ -26,6 +26,7 @@ from svcd.index import bitmap_blocks
 
 Value = float | str  # a number, or a text in its normal form
 Key = int | bytes | str  # of a flag, a number, a text
+Postings = Mapping[tuple[int, Key], "str | None"]  # (kind, key) -> spelling, None if it equals the value
 
 FLAG, NUMBER, TEXT = 0, 1, 2
 KINDS: Mapping[type[Value], int] = {float: NUMBER, str: TEXT}
@@ -38,6 +39,8 @@ MIXED = ""
 _SIGN = 1 << 63
 _ALL = (1 << 64) - 1
 _EXACT_INTEGERS = 1e15
+_PRESENT, _HAS_NUMBER, _HAS_TEXT = ((FLAG, flag) for flag in (PRESENT, HAS_NUMBER, HAS_TEXT))
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
 class FieldEntry(Protocol):
@@ -73,37 +76,33 @@ def value_of(found: Key) -> Value:
     return found
 
 
-def posting_entries(fid: int, entry: FieldEntry) -> list[tuple[tuple[int, int, Key], str | None]]:
-    """((fid, kind, key), spelling or None if it equals the value) of everything that a document has in a field."""
-    found: list[tuple[tuple[int, int, Key], str | None]] = [((fid, FLAG, PRESENT), None)]
-    flags = set()
-    for value in entry.each():
+def posting_entries(entry: FieldEntry) -> Postings:
+    """Everything that a document has in a field."""
+    found: dict[tuple[int, Key], str | None] = {_PRESENT: None}
+    for value in entry.each() if entry.has_both_zeros else entry.values:
         if isinstance(value, str):
             spelling = entry.values[value]
-            flags.add(HAS_TEXT)
-            found.append(((fid, TEXT, value), None if spelling == value else spelling))
+            found[TEXT, value] = None if spelling == value else spelling
+            found[_HAS_TEXT] = None
         else:
-            flags.add(HAS_NUMBER)
-            found.append(((fid, NUMBER, value_key(value)), None))
+            found[NUMBER, value_key(value)] = None
+            found[_HAS_NUMBER] = None
     if entry.is_null:
-        flags.add(IS_NULL)
+        found[FLAG, IS_NULL] = None
     if entry.is_empty:
-        flags.add(IS_EMPTY)
-    found += [((fid, FLAG, flag), None) for flag in flags]
+        found[FLAG, IS_EMPTY] = None
     return found
 
 
-def row_text(values: Mapping[int, FieldEntry]) -> str | None:
-    """The row of a document in document_values, by field number; None when it has no values."""
-    if not values:
-        return None
-    return json.dumps({str(fid): _json_array(held) for fid, held in values.items()}, ensure_ascii=False, separators=(",", ":"))
+def row_text(arrays: Mapping[int, str]) -> str | None:
+    """The row of a document in document_values. arrays: json_array() by field number; None when there are none."""
+    return "{" + ",".join([f'"{fid}":{array}' for fid, array in arrays.items()]) + "}" if arrays else None
 
 
-def _json_array(entry: FieldEntry) -> list[float | int | str | None]:
+def json_array(entry: FieldEntry) -> str:
     """The JSON array of a field; null and "" stand for the flags, as neither is a value."""
     flags: list[float | int | str | None] = [*[None] * entry.is_null, *[""] * entry.is_empty]
-    return flags + [_shortest(value) if entry.values[value] is None else entry.values[value] for value in entry.each()]
+    return _encode(flags + [_shortest(value) if entry.values[value] is None else entry.values[value] for value in entry.each()])
 
 
 def _shortest(number: Value) -> float | int | str:
@@ -146,7 +145,6 @@ _MOST_GATHERED = 150_000
 _ROWS_AT_ONCE = 2000
 _NOTHING_ADDED = "\0"  # no document was added whose spelling counts
 
-Values = Mapping[int, FieldEntry]  # by field number
 _Row = tuple[int, int, Key, int]
 
 
@@ -159,6 +157,12 @@ class _Edits:
 
     def add(self, offset: int, spelling: str | None) -> None:
         self.offsets.append(offset)
+        if self.spelling != spelling:
+            self.spelling = _agreed(self.spelling, spelling)
+
+
+    def extend(self, offsets: Sequence[int], spelling: str | None) -> None:
+        self.offsets.extend(offsets)
         if self.spelling != spelling:
             self.spelling = _agreed(self.spelling, spelling)
 
@@ -179,11 +183,11 @@ class ValueWriter:
         """Discard the gathered edits."""
         self._edits, self._gathered = defaultdict(_Edits), 0
 
-    def change(self, docid: int, before: Values, after: Values) -> None:
-        """Note a document whose values of some fields change. before, after: its values, by field number."""
+    def change(self, docid: int, before: Mapping[int, Postings], after: Mapping[int, Postings]) -> None:
+        """Note a document whose values of some fields change. before, after: its postings, by field number."""
         block, offset = divmod(docid, bitmap_blocks.BLOCK)
-        old = dict(entry for fid, held in before.items() for entry in posting_entries(fid, held))
-        new = [entry for fid, held in after.items() for entry in posting_entries(fid, held)]
+        old = {(fid, *key): spelling for fid, held in before.items() for key, spelling in held.items()}
+        new = [((fid, *key), spelling) for fid, held in after.items() for key, spelling in held.items()]
         for key in old.keys() - {key for key, _ in new} if old else ():
             self._edits[*key, block].offsets.append(~offset)
         for key, spelling in new:
@@ -193,9 +197,24 @@ class ValueWriter:
         if self._gathered > _MOST_GATHERED:
             self.flush()
 
-    def write_rows(self, rows: Iterable[tuple[int, Values]]) -> None:
-        """Write document_values. rows: (docid, its values of all fields); {} for a document without any."""
-        texts = [(docid, row_text(values)) for docid, values in rows]
+    def add(self, docids: Sequence[int], added: Mapping[int, Mapping[tuple[int, Key], Sequence[Any]]]) -> None:
+        """Note the values of new documents. added: by field number and (kind, key) the spelling, then places in `docids`."""
+        blocks, offsets = zip(*(divmod(docid, bitmap_blocks.BLOCK) for docid in docids))
+        first, is_one_block = blocks[0], len(set(blocks)) == 1
+        for fid, postings in added.items():
+            for key, (spelling, *places) in postings.items():
+                self._gathered += len(places)
+                if is_one_block:
+                    self._edits[fid, *key, first].extend([offsets[place] for place in places], spelling)
+                    continue
+                for place in places:
+                    self._edits[fid, *key, blocks[place]].add(offsets[place], spelling)
+        if self._gathered > _MOST_GATHERED:
+            self.flush()
+
+    def write_rows(self, rows: Iterable[tuple[int, Mapping[int, str]]]) -> None:
+        """Write document_values. rows: (docid, json_array() of all its fields); {} for a document without any."""
+        texts = [(docid, row_text(arrays)) for docid, arrays in rows]
         self._connection.executemany("DELETE FROM document_values WHERE docid = ?",
                                      [(docid,) for docid, text in texts if text is None])
         self._connection.executemany("INSERT OR REPLACE INTO document_values(docid, field_values) VALUES (?, ?)",

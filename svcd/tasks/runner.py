@@ -460,10 +460,15 @@ class Runner:
         first = job.plan.tasks[0]
         shape = job.plan.shape if job.plan.shape in (*batching.JOINS, INDEX_DELETION) else first.kind
         return {"do": "batch", "path": str(self._instance.index_path(target.uuid)), "indexUid": job.index_uid, "shape": shape,
-                "budget": asdict(self._budget), "tasks": [
+                "budget": asdict(self._budget), "threads": self._threads_per_job(), "tasks": [
                     {"uid": task.uid, "kind": task.kind, "content": task.content, "enqueued_at": task.enqueued_at,
                      "payload_bytes": task.payload_bytes,
                      "payload": str(folder / task.payload) if task.payload else None} for task in job.plan.tasks]}
+
+    def _threads_per_job(self) -> int:
+        """How many processes a batch that starts now may use: two when there are two workers for each running batch."""
+        with self._changed:
+            return min(2, len(self._writers) // max(len(self._busy), 1))
 
     def _indexing_answer(self, job: _Job, target: IndexRow, writer: IndexingProcess,
                 request: dict[str, Any]) -> dict[str, Any] | None:
