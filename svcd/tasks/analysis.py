@@ -117,5 +117,8 @@ def read_message(pipe: IO[bytes]) -> Any:
     length = pipe.read(_LENGTH.size)
     if len(length) < _LENGTH.size:
         raise EOFError
-    content = pipe.read(*_LENGTH.unpack(length))
-    return marshal.loads(content)  # raises EOFError itself for too short a text
+    (size,) = _LENGTH.unpack(length)
+    content = pipe.read(size)
+    if len(content) < size:
+        raise EOFError
+    return marshal.loads(content)

@@ -201,11 +201,13 @@ def test_without_the_process_the_indexing_process_goes_on(tmp_path: Path, monkey
     assert here.rows() == beside.rows()
 
 
-def test_a_killed_process_is_noticed() -> None:
-    process = AnalysisProcess(SETTINGS)
-    process.close()
-    with pytest.raises((AnalysisProcessDied, ValueError)):  # ValueError: of a closed pipe
-        process.receive()
+def test_a_process_that_fails_has_died() -> None:
+    with closing(AnalysisProcess(SETTINGS)) as process:
+        process.send([("{}", True)])
+        process.send([("no JSON", True)])
+        assert process.receive() == ([(({}, ""), {})], {}, {})
+        with pytest.raises(AnalysisProcessDied):
+            process.receive()
 
 
 def test_it_is_started_for_large_batches_with_two_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
