@@ -396,7 +396,7 @@ class IndexWriter:
         rows: list[tuple[int, Mapping[int, str]]] = []
         for change, values in changes:
             before = encoded_values(change.values_before) if change.values_before else {}
-            if values if change.is_new else _postings_of(before) != _postings_of(values):
+            if bool(values) if change.is_new else _postings_of(before) != _postings_of(values):
                 numbered = self._by_field_number(values)
                 self._log(change.docid, "")
                 if not change.is_new:

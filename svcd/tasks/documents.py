@@ -247,6 +247,7 @@ class DocumentWriter:
             if self._process:
                 self._send(self._process, part)
             else:
+                self._write_sent()  # what it had when it died comes first
                 encoded = self._analysis.encoded((document or {}, change.is_new) for change, document in part)
                 self._writer.write([change for change, _ in part], encoded)
 
