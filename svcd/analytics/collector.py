@@ -1,7 +1,7 @@
 """Counts the requests of one process for the anonymous usage report: what each adds, by route, and the state.
 
-Nothing of a request is kept: its values are counted and forgotten; distinct names of facets and remotes are kept as
-hashes until the report. See docs/tasks-and-batches.md#usage-report.
+Nothing of a request is kept: only numbers, flags and known words are counted, never its texts; distinct names of facets and
+remotes are kept as hashes until the report. See docs/tasks-and-batches.md#usage-report.
 
 Threads: all request threads; `_lock` guards the state and is held for a few additions only.
 """
@@ -29,21 +29,28 @@ from svcd.analytics.figures import (
 )
 from svcd.api import admission
 from svcd.base import logs
-from svcd.http.headers import media_type
+from svcd.http.message import media_type
 
 if TYPE_CHECKING:
     from svcd.api.routes import Context, Route
     from svcd.http.message import Request
 
 
-# What searches and changes of settings add to the usage report, by member of their bodies.
-#
-# Only numbers, flags and known words are taken from a request, never its texts.
+Key = tuple[str, str]  # method, path of a route
 
-
-# Characters of a query that are looked at.
-_MOST_TEXT = 10_000
+_MOST_TEXT = 10_000  # characters of a query that are looked at
 _NEGATIVE = re.compile(r'(?:^|\s)-["\w]')
+_FILTER_MARKS = {
+    "_geoRadius": ("filter.with_geoRadius",), "_geoBoundingBox": ("filter.with_geoBoundingBox",),
+    "_vectors": ("filter.on_vectors", "with_vector_filter"),
+}
+_WITHOUT_PAGES = ("offset", "limit")  # without effect on a search by pages
+_MAX_NAMES = 10_000  # distinct names that are counted until the next report
+
+_known_agent = lru_cache(maxsize=256)(agent)
+
+
+# Searches, by member of their bodies
 
 
 def _q(state: State, text: str) -> None:
@@ -65,12 +72,6 @@ def note_filter(state: State, value: Any) -> None:
         if mark in text:
             for figure in figures:
                 state[figure] = True
-
-
-_FILTER_MARKS = {
-    "_geoRadius": ("filter.with_geoRadius",), "_geoBoundingBox": ("filter.with_geoBoundingBox",),
-    "_vectors": ("filter.on_vectors", "with_vector_filter"),
-}
 
 
 def _flat(value: Any) -> list[Any]:
@@ -133,9 +134,6 @@ _SEARCH_MEMBERS: Mapping[str, FigureUpdate] = {
 }
 
 
-_WITHOUT_PAGES = ("offset", "limit")  # without effect on a search by pages
-
-
 def _members(state: State, values: Mapping[str, Any]) -> None:
     """The members of one search; null, false, zero and empty values do not count."""
     is_paged = values.get("page") is not None or values.get("hitsPerPage") is not None
@@ -188,7 +186,8 @@ def facet_search(state: State, ctx: Context) -> None:
         state["facets.additional_search_parameters_provided"] = True
 
 
-# Changes of settings: how many elements and which kind, never a name.
+# Changes of settings: how many elements and which kind, never a name
+
 
 def _total(figure: str) -> FigureUpdate:
     return adds(f"{figure}.total", lambda value: len(value or ()))
@@ -291,10 +290,8 @@ def of_one(segment: str) -> FigureUpdate | None:
     return None if note is None else lambda state, ctx: note(state, ctx.body)
 
 
-Key = tuple[str, str]  # method, path of a route
-
-
 # Documents and indexes
+
 
 def _add_documents(state: State, ctx: Context) -> None:
     if ctx.query.get("primaryKey") is not None:
@@ -326,6 +323,7 @@ def _swap(state: State, ctx: Context) -> None:
 
 # Tasks
 
+
 _TASK_FILTERS = {
     "uids": "filtered_by_uid", "indexUids": "filtered_by_index_uid", "types": "filtered_by_type",
     "statuses": "filtered_by_status", "canceledBy": "filtered_by_canceled_by",
@@ -339,7 +337,8 @@ def _tasks(state: State, ctx: Context) -> None:
             state[figure] = True
 
 
-# Network, export, webhooks
+# Network and export
+
 
 def _network(state: State, ctx: Context) -> None:
     if "self" in ctx.body:
@@ -360,6 +359,9 @@ def _export(state: State, ctx: Context) -> None:
     size = ctx.body.get("payloadSize")
     if size is not None:
         adds("export.avg_payload_size", int)(state, size)
+
+
+# By route
 
 
 _SETTINGS_PATH = "/indexes/{index_uid}/settings"
@@ -407,11 +409,6 @@ def update_of_route(key: Key) -> FigureUpdate | None:
     if before == _SETTINGS_PATH and method in ("PUT", "PATCH"):
         return of_one(segment)
     return UPDATES.get(key)
-
-
-# Distinct names that are counted at most until the next report.
-_MAX_NAMES = 10_000
-_known_agent = lru_cache(maxsize=256)(agent)
 
 
 class Usage:

@@ -1,11 +1,13 @@
-"""The search queue: how many searches run at once, which of the others wait, and when a search is cut off.
+"""When a search may run and how long: the search queue (SearchQueue), the cutoff (Timer), and the cache that spares a search
+(SearchCache).
 
 One interpreter computes one search at a time. Searches that share it all take longer (459 a second with 8 at once, 598
 one by one), so each search has the process to itself for a head start, in which nearly all end; a longer one then runs
 beside others, up to the limit. When a search ends, the newest waiting one starts: its client is the likeliest to be
-still there. See docs/http.md#search-queue.
+still there. See docs/http.md#search-queue, #cutoff and #search-cache.
 
-Threads: every request thread comes here; `_lock` guards the running searches and the list of waiting ones.
+Threads: every request thread comes here; the `_lock` of the queue guards the running searches, the list of waiting
+ones and the measure of congestion, that of the module the count of searches that were cut off. A timer belongs to one thread.
 """
 from __future__ import annotations
 
@@ -18,7 +20,20 @@ from contextlib import contextmanager
 from svcd.base.errors import ApiError
 from svcd.index.read_transaction import Cache
 
+LIMIT_BYTES = 8 << 20  # of the cache
+MAX_ANSWER_BYTES = 64 << 10  # of one answer in the cache
 _RETRY_AFTER_S = 10
+# Searches are in each other's way while one waits, or while more than this run at once. One user who types has one or two
+# under way, and where these are slow, they run side by side.
+_SIDE_BY_SIDE = 2
+# Searches queue up when they were in each other's way for so many seconds more than they were not. The requests of one page
+# take less; eight clients that search without pause take no longer.
+CONGESTED_S = 0.15
+
+Parts = tuple[bytes, ...]  # UTF-8: in a str, one character outside Latin-1 would double the memory
+
+
+# The search queue
 
 
 class _Waiter:
@@ -31,23 +46,59 @@ class _Waiter:
         self.started_at: float | None = None
 
 
+class Congestion:
+    """Measures whether searches queue up: for how many seconds they were in each other's way, less those they were not."""
+
+    def __init__(self, limit_s: float = CONGESTED_S) -> None:
+        self._limit_s = limit_s
+        self._seconds = 0.0
+        self._since = 0.0
+        self._is_crowded = False
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing is measured now, and nothing needs to be noted before the next crowd."""
+        return not self._is_crowded and not self._seconds
+
+    def note(self, is_crowded: bool, now: float) -> bool:
+        """From now on searches are, or are not, in each other's way. True if they queue up; measuring then begins again.
+
+        now: monotonic seconds.
+        """
+        passed = now - self._since
+        self._seconds = max(0.0, self._seconds + (passed if self._is_crowded else -passed))
+        self._since, self._is_crowded = now, is_crowded
+        if self._seconds < self._limit_s:
+            return False
+        self._seconds = 0.0
+        return True
+
+
 class SearchQueue:
     """A queue of searches. parallel: how many may run at once; capacity: how many may wait; max_wait_s: for how long.
 
     head_start_s: how long a search has its process to itself. processes: how many processes share parallel and
     capacity; each gets an equal part, and requests are handed to the least loaded one.
+    on_congestion: called, by a thread with a request, when searches queue up, and again while they go on doing so.
     """
 
     def __init__(self, parallel: int, capacity: int = 1000, max_wait_s: float = 60.0, *, head_start_s: float = 0.0,
                  processes: int = 1) -> None:
-        self._parallel = max(-(-parallel // processes), 1)
+        self._most = parallel
         self.capacity = capacity
-        self._own_capacity = -(-capacity // processes)
+        self.share(processes)
+        self.on_congestion: Callable[[], None] | None = None
+        self._congestion = Congestion()
         self._max_wait_s = max_wait_s
         self._head_start_s = head_start_s
         self._started: list[float] = []  # start of each running search, the newest last
         self._waiting: list[_Waiter] = []
         self._lock = threading.Lock()
+
+    def share(self, processes: int) -> None:
+        """Keep to an equal part of all that so many processes may run and have waiting."""
+        self._parallel = max(-(-self._most // processes), 1)
+        self._own_capacity = -(-self.capacity // processes)
 
     @property
     def running(self) -> int:
@@ -63,8 +114,10 @@ class SearchQueue:
     def slot(self) -> Iterator[None]:
         """Run the block as one search. Raises too_many_search_requests if the queue is full or the wait too long."""
         waiter = self._admit()
+        self._watch()
         if waiter.started_at is None:
             self._wait(waiter)
+            self._watch()
         if waiter.started_at is None:
             raise self._too_many_searches()
         try:
@@ -119,6 +172,21 @@ class SearchQueue:
             self._started.remove(started_at)
             if self._waiting and self._has_room():
                 self._start(self._waiting[-1])
+        self._watch()
+
+    def _watch(self) -> None:
+        """Measure whether searches queue up, after one came or left."""
+        if self.on_congestion is None:
+            return
+        if not self._is_crowded() and self._congestion.is_over:  # nearly always
+            return
+        with self._lock:
+            queues_up = self._congestion.note(self._is_crowded(), time.monotonic())
+        if queues_up:
+            self.on_congestion()
+
+    def _is_crowded(self) -> bool:
+        return bool(self._waiting) or len(self._started) > _SIDE_BY_SIDE
 
     def _too_many_searches(self) -> ApiError:
         return ApiError(
@@ -133,7 +201,7 @@ def _random_index(count: int) -> int:
     return int.from_bytes(os.urandom(4), "big") % count
 
 
-# Cutoff of searches (docs/http.md#cutoff). A timer belongs to one thread; `_lock` guards the count.
+# The cutoff
 
 _lock = threading.Lock()
 _ran_out = 0
@@ -167,22 +235,24 @@ def degraded_searches() -> int:
     return _ran_out
 
 
-# Caches the hits of searches until their index changes (docs/http.md#search-cache).
-#
-# While people type, many type the same prefixes, and every visitor of a page asks for the same first list.
-
-
-LIMIT_BYTES = 8 << 20
-_MAX_BYTES = 64 << 10  # of one answer
-
-Parts = tuple[bytes, ...]  # UTF-8: in a str, one character outside Latin-1 would double the memory
+# The cache
 
 
 class SearchCache:
-    """The cache of one process; least recently used entries are evicted first. Thread-safe."""
+    """Caches the hits of searches of one process until their index changes; thread-safe.
 
-    def __init__(self, limit: int = LIMIT_BYTES) -> None:
+    While people type, many type the same prefixes, and every visitor of a page asks for the same first list. Least
+    recently used entries are evicted first; answers of more than max_answer_bytes are not cached.
+    """
+
+    def __init__(self, limit: int = LIMIT_BYTES, max_answer_bytes: int = MAX_ANSWER_BYTES) -> None:
         self._cache = Cache(limit)
+        self._limit = limit
+        self._max_answer_bytes = max_answer_bytes
+
+    def share(self, processes: int) -> None:
+        """Keep to an equal part of the memory that so many processes may take."""
+        self._cache.limit = self._limit // processes
 
     def get(self, state: Hashable, asked: str, make: Callable[[], tuple[Parts, bool]]) -> Parts:
         """The parts of an answer.
@@ -194,6 +264,6 @@ class SearchCache:
         if held is not None:
             return held[1:]
         parts, is_whole = make()
-        if is_whole and sum(map(len, parts)) <= _MAX_BYTES:
+        if is_whole and sum(map(len, parts)) <= self._max_answer_bytes:
             self._cache.put((state, asked), (asked, *parts))  # the key takes memory, too
         return parts

@@ -27,21 +27,15 @@ from svcd.api import (
     waiting,
     webhooks,
 )
-from svcd.api import (
-    search as facet_search,
-)
 from svcd.api.admission import SearchCache, SearchQueue
 from svcd.api.bodies import json_value, read_body
-from svcd.api.routes import JSON, Context, HandlerResult, Match, Route, Stream, Table, Text, Value
+from svcd.api.routes import JSON, Context, HandlerResult, Match, Report, Route, Stream, Table, Text, Traffic, Value
 from svcd.api.streaming import ConcurrencyLimit
-from svcd.api.traffic import Report, Traffic
-from svcd.auth.keys import Keys
-from svcd.auth.permissions import ALL_PERMITTED, Permission
+from svcd.auth.keys import ALL_PERMITTED, Keys, Permission
 from svcd.base import logs
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
-from svcd.http.headers import media_type
-from svcd.http.message import HttpError, Request, Response
+from svcd.http.message import HttpError, Request, Response, media_type
 from svcd.index.disk_space import disk_full_error, lacks_room
 from svcd.validation import checked_index_uid, decode_body, decode_query, decode_value
 
@@ -50,7 +44,7 @@ if TYPE_CHECKING:
 
 _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
-    *facet_search.FACET_SEARCH_ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
+    *search.FACET_SEARCH_ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
     *event_streams.LOG_ROUTES, *metrics.ROUTES,
     *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *not_yet.ROUTES,
 )
@@ -92,7 +86,7 @@ class App:
 
     def __init__(self, instance: Instance, runner: Any, keys: Keys, searches: SearchQueue,
                  traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
-                 broadcast: Callable[[Mapping[str, Any]], None] = lambda order: None,
+                 broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None,
                  streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: UsageCounter | None = None) -> None:
         """traffic: where requests are counted; reports: fetches the counters of the other processes of the instance.
         broadcast: sends them a command (svcd.cli.search_worker).
@@ -112,6 +106,17 @@ class App:
         self._waiting_writes = ConcurrencyLimit(waiting_writes)
         self.usage = usage
         self._search_cache = SearchCache()
+
+    @property
+    def searches(self) -> SearchQueue:
+        """The queue of searches of this process."""
+        return self._searches
+
+    def share(self, processes: int) -> None:
+        """Keep to an equal part of what so many processes may do and hold together: searches, and their caches."""
+        self._searches.share(processes)
+        self._search_cache.share(processes)
+        self._instance.share_cache(processes)
 
     def answer(self, request: Request) -> Response:
         """The response to a request; never raises."""
@@ -153,7 +158,7 @@ class App:
             return self._permission(route, raw_path.get("index_uid"), request)
 
         permission = check_permission()
-        query, wait_s = waiting.extract_wait(route, request.query)
+        query, wait_s = waiting.extract_wait(route, request.query) if request.query else ("", 0.0)
         ctx = Context(
             instance=self._instance, runner=self._runner, searches=self._searches, request=request,
             permission=permission, query=_query(route, query), body=_body(route, request), traffic=self._traffic,

@@ -11,8 +11,7 @@ from typing import Any
 from svcd.base import json_text
 from svcd.base.errors import ApiError
 from svcd.base.json_text import JsonError
-from svcd.http.headers import media_type
-from svcd.http.message import Request
+from svcd.http.message import Request, media_type
 
 # Values of a body that is not a list of documents or identifiers: far more than any setting or search needs.
 MAX_VALUES = 1_000_000

@@ -24,7 +24,7 @@ from svcd.api.routes import Context, Fields, HandlerResult, Route, Stream, Text
 from svcd.api.streaming import WHOLE, list_body
 from svcd.api.uploads import CONTENT_TYPES, payload_format, receive
 from svcd.base import json_text
-from svcd.base.bitmaps import DocIds, each_docid, from_docids
+from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
 from svcd.filters.evaluation import check_shape
 from svcd.ranking.sort import SortError, SortRule, check_sortable, geo_buckets, parse_rule, split_rules
@@ -78,7 +78,7 @@ def _page(reader: IndexReader, selected: DocIds | None, rules: Sequence[SortRule
     if selected is None and not rules:
         return reader.docids_page(offset, limit), reader.number_of_documents
     docids = reader.all_docids() if selected is None else selected
-    total = docids.bit_count()
+    total = len(docids)
     return islice(_sorted(reader, docids, rules), min(offset, total), min(offset + limit, total)), total
 
 
@@ -102,7 +102,7 @@ def _selected(reader: IndexReader, ids: Sequence[str] | None, condition: Conditi
 def _docids_of_ids(reader: IndexReader, ids: Sequence[str]) -> DocIds:
     """The documents with these identifiers; unknown ones are left out."""
     docids = {reader.docid_of(document_id) for document_id in ids}
-    return from_docids([docid for docid in docids if docid is not None])
+    return DocIds([docid for docid in docids if docid is not None])
 
 
 def _identifiers(ids: Sequence[Any]) -> list[str]:
@@ -138,8 +138,8 @@ def _sorted(reader: IndexReader, docids: DocIds, rules: Sequence[SortRule]) -> I
         bucket = next(opened[-1], None)
         if bucket is None:
             opened.pop()
-        elif len(opened) > len(rules) or not bucket & bucket - 1:
-            yield from each_docid(bucket)
+        elif len(opened) > len(rules) or len(bucket) < 2:
+            yield from bucket
         else:
             opened.append(_buckets(reader, bucket, rules[len(opened) - 1]))
 

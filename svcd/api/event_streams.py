@@ -1,8 +1,15 @@
-"""`GET /tasks/stream` and `/batches/stream`: sends each change of status to bearers that may see it.
+"""Responses without an end: changes of tasks and batches, and the log, sent as they come (docs/http.md#streams).
 
-A stream is a position in the order of changes: it sends the changes after it, moves on, and waits for the wake-up pipe of
-the queue. So a slow client holds no memory, and one that returns with the last id it has seen misses nothing. Batches
-also send their progress, without an id, as that describes the present only. See docs/http.md#streams.
+`GET /tasks/stream` and `/batches/stream` send each change of status to bearers that may see it. Such a stream is a
+position in the order of changes: it sends the changes after it, moves on, and waits for the wake-up pipe of the queue. So
+a slow client holds no memory, and one that returns with the last id it has seen misses nothing. Batches also send their
+progress, without an id, as that describes the present only.
+
+`POST /logs/stream` sends the log in one of three forms: `human` and `json` as on the console, `profile` with the duration
+of each event. One client at a time can follow; POST /logs/stderr changes what is printed. A client that is slower than
+the log loses events, and a line says how many.
+
+Threads: each stream holds a request thread, which formats and sends; a thread that logs only appends the event.
 """
 from __future__ import annotations
 
@@ -20,7 +27,6 @@ from svcd.api.routes import NDJSON, Context, HandlerResult, Route, Text, Value
 from svcd.api.streaming import EVENTS, HEADERS, LINES, StreamBody
 from svcd.api.tasks import FILTER_PARAMS, task_filter
 from svcd.base import logs
-from svcd.base import logs as targets
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.base.logs import Targets
@@ -35,7 +41,22 @@ _TAG = "Tasks and batches"
 _LAST_SEEN = "Last-Event-ID"
 _HEADERS = {_LAST_SEEN: "The `id` of the last event that was seen: the stream goes on after it."}
 
+# Events of the log kept for a slow client; further ones are dropped and counted.
+MAX_WAITING_EVENTS = 10_000
+# Events of the log written in one piece.
+MAX_EVENTS_PER_PIECE = 500
+_LOG_TAG = "Logs"
+_PLAIN = "text/plain; charset=utf-8"
+_HUMAN, _JSON, _PROFILE = _MODES = ("human", "json", "profile")
+_USUAL = logs.of_level(logs.INFO)
+_CHECK_S = 60.0  # how often the key is checked while nothing is logged
+_NANOSECONDS = {"ms": 1_000_000, "seconds": 1_000_000_000}  # field with the duration of an event: nanoseconds in its unit
+
 ChangeEvent = tuple[Position | None, shapes.Json]
+_Write = Callable[[logs.Event], str]
+
+
+# Tasks and batches
 
 
 class _Tasks:
@@ -50,7 +71,7 @@ class _Tasks:
         changes = self._ctx.queue.changes_of_tasks(since, _PORTION)
         seen = [(position, task_at(task, position.step)) for position, task in changes]
         events: list[ChangeEvent] = [(position, task_view(task)) for position, task in seen
-                            if self._wanted.is_met_by(task) and self._ctx.permission.allows(task.index_uid)]
+                                     if self._wanted.is_met_by(task) and self._ctx.permission.allows(task.index_uid)]
         return (seen[-1][0] if seen else since), events
 
     def progress(self) -> Iterator[ChangeEvent]:
@@ -122,7 +143,7 @@ def _stream(ctx: Context, kind: type[_Tasks] | type[_Batches]) -> HandlerResult:
     ctx.streams.acquire()
     pieces = _EventStream(ctx, kind(ctx, wanted), _as_lines if has_lines else _as_sse)
     return HandlerResult(200, Text(StreamBody(pieces.after(since), ctx.streams.release), LINES if has_lines else EVENTS),
-                  streaming.HEADERS)
+                         HEADERS)
 
 
 class _EventStream:
@@ -198,44 +219,32 @@ ROUTES = (
 )
 
 
-# `/logs/stream` and `/logs/stderr`: follow the log over HTTP, and change what is printed.
-#
-# A log is streamed in three forms: `human` and `json` as on the console, `profile` with the duration of each event. One
-# client at a time can follow (docs/http.md#streams).
-#
-# Threads: a thread that logs appends the event and goes on; the thread of the stream formats and sends it. A client that is
-# slower than the log loses events, and a line says how many.
-
-
-_LOG_TAG = "Logs"
-_PLAIN = "text/plain; charset=utf-8"
-_HUMAN, _JSON, _PROFILE = _MODES = ("human", "json", "profile")
-# Events kept for a slow client; further ones are dropped and counted.
-_MAX_WAITING = 10_000
-# Events written in one piece.
-_MAX_TOGETHER = 500
-_USUAL = targets.of_level(targets.INFO)
-_CHECK_S = 60.0  # how often the key is checked while nothing is logged
-_NANOSECONDS = {"ms": 1_000_000, "seconds": 1_000_000_000}  # field with the duration of an event: nanoseconds in its unit
-
-_Write = Callable[[logs.Event], str]
+# The log
 
 
 class _Follower:
     """One client that follows the log."""
 
-    def __init__(self, write: _Write, listeners: Listeners) -> None:
-        """listeners: of the queue, which end all waiting when svcd stops."""
+    def __init__(self, write: _Write, listeners: Listeners, broadcast: Callable[[Mapping[str, Any]], None]) -> None:
+        """listeners: of the queue, which end all waiting when svcd stops. broadcast: sends a command to the other processes."""
         self._write = write
+        self._broadcast = broadcast
         self._listeners = listeners
         self._wakeup = listeners.add(has_changes=False)
         self._waiting: deque[logs.Event] = deque()
         self._lost = 0
         self._is_over = False
 
+    def begin(self, wanted: Targets) -> bool:
+        """Follow the log of all processes; False when another client follows it."""
+        if not logs.follow(wanted, self.receive_event):
+            return False
+        self._broadcast({"follow": str(wanted)})
+        return True
+
     def receive_event(self, event: logs.Event) -> None:
         """Called by the thread that logs."""
-        if len(self._waiting) < _MAX_WAITING:
+        if len(self._waiting) < MAX_WAITING_EVENTS:
             self._waiting.append(event)
         else:
             self._lost += 1
@@ -253,7 +262,7 @@ class _Follower:
 
     def _lines(self) -> list[str]:
         lines: list[str] = []
-        while self._waiting and len(lines) < _MAX_TOGETHER:
+        while self._waiting and len(lines) < MAX_EVENTS_PER_PIECE:
             lines.append(self._write(self._waiting.popleft()))
         if self._lost and not self._waiting:
             lost, self._lost = self._lost, 0
@@ -267,8 +276,9 @@ class _Follower:
         self._wakeup.set()
 
     def close(self) -> None:
-        """The stream has ended."""
-        logs.unfollow(self.receive_event)
+        """The stream has ended, or could not begin."""
+        if logs.unfollow(self.receive_event):
+            self._broadcast({"follow": ""})
         self._listeners.remove(self._wakeup)
 
 
@@ -282,7 +292,7 @@ class _ActiveFollower:
     def begin(self, wanted: Targets, follower: _Follower) -> None:
         """Raises bad_request when there is one already."""
         with self._lock:
-            if not logs.follow(wanted, follower.receive_event):
+            if not follower.begin(wanted):
                 follower.close()
                 raise ApiError("bad_request", "The `/logs/stream` route is currently in use by someone else.")
             self._follower = follower
@@ -323,7 +333,7 @@ def stream(ctx: Context) -> HandlerResult:
     """Follow the log. Raises bad_request if another client follows it."""
     mode = ctx.body["mode"]
     write = {_HUMAN: logs.as_text, _JSON: logs.as_json}.get(mode) or _profiled(ctx.body["profileMemory"])
-    follower = _Follower(write, ctx.queue.listeners)
+    follower = _Follower(write, ctx.queue.listeners, ctx.broadcast)
     _active.begin(ctx.body.get("target", _USUAL), follower)
     body = StreamBody(follower.pieces(ctx), follower.close)
     return HandlerResult(200, Text(body, _PLAIN if mode == _HUMAN else NDJSON), HEADERS)
@@ -348,7 +358,7 @@ def _targets(text: str) -> Targets:
         raise ValueError("Empty string is not a valid target. If you want to get no logs use `OFF`. Usage: `info`, "
                          "`svc=info`, or you can write multiple filters in one target: "
                          "`index_scheduler=info,milli=trace`")
-    return targets.parse(text)
+    return logs.parse(text)
 
 
 def _memory_only_profiled(body: Mapping[str, Any]) -> Mapping[str, Any]:

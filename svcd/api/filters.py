@@ -1,4 +1,8 @@
-"""Filters of requests: joined with that of a tenant token, parsed, and checked against the features that are on."""
+"""Filters of requests, joined with that of a tenant token, and foreign documents, which filters and answers read.
+
+A filter is parsed and checked against the features that are on. A request sees all indexes that it reads as of one
+moment, and of another index only what its bearer may search (docs/http.md#visibility).
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -7,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.api import features
 from svcd.api.routes import Context
-from svcd.auth.permissions import INVALID_KEY
+from svcd.auth.keys import INVALID_KEY
 from svcd.base.errors import ApiError
 from svcd.base.json_text import loads
 
@@ -16,10 +20,10 @@ if TYPE_CHECKING:
     from svcd.query.reader import Reader
     from svcd.search.joins import Opener
 
-
 Flags = Callable[[], Mapping[str, bool | None]]  # None, which a dump may contain, means off
 
 _NO_JOIN = "Filter condition `_foreign` is not supported for this endpoint."
+_FEATURE = "foreignKeys"
 
 
 def allowed_filter(value: Any, code: str, flags: Flags) -> Condition | None:
@@ -27,6 +31,8 @@ def allowed_filter(value: Any, code: str, flags: Flags) -> Condition | None:
 
     flags: returns the features; called only if one is needed. Raises `code`, feature_not_enabled.
     """
+    if value is None:
+        return None
     # Imported here: the grammar takes a while to load, and a daemon that only indexes never needs it.
     from svcd.filters.evaluation import read_filter
 
@@ -40,11 +46,12 @@ def local_filter(value: Any, code: str, flags: Flags, index_uid: str | None = No
 
     index_uid: put before the messages of errors; None for none.
     """
+    if value is None:
+        return None
     from svcd.filters.evaluation import check_shape, read_filter
 
     with _naming(index_uid):
-        if value is not None:
-            check_shape(value, code)
+        check_shape(value, code)
     with _naming(None if isinstance(value, list) else index_uid):  # errors in a list of filters never name the index
         condition = read_filter(value, code)
     with _naming(index_uid):
@@ -66,7 +73,7 @@ def _refuse_joins(condition: Condition | None, code: str) -> None:
     from svcd.filters.requirements import feature_requirements
 
     for gate in feature_requirements(condition) if condition is not None else ():
-        if gate.flag == "foreignKeys":
+        if gate.flag == _FEATURE:
             raise ApiError(code, f"{_NO_JOIN}\n{gate.shown_place}")
 
 
@@ -134,10 +141,7 @@ def with_bearer_filter(given: Any, rule: Any, code: str) -> Any:
     return combine(given, rule)
 
 
-# Foreign documents in answers and filters: which other indexes a request reads, and whether its bearer may.
-
-
-_FEATURE = "foreignKeys"
+# Foreign documents: which other indexes a request reads, and whether its bearer may
 
 
 @contextmanager

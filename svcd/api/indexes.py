@@ -23,6 +23,7 @@ from svcd.validation import (
     query_strings,
     string,
 )
+from svcd.validation.messages import name_list
 
 if TYPE_CHECKING:
     from svcd.instance.data_folder import IndexRow
@@ -227,9 +228,8 @@ def _check_pair(uids: Sequence[str]) -> None:
 def _check_named_once(uids: Sequence[str]) -> None:
     twice = sorted(uid for uid, count in Counter(uids).items() if count > 1)
     if twice:
-        listed = ", ".join(f"`{uid}`" for uid in twice)
         verb = "was" if len(twice) == 1 else "were"
-        message = f"Indexes must be declared only once during a swap. {listed} {verb} specified several times."
+        message = f"Indexes must be declared only once during a swap. {name_list(twice)} {verb} specified several times."
         raise ApiError("invalid_swap_duplicate_index_found", message)
 
 

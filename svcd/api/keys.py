@@ -10,7 +10,7 @@ from typing import Any
 
 from svcd.api import shapes
 from svcd.api.routes import Context, Fields, HandlerResult, Route
-from svcd.auth.permissions import ACTIONS, EVERY_INDEX, needs_every_index
+from svcd.auth.keys import ACTIONS, EVERY_INDEX, needs_every_index
 from svcd.base import quantities
 from svcd.base.errors import ApiError
 from svcd.instance.keys import KeyRow

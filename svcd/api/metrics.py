@@ -12,8 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from svcd.api.routes import Context, HandlerResult, Route, Text
-from svcd.api.traffic import BOUNDS_S, Report, Traffic, sum_of
+from svcd.api.routes import BOUNDS_S, Context, HandlerResult, Report, Route, Text, Traffic, sum_of
 from svcd.base import quantities
 from svcd.base.errors import ApiError
 from svcd.instance.queue import DATABASE_BYTES

@@ -12,23 +12,27 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from svcd.api import features, search
+from svcd.api import features
 from svcd.api.admission import Timer
 from svcd.api.filters import has_joins, hydrate_hits, index_snapshot
 from svcd.api.routes import Context, Fields, HandlerResult, Route, Text
 from svcd.api.search import (
     FIELDS,
     METADATA_HEADERS,
+    PERFORMANCE_DETAILS,
     PERSONALIZE,
     AnswerBuilder,
     BearerQuery,
     add_answer,
     check_available,
     facet_members,
+    measured,
     metadata,
     milliseconds_since,
     page_of,
+    performance_details,
     query_of,
+    timed_slot,
     uuid7,
     wants_metadata,
     with_joins_resolved,
@@ -148,7 +152,7 @@ def _add_result(answer: AnswerBuilder, ctx: Context, query: Query, asked: Bearer
             " - Hint: remove `federationOptions` from the query or add `federation` to the request.",
         )
     check_available(query, ctx.instance.features)
-    with search.measured(query.get("showPerformanceDetails")):
+    with measured(query.get("showPerformanceDetails")):
         add_answer(answer, ctx, asked, query, request_uid, f'"indexUid":{dumps(asked.indexed.index_uid)},')
 
 
@@ -269,8 +273,8 @@ def _resolve_query_joins(ctx: Context, place: int, asked: IndexedQuery) -> Index
 def _merged(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query], federation: Mapping[str, Any]) -> None:
     answer.add(b'{"hits":[')
     rest = _run_federation(answer, ctx, queries, federation)
-    if (details := search.performance_details()) is not None:
-        rest[search.NAME] = details
+    if (details := performance_details()) is not None:
+        rest[PERFORMANCE_DETAILS] = details
     answer.add(f"],{dumps(rest)[1:]}".encode())
 
 
@@ -321,7 +325,7 @@ def multi_search_with_post(ctx: Context) -> HandlerResult:
         query.get("showPerformanceDetails") for query in queries)
     with ExitStack() as held:
         answer = AnswerBuilder(held)
-        with search.measured(is_measured), search.timed_slot(ctx.searches):
+        with measured(is_measured), timed_slot(ctx.searches):
             tracing.end()
             _each(queries, lambda query: ctx.permission.require(query["indexUid"]))
             by_index = (federation or {}).get("facetsByIndex") or {}

@@ -8,7 +8,7 @@ from svcd import INTERFACE_VERSION
 from svcd.api.routes import JSON, Body, Context, Fields, HandlerResult, Route, Schema, Text, Value
 from svcd.api.shapes import SCHEMAS, Json, ref
 from svcd.api.waiting import WAIT, WAIT_NAME, answers_of, is_write
-from svcd.auth.permissions import names_that_open
+from svcd.auth.keys import names_that_open
 from svcd.base.errors import ERRORS
 from svcd.base.json_text import dumps
 from svcd.validation import object_of

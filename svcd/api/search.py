@@ -1,7 +1,7 @@
-"""Search routes: POST with a body, GET with a query string.
+"""Search and facet search routes.
 
-Declares every search parameter with its check and error code, turns a body into a query, and writes the answer.
-Parameters that are not supported yet are rejected with their own code, so that none is ignored silently.
+Declares every search parameter with its check and error code, turns a body or a query string into a query, and writes the
+answer. Parameters that are not supported yet are rejected with their own code, so that none is ignored silently.
 """
 from __future__ import annotations
 
@@ -57,12 +57,18 @@ if TYPE_CHECKING:
     from svcd.index.reader import IndexReader as Reader
     from svcd.search.hits import LongPage
 
-
-# `performanceDetails`: how long each step of a search took, as the answer shows it.
-
-
-NAME = "performanceDetails"
+PERFORMANCE_DETAILS = "performanceDetails"
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
+_TAG = "Search"
+_PATH = "/indexes/{index_uid}/search"
+_STRATEGIES = ("last", "all", "frequency")
+_VECTORS = "_vectors"
+_METADATA_HEADER = "Svc-Include-Metadata"
+METADATA_HEADERS = {_METADATA_HEADER: "`true` or `1`, in any letter case, adds `metadata`: of each search, or in a merged "
+                                      "answer a list of those of all."}
+
+
+# How long each step of a search took, as the member `performanceDetails` of an answer shows it
 
 
 def measured(is_asked: Any) -> AbstractContextManager[None]:
@@ -93,12 +99,7 @@ def duration(nanoseconds: int) -> str:
     return f"{nanoseconds / size:.2f}{unit}"
 
 
-_TAG = "Search"
-_STRATEGIES = ("last", "all", "frequency")
-_VECTORS = "_vectors"
-_METADATA_HEADER = "Svc-Include-Metadata"
-METADATA_HEADERS = {_METADATA_HEADER: "`true` or `1`, in any letter case, adds `metadata`: of each search, or in a merged "
-                                      "answer a list of those of all."}
+# Parameters
 
 
 def _unit_interval(name: str) -> Callable[[float], float]:
@@ -363,6 +364,9 @@ def facet_members(facets: Facets | None) -> dict[str, Any]:
     return {} if facets is None else {"facetDistribution": facets.distribution, "facetStats": facets.stats}
 
 
+# Answers
+
+
 class AnswerBuilder:
     """Collects the JSON text of an answer.
 
@@ -444,7 +448,7 @@ def add_answer(answer: AnswerBuilder, ctx: Context, asked: BearerQuery, body: Ma
     if wants_metadata(ctx):
         suffix += f',"metadata":{dumps(metadata(body.get("q"), indexed.index_uid, primary_key))}'
     if (details := performance_details()) is not None:
-        suffix += f',"{NAME}":{dumps(details)}'
+        suffix += f',"{PERFORMANCE_DETAILS}":{dumps(details)}'
     answer.add(prefix.encode(), hits)
     for page in long_page:
         answer.add_hits(ctx, page, {indexed.index_uid: reader}, indexed.index_uid)
@@ -452,7 +456,7 @@ def add_answer(answer: AnswerBuilder, ctx: Context, asked: BearerQuery, body: Ma
 
 
 def _run_search(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], reader: Reader, long_page: list[LongPage]
-           ) -> tuple[tuple[bytes, bytes], bool]:
+                ) -> tuple[tuple[bytes, bytes], bool]:
     """Run one search: ((hits, members after the hits), may it be cached?), both as JSON without the outer brackets.
 
     long_page: an empty list that receives the hits instead, when there are too many to be formatted at once.
@@ -498,8 +502,6 @@ def search_with_url_query(ctx: Context) -> HandlerResult:
     return _search(ctx, from_query_string(ctx.query))
 
 
-_PATH = "/indexes/{index_uid}/search"
-
 ROUTES = (
     Route("POST", _PATH, search_with_post, "search", {200: "SearchAnswer"}, "Search with a body", _TAG,
           body=Fields(FIELDS), joins_rules=True, headers=METADATA_HEADERS),
@@ -508,11 +510,10 @@ ROUTES = (
 )
 
 
-# The facet search route: finds values of one attribute.
-
+# Facet search: finds values of one attribute
 
 # Other members of a search are accepted and ignored, so that one body can be sent to both routes.
-_BODY = Fields({
+_FACET_SEARCH_BODY = Fields({
     "facetQuery": Field(nullable(string), "invalid_facet_search_query",
                         about="What the values begin with, typos forgiven; absent lists all values."),
     "facetName": Field(string, "invalid_facet_search_facet_name", required=True,
@@ -529,7 +530,7 @@ _BODY = Fields({
 def search_facets(ctx: Context) -> HandlerResult:
     """Search values. Raises index_not_found, facet_search_disabled, invalid_facet_search_facet_name and what a search
     raises."""
-    # Imported here because it takes a fifth of the start time, as in svcd.api.search.
+    # Imported here as in _run_search().
     from svcd.search.search import FacetQuery, facet_search
 
     started, body = time.monotonic(), ctx.body
@@ -547,5 +548,5 @@ def search_facets(ctx: Context) -> HandlerResult:
 
 FACET_SEARCH_ROUTES = (
     Route("POST", "/indexes/{index_uid}/facet-search", search_facets, "search", {200: "FacetSearchAnswer"},
-          "Search the values of an attribute", "Facet Search", body=_BODY, joins_rules=True),
+          "Search the values of an attribute", "Facet Search", body=_FACET_SEARCH_BODY, joins_rules=True),
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from svcd.api.features import FEATURES
-from svcd.auth.permissions import ACTIONS
+from svcd.auth.keys import ACTIONS
 from svcd.base.quantities import human_size, rfc3339_micro
 from svcd.instance.task_records import STATUSES, Batch, Task
 from svcd.tasks.batching import KINDS

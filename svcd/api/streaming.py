@@ -14,6 +14,9 @@ EVENTS, LINES = "text/event-stream", "application/x-ndjson"
 # Proxies close connections that are silent, the strictest usual ones after 60 s.
 HEARTBEAT_S = 15.0
 _RETRY_AFTER_S = 10
+# An answer of up to this many bytes is built at once: it gets a Content-Length, and leaves with one send.
+WHOLE = 1 << 18
+SEPARATOR = b","
 HEADERS = (("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"))  # the second: to nginx
 
 
@@ -41,10 +44,10 @@ class StreamBody:
 class ConcurrencyLimit:
     """At most so many answers at once that each hold a thread or a snapshot. noun: what they are called in the error."""
 
-    def __init__(self, most: int, noun: str = "streams") -> None:
-        self._most = most
+    def __init__(self, limit: int, noun: str = "streams") -> None:
+        self._limit = limit
         self._noun = noun
-        self._free = threading.Semaphore(most)
+        self._free = threading.Semaphore(limit)
 
     def try_acquire(self) -> bool:
         """True if below the limit; release() must follow then."""
@@ -53,7 +56,7 @@ class ConcurrencyLimit:
     def acquire(self) -> None:
         """As try_acquire(). Raises a 503 with Retry-After at the limit."""
         if not self.try_acquire():
-            raise HttpError(503, f"All {self._most} {self._noun} of this instance are in use: end one, or try again later.",
+            raise HttpError(503, f"All {self._limit} {self._noun} of this instance are in use: end one, or try again later.",
                           (("Retry-After", str(_RETRY_AFTER_S)),))
 
     def release(self) -> None:
@@ -77,11 +80,7 @@ def heartbeat() -> bytes:
     return b":\n\n"
 
 
-# Large answers: made in portions as their client reads them (docs/http.md#delivery-of-answers).
-
-# An answer of up to this many bytes is built at once: it gets a Content-Length, and leaves with one send.
-WHOLE = 1 << 18
-SEPARATOR = b","
+# Large answers: made in portions as their client reads them (docs/http.md#delivery-of-answers)
 
 
 def joined_body(parts: Iterable[bytes], *, expected: int, limit: ConcurrencyLimit, held: ExitStack) -> bytes | Portions:
@@ -90,7 +89,7 @@ def joined_body(parts: Iterable[bytes], *, expected: int, limit: ConcurrencyLimi
 
 
 def list_body(prefix: bytes, elements: Iterable[bytes], suffix: Callable[[], bytes], *, expected: int, limit: ConcurrencyLimit,
-           held: ExitStack, separator: bytes = SEPARATOR) -> bytes | Portions:
+              held: ExitStack, separator: bytes = SEPARATOR) -> bytes | Portions:
     """The body of an answer with a list: bytes if it is small, Portions if it is large.
 
     prefix: text before the list. elements: texts of the list, generated on demand. suffix: called after the last

@@ -23,6 +23,7 @@ from svcd.tasks.batching import KINDS
 from svcd.tasks.dump_lines import key_line
 from svcd.tasks.views import task_view
 from svcd.validation import STAR, Param, parse_index_uid, query_strings
+from svcd.validation.messages import name_list
 
 # Dumps and snapshots: each request enqueues one
 
@@ -69,7 +70,7 @@ def _uid(text: str) -> int:
 def _name_parser(names: tuple[str, ...], noun: str, plural: str) -> Callable[[str], str]:
     """A parser of one of some names, in any letter case."""
     by_lower_case = {name.lower(): name for name in names}
-    accepted = ", ".join(f"`{name}`" for name in names)
+    accepted = name_list(names)
 
     def parse(text: str) -> str:
         try:

@@ -18,8 +18,9 @@ from typing import IO, Any, NoReturn
 from svcd.base import json_text
 from svcd.base.errors import ApiError
 from svcd.base.json_text import JsonError
-from svcd.http.headers import media_type
+from svcd.http.message import media_type
 from svcd.index.connections import sync_folder
+from svcd.validation.messages import name_list
 
 # JSON and NDJSON: cut the stream into documents and check each, holding only a window of it. The C scanner of Python steps
 # from value to value; when it fails, or when a window has something that it reads differently from serde_json (whose errors
@@ -287,7 +288,7 @@ def _check_item(window: _Window) -> None:
 JSON, NDJSON, CSV = "application/json", "application/x-ndjson", "text/csv"
 CONTENT_TYPES = (JSON, NDJSON, CSV)
 _NAMES = {JSON: "json", NDJSON: "ndjson", CSV: "csv"}
-_ACCEPTED = "Accepted values for the Content-Type header are: " + ", ".join(f"`{name}`" for name in CONTENT_TYPES)
+_ACCEPTED = f"Accepted values for the Content-Type header are: {name_list(CONTENT_TYPES)}"
 _NO_DOCUMENTS = "data are neither an object nor a list of objects"
 
 Documents = Iterator[list[str]]

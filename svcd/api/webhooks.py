@@ -14,8 +14,7 @@ from svcd.api.routes import Context, Fields, HandlerResult, Route
 from svcd.api.shapes import array, record, ref
 from svcd.base.errors import ApiError
 from svcd.base.quantities import rfc3339_micro
-from svcd.instance.outbox import Notice
-from svcd.instance.webhooks import LAUNCH_UUID, Webhook, merged_headers
+from svcd.instance.webhooks import LAUNCH_UUID, Notice, Webhook, merged_headers
 from svcd.tasks.views import moment_text
 from svcd.validation import Field, Param, map_of, nullable, query_strings, string
 from svcd.validation.names import parse_uuid

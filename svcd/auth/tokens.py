@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from svcd.auth.permissions import SearchRules
 from svcd.base import json_text
 from svcd.base.errors import ApiError
 from svcd.validation import parse_index_uid_pattern, parse_uuid
 
 ALGORITHMS = ("HS256", "HS384", "HS512")
+# Index uid or pattern -> the filter to join to every search in it, None for no filter.
+SearchRules = Mapping[str, Any]
+
 _PARTS = 3  # header, claims, signature
 # Many libraries write the time of signing as `nbf`, by a clock that may be ahead; `exp` has no tolerance.
 _CLOCKS_DIFFER_S = 60

@@ -1,1 +1,1 @@
-"""Parts that know nothing of search: bitmaps, doc values, JSON, times, sizes, errors, logs, tracing."""
+"""Parts that every other package may use: sets of documents, doc values, positions, JSON, times, errors, logs, tracing."""

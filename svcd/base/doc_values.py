@@ -1,7 +1,7 @@
 """The values of one field by document (doc values): each value as its ordinal among all values of the field.
 
-A bitmap per value answers which documents have it. What the documents of a large set have is faster to read here: a million of
-them in some hundredths of a second, where a million bitmaps or rows would take minutes. An ordinal is called rank.
+A set per value answers which documents have it. What the documents of a large set have is faster to read here: a million of
+them in some hundredths of a second, where a million sets or rows would take minutes. An ordinal is called rank.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from math import copysign
 from operator import sub
 from typing import Any
 
-from svcd.base.bitmaps import DocIds, from_docids, membership_bytes, to_docids
+from svcd.base.docids import DocIds, membership_bytes
 
 Counts = Mapping[int, int] | Sequence[int]
 
@@ -84,14 +84,14 @@ class DocValues:
     def pairs(self, docids: DocIds) -> Iterator[tuple[int, int]]:
         """(docid, rank) of each value of each document of a set, by docid; ranks of one ascend."""
         if self._starts is None:
-            return zip(_listed(docids), self._all_ranks(docids))
-        return ((docid, rank) for docid in to_docids(docids) for rank in self.ranks_of(docid))
+            return zip(docids.to_array(), self._all_ranks(docids))
+        return ((docid, rank) for docid in docids.to_array() for rank in self.ranks_of(docid))
 
     def _all_ranks(self, docids: DocIds) -> Iterator[int]:
         """The ranks of all documents of a set, document by document."""
         starts = self._starts
         if not _is_dense(docids):
-            listed = to_docids(docids)
+            listed = docids.to_array()
             return chain.from_iterable(map(self.ranks_of, listed)) if starts else map(self._ranks.__getitem__, listed)
         wanted: Iterable[int] = membership_bytes(docids)
         if starts:
@@ -101,8 +101,8 @@ class DocValues:
     def sharing(self, values: bytearray, docids: DocIds) -> DocIds:
         """The documents of a set that have at least one of some values. values: 1 at the rank of each of them."""
         if self._starts is None:
-            return from_docids(array("I", compress(_listed(docids), map(values.__getitem__, self._all_ranks(docids)))))
-        return from_docids(array("I", (docid for docid, rank in self.pairs(docids) if values[rank])))
+            return DocIds(array("I", compress(docids.to_array(), map(values.__getitem__, self._all_ranks(docids)))))
+        return DocIds(array("I", (docid for docid, rank in self.pairs(docids) if values[rank])))
 
     def first_of_each(self, docids: DocIds, values: bytearray) -> DocIds:
         """The documents of a set, by docid, that share no value with one taken before them.
@@ -115,18 +115,18 @@ class DocValues:
                 if not values[rank]:
                     values[rank] = 1
                     taken.append(docid)
-            return from_docids(taken)
-        for docid in to_docids(docids):
+            return DocIds(taken)
+        for docid in docids.to_array():
             ranks = self.ranks_of(docid)
             if not any(map(values.__getitem__, ranks)):
                 taken.append(docid)
                 for rank in ranks:
                     values[rank] = 1
-        return from_docids(taken)
+        return DocIds(taken)
 
     def counts(self, docids: DocIds) -> Counts:
         """rank -> the number of documents of a set with this value; if it is a mapping, without zeros."""
-        if docids.bit_count() * _THIN < self.size:
+        if len(docids) * _THIN < self.size:
             return Counter(self._all_ranks(docids))
         counts = _zeros("I", self.size)
         for rank in self._all_ranks(docids):
@@ -148,8 +148,4 @@ def _zeros(typecode: str, size: int) -> array[int]:
 
 
 def _is_dense(docids: DocIds) -> bool:
-    return docids.bit_count() * _DENSE > docids.bit_length()
-
-
-def _listed(docids: DocIds) -> Iterable[int]:
-    return compress(range(docids.bit_length()), membership_bytes(docids)) if _is_dense(docids) else to_docids(docids)
+    return bool(docids) and len(docids) * _DENSE > docids.max()

@@ -1,9 +1,10 @@
-"""Error codes of the HTTP interface, each with its type and HTTP status, and the exception that carries one.
+"""Error codes of the HTTP interface, each with its type and HTTP status, the exception that carries one, and quoted texts.
 
 The table is checked against `tests/contract/`.
 """
 from __future__ import annotations
 
+import json
 from typing import TypedDict
 
 INVALID_REQUEST = "invalid_request"
@@ -346,3 +347,16 @@ class ApiError(Exception):
 def error_object(code: str, message: str) -> ErrorObject:
     """The error object of a code of ERRORS."""
     return {"message": message, "code": code, "type": ERRORS[code][0], "link": f"{DOCUMENTATION}#{code}"}
+
+
+_MOST_QUOTED = 80  # characters
+
+
+def quoted(text: str) -> str:
+    """A text from outside, for one of our own messages: in double quotes, on one line, shortened."""
+    return json.dumps(text if len(text) <= _MOST_QUOTED else text[:_MOST_QUOTED - 3] + "...", ensure_ascii=not text.isprintable())
+
+
+def quoted_name(text: str) -> str:
+    """A name from outside, for one of our own messages: as quoted(), but in backticks."""
+    return f"`{quoted(text)[1:-1]}`"

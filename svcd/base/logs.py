@@ -1,5 +1,7 @@
 """Log lines on stderr, one event per line: for people (HUMAN) or for machines (JSON), and for one follower.
 
+The follower also gets the events of other processes (pass_on).
+
 A line never contains a secret nor a line break. Nothing here raises: a daemon must survive the reader of its log.
 
 Threads: any may log. `_lock` guards the stream, so that lines never mix, and changes of the configuration, which is one immutable
@@ -161,11 +163,20 @@ def follow(heard: Targets, hear: LogFollower) -> bool:
         return True
 
 
-def unfollow(hear: LogFollower) -> None:
-    """Stop passing events to this function."""
+def unfollow(hear: LogFollower) -> bool:
+    """Stop passing events to this function; False when they were not passed to it."""
     with _lock:
-        if _set_up.hear == hear:
-            _change(heard=of_level(OFF), hear=None)
+        if _set_up.hear != hear:
+            return False
+        _change(heard=of_level(OFF), hear=None)
+        return True
+
+
+def pass_on(event: Event) -> None:
+    """Pass an event of another process, which has printed it, to the follower."""
+    set_up = _set_up
+    if set_up.hear is not None and set_up.heard.wants(event.level, event.part):
+        set_up.hear(event)
 
 
 def is_enabled(level: int) -> bool:

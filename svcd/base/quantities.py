@@ -1,6 +1,7 @@
-"""Moments and durations as texts of the interface.
+"""Numbers, sizes in bytes, moments and durations: parsed from texts of the interface, and printed as such.
 
-A moment is a number of nanoseconds since 1970 (UTC), a duration a number of nanoseconds.
+A moment is a number of nanoseconds since 1970 (UTC), a duration a number of nanoseconds. For sizes, print_size() is exact and
+reads back (configuration), message_size() is exact (messages of the HTTP interface), human_size() is rounded (statistics).
 """
 from __future__ import annotations
 
@@ -11,30 +12,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
-# Numbers in filters and sort expressions: parsed, and printed in messages (docs/filters-and-facets.md).
-
-
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?").fullmatch
 
-
-def number_of(text: str) -> float | None:
-    """The number that a text consists of; None when it is not a finite number."""
-    number = float(text) if _NUMBER(text) else math.inf
-    return number if math.isfinite(number) else None
-
-
-def shown_number(number: float) -> str:
-    """A number with the fewest digits that identify it, without exponent and without a final `.0`."""
-    return format(Decimal(repr(number)), "f").removesuffix(".0")
-
-
-# Sizes in bytes as texts with a unit, such as `100 MB`, `1.5 GiB`, `4096`: parsed, and printed for three uses.
-#
-# print_size() is exact and reads back (configuration); message_size() is exact (messages of the HTTP interface);
-# human_size() is rounded (statistics).
-
-
-LARGEST = 2**64 - 1
+LARGEST_SIZE = 2**64 - 1
 
 UNITS: dict[str, int] = {  # as printed: bytes
     "B": 1,
@@ -48,6 +28,33 @@ _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("B", "KB", "MB", "GB", "TB", "PB")
 # The number of digits is limited: int() takes time quadratic in it, and the text may come from anywhere.
 _SIZE = re.compile(r"([0-9]{1,20})(?:\.([0-9]{1,20}))?[ \t]*([A-Za-z]*)", re.ASCII)
+
+SECOND = 1_000_000_000
+MICROSECOND = 1000
+DAY = 86_400 * SECOND
+_RFC3339 = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?(?:([Zz])|([+-])(\d\d):(\d\d))"
+)
+_WITHOUT_OFFSET = re.compile(r"[0-9-]{10}[T ][0-9:]{8}")
+_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+# Numbers in filters and sort expressions (docs/filters-and-facets.md)
+
+
+def number_of(text: str) -> float | None:
+    """The number that a text consists of; None when it is not a finite number."""
+    number = float(text) if _NUMBER(text) else math.inf
+    return number if math.isfinite(number) else None
+
+
+def shown_number(number: float) -> str:
+    """A number with the fewest digits that identify it, without exponent and without a final `.0`."""
+    return format(Decimal(repr(number)), "f").removesuffix(".0")
+
+
+# Sizes in bytes, with or without a unit: `100 MB`, `1.5 GiB`, `4096`
 
 
 def parse_size(text: str) -> int:
@@ -63,8 +70,8 @@ def parse_size(text: str) -> int:
             f"(units: {', '.join(UNITS)})"
         )
     size = _scaled(whole, fraction or "", _BYTES[unit.lower()] if unit else 1)
-    if size > LARGEST:
-        raise ValueError(f"is too large a size; the largest is {LARGEST} bytes")
+    if size > LARGEST_SIZE:
+        raise ValueError(f"is too large a size; the largest is {LARGEST_SIZE} bytes")
     return size
 
 
@@ -100,15 +107,7 @@ def _scaled_down(size: int, factor: int, units: Sequence[str]) -> tuple[float, s
     return amount, units[place]
 
 
-SECOND = 1_000_000_000
-MICROSECOND = 1000
-DAY = 86_400 * SECOND
-_RFC3339 = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?(?:([Zz])|([+-])(\d\d):(\d\d))"
-)
-_WITHOUT_OFFSET = re.compile(r"[0-9-]{10}[T ][0-9:]{8}")
-_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+# Moments and durations
 
 
 def now() -> int:

@@ -3,15 +3,15 @@ of precedence, and the combinations that are rejected.
 """
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from svcd.base.errors import quoted, quoted_name
 from svcd.cli import options
-from svcd.cli.options import BY_NAME, BY_VARIABLE, OPTIONS, URL, Option, key_proposal
+from svcd.cli.options import AUTO, BY_NAME, BY_VARIABLE, OPTIONS, URL, Option, key_proposal
 
 COMMAND_LINE, ENVIRONMENT, FILE, DEFAULT = "command line", "environment", "file", "default"
 # Common prefixes are ignored when names are compared. `__` are the dashes of a flag.
@@ -100,11 +100,6 @@ def _distinctive(name: str) -> str:
     return _COMMON_START.sub("", name.lower().replace("-", "_"), count=1)
 
 
-def quoted(text: str) -> str:
-    """A text quoted for a message: on one line, and shortened to 80 characters."""
-    return json.dumps(text if len(text) <= 80 else text[:77] + "...", ensure_ascii=not text.isprintable())
-
-
 # -- Sources ----------------------------------------------------------------------------
 
 def _from_flags(flags: Mapping[str, Any]) -> dict[str, Given]:
@@ -175,7 +170,7 @@ def _option_of(key: str, path: Path) -> Option:
             raise ConfigError(f"{path}: `{key}` is not supported: {reason}; remove it")
         near = nearest(key.replace("-", "_"), (name for name, row in BY_NAME.items() if row.is_in_file))
         hint = f"did you mean `{near}`?" if near else "`svcd --help` lists all options"
-        raise ConfigError(f"{path}: unknown key `{quoted(key)[1:-1]}`; {hint}")
+        raise ConfigError(f"{path}: unknown key {quoted_name(key)}; {hint}")
     if not option.is_in_file:
         raise ConfigError(f"{path}: `{key}` is not allowed in the file; use {option.flag} or {option.variable}")
     return option
@@ -266,17 +261,9 @@ def _one_archive_is_imported(config: Config) -> None:
                           f"remove {BY_NAME['import_dump'].flag} or this option")
 
 
-def _workers_need_linux_and_no_tls(config: Config) -> None:
-    if not config.search_workers:
-        return
-    where = config.where("search_workers")
-    if not hasattr(os, "memfd_create"):
-        raise ConfigError(f"{where}: search workers need Linux; remove the option")
-    if config.ssl_cert_path:
-        raise ConfigError(
-            f"{where}: search workers do not support TLS; remove one of the two options, "
-            "or terminate TLS in a reverse proxy"
-        )
+def _workers_need_linux(config: Config) -> None:
+    if config.search_workers not in (0, AUTO) and not hasattr(os, "memfd_create"):
+        raise ConfigError(f"{config.where('search_workers')}: search workers need Linux; remove the option")
 
 
 def _named_folders_can_be_written(config: Config) -> None:
@@ -307,7 +294,7 @@ CHECKS: tuple[Callable[[Config], None], ...] = (
     _required_certificates_need_authorities,
     _companions_need_an_archive,
     _one_archive_is_imported,
-    _workers_need_linux_and_no_tls,
+    _workers_need_linux,
     _named_folders_can_be_written,
 )
 

@@ -21,18 +21,18 @@ from svcd import INTERFACE_VERSION, __version__
 from svcd.base import logs
 from svcd.cli import first_start, machine, serving
 from svcd.cli.config import Config
+from svcd.cli.search_processes import SearchProcesses
 from svcd.cli.serving import StartupGate
 from svcd.http.server import Server
+from svcd.http.sockets import Address
 from svcd.instance.instance import Instance
-from svcd.validation.urls import Address
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
     from svcd.analytics.report import UsageReport
-    from svcd.cli.search_worker_pool import SearchWorkerPool
     from svcd.remote.webhook_delivery import WebhookNotifier
-    from svcd.tasks.archive_tasks import SnapshotSchedule
+    from svcd.tasks.global_tasks import SnapshotSchedule
     from svcd.tasks.runner import Runner
 
 # Seconds before the application is loaded even if no request needs it: a probe of /health is answered first.
@@ -85,10 +85,9 @@ class BackgroundStart:
     It opens the gate for waiting requests. If a part cannot be started, it stops the server; end() raises the reason.
     """
 
-    def __init__(self, config: Config, instance: Instance, gate: StartupGate, server: Server,
-                 workers: SearchWorkerPool | None) -> None:
+    def __init__(self, config: Config, instance: Instance, gate: StartupGate, server: Server) -> None:
         self._config, self._instance, self._gate, self._server = config, instance, gate, server
-        self._workers = workers
+        self._workers = _search_workers(config, instance)
         self._failure: Exception | None = None
         self._runner: Runner | None = None
         self._notifier: WebhookNotifier | None = None
@@ -126,7 +125,6 @@ class BackgroundStart:
         # Loading keeps the interpreter busy: let a probe of /health be answered first.
         self._gate.wanted.wait(QUIET_S)
         try:
-            from svcd.cli import first_start as word_list_log
             from svcd.cli import wiring  # imports two thirds of the code
 
             self._notifier = wiring.notifier(self._config, self._instance)
@@ -142,7 +140,7 @@ class BackgroundStart:
             self._gate.open(app.answer)
             self._instance.keep_reserve()
             if self._workers:
-                self._workers.start(self._server)
+                self._workers.start(self._server, app)
             if self._config.schedule_snapshot:
                 self._snapshots = wiring.snapshots(self._config, self._instance)
                 self._snapshots.start()
@@ -150,7 +148,7 @@ class BackgroundStart:
                 self._report = wiring.usage_report(
                     self._config, self._instance, usage, self._workers.usages if self._workers else tuple)
                 self._report.start()
-            word_list_log.log_missing_lists()
+            wiring.log_missing_lists()
             serving.preload_search()
             gc.freeze()  # loaded code stays: exclude it from garbage collection
         except Exception as failure:
@@ -174,15 +172,15 @@ def _run(config: Config, context: SSLContext | None, keep_folder: Callable[[], N
         instance = Instance(config.db_path)
         try:
             force_features(config, instance)
-            gate, workers = StartupGate(), _search_workers(config, instance)
+            gate = StartupGate()
             server = Server(
                 gate.answer, config.http_addr, threads=serving.threads(config),
                 payload_limit=config.http_payload_size_limit, ssl_context=context,
-                on_request=serving.log_request, on_error=serving.log_bug, peers=workers.peers if workers else None,
+                on_request=serving.log_request, on_error=serving.log_bug,
                 on_stopping=instance.queue.listeners.close, on_idle=machine.give_back_memory,
             )
             keep_folder()
-            startup = BackgroundStart(config, instance, gate, server, workers)
+            startup = BackgroundStart(config, instance, gate, server)
             signals.call(startup.stop)
             _serve(config, server, startup)
         finally:
@@ -208,12 +206,9 @@ def force_features(config: Config, instance: Instance) -> None:
             instance.force_feature(feature)
 
 
-def _search_workers(config: Config, instance: Instance) -> SearchWorkerPool | None:
-    if not config.search_workers:
-        return None
-    from svcd.cli.search_worker_pool import SearchWorkerPool  # 10 ms, and few daemons have search workers
-
-    return SearchWorkerPool(config, instance)
+def _search_workers(config: Config, instance: Instance) -> SearchProcesses | None:
+    most = serving.most_search_workers(config)
+    return SearchProcesses(config, instance, most) if most else None
 
 
 def _usage_description(config: Config) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LARGE_BLOCK = 1 << 20  # bytes
-
-_CGROUPS = Path("/sys/fs/cgroup")
+CGROUPS = Path("/sys/fs/cgroup")
+MEMBERSHIP = Path("/proc/self/cgroup")  # the cgroup of this process
 _M_MMAP_THRESHOLD = -3  # malloc.h
 
 
@@ -19,9 +19,9 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
-def memory() -> int | None:
+def memory(cgroups: Path = CGROUPS, membership: Path = MEMBERSHIP) -> int | None:
     """Bytes of memory available to this process: physical memory or the cgroup limit; None if unknown."""
-    known = [size for size in (_physical(), *_cgroup_limits()) if size]
+    known = [size for size in (_physical(), *_cgroup_limits(cgroups, membership)) if size]
     return min(known, default=None)
 
 
@@ -32,24 +32,24 @@ def _physical() -> int | None:
         return None
 
 
-def _cgroup_limits() -> Iterator[int]:
+def _cgroup_limits(cgroups: Path, membership: Path) -> Iterator[int]:
     """The memory limits (cgroup v2) of this process' group and of its ancestors, as containers and systemd set them."""
-    own = _own_cgroup()
+    own = _own_cgroup(membership)
     if own is None:
         return
-    folder = _CGROUPS / own
+    folder = cgroups / own
     for group in (folder, *folder.parents):
-        if group == _CGROUPS.parent:
+        if group == cgroups.parent:
             return
         limit = _limit(group / "memory.max")
         if limit:
             yield limit
 
 
-def _own_cgroup() -> str | None:
+def _own_cgroup(membership: Path) -> str | None:
     """The path of this process' cgroup below the root."""
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        lines = membership.read_text().splitlines()
     except (OSError, ValueError):
         return None
     return next((line.removeprefix("0::").strip("/") for line in lines if line.startswith("0::")), None)

@@ -15,7 +15,8 @@ import click
 
 from svcd import INTERFACE_VERSION, __version__
 from svcd.base import logs
-from svcd.cli.config import Config, ConfigError, load, nearest, quoted, warnings
+from svcd.base.errors import quoted
+from svcd.cli.config import Config, ConfigError, load, nearest, warnings
 from svcd.cli.options import GROUPS, OPTIONS, Option, why_unsupported
 
 STATUS_FAILED = 1

@@ -17,11 +17,12 @@ from typing import Any, NoReturn
 from svcd.base import logs
 from svcd.base.quantities import parse_size, print_size
 from svcd.cli import machine
-from svcd.validation.urls import parse_address, parse_networks
+from svcd.http.sockets import parse_address
 
 MASTER_KEY_BYTES = 16
 MAX_COUNT = 2**63 - 1
 DAY_S = 86_400
+AUTO = "auto"
 MAX_PROCESSES = 128  # more than the cores of most machines: a typing error must not start a million processes
 # The limit of a batch is half of the indexing memory, but at most this: a larger batch only stops and reports progress later.
 MAX_BATCH_BYTES = parse_size("10 GiB")
@@ -135,6 +136,16 @@ def _limit(text: str) -> int | None:
         raise ValueError(f"{wrong}, nor `unlimited`") from None
 
 
+def _processes(text: str) -> int | str:
+    """A count, or AUTO."""
+    if text.strip().lower() == AUTO:
+        return AUTO
+    try:
+        return _count(0, MAX_PROCESSES)(text)
+    except ValueError as wrong:
+        raise ValueError(f"{wrong}, nor `{AUTO}`") from None
+
+
 def _interval(text: str) -> int | None:
     """Seconds; `true` is a day, `false` and an empty text are None."""
     folded = text.strip().lower()
@@ -197,6 +208,13 @@ def _header_value(text: str) -> str:
     return text
 
 
+def _networks(text: str) -> tuple[Any, ...]:
+    """Networks that may be called."""
+    from svcd.remote.guard import parse_networks  # loaded only for options with networks
+
+    return parse_networks(text)
+
+
 def _refuse_ocsp(_text: str) -> NoReturn:
     raise ValueError(
         "is not supported: Python's TLS library has no OCSP stapling; "
@@ -210,13 +228,13 @@ ADDRESS = Kind("HOST:PORT", parse_address)
 SIZE = Kind("SIZE", parse_size, (str, int), 'a number of bytes or a string such as "100 MB"', print_size)
 COUNT = Kind("N", _count(0), (int,), "an integer")
 POSITIVE = Kind("N", _count(1), (int,), "an integer")
-PROCESSES = Kind("N", _count(0, MAX_PROCESSES), (int,), "an integer")
+PROCESSES = Kind(f"{AUTO}|N", _processes, (int, str), f'an integer or "{AUTO}"')
 LIMIT = Kind("N", _limit, (int, str), 'an integer or "unlimited"',
              to_text=lambda limit: "unlimited" if limit is None else str(limit), accepts_empty=True)
 INTERVAL = Kind("[SECONDS]", _interval, (int, bool), "an integer, or true or false",
                 to_text=lambda seconds: "false" if seconds is None else str(seconds), value_of_flag_alone="true",
                 accepts_empty=True)
-NETWORKS = Kind("CIDR,...", parse_networks, (str, list),
+NETWORKS = Kind("CIDR,...", _networks, (str, list),
                 'a string such as "10.0.0.0/8, fd00::/8", or an array of such strings',
                 lambda networks: ",".join(map(str, networks)), is_repeatable=True)
 KEY = Kind("KEY", _master_key)
@@ -335,9 +353,9 @@ OPTIONS: tuple[Option, ...] = (
            about="Seconds after which a waiting search is dropped."),
     Option("--experimental-nb-searches-per-core", POSITIVE, "Search", default="4",
            about="Maximum number of searches that run at once, per processor core."),
-    Option("--search-workers", PROCESSES, "Search", default="0",
-           about="Number of processes that answer searches besides the main one, each with its own memory, to use more "
-                 "cores. Linux only; not with TLS (terminate it in a reverse proxy)."),
+    Option("--search-workers", PROCESSES, "Search", default=AUTO,
+           about="Number of processes that answer searches besides the main one, to use more cores. With auto they start "
+                 "when searches queue up, one less than there are cores at most, and end when idle. Linux only."),
 
     Option("--max-indexing-memory", SIZE, "Indexing", derived=_indexing_memory,
            default_description="two thirds of the memory", example="1 GiB",

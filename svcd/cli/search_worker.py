@@ -5,22 +5,30 @@ The main process (svcd.cli.search_worker_pool) writes lines of JSON to its stand
     -> {configuration}              once: a WorkerConfiguration; not arguments, which other users could see
     -> {"ask": n, "features": {}}   the features that are on from now on
     -> {"ask": n, "removed": uuid}  an index was deleted
+    -> {"ask": n, "processes": m}   how many processes answer searches now, and share limits and memory
     -> {"ask": n, "log": "info"}    which log lines to print (svcd.base.logs)
-    -> {"ask": n, "report": true}   report the requests answered here
+    -> {"ask": n, "follow": "info"} which log events to send to the main process; "" for none
+    -> {"ask": n, "report": true}   report the searches under way here
     -> {"ask": n, "usage": true}    report the usage figures counted here since the last time
     -> {"ask": n, "stop": seconds}  stop gracefully within this time
+    -> {"ask": n, "leave": seconds} as stop, but connections go on in the main process
     <- {"ask": n, ...}              the reply
+    <- {"ready": true}              once: it answers searches from now on
+    <- {"logged": [...]}            an event of the log, as the fields of logs.Event
+    <- {"last_usage": {}}           before it ends: the usage figures since the last report
 
-A worker opens the files read-only, accepts connections from the shared sockets, and hands those that ask for anything but
-a search to the main process (svcd.http.worker_sharing). It ends with the main process: at the end of its input, or killed
-by the kernel (parent-death signal).
+A worker opens the files read-only, accepts connections from the shared sockets (with TLS it gets them from the main
+process), and hands those that ask for anything but a search to the main process (svcd.http.worker_sharing). It counts
+requests in memory that it shares with the main process (svcd.api.shared_traffic). It ends with the main process: at the end
+of its input, or killed by the kernel (parent-death signal).
 
-Threads: the main thread runs `server.serve()`; "svcd-commands" reads the input.
+Threads: the main thread runs `server.serve()`; "svcd-commands" reads the input. Any may write; `_output_lock` keeps lines whole.
 """
 from __future__ import annotations
 
 import gc
 import json
+import mmap
 import os
 import signal
 import socket
@@ -33,7 +41,7 @@ from typing import TYPE_CHECKING, Any, cast
 from svcd.api.admission import SearchQueue
 from svcd.api.app import App
 from svcd.api.routes import is_for_all
-from svcd.api.traffic import Traffic
+from svcd.api.shared_traffic import REGION_BYTES, SharedTraffic
 from svcd.auth.keys import Keys
 from svcd.base import logs
 from svcd.base.process import end_with_parent
@@ -47,6 +55,8 @@ if TYPE_CHECKING:
     from svcd.analytics.collector import Usage
     from svcd.instance.instance import Instance
 
+_output_lock = threading.Lock()
+
 
 class SearchWorker:
     """The parts of a worker process, put together."""
@@ -55,14 +65,14 @@ class SearchWorker:
         self._data_folder = DataFolderReader(Path(configuration.path), configuration.features)
         self._searches = SearchQueue(
             configuration.parallel_searches, configuration.queue_size, configuration.drop_after_s,
-            head_start_s=serving.HEAD_START_S, processes=len(configuration.outgoing),
+            head_start_s=serving.HEAD_START_S,
         )
-        self._traffic = Traffic()
         self._usage = _usage_counter() if configuration.counts_usage else None
         # A worker has no queue and no runner (None): searches never use them.
         keys = Keys(configuration.master_key, self._data_folder.keys)  # read from the file for each request: always current
-        app = App(cast("Instance", self._data_folder), None, keys, self._searches, self._traffic, usage=self._usage,
+        app = App(cast("Instance", self._data_folder), None, keys, self._searches, _traffic(configuration), usage=self._usage,
                   large=serving.MAX_LARGE_ANSWERS)
+        app.share(configuration.processes)
         self._server = Server(
             app.answer, [socket.socket(fileno=listener) for listener in configuration.listeners], threads=configuration.threads,
             payload_limit=configuration.payload_limit, on_request=serving.log_request, on_error=serving.log_bug,
@@ -71,16 +81,21 @@ class SearchWorker:
         self._handlers: dict[str, Callable[[Any], Mapping[str, Any] | None]] = {
             "features": self._data_folder.use_features,
             "removed": self._data_folder.forget,
+            "processes": app.share,
             "log": _direct_log,
+            "follow": _follow,
             "report": self._report,
             "usage": lambda _: {"usage": self._usage.take()} if self._usage else None,
             "stop": self.stop,
+            "leave": self._server.leave,
         }
 
     def serve(self) -> None:
         """Serve until stop() is called."""
         self._server.serve()
         self._data_folder.close()
+        if self._usage:
+            _write({"last_usage": self._usage.take()})
 
     def stop(self, grace_s: float = serving.GRACE_S) -> None:
         """Make serve() return within this time."""
@@ -95,8 +110,7 @@ class SearchWorker:
         return {**reply, "ask": command["ask"]}
 
     def _report(self, _: bool) -> Mapping[str, Any]:
-        return {"traffic": self._traffic.as_json(), "running": self._searches.running,
-                "waiting": self._searches.waiting}
+        return {"running": self._searches.running, "waiting": self._searches.waiting}
 
 
 def main(parent: int) -> None:
@@ -107,12 +121,14 @@ def main(parent: int) -> None:
     logs.configure(configuration.log_level, configuration.logs_mode)
     if configuration.log_targets:
         _direct_log(configuration.log_targets)
+    _follow(configuration.followed)
     worker = SearchWorker(configuration)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())  # sent to the whole process group, or to this process alone
     threading.Thread(target=_handle_commands, args=(worker,), name="svcd-commands", daemon=True).start()
     machine.give_back_large_blocks()
     serving.preload_search()
     gc.freeze()  # loaded code stays: exclude it from garbage collection
+    _write({"ready": True})
     worker.serve()
     os._exit(0)  # an ordinary exit would wait for "svcd-commands", which blocks on the input
 
@@ -123,8 +139,24 @@ def _usage_counter() -> Usage:
     return Usage()
 
 
+def _traffic(configuration: WorkerConfiguration) -> SharedTraffic:
+    memory = memoryview(mmap.mmap(configuration.counters, 0))
+    begin = configuration.number * REGION_BYTES
+    return SharedTraffic(memory[begin:begin + REGION_BYTES])
+
+
 def _direct_log(text: str) -> None:
     logs.set_targets(logs.parse(text))
+
+
+def _follow(text: str) -> None:
+    logs.unfollow(_send_event)
+    if text:
+        logs.follow(logs.parse(text), _send_event)
+
+
+def _send_event(event: logs.Event) -> None:
+    _write({"logged": event})
 
 
 def _peer_processes(configuration: WorkerConfiguration) -> PeerProcesses:
@@ -134,13 +166,20 @@ def _peer_processes(configuration: WorkerConfiguration) -> PeerProcesses:
 
 
 def _handle_commands(worker: SearchWorker) -> None:
-    try:
-        for line in sys.stdin.buffer:
-            sys.stdout.buffer.write(json.dumps(worker.handle(json.loads(line))).encode() + b"\n")
-            sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        pass
+    for line in sys.stdin.buffer:
+        _write(worker.handle(json.loads(line)))
     os._exit(0)  # end of input: the main process is gone
+
+
+def _write(message: Mapping[str, Any]) -> None:
+    """Write a line to the main process. If that is gone, this process is about to end, too."""
+    line = json.dumps(message, default=str).encode() + b"\n"
+    try:
+        with _output_lock:
+            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+    except (BrokenPipeError, ValueError):
+        pass
 
 
 if __name__ == "__main__":

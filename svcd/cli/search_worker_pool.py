@@ -1,14 +1,15 @@
 """The search workers as the main process sees them: starts, restarts, commands, and stop.
 
-The commands and replies are described in svcd.cli.search_worker.
+How many there are is decided by svcd.cli.search_processes. The commands and replies are described in svcd.cli.search_worker.
 
-Threads: "svcd-search-worker-N", one for each worker, starts the process, reads its replies, and lives longer than it (the
-kernel kills a worker when the thread that started it ends); "svcd-search-workers" waits for the stop and carries it out.
-All other methods may be called from any thread; the `_lock` of a worker serializes what is sent to it.
+Threads: "svcd-search-worker-N", one for each worker, starts the process, reads what it writes, and lives longer than it (the
+kernel kills a worker when the thread that started it ends). The thread "svcd-search-workers" calls resize(), adapt() and stop();
+all other methods may be called from any thread. The `_lock` of a worker serializes what is sent to it.
 """
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import queue
 import subprocess
@@ -18,8 +19,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from svcd.api.routes import is_for_all
-from svcd.api.traffic import Report
+from svcd.api.routes import Report, is_for_all
+from svcd.api.shared_traffic import REGION_BYTES, SharedTraffic
 from svcd.base import logs
 from svcd.cli import serving
 from svcd.cli.config import Config
@@ -28,32 +29,45 @@ from svcd.http.worker_sharing import MAIN, HandoffQueue, LoadTable, PeerProcesse
 
 if TYPE_CHECKING:
     from svcd.analytics.figures import State
+    from svcd.api.app import App
     from svcd.http.server import Server
     from svcd.instance.instance import Instance
 
 _MODULE = "svcd.cli.search_worker"
 # Seconds to wait for the reply to a command. A worker replies within a millisecond, unless a search keeps its interpreter.
 REPLY_S = 1.0
-# Seconds of pause before a worker that ran for less than SHORT_RUN_S is restarted: its cause of death may persist.
-RESTART_PAUSE_S = 1.0
-SHORT_RUN_S = 10.0
+# Seconds that the requests of a worker which is not needed any more may still take: a client may be slow to read its answer.
+LEAVE_S = 60.0
+# Seconds before a worker that ran for less than LONG_RUN_S is restarted, because what ended it may persist: the first
+# pause is doubled from failure to failure. A start takes a third of a second of processor time.
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 60.0
+LONG_RUN_S = 10.0
 
 
 class _Worker:
-    """One worker, over all its restarts."""
+    """One worker, over all its restarts. is_ready: it answers searches."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, on_ready: Callable[[], None], on_last_usage: Callable[[State], None]) -> None:
+        """on_ready: called when it begins to answer searches; on_last_usage: with what it has counted when it ends."""
         self.number = number
-        self._lock = threading.Lock()  # guards _process, _last_ask and _is_ending, and serializes commands
+        self.thread = threading.Thread()
+        self.ending = threading.Event()  # it is not restarted
+        self.is_ready = False
+        self._on_ready = on_ready
+        self._on_last_usage = on_last_usage
+        self._lock = threading.Lock()  # guards _process and _last_ask, and serializes commands
         self._process: subprocess.Popen[bytes] | None = None
         self._replies: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._last_ask = 0
-        self._is_ending = False
 
     def run(self, configure: Callable[[], WorkerConfiguration], lock_descriptor: int) -> int:
-        """Start the process and read its replies until it ends; its exit status. lock_descriptor: of the folder's lock."""
+        """Start the process and read what it writes until it ends; its exit status.
+
+        lock_descriptor: of the folder's lock.
+        """
         with self._lock:
-            if self._is_ending:
+            if self.ending.is_set():
                 return 0
             configuration = configure()  # with the lock held: later changes are sent as commands
             self._replies = queue.SimpleQueue()
@@ -65,18 +79,30 @@ class _Worker:
         with process.stdout:
             for line in process.stdout:
                 if line.endswith(b"\n"):  # an incomplete line: it was killed while writing
-                    self._replies.put(json.loads(line))
+                    self._receive(json.loads(line))
+        self.is_ready = False
         self._replies.put(None)
         with self._lock:
             self._process = None
         self._close_input(process)
         return process.wait()
 
+    def _receive(self, message: dict[str, Any]) -> None:
+        if "ask" in message:
+            self._replies.put(message)
+        elif "logged" in message:
+            logs.pass_on(logs.Event(*message["logged"]))
+        elif "ready" in message:
+            self.is_ready = True
+            logs.info("search worker answers searches", number=self.number)
+            self._on_ready()
+        elif "last_usage" in message:
+            self._on_last_usage(message["last_usage"])
+
     def ask(self, command: Mapping[str, Any], timeout_s: float = REPLY_S) -> dict[str, Any] | None:
         """Send a command; its reply, None if the worker is not running or does not reply in time."""
         with self._lock:
-            self._last_ask += 1
-            if not self._send(json.dumps({"ask": self._last_ask, **command})):
+            if not self._tell(command):
                 return None
             until = time.monotonic() + timeout_s
             while (left := until - time.monotonic()) > 0:
@@ -85,11 +111,16 @@ class _Worker:
                     return reply
             return None
 
-    def end(self, grace_s: float) -> None:
-        """Make it stop gracefully, and do not restart it."""
+    def tell(self, command: Mapping[str, Any]) -> None:
+        """Send a command, and do not wait for its reply."""
         with self._lock:
-            self._is_ending = True
-            self._send(json.dumps({"ask": 0, "stop": grace_s}))
+            self._tell(command)
+
+    def end(self, command: Mapping[str, Any]) -> None:
+        """Make it end gracefully, and do not restart it. command: to stop or to leave."""
+        with self._lock:
+            self.ending.set()
+            self._tell(command)
 
     def kill(self) -> None:
         """Kill the process."""
@@ -102,6 +133,10 @@ class _Worker:
             return self._replies.get(timeout=seconds)
         except queue.Empty:
             return None
+
+    def _tell(self, command: Mapping[str, Any]) -> bool:
+        self._last_ask += 1
+        return self._send(json.dumps({"ask": self._last_ask, **command}))
 
     def _send(self, line: str) -> bool:
         """Write a line to the worker; False if it is not running. The caller holds the lock."""
@@ -124,62 +159,142 @@ class _Worker:
             pass
 
 
-class SearchWorkerPool:
-    """The search workers of a daemon. peers: how the main process exchanges connections with them, for its Server."""
+def keep_running(run: Callable[[], Mapping[str, Any]], stopping: threading.Event,
+                 now: Callable[[], float] = time.monotonic) -> None:
+    """Run a worker, and again each time it ends, until `stopping` is set; each end is logged, and pauses grow.
 
-    def __init__(self, config: Config, instance: Instance) -> None:
-        processes = config.search_workers + 1
-        self._instance = instance
-        self._config = config
+    run: returns when the worker has ended, with fields for the log; now: seconds.
+    """
+    pause_s = 0.0
+    while not stopping.is_set():
+        started = now()
+        end = run()
+        if stopping.is_set():
+            return
+        pause_s = _next_pause_s(pause_s, now() - started)
+        logs.warn("search worker ended unexpectedly; restarting it", **end, pause_s=pause_s)
+        stopping.wait(pause_s)
+
+
+def _next_pause_s(last_pause_s: float, ran_s: float) -> float:
+    return 0.0 if ran_s >= LONG_RUN_S else min(max(FIRST_PAUSE_S, 2 * last_pause_s), LONGEST_PAUSE_S)
+
+
+class SearchWorkerPool:
+    """The search workers of a daemon, at most `most` of them; none at first.
+
+    on_change: called when a worker begins to answer searches, and when one has ended; adapt() is to be called then.
+    """
+
+    def __init__(self, config: Config, instance: Instance, server: Server, app: App, most: int,
+                 on_change: Callable[[], None]) -> None:
+        """server, app: of the main process. Raises OSError without descriptors or memory."""
+        processes = most + 1
+        self._config, self._instance, self._server, self._app = config, instance, server, app
+        self._on_change = on_change
         self._load_table = new_load_table(processes)
         self._incoming, self._outgoing = zip(*(new_handoff_queue() for _ in range(processes)))
-        self.peers = PeerProcesses(MAIN, LoadTable(self._load_table), self._incoming[MAIN], self._outgoing, is_for_all)
-        self._workers = [_Worker(number) for number in range(1, processes)]
-        self._threads = [threading.Thread(target=self._supervise, args=(worker,), name=f"svcd-search-worker-{worker.number}")
-                         for worker in self._workers]
-        self._stopper = threading.Thread(target=self._stop_all, name="svcd-search-workers")
-        self._stopping = threading.Event()
-        self._grace_s = 0.0
-        self._log_targets = ""
-        self._server: Server | None = None
+        self._peers = PeerProcesses(MAIN, LoadTable(self._load_table), self._incoming[MAIN], self._outgoing, is_for_all)
+        self._counters = os.memfd_create("svcd-counters")
+        os.ftruncate(self._counters, processes * REGION_BYTES)
+        self._counter_memory = memoryview(mmap.mmap(self._counters, 0))
+        self._free_numbers = list(range(most, 0, -1))  # the lowest last
+        self._used_numbers: set[int] = set()
+        self._workers: list[_Worker] = []  # replaced as a whole, so that other threads may read it
+        self._processes = 1  # that answer searches
+        self._last_usages: list[State] = []  # of workers that have ended
+        self._settings = {"log": "", "follow": ""}
+        instance.on_features = self._broadcast_features
+        instance.on_removal = lambda uuid: self.broadcast({"removed": uuid})
+        server.share(self._peers)
 
-    def start(self, server: Server) -> None:
-        """Start the workers; returns at once. server: of the main process."""
-        self._server = server
-        self._instance.on_features = self._broadcast_features
-        self._instance.on_removal = lambda uuid: self.broadcast({"removed": uuid})
-        for thread in (*self._threads, self._stopper):
-            thread.start()
+    # How many there are
 
-    def stop(self, grace_s: float) -> bool:
-        """Stop all workers, then the server; returns at once, and may be called from a signal handler.
+    @property
+    def size(self) -> int:
+        """How many workers run, without those that leave."""
+        return sum(not worker.ending.is_set() for worker in self._workers)
 
-        False if start() was not called: the caller has to stop the server.
-        """
-        self._grace_s = grace_s
-        self._stopping.set()
-        return self._server is not None
+    @property
+    def is_growing(self) -> bool:
+        """A worker is being started."""
+        return not all(worker.is_ready or worker.ending.is_set() for worker in self._workers)
 
-    def end(self) -> None:
-        """Stop, and wait until all workers have ended."""
-        self._stopping.set()
-        if self._server is not None:
-            self._stopper.join()
+    @property
+    def is_shrinking(self) -> bool:
+        """A worker leaves."""
+        return any(worker.ending.is_set() for worker in self._workers)
+
+    def searches_under_way(self) -> int:
+        """How many searches all processes work on, or have waiting."""
+        return self._app.searches.running + self._app.searches.waiting + self._peers.others_at_work()
+
+    def resize(self, size: int) -> None:
+        """Start workers, or let some leave, until `size` run. While others leave there may be room for fewer."""
+        while self.size < size and self._free_numbers:
+            self._start(self._free_numbers.pop())
+        for worker in [worker for worker in self._workers if not worker.ending.is_set()][size:]:
+            logs.info("search worker is not needed any more", number=worker.number)
+            worker.end({"leave": LEAVE_S})
+
+    def _start(self, number: int) -> None:
+        worker = _Worker(number, self._on_change, self._last_usages.append)
+        worker.thread = threading.Thread(target=self._supervise, args=(worker,), name=f"svcd-search-worker-{number}")
+        self._used_numbers.add(number)
+        self._workers = [*self._workers, worker]
+        worker.thread.start()
+
+    def adapt(self) -> None:
+        """Forget workers that have ended, and share limits among the processes that answer searches now."""
+        for worker in [worker for worker in self._workers if not worker.thread.is_alive()]:
+            worker.thread.join()
+            self._workers = [other for other in self._workers if other is not worker]
+            self._free_numbers.append(worker.number)
+        for worker in self._workers:
+            if worker.ending.is_set() and self._peers.is_absent(worker.number):
+                self._drain(worker.number)  # handed off just before it left
+        processes = 1 + sum(worker.is_ready for worker in self._workers)
+        if processes != self._processes:
+            self._processes = processes
+            self._app.share(processes)
+            for worker in self._workers:
+                worker.tell({"processes": processes})
+
+    def stop(self, grace_s: float) -> None:
+        """Stop all workers within this time, then the server, and return when the workers have ended."""
+        until = time.monotonic() + grace_s
+        for worker in self._workers:
+            worker.end({"stop": grace_s})
+        for worker in self._workers:
+            worker.thread.join(max(0.0, until - time.monotonic()) + REPLY_S)
+            worker.kill()
+            worker.thread.join()
+        # Last: until now the workers handed off requests that only this process answers.
+        self._server.stop(max(REPLY_S, until - time.monotonic()))
+
+    def close(self) -> None:
+        """Close what the processes share, once the server has ended."""
         for sock in (*self._incoming, *self._outgoing):
             sock.close()
         os.close(self._load_table)
+        os.close(self._counters)
+
+    # What they are told, and what they report
 
     def reports(self) -> list[Report]:
-        """The traffic reports of the running workers."""
-        reply = [worker.ask({"report": True}) for worker in self._workers]
-        return [Report.of_json(one) for one in reply if one is not None]
+        """The traffic of all workers there were, and the searches of those that run."""
+        running = {worker.number: worker.ask({"report": True}) or {} for worker in self._workers}
+        return [self._report(number, running.get(number, {})) for number in sorted(self._used_numbers)]
+
+    def _report(self, number: int, now: Mapping[str, int]) -> Report:
+        counters = SharedTraffic(self._region(number))
+        return Report(counters.as_json(), now.get("running", 0), now.get("waiting", 0))
 
     def usages(self) -> list[State]:
-        """What the running workers have counted for the usage report since the last call."""
-        reply = [worker.ask({"usage": True}) for worker in self._workers]
-        return [one["usage"] for one in reply if one is not None]
-
-    # Changes
+        """What the workers have counted for the usage report since the last call."""
+        replies = [worker.ask({"usage": True}) for worker in self._workers]
+        ended = [self._last_usages.pop() for _ in range(len(self._last_usages))]
+        return [*ended, *(reply["usage"] for reply in replies if reply is not None)]
 
     def _broadcast_features(self) -> None:
         """Returns when all workers know: a change of features applies to every search that follows its response."""
@@ -187,59 +302,52 @@ class SearchWorkerPool:
 
     def broadcast(self, command: Mapping[str, Any]) -> None:
         """Send a command to all workers (svcd.cli.search_worker)."""
-        self._log_targets = command.get("log", self._log_targets)  # also for workers that are started later
+        for name in self._settings.keys() & command.keys():
+            self._settings[name] = command[name]  # also for workers that are started later
         for worker in self._workers:
             worker.ask(command)
 
-    # Start and end
+    # Start and end of one
 
     def _supervise(self, worker: _Worker) -> None:
-        while not self._stopping.is_set():
-            begin = time.monotonic()
-            end = self._run_once(worker)
-            if self._stopping.is_set():
-                return
-            logs.warn("search worker ended unexpectedly; restarting it", number=worker.number, **end)
-            self._stopping.wait(RESTART_PAUSE_S if time.monotonic() - begin < SHORT_RUN_S else 0)
+        """The main function of a worker's thread."""
+        try:
+            keep_running(lambda: self._run_once(worker), worker.ending)
+        finally:
+            self._on_change()
 
     def _run_once(self, worker: _Worker) -> dict[str, Any]:
         """Run a worker until it ends; how it ended, as fields for the log."""
         try:
-            return {"status": worker.run(lambda: self._configuration(worker.number), self._instance.lock_descriptor)}
+            status = worker.run(lambda: self._configuration(worker.number), self._instance.lock_descriptor)
+            return {"number": worker.number, "status": status}
         except OSError as failure:  # no process could be started; it may work later
-            return {"failure": failure}
+            return {"number": worker.number, "failure": failure}
         finally:
             self._take_over_connections(worker.number)
+            self._on_change()
 
     def _take_over_connections(self, number: int) -> None:
         """Serve the connections that were handed off to a worker that has ended."""
-        assert self._server
-        self.peers.mark_absent(number)
+        self._peers.mark_absent(number)
+        self._drain(number)
+
+    def _drain(self, number: int) -> None:
         HandoffQueue(self._incoming[number], self._server).drain()
 
-    def _stop_all(self) -> None:
-        assert self._server
-        self._stopping.wait()
-        until = time.monotonic() + self._grace_s
-        for worker in self._workers:
-            worker.end(self._grace_s)
-        for worker, thread in zip(self._workers, self._threads):
-            thread.join(max(0.0, until - time.monotonic()) + REPLY_S)
-            worker.kill()
-            thread.join()
-        # Last: until now the workers handed off requests that only this process answers.
-        self._server.stop(max(REPLY_S, until - time.monotonic()))
+    def _region(self, number: int) -> memoryview:
+        return self._counter_memory[number * REGION_BYTES:(number + 1) * REGION_BYTES]
 
     def _configuration(self, number: int) -> WorkerConfiguration:
-        assert self._server
         config = self._config
         return WorkerConfiguration(
-            number=number, listeners=[sock.fileno() for sock in self._server.sockets], load_table=self._load_table,
-            incoming=self._incoming[number].fileno(), outgoing=[sock.fileno() for sock in self._outgoing],
+            number=number, listeners=[] if config.ssl_cert_path else [sock.fileno() for sock in self._server.sockets],
+            load_table=self._load_table, incoming=self._incoming[number].fileno(),
+            outgoing=[sock.fileno() for sock in self._outgoing], counters=self._counters, processes=self._processes + 1,
             path=str(self._instance.path), features=self._instance.features(), master_key=config.master_key,
             payload_limit=config.http_payload_size_limit, threads=serving.threads(config),
             parallel_searches=serving.parallel_searches(config), queue_size=config.experimental_search_queue_size,
             drop_after_s=config.experimental_drop_search_after, log_level=config.log_level,
-            logs_mode=config.experimental_logs_mode, log_targets=self._log_targets,
+            logs_mode=config.experimental_logs_mode, log_targets=self._settings["log"], followed=self._settings["follow"],
             counts_usage=serving.reports_usage(config),
         )

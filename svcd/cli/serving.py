@@ -1,9 +1,12 @@
-"""What all processes that answer requests share: limits derived from the options, log lines of requests, TLS, and the
-configuration that the main process passes to search workers. Explained in docs/http.md#threads and #worker-processes.
+"""What all processes that answer requests have in common: limits derived from the options, log lines of requests, TLS, the
+configuration that the main process passes to search workers, and the gate that holds requests during the start.
+
+Explained in docs/http.md#threads and #worker-processes.
 """
 from __future__ import annotations
 
 import json
+import os
 import resource
 import threading
 from collections.abc import Callable, Mapping
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING
 from svcd.base import logs, process
 from svcd.cli import machine
 from svcd.cli.config import Config, ConfigError
+from svcd.cli.options import AUTO, MAX_PROCESSES
 from svcd.http.message import Response
 
 if TYPE_CHECKING:
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
     from svcd.http.message import Request
 
-
+AVAILABLE = b'{"status":"available"}'  # a test compares it with the answer of the route
 # Seconds that running requests get to end after a stop signal.
 GRACE_S = 20.0
 # Threads for requests other than searches. A search that waits for its turn holds a thread as well; threads are started
@@ -39,6 +43,9 @@ PER_WRITER, PER_SEARCH_WORKER = 2, 4
 # How long a search runs alone in its process before the next may start: longer than nearly every search takes, too short
 # to be noticed.
 HEAD_START_S = 0.02
+# With --search-workers auto: the memory that there must be for each worker, of a part of all memory, and the part of the
+# descriptors that workers may take.
+BYTES_PER_WORKER, MEMORY_PART, DESCRIPTOR_PART = 64 << 20, 4, 32
 
 
 def parallel_searches(config: Config) -> int:
@@ -68,7 +75,21 @@ def raise_file_limit() -> None:
 def check_descriptors(config: Config) -> None:
     """Raises TooFewDescriptors if the limit of open files is too low for this configuration."""
     writers = config.max_indexing_threads or machine.cores()
-    process.check_descriptors(PER_WRITER * writers + PER_SEARCH_WORKER * config.search_workers)
+    workers = 0 if config.search_workers == AUTO else config.search_workers
+    process.check_descriptors(PER_WRITER * writers + PER_SEARCH_WORKER * workers)
+
+
+def most_search_workers(config: Config) -> int:
+    """How many search workers there may be: with `auto` as many as cores, memory and descriptors allow."""
+    if config.search_workers != AUTO:
+        number: int = config.search_workers
+        return number
+    if not hasattr(os, "memfd_create"):
+        return 0
+    by_descriptors = process.allowed_descriptors() // DESCRIPTOR_PART // PER_SEARCH_WORKER
+    memory = machine.memory()
+    by_memory = MAX_PROCESSES if memory is None else memory // MEMORY_PART // BYTES_PER_WORKER
+    return max(0, min(machine.cores() - 1, by_descriptors, by_memory, MAX_PROCESSES))
 
 
 def preload_search() -> None:
@@ -107,8 +128,10 @@ def server_context(config: Config) -> ssl.SSLContext | None:
 class WorkerConfiguration:
     """What the main process sends to a search worker at its start; sockets and memory are inherited descriptors.
 
-    number: of the worker, from 1; listeners: sockets that listen; load_table, incoming, outgoing: see
-    svcd.http.worker_sharing. log_targets: what POST /logs/stderr has set, "" if nothing. counts_usage: for the usage report.
+    number: of the worker, from 1; listeners: sockets that listen, none with TLS; load_table, incoming, outgoing: see
+    svcd.http.worker_sharing; counters: shared memory, with a region for each process (svcd.api.shared_traffic).
+    processes: that answer searches now. log_targets: what POST /logs/stderr has set, followed: what a client of
+    /logs/stream follows, "" if nothing. counts_usage: for the usage report.
     """
 
     number: int
@@ -116,6 +139,8 @@ class WorkerConfiguration:
     load_table: int
     incoming: int
     outgoing: list[int]
+    counters: int
+    processes: int
     path: str
     features: Mapping[str, bool | None]
     master_key: str | None
@@ -127,29 +152,25 @@ class WorkerConfiguration:
     log_level: str
     logs_mode: str
     log_targets: str = ""
+    followed: str = ""
     counts_usage: bool = False
 
     @property
     def descriptors(self) -> list[int]:
         """All descriptors that the worker inherits."""
-        return [*self.listeners, self.load_table, self.incoming, *self.outgoing]
+        return [*self.listeners, self.load_table, self.incoming, *self.outgoing, self.counters]
 
     def as_json(self) -> str:
         """One line."""
         return json.dumps(asdict(self))
 
 
-# Answers `/health` and holds all other requests until the application is loaded.
-#
-# So a daemon listens before it has loaded the two thirds of its code that only requests need.
-# Threads: request threads call `answer`; the loading thread calls `open`, once.
-
-
-AVAILABLE = b'{"status":"available"}'  # a test compares it with the answer of the route
-
-
 class StartupGate:
-    """Passes each request to the application, once it is loaded."""
+    """Passes each request to the application once it is loaded; until then it answers `/health` and holds all others.
+
+    So a daemon listens before it has loaded the two thirds of its code that only requests need.
+    Threads: request threads call `answer`; the loading thread calls `open`, once.
+    """
 
     def __init__(self) -> None:
         self.wanted = threading.Event()  # a request waits for the application

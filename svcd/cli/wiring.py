@@ -1,43 +1,45 @@
 """The parts that a daemon starts after it listens, made from the options: application, runner, webhook delivery, schedule of
-snapshots, usage report.
+snapshots, usage report; and what is logged at the end of each batch.
 
 Imported late, in a thread of its own (svcd.cli.daemon): it loads nearly all code, which a start need not wait for.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from svcd.api.admission import SearchQueue
 from svcd.api.app import App
 from svcd.api.keys import default_keys
-from svcd.api.traffic import Report
+from svcd.api.routes import Report
 from svcd.auth.keys import Keys
 from svcd.base import logs, quantities
 from svcd.cli import machine, serving
 from svcd.cli.config import Config
-from svcd.cli.first_start import LocaleWarnings
 from svcd.instance.instance import Instance
-from svcd.instance.task_records import FAILED, Batch, Task
+from svcd.instance.task_records import FAILED, SUCCEEDED, Batch, Task
 from svcd.remote.webhook_delivery import Sender, WebhookNotifier
-from svcd.tasks.archive_tasks import Folders
 from svcd.tasks.batching import Limits
+from svcd.tasks.global_tasks import Folders
 from svcd.tasks.indexing_client import MemoryBudget
 from svcd.tasks.runner import Runner
+from svcd.text import segmenters
 
 if TYPE_CHECKING:
     from svcd.analytics.collector import Usage
     from svcd.analytics.figures import State
     from svcd.analytics.report import Send, UsageReport
     from svcd.remote.client import Client
-    from svcd.tasks.archive_tasks import SnapshotSchedule
+    from svcd.tasks.global_tasks import SnapshotSchedule
 
 # Memory of an idle indexing process, and bytes of Python objects for each byte that a budget counts.
 PROCESS_BYTES = 40 << 20
 BYTES_PER_BUDGETED = 2
 # With a smaller share of the default budget, a batch would spend its time on flushing and merging.
 SMALLEST_SHARE = 1 / 16
+INSTALL_WORD_LISTS = "pip install 'svcd[languages]'"
 
 
 class WorkerHooks(TypedDict, total=False):
@@ -57,7 +59,7 @@ def application(config: Config, instance: Instance, runner: Runner,
     """
     searches = SearchQueue(
         serving.parallel_searches(config), config.experimental_search_queue_size,
-        config.experimental_drop_search_after, head_start_s=serving.HEAD_START_S, processes=config.search_workers + 1,
+        config.experimental_drop_search_after, head_start_s=serving.HEAD_START_S,
     )
     instance.keys.add_to_empty(default_keys())
     return App(instance, runner, Keys(config.master_key, instance.keys), searches, reports=reports, broadcast=broadcast,
@@ -131,7 +133,7 @@ def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = la
 
 def snapshots(config: Config, instance: Instance) -> SnapshotSchedule:
     """The schedule of snapshots, not started yet; for --schedule-snapshot."""
-    from svcd.tasks.archive_tasks import SnapshotSchedule  # loaded only with a schedule
+    from svcd.tasks.global_tasks import SnapshotSchedule  # loaded only with a schedule
 
     return SnapshotSchedule(instance.queue, config.schedule_snapshot, on_refusal=logs.warn)
 
@@ -169,3 +171,51 @@ def _log_batch(batch: Batch, tasks: Sequence[Task]) -> None:
         index_uid=",".join(sorted({task.index_uid for task in tasks if task.index_uid})) or None, tasks=len(tasks),
         failed=sum(task.status == FAILED for task in tasks), seconds=(ended - batch.started_at) / quantities.SECOND,
     )
+
+
+# Word lists that are not installed (docs/text-analysis.md#segmentation-with-word-lists)
+
+
+def log_missing_lists() -> None:
+    """Log which word lists are not installed: one line, no warning, because most instances have no such text."""
+    if languages := segmenters.missing():
+        logs.info("word lists not installed; text in these languages is segmented coarsely", languages=", ".join(languages),
+                  get=INSTALL_WORD_LISTS)
+
+
+class LocaleWarnings:
+    """Warns, once for each list, when settings name a language whose word list is missing. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._warned: set[str] = set()
+        self._lock = threading.Lock()  # guards _warned
+
+    def check(self, tasks: Iterable[Task]) -> None:
+        """Check the settings tasks of a finished batch."""
+        for task in tasks:
+            for locale in _locales(task):
+                name = segmenters.list_of(locale)
+                if name and not segmenters.is_installed(name) and self._is_new(name):
+                    _warn(task.index_uid, locale, name)
+
+    def _is_new(self, name: str) -> bool:
+        with self._lock:
+            if name in self._warned:
+                return False
+            self._warned.add(name)
+            return True
+
+
+def _locales(task: Task) -> Iterator[str]:
+    if task.kind != "settingsUpdate" or task.status != SUCCEEDED:
+        return
+    rules: Sequence[dict[str, list[str]]] = (task.details or {}).get("localizedAttributes") or ()
+    for rule in rules:
+        yield from rule["locales"]
+
+
+def _warn(index_uid: str | None, locale: str, name: str) -> None:
+    language = segmenters.language_of(name)
+    get = {"get": INSTALL_WORD_LISTS} if language else {}  # the other lists are in no package
+    logs.warn("settings name a locale whose word list is not installed: its text is segmented coarsely, so searches "
+              "find other documents than with the list", locale=locale, language=language or name, index_uid=index_uid, **get)

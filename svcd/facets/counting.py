@@ -10,9 +10,9 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain, groupby
+from itertools import chain, compress, groupby
 
-from svcd.base.bitmaps import DocIds, to_docids
+from svcd.base.docids import DocIds
 from svcd.facets.large_fields import CountsByValueScan
 from svcd.facets.values import (
     DOCUMENT_COST,
@@ -23,7 +23,6 @@ from svcd.facets.values import (
     ValueCounts,
     cost_of_values,
     few_values,
-    lowest_docid,
     ordinal_lookup,
 )
 from svcd.query.reader import Reader, Value
@@ -36,7 +35,7 @@ class FieldCounter:
         self._reader = reader
         self._field = field
         self._candidates = candidates
-        self._size = candidates.bit_count()
+        self._size = len(candidates)
         self._from_documents: dict[type[Value], CountsByDocument] | None = None
 
     def of(self, kind: type[Value]) -> ValueCounts:
@@ -50,8 +49,7 @@ class FieldCounter:
             return self._scan(kind, may_read_documents=True)
         if not values:
             return NO_COUNTS
-        documents = self._reader.all_docids().bit_length()
-        if self._size * DOCUMENT_COST <= cost_of_values(values, sets is not None, documents):
+        if self._size * DOCUMENT_COST <= cost_of_values(values, sets is not None):
             return self.by_documents(kind)
         if sets is None:
             return self._scan(kind, may_read_documents=False)
@@ -71,17 +69,17 @@ class FieldCounter:
 # All values at once
 
 
-Docids = DocIds | list[int]  # a bitmap, or ascending docids
+Docids = DocIds | list[int]  # a set, or ascending docids
 
 
 class CountsByDocument:
     """Value counts that are all known.
 
-    values: ascending. counts: of each value. docids: gives the candidates of each value; ordinals: gives the ordinals
-    of all values of the field. Both are called when they are needed, once.
+    values: ascending. counts: of each value. docids: index of a value -> the candidates that have it; ordinals: gives
+    the ordinals of all values of the field. Both are called when they are needed, once each.
     """
 
-    def __init__(self, values: Sequence[Value], counts: Sequence[int], docids: Callable[[], Sequence[Docids]],
+    def __init__(self, values: Sequence[Value], counts: Sequence[int], docids: Callable[[int], Docids],
                  ordinals: Callable[[], OrdinalLookup]) -> None:
         self._values = values
         self._counts = counts
@@ -107,15 +105,15 @@ class CountsByDocument:
         return self._first_docid(counted.key)
 
     def _first_docid(self, index: int) -> int:
-        docids = self._docids()[index]
-        return lowest_docid(docids) if isinstance(docids, int) else docids[0]
+        docids = self._docids(index)
+        return docids[0] if isinstance(docids, list) else docids.min()
 
     def is_alone_in_group(self, counted: ValueCount, width: int) -> bool:
-        docids, group = self._docids(), self._ordinal_of(counted.key) // width
+        docids, group = self._docids, self._ordinal_of(counted.key) // width
         for step in (1, -1):
             index = counted.key + step
-            while 0 <= index < len(docids) and self._ordinal_of(index) // width == group:
-                if not _is_within(docids[index], docids[counted.key]):
+            while 0 <= index < len(self._values) and self._ordinal_of(index) // width == group:
+                if not _is_within(docids(index), docids(counted.key)):
                     return False
                 index += step
         return True
@@ -137,39 +135,37 @@ def _no_ordinals() -> OrdinalLookup:
     raise AssertionError("no values, so no ordinals")
 
 
-NO_COUNTS = CountsByDocument([], [], list, _no_ordinals)
+NO_COUNTS = CountsByDocument([], [], [].__getitem__, _no_ordinals)
 
 
 def _is_within(inner: Docids, outer: Docids) -> bool:
-    if isinstance(inner, int) and isinstance(outer, int):
-        return not inner & ~outer
-    return set(inner) <= set(outer)  # type: ignore[arg-type]  # one CountsByDocument has bitmaps only or lists only
+    if isinstance(inner, list) or isinstance(outer, list):  # one CountsByDocument has sets only or lists only
+        return set(inner) <= set(outer)
+    return inner.issubset(outer)
 
 
 def counts_by_value_sets(values: Sequence[Value], sets: Sequence[DocIds], candidates: DocIds,
                          ordinals: Callable[[], OrdinalLookup]) -> CountsByDocument:
     """Value counts by intersecting sets. values: ascending. sets: the documents of each value."""
-    found: list[tuple[Value, DocIds]] = []
-    for value, docids in zip(values, sets):
-        docids &= candidates
-        if docids:
-            found.append((value, docids))
-    return CountsByDocument([value for value, _ in found], [docids.bit_count() for _, docids in found],
-                            lambda: [docids for _, docids in found], ordinals)
+    counts = list(map(candidates.intersection_cardinality, sets))
+    found = list(compress(sets, counts))
+    return CountsByDocument(list(compress(values, counts)), list(filter(None, counts)),
+                            lambda index: found[index] & candidates, ordinals)
 
 
 def counts_by_documents(reader: Reader, field: str, candidates: DocIds) -> dict[type[Value], CountsByDocument]:
     """Value counts of both kinds, by reading the values of every candidate."""
-    rows = [(docid, values) for docid, values in reader.values.field_values(field, to_docids(candidates)) if values]
+    rows = [(docid, values) for docid, values in reader.values.field_values(field, candidates.to_array()) if values]
     counts = Counter(chain.from_iterable(values for _, values in rows))
     texts = sorted(value for value in counts if isinstance(value, str))
-    found = {str: CountsByDocument(texts, [counts[value] for value in texts], lambda: _docids_of(texts, rows),
+    docids_of_texts = cache(lambda: _docids_of(texts, rows))
+    found = {str: CountsByDocument(texts, [counts[value] for value in texts], lambda index: docids_of_texts()[index],
                            lambda: ordinal_lookup(reader, field, str)), float: NO_COUNTS}
     if len(texts) < len(counts):
         numbers = sorted(value for value in counts if isinstance(value, float))
         listed = _with_both_zeros(reader, field, list(zip(numbers, _docids_of(numbers, rows))))
         found[float] = CountsByDocument([number for number, _ in listed], [len(docids) for _, docids in listed],
-                                       lambda: [docids for _, docids in listed], lambda: ordinal_lookup(reader, field, float))
+                                       lambda index: listed[index][1], lambda: ordinal_lookup(reader, field, float))
     return found
 
 
@@ -191,6 +187,6 @@ def _with_both_zeros(
     if index < len(ascending) and ascending[index][0] == 0.0:
         docids = list(dict.fromkeys(ascending[index][1]))  # a document with both is listed twice
         having = [(zero, reader.values.value_docids(field, zero)) for zero in (-0.0, 0.0)]
-        zeros = [(zero, [docid for docid in docids if those >> docid & 1]) for zero, those in having]
+        zeros = [(zero, [docid for docid in docids if docid in those]) for zero, those in having]
         ascending[index : index + 1] = [(zero, docids) for zero, docids in zeros if docids]
     return ascending

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from sys import maxsize
 
 from svcd.base import tracing
-from svcd.base.bitmaps import DocIds
+from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
 from svcd.facets.counting import FieldCounter
 from svcd.facets.fields import check_facets, selected_fields
@@ -82,7 +82,7 @@ class _Field:
         """The distribution among some documents."""
         counts = FieldCounter(self._reader, self._name, counted)
         numbers, texts = counts.of(float), counts.of(str)
-        return self._shown(numbers, texts, counted.bit_count()), numbers.extremes()
+        return self._shown(numbers, texts, len(counted)), numbers.extremes()
 
     def _shown(self, numbers: ValueCounts, texts: ValueCounts, counted: int) -> dict[str, int]:
         """Value as shown -> count, numbers first. A text that equals a number as shown replaces the count at its place."""

@@ -13,7 +13,7 @@ from itertools import compress, groupby, islice
 from operator import attrgetter
 from sys import maxsize
 
-from svcd.base.bitmaps import DocIds, to_docids
+from svcd.base.docids import DocIds
 from svcd.base.doc_values import DocValues
 from svcd.facets.values import (
     DOCUMENT_COST,
@@ -22,7 +22,6 @@ from svcd.facets.values import (
     ValueCount,
     ValueCounts,
     doc_values_of,
-    lowest_docid,
     sorted_values,
     value_of_ordinal,
 )
@@ -30,7 +29,7 @@ from svcd.query.reader import Reader, Value
 
 # Values that are scanned before the length of the scan is extrapolated.
 FIRST_VALUES = 64
-# A sample of a set has at most so many documents from each of so many equal parts of its range.
+# A sample of a set has at most so many documents from each of so many equal parts of it.
 SAMPLES = 8
 
 _COUNT = attrgetter("count")
@@ -81,7 +80,7 @@ class CountsByValueScan:
                 return
             if docids:
                 met += 1
-                yield ValueCount(value, docids.bit_count())
+                yield ValueCount(value, len(docids))
 
     def _expected_length(self, scanned: int, met: int, most: int | None) -> float:
         """How many values a scan will see until it has met `most` that candidates have, extrapolated from a part."""
@@ -114,7 +113,7 @@ class CountsByValueScan:
     def first_docid(self, counted: ValueCount) -> int:
         if self._known is not None and counted.key >= 0:
             return self._known.first_docid(counted)
-        return lowest_docid(self._reader.values.value_docids(self._field, self.value(counted)) & self._candidates)
+        return (self._reader.values.value_docids(self._field, self.value(counted)) & self._candidates).min()
 
     def is_alone_in_group(self, counted: ValueCount, width: int) -> bool:
         if self._known is not None and counted.key >= 0:
@@ -122,8 +121,8 @@ class CountsByValueScan:
         all_values = self._all_values()
         start = all_values.ordinal(self.value(counted)) // width * width
         last = min(start + width, len(all_values)) - 1
-        group = self._reader.values.range_docids(self._field, all_values[start], all_values[last]) & self._candidates
-        return group.bit_count() == counted.count
+        group = self._reader.values.range_docids(self._field, all_values[start], all_values[last])
+        return group.intersection_cardinality(self._candidates) == counted.count
 
     def number_of_values(self) -> int:
         return len(self._all_values()) if self._known is None else self._known.number_of_values()
@@ -154,7 +153,7 @@ class CountsByValueScan:
         """
         better, extreme, left = min if is_ascending else max, None, self._candidates
         while left:
-            sample = to_docids(left) if left.bit_count() <= FEW_CANDIDATES else _sample(left)
+            sample = left.to_array() if len(left) <= FEW_CANDIDATES else _sample(left)
             held = self._reader.values.field_values(self._field, sample)
             extreme = better(value for _, values in held for value in values if isinstance(value, self._kind))
             low, high = (None, extreme) if is_ascending else (extreme, None)
@@ -165,10 +164,8 @@ class CountsByValueScan:
 
 def _sample(docids: DocIds) -> list[int]:
     """Some documents from all parts of a set."""
-    width = -(-docids.bit_length() // SAMPLES)
-    mask = (1 << width) - 1
-    return [start + docid for start in range(0, docids.bit_length(), width)
-            for docid in to_docids(docids >> start & mask, SAMPLES)]
+    listed = docids.to_array()
+    return [docid for start in range(0, len(listed), -(-len(listed) // SAMPLES)) for docid in listed[start:start + SAMPLES]]
 
 
 def _by_count(ascending: Sequence[ValueCount]) -> Iterator[Iterable[ValueCount]]:
@@ -250,13 +247,13 @@ class CountsByOrdinal:
         if self._are_few:
             return self._docids[counted.key][0]
         sample = self._doc_values.samples[counted.key]
-        if self._candidates >> sample & 1:
+        if sample in self._candidates:
             return sample
-        return lowest_docid(self._reader.values.value_docids(self._field, self.value(counted)) & self._candidates)
+        return (self._reader.values.value_docids(self._field, self.value(counted)) & self._candidates).min()
 
     @cached_property
     def _are_few(self) -> bool:
-        return self._candidates.bit_count() <= _FEW_CANDIDATES
+        return len(self._candidates) <= _FEW_CANDIDATES
 
     @cached_property
     def _docids(self) -> dict[int, list[int]]:
@@ -279,13 +276,13 @@ class CountsByOrdinal:
             all_others = self._others(counted.key, start, beyond, _ALL)
             return all(own.issuperset(self._docids[other]) for other in all_others)
         bounds = self._value(start), self._value(beyond - 1)
-        group = self._reader.values.range_docids(self._field, *bounds) & self._candidates
-        return group.bit_count() == counted.count
+        group = self._reader.values.range_docids(self._field, *bounds)
+        return group.intersection_cardinality(self._candidates) == counted.count
 
     def _has_own_candidate(self, ordinal: int, other: int) -> bool:
         """Is there evidently a candidate that has one value, and not the other? Looks at one document only."""
         sample = self._doc_values.samples[ordinal]
-        return bool(self._candidates >> sample & 1) and other not in self._doc_values.ranks_of(sample)
+        return sample in self._candidates and other not in self._doc_values.ranks_of(sample)
 
     def _others(self, ordinal: int, start: int, beyond: int, most: int = _NEIGHBOURS) -> Sequence[int]:
         """The other ordinals of a group that candidates have, at most so many on each side of this one."""

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import chain, islice, takewhile
 from typing import Any, NamedTuple
 
-from svcd.base.bitmaps import DocIds
+from svcd.base.docids import DocIds
 from svcd.facets.counting import FieldCounter
 from svcd.facets.fields import check_searchable
 from svcd.facets.values import (
@@ -20,7 +20,6 @@ from svcd.facets.values import (
     SortedTexts,
     ValueCount,
     ValueCounts,
-    lowest_docid,
     pack,
     sorted_values,
 )
@@ -230,7 +229,7 @@ class _Search:
 
     def hit(self, value: str, count: int) -> FacetHit:
         """The hit of a value, as spelled by the first document of the whole index that has it."""
-        docid = lowest_docid(self._reader.values.value_docids(self._field, value))
+        docid = self._reader.values.value_docids(self._field, value).min()
         return FacetHit(self._reader.values.spelling(self._field, value, docid), count)
 
     def _values_near(self, term: str) -> Iterator[str]:
@@ -245,7 +244,7 @@ class _Search:
 
     def _counted(self, values: Iterable[str]) -> Iterator[tuple[str, int]]:
         """Values with their counts: looked up one by one, until reading all documents is cheaper."""
-        count_of, most_lookups = self._count, self._documents.bit_count() * DOCUMENT_COST
+        count_of, most_lookups = self._count, len(self._documents) * DOCUMENT_COST
         if self._is_whole:
             all_counts = self._reader.values.value_counts(self._field, str)
             all_values = sorted_values(self._reader, self._field, str)
@@ -260,7 +259,7 @@ class _Search:
                 yield value, count
 
     def _count(self, value: str) -> int:
-        return (self._reader.values.value_docids(self._field, value) & self._documents).bit_count()
+        return self._reader.values.value_docids(self._field, value).intersection_cardinality(self._documents)
 
 
 def _found(counts: ValueCounts, entries: Iterable[ValueCount]) -> Iterator[tuple[str, int]]:

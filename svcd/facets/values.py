@@ -5,14 +5,13 @@ The ordinal of a value is its index among all values of its kind (numbers, texts
 from __future__ import annotations
 
 import math
-import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
-from svcd.base.bitmaps import DocIds
+from svcd.base.docids import DocIds, memory_bytes
 from svcd.base.doc_values import DocValues, value_order
 from svcd.query.reader import Reader, Value
 
@@ -71,7 +70,7 @@ def _few_values(
     sets, size = [], 0
     for value in values:
         sets.append(reader.values.value_docids(field, value))
-        size += sys.getsizeof(sets[-1])
+        size += memory_bytes(sets[-1])
         if size > MOST_BYTES:
             return values, None
     return values, sets
@@ -221,8 +220,7 @@ DOCUMENT_COST = 2
 FEW_CANDIDATES = 250
 # At most so many have their documents read without a look at the field.
 SURELY_FEW = 20
-# The cost of a value grows by one for each so many documents of the index, and is this share if its set is cached.
-DOCUMENTS_PER_COST = 60_000
+# The cost of a value whose set is cached.
 CACHED_COST = 0.3
 
 
@@ -269,11 +267,6 @@ class ValueCounts(Protocol):
         """The smallest and the largest value; None when there is none."""
 
 
-def lowest_docid(docids: DocIds) -> int:
-    """The smallest docid of a set that is not empty."""
-    return (docids ^ (docids - 1)).bit_length() - 1
-
-
-def cost_of_values(values: Sequence[Value], is_cached: bool, documents: int) -> float:
-    """The cost of intersecting the sets of all values. is_cached: are the sets cached? documents: of the index."""
-    return len(values) * (1 + documents / DOCUMENTS_PER_COST) * (CACHED_COST if is_cached else 1)
+def cost_of_values(values: Sequence[Value], is_cached: bool) -> float:
+    """The cost of intersecting the sets of all values. is_cached: are the sets cached?"""
+    return len(values) * (CACHED_COST if is_cached else 1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from svcd.base.bitmaps import DocIds, from_docids, to_docids
+from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.base.quantities import number_of
@@ -81,35 +81,35 @@ class _Evaluation:
         candidates = self.docids(condition.parts[0])
         for part in condition.parts[1:]:
             if not candidates:
-                return 0
+                return EMPTY
             candidates &= self._docids_among(part, candidates)
         return candidates
 
     def _docids_among(self, part: Condition, candidates: DocIds) -> DocIds:
         """The documents that meet a part; correct for the candidates only, as it may read just their values."""
-        if not isinstance(part, Comparison) or part.operator != CONTAINS or candidates.bit_count() > _FEW_CANDIDATES:
+        if not isinstance(part, Comparison) or part.operator != CONTAINS or len(candidates) > _FEW_CANDIDATES:
             return self.docids(part)
         needle = normal_form(part.values[0])
-        held = self.reader.values.field_values(part.field.text, to_docids(candidates))
-        return from_docids([docid for docid, values in held
-                            if any(isinstance(value, str) and needle in value for value in values)])
+        held = self.reader.values.field_values(part.field.text, candidates.to_array())
+        return DocIds([docid for docid, values in held
+                       if any(isinstance(value, str) and needle in value for value in values)])
 
     def _or(self, condition: Or) -> DocIds:
         """Equalities of the same field are evaluated together, as one look-up of many values."""
-        docids, equalities = 0, dict[str, list[Comparison]]()
+        found, equalities = list[DocIds](), dict[str, list[Comparison]]()
         for part in condition.parts:
             if isinstance(part, Comparison) and part.operator == EQUAL and part.field.text != SHARD:
                 self._check_operator(part.field.text, EQUAL)
                 equalities.setdefault(part.field.text, []).append(part)
             else:
-                docids |= self.docids(part)
+                found.append(self.docids(part))
         for comparisons in equalities.values():
             texts = [comparison.values[0] for comparison in comparisons]
-            docids |= equal_docids(self.reader, comparisons[0].field.text, texts)
-        return docids
+            found.append(equal_docids(self.reader, comparisons[0].field.text, texts))
+        return union_of(found)
 
     def _not(self, condition: Not) -> DocIds:
-        return self.reader.all_docids() & ~self.docids(condition.part)
+        return self.reader.all_docids() - self.docids(condition.part)
 
     def _in(self, condition: In) -> DocIds:
         name = condition.field.text
@@ -125,7 +125,7 @@ class _Evaluation:
             return _by_shard(operator, values)
         self._check_operator(name, operator)
         if operator == NOT_EQUAL:
-            return self.reader.all_docids() & ~equal_docids(self.reader, name, values)
+            return self.reader.all_docids() - equal_docids(self.reader, name, values)
         return _OPERATORS[operator](self.reader, name, *values)
 
     def _check_operator(self, name: str, operator: str) -> None:
@@ -156,10 +156,7 @@ def equal_docids(reader: Reader, field: str, texts: Sequence[str]) -> DocIds:
     values = [value for text in dict.fromkeys(texts) for value in _values_of(text)]
     if len(values) > _MANY_VALUES:
         return reader.values.values_docids(field, values)
-    docids = 0
-    for value in values:
-        docids |= reader.values.value_docids(field, value)
-    return docids
+    return union_of(reader.values.value_docids(field, value) for value in values)
 
 
 def _values_of(text: str) -> Iterable[Value]:
@@ -181,7 +178,7 @@ def _below(reader: Reader, field: str, text: str, has_high: bool) -> DocIds:
 
 
 def _between(reader: Reader, field: str, low: str, high: str) -> DocIds:
-    docids, (least, most) = 0, (normal_form(low), normal_form(high))
+    docids, (least, most) = EMPTY, (normal_form(low), normal_form(high))
     if least <= most:
         docids |= reader.values.range_docids(field, least, most)
     first, last = number_of(low), number_of(high)
@@ -239,7 +236,7 @@ def _in_shards(names: Sequence[str]) -> DocIds:
     """Documents of shards. Indexes of this version have none, so that every name is unknown."""
     for name in names:
         raise FilterError(_NO_SHARD.format(shard=name))
-    return 0
+    return EMPTY
 
 
 # Filters of requests: JSON in, documents out, errors with the code of the route.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TypeVar
 
-from svcd.base.bitmaps import DocIds, from_docids
+from svcd.base.docids import EMPTY, DocIds
 from svcd.base.quantities import number_of, shown_number
 from svcd.filters import lexer
 from svcd.filters.lexer import FilterError, fail, piece, rest
@@ -246,7 +246,7 @@ def docids_in_circle(reader: Reader, centre: Point, metres: float, resolution: i
 
     resolution: vertices of the polygon that stands for the circle among geometries.
     """
-    docids = reader.geo.docids_within(centre, metres) if _is_filterable(reader, GEO) else 0
+    docids = reader.geo.docids_within(centre, metres) if _is_filterable(reader, GEO) else EMPTY
     return docids | _intersecting(reader, circle(*centre, metres, resolution))
 
 
@@ -256,7 +256,7 @@ def docids_in_box(reader: Reader, top_right: Point, bottom_left: Point) -> DocId
     A box whose right side is west of its left side extends across the antimeridian.
     """
     (top, right), (bottom, left) = top_right, bottom_left
-    docids = _points_between(reader, top, right, bottom, left) if _is_filterable(reader, GEO) else 0
+    docids = _points_between(reader, top, right, bottom, left) if _is_filterable(reader, GEO) else EMPTY
     return docids | _intersecting(reader, [(right, top), (left, top), (left, bottom), (right, bottom)])
 
 
@@ -282,14 +282,14 @@ def _points_between(reader: Reader, top: float, right: float, bottom: float, lef
 def _intersecting(reader: Reader, outline: Sequence[Position]) -> DocIds:
     """Documents whose geometry intersects what an outline encloses, touching included."""
     if not _is_filterable(reader, GEOJSON):
-        return 0
+        return EMPTY
     region = _Region(densify(closed(outline), QUERY_STEP_M))
     docids = []
     for docid, bounds in reader.geo.geometries_meeting(region.area.bounds):
         verdict = region.intersects_bounds(bounds)
         if region.intersects(unpacked(reader.geo.geometry(docid))) if verdict is None else verdict:
             docids.append(docid)
-    return from_docids(docids)
+    return DocIds(docids)
 
 
 class _Region:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Sequence
 
 from svcd.filters import lexer
-from svcd.filters import lexer as prescan
 from svcd.filters.geo_conditions import read_geo_condition
 from svcd.filters.lexer import FilterError, NoValue, fail, piece, quoted, rest, unclosed, value
 from svcd.filters.tree import (
@@ -106,7 +105,7 @@ class _Parser:
 
         end: reads what must follow after the conditions.
         """
-        after = prescan.end_of_valid_conditions(self.source, at) if depth + prescan.DEPTH <= MOST_DEPTH else None
+        after = lexer.end_of_valid_conditions(self.source, at) if depth + lexer.DEPTH <= MOST_DEPTH else None
         if after is not None:
             end(self._disjunction(after, depth)[1])
 
@@ -287,7 +286,7 @@ class _Parser:
 
     def _irregular_list(self, at: int) -> tuple[Sequence[str], int]:
         """A list with escapes, unusual white space or errors, one value at a time."""
-        after = prescan.end_of_valid_values(self.source, at)
+        after = lexer.end_of_valid_values(self.source, at)
         if after is not None:
             self._irregular_list(after)  # raises the error there, if any, before all values are made
         values: list[str] = []

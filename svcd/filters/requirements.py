@@ -29,6 +29,7 @@ from svcd.filters.tree import (
 )
 from svcd.schema.attributes import Filterable, FilterableRule
 from svcd.schema.field_values import GEO
+from svcd.validation.messages import name_list
 
 GEOJSON = "_geojson"
 EQUALITY = frozenset({EQUAL, NOT_EQUAL})
@@ -68,7 +69,7 @@ def check_geo(filterable: Filterable, condition: Condition, place: Token) -> Non
 def not_filterable(filterable: Filterable, attribute: str, place: Token) -> FilterError:
     """The error for an attribute that is not filterable, with the patterns that are."""
     patterns = filterable.patterns()
-    available = _SOME.format(patterns=", ".join(f"`{pattern}`" for pattern in patterns)) if patterns else _NONE
+    available = _SOME.format(patterns=name_list(patterns)) if patterns else _NONE
     return FilterError(_NOT_FILTERABLE.format(attribute=attribute, available=available), place)
 
 

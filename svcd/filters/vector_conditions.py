@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from svcd.base.bitmaps import DocIds
+from svcd.base.docids import EMPTY, DocIds
 from svcd.filters import lexer
 from svcd.filters.lexer import QUOTES, FilterError, NoValue, Unclosed, fail, piece, quoted_value, rest
 from svcd.filters.tree import VECTORS, Condition, Not, Token, VectorExists
@@ -141,7 +141,7 @@ def vector_docids(reader: Reader, condition: VectorExists) -> DocIds:
     if condition.embedder is not None:
         check_names(embedders, condition.embedder, condition.fragment)
     if not embedders:
-        return 0
+        return EMPTY
     raise FilterError("This version of svcd does not have filters on vectors yet.", condition.name)
 
 

@@ -1,7 +1,8 @@
-"""Geometries on the plane of degrees, and exact tests of what an area contains and intersects.
+"""Geometries on the plane of degrees: exact tests of what an area contains and intersects, and a coarse grid over the globe.
 
 Positions are x (longitude) and y (latitude). Lines are densified along great circles first, so that the plane of
-degrees is good enough between two positions. Source: docs/filters-and-facets.md#geometries.
+degrees is good enough between two positions. The grid decides about geometries across the antimeridian, for which the plane
+fails. See docs/filters-and-facets.md#geometries.
 """
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from svcd.geo.sphere import Bounds, Direction, direction
 Position = tuple[float, float]  # x, y
 Line = list[Position]
 Ring = list[Position]  # a closed outline: it ends where it begins
+Edge = tuple[Position, Position]
 
 # The mean radius of the Earth. Distances between points use a rounder one (sphere.RADIUS_M): both are part of the
 # interface, as they decide about documents near a border.
@@ -25,6 +27,23 @@ MEAN_RADIUS_M = 6_371_008.8
 # How far apart positions of densified lines may be, in documents and in filters.
 DOCUMENT_STEP_M = 10_000
 QUERY_STEP_M = 1_000
+
+_CELLS = 64  # of the grid over an area (class Area), in a row and in a column
+_MOST_CELLS = 16  # of a bounding box that is decided by the grid alone
+_ROUNDING = 4e-16  # relative error of the products in orientation(), with a margin
+
+# The grid over the globe is built on an icosahedron: latitude and longitude of six of its corners, no two opposite. H3 uses the
+# orientation of Fuller's map, in which all twelve corners lie in the sea.
+_CORNERS = ((64.7, 10.536199), (2.300882, -5.245390), (10.447378, 58.157706), (39.1, 122.3), (50.103201, -143.478490),
+            (23.717925, -67.132326))
+_LONGEST_SIDE = 1.1  # chord: corners of one side are 1.05 apart, the next ones 1.7
+# The centres of cells in a face, as weights of its corners.
+_WEIGHTS = [weights for weights in ((a, b, 6 - a - b) for a in range(7) for b in range(7 - a))
+            if weights[0] % 3 == weights[1] % 3 == weights[2] % 3]
+# One position in so many of a line is looked at: outlines have one every ten kilometres, cells are some two thousand kilometres
+# wide.
+_SAMPLING_STEP = 10
+_SMALL = 5.0  # degrees; centres of cells are more than three times as far apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +146,6 @@ def circle(latitude: float, longitude: float, metres: float, vertices: int) -> R
 
 
 # Containment and intersection on the plane, touching included
-
-Edge = tuple[Position, Position]
-
-_CELLS = 64  # of the grid of an area, in a row and in a column
-_MOST_CELLS = 16  # of a bounding box that is decided by the grid alone
-_ROUNDING = 4e-16  # relative error of the products in orientation(), with a margin
 
 
 def orientation(left: Position, right: Position, position: Position) -> float:
@@ -297,25 +310,10 @@ def edges_of(line: Sequence[Position]) -> Iterator[Edge]:
 
 # A grid of 122 cells over the globe, and which of them a geometry touches.
 #
-# On the plane of degrees an outline across the antimeridian jumps from one side to the other, and seems to intersect
-# whatever lies on its way. Such geometries count as intersecting only where they share a cell with the other one
-# (docs/filters-and-facets.md#geometries). The cells are those of the coarsest level of the H3 grid: twelve around the
-# corners of an icosahedron, the others around points that divide its faces. A position belongs to the cell with the
-# nearest centre; near borders this differs from H3 by some kilometres.
-
-
-# Latitude and longitude of six corners, no two opposite; H3 uses the orientation of Fuller's map, in which all twelve
-# corners lie in the sea.
-_CORNERS = ((64.7, 10.536199), (2.300882, -5.245390), (10.447378, 58.157706), (39.1, 122.3), (50.103201, -143.478490),
-            (23.717925, -67.132326))
-_LONGEST_SIDE = 1.1  # chord: corners of one side are 1.05 apart, the next ones 1.7
-# The centres of cells in a face, as weights of its corners.
-_WEIGHTS = [weights for weights in ((a, b, 6 - a - b) for a in range(7) for b in range(7 - a))
-            if weights[0] % 3 == weights[1] % 3 == weights[2] % 3]
-# Every so manieth position of a line is looked at: outlines have one every ten kilometres, cells are some two
-# thousand kilometres wide.
-_SAMPLING_STEP = 10
-_SMALL = 5.0  # degrees; centres of cells are more than three times as far apart
+# On the plane of degrees an outline across the antimeridian jumps from one side to the other, and seems to intersect whatever
+# lies on its way. Such geometries count as intersecting only where they share a cell with the other one. The cells are those of
+# the coarsest level of the H3 grid: twelve around the corners of an icosahedron, the others around points that divide its faces.
+# A position belongs to the cell with the nearest centre; near borders this differs from H3 by some kilometres.
 
 
 def crosses_antimeridian(line: Sequence[Position]) -> bool:

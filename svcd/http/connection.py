@@ -12,13 +12,14 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 
 from svcd.base.errors import ApiError
-from svcd.http import delivery as response_writer
-from svcd.http.delivery import CONTINUE, Delivery, EncodedResponse, encode_response, error_response
+from svcd.http.delivery import CONTINUE, Delivery, EncodedResponse, encode_response, error_response, preflight
 from svcd.http.framing import FramedBody, Head, ReceiveBuffer, framed, head_end, read_head
 from svcd.http.message import PIECE, Body, Headers, HttpError, NoBody, Request, Response
 from svcd.http.sockets import READABLE, WRITABLE, Transport, keep_little_unsent, reset_on_close, wait
 
 if TYPE_CHECKING:
+    import socket
+
     from svcd.http.server import Server
 
 CLOSE = 0  # what handle() returns when the connection is to be closed
@@ -32,6 +33,7 @@ class Connection(BaseHTTPRequestHandler):
     deadline: monotonic time by which the client must have sent or taken more, while no thread works on the connection.
     is_delivering: it waits for the client to take its answer; handle() then returns before the next request, so that
     the delivery thread never answers one.
+    relay_end: what is left of the connection is relayed over this socket, once it is closed here.
     """
 
     def __init__(self, transport: Transport, client: str, server: Server, received: bytes = b"") -> None:
@@ -59,6 +61,7 @@ class Connection(BaseHTTPRequestHandler):
         self._delivery: Delivery | None = None
         self._at_end: Callable[[Delivery], None] = lambda delivery: None  # called when it ends
         self.is_delivering = False
+        self.relay_end: socket.socket | None = None
         self._must_linger = False  # the client may still be sending what nobody will read
         self._linger_left = self.limits.linger_bytes
 
@@ -82,6 +85,11 @@ class Connection(BaseHTTPRequestHandler):
             return not self._is_answered_here and not wait(self.request, READABLE, 0)
         except ValueError:  # closed meanwhile by the thread that had it
             return True
+
+    def is_between_requests(self) -> bool:
+        """No request is answered on it, and of the next one there is nothing, or the start of its head."""
+        return (self._phase in (self._handshake, self._serve)
+                and not (self._delivery or self._skip or self.close_connection or self._is_answered_here))
 
     def end(self) -> None:
         """To be called before the connection is closed: an answer under way is broken off."""
@@ -264,7 +272,7 @@ class Connection(BaseHTTPRequestHandler):
 
     def _answer(self, request: Request) -> Response:
         try:
-            return response_writer.preflight(request) or self.server.answer(request)
+            return preflight(request) or self.server.answer(request)
         except ApiError as error:
             return error_response(error)
         except Exception:  # a bug: the client gets an error, the log the traceback
@@ -285,7 +293,7 @@ class Connection(BaseHTTPRequestHandler):
     def _outgoing(self, request: Request, response: Response, minor: int, wire: FramedBody | None) -> EncodedResponse:
         if wire is not None and not wire.is_over:
             self._discard_body(wire.remaining)
-        answer = encode_response(request, response, minor=minor, closes=self.close_connection or self.server.is_stopping)
+        answer = encode_response(request, response, minor=minor, closes=self.close_connection or self.server.ends_connections)
         self.close_connection = answer.closes
         return answer
 

@@ -7,10 +7,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from typing import Protocol
-
-from svcd.http.headers import elements, trimmed
 
 # Unpacked pieces are about this large (brotli: up to one and a half times), however well they were compressed.
 UNPACKED_PIECE = 65536
@@ -137,41 +134,6 @@ UNPACKERS: dict[str, Callable[[Iterator[bytes]], Iterator[bytes]]] = {
     "x-gzip": _gunzip,  # the same, says RFC 9110 8.4.1.3
     "deflate": _inflate_zlib,
 }
-
-
-def choose(accept_encoding: str | None) -> str:
-    """The coding for an answer by the client's Accept-Encoding: a key of PACKERS, or "" for none.
-
-    The highest q wins; among equals the order of PACKERS. Without the header: none.
-    """
-    if not accept_encoding:
-        return ""
-    # Clients send the same few values again and again; longer ones must not fill the cache.
-    return _choose(accept_encoding) if len(accept_encoding) < 128 else _choose.__wrapped__(accept_encoding)
-
-
-@lru_cache(maxsize=128)
-def _choose(accept_encoding: str) -> str:
-    qualities = dict(map(_quality, elements(accept_encoding)))
-    others = qualities.get("*", 0.0)
-    # Uncompressed is the fallback; among equal qualities a coding wins.
-    best, best_q = "", qualities.get("identity", 0.0)
-    for coding in PACKERS:
-        q = qualities.get(coding, others)
-        if q > 0 and (q > best_q or q == best_q and not best):
-            best, best_q = coding, q
-    return best
-
-
-def _quality(part: str) -> tuple[str, float]:
-    """(coding, q) of one element; a q that is not a number counts as 0."""
-    name, _, parameters = part.partition(";")
-    key, _, value = parameters.partition("=")
-    if trimmed(key) != "q":
-        return trimmed(name), 1.0
-    digits = trimmed(value)
-    is_q = len(digits) <= 5 and digits.isascii() and digits.replace(".", "", 1).isdigit()
-    return trimmed(name), min(float(digits), 1.0) if is_q else 0.0
 
 
 class _Zlib:

@@ -1,8 +1,9 @@
-"""Sends one answer as fast as its client reads it (docs/http.md#delivery-of-answers).
+"""Answers on the wire: encodes each (head, content coding, CORS headers) and sends it as fast as its client reads it.
 
-An answer in portions is generated piece by piece, each when the one before has been taken. What a client does not take at
-once waits in DeliveryThread, whose one thread serves all slow clients in turns, so that they hold no request threads and
-together take no more of the interpreter than one of them.
+Follows docs/http.md#content-codings and #delivery-of-answers. An answer in portions is generated piece by piece, each
+when the one before has been taken. What a client does not take at once waits in DeliveryThread, whose one thread serves
+all slow clients in turns, so that they hold no request threads and together take no more of the interpreter than one of
+them.
 """
 from __future__ import annotations
 
@@ -12,23 +13,29 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from email.utils import formatdate
+from functools import lru_cache
 from http import HTTPStatus
 from typing import NamedTuple
 
 from svcd.base.errors import ApiError
 from svcd.http import content_coding
 from svcd.http.framing import LAST_CHUNK, chunk
-from svcd.http.message import Headers, Portions, Request, Response
+from svcd.http.message import Headers, Portions, Request, Response, elements, trimmed
 from svcd.http.sockets import WRITABLE, Limits, Pollable, Poller, Transport, wait
-
-# Encodes answers: head, content coding (docs/http.md#content-codings), end of body, and CORS headers.
-
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 # RFC 9110: these answers have no body, whatever their head says.
 BODILESS = frozenset((204, 304))
 
+# Bytes up to which head and body are sent together; above, copying them costs more than a second call.
+ONE_SEND = 262144
+# Bytes after which an answer lets those of other clients continue.
+TURN = 262144
+
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
+
+
+# Encoding
 
 
 class EncodedResponse(NamedTuple):
@@ -45,7 +52,7 @@ def encode_response(request: Request, response: Response, *, minor: int, closes:
     fields = _fields(request, response)
     body, stream = response.body, None
     is_packed = bool(body) and response.status not in BODILESS and not _names(response, "content-encoding")
-    name = content_coding.choose(request.headers.get("accept-encoding")) if is_packed else ""
+    name = choose_coding(request.headers.get("accept-encoding")) if is_packed else ""
     if is_packed:
         fields.append("Vary: Accept-Encoding\r\n")
     if name:
@@ -105,6 +112,41 @@ def _chunks(pieces: Iterator[bytes]) -> Iterator[bytes]:
     yield LAST_CHUNK
 
 
+def choose_coding(accept_encoding: str | None) -> str:
+    """The coding for an answer by the client's Accept-Encoding: a key of content_coding.PACKERS, or "" for none.
+
+    The highest q wins; among equals the order of PACKERS. Without the header: none.
+    """
+    if not accept_encoding:
+        return ""
+    # Clients send the same few values again and again; longer ones must not fill the cache.
+    return _choose_coding(accept_encoding) if len(accept_encoding) < 128 else _choose_coding.__wrapped__(accept_encoding)
+
+
+@lru_cache(maxsize=128)
+def _choose_coding(accept_encoding: str) -> str:
+    qualities = dict(map(_quality, elements(accept_encoding)))
+    others = qualities.get("*", 0.0)
+    # Uncompressed is the fallback; among equal qualities a coding wins.
+    best, best_q = "", qualities.get("identity", 0.0)
+    for coding in content_coding.PACKERS:
+        q = qualities.get(coding, others)
+        if q > 0 and (q > best_q or q == best_q and not best):
+            best, best_q = coding, q
+    return best
+
+
+def _quality(part: str) -> tuple[str, float]:
+    """(coding, q) of one element; a q that is not a number counts as 0."""
+    name, _, parameters = part.partition(";")
+    key, _, value = parameters.partition("=")
+    if trimmed(key) != "q":
+        return trimmed(name), 1.0
+    digits = trimmed(value)
+    is_q = len(digits) <= 5 and digits.isascii() and digits.replace(".", "", 1).isdigit()
+    return trimmed(name), min(float(digits), 1.0) if is_q else 0.0
+
+
 _last_date = (0, "")
 
 
@@ -119,8 +161,8 @@ def _date() -> str:
     return text
 
 
-# Cross-origin requests (Fetch standard). Permissive on purpose: an instance is protected by its keys, which a page has to
-# send itself (`*` never covers cookies). See docs/http.md#cors.
+# Cross-origin requests (Fetch standard, docs/http.md#cors). Permissive on purpose: an instance is protected by its keys,
+# which a page has to send itself (`*` never covers cookies).
 
 MAX_AGE_S = 86_400
 METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
@@ -149,10 +191,7 @@ def answer_headers(headers: Headers) -> tuple[tuple[str, str], ...]:
     return (ALLOW_ORIGIN,) if "origin" in headers else ()
 
 
-# Bytes up to which head and body are sent together; above, copying them costs more than a second call.
-ONE_SEND = 262144
-# Bytes after which an answer lets those of other clients continue.
-TURN = 262144
+# Sending
 
 
 class Delivery:

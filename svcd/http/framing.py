@@ -1,6 +1,7 @@
-"""Bodies on the wire: announced lengths and chunks (RFC 9112 6 and 7), and the buffer of received bytes.
+"""Requests on the wire: reads their heads, and takes the framing off their bodies (RFC 9112).
 
-What is malformed is rejected as in docs/http.md#malformed-requests.
+The grammar is taken literally: whatever two readers could understand differently is rejected with an HttpError, since a
+proxy in front may be the other reader (request smuggling). The table is in docs/http.md#malformed-requests.
 """
 from __future__ import annotations
 
@@ -9,15 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
-from svcd.http.headers import elements, trimmed
-from svcd.http.message import INCOMPLETE, PIECE, Headers, HttpError
+from svcd.http.message import INCOMPLETE, PIECE, Headers, HttpError, elements, trimmed
 from svcd.http.sockets import Limits, Transport, wait
-
-# Reads the head of a request: bytes in, a Head out, or an HttpError that says what is malformed.
-#
-# The grammar of RFC 9112 is taken literally: whatever two readers could understand differently is rejected, since a proxy in
-# front may be the other reader (request smuggling). The table is in docs/http.md#malformed-requests.
-
 
 # Others: nginx 8 kB per line, Apache 8 kB and 100 fields, hyper 400 kB and 100 fields. Filters and vectors
 # come in the query string of GET /search, so the target may be longer than theirs.
@@ -41,8 +35,22 @@ LENGTH = re.compile(r"[0-9]{1,18}+", re.ASCII)
 # The end of a head with bare LFs: it has to be found before it can be rejected.
 SLOPPY_END = re.compile(rb"\n\r?\n")
 
+# Chunk extensions and trailers are read and dropped. Clients do not use them, so the limits are low: Go allows 16 kB of
+# extensions in a whole body, Apache one line of 8 kB for each chunk.
+MAX_CHUNK_LINE = 4096
+MAX_EXTENSIONS = 16384
+MAX_TRAILER = 16384
+
+# 15 hexadecimal digits: the number stays below 2^60.
+CHUNK_LINE = re.compile(rf"([0-9A-Fa-f]{{1,15}}+)(?:[ \t]*+;({FIELD_VALUE}*+))?\r\n".encode("latin-1"))
+TRAILER_LINE = re.compile(rf"{TOKEN}++:{FIELD_VALUE}*+\r\n".encode("latin-1"))
+LAST_CHUNK = b"0\r\n\r\n"
+
 # Headers that must not be repeated: two readers could each use another one.
 SINGLE = frozenset(("host", "content-length", "content-type", "authorization", "expect"))
+
+
+# Heads
 
 
 class Head(NamedTuple):
@@ -237,26 +245,17 @@ def _broken_field(fields: str) -> str:
     return next((wrong for fault, wrong in FIELD_FAULTS if fault.search(fields)), "FIELD")
 
 
-# Chunk extensions and trailers are read and dropped. Clients do not use them, so the limits are low: Go allows 16 kB of
-# extensions in a whole body, Apache one line of 8 kB for each chunk.
-MAX_CHUNK_LINE = 4096
-MAX_EXTENSIONS = 16384
-MAX_TRAILER = 16384
-
-# 15 hexadecimal digits: the number stays below 2^60.
-CHUNK_LINE = re.compile(rf"([0-9A-Fa-f]{{1,15}}+)(?:[ \t]*+;({FIELD_VALUE}*+))?\r\n".encode("latin-1"))
-TRAILER_LINE = re.compile(rf"{TOKEN}++:{FIELD_VALUE}*+\r\n".encode("latin-1"))
-LAST_CHUNK = b"0\r\n\r\n"
+# Bodies: announced lengths and chunks (RFC 9112 6 and 7)
 
 
 class Wire(Protocol):
     """Bytes from the client. Raises HttpError when they end too early (400) or stop coming (408)."""
 
     def take(self, max_bytes: int) -> bytes:
-        """1 to `most` bytes."""
+        """1 to `max_bytes` bytes."""
 
     def take_line(self, max_bytes: int) -> bytes:
-        """The bytes up to and including LF, or `most` bytes without one."""
+        """The bytes up to and including LF, or `max_bytes` bytes without one."""
 
 
 class SizedBody:
@@ -336,11 +335,8 @@ def chunk(piece: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
-# Received bytes that were not read yet, and waiting for more of a body.
-
-
 class ReceiveBuffer:
-    """The Wire (svcd.http.framing) of the bodies on one connection.
+    """The bytes received on one connection and not read yet; the Wire of its bodies, which waits for more of them.
 
     buffer: bytes received and not read yet; the reader of heads takes them from its front.
     is_broken: nothing more can be read, although more was announced.
@@ -374,18 +370,18 @@ class ReceiveBuffer:
         return len(piece)
 
     def take(self, max_bytes: int) -> bytes:
-        """1 to `most` bytes of the body. Raises HttpError: 400 if the client ends early, 408 if it is too slow."""
-        return self._disconnect_all(max_bytes) if self.buffer else self._from_client(max_bytes)
+        """1 to `max_bytes` bytes of the body. Raises HttpError: 400 if the client ends early, 408 if it is too slow."""
+        return self._take_front(max_bytes) if self.buffer else self._from_client(max_bytes)
 
     def take_line(self, max_bytes: int) -> bytes:
-        """The bytes up to and including LF, or `most` bytes without one. Raises HttpError as take()."""
+        """The bytes up to and including LF, or `max_bytes` bytes without one. Raises HttpError as take()."""
         end = self.buffer.find(b"\n", 0, max_bytes) + 1
         while not end and len(self.buffer) < max_bytes:
             self.buffer += self._from_client(PIECE)
             end = self.buffer.find(b"\n", 0, max_bytes) + 1
-        return self._disconnect_all(end or max_bytes)
+        return self._take_front(end or max_bytes)
 
-    def _disconnect_all(self, max_bytes: int) -> bytes:
+    def _take_front(self, max_bytes: int) -> bytes:
         piece = bytes(self.buffer[:max_bytes])
         del self.buffer[:max_bytes]
         return piece

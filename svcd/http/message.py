@@ -1,4 +1,9 @@
-"""Requests, responses and their bodies, as the rest of svcd sees them, and HttpError."""
+"""Requests, responses, and their headers and bodies, as the rest of svcd sees them; HttpError.
+
+Values of headers are Latin-1 text, one character per byte, and only space and tab are blank (RFC 9110 5.6.3). Python's
+own strip() and split() also take U+0085 and U+00A0: svcd would then see another request than a proxy in front of it,
+which is how request smuggling works.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -11,7 +16,6 @@ from urllib.parse import unquote
 from svcd.base.errors import ApiError
 from svcd.base.quantities import message_size
 from svcd.http import content_coding
-from svcd.http.headers import elements
 from svcd.http.sockets import wait_or_hangup
 
 # Bytes of a piece of a body: large enough that the cost per piece is negligible, small enough to hold one per request.
@@ -20,6 +24,7 @@ PIECE = 65536
 PORTION = 32768
 
 INCOMPLETE = "The provided payload is incomplete and cannot be parsed"
+_BLANKS = " \t"
 
 
 class HttpError(ApiError):
@@ -52,6 +57,21 @@ class Headers:
     def items(self) -> Iterable[tuple[str, str]]:
         """(name in lower case, value) in the order of their first appearance."""
         return self._values.items()
+
+
+def trimmed(text: str) -> str:
+    """A value, an element or a parameter without the spaces and tabs around it."""
+    return text.strip(_BLANKS)
+
+
+def elements(value: str) -> list[str]:
+    """The elements of a comma list whose names have no case, such as Connection: in lower case, in their order."""
+    return [trimmed(element) for element in value.lower().split(",")]
+
+
+def media_type(value: str) -> str:
+    """The `type/subtype` of a Content-Type in lower case, without its parameters (RFC 9110 8.3.1)."""
+    return trimmed(value.partition(";")[0]).lower()
 
 
 class WireBody(Protocol):
@@ -183,9 +203,9 @@ class Request:
         self.client = client
         self._sock = sock
 
-    def wait(self, bell: Descriptor, seconds: float) -> bool:
+    def wait(self, wakeup: Descriptor, seconds: float) -> bool:
         """Wait until a descriptor is readable or the time is over; False if the client left before that."""
-        return wait_or_hangup(self._sock, bell.fileno(), seconds)
+        return wait_or_hangup(self._sock, wakeup.fileno(), seconds)
 
     @property
     def segments(self) -> tuple[str, ...]:

@@ -51,6 +51,7 @@ from svcd.http.sockets import (
 if TYPE_CHECKING:
     import ssl  # loaded at run time only by who makes the context
 
+    from svcd.http.relay import RelayThread
     from svcd.http.worker_sharing import HandoffQueue, PeerProcesses
 
 Answer = Callable[[Request], Response]
@@ -72,13 +73,9 @@ class Listener:
 
     deadline = float("inf")
 
-    def __init__(self, sock: socket.socket, server: Server, peers: PeerProcesses | None = None) -> None:
+    def __init__(self, sock: socket.socket, server: Server) -> None:
         self.sock = sock
         self._server = server
-        # Among several processes each accepts one at a time, so that the others get their share.
-        self._most = ACCEPTS_PER_TURN if peers is None else 1
-        # The process that closes it last: those that stop earlier leave the backlog to it.
-        self._is_last = peers is None or peers.is_main
         sock.setblocking(False)
 
     def fileno(self) -> int:
@@ -86,7 +83,7 @@ class Listener:
 
     def handle(self) -> int:
         """Accept; READABLE to be registered again, 0 if there is no room for more connections now."""
-        for _ in range(self._most):
+        for _ in range(self._per_turn()):
             if self._server.is_full:
                 if not wait(self.sock, READABLE, 0):  # no client waits, so no room is needed
                     break
@@ -103,8 +100,13 @@ class Listener:
 
     def drain(self) -> None:
         """Accept the connections that the kernel has completed already, so that their clients are answered."""
-        for _ in range(0, BACKLOG if self._is_last else 0, self._most):
+        # The main process stops last: those that stop earlier leave the backlog to it.
+        for _ in range(0, BACKLOG if self._server.is_main else 0, self._per_turn()):
             self.handle()
+
+    def _per_turn(self) -> int:
+        """How many connections to accept: one among several processes, so that the others get their share."""
+        return ACCEPTS_PER_TURN if self._server.accepts_alone else 1
 
 
 class Dismissal:
@@ -144,8 +146,8 @@ class Server(HTTPServer):
     ) -> None:
         """Listens at once; requests are answered from `serve()` on. Raises ListenError.
 
-        address: host and port, as of listen(), or listening sockets. peers: if other processes serve them, too; not with
-        TLS, whose state cannot be handed to another process. payload_limit: bytes of a body, as sent and unpacked.
+        address: host and port, as of listen(), or listening sockets; none, if all connections come from other processes.
+        peers: of the other processes, if there are any (share()). payload_limit: bytes of a body, as sent and unpacked.
         on_request: called after each answer. on_error: called with the traceback of a bug (default: standard error).
         on_stopping: called when the stop begins, to end streams. on_idle: called in the thread of serve() some time
         after work, preferably while no request runs: the time to release memory.
@@ -158,7 +160,8 @@ class Server(HTTPServer):
         self.on_stopping = on_stopping
         self.on_idle = on_idle
         self.limits = limits
-        self.is_stopping = False  # answers end their connections
+        self.is_stopping = False  # nothing new is accepted
+        self._is_leaving = False  # connections go on in the main process
         self._has_ended = False  # no more threads
         self._max_threads = max(1, threads)
         self._threads: list[threading.Thread] = []
@@ -182,15 +185,15 @@ class Server(HTTPServer):
         self._stop_reader, self._stop_writer = socket.socketpair()
         self._poller = Poller()
         self._delivery_thread = DeliveryThread(self._continue_delivery, THREAD_STACK)
+        self._relay_thread: RelayThread | None = None
 
     def _listen(self, address: tuple[str, int] | Sequence[socket.socket]) -> list[Listener]:
         sockets = listen(*address) if isinstance(address, tuple) else address
         # The base would make a socket of its own, and look up the full name of the host, which can take seconds.
-        super().__init__(sockets[0].getsockname(), Connection, bind_and_activate=False)
+        super().__init__(sockets[0].getsockname() if sockets else ("", 0), Connection, bind_and_activate=False)
         self.socket.close()
-        self.socket = sockets[0]
         self.sockets = tuple(sockets)
-        return [Listener(sock, self, self._peers) for sock in sockets]
+        return [Listener(sock, self) for sock in sockets]
 
     def _handoff_queues(self) -> list[HandoffQueue]:
         if self._peers is None:
@@ -203,6 +206,38 @@ class Server(HTTPServer):
     def port(self) -> int:
         """The port that it listens on; a free one if 0 was asked for."""
         return self.server_address[1]
+
+    # Other processes
+
+    def share(self, peers: PeerProcesses) -> None:
+        """Answer together with other processes from now on; serve() must be running. May be called once."""
+        with self._lock:
+            if self.is_stopping:
+                return
+            self._peers = peers
+            self._sources += (queues := self._handoff_queues())
+            if self.ssl_context is not None:
+                from svcd.http.relay import RelayThread  # only with TLS
+
+                self._relay_thread = RelayThread(self.limits, self._resume_paused)
+            self._count_at_work(0)
+        for queue in queues:
+            self._poller.register(queue, READABLE)
+
+    @property
+    def accepts_alone(self) -> bool:
+        """No other process accepts connections: they cannot, with TLS."""
+        return self._peers is None or self.ssl_context is not None
+
+    @property
+    def is_main(self) -> bool:
+        """This is the main process."""
+        return self._peers is None or self._peers.is_main
+
+    @property
+    def ends_connections(self) -> bool:
+        """Each answer is the last of its connection."""
+        return self.is_stopping and not self._is_leaving
 
     # Connections
 
@@ -223,18 +258,13 @@ class Server(HTTPServer):
             self.evict()
         self._poller.register(connection, events)
 
-    def receive(self, sock: socket.socket, received: bytes) -> None:
-        """Continue a connection that another process has accepted. received: the bytes that it has read."""
-        try:
-            sock.setblocking(False)
-            address = sock.getpeername()
-        except OSError:  # the client is gone
-            sock.close()
-            return
+    def receive(self, sock: socket.socket, client: str, received: bytes) -> None:
+        """Continue a connection that another process has accepted. client: its address. received: the bytes that were read."""
+        sock.setblocking(False)
         if self._has_ended:
             sock.close()
         else:
-            connection = Connection(PlainTransport(sock), _address_text(address), self, received)
+            connection = Connection(PlainTransport(sock), client, self, received)
             self._register(connection, WRITABLE)  # writable at once, so a thread gets it at once
 
     def hand_off(self, request: Request, connection: Connection, raw: bytes) -> bool:
@@ -243,7 +273,19 @@ class Server(HTTPServer):
         raw: the head of the request. Raises ConnectionAbortedError.
         """
         peers = self._peers
-        return peers is not None and peers.hand_off(request, connection.request, connection.received_from(raw))
+        target = None if peers is None else peers.target(request)
+        if peers is None or target is None:
+            return False
+        received = connection.received_from(raw)
+        if isinstance(connection.transport, PlainTransport):
+            return peers.hand_off(request, target, connection.request, connection.client, received)
+        near_end, far_end = socket.socketpair()  # the state of TLS cannot be handed off: relay what is decrypted
+        with far_end:
+            if not peers.hand_off(request, target, far_end, connection.client, received):
+                near_end.close()
+                return False
+        connection.relay_end = near_end
+        return True
 
     def _transport(self, sock: socket.socket) -> Transport:
         if self.ssl_context is None:
@@ -255,7 +297,9 @@ class Server(HTTPServer):
     @property
     def is_full(self) -> bool:
         """No more connections may be accepted. While stopping, the backlog is accepted regardless."""
-        return len(self._connections) >= self._max_connections and not self.is_stopping
+        # A relay has two descriptors.
+        taken = len(self._connections) + (2 * self._relay_thread.count if self._relay_thread else 0)
+        return taken >= self._max_connections and not self.is_stopping
 
     def evict(self) -> bool:
         """Close the connection that was idle longest, else the slowest reader, to make room; False if there is none.
@@ -266,7 +310,7 @@ class Server(HTTPServer):
                  or self._delivery_thread.poller.take_out_where(lambda pollable: True, max_count=1))
         for connection in taken:
             self._close(cast(Connection, connection))
-        return bool(taken)
+        return bool(taken) or self._relay_thread is not None and self._relay_thread.evict()
 
     def _close(self, connection: Connection) -> None:
         with self._lock:
@@ -277,7 +321,10 @@ class Server(HTTPServer):
         try:
             connection.end()
         finally:
-            connection.request.close()
+            if connection.relay_end is None or self._relay_thread is None:
+                connection.request.close()
+            else:
+                self._relay_thread.add(connection.transport, connection.relay_end)
         self._resume_paused()
 
     def _start_thread(self) -> None:
@@ -389,6 +436,11 @@ class Server(HTTPServer):
         except OSError:
             pass  # serve() has returned
 
+    def leave(self, grace_s: float) -> None:
+        """As stop(), but leave the clients to the main process: each connection goes there when its request is answered."""
+        self._is_leaving = True
+        self.stop(grace_s)
+
     def _sweep(self) -> None:
         now = time.monotonic()
         for pollable in (*self._poller.take_out_where(lambda pollable: pollable.deadline < now),
@@ -444,14 +496,17 @@ class Server(HTTPServer):
             self._close_source(source)
         self.on_stopping()
         self._close_unused()
-        while self._connections and time.monotonic() < until:
+        while self._has_clients() and time.monotonic() < until:
             wait(self._stop_reader, 0, 0.01)
             self._sweep()
             self._close_unused()
         self._disconnect_all()
 
+    def _has_clients(self) -> bool:
+        return bool(self._connections) or self._relay_thread is not None and self._relay_thread.count > 0
+
     def _begin_stop(self) -> None:
-        """From here on answers close their connections, and no process hands any to this one."""
+        """From here on answers close their connections (unless it leaves), and no process hands any to this one."""
         with self._lock:
             self.is_stopping = True
             if self._peers is not None:
@@ -465,8 +520,21 @@ class Server(HTTPServer):
         source.sock.close()
 
     def _close_unused(self) -> None:
+        if self._is_leaving:
+            self._give_back_unused()
+            return
         for pollable in self._poller.take_out_where(_is_unused_connection):
             self._close(cast(Connection, pollable))
+
+    def _give_back_unused(self) -> None:
+        """Hand the connections that no request is answered on to the main process."""
+        assert self._peers is not None
+        for pollable in self._poller.take_out_where(_is_between_requests):
+            connection = cast(Connection, pollable)
+            if not self._peers.give_back(connection.request, connection.client, connection.received_from(b"")):
+                self._poller.register(connection, READABLE)  # the queue is full: tried again soon
+            else:
+                self._close(connection)
 
     def _disconnect_all(self) -> None:
         """Cut all connections and end all threads: the grace period is over."""
@@ -487,6 +555,8 @@ class Server(HTTPServer):
             self._dismissal.close()
             self._poller.release()
         self._delivery_thread.close(max(0.0, until - time.monotonic()))
+        if self._relay_thread:
+            self._relay_thread.close(max(0.0, until - time.monotonic()))
         self._stop_reader.close()
         self._stop_writer.close()
 
@@ -497,6 +567,10 @@ def _is_idle_connection(pollable: Pollable) -> bool:
 
 def _is_unused_connection(pollable: Pollable) -> bool:
     return isinstance(pollable, Connection) and pollable.has_no_request()
+
+
+def _is_between_requests(pollable: Pollable) -> bool:
+    return isinstance(pollable, Connection) and pollable.is_between_requests()
 
 
 def _traceback() -> str:

@@ -1,4 +1,8 @@
-"""Sockets: addresses to listen on, non-blocking transports, and waiting for events.
+"""Sockets: limits of connections, addresses to listen on, non-blocking transports, and the poller that waits for events.
+
+The poller waits on behalf of all request threads (docs/http.md#poller): the thread that learns that a request is there
+also answers it. With epoll many threads may wait at once, and the kernel gives each event to one of them; on other
+systems they wait in turns.
 
 TLS implements the same Transport in svcd.http.tls, so that a daemon without TLS never loads ssl.
 """
@@ -6,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import select
 import socket
 import struct
@@ -13,14 +18,31 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-# Time-outs and amounts of HTTP connections (docs/http.md#limits-and-time-outs).
+# The same bits as EPOLLIN and EPOLLOUT; an event set is their sum.
+READABLE = 1
+WRITABLE = 4
+
+MAX_UNSENT = 131072
+BACKLOG = 512  # connections that the system keeps until they are accepted
+LAST_PORT = 65535
+_EXAMPLES = "write host:port, as localhost:7700, 0.0.0.0:7700 or [::1]:7700"
+_LISTEN_HOST = re.compile(r"[A-Za-z0-9_.\-]+", re.ASCII)
+_BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.\-]+)?)\]", re.ASCII)
+_UNSENT_BOUND: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)  # not everywhere
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+# The client has closed its side. Only Linux reports that; a broken connection is reported everywhere.
+_HANGUP = getattr(select, "POLLRDHUP", 0)
+
+SocketAddress = tuple[socket.AddressFamily, tuple[Any, ...]]  # an address begins with host and port, whatever its family
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Times in seconds, amounts in bytes. Sizes of heads and chunks stand beside the rules they belong to."""
+    """Limits of a connection (docs/http.md#limits-and-time-outs): times in seconds, amounts in bytes.
+
+    Sizes of heads and chunks stand beside the rules they belong to."""
 
     head_s: float = 10.0  # the TLS handshake, or a head from its first byte to its last
     idle_s: float = 75.0  # between requests; browsers and proxies keep a connection for 60 to 120
@@ -40,13 +62,7 @@ class Limits:
     idle_call_s: float = 20.0  # after work until on_idle is called, and between two calls
 
 
-# The same bits as EPOLLIN and EPOLLOUT; an event set is their sum.
-READABLE = 1
-WRITABLE = 4
-
-MAX_UNSENT = 131072
-_UNSENT_BOUND: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)  # not everywhere
-_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+# One connection
 
 
 class Transport(Protocol):
@@ -62,7 +78,7 @@ class Transport(Protocol):
         """Continue the handshake before the first request; True when done."""
 
     def receive(self, max_bytes: int) -> bytes | None:
-        """Up to `most` bytes; none when the client has ended its side; None when there is nothing now."""
+        """Up to `max_bytes` bytes; none when the client has ended its side; None when there is nothing now."""
 
     def send(self, view: memoryview) -> int:
         """How many bytes were taken; 0 when none can be now."""
@@ -107,23 +123,19 @@ class PlainTransport:
         self.sock.shutdown(socket.SHUT_WR)
 
 
-# The client has closed its side. Only Linux reports that; a broken connection is reported everywhere.
-_HANGUP = getattr(select, "POLLRDHUP", 0)
-
-
-def wait_or_hangup(sock: socket.socket | None, bell: int, seconds: float) -> bool:
+def wait_or_hangup(sock: socket.socket | None, wakeup: int, seconds: float) -> bool:
     """Wait for a descriptor to be readable, or for the time to pass; False if the client left before that.
 
     sock: the client's connection; None where there is none to watch.
     """
     poll = select.poll()
-    poll.register(bell, READABLE)
+    poll.register(wakeup, READABLE)
     if sock is not None:
         if sock.fileno() < 0:
             return False
         poll.register(sock, _HANGUP)
     ready = dict(poll.poll(max(0.0, seconds) * 1000))
-    return bell in ready or not ready
+    return wakeup in ready or not ready
 
 
 def wait(sock: socket.socket, events: int, seconds: float) -> bool:
@@ -150,10 +162,47 @@ def reset_on_close(sock: socket.socket) -> None:
 
 # Listening
 
-BACKLOG = 512  # connections that the system keeps until they are accepted
-LAST_PORT = 65535
 
-SocketAddress = tuple[socket.AddressFamily, tuple[Any, ...]]  # an address begins with host and port, whatever its family
+class Address(NamedTuple):
+    """Where to listen. host: a name or an IP address, without brackets; port: 0 lets the system choose."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """`host:port` -> Address. Raises ValueError with what would be right."""
+    if "://" in text:
+        raise ValueError(f"is a URL, not an address; {_EXAMPLES}")
+    host, colon, port = text.rpartition(":")
+    if not colon or not host:
+        raise ValueError(f"lacks a {'host' if colon else 'port'}; {_EXAMPLES}")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
+        raise ValueError(f"has a port that is no number from 0 to 65535; {_EXAMPLES}")
+    return Address(_listen_host(host), int(port))
+
+
+def _listen_host(text: str) -> str:
+    bracketed = _BRACKETED.fullmatch(text)
+    if bracketed and _is_ipv6(bracketed[1]):
+        return bracketed[1]
+    if ":" in text and _is_ipv6(text):
+        raise ValueError(f"holds an IPv6 address without brackets; {_EXAMPLES}")
+    if not _LISTEN_HOST.fullmatch(text):
+        raise ValueError(f"has a host that is neither a name nor an IP address; {_EXAMPLES}")
+    return text
+
+
+def _is_ipv6(text: str) -> bool:
+    """True for an IPv6 address, with or without a zone (`%eth0`)."""
+    try:
+        socket.inet_pton(socket.AF_INET6, text.partition("%")[0])
+    except OSError:
+        return False
+    return True
 
 
 class ListenError(OSError):
@@ -166,14 +215,14 @@ def listen(host: str, port: int) -> list[socket.socket]:
     A name is listened on where it resolves first, `localhost` on both its addresses.
     """
     if not 0 <= port <= LAST_PORT:  # getaddrinfo would take what is left of it in 16 bits
-        raise ListenError(f"cannot listen on {_address_text(host, port)}: ports end at {LAST_PORT}")
+        raise ListenError(f"cannot listen on {Address(host, port)}: ports end at {LAST_PORT}")
     try:
         first, *others = _resolved(host, port)
         sockets = [_listening(first)]
         for family, (other, *_) in others:
             sockets += _listen_too(family, other, sockets[0])
     except (OSError, UnicodeError) as failure:
-        raise ListenError(f"cannot listen on {_address_text(host, port)}: {_reason_of(failure)}") from failure
+        raise ListenError(f"cannot listen on {Address(host, port)}: {_reason_of(failure)}") from failure
     return sockets
 
 
@@ -213,10 +262,6 @@ def _listen_too(family: socket.AddressFamily, host: str, first: socket.socket) -
         raise
 
 
-def _address_text(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def _reason_of(failure: Exception) -> str:
     if isinstance(failure, (socket.gaierror, UnicodeError)):
         return "the host name is not known"
@@ -224,10 +269,7 @@ def _reason_of(failure: Exception) -> str:
     return os.strerror(number).lower() if number else str(failure)
 
 
-# Waits for events on connections and listening sockets on behalf of all request threads (docs/http.md#poller).
-#
-# The thread that learns that a request is there also answers it. With epoll many threads may wait at once, and the kernel
-# gives each event to one of them; on other systems they wait in turns.
+# The poller
 
 
 class Pollable(Protocol):

@@ -3,8 +3,9 @@
 - The listening sockets are the same in all processes, and each accepts. All are woken by a new client, and the first one
   gets it: one whose interpreter is free. (EPOLLEXCLUSIVE would wake a single one, which may be busy computing.)
 - Once the head of a request is read, its connection may go to another process, with the bytes that have arrived: a request
-  that only the main process answers goes there and stays there; any other goes to the least loaded process. Nothing is
-  proxied.
+  that only the main process answers goes there and stays there; any other goes to the least loaded process.
+- With TLS only the main process accepts. What it hands over is one end of a pair of sockets, to whose other end it relays
+  the decrypted bytes (svcd.http.relay). Without TLS nothing is proxied.
 - The load table is shared memory with one integer per process, written by that process, or by the main one for a process
   that has died. A stale entry costs a detour, never an answer.
 """
@@ -29,6 +30,7 @@ ABSENT = -1  # entry of a process that takes nothing now
 ENTRY_BYTES = 8  # of the load table
 # The most that is received when a head is complete: nearly a whole head, and the piece that completed it.
 MAX_RECEIVED = MAX_HEAD + PIECE
+MAX_CLIENT = 64  # bytes of the address of a client, which stands before them in a message, and a line break
 # How long a worker waits for room in the queue of the main process, which alone can answer the request.
 MAX_WAIT_S = 10.0
 RECEIVED_PER_TURN = 64
@@ -44,7 +46,7 @@ class LoadTable:
 
 def new_load_table(processes: int) -> int:
     """The descriptor of shared memory for a LoadTable in which all are absent. Linux only."""
-    descriptor = os.memfd_create("svcd-board")
+    descriptor = os.memfd_create("svcd-load-table")
     os.write(descriptor, ABSENT.to_bytes(ENTRY_BYTES, "little", signed=True) * processes)
     return descriptor
 
@@ -54,7 +56,7 @@ def new_handoff_queue() -> tuple[socket.socket, socket.socket]:
     ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in ends:
         end.setblocking(False)
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_RECEIVED)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_RECEIVED + MAX_CLIENT)
     return ends
 
 
@@ -87,20 +89,36 @@ class PeerProcesses:
         """Mark a process that has died; it takes nothing until it publishes a load itself."""
         self._loads[number] = ABSENT
 
-    def hand_off(self, request: Request, sock: socket.socket, received: bytes) -> bool:
-        """Send the connection to the process that should answer; False if that is this one.
+    def is_absent(self, number: int) -> bool:
+        """A process takes nothing now."""
+        return self._loads[number] == ABSENT
 
-        received: all bytes from the start of the request. Raises ConnectionAbortedError if only the main process may
-        answer, and its queue stays full.
-        """
+    def others_at_work(self) -> int:
+        """How many connections the other processes work on."""
+        return sum(max(0, self._loads[other]) for other in self._others)
+
+    def target(self, request: Request) -> int | None:
+        """The process that should answer a request; None if that is this one."""
         if self._is_for_all(request):
-            target = self._least_loaded()
-            return target is not None and self._put(target, sock, received, 0.0)
-        if self.is_main:
-            return False
-        if not self._put(MAIN, sock, received, MAX_WAIT_S):
+            return self._least_loaded()
+        return None if self.is_main else MAIN
+
+    def hand_off(self, request: Request, target: int, sock: socket.socket, client: str, received: bytes) -> bool:
+        """Send a connection to target(request); False if that is busy, and this process may answer.
+
+        client: its address. received: all bytes from the start of the request. Raises ConnectionAbortedError if only the
+        main process may answer, and its queue stays full.
+        """
+        is_needed = not self._is_for_all(request)
+        if self._put(target, sock, client, received, MAX_WAIT_S if is_needed else 0.0):
+            return True
+        if is_needed:
             raise ConnectionAbortedError("the main process takes no more connections")
-        return True
+        return False
+
+    def give_back(self, sock: socket.socket, client: str, received: bytes) -> bool:
+        """Send a connection without a request, or with the start of one, to the main process; False if its queue is full."""
+        return self._put(MAIN, sock, client, received, 0.0)
 
     def _least_loaded(self) -> int | None:
         """The least loaded process, if it stays below this one even after taking the request; else None."""
@@ -112,11 +130,11 @@ class PeerProcesses:
         least, target = min(present, default=(mine, MAIN))
         return target if least < mine else None
 
-    def _put(self, number: int, sock: socket.socket, received: bytes, max_wait_s: float) -> bool:
+    def _put(self, number: int, sock: socket.socket, client: str, received: bytes, max_wait_s: float) -> bool:
         incoming = self._handoff_queues[number]
         while True:
             try:
-                socket.send_fds(incoming, [received], [sock.fileno()])
+                socket.send_fds(incoming, [client.encode(), b"\n", received], [sock.fileno()])
                 return True
             except BlockingIOError:
                 if not max_wait_s or not wait(incoming, WRITABLE, max_wait_s):
@@ -141,13 +159,15 @@ class HandoffQueue:
         """Receive what is here; READABLE to be registered again, 0 if all senders are gone."""
         for _ in range(RECEIVED_PER_TURN):
             try:
-                received, descriptors, _, _ = socket.recv_fds(self.sock, MAX_RECEIVED, 1, socket.MSG_CMSG_CLOEXEC)
+                message, descriptors, _, _ = socket.recv_fds(
+                    self.sock, MAX_RECEIVED + MAX_CLIENT, 1, socket.MSG_CMSG_CLOEXEC)
             except BlockingIOError:
                 break
-            if not received:
+            if not message:
                 return 0
+            client, _, received = message.partition(b"\n")
             for descriptor in descriptors:  # none if this process is out of descriptors: the client is disconnected
-                self._server.receive(socket.socket(fileno=descriptor), received)
+                self._server.receive(socket.socket(fileno=descriptor), client.decode(), received)
         return READABLE
 
     def drain(self) -> None:

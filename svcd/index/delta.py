@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from svcd.base.bitmaps import DocIds, from_docids
+from svcd.base.docids import DocIds
+from svcd.base.positions import bucketed_position
 from svcd.index import fts_encoding
 
 Rows = Mapping[int, Mapping[int, Sequence[str]]]  # docid -> FTS column -> terms by position, "" for a position gap
@@ -46,7 +47,7 @@ class Delta:
 
     def updated(self, known: DocIds, fresh: DocIds) -> DocIds:
         """A set of an older generation brought up to date. fresh: the written documents that belong to it now."""
-        return known & ~self.written | fresh
+        return (known - self.written) | fresh
 
     @cached_property
     def _occurrences(self) -> dict[str, list[Occurrence]]:
@@ -81,16 +82,16 @@ class Delta:
 
     def term_docids(self, term: str, is_prefix: bool = False, column: int | None = None) -> DocIds:
         """Documents with the term (or one that starts with it), in one field when its FTS column is given."""
-        return from_docids([docid for docid, found, _ in self._occurrences_of(term, is_prefix) if column in (None, found)])
+        return DocIds([docid for docid, found, _ in self._occurrences_of(term, is_prefix) if column in (None, found)])
 
     def any_term_docids(self, terms: Iterable[str]) -> DocIds:
         """Documents with one of several terms."""
-        return from_docids([docid for term in terms for docid, _, _ in self._occurrences.get(term, ())])
+        return DocIds([docid for term in terms for docid, _, _ in self._occurrences.get(term, ())])
 
     def position_docids(self, term: str, is_prefix: bool, bucket: int) -> DocIds:
         """Documents with the term (or one that starts with it) at a bucketed position of any field."""
-        return from_docids([docid for docid, _, position in self._occurrences_of(term, is_prefix)
-                            if fts_encoding.bucketed_position(position) == bucket])
+        return DocIds([docid for docid, _, position in self._occurrences_of(term, is_prefix)
+                       if bucketed_position(position) == bucket])
 
     def both_docids(self, left: str, right: str, is_prefix: bool) -> DocIds:
         """Documents with both terms, however far apart."""
@@ -98,11 +99,8 @@ class Delta:
 
     def pair_docids(self, distance: int, left: str, right: str, is_prefix: bool) -> DocIds:
         """Documents in which `distance` is the smallest one from `left` to `right` (or to a term that starts with it)."""
-        found: DocIds = 0
-        for term in self._terms_matching(right, is_prefix):
-            nearest = self._nearest(left, term)
-            found |= from_docids([docid for docid, least in nearest.items() if least == distance])
-        return found
+        return DocIds([docid for term in self._terms_matching(right, is_prefix)
+                       for docid, least in self._nearest(left, term).items() if least == distance])
 
     def _nearest(self, left: str, right: str) -> dict[int, int]:
         positions: dict[tuple[int, int], list[int]] = {}
@@ -117,8 +115,8 @@ class Delta:
 
     def count_docids(self, column: int, count: int) -> DocIds:
         """Documents whose field holds exactly `count` words."""
-        return from_docids([docid for docid, rows in self._rows.items()
-                            if column in rows and len(rows[column]) - list(rows[column]).count("") == count])
+        return DocIds([docid for docid, rows in self._rows.items()
+                       if column in rows and len(rows[column]) - list(rows[column]).count("") == count])
 
     def updated_words(self, known: Sequence[str], prefix: str) -> Sequence[str] | None:
         """A list of all words with a prefix brought up to date; None when it is not known which terms were removed."""

@@ -19,9 +19,9 @@ from svcd.base import logs
 from svcd.base.errors import ApiError
 
 # Bytes of a reserve, at least and at most, and as a part of the largest index. Deleting some documents writes up to a fifth
-# of an index at once (200 of 20,000 documents with points: 6 MB of 34), and its file may grow by as much afterwards.
+# of an index at once (200 of 20,000 documents with points: 6 MB of 34).
 LEAST_BYTES, MOST_BYTES = 4 << 20, 256 << 20
-INDEX_PART = 2
+INDEX_PART = 4
 # With less than this left, a write that frees room does not try without the reserve.
 LOW_BYTES = 1 << 20
 # Released for a write to the queue alone: if all were released, other programs would take it.

@@ -10,6 +10,8 @@ import re
 from operator import add
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from svcd.base.positions import LAST_POSITION, bucketed_position
+
 POSITION_GAP = "|"
 # Seven gaps in a row are one hard separator, the commonest case: one character in the forward index.
 SEPARATOR_MARK = "\x07"
@@ -20,9 +22,8 @@ _ONE_GAP = f" {POSITION_GAP} "
 _ESCAPED = re.compile(r"[A-Z\x00-\x20\x7f|~]")
 _ESCAPED_IN_TEXT = re.compile(r"[A-Z\x00-\x1f\x7f|~]")
 _ESCAPE = re.compile(r"~([0-9a-f]{2})")
-_LAST_POSITION = 65_535
 # Every bucketed position, ascending.
-BUCKETS = (*range(16), 24, *(1 << n for n in range(5, 16)), _LAST_POSITION)
+BUCKETS = (*range(16), 24, *(1 << n for n in range(5, 16)), LAST_POSITION)
 # "<bucketed position>:" by position: grows to the longest field met.
 _POSITION_PREFIXES: list[str] = []
 _COLUMN_END = "\t"
@@ -75,13 +76,6 @@ def positions(row: str) -> list[str]:
     """The words of a field by position, "" for a position gap: the inverse of row_text()."""
     terms = row.split(" ")
     return list(map(word_of_term, terms)) if "~" in row else terms
-
-
-def bucketed_position(position: int) -> int:
-    """The coarse position that stands for a position: exact below 16, then 24, then powers of two."""
-    if position < 16:
-        return position
-    return 24 if position < 24 else min(1 << (position - 1).bit_length(), _LAST_POSITION)
 
 
 def position_term(bucketed: int, term: str) -> str:

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from itertools import compress
 from typing import Any, NamedTuple
 
-from svcd.base.bitmaps import DocIds, from_docids
+from svcd.base.docids import DocIds, from_bytes, to_bytes, union_of
 from svcd.geo.sphere import (
     Bounds,
     Box,
@@ -58,13 +58,7 @@ class GeoReader:
 
     def located_docids(self) -> DocIds:
         """Documents that have a point."""
-        return self._transaction.cached(("located",), self._load_located)
-
-    def _load_located(self) -> DocIds:
-        located = 0
-        for region in self.regions():
-            located |= self.region_docids(region)
-        return located
+        return self._transaction.cached(("located",), lambda: union_of(map(self.region_docids, self.regions())))
 
     def points(self, docids: Sequence[int]) -> Iterator[tuple[int, Point]]:
         """(docid, point) of those of some documents that have one, in no order."""
@@ -112,8 +106,8 @@ class GeoReader:
     def region_docids(self, region: _Region) -> DocIds:
         """The documents of a region."""
         def load() -> DocIds:
-            (bits,) = self._connection.execute("SELECT docids FROM point_regions WHERE start = ?", (region.start,)).fetchone()
-            return int.from_bytes(bits, "little")
+            (docids,) = self._connection.execute("SELECT docids FROM point_regions WHERE start = ?", (region.start,)).fetchone()
+            return from_bytes(docids)
 
         # Regions have generations of their own, so these entries stay valid over writes elsewhere.
         return self._transaction.cache.get((self._transaction.uuid, "point region", region.start, region.generation), load)
@@ -125,10 +119,10 @@ class GeoReader:
                 f"SELECT start, points, {_BOX} FROM point_blocks WHERE start BETWEEN ? AND ? AND points > 0",
                 (region.start, region.last))])
 
-    def block_docids(self, start: int) -> array[int]:
+    def block_docids(self, start: int) -> DocIds:
         """The documents of a block."""
         (docids,) = self._connection.execute("SELECT docids FROM point_blocks WHERE start = ?", (start,)).fetchone()
-        return array("I", docids)
+        return from_bytes(docids)
 
     def block(self, start: int) -> PointBlock:
         """The points of a block."""
@@ -138,7 +132,6 @@ class GeoReader:
 
 def _nearest_first(rows: GeoReader, origin: Direction, candidates: DocIds) -> Iterator[int]:
     """Docids by distance: regions, blocks and points in one queue by their least distance, opened when they come first."""
-    is_candidate = candidates.to_bytes((rows.located_docids().bit_length() >> 3) + 1, "little")
     queue: list[tuple[float, int, int, Any]] = [
         (least_chord(region.box, origin), _REGION, region.start, region) for region in rows.regions()]
     heapify(queue)
@@ -148,10 +141,10 @@ def _nearest_first(rows: GeoReader, origin: Direction, candidates: DocIds) -> It
             yield number
         elif kind == _BLOCK:
             for chord, docid in _chords(rows.block(number), origin):
-                if opened or is_candidate[docid >> 3] >> (docid & 7) & 1:
+                if opened or docid in candidates:
                     heappush(queue, (chord, _POINT, docid, None))
-        elif candidates & (docids := rows.region_docids(opened)):
-            are_all = not docids & ~candidates
+        elif candidates.intersect(docids := rows.region_docids(opened)):
+            are_all = docids.issubset(candidates)
             for block in rows.blocks(opened):
                 heappush(queue, (least_chord(block.box, origin), _BLOCK, block.start, are_all))
 
@@ -171,16 +164,14 @@ class _Circle:
         self._point, self._metres = point, metres
         self._origin = direction(point)
         self._surely_near, self._surely_far = chord_bounds(metres)
-        self._near: list[int] = []
-        self._far: list[int] = []  # exceptions in regions that are taken as a whole
+        self._near: list[DocIds] = []
+        self._far: list[DocIds] = []  # exceptions in regions that are taken as a whole
 
     def docids(self) -> DocIds:
         """The documents as a set."""
-        found: DocIds = 0
-        for region in self._rows.regions():
-            if self._is_near(region) or (not self._is_far(region) and self._is_mostly_near(region)):
-                found |= self._rows.region_docids(region)
-        return (found | from_docids(self._near)) & ~from_docids(self._far)
+        whole = [self._rows.region_docids(region) for region in self._rows.regions()
+                 if self._is_near(region) or (not self._is_far(region) and self._is_mostly_near(region))]
+        return union_of([*whole, *self._near]) - union_of(self._far)
 
     def _is_near(self, whole: _Region | _BlockBounds) -> bool:
         return greatest_chord(whole.box, self._origin) <= self._surely_near
@@ -198,12 +189,12 @@ class _Circle:
         is_mostly_near = _points_in(inside) > _points_in(outside)
         noted = self._far if is_mostly_near else self._near
         for block in outside if is_mostly_near else inside:
-            noted += self._rows.block_docids(block.start)
+            noted.append(self._rows.block_docids(block.start))
         for block in crossed:
-            noted += self._exceptions(block, is_mostly_near)
+            noted.append(self._exceptions(block, is_mostly_near))
         return is_mostly_near
 
-    def _exceptions(self, covered: _BlockBounds, are_far: bool) -> list[int]:
+    def _exceptions(self, covered: _BlockBounds, are_far: bool) -> DocIds:
         """The documents of a block that crosses the circle: those that are far, or those that are near."""
         block = self._rows.block(covered.start)
         x0, y0, z0 = self._origin
@@ -217,7 +208,7 @@ class _Circle:
         between = [docid for docid, cosine in zip(block.docids, cosines) if far <= cosine < near]
         found += [docid for docid, other in self._rows.points(between)
                   if (distance(self._point, other) > self._metres) == are_far]
-        return found
+        return DocIds(found)
 
 
 def _points_in(blocks: Iterable[_BlockBounds]) -> int:
@@ -266,7 +257,7 @@ def _spread(coordinate: float) -> int:
 
 
 class PointBlock(NamedTuple):
-    """The points whose keys are in `start` .. `start + 2**size`, in no order: docids and directions."""
+    """The points whose keys are in `start` .. `start + 2**size`, in no order: docids and directions. Stored by docid."""
 
     start: int
     size: int
@@ -298,18 +289,19 @@ class PointBlock(NamedTuple):
     def row(self) -> tuple[object, ...]:
         """The row of point_blocks: start, size, points, box, docids, directions."""
         around: Box = box_around(self.xs, self.ys, self.zs) if self.docids else (0.0,) * 6
-        directions = b"".join(column.tobytes() for column in (self.xs, self.ys, self.zs))
-        return self.start, self.size, len(self.docids), *around, self.docids.tobytes(), directions
+        by_docid = sorted(range(len(self.docids)), key=self.docids.__getitem__)
+        directions = b"".join(array("d", map(column.__getitem__, by_docid)).tobytes() for column in (self.xs, self.ys, self.zs))
+        return self.start, self.size, len(self.docids), *around, to_bytes(DocIds(self.docids)), directions
 
 
 def read_block(start: int, size: int, docids: bytes, directions: bytes) -> PointBlock:
     """Decode a row of point_blocks."""
-    numbers, coordinates = array("I", docids), array("d", directions)
+    numbers, coordinates = from_bytes(docids).to_array(), array("d", directions)
     count = len(numbers)
     return PointBlock(start, size, numbers, coordinates[:count], coordinates[count:2 * count], coordinates[2 * count:])
 
 
-EVERYWHERE = read_block(0, _KEY_BITS, b"", b"")
+EVERYWHERE = PointBlock(0, _KEY_BITS, array("I"), array("d"), array("d"), array("d"))
 
 
 def _split(start: int, size: int, entries: Sequence[BlockEntry]) -> Iterator[PointBlock]:

@@ -1,6 +1,6 @@
 """Writes the points and geometries of documents to an index file, in the transaction of the index writer.
 
-`points` has points by docid, `point_blocks` near ones together, `point_regions` the bitmaps of some dozens of larger regions,
+`points` has points by docid, `point_blocks` near ones together, `point_regions` the sets of some dozens of larger regions,
 each a run of whole blocks: a circle that covers much of the globe needs few blocks. Equal points with equal docids give
 equal answers, whatever the history. `geometries` has geometries as given and the boxes around them. See
 docs/storage.md#locations.
@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from array import array
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from svcd.base.bitmaps import from_docids
+from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes, union_of
 from svcd.geo.sphere import Bounds, Point, direction
 from svcd.index.geo_reader import EVERYWHERE, BlockEntry, PointBlock, block_entry, read_block
 
-# A region is halved when it has more points than this, and more than this share of all: its bitmap has a bit for each
-# document of the index, so there must not be many regions.
+# A region is halved when it has more points than this, and more than this share of all: a circle asks for the sets of all
+# regions in it, so there must not be many.
 REGION_POINTS = 4096
 REGION_SHARE = 64
 
@@ -123,17 +122,17 @@ class PointWriter:
         for place, (leaving, coming) in touched.items():
             start, size = regions[place]
             row = self._connection.execute("SELECT docids FROM point_regions WHERE start = ?", (start,)).fetchone()
-            held = int.from_bytes(row[0], "little") if row else 0
-            self._write_region(start, size, held & ~from_docids(leaving) | from_docids(coming), generation)
+            held = from_bytes(row[0]) if row else EMPTY
+            self._write_region(start, size, (held - DocIds(leaving)) | DocIds(coming), generation)
         self._halve_regions(generation)
 
-    def _write_region(self, start: int, size: int, docids: int, generation: int) -> None:
+    def _write_region(self, start: int, size: int, docids: DocIds, generation: int) -> None:
         around = self._connection.execute(
             "SELECT min(x0), min(y0), min(z0), max(x1), max(y1), max(z1) FROM point_blocks "
             "WHERE start BETWEEN ? AND ? AND points > 0", (start, _last_key(start, size))).fetchone()
         self._connection.execute(_INSERT_REGION, (
-            start, size, docids.bit_count(), *(0.0 if each is None else each for each in around), generation,
-            docids.to_bytes((docids.bit_length() + 7) >> 3, "little")))
+            start, size, len(docids), *(0.0 if each is None else each for each in around), generation,
+            to_bytes(docids)))
 
     def _halve_regions(self, generation: int) -> None:
         (total,) = self._connection.execute("SELECT sum(points) FROM point_regions").fetchone()
@@ -148,11 +147,9 @@ class PointWriter:
         if blocks == 1:
             return
         for half in (start, start + (1 << size - 1)):
-            docids = array("I")
-            for (part,) in self._connection.execute("SELECT docids FROM point_blocks WHERE start BETWEEN ? AND ?",
-                                                    (half, _last_key(half, size - 1))):
-                docids.frombytes(part)
-            self._write_region(half, size - 1, from_docids(docids), generation)
+            docids = union_of(from_bytes(part) for (part,) in self._connection.execute(
+                "SELECT docids FROM point_blocks WHERE start BETWEEN ? AND ?", (half, _last_key(half, size - 1))))
+            self._write_region(half, size - 1, docids, generation)
             if len(docids) > most:
                 self._halve(half, size - 1, most, generation)
 

@@ -1,29 +1,25 @@
 """Prefix postings: which documents hold a word that starts with a letter, field by field.
 
 FTS5 would merge the postings of the thousands of words with that letter, and search as you type asks for them with each
-new word. One row of the table per letter, FTS column and block of 8,192 docids: docs/storage.md#postings.
+new word. One row of the table per letter, FTS column and bitmap block: docs/storage.md#postings.
 """
 from __future__ import annotations
 
 import sqlite3
-from array import array
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 
-from svcd.base.bitmaps import DocIds, from_docids, to_docids
+from svcd.base.docids import DocIds
+from svcd.index.bitmap_blocks import BLOCK_BITS, edited_block, joined_blocks
 
-BLOCK = 1 << 13
-_BLOCK_BYTES = BLOCK >> 3
 # From here on come the scripts of China, Japan and Korea, whose characters begin few words each.
 _NO_LETTER = "\u2e80"
 # Edits gathered before they are written: some 5 MB, those of about 5,000 documents.
 _MOST_GATHERED = 150_000
-# The first byte of a row: a bitmap follows, or a list of 16-bit offsets where that is shorter.
-_BITS, _LIST = b"b", b"l"
 
 Letters = Mapping[int, Collection[str]]  # column -> the first characters of the words of a field, each once
-# FTS column -> letter -> offsets in the block in the order of edits, ~offset for a document that is removed
+# FTS column -> letter -> docids in the order of edits, ~docid for a document that is removed
 _Columns = defaultdict[int, defaultdict[str, list[int]]]
 
 _first = itemgetter(0)
@@ -56,27 +52,26 @@ class PrefixPostingWriter:
 
     def change(self, docid: int, before: Letters, after: Letters) -> None:
         """Note a changed document. before, after: the first letters of its words, by FTS column."""
-        block, offset = divmod(docid, BLOCK)
-        columns = self._edits[block]
+        columns = self._edits[docid >> BLOCK_BITS]
         for column, found in after.items():
             for edits in map(columns[column].__getitem__, found):
-                edits.append(offset)
+                edits.append(docid)
             self._gathered += len(found)
         for column, known in before.items():
             for letter in set(known).difference(after.get(column, ())):
-                columns[column][letter].append(~offset)
+                columns[column][letter].append(~docid)
             self._gathered += len(known)
         if self._gathered > _MOST_GATHERED:
             self.flush()
 
     def add(self, docids: Sequence[int], added: Mapping[int, Mapping[str, Sequence[int]]]) -> None:
         """Note new documents. added: by FTS column and first letter the places in `docids`, ascending."""
-        blocks, offsets = zip(*(divmod(docid, BLOCK) for docid in docids))
+        blocks = [docid >> BLOCK_BITS for docid in docids]
         for column, places_by_letter in added.items():
             edits = {block: self._edits[block][column] for block in set(blocks)}
             for letter, places in places_by_letter.items():
                 for place in places:
-                    edits[blocks[place]][letter].append(offsets[place])
+                    edits[blocks[place]][letter].append(docids[place])
                 self._gathered += len(places)
         if self._gathered > _MOST_GATHERED:
             self.flush()
@@ -90,10 +85,10 @@ class PrefixPostingWriter:
         for *key, edits in sorted(gathered):
             row = self._connection.execute("SELECT docids FROM prefix_postings WHERE letter = ? AND fts_column = ? AND block = ?",
                                            key).fetchone()
-            bits = _changed(_bits(row[0]) if row else 0, edits)
-            if bits:
+            block = edited_block(row and row[0], edits)
+            if block:
                 self._connection.execute("INSERT OR REPLACE INTO prefix_postings(letter, fts_column, block, docids) "
-                                         "VALUES (?, ?, ?, ?)", (*key, _row(bits)))
+                                         "VALUES (?, ?, ?, ?)", (*key, block))
             else:
                 self._connection.execute("DELETE FROM prefix_postings WHERE letter = ? AND fts_column = ? AND block = ?", key)
 
@@ -111,37 +106,5 @@ def has_rows(connection: sqlite3.Connection, letter: str) -> bool:
 def read_prefix_postings(connection: sqlite3.Connection, letter: str, column: int | None) -> DocIds:
     """Documents with a word that starts with a letter that has prefix postings, in one FTS column or in any."""
     in_column, values = ("", (letter,)) if column is None else ("AND fts_column = ?", (letter, column))
-    blocks: dict[int, DocIds] = {}
-    for block, row in connection.execute(f"SELECT block, docids FROM prefix_postings WHERE letter = ? {in_column}", values):
-        blocks[block] = blocks.get(block, 0) | _bits(row)
-    whole = bytearray((max(blocks, default=-1) + 1) * _BLOCK_BYTES)
-    for block, bits in blocks.items():
-        whole[block * _BLOCK_BYTES:(block + 1) * _BLOCK_BYTES] = bits.to_bytes(_BLOCK_BYTES, "little")
-    return int.from_bytes(whole, "little")
-
-
-def _changed(bits: DocIds, edits: Sequence[int]) -> DocIds:
-    if min(edits) >= 0:
-        return bits | from_docids(edits)
-    offsets = dict.fromkeys(to_docids(bits))
-    for edit in edits:
-        if edit >= 0:
-            offsets[edit] = None
-        else:
-            offsets.pop(~edit, None)
-    return from_docids(list(offsets))
-
-
-def _row(bits: DocIds) -> bytes:
-    size = (bits.bit_length() + 7) >> 3
-    if size <= 2 * bits.bit_count():
-        return _BITS + bits.to_bytes(size, "little")
-    return _LIST + array("H", to_docids(bits)).tobytes()
-
-
-def _bits(row: bytes) -> DocIds:
-    if row[:1] == _BITS:
-        return int.from_bytes(row[1:], "little")
-    offsets = array("H")
-    offsets.frombytes(row[1:])
-    return from_docids(offsets)
+    return joined_blocks(connection.execute(
+        f"SELECT docids FROM prefix_postings WHERE letter = ? {in_column}", values).fetchall())

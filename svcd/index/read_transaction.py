@@ -3,8 +3,7 @@
 The parts of an `IndexReader` (terms, values, locations) share one `ReadTransaction`: it has the connection, the
 generation of the index that the transaction sees, and the cache of decoded sets and lists. A cached value of an older
 generation is brought up to date from the documents written since (`svcd.index.delta`) where that is possible, and
-loaded from the tables again otherwise: docs/storage.md#delta-and-cache. Sets of documents are integers
-(`svcd.base.bitmaps`).
+loaded from the tables again otherwise: docs/storage.md#delta-and-cache.
 """
 from __future__ import annotations
 
@@ -12,12 +11,11 @@ import json
 import sqlite3
 import sys
 import threading
-from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from svcd.base.bitmaps import DocIds, Packed, from_docids, packed, to_docids, unpacked
+from svcd.base.docids import DocIds, from_bytes, memory_bytes, union_of
 from svcd.index import fts_encoding
 from svcd.index.delta import Delta
 
@@ -68,20 +66,13 @@ class ReadTransaction:
             return entry[1]
         return self._refreshed(scoped, entry, load, update)
 
-    def cached_set(self, key: Key, load: Callable[[], Packed], written_members: Callable[[Delta], DocIds]) -> DocIds:
-        """A set of documents at this generation, cached in packed form.
+    def cached_set(self, key: Key, load: Callable[[], DocIds], written_members: Callable[[Delta], DocIds]) -> DocIds:
+        """A set of documents at this generation.
 
         load: reads it from the tables. written_members: the documents of a delta that belong to the set now.
         """
-        scoped = (self.uuid, *key)
-        entry: tuple[int, Packed] | None = self.cache.peek(scoped)
-        if entry and entry[0] == self.generation:
-            return unpacked(entry[1])
-
-        def update(known: Packed, delta: Delta) -> Packed:
-            return packed(delta.updated(unpacked(known), written_members(delta)))
-
-        return unpacked(self._refreshed(scoped, entry, lambda: packed(load()), update))
+        # A copy takes the least memory, the result of an operator may take several times as much.
+        return self.cached(key, lambda: DocIds(load()), lambda known, delta: DocIds(delta.updated(known, written_members(delta))))
 
     def _refreshed(self, scoped: Key, entry: tuple[int, T] | None, load: Callable[[], T],
                    update: Callable[[T, Delta], T | None] | None) -> T:
@@ -128,10 +119,10 @@ class ReadTransaction:
                                           (generation, self.generation)).fetchall()
         if len(changes) != self.generation - generation or any(written is None for written, _ in changes):
             return None
-        written = from_docids([docid for docids, _ in changes for docid in array("I", docids)])
-        if written.bit_count() > MOST_WRITTEN:
+        written = union_of(from_bytes(docids) for docids, _ in changes)
+        if len(written) > MOST_WRITTEN:
             return None
-        docids = to_docids(written)
+        docids = written.to_array()
         rows = {docid: {column: row.split(" ") for column, row in fts_encoding.forward_rows(forward).items()}
                 for docid, forward in self.forward_texts(docids)}
         is_known = all(removed is not None for _, removed in changes)
@@ -174,10 +165,14 @@ def _bytes_of(value: Any) -> int:
     if isinstance(value, tuple):
         return sys.getsizeof(value) + sum(map(_bytes_of, value))
     if isinstance(value, list):
-        return sys.getsizeof(value) + sum(map(sys.getsizeof, value))
+        return sys.getsizeof(value) + sum(map(_own_bytes, value))
     if isinstance(value, dict):
-        return sys.getsizeof(value) + sum(map(sys.getsizeof, value.values()))
-    return sys.getsizeof(value)
+        return sys.getsizeof(value) + sum(map(_own_bytes, value.values()))
+    return _own_bytes(value)
+
+
+def _own_bytes(value: Any) -> int:
+    return memory_bytes(value) if isinstance(value, DocIds) else sys.getsizeof(value)
 
 
 class Cache:

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, TypeVar
 
-from svcd.base.bitmaps import DocIds
+from svcd.base.docids import EMPTY, DocIds, from_bytes
 from svcd.index.geo_reader import GeoReader
 from svcd.index.read_transaction import Cache, Key, ReadTransaction, placeholders, statement_portions
 from svcd.index.term_reader import TermReader, VocabularyReader
@@ -38,7 +38,7 @@ class IndexReader:
         self.transaction = ReadTransaction(connection, uuid, self._meta.get("generation", 0), cache)
         self.vocabulary = VocabularyReader(self.transaction)
         self.terms = TermReader(self.transaction, self.vocabulary)
-        self._all = int.from_bytes(self._meta.get("docids") or b"", "little")
+        self._all = from_bytes(self._meta["docids"]) if "docids" in self._meta else EMPTY
         # One object as long as they do not change, whatever else is written: it keeps what takes time to make.
         self.settings: IndexSettings = cache.get(
             ("settings", self._meta.get("settings")), lambda: IndexSettings.of(self.stored_settings))
@@ -79,7 +79,7 @@ class IndexReader:
     @property
     def number_of_documents(self) -> int:
         """How many documents the index holds."""
-        return self._all.bit_count()
+        return len(self._all)
 
     def all_docids(self) -> DocIds:
         """Every document."""

@@ -92,10 +92,11 @@ def _create_index(database: Any) -> None:
     database["documents"].create_index(["document_id"], unique=True)
     database["forward_index"].create({"docid": int, "words": str}, pk="docid", not_null={"words"})
     database["field_word_counts"].create({"fts_column": int, "block": int, "counts": bytes}, pk=("fts_column", "block"))
+    # Sets of documents are as svcd.base.docids encodes them, some in blocks (svcd.index.bitmap_blocks).
     # docids: written by the generation, null for too many. removed_terms: terms that no document holds any more, as JSON,
     # null when not known.
     database["changes"].create({"generation": int, "docids": bytes, "removed_terms": str}, pk="generation")
-    database["materialized_postings"].create({"key": str, "generation": int, "bitmap": bytes}, pk="key")
+    database["materialized_postings"].create({"key": str, "generation": int, "docids": bytes}, pk="key")
     # Documents with a word that starts with a letter: see svcd.index.prefix_postings.
     database.execute("CREATE TABLE prefix_postings (letter TEXT NOT NULL, fts_column INTEGER NOT NULL, block INTEGER NOT NULL, "
                      "docids BLOB NOT NULL, PRIMARY KEY (letter, fts_column, block)) WITHOUT ROWID")

@@ -1,7 +1,7 @@
 """The postings of one index: the documents that hold a term, in which field, at which position, next to which other.
 
 Sets come from FTS5, from prefix postings and materialized postings, and for small candidate sets from the forward
-index; docs/storage.md says which tables these are. What was read is cached. Sets of documents are integers.
+index; docs/storage.md says which tables these are. What was read is cached.
 """
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from svcd.base.bitmaps import DocIds, Packed, from_bytes_equal, from_docids, packed, parse_packed, to_docids, unpacked
+from svcd.base.docids import EMPTY, DocIds, from_bytes, from_bytes_equal, union_of
 from svcd.index import fts_encoding, prefix_postings
+from svcd.index.bitmap_blocks import listed_docids
 from svcd.index.delta import Delta
-from svcd.index.read_transaction import Key, ReadTransaction
+from svcd.index.read_transaction import ReadTransaction
 from svcd.index.schema import COUNT_BLOCK, COUNTED_WORDS, SHARED_COLUMN
 
 # The words of one index: does a word exist, which ones start with a prefix, which first characters are there.
@@ -209,16 +210,18 @@ class TermReader:
         return self._transaction.cached_set(key, lambda: self._materialized_or(
             key, written_members, lambda: self._load_term_docids(term, is_prefix, column)), written_members)
 
-    def _load_term_docids(self, term: str, is_prefix: bool, column: int | None) -> Packed:
+    def _load_term_docids(self, term: str, is_prefix: bool, column: int | None) -> DocIds:
         """From FTS5, such that it returns few documents: to return one takes longer than to look at it."""
         query, in_column = fts_phrase(term, is_prefix), "" if column is None else f"{{c{column}}} : "
         terms = self._vocabulary.few_terms(term) if is_prefix else None
         if terms is not None:
             return _union(terms, lambda common: self._term_docids(common, False, column),
                           lambda rare: self._matching("terms", f"{in_column}({_any_of(rare)})"))
-        anywhere = self._cached_docids(("word", term, is_prefix, None)) if column is not None else None
+        anywhere: DocIds | None = None
+        if column is not None:
+            anywhere = self._transaction.cached_value(("word", term, is_prefix, None))
         if anywhere and self._is_mostly_in(column, term, is_prefix, anywhere):
-            return anywhere & ~unpacked(self._matching("terms", f"{query} NOT {in_column}{query}"))
+            return anywhere - self._matching("terms", f"{query} NOT {in_column}{query}")
         return self._matching("terms", in_column + query)
 
     def _is_mostly_in(self, column: int | None, term: str, is_prefix: bool, anywhere: DocIds) -> bool:
@@ -226,22 +229,16 @@ class TermReader:
         others = [other for other in self.columns().values() if other != column]
         only_here = anywhere
         for other in others if len(others) <= _MOST_COMPARED else ():
-            docids = self._cached_docids(("word", term, is_prefix, other))
+            docids: DocIds | None = self._transaction.cached_value(("word", term, is_prefix, other))
             if docids is None:
                 return False
-            only_here &= ~docids
-        return len(others) <= _MOST_COMPARED and 2 * only_here.bit_count() > anywhere.bit_count()
-
-    def _cached_docids(self, key: Key) -> DocIds | None:
-        value = self._transaction.cached_value(key)
-        return None if value is None else unpacked(value)
+            only_here -= docids
+        return len(others) <= _MOST_COMPARED and 2 * len(only_here) > len(anywhere)
 
     def words_docids(self, words: Sequence[str]) -> DocIds:
         """Documents that hold any of several words."""
-        docids = 0
-        for start in range(0, len(words), _TERMS_PER_QUERY):
-            docids |= self._any_term_docids(tuple(map(fts_encoding.term_of_word, words[start:start + _TERMS_PER_QUERY])))
-        return docids
+        return union_of(self._any_term_docids(tuple(map(fts_encoding.term_of_word, words[start:start + _TERMS_PER_QUERY])))
+                        for start in range(0, len(words), _TERMS_PER_QUERY))
 
     def _any_term_docids(self, terms: tuple[str, ...]) -> DocIds:
         return self._transaction.cached_set(("any", terms), lambda: self._matching("terms", _any_of(terms)),
@@ -260,7 +257,7 @@ class TermReader:
     def _field_docids(self, term: str, is_prefix: bool, field: str) -> DocIds:
         column = self.columns().get(field)
         if column is None:
-            return 0
+            return EMPTY
         if column < SHARED_COLUMN or (is_prefix and prefix_postings.has_prefix_postings(term)):
             return self._term_docids(term, is_prefix, column)
         return self._transaction.cached_set(
@@ -269,13 +266,13 @@ class TermReader:
 
     def _load_shared_column(self, term: str, is_prefix: bool, column: int) -> DocIds:
         """FTS5 tells the documents with the term in any field of the shared column; the forward index, in which field."""
-        in_column = unpacked(self._matching("terms", f"{{c{SHARED_COLUMN}}} : {fts_phrase(term, is_prefix)}"))
+        in_column = self._matching("terms", f"{{c{SHARED_COLUMN}}} : {fts_phrase(term, is_prefix)}")
         found = []
-        for docid, forward in self._transaction.forward_texts(to_docids(in_column)):
+        for docid, forward in self._transaction.forward_texts(in_column.to_array()):
             terms = fts_encoding.forward_rows(forward).get(column, "").split(" ")
             if any(other.startswith(term) for other in terms) if is_prefix else term in terms:
                 found.append(docid)
-        return from_docids(found)
+        return DocIds(found)
 
     def word_fields(self, word: str) -> list[str]:
         """The fields that hold the word, by field number."""
@@ -322,7 +319,7 @@ class TermReader:
         return self._transaction.cached_set(key, lambda: self._materialized_or(
             key, written_members, lambda: self._load_position_docids(term, is_prefix, bucketed)), written_members)
 
-    def _load_position_docids(self, term: str, is_prefix: bool, bucketed: int) -> Packed:
+    def _load_position_docids(self, term: str, is_prefix: bool, bucketed: int) -> DocIds:
         terms = self._vocabulary.few_terms(term) if is_prefix else None
         if terms is None or sum(terms.values()) < _DOCUMENTS_A_TERM * len(terms):
             return self._matching("term_positions", fts_phrase(fts_encoding.position_term(bucketed, term), is_prefix))
@@ -340,16 +337,17 @@ class TermReader:
         """Documents whose field holds exactly `count` (1 to 30) words."""
         column = self.columns().get(field)
         if column is None or not 1 <= count <= COUNTED_WORDS:
-            return 0
+            return EMPTY
         return self._transaction.cached_set(("count", column, count), lambda: self._load_count(column, count),
                                             lambda delta: delta.count_docids(column, count))
 
     def _load_count(self, column: int, count: int) -> DocIds:
-        docids = 0
+        whole = bytearray()  # the count of each document
         for block, counts in self._connection.execute(
-                "SELECT block, counts FROM field_word_counts WHERE fts_column = ?", (column,)):
-            docids |= from_bytes_equal(counts, count) << (block * COUNT_BLOCK)
-        return docids
+                "SELECT block, counts FROM field_word_counts WHERE fts_column = ? ORDER BY block", (column,)):
+            whole.extend(bytes(block * COUNT_BLOCK - len(whole)))
+            whole += counts
+        return from_bytes_equal(bytes(whole), count)
 
     # Pairs of words: by FTS5 for all documents, or by the forward index for the candidates, whichever costs less
 
@@ -363,14 +361,14 @@ class TermReader:
             return self._adjacent(*pair)
         lefts, rights = self.word_docids(left), self.word_docids(right)
         asked = lefts & rights if candidates is None else lefts & rights & candidates
-        count = asked.bit_count()
+        count = len(asked)
         if not count:
-            return 0
-        if count * _FORWARD_ROW_COST <= _fts_pair_cost(lefts.bit_count(), rights.bit_count()):
+            return EMPTY
+        if count * _FORWARD_ROW_COST <= _fts_pair_cost(len(lefts), len(rights)):
             return self._forward_pair_docids(distance, *pair, asked)
         if distance == 1:
             return self._adjacent(*pair)
-        asked &= self._within(distance, *pair) & ~self._adjacent(*pair)
+        asked = (asked & self._within(distance, *pair)) - self._adjacent(*pair)
         return self._forward_pair_docids(distance, *pair, asked)
 
     def prefix_pair_docids(self, distance: int, left: str, prefix: str, candidates: DocIds | None = None) -> DocIds:
@@ -379,11 +377,11 @@ class TermReader:
         asked = self.word_docids(left) & rights
         if candidates is not None:
             asked &= candidates
-        count = asked.bit_count()
+        count = len(asked)
         if not count:
-            return 0
+            return EMPTY
         pair = fts_encoding.term_of_word(left), fts_encoding.term_of_word(prefix), True
-        if count * _FORWARD_ROW_COST <= rights.bit_count() * _PREFIX_STEP_COST:
+        if count * _FORWARD_ROW_COST <= len(rights) * _PREFIX_STEP_COST:
             return self._forward_pair_docids(distance, *pair, asked)
         if distance == 1:
             return self._adjacent(*pair)
@@ -409,16 +407,15 @@ class TermReader:
         Cached per pair: the documents looked at, then those of distance 1, 2 and 3.
         """
         key = "distances", left, right, is_prefix
-        known: tuple[Packed, ...] = self._transaction.cached(key, lambda: (0,) * (1 + _MAX_DISTANCE), _without_written)
-        seen, *found = map(unpacked, known)
-        if fresh := asked & ~seen:
+        seen, *found = self._transaction.cached(key, lambda: (EMPTY,) * (1 + _MAX_DISTANCE), _without_written)
+        if fresh := asked - seen:
             by_distance: list[list[int]] = [[] for _ in range(_MAX_DISTANCE)]
-            for docid, forward in self._transaction.forward_texts(to_docids(fresh)):
+            for docid, forward in self._transaction.forward_texts(fresh.to_array()):
                 for nearest in set(fts_encoding.distances(forward, left, right, is_prefix)):
                     by_distance[nearest - 1].append(docid)
-            found = [docids | from_docids(more) for docids, more in zip(found, by_distance)]
+            found = [docids | DocIds(more) if more else docids for docids, more in zip(found, by_distance)]
             # Replaced as a whole: two threads may look at once, and what either of them stores is true.
-            self._transaction.replace_cached(key, tuple(map(packed, (seen | fresh, *found))))
+            self._transaction.replace_cached(key, (seen | fresh, *found))
         return found[distance - 1]
 
     # Materialized postings
@@ -436,24 +433,24 @@ class TermReader:
         return "\t".join(map(str, key))
 
     def _materialized_or(self, key: PostingKey, written_members: Callable[[Delta], DocIds],
-                         load: Callable[[], Packed]) -> Packed:
+                         load: Callable[[], DocIds]) -> DocIds:
         """A materialized set, updated with the documents written since; load() where there is none to be used."""
-        row = self._connection.execute("SELECT generation, bitmap FROM materialized_postings WHERE key = ?",
+        row = self._connection.execute("SELECT generation, docids FROM materialized_postings WHERE key = ?",
                                        (self.materialized_key(key),)).fetchone()
         if row is None or row[0] > self._transaction.generation:
             return load()
-        bits = int.from_bytes(row[1], "little")
+        docids = from_bytes(row[1])
         if row[0] == self._transaction.generation:
-            return bits
+            return docids
         delta = self._transaction.delta_since(row[0])
-        return delta.updated(bits, written_members(delta)) if delta else load()
+        return delta.updated(docids, written_members(delta)) if delta else load()
 
     # FTS5
 
-    def _matching(self, table: str, query: str) -> Packed:
+    def _matching(self, table: str, query: str) -> DocIds:
         (docids,) = self._connection.execute(
             f"SELECT group_concat(rowid) FROM {table} WHERE {table} MATCH ?", (query,)).fetchone()
-        return parse_packed(docids)
+        return listed_docids(docids)
 
     def _has_match(self, table: str, query: str) -> bool:
         row = self._connection.execute(f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1", (query,)).fetchone()
@@ -470,15 +467,11 @@ def _any_of(terms: Iterable[str]) -> str:
 
 
 def _union(frequencies: Mapping[str, int], docids_of: Callable[[str], DocIds],
-           docids_of_any: Callable[[Sequence[str]], Packed]) -> Packed:
+           docids_of_any: Callable[[Sequence[str]], DocIds]) -> DocIds:
     """The documents of terms with known document frequencies: common terms one by one, the others in one query."""
     rare = [term for term, frequency in frequencies.items() if frequency < COMMON]
-    if rare and len(rare) == len(frequencies):
-        return docids_of_any(rare)
-    docids = unpacked(docids_of_any(rare)) if rare else 0
-    for term in frequencies.keys() - rare:
-        docids |= docids_of(term)
-    return docids
+    found = [docids_of_any(rare)] if rare else []
+    return union_of([*found, *map(docids_of, frequencies.keys() - rare)])
 
 
 def _fts_pair_cost(left: int, right: int) -> float:
@@ -486,6 +479,6 @@ def _fts_pair_cost(left: int, right: int) -> float:
     return min(min(left, right) * _SEEK_COST, (left + right) * _STEP_COST)
 
 
-def _without_written(known: tuple[Packed, ...], delta: Delta) -> tuple[Packed, ...]:
+def _without_written(known: tuple[DocIds, ...], delta: Delta) -> tuple[DocIds, ...]:
     """What was found in documents that were not written since."""
-    return tuple(packed(unpacked(docids) & ~delta.written) for docids in known)
+    return tuple(docids - delta.written for docids in known)

@@ -12,9 +12,18 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from svcd.base.bitmaps import DocIds, from_docids, to_docids
+from svcd.base.docids import DocIds
 from svcd.base.doc_values import DocValues
-from svcd.index import bitmap_blocks
+from svcd.index.bitmap_blocks import (
+    BLOCK_BITS,
+    DOCID_BYTES,
+    Row,
+    block_count,
+    block_docids,
+    joined_blocks,
+    joined_lists,
+    joined_within,
+)
 from svcd.index.delta import Delta
 from svcd.index.read_transaction import ReadTransaction, placeholders, statement_portions
 from svcd.index.value_writer import (
@@ -39,8 +48,6 @@ _OF_KIND = "FROM value_postings WHERE fid = ? AND kind = ?"
 _FEW_VALUES = 1024
 # Rows of a field that are read for doc values in the time that it takes to look into one document.
 _ENTRIES_PER_DOCUMENT = 12
-# Candidates of less than one document in so many are intersected with blocks, without making whole sets of these.
-_SPARSE = 8
 _FIRST_PAGE, _LARGEST_PAGE = 64, 4096  # rows
 
 
@@ -92,29 +99,29 @@ class ValueReader:
 
     def _flagged(self, field: str, flag: int, is_in: Callable[[StoredFieldEntry], bool]) -> DocIds:
         return self._cached_docids(
-            field, ("flag", flag), lambda fid: bitmap_blocks.joined_blocks(self._blocks(fid, FLAG, flag)), is_in)
+            field, ("flag", flag), lambda fid: joined_blocks(self._blocks(fid, FLAG, flag)), is_in)
 
     def value_docids(self, field: str, value: Value) -> DocIds:
         """Documents with this value."""
         found = value_key(value)
         fid = self._fid(field)
         return self._transaction.cached_set(("facet", fid, "value", found),
-                         lambda: bitmap_blocks.joined_blocks(self._blocks(fid, KINDS[type(value)], found)),
-                         lambda delta: from_docids(self.written_values(delta, fid).by_key.get(found, ())))
+                         lambda: joined_blocks(self._blocks(fid, KINDS[type(value)], found)),
+                         lambda delta: DocIds(self.written_values(delta, fid).by_key.get(found, ())))
 
     def values_docids(self, field: str, values: Sequence[Value]) -> DocIds:
         """Documents with any of many values; not cached."""
-        fid, found = self._fid(field), list[tuple[int, bytes]]()
+        fid, found = self._fid(field), list[Row]()
         for kind in KINDS:
             for part in statement_portions([value_key(value) for value in values if isinstance(value, kind)]):
                 found += self._connection.execute(
-                    f"SELECT block, docids {_OF_KIND} AND value IN ({placeholders(part)})", (fid, KINDS[kind], *part))
-        return bitmap_blocks.joined_blocks(found)
+                    f"SELECT docids {_OF_KIND} AND value IN ({placeholders(part)})", (fid, KINDS[kind], *part))
+        return joined_blocks(found)
 
     def containing_docids(self, field: str, part: str) -> DocIds:
         """Documents with a text that contains another one. part: in normal form. All texts of the field are scanned."""
-        return self._cached_docids(field, ("containing", part), lambda fid: bitmap_blocks.joined_blocks(self._connection.execute(
-            f"SELECT block, docids {_OF_KIND} AND instr(value, ?)", (fid, KINDS[str], part)).fetchall()),
+        return self._cached_docids(field, ("containing", part), lambda fid: joined_blocks(self._connection.execute(
+            f"SELECT docids {_OF_KIND} AND instr(value, ?)", (fid, KINDS[str], part)).fetchall()),
             lambda row: any(isinstance(value, str) and part in value for value in row.values))
 
     def range_docids(self, field: str, low: Value | None, high: Value | None, has_low: bool = True,
@@ -134,7 +141,7 @@ class ValueReader:
         """A set of documents by their values. what: for the cache key. is_in: does a document with these values belong to it?"""
         fid = self._fid(field)
 
-        return self._transaction.cached_set(("facet", fid, *what), lambda: read(fid), lambda delta: from_docids(
+        return self._transaction.cached_set(("facet", fid, *what), lambda: read(fid), lambda delta: DocIds(
             [docid for docid, row in self.written_values(delta, fid).entries if is_in(row)]))
 
     def written_values(self, delta: Delta, fid: int) -> _WrittenValues:
@@ -145,19 +152,19 @@ class ValueReader:
             written = delta.values[fid] = _WrittenValues([(docid, row) for docid, row in rows if row is not None])
         return written
 
-    def _blocks(self, fid: int, kind: int, found: Key) -> list[tuple[int, bytes]]:
-        return self._connection.execute(f"SELECT block, docids {_OF_KIND} AND value = ?", (fid, kind, found)).fetchall()
+    def _blocks(self, fid: int, kind: int, found: Key) -> list[Row]:
+        return self._connection.execute(f"SELECT docids {_OF_KIND} AND value = ?", (fid, kind, found)).fetchall()
 
     def _load_range(self, fid: int, kind: int, low: Key | None, high: Key | None, has_low: bool, has_high: bool) -> DocIds:
-        """SQLite joins the lists of each block: in a field of a million numbers, each row has one document."""
+        """SQLite joins the blocks that list documents: in a field of a million numbers, each lists one."""
         bounds = [(f" AND value >{'=' * has_low} ?", low), (f" AND value <{'=' * has_high} ?", high)]
         given = [(condition, bound) for condition, bound in bounds if bound is not None]
         where = _OF_KIND + "".join(condition for condition, _ in given)
         bound = (fid, kind, *(bound for _, bound in given))
-        lists = self._connection.execute(f"SELECT block, CAST(group_concat(docids, '') AS BLOB) {where} "
-                                         f"AND length(docids) < {bitmap_blocks.BLOCK_BYTES} GROUP BY block", bound).fetchall()
-        bits = self._connection.execute(f"SELECT block, docids {where} AND length(docids) = {bitmap_blocks.BLOCK_BYTES}", bound)
-        return bitmap_blocks.joined_blocks(bits.fetchall(), lists)
+        (lists,) = self._connection.execute(f"SELECT CAST(group_concat(docids, '') AS BLOB) {where} "
+                                            f"AND length(docids) % {DOCID_BYTES} = 0", bound).fetchone()
+        others = self._connection.execute(f"SELECT docids {where} AND length(docids) % {DOCID_BYTES} > 0", bound).fetchall()
+        return joined_lists(lists or b"") | joined_blocks(others)
 
     # Values in order
 
@@ -178,7 +185,7 @@ class ValueReader:
         rows = self._connection.execute(f"SELECT value, docids {_OF_KIND} ORDER BY value, block", (fid, kind))
         for found, of_value in groupby(rows, itemgetter(0)):
             values.append(value_of(found))
-            counts.append(sum(bitmap_blocks.block_count(data) for _, data in of_value))
+            counts.append(sum(block_count(block) for _, block in of_value))
         return values, counts
 
     def doc_values(self, field: str, kind: type[Value], documents: int | None = None) -> DocValues | None:
@@ -193,7 +200,7 @@ class ValueReader:
         if cached is None and documents is not None:
             effort = self._transaction.cached(("column", "effort", fid, kind), lambda: [0])
             effort[0] += documents
-            if effort[0] * _ENTRIES_PER_DOCUMENT < self.kind_docids(field, kind).bit_count():
+            if effort[0] * _ENTRIES_PER_DOCUMENT < len(self.kind_docids(field, kind)):
                 return None
             effort[0] = 0  # if they do not fit the cache, the effort must be spent again
         (doc_values,) = cached or self._transaction.cached(key, lambda: (self._load_doc_values(fid, KINDS[kind]),))
@@ -201,17 +208,13 @@ class ValueReader:
 
     def _load_doc_values(self, fid: int, kind: int) -> DocValues:
         docids, counts, last = array("I"), array("I"), None
-        for found, block, data in self._rows_in_order(fid, kind, True):
+        for found, _, block in self._rows_in_order(fid, kind, True):
             if found != last:
                 counts.append(0)
                 last = found
-            if len(data) == 2:  # a single document: by far the commonest block where there are many
-                docids.append(block << bitmap_blocks.BLOCK_BITS | int.from_bytes(data, "little"))
-                counts[-1] += 1
-            else:
-                several = bitmap_blocks.block_docids(block, data)
-                docids.extend(several)
-                counts[-1] += len(several)
+            several = block_docids(block)
+            docids += several
+            counts[-1] += len(several)
         return DocValues(docids, counts)
 
     def ordered_values(self, field: str, kind: type[Value], ascending: bool = True, among: DocIds | None = None
@@ -249,11 +252,9 @@ class ValueReader:
 
     def _read_ordered(self, fid: int, kind: int, ascending: bool, among: DocIds | None
                       ) -> Iterator[tuple[Value, DocIds]]:
-        is_cut = among is not None and among.bit_count() * _SPARSE < among.bit_length()
-        docids_of = bitmap_blocks.IntersectedBlocks(among or 0).intersection if is_cut else bitmap_blocks.joined_blocks
         for found, of_value in groupby(self._rows_in_order(fid, kind, ascending), itemgetter(0)):
-            docids = docids_of([row[1:] for row in of_value])
-            yield value_of(found), docids if among is None or is_cut else docids & among
+            blocks = [row[2:] for row in of_value]
+            yield value_of(found), joined_blocks(blocks) if among is None else joined_within(blocks, among)
 
     def _rows_in_order(self, fid: int, kind: int, ascending: bool) -> Iterator[tuple[Key, int, bytes]]:
         """Rows by value and block, read in pages: a statement left open would keep its connection in this transaction."""
@@ -277,7 +278,7 @@ class ValueReader:
 
     def spelling(self, field: str, value: str, docid: int) -> str:
         """How a document spells a text that it has."""
-        fid, block = self._fid(field), docid // bitmap_blocks.BLOCK
+        fid, block = self._fid(field), docid >> BLOCK_BITS
         (spelling,) = self._transaction.cached(("spelling", fid, value, block), lambda: self._connection.execute(
             "SELECT spelling FROM value_postings WHERE fid = ? AND kind = ? AND value = ? AND block = ?",
             (fid, KINDS[str], value, block)).fetchone() or (MIXED,))
@@ -315,12 +316,12 @@ _FEW_TO_WALK = 500
 
 def sort_buckets(reader: ValueReader, field: str, ascending: bool, candidates: DocIds) -> Iterator[tuple[Value | None, DocIds]]:
     """The candidates by their value of a field: numbers, then texts, each in the order asked, then None for the rest."""
-    if _is_few(reader, field, candidates.bit_count()):
+    if _is_few(reader, field, len(candidates)):
         yield from _sorted_rows(reader, field, ascending, candidates)
         return
     for kind in KINDS:
         left = candidates & reader.kind_docids(field, kind)
-        candidates &= ~left
+        candidates -= left
         yield from _in_order(reader, field, kind, ascending, left)
     if candidates:
         yield None, candidates
@@ -329,23 +330,23 @@ def sort_buckets(reader: ValueReader, field: str, ascending: bool, candidates: D
 def _in_order(reader: ValueReader, field: str, kind: type[Value], ascending: bool, left: DocIds
               ) -> Iterator[tuple[Value, DocIds]]:
     """Documents that all have a value of a kind: by walking over the values, or by doc values if that is quicker."""
-    documents, passed = left.bit_count(), 0
+    documents, passed = len(left), 0
     doc_values = reader.doc_values(field, kind, 0) if left and reader.few_values(field, kind) is None else None
     if doc_values is not None and documents * documents < _FEW_TO_WALK * doc_values.size:
         yield from _by_rank(reader, field, kind, ascending, left, doc_values)
         return
     patience = max(_LEAST_PATIENCE, min(documents * _VALUES_PER_DOCUMENT,
-                                        reader.kind_docids(field, kind).bit_count() // _ENTRIES_PER_VALUE))
+                                        len(reader.kind_docids(field, kind)) // _ENTRIES_PER_VALUE))
     values = reader.ordered_values(field, kind, ascending, left)
     while left:
         value, docids = next(values)
         passed += 1
         if docids and (bucket := left & docids):
             yield value, bucket
-            left ^= bucket
+            left -= bucket
             passed = 0
         elif passed > patience:  # the rest is far away, as when a filter on the same field leaves one end of it
-            doc_values = reader.doc_values(field, kind, left.bit_count())
+            doc_values = reader.doc_values(field, kind, len(left))
             yield from (_sorted_rows(reader, field, ascending, left, kind) if doc_values is None
                         else _by_rank(reader, field, kind, ascending, left, doc_values))
             return
@@ -362,7 +363,7 @@ def _by_rank(reader: ValueReader, field: str, kind: type[Value], ascending: bool
         value = _ranked_value(reader, field, kind, doc_values, rank)
         if bucket := left & reader.value_docids(field, value):
             yield value, bucket
-            left ^= bucket
+            left -= bucket
         rank = is_present.find(1, rank + 1) if ascending else is_present.rfind(1, 0, rank)
 
 
@@ -388,7 +389,7 @@ def _sorted_rows(reader: ValueReader, field: str, ascending: bool, candidates: D
     best = min if ascending else max
     grouped: dict[tuple[int, Key], list[int]] = {}
     without: list[int] = []
-    for docid, values in reader.field_values(field, to_docids(candidates)):
+    for docid, values in reader.field_values(field, candidates.to_array()):
         keys = [(KINDS[type(value)], value_key(value)) for value in values if not of or type(value) in of]
         numbers = [each for each in keys if each[0] == NUMBER]
         if keys:
@@ -397,6 +398,6 @@ def _sorted_rows(reader: ValueReader, field: str, ascending: bool, candidates: D
             without.append(docid)
     for kind in KINDS.values():
         for each in sorted((each for each in grouped if each[0] == kind), reverse=not ascending):
-            yield value_of(each[1]), from_docids(grouped[each])
+            yield value_of(each[1]), DocIds(grouped[each])
     if without:
-        yield None, from_docids(without)
+        yield None, DocIds(without)

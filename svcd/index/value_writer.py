@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from svcd.index import bitmap_blocks
+from svcd.index.bitmap_blocks import BLOCK_BITS, edited_block
 
 # The encoding of field values in the tables of an index file.
 #
@@ -150,19 +150,19 @@ _Row = tuple[int, int, Key, int]
 
 @dataclass(slots=True)
 class _Edits:
-    """The edits of one row. offsets: documents in the order of edits, ~offset for one that is removed."""
+    """The edits of one row. docids: in the order of edits, ~docid for a document that is removed."""
 
-    offsets: array[int] = field(default_factory=lambda: array("i"))
+    docids: array[int] = field(default_factory=lambda: array("i"))
     spelling: str | None = _NOTHING_ADDED
 
-    def add(self, offset: int, spelling: str | None) -> None:
-        self.offsets.append(offset)
+    def add(self, docid: int, spelling: str | None) -> None:
+        self.docids.append(docid)
         if self.spelling != spelling:
             self.spelling = _agreed(self.spelling, spelling)
 
 
-    def extend(self, offsets: Sequence[int], spelling: str | None) -> None:
-        self.offsets.extend(offsets)
+    def extend(self, docids: Sequence[int], spelling: str | None) -> None:
+        self.docids.extend(docids)
         if self.spelling != spelling:
             self.spelling = _agreed(self.spelling, spelling)
 
@@ -185,30 +185,30 @@ class ValueWriter:
 
     def change(self, docid: int, before: Mapping[int, Postings], after: Mapping[int, Postings]) -> None:
         """Note a document whose values of some fields change. before, after: its postings, by field number."""
-        block, offset = divmod(docid, bitmap_blocks.BLOCK)
+        block = docid >> BLOCK_BITS
         old = {(fid, *key): spelling for fid, held in before.items() for key, spelling in held.items()}
         new = [((fid, *key), spelling) for fid, held in after.items() for key, spelling in held.items()]
         for key in old.keys() - {key for key, _ in new} if old else ():
-            self._edits[*key, block].offsets.append(~offset)
+            self._edits[*key, block].docids.append(~docid)
         for key, spelling in new:
             if key not in old or old[key] != spelling:
-                self._edits[*key, block].add(offset, spelling)
+                self._edits[*key, block].add(docid, spelling)
         self._gathered += len(old) + len(new)
         if self._gathered > _MOST_GATHERED:
             self.flush()
 
     def add(self, docids: Sequence[int], added: Mapping[int, Mapping[tuple[int, Key], Sequence[Any]]]) -> None:
         """Note the values of new documents. added: by field number and (kind, key) the spelling, then places in `docids`."""
-        blocks, offsets = zip(*(divmod(docid, bitmap_blocks.BLOCK) for docid in docids))
+        blocks = [docid >> BLOCK_BITS for docid in docids]
         first, is_one_block = blocks[0], len(set(blocks)) == 1
         for fid, postings in added.items():
             for key, (spelling, *places) in postings.items():
                 self._gathered += len(places)
                 if is_one_block:
-                    self._edits[fid, *key, first].extend([offsets[place] for place in places], spelling)
+                    self._edits[fid, *key, first].extend([docids[place] for place in places], spelling)
                     continue
                 for place in places:
-                    self._edits[fid, *key, blocks[place]].add(offsets[place], spelling)
+                    self._edits[fid, *key, blocks[place]].add(docids[place], spelling)
         if self._gathered > _MOST_GATHERED:
             self.flush()
 
@@ -232,12 +232,12 @@ class ValueWriter:
         emptied: list[_Row] = []
         written: list[tuple[int, int, Key, int, bytes, str | None]] = []
         for row, edit in edits:
-            data, spelling = self._connection.execute(
+            known, spelling = self._connection.execute(
                 "SELECT docids, spelling FROM value_postings WHERE fid = ? AND kind = ? AND value = ? AND block = ?", row,
             ).fetchone() or (None, _NOTHING_ADDED)
-            data = bitmap_blocks.edited_block(data, edit.offsets)
-            if data:
-                written.append((*row, data, _agreed(spelling, edit.spelling)))
+            block = edited_block(known, edit.docids)
+            if block:
+                written.append((*row, block, _agreed(spelling, edit.spelling)))
             else:
                 emptied.append(row)
         self._connection.executemany("DELETE FROM value_postings WHERE fid = ? AND kind = ? AND value = ? AND block = ?", emptied)

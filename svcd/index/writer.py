@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from svcd.base.bitmaps import from_docids
+from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes
 from svcd.geo.sphere import Point
 from svcd.index import fts_encoding, materialized, prefix_postings, schema
 from svcd.index.batch_outcomes import BatchOutcomes, outcome_record
@@ -122,7 +121,8 @@ class IndexWriter:
         rows = self._connection.execute("SELECT name, fid, fts_column FROM fields ORDER BY fid").fetchall()
         self.field_numbers: dict[str, int] = {name: fid for name, fid, _ in rows}
         self._columns: dict[str, int] = {name: column for name, _, column in rows if column is not None}
-        self.docids = int.from_bytes(self.meta("docids") or b"", "little")
+        stored = self.meta("docids")
+        self.docids = EMPTY if stored is None else from_bytes(stored)
         self._document_bytes = int(self.meta("document_bytes") or 0)
         self._distribution: dict[str, int] = {}
         self._values.forget()
@@ -160,7 +160,7 @@ class IndexWriter:
     def _end_generation(self) -> None:
         generation = int(self.meta("generation") or 0) + 1
         self._set_meta("generation", generation)
-        docids = None if self._written is None else array("I", self._written).tobytes()
+        docids = None if self._written is None else to_bytes(DocIds(list(self._written)))
         self._connection.execute("INSERT INTO changes(generation, docids, removed_terms) VALUES (?, ?, ?)",
                                  (generation, docids, self._removed_terms()))
         self._connection.execute("DELETE FROM changes WHERE generation <= ?", (generation - GENERATIONS,))
@@ -194,7 +194,7 @@ class IndexWriter:
     def _save(self) -> None:
         self._values.flush()
         self._prefix_postings.flush()
-        self._set_meta("docids", self.docids.to_bytes((self.docids.bit_length() + 7) >> 3, "little"))
+        self._set_meta("docids", to_bytes(self.docids))
         self._set_meta("document_bytes", self._document_bytes)
         self._connection.executemany("UPDATE fields SET documents = documents + ? WHERE name = ?",
                                      [(count, name) for name, count in self._distribution.items() if count])
@@ -284,7 +284,7 @@ class IndexWriter:
     @property
     def number_of_documents(self) -> int:
         """How many documents the index holds, the changes of this transaction included."""
-        return self.docids.bit_count()
+        return len(self.docids)
 
     def stats(self) -> dict[str, Any]:
         """Number of documents, bytes of their texts, field distribution; to be called after a commit."""
@@ -365,8 +365,8 @@ class IndexWriter:
         self.write_locations({change.docid: change.location for change in ordered})
         self._connection.executemany("DELETE FROM documents WHERE docid = ?", removed)
         self._connection.executemany(_PUT_DOCUMENT, [(change.docid, change.document_id, change.json) for change in kept])
-        self.docids |= from_docids([change.docid for change in kept])
-        self.docids &= ~from_docids([docid for (docid,) in removed])
+        self.docids |= DocIds([change.docid for change in kept])
+        self.docids -= DocIds([docid for (docid,) in removed])
         self._count_fields(ordered)
 
     def _count_fields(self, changes: Sequence[DocumentChange]) -> None:
@@ -388,7 +388,7 @@ class IndexWriter:
                           "DELETE FROM materialized_postings", "UPDATE fields SET documents = 0"):
             self._connection.execute(statement)
         self._distribution.clear()
-        self.docids = self._document_bytes = 0
+        self.docids, self._document_bytes = EMPTY, 0
 
     # Values
 

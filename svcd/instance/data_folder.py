@@ -55,7 +55,7 @@ class IndexSnapshot:
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
 
 
-# Bounds of the cache of readers; it grows with the indexes because cached bitmaps have a bit per document.
+# Bounds of the cache of readers, in all processes together; it grows with the indexes because cached sets do.
 MIN_CACHE_BYTES, MAX_CACHE_BYTES = 32 << 20, 128 << 20
 _CACHE_PART = 10  # the cache may take this fraction of the bytes of all indexes that were read
 INDEX_COLUMNS = "uid, uuid, created_at, updated_at, primary_key, stats"  # in the order of the fields of IndexRow
@@ -85,6 +85,7 @@ class DataFolderReader:
         self._instance_path, self._index_folder = str(path / "instance.sqlite"), str(path / "indexes")
         self._cache = Cache(MIN_CACHE_BYTES)
         self._sizes: dict[str, int] = {}  # uuid -> bytes of its file when it was read last
+        self._processes = 1  # that share the memory of the cache
         self._readers = ReadPool()
         self.keys = KeyReader(self._instance_path, self._readers)
         self._features = dict(features or {})
@@ -97,6 +98,11 @@ class DataFolderReader:
     def cache_limit(self) -> int:
         """Bytes that the cache of readers may take."""
         return self._cache.limit
+
+    def share_cache(self, processes: int) -> None:
+        """Keep the cache to an equal part of the memory that so many processes may take."""
+        self._processes = processes
+        self._limit_cache()
 
     # Indexes
 
@@ -218,8 +224,11 @@ class DataFolderReader:
             return
         if self._sizes.get(uuid) != size:
             self._sizes[uuid] = size
-            wanted = sum([*self._sizes.values()]) // _CACHE_PART
-            self._cache.limit = min(max(MIN_CACHE_BYTES, wanted), MAX_CACHE_BYTES)
+            self._limit_cache()
+
+    def _limit_cache(self) -> None:
+        wanted = sum([*self._sizes.values()]) // _CACHE_PART
+        self._cache.limit = min(max(MIN_CACHE_BYTES, wanted), MAX_CACHE_BYTES) // self._processes
 
     def file_uuid(self, index_uid: str) -> str:
         """The uuid of the file of an index. Raises index_not_found."""

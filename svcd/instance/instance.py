@@ -7,7 +7,7 @@
     indexes/          <uuid>.sqlite, one file per index
     payloads/         uploaded documents of unfinished tasks
     reserve           disk space kept for operations that free space (svcd.index.disk_space)
-    unclaimed/        index files newer than instance.sqlite, which does not name them (svcd.instance.instance)
+    unclaimed/        index files newer than instance.sqlite, which does not name them
 
 Rows of indexes change only inside Queue.finishing(), in the transaction that ends the tasks that change them. Files
 without a row are dealt with at the next start. See docs/tasks-and-batches.md#instancesqlite.
@@ -35,108 +35,12 @@ from svcd.index.connections import keep_log, open_reader, open_writer, sync_fold
 from svcd.index.disk_space import PART_BYTES, Reserve, lacks_room
 from svcd.instance.data_folder import INDEX_COLUMNS, DataFolderReader, IndexRow
 from svcd.instance.keys import KeyRow, KeyWriter, insert_key
-from svcd.instance.outbox import Outbox
 from svcd.instance.queue import Queue
 from svcd.instance.task_records import Batch, Task
-from svcd.instance.webhooks import Webhooks
-
-# Index files that no row names, as found at a start: adopted, set aside, or deleted.
-#
-# A batch that creates an index commits the file before the row, so a crash in between leaves a file whose tasks are still
-# enqueued: it is adopted, and the tasks end with the outcomes it holds. A file written by a task that the queue does not
-# know is newer than `instance.sqlite` (a restored backup, a lost log): its name is lost, so it is moved to `unclaimed/` for the
-# operator. Any other was never committed, or belongs to a deleted index. See docs/tasks-and-batches.md#unlisted-files.
-
+from svcd.instance.webhooks import Outbox, Webhooks
 
 UNCLAIMED = "unclaimed"
 _SUFFIXES = ("", "-wal", "-shm")  # an index is up to three files
-
-
-def reconcile(folder: Path, connection: sqlite3.Connection) -> dict[str, str]:
-    """Adopt, set aside or delete the unlisted files of `folder/indexes`; index uid -> uuid of each adopted file.
-
-    connection: open on instance.sqlite.
-    """
-    rows = dict(connection.execute("SELECT uuid, uid FROM indexes"))
-    files = {file.name for file in (folder / "indexes").iterdir()}
-    found = {name.split(".")[0] for name in files}
-    for uuid in rows:
-        name = f"{uuid}.sqlite"
-        if name in files and not {f"{name}-wal", f"{name}-shm"} <= files:
-            keep_log(_path(folder, uuid))
-    for uuid in [uuid for uuid in rows if f"{uuid}.sqlite" not in files]:
-        logs.warn("an index has no file; its tasks fail until it is deleted, or the file is put back",
-                  index=rows[uuid], file=f"indexes/{uuid}.sqlite")
-    made: dict[str, tuple[int, str]] = {}
-    for uuid in sorted(found - rows.keys()):
-        outcomes = read_outcomes(_path(folder, uuid))
-        if outcomes is not None and _is_newer(outcomes, connection):
-            _set_aside(folder, uuid, outcomes)
-            continue
-        index_uid = _creating_index(outcomes, connection) if outcomes is not None else None
-        if outcomes is None or index_uid is None or index_uid in rows.values():
-            remove_index_file(_path(folder, uuid))
-        else:  # of several for one index, which only other faults leave, the newest
-            made[index_uid] = max(made.get(index_uid, (outcomes.last, uuid)), (outcomes.last, uuid))
-    return {index_uid: uuid for index_uid, (_, uuid) in made.items()}
-
-
-def stored_outcomes(connection: sqlite3.Connection) -> BatchOutcomes | None:
-    """The outcomes of the newest batch, from an open index file; None when no batch has written it."""
-    row = connection.execute("SELECT value FROM meta WHERE key = 'batch_outcomes'").fetchone()
-    return BatchOutcomes.parse(row[0]) if row else None
-
-
-def read_outcomes(path: Path) -> BatchOutcomes | None:
-    """The same, from a file that may be anything; None when it is unreadable or empty."""
-    try:
-        with closing(open_reader(path)) as reader:
-            return stored_outcomes(reader)
-    except (sqlite3.Error, ValueError, KeyError, TypeError):
-        return None
-
-
-def remove_index_file(path: Path) -> None:
-    """Delete an index file with its log."""
-    for suffix in _SUFFIXES:
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
-def _path(folder: Path, uuid: str) -> Path:
-    return folder / "indexes" / f"{uuid}.sqlite"
-
-
-def _is_newer(outcomes: BatchOutcomes, connection: sqlite3.Connection) -> bool:
-    """Was the file written by a task that the queue does not have, or has as another task of the same uid?"""
-    (newest,) = connection.execute("SELECT coalesce(max(uid), -1) FROM tasks").fetchone()
-    return outcomes.last > newest or any(
-        row[0] != outcome.get("enqueuedAt", row[0]) for outcome in outcomes.outcomes
-        for row in connection.execute("SELECT enqueued_at FROM tasks WHERE uid = ?", (outcome["uid"],)))
-
-
-def _creating_index(outcomes: BatchOutcomes, connection: sqlite3.Connection) -> str | None:
-    """The index whose enqueued tasks wrote the file; None when they ended, or an enqueued swap may rename it."""
-    for outcome in outcomes.outcomes:
-        row = connection.execute("SELECT index_uid FROM tasks WHERE uid = ? AND status = 'enqueued' "
-                                 "AND NOT EXISTS (SELECT 1 FROM tasks WHERE kind = 'indexSwap' AND status = 'enqueued')",
-                                 (outcome["uid"],)).fetchone()
-        if row:
-            return str(row[0])
-    return None
-
-
-def _set_aside(folder: Path, uuid: str, outcomes: BatchOutcomes) -> None:
-    path, aside = _path(folder, uuid), folder / UNCLAIMED
-    aside.mkdir(exist_ok=True)
-    for suffix in reversed(_SUFFIXES):  # the main file last: after a crash the next start moves the rest
-        file = path.with_name(path.name + suffix)
-        if file.exists():
-            file.replace(aside / file.name)
-    sync_folder(aside)
-    logs.warn("the file of an index is newer than instance.sqlite, which does not name it; it is kept aside",
-              file=f"{UNCLAIMED}/{path.name}", newest_task=outcomes.last)
-
-
 LOCK_TIMEOUT_S = 2.0
 
 
@@ -171,7 +75,7 @@ class Instance(DataFolderReader):
         self.keys: KeyWriter = KeyWriter(self._instance_path, self._readers, self._writer, self._lock)
         self.keys.before_removal = self.webhooks.before_removal = self.reserve.make_way
         self.use_features(self._stored_features())
-        # index uid -> uuid of a file that enqueued tasks have made for an index without row; see unlisted_files.
+        # index uid -> uuid of a file that enqueued tasks have made for an index without row; see reconcile().
         self._unlisted = reconcile(path, self._writer)
         self.queue.remove_orphaned_payloads()
 
@@ -338,6 +242,99 @@ def _write_text(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)
+
+
+# Unlisted files: index files that no row names, as found at a start. They are adopted, set aside, or deleted.
+#
+# A batch that creates an index commits the file before the row, so a crash in between leaves a file whose tasks are still
+# enqueued: it is adopted, and the tasks end with the outcomes it holds. A file written by a task that the queue does not
+# know is newer than `instance.sqlite` (a restored backup, a lost log): its name is lost, so it is moved to `unclaimed/` for the
+# operator. Any other was never committed, or belongs to a deleted index. See docs/tasks-and-batches.md#unlisted-files.
+
+
+def reconcile(folder: Path, connection: sqlite3.Connection) -> dict[str, str]:
+    """Adopt, set aside or delete the unlisted files of `folder/indexes`; index uid -> uuid of each adopted file.
+
+    connection: open on instance.sqlite.
+    """
+    rows = dict(connection.execute("SELECT uuid, uid FROM indexes"))
+    files = {file.name for file in (folder / "indexes").iterdir()}
+    found = {name.split(".")[0] for name in files}
+    for uuid in rows:
+        name = f"{uuid}.sqlite"
+        if name in files and not {f"{name}-wal", f"{name}-shm"} <= files:
+            keep_log(_path(folder, uuid))
+    for uuid in [uuid for uuid in rows if f"{uuid}.sqlite" not in files]:
+        logs.warn("an index has no file; its tasks fail until it is deleted, or the file is put back",
+                  index=rows[uuid], file=f"indexes/{uuid}.sqlite")
+    made: dict[str, tuple[int, str]] = {}
+    for uuid in sorted(found - rows.keys()):
+        outcomes = read_outcomes(_path(folder, uuid))
+        if outcomes is not None and _is_newer(outcomes, connection):
+            _set_aside(folder, uuid, outcomes)
+            continue
+        index_uid = _creating_index(outcomes, connection) if outcomes is not None else None
+        if outcomes is None or index_uid is None or index_uid in rows.values():
+            remove_index_file(_path(folder, uuid))
+        else:  # of several for one index, which only other faults leave, the newest
+            made[index_uid] = max(made.get(index_uid, (outcomes.last, uuid)), (outcomes.last, uuid))
+    return {index_uid: uuid for index_uid, (_, uuid) in made.items()}
+
+
+def stored_outcomes(connection: sqlite3.Connection) -> BatchOutcomes | None:
+    """The outcomes of the newest batch, from an open index file; None when no batch has written it."""
+    row = connection.execute("SELECT value FROM meta WHERE key = 'batch_outcomes'").fetchone()
+    return BatchOutcomes.parse(row[0]) if row else None
+
+
+def read_outcomes(path: Path) -> BatchOutcomes | None:
+    """The same, from a file that may be anything; None when it is unreadable or empty."""
+    try:
+        with closing(open_reader(path)) as reader:
+            return stored_outcomes(reader)
+    except (sqlite3.Error, ValueError, KeyError, TypeError):
+        return None
+
+
+def remove_index_file(path: Path) -> None:
+    """Delete an index file with its log."""
+    for suffix in _SUFFIXES:
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _path(folder: Path, uuid: str) -> Path:
+    return folder / "indexes" / f"{uuid}.sqlite"
+
+
+def _is_newer(outcomes: BatchOutcomes, connection: sqlite3.Connection) -> bool:
+    """Was the file written by a task that the queue does not have, or has as another task of the same uid?"""
+    (newest,) = connection.execute("SELECT coalesce(max(uid), -1) FROM tasks").fetchone()
+    return outcomes.last > newest or any(
+        row[0] != outcome.get("enqueuedAt", row[0]) for outcome in outcomes.outcomes
+        for row in connection.execute("SELECT enqueued_at FROM tasks WHERE uid = ?", (outcome["uid"],)))
+
+
+def _creating_index(outcomes: BatchOutcomes, connection: sqlite3.Connection) -> str | None:
+    """The index whose enqueued tasks wrote the file; None when they ended, or an enqueued swap may rename it."""
+    for outcome in outcomes.outcomes:
+        row = connection.execute("SELECT index_uid FROM tasks WHERE uid = ? AND status = 'enqueued' "
+                                 "AND NOT EXISTS (SELECT 1 FROM tasks WHERE kind = 'indexSwap' AND status = 'enqueued')",
+                                 (outcome["uid"],)).fetchone()
+        if row:
+            return str(row[0])
+    return None
+
+
+def _set_aside(folder: Path, uuid: str, outcomes: BatchOutcomes) -> None:
+    path, aside = _path(folder, uuid), folder / UNCLAIMED
+    aside.mkdir(exist_ok=True)
+    for suffix in reversed(_SUFFIXES):  # the main file last: after a crash the next start moves the rest
+        file = path.with_name(path.name + suffix)
+        if file.exists():
+            file.replace(aside / file.name)
+    sync_folder(aside)
+    logs.warn("the file of an index is newer than instance.sqlite, which does not name it; it is kept aside",
+              file=f"{UNCLAIMED}/{path.name}", newest_task=outcomes.last)
 
 
 # Restoring rows of another instance, for imports of dumps. Each function is called inside Queue.finishing(). The

@@ -47,7 +47,7 @@ _COUNTS = f"""
     UNION ALL SELECT NULL, NULL, side.value, count(DISTINCT uid) FROM tasks, json_each(details, '$.swaps') AS pair,
            json_each(pair.value, '$.indexes') AS side WHERE kind = 'indexSwap' GROUP BY side.value"""
 # Up to so many visible tasks, batches are found through them; beyond, each batch of the page is checked for one.
-_MAX_TASKS_FIRST = 10_000
+MAX_TASKS_FIRST = 10_000
 # Every distinct index_uid, by one look-up in the SQL index for each (a loose index scan) instead of a full scan.
 _INDEXES = """
     WITH RECURSIVE named(uid) AS (SELECT min(index_uid) FROM tasks
@@ -224,8 +224,8 @@ class Queue:
         if is_allowed is None:
             return "1", []
         sql, values = self._visible_tasks(connection, is_allowed)
-        some = f"SELECT count(*) FROM (SELECT 1 FROM tasks WHERE {sql} LIMIT {_MAX_TASKS_FIRST + 1})"
-        if connection.execute(some, values).fetchone()[0] <= _MAX_TASKS_FIRST:
+        some = f"SELECT count(*) FROM (SELECT 1 FROM tasks WHERE {sql} LIMIT {MAX_TASKS_FIRST + 1})"
+        if connection.execute(some, values).fetchone()[0] <= MAX_TASKS_FIRST:
             return f"uid IN (SELECT batch_uid FROM tasks WHERE {sql})", values
         return f"EXISTS (SELECT 1 FROM tasks WHERE batch_uid = batches.uid AND {sql})", values
 

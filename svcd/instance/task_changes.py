@@ -1,8 +1,10 @@
-"""The order of changes of tasks and batches, and the requests that wait for the next one.
+"""The order of changes of tasks and batches, and how requests wait for the next one.
 
 No log is kept: the moments of a task are columns of its row, and no two changes share one, except those of the tasks of
 one batch. So changes are read from the table from any position: a client that is slow, or returns after a day or a restart,
 misses nothing and costs no memory. See docs/tasks-and-batches.md#changes.
+
+A request waits in poll() on its socket and a WakeupPipe at once, because either may end the wait.
 
 Threads: any may notify or listen; `_lock` guards the listeners.
 """
@@ -17,53 +19,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-# A pipe by which any thread wakes one that waits in poll(): for sockets and for something inside svcd at once.
-
-
-_PIECE = 4096
-
-
-class WakeupPipe:
-    """A descriptor that is readable from set() until clear()."""
-
-    def __init__(self) -> None:
-        self._reading, self._writing = os.pipe()
-        os.set_blocking(self._reading, False)
-        self._lock = threading.Lock()  # guards is_set and close(): the number of a closed descriptor may belong to another file
-        self.is_set = False
-        self._is_closed = False
-
-    def fileno(self) -> int:
-        """The descriptor to poll."""
-        return self._reading
-
-    def set(self) -> None:
-        """Make it readable. Never blocks; does nothing after close()."""
-        with self._lock:
-            if not (self.is_set or self._is_closed):
-                self.is_set = True
-                os.write(self._writing, b"!")
-
-    def clear(self) -> None:
-        """Make it unreadable. Call this before looking for work: what arrives later sets it again."""
-        with self._lock:
-            if self.is_set:
-                os.read(self._reading, _PIECE)
-                self.is_set = False
-
-    def close(self) -> None:
-        """Close both ends of the pipe."""
-        with self._lock:
-            if not self._is_closed:
-                self._is_closed = True
-                os.close(self._reading)
-                os.close(self._writing)
-
-
 # The changes of a task, in their order; a batch has the last two.
 TO_ENQUEUED, TO_PROCESSING, TO_FINISHED = range(3)
 _COLUMNS = ("enqueued_at", "started_at", "finished_at")
 _FARTHEST = (1 << 63) - 1
+_PIECE = 4096  # bytes that are read at once from a wake-up pipe
 _POSITION = re.compile(r"([0-9]{1,19})(?:-([0-2])-([0-9]{1,19}))?", re.ASCII)
 # Each part is answered by the SQL index on its column, which ends with the uid.
 _PART = ("SELECT * FROM (SELECT {column} AS moment, {step} AS step, uid FROM tasks WHERE {column} <= ? "
@@ -115,6 +75,43 @@ def of_batches(connection: sqlite3.Connection, since: Position, until: int) -> I
 def uids_of(changes: Iterable[Position]) -> str:
     """The distinct uids of changes, as a JSON list for json_each()."""
     return json.dumps(sorted({change.uid for change in changes}))
+
+
+class WakeupPipe:
+    """A descriptor that is readable from set() until clear(): any thread wakes one that polls it, beside sockets."""
+
+    def __init__(self) -> None:
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._reading, False)
+        self._lock = threading.Lock()  # guards is_set and close(): the number of a closed descriptor may belong to another file
+        self.is_set = False
+        self._is_closed = False
+
+    def fileno(self) -> int:
+        """The descriptor to poll."""
+        return self._reading
+
+    def set(self) -> None:
+        """Make it readable. Never blocks; does nothing after close()."""
+        with self._lock:
+            if not (self.is_set or self._is_closed):
+                self.is_set = True
+                os.write(self._writing, b"!")
+
+    def clear(self) -> None:
+        """Make it unreadable. Call this before looking for work: what arrives later sets it again."""
+        with self._lock:
+            if self.is_set:
+                os.read(self._reading, _PIECE)
+                self.is_set = False
+
+    def close(self) -> None:
+        """Close both ends of the pipe."""
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                os.close(self._reading)
+                os.close(self._writing)
 
 
 class Listeners:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Callable, Hashable, Iterable, NamedTuple, Sequence
 
-from svcd.base.bitmaps import DocIds
+from svcd.base.docids import EMPTY, DocIds
 from svcd.query.parser import ParsedQuery, Part
 from svcd.query.terms import Subset, Term, Terms
 
@@ -216,11 +216,11 @@ def _costs_by_frequency(
     nodes: Sequence[tuple[int, QueryNode]], terms: Terms, covered: Sequence[int]
 ) -> dict[int, int]:
     """The word of most documents costs 1, the next 2 ...; words of as many documents cost the same."""
-    docids = dict.fromkeys(covered, 0)
+    docids = dict.fromkeys(covered, EMPTY)
     for _, node in nodes:
         for number in range(node.first, node.last + 1):
             docids[number] |= terms.docids(node.subset)
-    counts = {number: found.bit_count() or _NO_DOCUMENT for number, found in docids.items()}
+    counts = {number: len(found) or _NO_DOCUMENT for number, found in docids.items()}
     costs = {count: cost for cost, count in enumerate(sorted(set(counts.values()), reverse=True), 1)}
     return {number: costs[count] for number, count in counts.items()}
 
@@ -229,7 +229,7 @@ def universe(graph: Graph, terms: Terms, strategy: MatchingStrategy, candidates:
     """The candidates that match the query without any of the words that may be dropped."""
     droppable: set[int] = set()
     droppable.update(*removal_groups(graph, terms, strategy))
-    reached = [0] * len(graph.nodes)
+    reached = [EMPTY] * len(graph.nodes)
     reached[START] = candidates
     # build_graph() numbers nodes so that they ascend along every path.
     for number, successors in enumerate(graph.successors):

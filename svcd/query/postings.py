@@ -6,8 +6,10 @@ the precision of proximity (docs/ranking.md#original-and-tolerant-occurrences). 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import and_
 
-from svcd.base.bitmaps import DocIds
+from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.query.parser import Phrase
 from svcd.query.reader import Reader
 from svcd.schema.attributes import is_beneath
@@ -73,10 +75,7 @@ class Postings:
         """The union of `tolerant` over many words."""
         if self.is_unrestricted and len(words) > 1:
             return self.reader.terms.words_docids(words)
-        docids = 0
-        for word in words:
-            docids |= self.tolerant(word)
-        return docids
+        return union_of(map(self.tolerant, words))
 
     def is_tolerant(self, word: str) -> bool:
         """Has the word a tolerant occurrence in any field of the index?"""
@@ -89,7 +88,7 @@ class Postings:
     def in_field(self, word: str, field: str) -> DocIds:
         """Documents with the word in a field: all occurrences."""
         if not self.looks_into(field):
-            return 0
+            return EMPTY
         return self.reader.terms.word_field_docids(word, field)
 
     def fields_of(self, word: str) -> list[str]:
@@ -118,7 +117,7 @@ class Postings:
     def prefix_in_field(self, prefix: str, field: str) -> DocIds:
         """Documents with any word in this field that starts with the prefix."""
         if not self.looks_into(field):
-            return 0
+            return EMPTY
         return self.reader.terms.prefix_field_docids(prefix, field)
 
     # Pairs and phrases
@@ -150,36 +149,27 @@ class Postings:
     def phrase_in_field(self, phrase: Phrase, field: str) -> DocIds:
         """Documents of a phrase whose first word stands in this field."""
         word = first_word(phrase)
-        return self.phrase(phrase) & self.in_field(word, field) if word is not None else 0
+        return self.phrase(phrase) & self.in_field(word, field) if word is not None else EMPTY
 
     # How they are found
 
     def _find_original(self, word: str) -> DocIds:
         if self._fields is None:
             return self.reader.terms.word_docids(word)
-        docids = 0
-        for field in self._fields:
-            docids |= self.reader.terms.word_field_docids(word, field)
-        return docids
+        return self._word_in_fields(word, self._fields)
 
     def _find_tolerant(self, word: str) -> DocIds:
         if self._fields is None:
             return self._tolerant_anywhere(word)
-        docids = 0
-        for field in self._tolerant_fields(self._fields):
-            docids |= self.reader.terms.word_field_docids(word, field)
-        return docids
+        return self._word_in_fields(word, self._tolerant_fields(self._fields))
 
     def _tolerant_anywhere(self, word: str) -> DocIds:
         if self._has_exact_numbers and is_numeric(word):
-            return 0
+            return EMPTY
         if not self._exact_attributes:
             return self.reader.terms.word_docids(word)
-        docids = 0
-        for field in self.reader.terms.word_fields(word):
-            if not self._is_exact_field(field):
-                docids |= self.reader.terms.word_field_docids(word, field)
-        return docids
+        fields = self.reader.terms.word_fields(word)
+        return self._word_in_fields(word, [field for field in fields if not self._is_exact_field(field)])
 
     def _tolerant_fields(self, fields: Iterable[str]) -> list[str]:
         """The fields whose occurrences are tolerant under `attributesToSearchOn`: there only literal names of
@@ -192,24 +182,18 @@ class Postings:
     def _looked_into(self, fields: Iterable[str]) -> list[str]:
         return [field for field in fields if self.looks_into(field)]
 
+    def _word_in_fields(self, word: str, fields: Iterable[str]) -> DocIds:
+        return union_of(self.reader.terms.word_field_docids(word, field) for field in fields)
+
     def _in_fields(self, prefix: str, fields: Iterable[str]) -> DocIds:
-        docids = 0
-        for field in fields:
-            docids |= self.reader.terms.prefix_field_docids(prefix, field)
-        return docids
+        return union_of(self.reader.terms.prefix_field_docids(prefix, field) for field in fields)
 
     def _in_one_field(self, left: str, right: str) -> DocIds:
-        docids = 0
-        for field in self.fields_of(left):
-            docids |= self.in_field(left, field) & self.in_field(right, field)
-        return docids
+        return union_of(self.in_field(left, field) & self.in_field(right, field) for field in self.fields_of(left))
 
     def _find_phrase(self, phrase: Phrase) -> DocIds:
-        docids = -1
-        for word in phrase:
-            if word is not None:
-                docids &= self.original(word)
-        docids = max(docids, 0)  # a phrase without any word has no documents
+        words = [self.original(word) for word in phrase if word is not None]
+        docids = reduce(and_, words) if words else EMPTY
         for left, right, is_next in _neighbours(phrase):
             # By attribute each pair must be asked for in any case, as the first answer counts for later calls.
             if docids or self.is_by_attribute:

@@ -8,15 +8,15 @@ one read transaction: all of its answers belong to one state of the index. Its p
     values       which documents have a value of a field, the values in their order, doc values
     geo          points and geometries of documents
 
-Sets of documents are integers (`svcd.base.bitmaps`), words are lemmas, fields are dotted names. An unknown word, field
+Sets of documents are roaring bitmaps (`svcd.base.docids`), words are lemmas, fields are dotted names. An unknown word, field
 or pair has the empty set; nothing here raises for a name that the index does not know. Bucketed positions are those of
-`svcd.schema.documents.bucketed_position`.
+`svcd.base.positions.bucketed_position`.
 """
 from __future__ import annotations
 
 from typing import Callable, Hashable, Iterator, Mapping, Protocol, Sequence, TypeVar
 
-from svcd.base.bitmaps import DocIds
+from svcd.base.docids import DocIds
 from svcd.base.doc_values import DocValues
 from svcd.geo.sphere import Bounds, Point
 from svcd.schema.index_settings import IndexSettings

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from svcd.base.bitmaps import DocIds
+from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.query.parser import Phrase
 from svcd.query.postings import Postings
 from svcd.query.typos import Typos, typos
@@ -237,7 +237,7 @@ class Terms:
         has_word = self.postings.has_word
         if not self.postings.is_by_attribute and not (has_word(left) and has_word(right)):
             return 0
-        return self.postings.pair(1, left, right).bit_count()
+        return len(self.postings.pair(1, left, right))
 
     # Subsets
 
@@ -289,21 +289,19 @@ class Terms:
         # typos and all of an n-gram in tolerant ones.
         words, originals = self.words(subset), _original_words(subset)
         tolerant = words if term.is_ngram and prefix is None else words[originals:]
-        docids = postings.any_tolerant(tolerant) if tolerant else 0
+        found = [postings.any_tolerant(tolerant)] if tolerant else []
         if not term.is_ngram and prefix is None:
-            for word in words[:originals]:
-                docids |= postings.original(word)
-        for phrase in self.phrases(subset):
-            docids |= postings.phrase(phrase)
+            found += map(postings.original, words[:originals])
+        found += map(postings.phrase, self.phrases(subset))
         if prefix is not None:
-            docids |= postings.tolerant_prefix(prefix) if term.is_ngram else postings.original_prefix(prefix)
-        return docids
+            found.append(postings.tolerant_prefix(prefix) if term.is_ngram else postings.original_prefix(prefix))
+        return union_of(found)
 
     def exact_docids(self, subset: Subset) -> DocIds:
         """The documents that have the term as typed."""
         phrase = subset.exact_phrase
         if phrase is None:
-            return 0
+            return EMPTY
         if subset.term.phrase is None and phrase[0] is not None:
             return self.postings.original(phrase[0])
         return self.postings.phrase(phrase)

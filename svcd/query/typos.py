@@ -1,26 +1,23 @@
 """Which words of an index are one or two typos away from a query word (docs/ranking.md#typos).
 
-A search takes two steps: regular expressions and string searches over the joined words of one first character find all
-words that can be near, and some more; then the distance is computed for these few. The tests compare the result with
-the distance to every word.
+Words are found in the sorted list of those with one first character. A string that is one edit away from the query word
+is a range of that list, and where a character is inserted or replaced only those are tried that some word has at this
+place. For two typos the same is done for the first half of the word; what is found then, and what has one half as it is,
+has its distance computed. The tests compare the result with the distance to every word.
 """
 from __future__ import annotations
 
-import re
-from functools import lru_cache
-from typing import Callable, Iterable, Iterator, NamedTuple, Protocol, Sequence
+from bisect import bisect_left
+from itertools import islice
+from typing import Callable, Iterator, NamedTuple, Protocol, Sequence
 
 from svcd.query.reader import WORD_MARK
 
 ONE_TYPO_WORDS = 150
 TWO_TYPO_WORDS = 50
 
-# From this length on few words share a half of the word, so finding these is quicker than compiling and running a
-# pattern. Shorter words have halves that too many words share.
-LONG_WORD = 8
-
-# Compiled patterns that are kept, a few kilobytes each; compiling one takes as long as a search.
-_CACHED_PATTERNS = 256
+_LAST_CHARACTER = "\U0010ffff"
+_ANY_LENGTH = 250
 
 
 class Vocabulary(Protocol):
@@ -56,14 +53,8 @@ def typos(
 def _one_typo(
     vocabulary: Vocabulary, word: str, is_prefix: bool, accepts: Callable[[str], bool]
 ) -> Typos:
-    found: list[str] = []
-    for near in _maybe_one_typo(vocabulary, word, is_prefix):
-        is_near = distance(word, near, 1, True) == 1 if is_prefix else is_one_edit(word, near)
-        if is_near and accepts(near):
-            found.append(near)
-            if len(found) == ONE_TYPO_WORDS:
-                break
-    return Typos(found, [])
+    near = _one_typo_words(vocabulary, word, is_prefix)
+    return Typos(list(islice(filter(accepts, near), ONE_TYPO_WORDS)), [])
 
 
 def _two_typos(
@@ -103,17 +94,17 @@ def distance(term: str, word: str, most: int, is_prefix: bool) -> int:
         return most + 1
     if term == word or (is_prefix and word.startswith(term)):
         return 0
-    if is_prefix:
-        return _distance_by_columns(term, word, most, True)
-    return _distance_by_columns(*_without_common_ends(term, word), most, False)
+    return _distance_by_columns(*_without_common_ends(term, word, is_prefix), most, is_prefix)
 
 
-def _without_common_ends(term: str, word: str) -> tuple[str, str]:
-    """Two different words without their common beginning and end, which need no edit."""
+def _without_common_ends(term: str, word: str, is_prefix: bool) -> tuple[str, str]:
+    """Two different words without their common beginning and, if the term is no prefix, end: these need no edit."""
     shorter = min(len(term), len(word))
     start = 0
     while start < shorter and term[start] == word[start]:
         start += 1
+    if is_prefix:
+        return term[start:], word[start:]
     end = 0
     while end < shorter - start and term[-1 - end] == word[-1 - end]:
         end += 1
@@ -174,37 +165,62 @@ def _column(
 # Finding the words that can be near
 
 
-def _maybe_one_typo(vocabulary: Vocabulary, word: str, is_prefix: bool) -> Iterable[str]:
-    """All words with the same first character that can be within one typo, and some that are not; in byte order."""
-    joined = vocabulary.joined_words(word[0])
-    if len(word) < LONG_WORD:
-        return _matching_words(_one_typo_pattern(word, is_prefix), joined, is_prefix)
-    return sorted(_sharing_a_half(joined, word, is_prefix))
+def _one_typo_words(vocabulary: Vocabulary, word: str, is_prefix: bool) -> Iterator[str]:
+    """The words with the same first character that are one edit away, in byte order; for a prefix, that begin so."""
+    words = vocabulary.words_with_prefix(word[0])
+    last = 0
+    for low, high, length in sorted(_one_edit_ranges(words, word)):
+        if not is_prefix:
+            high = low + (len(words[low]) == length)
+        for found in words[max(low, last):high]:
+            # At distance 0 are the word itself, by a swap of two equal characters, and what begins with a prefix.
+            if not found.startswith(word) if is_prefix else found != word:
+                yield found
+        last = max(last, high)
 
 
 def _maybe_two_typos(vocabulary: Vocabulary, word: str, is_prefix: bool) -> set[str]:
     """All words that can be within two typos, and some that are not: each half of the word has one, or one half none."""
-    joined = vocabulary.joined_words(word[0])
-    near = set(_matching_words(_two_halves_pattern(word, is_prefix), joined, is_prefix))
-    near |= _sharing_a_half(joined, word, is_prefix)
+    words = vocabulary.words_with_prefix(word[0])
+    near = _with_an_edit_in_each_half(words, word, is_prefix)
+    near |= _sharing_a_half(words, vocabulary.joined_words(word[0]), word, is_prefix)
     near |= _maybe_other_first_character(vocabulary, word, is_prefix)
     if is_prefix:  # these are at distance 0, and can be very many
         return {found for found in near if not found.startswith(word)}
     return near
 
 
-def _sharing_a_half(joined: str, word: str, is_prefix: bool) -> set[str]:
+def _sharing_a_half(words: Sequence[str], joined: str, word: str, is_prefix: bool) -> set[str]:
     """Words that contain one half of the word without any typo, or with the characters around the cut swapped."""
     cut = len(word) // 2
     left, right = word[:cut], word[cut:]
     swapped = right[:1] + left[-1:]
     close = "" if is_prefix else WORD_MARK
+    longest = len(word) + (_ANY_LENGTH if is_prefix else 2)
     near: set[str] = set()
     for part in (left, left[:-1] + swapped):
-        near.update(_words_around(joined, WORD_MARK + part))
+        low, high = _range_of(words, part, 0, len(words))
+        near.update([found for found in words[low:high] if len(word) - 2 <= len(found) <= longest])
     for part in (right, swapped + right[1:]):
-        near.update(_words_around(joined, part + close))
+        near.update([found for found in _words_around(joined, part + close) if len(word) - 2 <= len(found) <= longest])
     return {found for found in near if found[0] == word[0]}
+
+
+def _with_an_edit_in_each_half(words: Sequence[str], word: str, is_prefix: bool) -> set[str]:
+    """Words of which a beginning is one edit away from the left half, and the rest may be one away from the right one."""
+    cut = max(1, len(word) // 2)
+    right = word[cut:]
+    middle = len(right) // 2
+    # One edit leaves the beginning or the end of the right half as it is, or swaps the characters between them.
+    begin, end = right[:middle], right[middle:]
+    swapped = begin[:-1] + end[:1]
+    near: set[str] = set()
+    for low, high, length in _one_edit_ranges(words, word[:cut]):
+        for found in words[low:high]:
+            rest = found[length:]
+            if rest.startswith((begin, swapped)) or (end in rest if is_prefix else rest.endswith(end)):
+                near.add(found)
+    return near
 
 
 def _maybe_other_first_character(vocabulary: Vocabulary, word: str, is_prefix: bool) -> set[str]:
@@ -221,12 +237,45 @@ def _maybe_other_first_character(vocabulary: Vocabulary, word: str, is_prefix: b
     return {found for found in near if found[0] != word[0]}
 
 
-def _matching_words(pattern: re.Pattern[str], joined: str, is_prefix: bool) -> Iterator[str]:
-    for match in pattern.finditer(joined):
-        if is_prefix:
-            yield joined[match.start() + 1 : joined.index(WORD_MARK, match.end())]
-        else:
-            yield joined[match.start() + 1 : match.end()]
+def _one_edit_ranges(words: Sequence[str], text: str) -> Iterator[tuple[int, int, int]]:
+    """Ranges of words that begin with a string one edit away from the text, its first character kept.
+
+    words: in byte order, all with that first character. Yields (first, end, length of the string) of ranges that are not
+    empty, in no order, some twice. Where a character is inserted or replaced, only those that some word has there are tried.
+    """
+    low, high = 0, len(words)
+    for at in range(1, len(text) + 1):  # words[low:high] begin with text[:at]
+        begin, rest, after = text[:at], text[at:], text[at + 1:]
+        forms = [begin + after] if rest else []
+        if after:
+            forms.append(begin + after[0] + rest[0] + after[1:])
+        for form in forms:
+            yield from _ranges(words, form, low, high)
+        same = (high, high)
+        current = low + (words[low:low + 1] == [begin])  # this word has no character here
+        while current < high:
+            character = words[current][at]
+            end = bisect_left(words, begin + character + _LAST_CHARACTER, current, high)
+            yield from _ranges(words, begin + character + rest, current, end)  # inserted
+            if character == rest[:1]:
+                same = current, end
+            elif rest:
+                yield from _ranges(words, begin + character + after, current, end)  # replaced
+            current = end
+        low, high = same
+        if low == high:
+            return
+
+
+def _ranges(words: Sequence[str], form: str, low: int, high: int) -> Iterator[tuple[int, int, int]]:
+    """The range of the words between two indexes that begin with a form, if there is any."""
+    first = bisect_left(words, form, low, high)
+    if first < high and words[first].startswith(form):
+        yield first, bisect_left(words, form + _LAST_CHARACTER, first, high), len(form)
+
+
+def _range_of(words: Sequence[str], form: str, low: int, high: int) -> tuple[int, int]:
+    return bisect_left(words, form, low, high), bisect_left(words, form + _LAST_CHARACTER, low, high)
 
 
 def _words_around(joined: str, part: str) -> Iterator[str]:
@@ -237,46 +286,3 @@ def _words_around(joined: str, part: str) -> Iterator[str]:
         end = joined.index(WORD_MARK, start + 1)
         yield joined[start + 1 : end]
         at = joined.find(part, end)
-
-
-@lru_cache(maxsize=_CACHED_PATTERNS)
-def _one_typo_pattern(word: str, is_prefix: bool) -> re.Pattern[str]:
-    """Words with the same first character and at most one edit after it."""
-    return _pattern(word[0], [_within_one_edit(word[1:])], is_prefix)
-
-
-@lru_cache(maxsize=_CACHED_PATTERNS)
-def _two_halves_pattern(word: str, is_prefix: bool) -> re.Pattern[str]:
-    cut = max(1, len(word) // 2)
-    halves = [_within_one_edit(word[1:cut]), _within_one_edit(word[cut:])]
-    return _pattern(word[0], halves, is_prefix)
-
-
-def _pattern(letter: str, parts: Iterable[str], is_prefix: bool) -> re.Pattern[str]:
-    close = "" if is_prefix else f"(?={WORD_MARK})"
-    body = "".join(f"(?:{part})" for part in parts)
-    return re.compile(WORD_MARK + re.escape(letter) + body + close)
-
-
-def _within_one_edit(text: str) -> str:
-    """A pattern for all strings at most one edit away.
-
-    Nested from the end, so that common beginnings are matched once: a(?:EDITS|b(?:EDITS|c...)).
-    """
-    pattern = ""
-    for index in range(len(text), -1, -1):
-        choices = _edits_at(text[index:])
-        choices.append(f"{re.escape(text[index])}(?:{pattern})" if index < len(text) else "")
-        pattern = "|".join(choices)
-    return pattern
-
-
-def _edits_at(rest: str) -> list[str]:
-    """The patterns of one edit at the start of `rest`: insert, replace, delete, swap."""
-    other = f"[^{WORD_MARK}]"
-    edits = [other + re.escape(rest)]
-    if rest:
-        edits += [other + re.escape(rest[1:]), re.escape(rest[1:])]
-    if len(rest) > 1:
-        edits.append(re.escape(rest[1] + rest[0] + rest[2:]))
-    return edits

@@ -7,9 +7,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from functools import lru_cache
-from typing import Generic, Mapping, Sequence, TypeVar
+from typing import Generic, Iterator, Mapping, Sequence, TypeVar
 
-from svcd.base.bitmaps import DocIds
+from svcd.base.docids import EMPTY, DocIds, union_of
+from svcd.base.positions import bucketed_position
 from svcd.query.graph import Graph, QueryNode
 from svcd.query.postings import Postings, first_word
 from svcd.query.terms import Subset, Terms
@@ -18,7 +19,6 @@ from svcd.ranking.path_search import Edge, WeightedEdge
 from svcd.ranking.rule import ForwardIndexRule, KnownDocids, RankingContext, edges_by_cost
 from svcd.ranking.scores import ATTRIBUTE_RANK, WORD_POSITION
 from svcd.schema.attributes import Searchable
-from svcd.schema.documents import bucketed_position
 
 # A field or a bucketed position.
 Place = TypeVar("Place", str, int)
@@ -63,7 +63,7 @@ class AttributeRank(ForwardIndexRule):
             for weight, fields in self._by_weight(self._fields(subset, words)).items()
         ]
         # An edge that no document can take makes the highest weight count for the maximum where no field has it.
-        return [*edges, Edge(self._searchable.heaviest * width, KnownDocids(0), node)]
+        return [*edges, Edge(self._searchable.heaviest * width, KnownDocids(EMPTY), node)]
 
     def batch_edges(self, batch: CandidateBatch, node: QueryNode, documents: LocalBitset) -> list[WeightedEdge]:
         """One edge for each weight that is the lowest in some document."""
@@ -121,26 +121,23 @@ class _AtPlaces(ABC, Generic[Place]):
 
     def docids(self, candidates: DocIds) -> DocIds:
         """The documents that meet it; right for the candidates."""
-        docids = 0
         words = _words_of_candidates(self._terms, self._subset, candidates)
-        for place in self._places:
-            docids |= self._at(place, words)
-        return docids
+        return union_of(docids for place in self._places for docids in self._at(place, words))
 
     @abstractmethod
-    def _at(self, place: Place, words: Sequence[str]) -> DocIds:
-        """The documents with one of the words, the prefix or a phrase of the subset at a place."""
+    def _at(self, place: Place, words: Sequence[str]) -> Iterator[DocIds]:
+        """The documents with one of the words, the prefix or a phrase of the subset at a place; a set for each of them."""
 
 
 class _InFields(_AtPlaces[str]):
-    def _at(self, field: str, words: Sequence[str]) -> DocIds:
+    def _at(self, field: str, words: Sequence[str]) -> Iterator[DocIds]:
         postings, prefix = self._terms.postings, self._subset.whole_prefix
-        docids = 0 if prefix is None else postings.prefix_in_field(prefix, field)
+        if prefix is not None:
+            yield postings.prefix_in_field(prefix, field)
         for word in words:
-            docids |= postings.in_field(word, field)
+            yield postings.in_field(word, field)
         for phrase in self._terms.phrases(self._subset):
-            docids |= postings.phrase_in_field(phrase, field)
-        return docids
+            yield postings.phrase_in_field(phrase, field)
 
 
 class WordPosition(ForwardIndexRule):
@@ -210,17 +207,17 @@ def _costs_of(start: int, width: int) -> _Costs:
 
 
 class _AtPositions(_AtPlaces[int]):
-    def _at(self, position: int, words: Sequence[str]) -> DocIds:
+    def _at(self, position: int, words: Sequence[str]) -> Iterator[DocIds]:
         postings, prefix = self._terms.postings, self._subset.whole_prefix
         terms = postings.reader.terms
-        docids = 0 if prefix is None else terms.prefix_position_docids(prefix, position)
+        if prefix is not None:
+            yield terms.prefix_position_docids(prefix, position)
         for word in words:
-            docids |= terms.word_position_docids(word, position)
+            yield terms.word_position_docids(word, position)
         for phrase in self._terms.phrases(self._subset):
             first = first_word(phrase)
             if first is not None and (with_phrase := postings.phrase(phrase)):
-                docids |= with_phrase & terms.word_position_docids(first, position)
-        return docids
+                yield with_phrase & terms.word_position_docids(first, position)
 
 
 def _words_of_candidates(terms: Terms, subset: Subset, candidates: DocIds) -> list[str]:
@@ -229,4 +226,4 @@ def _words_of_candidates(terms: Terms, subset: Subset, candidates: DocIds) -> li
     if len(words) <= _FEW_WORDS:
         return words
     word_docids = terms.postings.reader.terms.word_docids
-    return [word for word in words if word_docids(word) & candidates]
+    return [word for word in words if word_docids(word).intersect(candidates)]

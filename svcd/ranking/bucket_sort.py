@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Callable, Iterable, Iterator, NamedTuple, Sequence
 
-from svcd.base.bitmaps import DocIds, to_docids
+from svcd.base.docids import EMPTY, DocIds, first
 from svcd.query.graph import Graph, MatchingStrategy
 from svcd.ranking.attribute import AttributeRank, WordPosition
 from svcd.ranking.distinct import Distinct
 from svcd.ranking.forward_index import CandidateBatch
 from svcd.ranking.proximity import Proximity
-from svcd.ranking.rule import Bucket, RankingContext, Rule
+from svcd.ranking.rule import Bucket, Documents, RankingContext, Rule
 from svcd.ranking.scores import Detail, Skipped, score
 from svcd.ranking.sort import GeoSort, Sort, parse_rule
 from svcd.ranking.words import ExactAttribute, ExactWords, Typo, Words
@@ -132,7 +132,7 @@ class _BucketSort:
         self._expired = expired
         self._distinct = distinct
         self._ranking = Ranking(universe)
-        self._excluded = 0  # documents that share a value with a hit
+        self._excluded = EMPTY  # documents that share a value with a hit
 
     def sort(self, graph: Graph) -> Ranking:
         ranking, universe = self._ranking, self._ranking.counted
@@ -143,12 +143,14 @@ class _BucketSort:
         return ranking
 
     def _descend(
-        self, level: int, graph: Callable[[], Graph], universe: DocIds, details: Details, batch: CandidateBatch | None = None
+        self, level: int, graph: Callable[[], Graph], universe: Documents, details: Details,
+        batch: CandidateBatch | None = None
     ) -> None:
         """Split the universe by the rules from `level` on. batch: the universe is a set of its documents, as it numbers
         them."""
         # Nothing can order a single document.
-        if level == len(self._rules) or (self._limits.order_alone and not universe & (universe - 1)):
+        if level == len(self._rules) or (self._limits.order_alone
+                                         and (len(universe) if batch is None else universe.bit_count()) < 2):
             self._deliver(universe, details, batch)
             return
         rule, hits, threshold = self._rules[level], self._ranking.hits, self._limits.threshold
@@ -168,20 +170,20 @@ class _BucketSort:
             bucket_details = (*details, bucket.detail)
             # Further rules can only lower a score, and later buckets have lower ones.
             if threshold is not None and score(bucket_details) < threshold:
-                self._ranking.counted &= ~(universe if batch is None else batch.docids(universe))
+                self._ranking.counted -= universe if batch is None else batch.docids(universe)
                 return
-            universe ^= docids
+            universe = universe - docids if batch is None else universe & ~docids
             self._descend(level + 1, bucket.graph, docids, bucket_details, batch)
             if self._excluded:
-                universe &= ~(self._excluded if batch is None else batch.local(self._excluded))
+                universe = universe - self._excluded if batch is None else universe & ~batch.local(self._excluded)
 
-    def _deliver(self, universe: DocIds, details: Details, batch: CandidateBatch | None) -> None:
+    def _deliver(self, universe: Documents, details: Details, batch: CandidateBatch | None) -> None:
         """Add the documents of a finished bucket to the hits."""
         hits = self._ranking.hits
         left = max(self._limits.hits - len(hits), 0)
         if self._distinct is not None:
             universe, batch = self._first_of_each(universe if batch is None else batch.docids(universe)), None
-        for docid in to_docids(universe, left) if batch is None else batch.ordered_docids(universe)[:left]:
+        for docid in first(universe, left) if batch is None else batch.ordered_docids(universe)[:left]:
             hits.append(Hit(docid, details))
 
     def _first_of_each(self, bucket: DocIds) -> DocIds:
@@ -192,16 +194,16 @@ class _BucketSort:
         assert self._distinct is not None
         kept, values = self._distinct.first(bucket, None if self._rules else self._limits.hits)
         ranking = self._ranking
-        others = ranking.counted & ~(bucket if self._rules else kept)
+        others = ranking.counted - (bucket if self._rules else kept)
         excluded = self._distinct.sharing(values, others)
         self._excluded |= excluded
-        ranking.counted = others & ~excluded | kept
+        ranking.counted = (others - excluded) | kept
         return kept
 
 
 def _start(
-    rule: Rule, graph: Graph, universe: DocIds, batch: CandidateBatch | None
-) -> tuple[CandidateBatch | None, DocIds, Iterator[Bucket]]:
+    rule: Rule, graph: Graph, universe: Documents, batch: CandidateBatch | None
+) -> tuple[CandidateBatch | None, Documents, Iterator[Bucket]]:
     """The buckets of a rule; also the batch, and the universe as it numbers it, if the documents have been read."""
     if batch is None:
         batch = rule.read_batch(graph, universe)

@@ -8,22 +8,19 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from svcd.base.bitmaps import DocIds, from_docids, to_docids
+from svcd.base.docids import EMPTY, DocIds, first, union_of
 from svcd.base.doc_values import DocValues
 from svcd.query.reader import Reader, Value
 
 # So many documents are read at once: more while most of them are kept, since each adds a value then; fewer while most
 # share their value with the first one.
 SMALLEST_BATCH, FIRST_BATCH, LARGEST_BATCH = 8, 32, 4096
-# Asking for the documents of a value costs as much as reading so many documents (36,000 films: 10 and 4 microseconds), and
-# one more for each so many documents of the index.
-VALUE_COST, _DOCUMENTS_PER_COST = 3, 100_000
+# Asking for the documents of a value costs as much as reading so many documents (36,000 films: 10 and 4 microseconds).
+VALUE_COST = 3
 # Ordinals of doc values that are read in the time that it takes to read one document.
 _RANKS_PER_DOCUMENT = 100
 # The documents of the values of a field with no more values are kept, and asking for them is quicker.
 FEW_VALUES = 1024
-# Docids are walked in blocks of so many: shifting a set of a million takes longer than what is done for each document.
-BLOCK = 1 << 15
 
 
 class TakenValues(NamedTuple):
@@ -50,9 +47,9 @@ class Distinct:
 
     def sharing(self, taken: TakenValues, among: DocIds) -> DocIds:
         """Those of some documents that have one of these values."""
-        documents = among.bit_count()
-        known = taken.docids.bit_count() if taken.values is None else len(taken.values)
-        asking = known * _value_cost(among)
+        documents = len(among)
+        known = len(taken.docids) if taken.values is None else len(taken.values)
+        asking = known * VALUE_COST
         if asking * _RANKS_PER_DOCUMENT > documents:
             doc_values = self._doc_values(among, min(documents, asking))
             if doc_values is not None:
@@ -61,11 +58,11 @@ class Distinct:
         if asking <= documents:
             return self.having(values) & among
         keys = set(map(_key, values))
-        read = self.values_of(to_docids(among))
-        return from_docids([docid for docid, own in read if not keys.isdisjoint(map(_key, own))])
+        read = self.values_of(among.to_array())
+        return DocIds([docid for docid, own in read if not keys.isdisjoint(map(_key, own))])
 
     def _values_in(self, docids: DocIds) -> Sequence[Value]:
-        return [value for _, own in self.values_of(to_docids(docids)) for value in own]
+        return [value for _, own in self.values_of(docids.to_array()) for value in own]
 
     def values_of(self, docids: Sequence[int]) -> Iterator[tuple[int, Sequence[Value]]]:
         """(docid, its values) of some documents, ascending."""
@@ -73,28 +70,24 @@ class Distinct:
 
     def having(self, values: Iterable[Value]) -> DocIds:
         """All documents of the index with one of these values."""
-        docids = 0
-        for value in values:
-            docids |= self._reader.values.value_docids(self._field, value)
-        return docids
+        return union_of(self._reader.values.value_docids(self._field, value) for value in values)
 
     def first(self, docids: DocIds, limit: int | None = None) -> DistinctResult:
         """Walk documents by docid, and keep each that shares no value with one kept before.
 
         limit: stop when so many are kept.
         """
-        without = 0
-        if limit is None and docids.bit_count() > FIRST_BATCH:
+        without = EMPTY
+        if limit is None and len(docids) > FIRST_BATCH:
             with_values = self._with(float) | self._with(str)
-            without, docids = docids & ~with_values, docids & with_values
-            doc_values = self._doc_values(docids, docids.bit_count())
+            without, docids = docids - with_values, docids & with_values
+            doc_values = self._doc_values(docids, len(docids))
             if doc_values is not None:
                 kept = self._first_by_doc_values(doc_values, docids)
                 return DistinctResult(without | kept, TakenValues(kept, None))
         walk = _Walk(self, docids, limit)
-        for base in range(0, docids.bit_length(), BLOCK):
-            walk.over(base)
-        kept = from_docids(walk.kept)
+        walk.to_the_end()
+        kept = DocIds(walk.kept)
         return DistinctResult(without | kept, TakenValues(kept, walk.values))
 
     def groups(self, docids: DocIds) -> DocIds:
@@ -117,11 +110,11 @@ class Distinct:
 
         effort: how many documents another way would read. No document may have values of both kinds.
         """
-        if self._with(float) & self._with(str):
+        if self._with(float).intersect(self._with(str)):
             return None
         doc_values: list[tuple[DocIds, DocValues]] = []
         for kind in (float, str):
-            if not docids & self._with(kind):
+            if not docids.intersect(self._with(kind)):
                 continue
             few = self._reader.values.few_values(self._field, kind)
             are_many = few is None or len(few) > FEW_VALUES
@@ -132,13 +125,11 @@ class Distinct:
         return doc_values
 
     def _first_by_doc_values(self, doc_values: Iterable[tuple[DocIds, DocValues]], docids: DocIds) -> DocIds:
-        kept = 0
-        for with_kind, by_docid in doc_values:
-            kept |= by_docid.first_of_each(docids & with_kind, bytearray(by_docid.size))
-        return kept
+        return union_of(by_docid.first_of_each(docids & with_kind, bytearray(by_docid.size))
+                        for with_kind, by_docid in doc_values)
 
     def _sharing_by_doc_values(self, doc_values: Iterable[tuple[DocIds, DocValues]], taken: DocIds, among: DocIds) -> DocIds:
-        sharing = 0
+        sharing = EMPTY
         for with_kind, by_docid in doc_values:
             values = bytearray(by_docid.size)
             for _, rank in by_docid.pairs(taken & with_kind):
@@ -154,32 +145,26 @@ class _Walk:
         self.kept: list[int] = []
         self.values: list[Value] = []
         self._distinct = distinct
-        self._docids = docids
+        self._left = docids  # documents to walk over, but those known to share a value with one that is kept
         self._limit = limit
         self._taken: set[Hashable] = set()
         self._size = FIRST_BATCH
-        self._left, self._cost = docids.bit_count(), _value_cost(docids)
-        self._asked: DocIds = 0  # all documents that have one of the first `_pending` values
-        self._pending = 0
+        self._asked = 0  # the documents of so many values, from the first one on, are no longer among those left
 
     @property
     def _is_done(self) -> bool:
         return len(self.kept) == self._limit
 
-    def over(self, base: int) -> None:
-        """Walk the documents of one block; blocks come in ascending order."""
-        block = _block(self._docids, base)
-        self._left -= block.bit_count()
-        block &= ~_block(self._asked, base)
-        while block and not self._is_done:
-            batch = to_docids(block, self._size)
-            block = block >> batch[-1] + 1 << batch[-1] + 1
-            kept = self._read([base + docid for docid in batch])
-            if kept * 2 > len(batch) or self._is_asking_slower(block):
+    def to_the_end(self) -> None:
+        """Walk until all documents are passed, or as many are kept as are wanted."""
+        while self._left and not self._is_done:
+            batch = first(self._left, self._size)
+            self._left -= DocIds(batch)
+            kept = self._read(batch)
+            if kept * 2 > len(batch) or self._is_asking_slower():
                 self._size = min(self._size * 2, LARGEST_BATCH)
                 continue
             self._ask()  # values repeat: leave out all documents that have them
-            block &= ~_block(self._asked, base)
             if kept * SMALLEST_BATCH < len(batch):
                 self._size = max(self._size // 2, SMALLEST_BATCH)
 
@@ -194,22 +179,13 @@ class _Walk:
                 self._taken.update(keys)
         return len(self.kept) - before
 
-    def _is_asking_slower(self, block: DocIds) -> bool:
+    def _is_asking_slower(self) -> bool:
         """Does asking for the documents of the values take longer than reading all documents that are left?"""
-        return (len(self.values) - self._pending) * self._cost > self._left + block.bit_count()
+        return (len(self.values) - self._asked) * VALUE_COST > len(self._left)
 
     def _ask(self) -> None:
-        self._asked |= self._distinct.having(self.values[self._pending:])
-        self._pending = len(self.values)
-
-
-def _value_cost(docids: DocIds) -> int:
-    return VALUE_COST + docids.bit_length() // _DOCUMENTS_PER_COST
-
-
-def _block(docids: DocIds, base: int) -> DocIds:
-    """The docids of a block, from 0."""
-    return docids >> base & (1 << BLOCK) - 1
+        self._left -= self._distinct.having(self.values[self._asked:])
+        self._asked = len(self.values)
 
 
 def _key(value: Value) -> Hashable:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Collection, Iterable, Mapping, Sequence
 
-from svcd.base.bitmaps import DocIds, from_docids, to_docids
+from svcd.base.docids import DocIds
 from svcd.query.postings import Postings, first_word
 from svcd.query.terms import Subset, Terms
 
@@ -109,12 +109,13 @@ class CandidateBatch:
         documents = 0
         if common:
             for number, document in enumerate(self.documents):
-                documents |= (common >> document.docid & 1) << number
+                if document.docid in common:
+                    documents |= 1 << number
         return documents
 
     def docids(self, documents: LocalBitset) -> DocIds:
         """The set of docids of some of the batch."""
-        return self._docids if documents == self.all_documents else from_docids(self.ordered_docids(documents))
+        return self._docids if documents == self.all_documents else DocIds(self.ordered_docids(documents))
 
     def ordered_docids(self, documents: LocalBitset) -> list[int]:
         """The docids of some of the batch, ascending."""
@@ -140,9 +141,9 @@ class ForwardIndexLoader:
     def read(self, candidates: DocIds, limit: int) -> CandidateBatch | None:
         """The candidates with their words; None when more than `limit` of them would have to be read for that."""
         known = self._known
-        if candidates.bit_count() > limit + len(known):
+        if len(candidates) > limit + len(known):
             return None
-        docids = to_docids(candidates)
+        docids = list(candidates)
         missing = [docid for docid in docids if docid not in known]
         if len(missing) > limit:
             return None
@@ -187,7 +188,7 @@ class TermPositions:
         return occurrences
 
     def _find_occurrences(self, document: DocumentWords) -> frozenset[int]:
-        standing_for_phrases = [word for word, docids in self._phrases if docids >> document.docid & 1]
+        standing_for_phrases = [word for word, docids in self._phrases if document.docid in docids]
         if not standing_for_phrases and self._prefix is None:
             return self.word_occurrences(document)
         continued = () if self._prefix is None else document.occurrences_of_prefix(self._prefix)

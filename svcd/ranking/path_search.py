@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from svcd.base.bitmaps import DocIds
+from svcd.base.docids import DocIds, union_of
 from svcd.query.graph import END, START, Graph, QueryNode
 from svcd.ranking.forward_index import LocalBitset
 
@@ -103,7 +103,7 @@ class PathSearch:
                 self._walk_ahead(START, cost, reached)
         else:
             self._walk(START, cost, before, 0)
-        return before ^ self.left, self._found_paths
+        return before - self.left, self._found_paths
 
     def _meeting(self, condition: Condition) -> DocIds:
         """The documents that meet a condition, asked for with those left when it is first tried."""
@@ -117,18 +117,19 @@ class PathSearch:
         docids = self._ahead.get((number, remaining))
         if docids is not None:
             return docids
-        docids, costs = 0, self._plan.costs
+        found: list[DocIds] = []
+        costs = self._plan.costs
         for successor, edge in self._plan.edges[number]:
             rest = remaining - edge.cost
             if rest < 0 or not costs[successor] >> rest & 1:
                 continue
             if successor == END:
-                docids = self.left
+                found = [self.left]
                 break
             ahead = self._docids_ahead(successor, rest)
             if ahead and edge.condition is not None:
-                docids |= ahead & self._meeting(edge.condition)
-        self._ahead[number, remaining] = docids
+                found.append(ahead & self._meeting(edge.condition))
+        docids = self._ahead[number, remaining] = union_of(found)
         return docids
 
     def _walk_ahead(self, number: int, remaining: int, docids: DocIds) -> None:
@@ -137,7 +138,7 @@ class PathSearch:
             if successor == END and not remaining:
                 self._add_path(docids)
                 return
-            ahead = self._ahead.get((successor, remaining - cost), 0)
+            ahead = self._ahead.get((successor, remaining - cost))
             if not ahead or condition is None or node is None:
                 continue
             reached = docids & ahead & self._meeting(condition)
@@ -175,7 +176,7 @@ class PathSearch:
                 return
 
     def _add_path(self, docids: DocIds) -> None:
-        self.left ^= docids
+        self.left -= docids
         self._found_paths.append(tuple(self._path))
 
 

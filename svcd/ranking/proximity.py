@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Iterator, Sequence
 
-from svcd.base.bitmaps import DocIds
+from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.query.graph import Graph, QueryNode
 from svcd.query.parser import Phrase
 from svcd.query.terms import Subset, Terms
@@ -130,19 +130,16 @@ class _Pair:
         self._postings = terms.postings
         self._left = left
         self._right = right
-        self._nearer = [0] * (NEAR + 1)  # by distance: documents that were found at a smaller one
+        self._nearer = [EMPTY] * (NEAR + 1)  # by distance: documents that were found at a smaller one
 
     def docids(self, candidates: DocIds) -> DocIds:
         """The documents with any of the distances."""
-        docids = 0
-        for distance in range(1, NEAR + 1):
-            docids |= self.near(distance, candidates)
-        return docids
+        return union_of(self.near(distance, candidates) for distance in range(1, NEAR + 1))
 
     def near(self, distance: int, candidates: DocIds) -> DocIds:
         """The candidates with this distance; those found at a smaller one may be missing, for no path needs them any more."""
         if not self._postings.is_by_attribute:
-            candidates &= ~self._nearer[distance]
+            candidates -= self._nearer[distance]
         docids = self._at(distance, candidates)
         for further in range(distance + 1, NEAR + 1):
             self._nearer[further] |= docids
@@ -151,14 +148,14 @@ class _Pair:
     def _at(self, distance: int, candidates: DocIds) -> DocIds:
         lefts = _ends(self._terms, self._left, -1)
         rights = _ends(self._terms, self._right, 0)
-        docids = 0
+        found: list[DocIds] = []
         for word, phrase in lefts:
-            docids |= self._near_prefix(distance, word, phrase, candidates)
+            found += self._near_prefix(distance, word, phrase, candidates)
         for word, phrase in lefts:
-            if len(rights) > 1 and not candidates & self._end_docids(word, phrase):
+            if len(rights) > 1 and not candidates.intersect(self._end_docids(word, phrase)):
                 continue
-            docids |= self._near_words(distance, word, phrase is None, rights, self._within(word, phrase, candidates))
-        return docids
+            found += self._near_words(distance, word, phrase is None, rights, self._within(word, phrase, candidates))
+        return union_of(found)
 
     def _end_docids(self, word: str, phrase: Phrase | None) -> DocIds:
         return self._postings.original(word) if phrase is None else self._postings.phrase(phrase)
@@ -171,37 +168,31 @@ class _Pair:
             candidates &= self._postings.reader.terms.word_docids(word)
         return candidates
 
-    def _near_prefix(self, distance: int, word: str, phrase: Phrase | None, candidates: DocIds) -> DocIds:
+    def _near_prefix(self, distance: int, word: str, phrase: Phrase | None, candidates: DocIds) -> Iterator[DocIds]:
         prefix = self._right.cached_prefix
-        within = self._within(word, phrase, candidates) if prefix is not None else 0
-        if prefix is None or not within:
-            return 0
-        docids = within & self._prefix_pair(distance, word, prefix, within)
+        if prefix is None or not (within := self._within(word, phrase, candidates)):
+            return
+        yield within & self._prefix_pair(distance, word, prefix, within)
         if phrase is None and distance > 1:
-            docids |= within & self._postings.pair(distance - 1, prefix, word, within)
-        return docids
+            yield within & self._postings.pair(distance - 1, prefix, word, within)
 
     def _prefix_pair(self, distance: int, word: str, prefix: str, within: DocIds) -> DocIds:
         postings = self._postings
         if not postings.is_by_attribute:
             return postings.reader.terms.prefix_pair_docids(distance, word, prefix, within)
-        docids = 0
-        for continued in postings.reader.vocabulary.words_with_prefix(prefix):
-            docids |= postings.pair(distance, word, continued, within)
-        return docids
+        return union_of(postings.pair(distance, word, continued, within)
+                        for continued in postings.reader.vocabulary.words_with_prefix(prefix))
 
     def _near_words(
         self, distance: int, left: str, is_word: bool, rights: Sequence[tuple[str, Phrase | None]], candidates: DocIds
-    ) -> DocIds:
-        docids = 0
+    ) -> Iterator[DocIds]:
         for right, phrase in rights:
             within = self._within(right, phrase, candidates)
             if not within:
                 continue
-            docids |= within & self._postings.pair(distance, left, right, within)
+            yield within & self._postings.pair(distance, left, right, within)
             if is_word and phrase is None and distance > 1:
-                docids |= within & self._postings.pair(distance - 1, right, left, within)
-        return docids
+                yield within & self._postings.pair(distance - 1, right, left, within)
 
 
 def _ends(terms: Terms, subset: Subset, end: int) -> list[tuple[str, Phrase | None]]:

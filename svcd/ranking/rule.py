@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Callable, Hashable, Iterator, Mapping, NamedTuple, Protocol, Sequence
+from typing import Any, Callable, Hashable, Iterator, Mapping, NamedTuple, Protocol, Sequence
 
-from svcd.base.bitmaps import DocIds
+from svcd.base.docids import DocIds
 from svcd.query.graph import Graph, MatchingStrategy, QueryNode, from_paths
 from svcd.query.postings import Postings
 from svcd.query.terms import Subset, Terms
@@ -19,6 +19,10 @@ from svcd.ranking.path_search import (
 from svcd.ranking.scores import Detail, Ranked
 
 
+# DocIds, or a LocalBitset of a batch.
+Documents = Any
+
+
 class Bucket(NamedTuple):
     """Documents that a rule holds equal, what it says of them, and the graph for the next rule.
 
@@ -26,7 +30,7 @@ class Bucket(NamedTuple):
     rule nobody calls it.
     """
 
-    docids: DocIds
+    docids: Documents
     detail: Detail
     graph: Callable[[], Graph]
 

@@ -12,7 +12,7 @@ from itertools import islice
 from math import floor
 from typing import NamedTuple
 
-from svcd.base.bitmaps import DocIds, from_docids, to_docids
+from svcd.base.docids import DocIds
 from svcd.base.json_text import dumps, loads
 from svcd.base.quantities import shown_number
 from svcd.geo.sphere import Point, antipode, distance
@@ -177,26 +177,26 @@ def geo_buckets(reader: Reader, origin: Point, is_ascending: bool, candidates: D
     for docid, point in _in_order(reader, origin, is_ascending, located):
         metres = distance(origin, point)
         if first and (abs(first[1] - metres) > _EQUAL_M or len(docids) == _CHUNK):
-            yield GeoBucket(from_docids(docids), *first)
+            yield GeoBucket(DocIds(docids), *first)
             docids, first = [], None
         first = first or (point, metres)
         docids.append(docid)
     if first:
-        yield GeoBucket(from_docids(docids), *first)
+        yield GeoBucket(DocIds(docids), *first)
     if candidates != located:
-        yield GeoBucket(candidates & ~located)
+        yield GeoBucket(candidates - located)
 
 
 def _in_order(reader: Reader, origin: Point, is_ascending: bool, left: DocIds) -> Iterator[tuple[int, Point]]:
     """(docid, point) of documents that all have one."""
     start = origin if is_ascending else antipode(origin)
-    while left.bit_count() >= _CHUNK:
+    while len(left) >= _CHUNK:
         taken = []
         for docid, point in islice(reader.geo.nearest(start, left), _CHUNK):
             taken.append(docid)
             yield docid, point
-        left &= ~from_docids(taken)
-    few = sorted(reader.geo.points(to_docids(left)))
+        left -= DocIds(taken)
+    few = sorted(reader.geo.points(left.to_array()))
     few.sort(key=lambda place: int(distance(origin, place[1])))
     yield from few if is_ascending else reversed(few)
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from svcd.base.bitmaps import DocIds
+from svcd.base.docids import EMPTY, DocIds
+from svcd.base.positions import bucketed_position
 from svcd.query.graph import Graph, QueryNode, removal_groups
 from svcd.query.parser import Phrase
 from svcd.query.terms import EXACT, NONE, Subset, Terms
@@ -22,7 +23,6 @@ from svcd.ranking.scores import (
     WORDS,
     Ranked,
 )
-from svcd.schema.documents import bucketed_position
 
 
 class Words(GraphRule):
@@ -111,7 +111,7 @@ class ExactAttribute(InvertedIndexRule):
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
         """At most three of them."""
         placed, length = _placed_words(graph)
-        exact, starting = self._split(placed, length, candidates) if placed else (0, 0)
+        exact, starting = self._split(placed, length, candidates) if placed else (EMPTY, EMPTY)
         return _three_buckets(graph, candidates, exact, starting)
 
     def _split(self, placed: _Placed, length: int, candidates: DocIds) -> tuple[DocIds, DocIds]:
@@ -121,27 +121,27 @@ class ExactAttribute(InvertedIndexRule):
         # Positions are asked for only where all words are, which may be nowhere.
         for word, bucketed in placed if candidates else ():
             candidates &= self._postings.reader.terms.word_position_docids(word, bucketed)
-        return self._by_field([word for word, _ in placed], length, candidates) if candidates else (0, 0)
+        return self._by_field([word for word, _ in placed], length, candidates) if candidates else (EMPTY, EMPTY)
 
     def _by_field(self, words: Sequence[str], length: int, candidates: DocIds) -> tuple[DocIds, DocIds]:
         terms = self._postings.reader.terms
-        exact = starting = 0
+        exact = starting = EMPTY
         for field in terms.indexed_fields():
-            docids = candidates if field in self._searchable else 0
+            docids = candidates if field in self._searchable else EMPTY
             for word in words if docids else ():
                 docids &= self._postings.in_field(word, field)
             if docids:
-                of_length = terms.field_count_docids(field, length) if length <= COUNTED_WORDS else 0
+                of_length = terms.field_count_docids(field, length) if length <= COUNTED_WORDS else EMPTY
                 exact |= docids & of_length
-                starting |= docids & ~of_length
+                starting |= docids - of_length
         return exact, starting
 
 
 def _three_buckets(graph: Graph, candidates: DocIds, exact: DocIds, starting: DocIds) -> Iterator[Bucket]:
     by_rank = (
         (EXACT_MATCH, exact),
-        (MATCHES_START, starting & ~exact),
-        (NO_EXACT_MATCH, candidates & ~(exact | starting)),
+        (MATCHES_START, starting - exact),
+        (NO_EXACT_MATCH, candidates - exact - starting),
     )
     for rank, docids in by_rank:
         if docids:

@@ -21,6 +21,7 @@ Resolve = Callable[..., Sequence[tuple[Any, ...]]]  # as socket.getaddrinfo
 Open = Callable[[int], socket.socket]  # address family -> a socket, not connected
 
 OPTION = "--experimental-allowed-ip-networks"
+ANY_NETWORK = ("0.0.0.0/0", "::/0")
 
 _SPECIAL: tuple[tuple[Network, str], ...] = tuple((ip_network(cidr), what) for cidr, what in (
     ("169.254.169.254/32", "a metadata address"),
@@ -66,6 +67,30 @@ _NUMERIC = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)(?:\.(?:0[xX][0-9A-Fa-f]*|[0
 
 class ForbiddenAddress(OSError):
     """The host may not be called. str(): the address, its kind, and the option that would allow it."""
+
+
+def parse_networks(text: str) -> tuple[Network, ...]:
+    """A comma-separated list of CIDR networks, or `any`; an empty text gives none.
+
+    Raises ValueError with what would be right.
+    """
+    if not text.strip():
+        return ()
+    named = [part.strip() for part in text.split(",")]
+    spelled = [cidr for part in named for cidr in (ANY_NETWORK if part.lower() == "any" else (part,))]
+    return tuple(_network(cidr) for cidr in spelled)
+
+
+def _network(cidr: str) -> Network:
+    try:
+        return ip_network(cidr)
+    except ValueError:
+        pass
+    try:
+        right = f"host bits are set in `{cidr}`: write {ip_network(cidr, strict=False)}"
+    except ValueError:
+        right = f"`{cidr}` is none: write a comma list of networks as 10.0.0.0/8 or fd00::/8, or any"
+    raise ValueError(f"is not a list of networks; {right}")
 
 
 def blocked_kind(address: Address, allowed: Sequence[Network] = ()) -> str | None:

@@ -3,7 +3,7 @@
 One thread per webhook with waiting notices sends the oldest first; a failing webhook holds back its own later notices and no
 others. Retries are made after pauses that grow with the time the webhook has been failing; after a day a notice, and those
 as old, are given up. Requests are made by svcd.remote.client, which is imported when the first notice is sent; notices come
-from svcd.instance.outbox. See docs/tasks-and-batches.md#webhooks-and-outbox.
+from svcd.instance.webhooks. See docs/tasks-and-batches.md#webhooks-and-outbox.
 
 Threads: "svcd-webhook-...", one per webhook that has something waiting, started by wake() and ended when nothing is left, so
 a daemon without webhooks has none. `_changed` guards `_deliveries`, `_sender` and `_is_stopping`. A notice is deleted from the
@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from svcd.base import logs, quantities
-from svcd.instance.outbox import Notice, NoticeRemoved, Outbox
-from svcd.instance.webhooks import Webhooks
+from svcd.instance.webhooks import Notice, NoticeRemoved, Outbox, Webhooks
 from svcd.remote import Undelivered
 
 FIRST_PAUSE_S = 1.0

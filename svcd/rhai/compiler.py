@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from svcd.rhai import chains, syntax
-from svcd.rhai import values as errors
+from svcd.rhai import chains, syntax, values
 from svcd.rhai.interpreter import Body, Cell, ExitSignal, Frame, Interpreter, ReturnSignal, ScriptFunction
-from svcd.rhai.strings import chars
+from svcd.rhai.scalars import chars
 from svcd.rhai.syntax import Node, Scope
 from svcd.rhai.tokens import THIS
 from svcd.rhai.values import FnPointer, FunctionError, Position, Range, Value, mismatch, pieces, type_name
@@ -555,7 +554,7 @@ class Compiler:
 
         def run(frame: Frame) -> Value:
             thrown = value(frame) if value else None
-            raise FunctionError.throwing(thrown, runtime.to_text(thrown)[:errors.QUOTED_LENGTH], node.position)
+            raise FunctionError.throwing(thrown, runtime.to_text(thrown)[:values.QUOTED_LENGTH], node.position)
 
         return run
 

@@ -11,7 +11,7 @@ from functools import partial
 from svcd.base import json_text
 from svcd.rhai import values
 from svcd.rhai.operators import is_equal
-from svcd.rhai.strings import range_span, span, start_of
+from svcd.rhai.scalars import range_span, span, start_of
 from svcd.rhai.values import (
     ANY,
     Builtin,

@@ -1,6 +1,6 @@
 """Interpreter: the state of one run of a function on one document, and how functions are called in it.
 
-It charges operations, copies and calls against the limits in `errors`. Variables and elements never share arrays or
+It charges operations, copies and calls against the limits in `values`. Variables and elements never share arrays or
 object maps: values are copied when they are stored, passed or returned.
 """
 from __future__ import annotations
@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from svcd.rhai import containers, strings, values
-from svcd.rhai import strings as numbers
+from svcd.rhai import containers, scalars, values
 from svcd.rhai.containers import ARRAY_BUILTINS, MAP_BUILTINS
 from svcd.rhai.operators import OPERATORS
-from svcd.rhai.strings import NUMBER_BUILTINS, STRING_BUILTINS
+from svcd.rhai.scalars import NUMBER_BUILTINS, STRING_BUILTINS
 from svcd.rhai.values import ANY, Builtin, FnPointer, FunctionError, Position, Value, mismatch, pieces, type_name
 
 # All builtins by (name, types of the arguments).
@@ -22,7 +21,7 @@ LIBRARY: dict[tuple[str, tuple[type, ...]], Builtin] = {
 }
 # Builtins that can be read as properties: `text.len` is `text.len()`. Members of object maps take precedence.
 PROPERTIES: frozenset[tuple[type, str]] = frozenset(
-    (kind, name) for module in (containers, numbers, strings)
+    (kind, name) for module in (containers, scalars)
     for kind, names in module.PROPERTIES.items() for name in names
 )
 

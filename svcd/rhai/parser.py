@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from svcd.rhai import syntax
-from svcd.rhai import values as errors
+from svcd.rhai import values
 from svcd.rhai.syntax import Node
 from svcd.rhai.tokens import (
     CHAR,
@@ -50,8 +50,8 @@ _NO_ASSIGNMENT = "Expecting a boolean expression, not an assignment"
 
 def parse(text: str) -> syntax.Script:
     """Parse a text. Raises FunctionError with the position of the first error."""
-    if len(text) > errors.TEXT_LENGTH:
-        raise FunctionError(f"Length of function exceeds the maximum limit ({errors.TEXT_LENGTH})")
+    if len(text) > values.TEXT_LENGTH:
+        raise FunctionError(f"Length of function exceeds the maximum limit ({values.TEXT_LENGTH})")
     try:
         return _Parser(tokens(text)).script()
     except RecursionError:
@@ -134,7 +134,7 @@ class _Parser:
     def nested(self, position: Position) -> Iterator[None]:
         """One nesting level. Raises FunctionError beyond the limit."""
         self._depth += 1
-        if self._depth > errors.NESTING:
+        if self._depth > values.NESTING:
             raise FunctionError("Expression exceeds maximum complexity", position)
         yield
         self._depth -= 1
@@ -155,7 +155,7 @@ class _Parser:
     def count_function(self, position: Position) -> None:
         """Count a function or closure against the limit."""
         self._functions += 1
-        if self._functions > errors.FUNCTIONS:
+        if self._functions > values.FUNCTIONS:
             raise FunctionError("Number of functions defined exceeds maximum limit", position)
 
     # Operators
@@ -194,7 +194,7 @@ class _Parser:
     def _deepen(self, position: Position) -> None:
         """Count an operator as one nesting level: operators in a row nest their operands in the tree."""
         self._depth += 1
-        if self._depth > errors.NESTING:
+        if self._depth > values.NESTING:
             raise FunctionError("Expression exceeds maximum complexity", position)
 
     def unary(self) -> Node:
@@ -341,8 +341,8 @@ class _Parser:
         while not self.taken("]"):
             if self.is_at_end():
                 raise self.missing("]", "to end this array literal")
-            if len(elements) == errors.ARRAY_LENGTH:
-                raise _literal_too_large("Size of array literal", errors.ARRAY_LENGTH, self.peek().position)
+            if len(elements) == values.ARRAY_LENGTH:
+                raise _literal_too_large("Size of array literal", values.ARRAY_LENGTH, self.peek().position)
             elements.append(self.expression())
             if not self.is_next("]"):
                 if self.is_at_end():
@@ -357,9 +357,9 @@ class _Parser:
             name = self._property_name(names)
             names.add(name)
             self.expect(":", f"to follow the property '{name}' in this object map literal")
-            if len(members) == errors.MAP_LENGTH:
+            if len(members) == values.MAP_LENGTH:
                 what = "Number of properties in object map literal"
-                raise _literal_too_large(what, errors.MAP_LENGTH, self.peek().position)
+                raise _literal_too_large(what, values.MAP_LENGTH, self.peek().position)
             members.append((name, self.expression()))
             if not self.is_next("}"):
                 if self.peek().kind not in (NAME, SYMBOL) or not self.is_next(",") and self.peek().kind == SYMBOL:

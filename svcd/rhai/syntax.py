@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from svcd.rhai import values as errors
+from svcd.rhai import values
 from svcd.rhai.tokens import THIS
 from svcd.rhai.values import FunctionError, Position, Range, Value
 
@@ -287,7 +287,7 @@ class Scope:
 
     def declare(self, name: str, position: Position, *, is_constant: bool = False) -> int:
         """Allocate the slot of a new variable, which shadows others of its name up to the end of the block."""
-        if len(self._names) > errors.VARIABLES:
+        if len(self._names) > values.VARIABLES:
             raise FunctionError("Too many variables defined", position)
         return self._add(name, is_constant)
 

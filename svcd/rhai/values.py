@@ -1,4 +1,4 @@
-"""The values of the language: their types, text form, comparison, and conversion to JSON.
+"""The values of the language, with what every part of it shares: limits, errors, and how builtin functions are declared.
 
 `()` is None; integers (64 bits), floats, booleans, strings, arrays and object maps are Python's own types; Char, Range and
 FnPointer are defined here. Types are tested with type(), because Char is a subclass of str and bool of int.
@@ -13,7 +13,36 @@ from typing import Any, NamedTuple, Protocol
 
 from svcd.base import json_text
 
-# Errors of functions (message, position, call trace), and the limits on what a function may use.
+# Limits, so that no function can exhaust the time or memory of the daemon. They are those of the reference engine (1,000,000
+# operations, 30 functions, 10,000 elements) unless a comment says otherwise; its strings may have 1 GiB. Copied and new
+# values are charged as operations by their size.
+
+TEXT_LENGTH = 1 << 16  # characters of the text of a function; such a text takes half a second to parse
+NESTING = 64  # of expressions and blocks; parser and interpreter recurse on Python's stack
+FUNCTIONS = 30
+VARIABLES = 1000  # per function
+
+OPERATIONS = 1_000_000  # per document
+CALL_DEPTH = 64  # the reference engine: 1000, on a stack of its own
+ARRAY_LENGTH = 10_000
+MAP_LENGTH = 10_000
+STRING_LENGTH = 1 << 24
+QUOTED_LENGTH = 4096  # characters of a value that an error message quotes
+VALUE_DEPTH = 128  # of arrays and maps; JSON nested deeper cannot be read
+
+# Sizes that cost one operation, as powers of two: they bound what can be made for one document.
+CHARACTERS_SHIFT = 7  # 128 characters
+COPIED_SHIFT = 12  # 4096 characters of a string that is appended to: copied, but not held twice
+ELEMENTS_SHIFT = 3  # 8 elements of an array; each member of a map costs one operation
+
+Value = Any
+
+MIN_INT, MAX_INT = -(2**63), 2**63 - 1
+# Floats beyond these magnitudes are written with an exponent.
+_MOST_PLAIN, _LEAST_PLAIN = 1e13, 1e-13
+
+
+# Errors
 
 
 class Position(NamedTuple):
@@ -74,35 +103,7 @@ def _placed(sentence: str, position: Position | None) -> str:
     return sentence if position is None else f"{sentence} ({position})"
 
 
-# Limits, so that no function can exhaust the time or memory of the daemon. They are those of the reference engine (1,000,000
-# operations, 30 functions, 10,000 elements) unless a comment says otherwise; its strings may have 1 GiB. Copied and new
-# values are charged as operations by their size.
-
-
-TEXT_LENGTH = 1 << 16  # characters of the text of a function; such a text takes half a second to parse
-NESTING = 64  # of expressions and blocks; parser and interpreter recurse on Python's stack
-FUNCTIONS = 30
-VARIABLES = 1000  # per function
-
-OPERATIONS = 1_000_000  # per document
-CALL_DEPTH = 64  # the reference engine: 1000, on a stack of its own
-ARRAY_LENGTH = 10_000
-MAP_LENGTH = 10_000
-STRING_LENGTH = 1 << 24
-QUOTED_LENGTH = 4096  # characters of a value that an error message quotes
-VALUE_DEPTH = 128  # of arrays and maps; JSON nested deeper cannot be read
-
-# Sizes that cost one operation, as powers of two: they bound what can be made for one document.
-CHARACTERS_SHIFT = 7  # 128 characters
-COPIED_SHIFT = 12  # 4096 characters of a string that is appended to: copied, but not held twice
-ELEMENTS_SHIFT = 3  # 8 elements of an array; each member of a map costs one operation
-
-
-Value = Any
-
-MIN_INT, MAX_INT = -(2**63), 2**63 - 1
-# Floats beyond these magnitudes are written with an exponent.
-_MOST_PLAIN, _LEAST_PLAIN = 1e13, 1e-13
+# Types
 
 
 class Char(str):
@@ -254,9 +255,8 @@ def as_json(value: Value, depth: int = 0) -> Value:
     return value
 
 
-# How a builtin function is declared: its name, the types of its arguments, and the Python function that runs it.
-#
-# The declarations themselves are in `operators`, `numbers`, `strings` and `containers`.
+# Declarations of builtin functions: name, types of the arguments, and the Python function that runs it. The builtins themselves
+# are in `operators`, `scalars` and `containers`.
 
 
 class ANY:

@@ -1,1 +1,1 @@
-"""What an index is told about its documents: settings, attributes, primary key, and the values they select."""
+"""Settings of an index, its attributes, primary keys, and the values that they select in documents."""

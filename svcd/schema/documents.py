@@ -1,4 +1,4 @@
-"""Documents as trees of values: their attributes, the terms of each by position, and selected parts.
+"""Documents as trees of values: their attributes, the terms of each by position, selected parts, and their identifiers.
 
 Positions follow docs/text-analysis.md#positions-and-gaps.
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
+from svcd.base.positions import LAST_POSITION
 from svcd.schema.attributes import RESERVED
 from svcd.text.analyzer import Analyzer
 from svcd.text.term_positions import TermsByPosition, term_position_builder
@@ -19,9 +20,11 @@ Value = Any
 
 # The distance between values of one attribute, and between words with a hard separator between them.
 FAR = 8
-# Nothing is indexed after this position.
-LAST_POSITION = 65_535
-_EXACT_POSITIONS = 16
+
+_MAX_IDENTIFIER_BYTES = 511
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,%d}" % _MAX_IDENTIFIER_BYTES)
+_PRIMARY_KEY_SUFFIX = "id"
+_ADVICE = "Please specify the primary key manually using the `primaryKey` query parameter."
 
 
 def terms_by_attribute(
@@ -76,15 +79,6 @@ def attribute_names(document: Mapping[str, Value]) -> Iterator[str]:
     for name, _ in walk(document):
         if name not in document:
             yield name
-
-
-def bucketed_position(position: int) -> int:
-    """The bucket of a position: exact up to 15, 24 up to 23, then the next power of two."""
-    if position < _EXACT_POSITIONS:
-        return position
-    if position < 24:
-        return 24
-    return min(1 << (position - 1).bit_length(), LAST_POSITION)
 
 
 class Selection:
@@ -211,13 +205,7 @@ def _trim(terms: TermsByPosition) -> None:
         terms.pop()
 
 
-# Primary keys: which field identifies the documents of an index, and the identifier of one document.
-
-
-_MOST_BYTES = 511
-_IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,%d}" % _MOST_BYTES)
-_SUFFIX = "id"
-_ADVICE = "Please specify the primary key manually using the `primaryKey` query parameter."
+# Primary keys and identifiers
 
 
 def infer_primary_key(document: Mapping[str, Any]) -> str:
@@ -225,7 +213,7 @@ def infer_primary_key(document: Mapping[str, Any]) -> str:
 
     Raises index_primary_key_no_candidate_found, index_primary_key_multiple_candidates_found.
     """
-    candidates = sorted(name for name in document if name.lower().endswith(_SUFFIX))
+    candidates = sorted(name for name in document if name.lower().endswith(_PRIMARY_KEY_SUFFIX))
     if len(candidates) == 1:
         return candidates[0]
     failed = "The primary key inference failed as the engine"
@@ -255,7 +243,7 @@ def _values(document: Mapping[str, Any], path: str) -> Iterator[Any]:
     """The values at a dotted path; each dot may separate two levels or belong to a name."""
     if path in document:
         yield document[path]
-    for dot in (at for at, character in enumerate(path) if character == "."):
+    for dot in (place for place, character in enumerate(path) if character == "."):
         member = document.get(path[:dot])
         if isinstance(member, dict):
             yield from _values(member, path[dot + 1:])
@@ -273,6 +261,6 @@ def checked_identifier(value: Any) -> str:
         return found
     rule = (
         "A document identifier can be of type integer or string, only composed of alphanumeric characters "
-        f"(a-z A-Z 0-9), hyphens (-) and underscores (_), and can not be more than {_MOST_BYTES} bytes."
+        f"(a-z A-Z 0-9), hyphens (-) and underscores (_), and can not be more than {_MAX_IDENTIFIER_BYTES} bytes."
     )
     raise ApiError("invalid_document_id", f"Document identifier `{dumps(value)}` is invalid. {rule}")

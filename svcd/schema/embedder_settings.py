@@ -1,6 +1,6 @@
 """The setting `embedders`: members of each source, checks, defaults, and how a change is merged with the stored value.
 
-Only what can be checked without a call to the service; templates and models are not looked at.
+Checks are those that need no call to the service; templates and the names of models are not checked, except models of OpenAI.
 """
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from svcd.validation import (
     positive_integer,
     string,
 )
+from svcd.validation.messages import name_list
 from svcd.validation.urls import parse_url, redacted_secret, redacted_url
 
 Embedder = dict[str, Any]
 
 CODE = "invalid_settings_embedders"
-MOST_EMBEDDERS = 256
+MAX_EMBEDDERS = 256
 DEFAULT_SOURCE = "openAi"
 DEFAULT_TEMPLATE = (
     "{% for field in fields %}{% if field.is_searchable and field.value != nil %}"
@@ -99,7 +100,8 @@ _PLACES = (
 )
 
 
-def _sorted_map(value: Mapping[str, Any]) -> dict[str, Any]:
+def sorted_members(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The same object with its members in the order of their names."""
     return dict(sorted(value.items()))
 
 
@@ -112,7 +114,7 @@ def _checked_distribution(value: Mapping[str, float]) -> Mapping[str, float]:
 
 
 _FRAGMENT = object_of({"value": Field(anything, required=True)})
-_FRAGMENT_MAP = parsed(map_of(nullable(_FRAGMENT)), _sorted_map)
+_FRAGMENT_MAP = parsed(map_of(nullable(_FRAGMENT)), sorted_members)
 _DISTRIBUTION = parsed(
     object_of({"mean": Field(number, required=True), "sigma": Field(number, required=True)}), _checked_distribution)
 
@@ -131,7 +133,7 @@ _CHECKS = {  # in the order of messages and responses
     "searchFragments": _FRAGMENT_MAP,
     "request": anything,
     "response": anything,
-    "headers": parsed(map_of(string), _sorted_map),
+    "headers": parsed(map_of(string), sorted_members),
 }
 
 
@@ -141,7 +143,7 @@ def _fields(checks: Mapping[str, Any]) -> dict[str, Field]:
 
 _NESTED_CHECK = object_of(_fields({name: check for name, check in _CHECKS.items() if name != "binaryQuantized"}))
 EMBEDDER_FIELDS = _fields(_CHECKS | dict.fromkeys(_NESTED, _NESTED_CHECK) | {"distribution": _DISTRIBUTION})
-embedders = parsed(map_of(nullable(object_of(EMBEDDER_FIELDS))), _sorted_map)
+embedders = parsed(map_of(nullable(object_of(EMBEDDER_FIELDS))), sorted_members)
 
 # The note about a rejected member lists members in an order of its own.
 _NOTE_ORDER = tuple(member for member in EMBEDDER_FIELDS if member != "binaryQuantized") + ("binaryQuantized",)
@@ -180,10 +182,10 @@ def merge_embedders(
         after.pop(name, None)
         if embedder is not None:
             after[name] = _merged_embedder(name, stored.get(name, {}), embedder)
-    if len(after) > MOST_EMBEDDERS:
-        message = f"Too many embedders in the configuration. Found {len(after)}, but limited to {MOST_EMBEDDERS}."
+    if len(after) > MAX_EMBEDDERS:
+        message = f"Too many embedders in the configuration. Found {len(after)}, but limited to {MAX_EMBEDDERS}."
         raise ApiError(CODE, message)
-    return _sorted_map(after)
+    return sorted_members(after)
 
 
 def _merged_embedder(name: str, stored: Embedder, change: Embedder) -> Embedder:
@@ -215,7 +217,7 @@ def _merged_member(member: str, stored: Any, value: Any) -> Any:
     if member in _NESTED:
         stored = _kept_members(stored or {}, value)
         return _without_null({**stored, **{key: _merged_member(key, stored.get(key), value[key]) for key in value}})
-    return _sorted_map(_without_null({**(stored or {}), **value}))
+    return sorted_members(_without_null({**(stored or {}), **value}))
 
 
 def _without_null(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -279,16 +281,12 @@ def _unavailable(member: str, source: str, place: _Place) -> str:
     members = [other for other in _NOTE_ORDER if _is_available(other, source, place)]
     text = (
         f"Field `{member}` unavailable for source `{source}`{place.note}."
-        f"\n  - note: `{member}` is available for sources: {_quoted(sources)}"
-        f"\n  - note: available fields for source `{source}`{place.note}: {_quoted(members)}"
+        f"\n  - note: `{member}` is available for sources: {name_list(sources)}"
+        f"\n  - note: available fields for source `{source}`{place.note}: {name_list(members)}"
     )
     if place.note and member in SOURCES[source].members:
         text += f"\n  - note: `{member}` is available when source `{source}` is not{place.note}"
     return text
-
-
-def _quoted(names: list[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
 
 
 def _check_open_ai(name: str, embedder: Embedder, place: _Place) -> None:

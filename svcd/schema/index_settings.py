@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from svcd.schema import settings
-from svcd.schema.attributes import WILDCARD, Filterable, Searchable, locales_test
+from svcd.schema.attributes import WILDCARD, Filterable, Searchable, is_everything, locales_test
 from svcd.text.analyzer import WORD, Analyzer, shared_analyzer, whole_lemma
 
 # Bytes of the words of a synonym's key in UTF-8, plus one for each word; synonyms with longer keys have no effect.
@@ -112,6 +112,11 @@ class IndexSettings:
             has_facet_search=full["facetSearch"],
             has_prefix_search=full["prefixSearch"] != "disabled",
         )
+
+    @cached_property
+    def is_everything_displayed(self) -> bool:
+        """May hits show every attribute?"""
+        return is_everything(self.displayed_attributes)
 
     @cached_property
     def typo_tolerance(self) -> TypoTolerance:

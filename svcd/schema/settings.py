@@ -1,7 +1,8 @@
-"""The settings of an index: one row each, from which routes, defaults, checks, merging, responses and reindexing follow.
+"""The table SETTINGS: one row for each setting of an index; routes, defaults, checks, merging, responses and reindexing follow.
 
-*Stored* settings hold only what was set; *resolved* ones have every default filled in. The order of SETTINGS is that of responses
-and messages. Search and indexing use the typed form of resolved settings, `svcd.schema.index_settings`.
+*Stored* settings contain only what was set; *resolved* settings have every default filled in. The order of SETTINGS is that of
+responses and messages. A check also turns a value into its stored form (sorted sets, complete patterns). Search and indexing use
+the typed form of resolved settings, `svcd.schema.index_settings`.
 """
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from typing import Any
 
 from svcd.base.errors import ApiError
 from svcd.schema import embedder_settings
+from svcd.schema.attributes import WILDCARD
+from svcd.schema.embedder_settings import sorted_members
 from svcd.text.analyzer import whole_lemma
 from svcd.text.normalization import decompose
 from svcd.validation import (
@@ -34,12 +37,10 @@ from svcd.validation import (
 )
 from svcd.validation.names import locale, long_form
 
-# Checks of the values of settings: shape, messages, and the form in which a value is stored (sorted sets, complete patterns).
-#
-# What holds across several settings is checked in `svcd.schema.settings`.
+Stored = Mapping[str, Any]
+Change = Mapping[str, Any]  # {name: value, or None to reset}
 
-
-WILDCARD = "*"
+PUT, PATCH = "PUT", "PATCH"
 
 _WORD_RULES = frozenset(
     {"words", "typo", "proximity", "attribute", "attributeRank", "wordPosition", "sort", "exactness"})
@@ -57,12 +58,11 @@ _GEO_CALLS = (
 _RESERVED = frozenset({"_geo", "_geoDistance"})
 
 
+# Checks of values
+
+
 def _sorted_set(texts: Sequence[str]) -> list[str]:
     return sorted(set(texts))
-
-
-def _sorted_map(value: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(sorted(value.items()))
 
 
 def _without_wildcard(names: list[str]) -> list[str] | None:
@@ -132,7 +132,7 @@ strings = array_of(string)
 string_set = parsed(strings, _sorted_set)
 attributes = parsed(strings, _without_wildcard)
 ranking_rules = array_of(parsed(string, parse_ranking_rule))
-synonyms = parsed(map_of(strings), _sorted_map)
+synonyms = parsed(map_of(strings), sorted_members)
 
 _FILTER_FEATURES = {"equality": True, "comparison": False}
 _FEATURES = {"facetSearch": False, "filter": _FILTER_FEATURES}
@@ -168,7 +168,7 @@ typo_tolerance = _patch_of({
 })
 faceting = _patch_of({
     "maxValuesPerFacet": positive_integer,
-    "sortFacetValuesBy": parsed(map_of(one_of("alpha", "count")), _sorted_map),
+    "sortFacetValuesBy": parsed(map_of(one_of("alpha", "count")), sorted_members),
 })
 pagination = _patch_of({"maxTotalHits": non_zero})
 SEARCH_PARAMETERS = {
@@ -191,14 +191,11 @@ chat = _patch_of({
 })
 
 
-Stored = Mapping[str, Any]
-Change = Mapping[str, Any]  # {name: value, or None to reset}
-
-PUT, PATCH = "PUT", "PATCH"
+# The table
 
 
 class Redo(enum.Enum):
-    """What a change makes stale in an index, so that it must be made again."""
+    """What a change makes stale in an index and must be computed again."""
 
     WORDS = "words"  # the terms and positions of all documents
     PAIRS = "pairs"  # distances between terms

@@ -1,4 +1,4 @@
-"""Which part of a text a crop shows: the best interval of matches, and how its window grows (docs/search.md#cropping)."""
+"""Chooses the part of a text that a crop shows: the best interval of matches and a window around it (docs/search.md#cropping)."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -7,14 +7,14 @@ from typing import NamedTuple, Protocol
 from svcd.search.matches import FormattingBudget, Match
 from svcd.text.analyzer import HARD, SOFT, WORD, Token
 
-# Words between two matches that count, at most, when intervals are compared.
-FARTHEST = 7
+# The distance in words of two matches counts as at most this when intervals are compared.
+MAX_DISTANCE = 7
 
-# Steps of growing that are made whatever the time: a crop of usual length is shown even then.
-_SURELY_TAKEN = 100
+# Tokens that a window takes even after the time limit: a crop of usual length is complete then, too.
+_GUARANTEED_TOKENS = 100
 
 _BEFORE, _AFTER, _BOTH = "before", "after", "both"
-# What is taken next, by the kinds of the next token on each side.
+# On which side the window grows, by the kinds of the next tokens (before, after) it.
 _GROWTH = {
     (WORD, WORD): _BOTH,
     (SOFT, SOFT): _BOTH,
@@ -28,62 +28,62 @@ _GROWTH = {
 }
 
 
-class Reading(Protocol):
-    """The tokens of one text, taken one after the other from a place on, none before it is asked for."""
+class TokenSource(Protocol):
+    """The tokens of one text; each is made when it is asked for."""
 
     @property
     def end(self) -> int:
-        """Characters of the text."""
+        """The end of the text, in the unit of the tokens."""
 
     def forwards(self) -> Iterator[Token]:
         """All tokens."""
 
     def before(self, match: Match) -> Iterator[Token]:
-        """The tokens in front of a match, the nearest first."""
+        """The tokens before a match, the nearest first."""
 
-    def behind(self, match: Match) -> Iterator[Token]:
-        """The tokens behind a match."""
+    def after(self, match: Match) -> Iterator[Token]:
+        """The tokens after a match."""
 
-    def back_from(self, match: Match) -> Iterator[Token]:
-        """The token behind a match and all in front of that, backwards; without one, all tokens backwards."""
+    def backwards(self, match: Match) -> Iterator[Token]:
+        """The token after a match, if there is one, and all tokens before that, the last one first."""
 
 
 class _Growth(NamedTuple):
-    """A window about to grow: words still allowed, the tokens still to be taken on each side."""
+    """A window that grows: how many words it may still take, and the next tokens on each side."""
 
     words: int
     before: Iterator[Token]
     after: Iterator[Token]
 
 
-def window(reading: Reading, matches: Sequence[Match], size: int, allowance: FormattingBudget) -> tuple[int, int]:
-    """(start, end) in characters of the part to show, around the best matches; about `size` words.
+def window(source: TokenSource, matches: Sequence[Match], size: int, budget: FormattingBudget) -> tuple[int, int]:
+    """(start, end) of the part to show: about `size` words around the best matches, in the unit of the tokens.
 
-    The end may lie before the start, between two phrases longer than the window: nothing is shown then. When the time is
-    over it is what was found until then.
+    The end is before the start between two phrases longer than the window: nothing is shown then. When the budget is used up,
+    it is the best part found until then.
     """
     if not matches:
-        return _grown(reading, _Growth(size, iter(()), reading.forwards()), allowance)
-    first, last = best_interval(matches, size, allowance)
-    growth = _around(reading, matches[first], matches[last], size)
-    return _grown(reading, growth, allowance) if growth else (0, reading.end)
+        return _grow(source, _Growth(size, iter(()), source.forwards()), budget)
+    first, last = best_interval(matches, size, budget)
+    growth = _growth_around(source, matches[first], matches[last], size)
+    return _grow(source, growth, budget) if growth else (0, source.end)
 
 
-def best_interval(matches: Sequence[Match], size: int, allowance: FormattingBudget) -> tuple[int, int]:
-    """Numbers of the first and last match of the interval of at most `size` words that shows the query best."""
+def best_interval(matches: Sequence[Match], size: int, budget: FormattingBudget) -> tuple[int, int]:
+    """The indexes of the first and last match of the interval of at most `size` words with the best score."""
     best = (0, 0)
     best_score: tuple[int, int, int] | None = None
     for first, last in _intervals(matches, size):
         score = _score(matches[first : last + 1])
         if best_score is None or score > best_score:
             best, best_score = (first, last), score
-        if not allowance.allows(last - first + 1):
+        if not budget.allows(last - first + 1):
             break
     return best
 
 
 def _intervals(matches: Sequence[Match], size: int) -> Iterator[tuple[int, int]]:
-    """The longest intervals that fit; behind a phrase that does not fit an empty one (last before first)."""
+    """(first, last) of the longest intervals that fit; after a phrase that does not fit, an empty one (last before first)."""
     first = 0
     end = len(matches) - 1
     for last, match in enumerate(matches):
@@ -111,18 +111,18 @@ def _score(matches: Sequence[Match]) -> tuple[int, int, int]:
     for number, match in enumerate(matches):
         first, last = match.positions
         covered.update(range(first, last + 1))
-        # A phrase counts as as many matches side by side and in order.
+        # A phrase counts as one match for each of its words, adjacent and in order.
         distance += match.words - 1
         in_order += match.words - 1
         if number + 1 < len(matches):
             following = matches[number + 1]
-            distance += min(FARTHEST, following.first_word - match.last_word)
+            distance += min(MAX_DISTANCE, following.first_word - match.last_word)
             in_order += following.positions[0] > first
     return len(covered), -distance, in_order
 
 
-def _around(reading: Reading, first: Match, last: Match, size: int) -> _Growth | None:
-    """Where to grow from, given the interval's first and last match; None shows the whole text.
+def _growth_around(source: TokenSource, first: Match, last: Match, size: int) -> _Growth | None:
+    """How a window grows from an interval, given its first and last match; None to show the whole text.
 
     The odd cases are phrases longer than the window; their results are those of the reference engine.
     """
@@ -130,29 +130,30 @@ def _around(reading: Reading, first: Match, last: Match, size: int) -> _Growth |
     if words < 0:
         return None
     if words == 0:
-        return _Growth(size, reading.before(first), reading.forwards())
+        return _Growth(size, source.before(first), source.forwards())
     if words <= size:
-        return _Growth(size - words, reading.before(first), reading.behind(last))
-    # The text from its start to the phrase, less the words that are too many.
-    return _Growth(words - size, iter(()), reading.back_from(last))
+        return _Growth(size - words, source.before(first), source.after(last))
+    # The text from its start to the end of the phrase, without as many words as the phrase is too long.
+    return _Growth(words - size, iter(()), source.backwards(last))
 
 
-def _grown(reading: Reading, growth: _Growth, allowance: FormattingBudget) -> tuple[int, int]:
-    left, befores, afters = growth
-    before, after = next(befores, None), next(afters, None)
+def _grow(source: TokenSource, growth: _Growth, budget: FormattingBudget) -> tuple[int, int]:
+    """(start, end) of the window after it took tokens until no more words are allowed."""
+    left, tokens_before, tokens_after = growth
+    before, after = next(tokens_before, None), next(tokens_after, None)
     taken = 0
-    while left > 0 and (before or after) and (taken < _SURELY_TAKEN or allowance.allows(1)):
+    while left > 0 and (before or after) and (taken < _GUARANTEED_TOKENS or budget.allows(1)):
         taken += 1
         side = _next_side(before, after)
-        # One of two: the second is taken only if something would still be left for it.
+        # Of two words the one after is only taken if it is still allowed.
         take_after = side == _AFTER or (side == _BOTH and left > 1)
         if side != _AFTER and before:
             left -= before.kind == WORD
-            before = next(befores, None)
+            before = next(tokens_before, None)
         if take_after and after:
             left -= after.kind == WORD
-            after = next(afters, None)
-    return before.end if before else 0, after.start if after else reading.end
+            after = next(tokens_after, None)
+    return before.end if before else 0, after.start if after else source.end
 
 
 def _next_side(before: Token | None, after: Token | None) -> str:

@@ -10,13 +10,12 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cmp_to_key, reduce
+from functools import cmp_to_key
 from itertools import groupby
-from operator import or_
 from typing import Any, NamedTuple
 
 from svcd.base import tracing
-from svcd.base.bitmaps import DocIds, from_docids
+from svcd.base.docids import DocIds, union_of
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps, loads
 from svcd.facets.distribution import FacetOrders, Facets, facets_of, subtract
@@ -88,10 +87,10 @@ def federated(
         with _query_error_context(numbered[0].number), tracing.span(_LOCAL):
             facets.count(index_uid, reader, counted)
         lists.append(hits)
-        total += counted.bit_count()
+        total += len(counted)
     facets.check_others(by_index, read)
     tracing.begin("merge results")
-    first, end = federation.window()
+    first, end = federation.window
     hits, rejected = _split_distinct(merged(lists), federation.distinct if len(lists) > 1 else None)
     _reject(rejected, facets)
     return SearchResult(_page(hits[first:end]), federation.pagination(total - len(rejected)), facets.counted)
@@ -154,8 +153,8 @@ def _merge_index(reader: Reader, results: Sequence[_QueryResult], federation: Fe
     rejected)."""
     hits = _deduplicated(merged(each.hits() for each in results))
     kept, rejected = _split_distinct(hits, federation.distinct, required_hits(reader, federation))
-    counted = reduce(or_, (each.found.ranking.counted for each in results))
-    return kept, counted & ~from_docids([each.hit.docid for each in rejected])
+    counted = union_of(each.found.ranking.counted for each in results)
+    return kept, counted - DocIds([each.hit.docid for each in rejected])
 
 
 def _deduplicated(hits: Iterable[MergedHit]) -> Iterator[MergedHit]:
@@ -211,7 +210,7 @@ def _page(hits: Sequence[MergedHit]) -> Sequence[str]:
         return MergedHit(Hit(docids[place], details[place]), MergeKey((), scores[place]), result.position, result)
 
     def render_between(first: int, end: int) -> Sequence[str]:
-        long_strings.forget()
+        long_strings.clear()
         return _render(list(map(hit_at, range(first, end))), long_strings)
 
     return LongPage(len(hits), size(), render_between, long_strings)

@@ -1,6 +1,7 @@
-"""Formatted hits: the attributes to retrieve, `_formatted` and `_matchesPosition` (docs/search.md#formatting).
+"""Formats hits: selects the attributes to retrieve, and makes `_formatted` and `_matchesPosition` (docs/search.md#formatting).
 
-The words to mark come from ranking, as a svcd.search.matches.MatchFinder.
+The words to highlight come from ranking, as a svcd.search.matches.MatchFinder. Long strings of documents are represented by
+placeholders (svcd.search.stored_strings).
 """
 from __future__ import annotations
 
@@ -13,94 +14,27 @@ from typing import Any, NamedTuple
 from svcd.base.json_text import Unescaped, dumps
 from svcd.schema.attributes import WILDCARD, is_everything, is_related
 from svcd.schema.documents import Selection, Value, select, shown_parts, text_of
-from svcd.search.long_texts import LONG, LongText, Needles, Readable, ShortText
+from svcd.search.long_texts import LONG_TEXT, LongText, MatchedText, PrefixSearch, ShortText
 from svcd.search.matches import FormattingBudget, Match, MatchFinder
-from svcd.search.stored_strings import PIECE, LongStrings
+from svcd.search.stored_strings import PIECE_BYTES, LongStrings
 from svcd.text.analyzer import Analyzer
-
-# Texts with tags around their matches: short ones at once, long ones in pieces as they are asked for.
-#
-# Refuses to know how matches are found, and which part of a text is shown.
-
-
-class Tags(NamedTuple):
-    """What stands around each match."""
-
-    before: str
-    behind: str
-
-
-def spread(part: Callable[[int, int], str], matches: Sequence[Match], start: int, end: int, tags: Tags) -> Iterator[str]:
-    """The parts of a text from start to end with the matches there in tags, those across a border clipped."""
-    for match in matches:
-        first, last = max(match.start, start), min(match.end, end)
-        yield part(start, first)
-        yield tags.before
-        yield part(first, last)
-        yield tags.behind
-        start = last
-    yield part(start, end)
-
-
-class MarkedText(NamedTuple):
-    """A part of a long text with the matches there in tags, and markers at its ends: a `long_strings.LongValue`."""
-
-    source: Unescaped
-    matches: Sequence[Match]
-    start: int
-    end: int
-    tags: Tags
-    before: str
-    behind: str
-
-    @property
-    def size(self) -> int:
-        return self.end - self.start + len(self.matches) * sum(map(len, self.tags))
-
-    def pieces(self) -> Iterator[bytes]:
-        """As it stands in a literal; of the order of PIECE bytes each."""
-        opening, closing = (_escaped(tag) for tag in self.tags)
-        waiting, size = [_escaped(self.before)], 0
-        place = self.start
-        for match in self.matches:
-            first, last = max(match.start, place), min(match.end, self.end)
-            for part in self._parts(place, first):
-                waiting.append(part)
-                size += len(part)
-                if size >= PIECE:
-                    yield b"".join(waiting)
-                    waiting, size = [], 0
-            waiting += opening, self.source.escaped(first, last), closing
-            size += len(opening) + last - first + len(closing)
-            place = last
-        yield b"".join(waiting)
-        yield from self._parts(place, self.end)
-        yield _escaped(self.behind)
-
-    def _parts(self, start: int, end: int) -> Iterator[bytes]:
-        for place in range(start, end, PIECE):
-            yield self.source.escaped(place, min(place + PIECE, end))
-
-
-def _escaped(text: str) -> bytes:
-    return dumps(text)[1:-1].encode()
-
 
 Document = Mapping[str, Value]
 LocalesOf = Callable[[str], "Sequence[str] | None"]
 
-# What the reference reads as an unsigned 64-bit integer.
+# A crop length: what the reference engine parses as an unsigned 64-bit integer.
 _LENGTH = re.compile(r"\+?[0-9]+", re.ASCII)
-_LARGEST = 2**64 - 1
-# Characters of a text that are shown although it was to be cropped, when the time is over: of many to read little is more.
-_SURELY_SHOWN = 1_000
+_MAX_LENGTH = 2**64 - 1
+# After the time limit texts of up to so many characters are shown whole, even if they are to be cropped: cropping each of many
+# short texts takes longer.
+_MAX_UNCROPPED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
-    """What a search asks of the hits it gets; names as in the request."""
+    """The parameters of a search that say how hits are formatted; names as in the request."""
 
-    attributes_to_retrieve: Sequence[str] | None = None  # None: all
+    attributes_to_retrieve: Sequence[str] | None = None  # None for all
     attributes_to_highlight: Sequence[str] | None = None
     attributes_to_crop: Sequence[str] | None = None  # `name` or `name:length`
     crop_length: int = 10
@@ -112,7 +46,7 @@ class FormatOptions:
 
 
 class Formatted(NamedTuple):
-    """One hit: its document as retrieved, `_formatted` and `_matchesPosition` (None when not asked for)."""
+    """One hit: the retrieved part of its document, `_formatted` and `_matchesPosition` (None if not requested)."""
 
     document: dict[str, Value]
     formatted: dict[str, Value] | None
@@ -120,19 +54,18 @@ class Formatted(NamedTuple):
 
 
 class _Style(NamedTuple):
-    """What is done to the values of an attribute."""
+    """How the texts of an attribute are formatted."""
 
     is_highlighted: bool = False
-    crop_length: int | None = None  # words; 0 crops nothing
+    crop_length: int | None = None  # in words; 0 and None do not crop
 
 
 class Formatter:
     """Formats the hits of one query.
 
-    fields: all known fields of the index in number order (`documents.names` of some document).
-    displayed: the setting displayedAttributes. locales_of: `attributes.locales_test` of the settings.
-    allowance: how much may be done; what is beyond it is shown as it is in the document, or cropped at its beginning.
-    long_strings: the strings for which others stand in, in documents and in what is made of them.
+    fields: all known fields of the index, in number order. displayed: the setting displayedAttributes, None for all.
+    locales_of: attribute -> the languages its texts may be in. budget: when it is used up, texts are shown as in the document,
+    or cropped at their beginning. long_strings: the long strings of the documents; receives those of `_formatted`.
     """
 
     def __init__(
@@ -144,11 +77,11 @@ class Formatter:
         analyzer: Analyzer,
         locales_of: LocalesOf,
         words: MatchFinder,
-        allowance: FormattingBudget | None = None,
+        budget: FormattingBudget | None = None,
         long_strings: LongStrings | None = None,
     ) -> None:
         self._options = options
-        self._allowance = allowance or FormattingBudget()
+        self._budget = budget or FormattingBudget()
         self._displayed = _named(fields, displayed)
         self._retrieved = _named(self._displayed, options.attributes_to_retrieve)
         self._shows_all = is_everything(displayed)
@@ -156,32 +89,32 @@ class Formatter:
         self._styles = _styles(self._displayed, options)
         self._displayed_parts, self._retrieved_parts = Selection(self._displayed), Selection(self._retrieved)
         self._formatted_parts = Selection({*self._styles, *self._retrieved})
-        self._texts = _Texts(options, analyzer, locales_of, words, self._allowance,
-                             LongStrings() if long_strings is None else long_strings)
+        self._texts = _TextFormatter(options, analyzer, locales_of, words, self._budget,
+                                     LongStrings() if long_strings is None else long_strings)
         self._style_of: dict[str, _Style] = {}
 
     def hit(self, document: Document) -> Formatted:
-        """The parts of one hit. The document is not changed; parts of it may be shared."""
-        self._texts.forget()
+        """Format one hit. The document is not changed; the result may share parts of it."""
+        self._texts.clear()
         formatted = (self._formatted(document) or None) if self._styles else None
         positions = self._matches_position(document) if self._options.show_matches_position else None
         return Formatted(self.retrieve(document), formatted, positions)
 
     def retrieve(self, document: Document) -> dict[str, Value]:
-        """The document reduced to what is displayed and to be retrieved."""
+        """The part of a document that is displayed and requested."""
         return dict(document) if self.retrieves_all else shown_parts(document, self._retrieved_parts)
 
     def _formatted(self, document: Document) -> dict[str, Value]:
         parts = document if self.retrieves_all else select(document, self._formatted_parts)
-        return {name: self._mapped(name, value) for name, value in parts.items()}
+        return {name: self._formatted_value(name, value) for name, value in parts.items()}
 
-    def _mapped(self, path: str, value: Value) -> Value:
-        if not self._allowance.allows(1):
+    def _formatted_value(self, path: str, value: Value) -> Value:
+        if not self._budget.allows(1):
             return self._texts.shortened(path, value, self._style(path)) if isinstance(value, str) else value
         if isinstance(value, dict):
-            return {name: self._mapped(f"{path}.{name}", member) for name, member in value.items()}
+            return {name: self._formatted_value(f"{path}.{name}", member) for name, member in value.items()}
         if isinstance(value, list):
-            return [self._mapped(path, element) for element in value]
+            return [self._formatted_value(path, element) for element in value]
         text = None if isinstance(value, bool) else text_of(value)
         return value if text is None else self._texts.formatted(path, text, self._style(path))
 
@@ -195,119 +128,122 @@ class Formatter:
         parts = document if self._shows_all else shown_parts(document, self._displayed_parts)
         found: dict[str, list[dict[str, Any]]] = {}
         for path, indices, text in _texts_of(parts):
-            if not self._allowance.allows(1):
+            if not self._budget.allows(1):
                 break
             matches = self._texts.positions(path, text, indices)
-            if matches:  # those of a later element take the place of the earlier ones
+            if matches:  # those of a later element replace those of earlier ones (quirk)
                 found[path] = matches
         return dict(sorted(found.items()))
 
 
-class _Texts:
-    """Texts of one query's hits: their matches, highlighted and cropped."""
+class _TextFormatter:
+    """Finds, highlights and crops matches in the texts of the hits of one query."""
 
     def __init__(self, options: FormatOptions, analyzer: Analyzer, locales_of: LocalesOf, words: MatchFinder,
-                 allowance: FormattingBudget, long_strings: LongStrings) -> None:
+                 budget: FormattingBudget, long_strings: LongStrings) -> None:
         self._options = options
         self._tags = Tags(options.highlight_pre_tag, options.highlight_post_tag)
-        self._long_texts = long_strings
-        self._sources: dict[str, Unescaped] = {}
         self._analyzer = analyzer
         self._locales_of = locales_of
         self._words = words
-        self._allowance = allowance
-        self._needles: Needles | None = None
-        self._read: dict[tuple[str, str], Readable] = {}
+        self._budget = budget
+        self._long_strings = long_strings
+        self._prefix_search: PrefixSearch | None = None
+        # Of the current hit, so that a text that is highlighted and reported with its positions is read once.
+        self._read: dict[tuple[str, str], MatchedText] = {}
+        self._unescaped: dict[str, Unescaped] = {}
         self._characters_read = 0
 
-    def forget(self) -> None:
-        """Another hit begins: its texts are others."""
+    def clear(self) -> None:
+        """Forget the texts of the last hit."""
         self._read.clear()
-        self._sources.clear()
+        self._unescaped.clear()
         self._characters_read = 0
 
     def formatted(self, path: str, text: str, style: _Style) -> str:
+        """A text of an attribute, highlighted and cropped."""
         if not text or not (style.crop_length or (style.is_highlighted and self._words)):
             return text
-        if not self._is_long(text) and not self._allowance.allows(len(text)):
+        if not self._is_long(text) and not self._budget.allows(len(text)):
             return self.shortened(path, text, style)
-        readable = self._readable(path, text)
-        start, end = readable.window(style.crop_length) if style.crop_length else (0, readable.end)
-        matches = self._affordable(readable.matches, start, end) if style.is_highlighted else ()
-        return self._shown(text, readable, start, end, matches)
+        matched = self._matched(path, text)
+        start, end = matched.window(style.crop_length) if style.crop_length else (0, matched.end)
+        matches = self._within_budget(matched.matches, start, end) if style.is_highlighted else ()
+        return self._rendered(text, matched, start, end, matches)
 
     def shortened(self, path: str, text: str, style: _Style) -> str:
-        """What is shown of a text when the time is over: its beginning where it is to be cropped, else all of it."""
-        if not style.crop_length or (len(text) <= _SURELY_SHOWN and not self._is_long(text)):
+        """A text after the time limit: only its beginning if it is to be cropped, else all of it."""
+        if not style.crop_length or (len(text) <= _MAX_UNCROPPED and not self._is_long(text)):
             return text
-        readable = self._long(path, text, MatchFinder())
-        return self._shown(text, readable, 0, readable.window(style.crop_length)[1], ())
+        matched = self._long_text(path, text, MatchFinder())
+        return self._rendered(text, matched, 0, matched.window(style.crop_length)[1], ())
 
     def positions(self, path: str, text: str, indices: Sequence[int]) -> list[dict[str, Any]]:
         """The matches as `_matchesPosition` shows them: offsets and lengths in UTF-8 bytes."""
-        if not self._words or (not self._is_long(text) and not self._allowance.allows(len(text))):
+        if not self._words or (not self._is_long(text) and not self._budget.allows(len(text))):
             return []
-        place = {"indices": list(indices)} if indices else {}
-        return [{"start": start, "length": length, **place} for start, length in self._readable(path, text).spans()]
+        element = {"indices": list(indices)} if indices else {}
+        return [{"start": start, "length": length, **element} for start, length in self._matched(path, text).byte_spans()]
 
     def _is_long(self, text: str) -> bool:
-        return len(text) > LONG or self._long_texts.stored(text) is not None
+        return len(text) > LONG_TEXT or self._long_strings.stored(text) is not None
 
-    def _readable(self, path: str, text: str) -> Readable:
+    def _matched(self, path: str, text: str) -> MatchedText:
         key = (path, text)
         if key not in self._read:
-            if self._characters_read > LONG:  # of so many short texts that all their tokens would fill the memory
-                self.forget()
-            self._characters_read += min(len(text), LONG)
-            self._read[key] = self._long(path, text, self._words) if self._is_long(text) else self._short(path, text)
+            if self._characters_read > LONG_TEXT:  # the tokens of many short texts of one hit would take much memory
+                self.clear()
+            self._characters_read += min(len(text), LONG_TEXT)
+            self._read[key] = self._long_text(path, text, self._words) if self._is_long(text) else self._short_text(path, text)
         return self._read[key]
 
-    def _short(self, path: str, text: str) -> ShortText:
+    def _short_text(self, path: str, text: str) -> ShortText:
         tokens = self._analyzer.tokens(text, self._locales(path), stop_words=False)
-        return ShortText(text, tokens, self._words.find(tokens), self._allowance)
+        return ShortText(text, tokens, self._words.find(tokens), self._budget)
 
-    def _long(self, path: str, text: str, words: MatchFinder) -> LongText:
-        if self._needles is None:
-            self._needles = Needles(self._words)
-        return LongText(self._source(text).text, self._locales(path), self._analyzer, words, self._needles, self._allowance)
+    def _long_text(self, path: str, text: str, words: MatchFinder) -> LongText:
+        if self._prefix_search is None:
+            self._prefix_search = PrefixSearch(self._words)
+        content = self._unescaped_of(text).text
+        return LongText(content, self._locales(path), self._analyzer, words, self._prefix_search, self._budget)
 
-    def _source(self, text: str) -> Unescaped:
-        if text not in self._sources:
-            stored = self._long_texts.stored(text)
-            self._sources[text] = stored.unescaped() if stored else Unescaped(text.encode(), ())
-        return self._sources[text]
+    def _unescaped_of(self, text: str) -> Unescaped:
+        if text not in self._unescaped:
+            stored = self._long_strings.stored(text)
+            self._unescaped[text] = stored.unescaped() if stored else Unescaped(text.encode(), ())
+        return self._unescaped[text]
 
     def _locales(self, path: str) -> Sequence[str] | None:
         return self._options.locales or self._locales_of(path)
 
-    def _shown(self, text: str, readable: Readable, start: int, end: int, matches: Sequence[Match]) -> str:
-        """A part of a text with matches in tags, or what stands in for that, and markers where it is cut."""
-        before, behind = self._markers(start > 0, end < readable.end)
-        if self._long_texts.stored(text) is None or end - start <= LONG:
-            return before + "".join(spread(readable.part, matches, start, end, self._tags)) + behind
-        if not (matches or before or behind):
+    def _rendered(self, text: str, matched: MatchedText, start: int, end: int, matches: Sequence[Match]) -> str:
+        """A part of a text with tags around the matches and markers at cuts; for a long string a placeholder of that."""
+        before, after = self._markers(start > 0, end < matched.end)
+        if self._long_strings.stored(text) is None or end - start <= LONG_TEXT:
+            return before + "".join(with_tags(matched.part, matches, start, end, self._tags)) + after
+        if not (matches or before or after):
             return text
-        return self._long_texts.stand_in(MarkedText(self._source(text), matches, start, end, self._tags, before, behind))
+        return self._long_strings.add(TaggedString(self._unescaped_of(text), matches, start, end, self._tags, before, after))
 
-    def _markers(self, is_cut_before: bool, is_cut_behind: bool) -> tuple[str, str]:
+    def _markers(self, is_cut_before: bool, is_cut_after: bool) -> tuple[str, str]:
         marker = self._options.crop_marker
-        if not self._allowance.adds(len(marker) * (is_cut_before + is_cut_behind)):
+        if not self._budget.adds(len(marker) * (is_cut_before + is_cut_after)):
             return "", ""
-        return marker * is_cut_before, marker * is_cut_behind
+        return marker * is_cut_before, marker * is_cut_after
 
-    def _affordable(self, matches: Sequence[Match], start: int, end: int) -> Sequence[Match]:
-        """Those in a part of a text, as far as their tags may be added."""
+    def _within_budget(self, matches: Sequence[Match], start: int, end: int) -> Sequence[Match]:
+        """The matches in a part of a text, up to the first one whose tags the budget does not allow."""
         first = bisect_right(matches, start, key=lambda match: match.end)
         last = bisect_left(matches, end, lo=first, key=lambda match: match.start)
-        added = len(self._tags.before) + len(self._tags.behind)
-        for place in range(first, last):
-            if not self._allowance.adds(added):
-                return matches[first:place]
+        added = len(self._tags.opening) + len(self._tags.closing)
+        for number in range(first, last):
+            if not self._budget.adds(added):
+                return matches[first:number]
         return matches[first:last]
 
 
 def _named(fields: Sequence[str], entries: Sequence[str] | None) -> list[str]:
-    """The fields that a list names; all of them when it is absent or holds `*`."""
+    """The fields that a list names; all of them if it is None or contains `*`."""
     if is_everything(entries):
         return list(fields)
     named = set(entries or ())
@@ -332,25 +268,25 @@ def _crop_lengths(displayed: Sequence[str], options: FormatOptions) -> dict[str,
 
 
 def _crop_entry(entry: str, default: int) -> tuple[str, int]:
-    """`name:length` parted; a length that is none stands for the default one."""
+    """(name, length) of an entry `name:length`; `default` if it has no valid length."""
     name, colon, length = entry.rpartition(":")
     if not colon:
         return entry, default
     digits = length.lstrip("+0")
-    # A number of more than twenty digits is out of reach, and need not be converted to know it.
-    is_length = _LENGTH.fullmatch(length) and len(digits) <= 20 and int(digits or 0) <= _LARGEST
+    # More than twenty digits exceed 64 bits; converting very many would be slow.
+    is_length = _LENGTH.fullmatch(length) and len(digits) <= 20 and int(digits or 0) <= _MAX_LENGTH
     return name, int(digits or 0) if is_length else default
 
 
 def _merged(path: str, styles: Mapping[str, _Style]) -> _Style:
-    """The style of a value: of all listed fields that are it, hold it or lie beneath it."""
+    """The style of a value: that of all listed fields that equal its path, lie above it or beneath it."""
     related = [style for name, style in styles.items() if is_related(name, path)]
     lengths = (style.crop_length for style in related if style.crop_length is not None)
     return _Style(any(style.is_highlighted for style in related), next(lengths, None))
 
 
 def _texts_of(document: Document) -> Iterator[tuple[str, list[int], str]]:
-    """(path, indices of the arrays around it, text) of each string and number."""
+    """(path, indices in the arrays around it, text) of each string and number."""
     for name, value in document.items():
         yield from _texts_beneath(name, [], value)
 
@@ -364,3 +300,74 @@ def _texts_beneath(path: str, indices: list[int], value: Value) -> Iterator[tupl
             yield from _texts_beneath(path, [*indices, index], element)
     elif not isinstance(value, bool) and (text := text_of(value)) is not None:
         yield path, indices, text
+
+
+# Texts with tags around their matches: short ones as a string, long ones in pieces
+
+
+class Tags(NamedTuple):
+    """The texts before and after each match."""
+
+    opening: str
+    closing: str
+
+
+def with_tags(
+    part: Callable[[int, int], str], matches: Sequence[Match], start: int, end: int, tags: Tags
+) -> Iterator[str]:
+    """The text from start to end, in parts, with tags around the matches; a match across start or end is clipped.
+
+    part: (start, end) -> what stands there.
+    """
+    for match in matches:
+        first, last = max(match.start, start), min(match.end, end)
+        yield part(start, first)
+        yield tags.opening
+        yield part(first, last)
+        yield tags.closing
+        start = last
+    yield part(start, end)
+
+
+class TaggedString(NamedTuple):
+    """A part of a long text with tags around the matches and markers at its ends: a `stored_strings.LongString`."""
+
+    source: Unescaped
+    matches: Sequence[Match]
+    start: int
+    end: int
+    tags: Tags
+    marker_before: str
+    marker_after: str
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start + len(self.matches) * sum(map(len, self.tags))
+
+    def pieces(self) -> Iterator[bytes]:
+        """The string, escaped as in JSON, in pieces of about PIECE_BYTES."""
+        opening, closing = (_escaped(tag) for tag in self.tags)
+        waiting, size = [_escaped(self.marker_before)], 0
+        place = self.start
+        for match in self.matches:
+            first, last = max(match.start, place), min(match.end, self.end)
+            for part in self._parts(place, first):
+                waiting.append(part)
+                size += len(part)
+                if size >= PIECE_BYTES:
+                    yield b"".join(waiting)
+                    waiting, size = [], 0
+            waiting += opening, self.source.escaped(first, last), closing
+            size += len(opening) + last - first + len(closing)
+            place = last
+        yield b"".join(waiting)
+        yield from self._parts(place, self.end)
+        yield _escaped(self.marker_after)
+
+    def _parts(self, start: int, end: int) -> Iterator[bytes]:
+        for place in range(start, end, PIECE_BYTES):
+            yield self.source.escaped(place, min(place + PIECE_BYTES, end))
+
+
+def _escaped(text: str) -> bytes:
+    return dumps(text)[1:-1].encode()

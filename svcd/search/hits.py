@@ -1,6 +1,7 @@
-"""Rendering of hits: the requested parts of documents, formatted parts and scores (docs/search.md#members-of-a-hit).
+"""Renders pages of hits: the requested parts of documents, formatted parts and scores (docs/search.md#members-of-a-hit).
 
-Documents stay JSON texts, and are not parsed unless parts of them are requested.
+Documents stay JSON texts, and are not parsed unless parts of them are requested. A long page is rendered in portions while the
+client reads it (docs/search.md#long-pages).
 """
 from __future__ import annotations
 
@@ -9,31 +10,40 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from svcd.base import tracing
+from svcd.base.docids import EMPTY
 from svcd.base.json_text import dumps, loads
 from svcd.query.reader import Reader
 from svcd.ranking import scores
 from svcd.ranking.bucket_sort import Hit, Ranking
 from svcd.ranking.sort import sorted_from, with_distance
-from svcd.schema import attributes
+from svcd.schema.attributes import WILDCARD
 from svcd.search.formatting import FormatOptions, Formatter
 from svcd.search.keyword import KeywordResult
 from svcd.search.matches import FormattingBudget
 from svcd.search.request import SearchQuery
-from svcd.search.stored_strings import LongStrings
+from svcd.search.stored_strings import LONG_BYTES, LongStrings
+
+# A page up to this size is rendered at once; a longer one in portions. Both in bytes of documents.
+MAX_PAGE_BYTES = 1 << 18
+PORTION_BYTES = 1 << 15
+_MAX_PORTION_HITS = 256
+
+T = TypeVar("T")
 
 
 def render_hits(
     reader: Reader, query: SearchQuery, found: KeywordResult, hits: Sequence[Hit], expired: Callable[[], bool],
-    long_strings: LongStrings, beside: Sequence[str] = ()
+    long_strings: LongStrings, extra_members: Sequence[str] = ()
 ) -> Sequence[str]:
     """The JSON texts of hits.
 
-    expired: is the time for formatting over? long_strings: receives the strings of the hits that are replaced by placeholders.
-    beside: for each hit, members to insert after those of its document, as text; () for none.
+    expired: has the time for formatting passed? long_strings: receives the strings of the hits that are replaced by placeholders.
+    extra_members: for each hit, members to insert after those of its document, as text; () for none.
     """
     tracing.begin("format")
-    texts: Sequence[str] = [long_strings.outline(text) for text in reader.documents_utf8([hit.docid for hit in hits])]
-    members = [beside] if beside else []
+    texts: Sequence[str] = [document.decode() if len(document) < LONG_BYTES else long_strings.extract(document)
+                            for document in reader.documents_utf8([hit.docid for hit in hits])]
+    members = [extra_members] if extra_members else []
     if _is_reshaped(reader, query):
         texts, formatted = _formatted(reader, query, found, texts, expired, long_strings)
         members.append(formatted)
@@ -71,11 +81,9 @@ def _formatted(
 
 def _is_reshaped(reader: Reader, query: SearchQuery) -> bool:
     """Is anything other than the whole stored document requested?"""
-    return bool(
-        shows_matches(query)
-        or not attributes.is_everything(query.attributes_to_retrieve)
-        or not attributes.is_everything(reader.settings.displayed_attributes)
-    )
+    retrieved = query.attributes_to_retrieve
+    retrieves_all = retrieved is None or WILDCARD in retrieved
+    return not (retrieves_all and reader.settings.is_everything_displayed) or shows_matches(query)
 
 
 def _formatter(
@@ -100,7 +108,7 @@ def _formatter(
         analyzer=settings.analyzer,
         locales_of=settings.locales_of,
         words=found.matching_words(),
-        allowance=FormattingBudget(expired),
+        budget=FormattingBudget(expired),
         long_strings=long_strings,
     )
 
@@ -119,24 +127,16 @@ def _score_members(reader: Reader, query: SearchQuery, hit: Hit) -> dict[str, An
     if query.show_ranking_score:
         members["_rankingScore"] = scores.score(hit.details)
     if query.show_ranking_score_details:
-        displayed = reader.settings.displayed_attributes
+        settings = reader.settings
         members["_rankingScoreDetails"] = scores.score_details(
             hit.details,
-            scores.is_separated(reader.settings.ranking_rules),
-            lambda field: not attributes.is_everything(displayed) and field not in displayed,
+            scores.is_separated(settings.ranking_rules),
+            lambda field: not settings.is_everything_displayed and field not in settings.displayed_attributes,
         )
     return members
 
 
-# Long pages of hits, rendered in portions while the client reads them (docs/search.md#long-pages).
-
-
-T = TypeVar("T")
-
-# A page up to this size is rendered at once; a longer one in portions. Both in bytes of documents.
-MAX_PAGE_BYTES = 1 << 18
-PORTION_BYTES = 1 << 15
-_MAX_PORTION_HITS = 256
+# Long pages
 
 
 class LongPage(Sequence[str]):
@@ -164,7 +164,7 @@ class LongPage(Sequence[str]):
 
     def __iter__(self) -> Iterator[str]:
         for portion in self.portions():
-            yield from map(self.long_strings.whole, portion)
+            yield from map(self.long_strings.restored, portion)
 
     @overload
     def __getitem__(self, position: int) -> str: ...
@@ -174,7 +174,7 @@ class LongPage(Sequence[str]):
     def __getitem__(self, position: int | slice) -> str | Sequence[str]:
         positions = range(self._count)[position]
         if isinstance(positions, int):
-            return self.long_strings.whole(self._render(positions, positions + 1)[0])
+            return self.long_strings.restored(self._render(positions, positions + 1)[0])
         return [self[each] for each in positions]
 
 
@@ -203,7 +203,7 @@ def paged(reader: Reader, query: SearchQuery, result: KeywordResult, hits: Seque
     details = _details_of(query, hits)
 
     def render_between(first: int, end: int) -> Sequence[str]:
-        long_strings.forget()
+        long_strings.clear()
         return render(without_ranking, [Hit(docids[place], details[place]) for place in range(first, end)])
 
     return LongPage(len(hits), reader.average_document_size(), render_between, long_strings)
@@ -211,7 +211,7 @@ def paged(reader: Reader, query: SearchQuery, result: KeywordResult, hits: Seque
 
 def without_ranking_hits(result: KeywordResult) -> KeywordResult:
     """The result without its list of hits (150 bytes each), which rendering does not need."""
-    return result._replace(ranking=Ranking(0))
+    return result._replace(ranking=Ranking(EMPTY))
 
 
 class RepeatedValues(Generic[T]):

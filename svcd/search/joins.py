@@ -9,13 +9,13 @@ from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from svcd.base.bitmaps import DocIds, to_docids
+from svcd.base.docids import DocIds, union_of
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps, loads
 from svcd.filters.evaluation import filter_docids
 from svcd.filters.tree import And, Condition, Foreign, In, Not, Or, in_order
 from svcd.query.reader import Reader
-from svcd.schema.attributes import is_beneath, is_everything, is_related
+from svcd.schema.attributes import is_beneath, is_related
 from svcd.schema.documents import Selection, document_identifier, identifier, shown_parts
 from svcd.schema.index_settings import IndexSettings
 
@@ -91,14 +91,14 @@ def _beneath(container: Any, path: str, attributes: _Attributes, without: frozen
 def _documents(index_uid: str, document_ids: set[str], open_index: Opener) -> dict[str, Any]:
     """Identifier -> displayed attributes of the document, for those that exist. `_vectors` is left out."""
     with open_index(index_uid) as reader:
-        displayed = reader.settings.displayed_attributes
+        settings = reader.settings
         texts = reader.identified_documents(sorted(document_ids))
     documents = {document_id: loads(text) for document_id, text in texts.items()}
     for document in documents.values():
         document.pop(_VECTORS, None)
-    if is_everything(displayed):
+    if settings.is_everything_displayed:
         return documents
-    selection = Selection(displayed)
+    selection = Selection(settings.displayed_attributes)
     return {document_id: shown_parts(document, selection) for document_id, document in documents.items()}
 
 
@@ -160,10 +160,7 @@ def _matching_ids(index_uid: str, joins: Sequence[Foreign], open_index: Opener) 
     """id(join) -> identifiers of the documents of one index that match its filter."""
     with open_index(index_uid) as reader:
         found = [(join, _matching_docids(reader, index_uid, join)) for join in joins]
-        union = 0
-        for _, docids in found:
-            union |= docids
-        if union.bit_count() > MAX_DOCUMENTS:
+        if len(union_of(docids for _, docids in found)) > MAX_DOCUMENTS:
             raise _filter_error(index_uid, _TOO_MANY)
         return {id(join): _keys_of(reader, docids) for join, docids in found}
 
@@ -179,7 +176,7 @@ def _keys_of(reader: Reader, docids: DocIds) -> list[str]:
     key = reader.primary_key
     if key is None:
         return []
-    return [document_identifier(loads(text), key) for text in reader.documents(to_docids(docids))]
+    return [document_identifier(loads(text), key) for text in reader.documents(docids.to_array())]
 
 
 def _filter_error(index_uid: str, sentence: str) -> ApiError:

@@ -1,6 +1,7 @@
-"""One query on one index: from its text to ranked documents and the words that found them.
+"""Runs one query on one index: from its text to ranked documents, with the words that found them.
 
-Steps: filter, parse, build the query graph, universe, ranking rules, bucket sort (docs/ranking.md).
+Steps: filter, tokens, query graph, universe, ranking rules, bucket sort (docs/ranking.md). Also: the attributes and languages
+of a query, and its distinct attribute.
 """
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from svcd.base import tracing
-from svcd.base.bitmaps import DocIds
+from svcd.base.docids import DocIds, union_of
 from svcd.base.errors import ApiError
 from svcd.filters.evaluation import filter_docids
 from svcd.query.graph import BuiltQuery, Graph, MatchingStrategy, build_graph, universe
@@ -27,99 +28,14 @@ from svcd.schema.index_settings import IndexSettings
 from svcd.search.matches import LocatedTerm, MatchFinder
 from svcd.search.request import SearchQuery
 
-# The distinct attribute of a search, and distinct among merged hits (docs/search.md#distinct-by-document-values).
-#
-# Distinct among the documents of one index is a part of ranking: svcd.ranking.distinct.
-
-
 _NONE_FILTERABLE = "This index does not have configured filterable attributes."
 
 
-def distinct_field(reader: Reader, requested: str | None) -> str | None:
-    """The distinct field of a search: that of the request, else of the setting; None if no document has it.
-
-    Raises invalid_search_distinct if the requested field is not filterable.
-    """
-    if requested is None:
-        field = reader.settings.distinct_attribute
-    else:
-        _check_filterable(reader.settings, requested)
-        field = requested
-    return field if field is not None and field in reader.fields() else None
-
-
-def _check_filterable(settings: IndexSettings, field: str) -> None:
-    if field not in settings.filterable:
-        reason = _why_not(settings, field)
-        raise ApiError("invalid_search_distinct",
-                       f"Attribute `{field}` is not filterable and thus, cannot be used as distinct attribute. {reason}")
-
-
-def _why_not(settings: IndexSettings, field: str) -> str:
-    rule = settings.filterable.rule(field)
-    if rule is not None:
-        return (
-            f"Note: this attribute matches rule #{rule.number} in filterableAttributes, "
-            "but this rule does not enable filtering.\n"
-            f"Hint: enable filtering in rule #{rule.number} by adding appropriate filter features.\n"
-            f"Hint: prepend another rule matching {field} with filter features before rule #{rule.number}"
-        )
-    patterns = settings.filterable.patterns()
-    if not patterns:
-        return _NONE_FILTERABLE
-    return f"Available filterable attributes patterns are: `{attribute_list(patterns, settings.displayed_attributes)}`."
-
-
-class DistinctFilter:
-    """Accepts documents that share no value of a field with an earlier accepted one."""
-
-    def __init__(self, field: str) -> None:
-        self._field = field
-        self._seen: set[Hashable] = set()
-
-    def accepts(self, document: Mapping[str, Any]) -> bool:
-        """Is a document accepted? One without values always is. Its values count as seen then."""
-        values = document_values(document, self._field)
-        if not self._seen.isdisjoint(values):
-            return False
-        self._seen |= values
-        return True
-
-
-def document_values(document: Mapping[str, Any], field: str) -> set[Hashable]:
-    """The values of a field in a document, as merged lists compare them.
-
-    Strings and booleans in normal form, numbers as written: 1 and 1.0 differ. Elements of an array are values, elements
-    of nested arrays are not.
-    """
-    return {_key(value) for leaf in _leaves(document, field) for value in (leaf if isinstance(leaf, list) else [leaf])
-            if isinstance(value, (str, int, float))}
-
-
-def _leaves(value: Any, field: str, name: str = "") -> Iterator[Any]:
-    """The values at a dotted path, through objects and arrays of objects."""
-    if isinstance(value, list):
-        for element in value:
-            yield from _leaves(element, field, name)
-    elif isinstance(value, dict):
-        for member, inner in value.items():
-            path = f"{name}.{member}" if name else member
-            if path == field:
-                yield inner
-            elif is_beneath(field, path):
-                yield from _leaves(inner, field, path)
-
-
-def _key(value: str | int | float) -> Hashable:
-    if isinstance(value, str):
-        return normal_form(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return repr(value), type(value)
-
-
 class KeywordResult(NamedTuple):
-    """The ranked documents of a query. terms, located: its terms with their derivations and positions in the query."""
+    """The ranked documents of a query.
+
+    terms: its terms with their derivations. located: (term, first position, last position) of each term in the query.
+    """
 
     ranking: Ranking
     terms: Terms
@@ -146,10 +62,12 @@ def keyword_search(
     settings = reader.settings
     restricted = restricted_fields(reader, query.attributes_to_search_on)
     field = distinct_field(reader, query.distinct)
-    if query.filter is not None:
+    if query.filter is None:
+        docids = reader.all_docids()
+    else:
         tracing.begin("evaluate filter")
-    docids = filter_docids(reader, query.filter, "invalid_search_filter", is_rewritten=True)
-    tracing.end()
+        docids = filter_docids(reader, query.filter, "invalid_search_filter", is_rewritten=True)
+        tracing.end()
     _check_sort(settings, query.sort or ())
     tracing.begin("tokenize query")
     terms = Terms(Postings(reader, restricted), settings.typo_tolerance, settings.synonyms)
@@ -159,7 +77,7 @@ def keyword_search(
     context = RankingContext(terms, MatchingStrategy(query.matching_strategy))
     if candidates is not None:
         docids &= candidates
-    docids &= ~_excluded(terms.postings, parsed)
+    docids -= _excluded(terms.postings, parsed)
     built = build_graph(terms, parsed) if parsed.parts else BuiltQuery(Graph([None, None], [[], []]), [])
     if parsed.parts:
         docids = universe(built.graph, terms, context.strategy, docids)
@@ -172,12 +90,7 @@ def keyword_search(
 
 def _excluded(postings: Postings, parsed: ParsedQuery) -> DocIds:
     """The documents that the negated words and phrases of the query exclude."""
-    docids = 0
-    for word in parsed.negative_words:
-        docids |= postings.original(word)
-    for phrase in parsed.negative_phrases:
-        docids |= postings.phrase(phrase)
-    return docids
+    return union_of([*map(postings.original, parsed.negative_words), *map(postings.phrase, parsed.negative_phrases)])
 
 
 def _located_term(terms: Terms, term: Term, start: int, end: int) -> LocatedTerm:
@@ -249,3 +162,90 @@ def locales_of(reader: Reader, query: SearchQuery, restricted: Sequence[str] | N
     of_field = reader.settings.locales_of
     fields = _searchable_fields(reader) if restricted is None else restricted
     return list(dict.fromkeys(locale for field in fields for locale in of_field(field) or ())) or None
+
+
+# The distinct attribute of a search, and distinct among merged hits (docs/search.md#distinct-by-document-values). Distinct among
+# the documents of one index is part of ranking: svcd.ranking.distinct.
+
+
+def distinct_field(reader: Reader, requested: str | None) -> str | None:
+    """The distinct field of a search: that of the request, else of the setting; None if no document has it.
+
+    Raises invalid_search_distinct if the requested field is not filterable.
+    """
+    if requested is None:
+        field = reader.settings.distinct_attribute
+    else:
+        _check_filterable(reader.settings, requested)
+        field = requested
+    return field if field is not None and field in reader.fields() else None
+
+
+def _check_filterable(settings: IndexSettings, field: str) -> None:
+    if field not in settings.filterable:
+        reason = _why_not(settings, field)
+        raise ApiError("invalid_search_distinct",
+                       f"Attribute `{field}` is not filterable and thus, cannot be used as distinct attribute. {reason}")
+
+
+def _why_not(settings: IndexSettings, field: str) -> str:
+    rule = settings.filterable.rule(field)
+    if rule is not None:
+        return (
+            f"Note: this attribute matches rule #{rule.number} in filterableAttributes, "
+            "but this rule does not enable filtering.\n"
+            f"Hint: enable filtering in rule #{rule.number} by adding appropriate filter features.\n"
+            f"Hint: prepend another rule matching {field} with filter features before rule #{rule.number}"
+        )
+    patterns = settings.filterable.patterns()
+    if not patterns:
+        return _NONE_FILTERABLE
+    return f"Available filterable attributes patterns are: `{attribute_list(patterns, settings.displayed_attributes)}`."
+
+
+class DistinctFilter:
+    """Accepts documents that share no value of a field with an earlier accepted one."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+        self._seen: set[Hashable] = set()
+
+    def accepts(self, document: Mapping[str, Any]) -> bool:
+        """Is a document accepted? If so, its values count as seen. A document without values is always accepted."""
+        values = document_values(document, self._field)
+        if not self._seen.isdisjoint(values):
+            return False
+        self._seen |= values
+        return True
+
+
+def document_values(document: Mapping[str, Any], field: str) -> set[Hashable]:
+    """The values of a field in a document, as merged lists compare them.
+
+    Strings and booleans in normal form, numbers as written: 1 and 1.0 differ. Elements of an array are values, elements
+    of nested arrays are not.
+    """
+    return {_key(value) for leaf in _leaves(document, field) for value in (leaf if isinstance(leaf, list) else [leaf])
+            if isinstance(value, (str, int, float))}
+
+
+def _leaves(value: Any, field: str, name: str = "") -> Iterator[Any]:
+    """The values at a dotted path, through objects and arrays of objects."""
+    if isinstance(value, list):
+        for element in value:
+            yield from _leaves(element, field, name)
+    elif isinstance(value, dict):
+        for member, inner in value.items():
+            path = f"{name}.{member}" if name else member
+            if path == field:
+                yield inner
+            elif is_beneath(field, path):
+                yield from _leaves(inner, field, path)
+
+
+def _key(value: str | int | float) -> Hashable:
+    if isinstance(value, str):
+        return normal_form(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value), type(value)

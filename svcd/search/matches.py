@@ -1,4 +1,4 @@
-"""Which tokens of a text a query matched, for highlighting, cropping and match positions (docs/search.md#matched-words).
+"""Finds the tokens of a text that a query matched, and limits the work of formatting them (docs/search.md#matched-words).
 
 A MatchFinder is built from the terms of a query:
 
@@ -10,7 +10,7 @@ A MatchFinder is built from the terms of a query:
             words=("wood", "woods"),   # exact, prefix and computed typo words, in order of interning
             phrases=(("new", "york"),),  # own phrase, synonyms, computed split; None = stop-word position gap
         ),
-        ...                            # located terms in query order, then the n-grams
+        ...                            # terms in query order, then the n-grams
     ])
 
 `MatchFinder()` without terms matches nothing (placeholder search).
@@ -23,58 +23,18 @@ from typing import NamedTuple
 
 from svcd.text.analyzer import WORD, Token
 
-# Limits on the work of formatting the hits of one search (docs/search.md#time-limit).
-#
-# Formatting counts towards the time limit of the search, so that a hit of 20 MB cannot occupy a place for a minute. A fixed
-# amount is always allowed, so that hits of usual size are formatted however long ranking took.
-
-
-# Characters of text that are read whatever the time: the hits of most pages, in a tenth of a second, in half of one where
-# words have to be found without spaces.
-ASSURED = 65_536
-# Matches of one hit that are told where its texts are long; each takes some 300 bytes of memory.
-MOST_MATCHES = 100_000
-# Characters that tags and markers may add to the answer: they come with the request, and may be long.
-MOST_ADDED = 16_777_216
-
-
-class FormattingBudget:
-    """What is left for one search. expired: tells whether its time is over; None never asks."""
-
-    def __init__(self, expired: Callable[[], bool] | None = None) -> None:
-        self._expired = expired
-        self._assured = ASSURED
-        self._addable = MOST_ADDED
-        self._is_over = False
-
-    @property
-    def is_over(self) -> bool:
-        """True once something was refused because of the time."""
-        return self._is_over
-
-    def allows(self, amount: int) -> bool:
-        """May so many more characters be read, or as simple things be done? Counts them when it says yes."""
-        if self._assured > 0:
-            self._assured -= amount
-            return True
-        if not self._is_over and self._expired is not None:
-            self._is_over = self._expired()
-        return not self._is_over
-
-    def adds(self, characters: int) -> bool:
-        """May so many characters be added to the texts of hits? Counts them when it says yes."""
-        if characters > self._addable:
-            return False
-        self._addable -= characters
-        return True
-
+# Characters of text that one search may read after its time limit: those of the hits of most pages. Reading them takes a tenth
+# of a second, half a second where a segmenter finds the words.
+GUARANTEED_CHARACTERS = 65_536
+# Characters that tags and markers may add to the answer of one search: the request gives them, and they may be long.
+MAX_ADDED_CHARACTERS = 16_777_216
 
 Phrase = Sequence["str | None"]
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedTerm:
-    """One term of the query with all it was allowed to match."""
+    """One term of the query with its positions there, and the words and phrases that it matches."""
 
     positions: tuple[int, int]
     is_prefix: bool
@@ -84,19 +44,19 @@ class LocatedTerm:
 
     @property
     def width(self) -> int:
-        """Word positions the term covers, less one."""
+        """The number of word positions that the term covers, less one."""
         return self.positions[1] - self.positions[0]
 
 
 class Match(NamedTuple):
-    """A run of tokens that matched one term; counts of tokens, words and characters from 0."""
+    """A run of tokens that matched one term; tokens, words and characters are counted from 0."""
 
     first_token: int
     last_token: int
-    first_word: int  # number of the first matched word among the word tokens of the text
+    first_word: int  # the number of the first matched word among the words of the text
     last_word: int
-    start: int  # characters
-    length: int  # characters: less than the token when only its prefix matched
+    start: int  # in characters
+    length: int  # in characters: fewer than those of the token if only its prefix matched
     positions: tuple[int, int]  # of the term in the query
 
     @property
@@ -109,7 +69,7 @@ class Match(NamedTuple):
 
 
 class _Candidate(NamedTuple):
-    """A word of a term with its place in the order in which words are tried."""
+    """A word that may match. rank: its place in the order in which words are tried."""
 
     rank: int
     word: str
@@ -117,7 +77,7 @@ class _Candidate(NamedTuple):
 
 
 class MatchFinder:
-    """The words and phrases a query may match, ready to be looked up by lemma."""
+    """The words and phrases that a query matches, by lemma."""
 
     def __init__(self, terms: Iterable[LocatedTerm] = ()) -> None:
         located = list(terms)
@@ -125,15 +85,15 @@ class MatchFinder:
         for term in located:
             self._add_phrases(term)
         self._candidates = _Candidates(located)
-        # A match begins with a word whose lemma begins with one of these. ("" begins any, and matches nothing but itself.)
-        self.beginnings = frozenset({*self._phrases, *self._candidates.whole, *self._candidates.beginnings})
-        self.longest_phrase = max((len(phrase) for several in self._phrases.values() for phrase, _ in several), default=1)
+        # The first word of a match has a lemma that starts with one of these. ("" matches the empty lemma only.)
+        self.prefixes = frozenset({*self._phrases, *self._candidates.whole, *self._candidates.prefixes})
+        self.longest_phrase = max((len(phrase) for phrases in self._phrases.values() for phrase, _ in phrases), default=1)
 
     def __bool__(self) -> bool:
-        return bool(self._phrases or self._candidates.whole or self._candidates.beginnings)
+        return bool(self._phrases or self._candidates.whole or self._candidates.prefixes)
 
     def find(self, tokens: Sequence[Token]) -> list[Match]:
-        """The matches of the tokens of one text, left to right, none overlapping another."""
+        """The matches in the tokens of one text, from left to right, without overlaps."""
         if not self:
             return []
         places = [place for place, token in enumerate(tokens) if token.kind == WORD]
@@ -146,7 +106,7 @@ class MatchFinder:
 
     def _scan(self, tokens: Sequence[Token], places: Sequence[int]) -> Iterator[Match]:
         phrases, candidates = self._phrases, self._candidates
-        free = 0  # words before this number are part of a match
+        free = 0  # the first word after the last match
         for number, place in enumerate(places):
             lemma = tokens[place].lemma
             if number < free or (candidates[lemma] is None and lemma not in phrases):
@@ -160,7 +120,7 @@ class MatchFinder:
         place = places[number]
         token = tokens[place]
         for phrase, term in self._phrases.get(token.lemma, ()):
-            if _reads(tokens, places, number, phrase):
+            if _is_phrase_at(tokens, places, number, phrase):
                 last = number + len(phrase) - 1
                 length = tokens[places[last]].end - token.start
                 return Match(place, places[last], number, last, token.start, length, term.positions)
@@ -172,45 +132,81 @@ class MatchFinder:
 
 
 class _Candidates(dict[str, "_Candidate | None"]):
-    """Lemma -> the first word that matches it; remembers what it was asked."""
+    """Lemma -> the first word, in the order of ranks, that matches it; None if no word does. Filled on demand."""
 
     def __init__(self, located: Sequence[LocatedTerm]) -> None:
         super().__init__()
         self.whole: dict[str, _Candidate] = {}
-        self.beginnings: dict[str, _Candidate] = {}
+        self.prefixes: dict[str, _Candidate] = {}
         for candidate in _ranked(located):
-            table = self.beginnings if candidate.term.is_prefix else self.whole
+            table = self.prefixes if candidate.term.is_prefix else self.whole
             table.setdefault(candidate.word, candidate)
-        self._lengths = sorted({len(word) for word in self.beginnings})
+        self._lengths = sorted({len(word) for word in self.prefixes})
 
     def __missing__(self, lemma: str) -> _Candidate | None:
-        found = self[lemma] = self.whole.get(lemma) or self._beginning(lemma)
+        found = self[lemma] = self.whole.get(lemma) or self._by_prefix(lemma)
         return found
 
-    def _beginning(self, lemma: str) -> _Candidate | None:
-        beginnings = (lemma[:length] for length in self._lengths if length <= len(lemma))
-        found = [self.beginnings[beginning] for beginning in beginnings if beginning in self.beginnings]
+    def _by_prefix(self, lemma: str) -> _Candidate | None:
+        prefixes = (lemma[:length] for length in self._lengths if length <= len(lemma))
+        found = [self.prefixes[prefix] for prefix in prefixes if prefix in self.prefixes]
         return min(found, default=None, key=lambda candidate: candidate.rank)
 
 
 def _ranked(located: Sequence[LocatedTerm]) -> Iterator[_Candidate]:
-    """Words in the order in which they are tried: prefixes last, wide terms (n-grams) first."""
+    """The words of all terms in the order in which they are tried: wide terms (n-grams) first, prefixes last."""
     ordered = sorted(located, key=lambda term: (term.is_prefix, -term.width))
     words = ((word, term) for term in ordered for word in term.words)
     for rank, (word, term) in enumerate(words):
         yield _Candidate(rank, word, term)
 
 
-def _reads(tokens: Sequence[Token], places: Sequence[int], number: int, phrase: Phrase) -> bool:
-    """Whether the word tokens from `number` on are the words of the phrase; a hole is never met."""
+def _is_phrase_at(tokens: Sequence[Token], places: Sequence[int], number: int, phrase: Phrase) -> bool:
+    """Are the words from `number` on those of the phrase? Never if it has a position gap.
+
+    places: the indexes of the tokens that are words.
+    """
     if number + len(phrase) > len(places):
         return False
     return all(tokens[places[number + step]].lemma == word for step, word in enumerate(phrase))
 
 
 def _matched_length(token: Token, candidate: _Candidate) -> int:
-    """Characters of the token to mark: those that gave the typed beginning, or all of it."""
+    """The number of characters of the token to mark: of a prefix those that became the typed characters, else all."""
     if not candidate.term.is_prefix:
         return token.end - token.start
     typed = candidate.word[: candidate.term.length]
     return token.characters_of(len(typed.encode()))
+
+
+# Limits on formatting
+
+
+class FormattingBudget:
+    """How much work the formatting of one search may still do. expired: has the time limit passed? None for no limit.
+
+    Formatting counts towards the time limit of the search, so that a hit of 20 MB cannot occupy a search slot for a minute. A
+    fixed amount is always allowed, so that hits of usual size are formatted however long ranking took.
+    """
+
+    def __init__(self, expired: Callable[[], bool] | None = None) -> None:
+        self._expired = expired
+        self._guaranteed = GUARANTEED_CHARACTERS
+        self._addable = MAX_ADDED_CHARACTERS
+        self._is_over = False
+
+    def allows(self, characters: int) -> bool:
+        """May so many more characters be read, or a step of similar cost be made? If so, they are counted."""
+        if self._guaranteed > 0:
+            self._guaranteed -= characters
+            return True
+        if not self._is_over and self._expired is not None:
+            self._is_over = self._expired()
+        return not self._is_over
+
+    def adds(self, characters: int) -> bool:
+        """May so many characters be added to the texts of hits? If so, they are counted."""
+        if characters > self._addable:
+            return False
+        self._addable -= characters
+        return True

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Mapping, Sequence
 
 from svcd.facets.distribution import Facets
@@ -45,7 +46,7 @@ class IndexedQuery:
     position: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Federation:
     """The requested page of the merged list, and what is computed over the list. `page` or `hits_per_page` mean page mode.
 
@@ -61,11 +62,12 @@ class Federation:
     facets: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
     merges_facets: bool = False
 
-    @property
+    @cached_property
     def is_paged(self) -> bool:
         """Is it page mode, with an exact total?"""
         return self.page is not None or self.hits_per_page is not None
 
+    @cached_property
     def window(self) -> tuple[int, int]:
         """(first, end) of the requested hits in the list; equal if there are none."""
         if not self.is_paged:

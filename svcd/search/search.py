@@ -1,10 +1,13 @@
-"""Runs a search of one query: ranks as many documents as the page needs, and renders its hits (docs/search.md)."""
+"""Runs a search of one query: ranks as many documents as its page needs, renders the hits, and counts facets (docs/search.md).
+
+Also: facet search, over the documents that such a search counts.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
 from svcd.base import tracing
-from svcd.base.bitmaps import DocIds, from_docids
+from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
 from svcd.base.json_text import loads
 from svcd.facets.distribution import Facets, facets_of
@@ -17,13 +20,13 @@ from svcd.search.keyword import DistinctFilter, KeywordResult, keyword_search
 from svcd.search.request import Federation, IndexedQuery, SearchQuery, SearchResult
 from svcd.search.stored_strings import LongStrings
 
-__all__ = ["Federation", "IndexedQuery", "SearchQuery", "SearchResult", "search"]
+__all__ = ["FacetHit", "FacetQuery", "Federation", "IndexedQuery", "SearchQuery", "SearchResult", "facet_search", "search"]
 
 DEFAULT_CUTOFF_MS = 1500
-# The part of the time limit after which formatting ends; writing 20 MB of text takes a third of a second more.
+# The share of the time limit after which formatting ends. Writing takes some time, too: a third of a second for 20 MB of text.
 _FORMATTING_PERCENT = 75
 
-# Starts a clock for some milliseconds; returns a predicate: have they passed?
+# Starts a clock for so many milliseconds; returns a predicate: have they passed?
 Timer = Callable[[int], Callable[[], bool]]
 
 
@@ -45,12 +48,12 @@ def search(
     rejected: Sequence[Hit] = ()
     if query.distinct is not None:
         hits, rejected = _split_distinct(reader, query.distinct, hits)
-    first, end = federation.window()
+    first, end = federation.window
     long_strings = LongStrings()
     page = paged(reader, query, found, hits[first:end], long_strings,
                  lambda found, some: render_hits(reader, query, found, some, is_formatting_over, long_strings))
-    counted = found.ranking.counted & ~from_docids([hit.docid for hit in rejected])
-    return SearchResult(page, federation.pagination(counted.bit_count()), _facets(indexed.index_uid, reader, federation, counted))
+    counted = found.ranking.counted - DocIds([hit.docid for hit in rejected])
+    return SearchResult(page, federation.pagination(len(counted)), _facets(indexed.index_uid, reader, federation, counted))
 
 
 def search_one_index(
@@ -76,7 +79,7 @@ def formatting_timer(reader: Reader, timer: Timer) -> Callable[[], bool]:
 
 def required_hits(reader: Reader, federation: Federation) -> int:
     """The number of hits of an index that the page needs: up to its end, at most maxTotalHits."""
-    return min(federation.window()[1], reader.settings.max_total_hits)
+    return min(federation.window[1], reader.settings.max_total_hits)
 
 
 def ranking_limits(reader: Reader, query: SearchQuery, federation: Federation, order_only: bool = False) -> RankingLimits:
@@ -115,10 +118,7 @@ def _needs_order_only(reader: Reader, query: SearchQuery) -> bool:
     return not (is_scored or is_rejecting or reader.settings.is_proximity_by_attribute or shows_matches(query))
 
 
-# Facet search over the documents that an ordinary search would count (docs/search.md#facet-search-over-a-query).
-
-
-__all__ = ["FacetHit", "FacetQuery", "facet_search"]
+# Facet search (docs/search.md#facet-search-over-a-query)
 
 
 def facet_search(
@@ -131,11 +131,12 @@ def facet_search(
     """
     check_enabled(reader.settings)
     # First the search: its errors come before those of the facet name.
-    result = keyword_search(reader, query, _limits(reader, query, is_exhaustive), timer(cutoff_ms(reader)))
+    limits = _limits_for_facet_search(reader, query, is_exhaustive)
+    result = keyword_search(reader, query, limits, timer(cutoff_ms(reader)))
     return search_values(reader, facet, result.ranking.counted)
 
 
-def _limits(reader: Reader, query: SearchQuery, is_exhaustive: bool) -> RankingLimits:
+def _limits_for_facet_search(reader: Reader, query: SearchQuery, is_exhaustive: bool) -> RankingLimits:
     """How far to rank: not at all if ranking cannot exclude a document from the count."""
     can_exclude = query.ranking_score_threshold is not None or reader.settings.distinct_attribute is not None
     if not can_exclude:

@@ -1,8 +1,8 @@
-"""Long strings of documents, kept out of the JSON texts of the hits of one search.
+"""Keeps long strings of documents out of the JSON texts of hits until the response is sent (docs/search.md#long-texts).
 
 In the text of a hit a short placeholder stands for each string of LONG_BYTES or more. A placeholder is random (128 bits), so no
-document holds it, and no client sees it. Hits are parsed, reduced, joined and merged with placeholders in them; when the
-response is sent, the pieces of the long strings take their places (docs/search.md#long-texts).
+document contains it, and no client sees it. Hits are parsed, reduced, joined and merged with placeholders in them; while the
+response is sent, the pieces of the long strings replace them.
 """
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from typing import NamedTuple, Protocol
 
 from svcd.base.json_text import Literal, Unescaped, long_literals, unescaped
 
-# Bytes: shorter documents are held as other texts, and so are shorter strings.
+# A string of so many bytes or more is long; documents with fewer bytes are not searched for long strings.
 LONG_BYTES = 1 << 18
-# Bytes that are given out together.
-PIECE = 1 << 15
+# Bytes of a piece of a long string.
+PIECE_BYTES = 1 << 15
 
 
-class LongValue(Protocol):
-    """A string too long to be held as one: what stands between its quotes in a JSON text."""
+class LongString(Protocol):
+    """A string that is not held as one `str`: the text between its quotes in JSON."""
 
     @property
     def size(self) -> int:
-        """Bytes of all pieces, as far as can be known."""
+        """Bytes of all pieces; an estimate where escapes are added."""
 
     def pieces(self) -> Iterator[bytes]:
-        """All of it, in UTF-8."""
+        """The whole string, escaped as in JSON, in UTF-8."""
 
 
-class StoredText(NamedTuple):
-    """A string of a document, as it is stored."""
+class StoredString(NamedTuple):
+    """A long string as it is stored. source: the JSON text of its document; literal: where it is in the source."""
 
     source: bytes
     literal: Literal
@@ -43,77 +43,63 @@ class StoredText(NamedTuple):
 
     def pieces(self) -> Iterator[bytes]:
         start, end = self.literal
-        for place in range(start, end, PIECE):
-            yield self.source[place:min(place + PIECE, end)]
+        for place in range(start, end, PIECE_BYTES):
+            yield self.source[place:min(place + PIECE_BYTES, end)]
 
     def unescaped(self) -> Unescaped:
-        """What it says."""
+        """Its value, which keeps a way back to the escaped form."""
         return unescaped(self.source, self.literal)
 
 
-class LongStrings:
-    """Those of the hits that are shown at a time. For one search."""
+class LongStrings(dict[str, LongString]):
+    """Placeholder -> the long string it stands for, in the hits of one search. clear() when these hits are no longer needed."""
 
-    def __init__(self) -> None:
-        self._values: dict[str, LongValue] = {}
-        self._given = 0
+    _count = 0  # of placeholders made so far: none is made twice, not even after clear()
 
-    def __bool__(self) -> bool:
-        return bool(self._values)
-
-    def outline(self, source: bytes) -> str:
-        """The JSON text of a document, given in UTF-8, without its long strings, which are kept here."""
-        if len(source) < LONG_BYTES:
-            return source.decode()
+    def extract(self, source: bytes) -> str:
+        """The JSON text of a document with a placeholder for each of its long strings. source: the text in UTF-8."""
         parts, place = [], 0
         for literal in long_literals(source, LONG_BYTES):
-            parts += [source[place:literal.start], self.stand_in(StoredText(source, literal)).encode()]
+            parts += [source[place:literal.start], self.add(StoredString(source, literal)).encode()]
             place = literal.end
         return b"".join([*parts, source[place:]]).decode()
 
-    def stand_in(self, value: LongValue) -> str:
-        """What is to be taken for a long string until the end."""
-        text = f"{self._nonce}{self._given}"
-        self._given += 1
-        self._values[text] = value
-        return text
+    def add(self, value: LongString) -> str:
+        """A new placeholder for a long string."""
+        placeholder = f"{self._prefix}{self._count}"
+        self._count += 1
+        self[placeholder] = value
+        return placeholder
 
-    def stored(self, text: str) -> StoredText | None:
-        """The string of a document for which a text stands in, if it is no other text."""
-        value = self._values.get(text)
-        return value if isinstance(value, StoredText) else None
+    def stored(self, text: str) -> StoredString | None:
+        """The long string of a document that a text stands for; None if the text is not a placeholder of one."""
+        value = self.get(text)
+        return value if isinstance(value, StoredString) else None
 
     def size(self, text: str) -> int:
-        """Bytes of all pieces of a JSON text, as far as can be known; few are forgotten."""
-        return len(text) + sum(self._values[each].size for each in self._found(text))
+        """An estimate of the bytes of a JSON text with its long strings."""
+        return len(text) + (sum(self[placeholder].size for placeholder in self._pattern.findall(text)) if self else 0)
 
     def pieces(self, text: str) -> Iterator[bytes]:
-        """A JSON text in UTF-8, with the long strings in it."""
-        if not self._values:
+        """A JSON text in UTF-8, with its long strings in place of their placeholders."""
+        if not self:
             yield text.encode()
             return
         place = 0
-        for found in self._pattern.finditer(text):
-            yield text[place:found.start()].encode()
-            yield from self._values[found[0]].pieces()
-            place = found.end()
+        for placeholder in self._pattern.finditer(text):
+            yield text[place:placeholder.start()].encode()
+            yield from self[placeholder[0]].pieces()
+            place = placeholder.end()
         yield text[place:].encode()
 
-    def whole(self, text: str) -> str:
-        """A JSON text with the long strings in it, all of it: for those that are not in need of pieces."""
+    def restored(self, text: str) -> str:
+        """A JSON text with its long strings in place of their placeholders, as one `str`."""
         return b"".join(self.pieces(text)).decode()
 
-    def forget(self) -> None:
-        """The hits that were shown are gone."""
-        self._values.clear()
-
-    def _found(self, text: str) -> list[str]:
-        return self._pattern.findall(text) if self._values else []
-
     @cached_property
-    def _nonce(self) -> str:
+    def _prefix(self) -> str:
         return f"{token_hex(16)}:"
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        return re.compile(f"{self._nonce}[0-9]+")
+        return re.compile(f"{self._prefix}[0-9]+")

@@ -45,7 +45,7 @@ _REPORTED = 1000  # documents between two progress reports
 
 
 def write_archive(request: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
-    """Write the archive of a request (see svcd.tasks.archive_tasks); {"error": None or error object}.
+    """Write the archive of a request (see svcd.tasks.global_tasks); {"error": None or error object}.
 
     After an error the incomplete file stays; the runner deletes it.
     """

@@ -1,6 +1,8 @@
-"""Decides which enqueued tasks run together: pure functions, by the tables of docs/tasks-and-batches.md#batching.
+"""The kinds of tasks, and which enqueued tasks run together in a batch: tables and pure functions.
 
-Iterators of tasks are read only as far as needed, because the queue may be long.
+KINDS has the rank of each kind, how its tasks are taken, and the counters that a failed one shows. What a batch then does is in
+svcd.tasks.global_tasks and svcd.tasks.indexing. Iterators of tasks are read only as far as needed, because the queue may be
+long. See docs/tasks-and-batches.md#kinds and #batching.
 """
 from __future__ import annotations
 
@@ -10,18 +12,13 @@ from typing import Any
 
 from svcd.instance.task_records import Task
 
-# The table of task kinds: order in messages, rank and way of taking, counters of a failure.
-#
-# What a batch of a kind does is in svcd.tasks.global_tasks and svcd.tasks.indexing. See docs/tasks-and-batches.md#kinds.
-
-
 # Which enqueued tasks of a kind form a batch when its rank is served.
 NEWEST_ALONE = "newest alone"
 OLDEST_ALONE = "oldest alone"
 ALL_TOGETHER = "all together"
 WITH_ITS_INDEX = "with the following tasks of its index"
 
-# Classes of tasks of one index in batching (the columns of docs/tasks-and-batches.md#batching).
+# Classes of tasks of one index in batching (the columns of the table in docs/tasks-and-batches.md#batching).
 ADD = "add or update"
 DELETE_IDS = "delete by id"
 DELETE_FILTER = "delete by filter"
@@ -29,6 +26,15 @@ DELETE_ALL = "delete all"
 SETTINGS = "settings"
 INDEX_DELETION = "index deletion"
 ALONE = "alone"
+
+# Shapes of batches of one index (the rows of the table).
+DOCUMENTS = "documents"
+DELETIONS = "deletions by id"
+FILTER_DELETIONS = "deletions with a filter"
+CLEAR = "clear"
+CLEAR_AND_SETTINGS = "clear and settings"
+
+ALREADY_APPLIED = "already applied"  # after a crash: the file of the index holds the outcomes
 
 
 @dataclass(frozen=True)
@@ -96,14 +102,7 @@ def failed_details(kind: str, details: Mapping[str, Any] | None) -> dict[str, An
             for name, value in details.items()}
 
 
-# Shapes of batches of one index (the rows of the table).
-DOCUMENTS = "documents"
-DELETIONS = "deletions by id"
-FILTER_DELETIONS = "deletions with a filter"
-CLEAR = "clear"
-CLEAR_AND_SETTINGS = "clear and settings"
-
-ALREADY_APPLIED = "already applied"  # after a crash: the file of the index holds the outcomes
+# Batching. The strategy of a batch is a text that says why it ends where it does, as `/batches` shows it.
 
 UNSPECIFIED = "unspecified"
 ALL_TASKS = "batched all enqueued tasks"

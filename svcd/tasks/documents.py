@@ -10,17 +10,17 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import count, islice
 from typing import Any, BinaryIO, NamedTuple
 
 from svcd.base import json_text
-from svcd.base.bitmaps import to_docids
+from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
 from svcd.geo.geojson import read_geojson
 from svcd.index.encoded_document import EncodedDocuments
 from svcd.index.geo_writer import StoredShape
 from svcd.index.writer import NO_LOCATION, DocumentChange, DocumentLocation, IndexWriter, StoredDocument
-from svcd.schema import documents as walking
+from svcd.schema.documents import attribute_names
 from svcd.schema.field_values import FieldValues, validate_geo
 from svcd.schema.index_settings import IndexSettings
 from svcd.tasks.analysis import Analysis, AnalysisProcess, AnalysisProcessDied
@@ -324,7 +324,7 @@ class DocumentWriter:
     def _number_nested(self, document: Document) -> None:
         """Register nested field names after the top-level ones. Raises IndexingFailure beyond MAX_FIELDS."""
         if any(map(_has_nested_names, document.values())):
-            self._register(dict.fromkeys(walking.attribute_names(document)))
+            self._register(dict.fromkeys(attribute_names(document)))
         if len(self._writer.field_numbers) > MAX_FIELDS:
             raise IndexingFailure(_too_many_fields())
 
@@ -348,13 +348,11 @@ class DocumentWriter:
         self._writer.write_locations(locations)
 
 
-def _unused_docids(taken: int) -> Iterator[int]:
-    """Unused docids, ascending. taken: bitmap of the docids at the start of the batch, as deleted documents may come back."""
-    end = taken.bit_length()
-    yield from to_docids(((1 << end) - 1) & ~taken)
-    while True:
-        yield end
-        end += 1
+def _unused_docids(taken: DocIds) -> Iterator[int]:
+    """Unused docids, ascending. taken: the docids at the start of the batch, as deleted documents may come back."""
+    end = taken.max() + 1 if taken else 0
+    yield from DocIds(range(end)) - taken
+    yield from count(end)
 
 
 def _has_nested_names(value: Any) -> bool:

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from svcd.auth.permissions import ACTIONS
+from svcd.auth.keys import ACTIONS
 from svcd.base.quantities import parse_rfc3339, rfc3339
+from svcd.base.errors import quoted_name
 from svcd.instance.keys import KeyRow
 from svcd.instance.task_records import CANCELED, ENQUEUED, PROCESSING, STATUSES, Batch, Task
 from svcd.instance.webhooks import Webhook, merged_headers
 from svcd.tasks.batching import UNSPECIFIED
-from svcd.tasks.unpacking import Malformed, quoted_name, quoted_value
+from svcd.tasks.unpacking import Malformed, quoted_value
 
 # Portable roaring bitmaps, in which dumps keep sets of task uids (docs/dumps.md#roaring-bitmaps).
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from svcd.base import json_text
-from svcd.base.bitmaps import to_docids
+from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
 from svcd.index.writer import IndexWriter, StoredDocument
 from svcd.rhai import FunctionError, NotAnObject, Program, is_same
@@ -73,7 +73,7 @@ def edit(writer: IndexWriter, limit: int, content: Mapping[str, Any], progress: 
     """Run one task; returns its counters. limit: bytes of text gathered per portion. Raises IndexingFailure."""
     progress("retrieving config", 0, 1)
     docids = _selected_docids(writer, content.get("filter"))
-    total = docids.bit_count()
+    total = len(docids)
     if not total or writer.primary_key is None:
         return {"deletedDocuments": 0, "editedDocuments": 0}
     progress("computing document changes", 0, total)
@@ -89,8 +89,8 @@ def edit(writer: IndexWriter, limit: int, content: Mapping[str, Any], progress: 
     return {"deletedDocuments": edition.deleted, "editedDocuments": edition.edited}
 
 
-def _selected_docids(writer: IndexWriter, wanted: Any) -> int:
-    """Bitmap of the docids that match a filter, or of all. Raises IndexingFailure."""
+def _selected_docids(writer: IndexWriter, wanted: Any) -> DocIds:
+    """The docids that match a filter, or of all. Raises IndexingFailure."""
     if wanted is None:
         return writer.docids
     # Imported late, as in svcd.tasks.indexing.
@@ -103,15 +103,15 @@ def _selected_docids(writer: IndexWriter, wanted: Any) -> int:
         raise IndexingFailure(error) from None
 
 
-def _portions(writer: IndexWriter, docids: int) -> Iterator[list[StoredDocument]]:
-    """The documents of a bitmap in portions, ascending, each read when its turn comes."""
+def _portions(writer: IndexWriter, docids: DocIds) -> Iterator[list[StoredDocument]]:
+    """The documents of a set in portions, ascending, each read when its turn comes."""
     if docids == writer.docids:
         last = -1
         while part := writer.all_stored(last, _PORTION):
             yield part
             last = part[-1].docid
         return
-    chosen = to_docids(docids)
+    chosen = docids.to_array()
     for start in range(0, len(chosen), _PORTION):
         yield list(writer.stored(writer.document_ids(chosen[start:start + _PORTION])).values())
 

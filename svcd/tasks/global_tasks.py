@@ -1,24 +1,33 @@
-"""Tasks that change only instance.sqlite: cancelation, deletion, swaps; and the automatic clean-up.
+"""Tasks of the whole instance: cancelation, deletion, swaps, dumps and snapshots; and those that svcd enqueues itself.
 
-Each runs inside the transaction that ends it. See docs/tasks-and-batches.md#cancelation-and-deletion and #swaps.
+Cancelations, deletions and swaps change only instance.sqlite; each runs inside the transaction that ends it. Dumps and snapshots
+are written by the indexing process; here are the names of their files and the requests to it. svcd itself enqueues the automatic
+clean-up and scheduled snapshots. See docs/tasks-and-batches.md#cancelation-and-deletion, #swaps, and docs/dumps.md.
 """
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from svcd.base import quantities
 from svcd.base.errors import ApiError
+from svcd.index.connections import sync_folder
 from svcd.instance.instance import Instance
 from svcd.instance.queue import Queue, RunningBatch
 from svcd.instance.task_records import CANCELED, ENQUEUED, FAILED, FINISHED, SUCCEEDED, Task, TaskFilter
 from svcd.tasks.batching import failed_details
 from svcd.tasks.indexing_client import Progress
+from svcd.validation.messages import name_list
 
 MAX_TASKS = 1_000_000
 CLEAN_UP_SIZE = 100_000
+
+
+# Cancelation, deletion, swaps
 
 
 def indexes_of(task: Task) -> Sequence[str]:
@@ -81,20 +90,16 @@ def _swap(instance: Instance, connection: sqlite3.Connection, task: Task,
 
 def _check_swaps(missing: Sequence[str], taken: Sequence[tuple[str, str]]) -> None:
     if missing:
-        raise ApiError("index_not_found", f"{'Index' if len(missing) == 1 else 'Indexes'} {_quoted_uids(missing)} not found.")
+        raise ApiError("index_not_found", f"{'Index' if len(missing) == 1 else 'Indexes'} {name_list(missing)} not found.")
     if len(taken) == 1:
         (left, right), = taken
         raise ApiError("index_already_exists", f"Cannot rename `{left}` to `{right}` as the index already exists. "
                                                f"Hint: You can remove `{right}` first and then do your remove.")
     if taken:
-        which = _quoted_uids(sorted(right for _, right in taken))
+        which = name_list(sorted(right for _, right in taken))
         raise ApiError("index_already_exists",
                        "The following indexes are being renamed but cannot because their new name conflicts with an "
                        f"already existing index: {which}. Renaming doesn't overwrite the other index name.")
-
-
-def _quoted_uids(index_uids: Sequence[str]) -> str:
-    return ", ".join(f"`{index_uid}`" for index_uid in index_uids)
 
 
 _Action = Callable[[Instance, sqlite3.Connection, Task, Progress], tuple[dict[str, Any], list[Task]]]
@@ -105,6 +110,82 @@ def remove_payloads(queue: Queue, ended: Sequence[Task]) -> None:
     """After the commit: delete the payloads of tasks that ended."""
     for task in ended:
         queue.remove_payload(task.payload)
+
+
+# Dumps and snapshots. A file is written under a hidden name and renamed when it is complete and synced, so a file under its final
+# name is never incomplete. What a killed daemon left under the hidden name is overwritten by the next (docs/dumps.md#container).
+
+
+@dataclass(frozen=True)
+class Folders:
+    """The folders of dumps and snapshots."""
+
+    dumps: Path = Path("dumps")
+    snapshots: Path = Path("snapshots")
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A file to be written. request: to the indexing process; details: what the task shows on success."""
+
+    path: Path
+    partial: Path
+    copy: Path
+    request: Mapping[str, Any]
+    details: Mapping[str, Any]
+
+    def publish(self) -> None:
+        """Rename the complete file to its final name, durably; replaces an older one. Raises OSError."""
+        self.partial.replace(self.path)
+        sync_folder(self.path.parent)
+
+    def discard(self) -> None:
+        """Delete temporary files, if any."""
+        for path in (self.partial, self.copy):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError:  # the folder is unusable, which is the error of the task
+                pass
+
+
+def planned_archive(running: RunningBatch, instance: Instance, folders: Folders) -> Archive:
+    """The file that a batch of dump or snapshot tasks writes."""
+    kind = next(iter(running.tasks.values())).kind
+    return _dump_of(running, instance, folders.dumps) if kind == "dumpCreation" else \
+        _snapshot_of(running, instance, folders.snapshots)
+
+
+def dump_uid(moment: int) -> str:
+    """`20261120-073750843`: UTC, to the millisecond."""
+    digits = "".join(filter(str.isdigit, quantities.rfc3339(moment)))
+    return f"{digits[:8]}-{digits[8:14]}{moment // 1_000_000 % 1000:03d}"
+
+
+def _dump_of(running: RunningBatch, instance: Instance, folder: Path) -> Archive:
+    (task,) = running.tasks.values()
+    uid = dump_uid(running.batch.started_at)
+    batch = replace(running.batch, details={"taskUid": task.uid, "dumpUid": uid}, stats={}, progress=None)
+    webhooks = {row.uuid: {"url": row.url, "headers": dict(row.headers)}
+                for row in instance.webhooks.all() if row.is_editable}
+    return _archive("dump", f"{uid}.dump", instance, folder, {"dumpUid": uid}, {
+        "batch": asdict(batch), "keys": task.content["keys"], "instanceUid": task.content["instanceUid"],
+        "features": instance.features(), "webhooks": webhooks})
+
+
+def _snapshot_of(running: RunningBatch, instance: Instance, folder: Path) -> Archive:
+    return _archive("snapshot", f"{instance.path.absolute().name}.snapshot", instance, folder, {}, {
+        "taskUids": list(running.tasks), "instanceUid": instance.uid})
+
+
+def _archive(kind: str, name: str, instance: Instance, folder: Path, details: Mapping[str, Any],
+             request: Mapping[str, Any]) -> Archive:
+    # Instances may share a folder, so temporary names contain the instance uid.
+    partial, copy = (folder / f".{instance.uid}.{kind}.{suffix}" for suffix in ("part", "copy"))
+    return Archive(folder / name, partial, copy, details=details, request={
+        "do": "archive", "archive": kind, "folder": str(instance.path), "partial": str(partial), "copy": str(copy), **request})
+
+
+# Tasks that svcd enqueues itself
 
 
 def clean_up(queue: Queue) -> None:
@@ -120,3 +201,34 @@ def clean_up(queue: Queue) -> None:
         queue.enqueue("taskDeletion", None, content={"uids": uids}, details={
             "matchedTasks": len(uids), "deletedTasks": None,
             "originalFilter": f"?beforeEnqueuedAt={moment}&statuses=succeeded,failed,canceled"})
+
+
+class SnapshotSchedule:
+    """Enqueues a snapshot every `every_s` seconds, in the thread "svcd-snapshots" from start() to stop().
+
+    The first is enqueued after the first interval since the start, so an instance that is restarted more often gets none.
+    on_refusal: called with the reason when a snapshot cannot be enqueued.
+    """
+
+    def __init__(self, queue: Queue, every_s: float, on_refusal: Callable[[str], None] = print) -> None:
+        self._queue = queue
+        self._every_s = every_s
+        self._on_refusal = on_refusal
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="svcd-snapshots")
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._every_s):
+            try:
+                self._queue.enqueue("snapshotCreation", None, details=None)
+            except (ApiError, sqlite3.OperationalError) as refusal:  # queue or disk is full, perhaps only for now
+                self._on_refusal(f"no snapshot could be enqueued: {refusal}")

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from svcd.base import json_text
-from svcd.base.bitmaps import to_docids
 from svcd.base.errors import ApiError, error_object
 from svcd.base.quantities import human_size
 from svcd.index.batch_outcomes import BatchOutcomes
@@ -293,7 +292,7 @@ def _matching_docids(writer: IndexWriter, task: IndexingTask) -> Sequence[int]:
     reader = writer.reader()
     try:
         condition = read_filter(task.content["filter"], "invalid_document_filter")
-        return to_docids(filter_docids(reader, condition, "invalid_document_filter"))
+        return filter_docids(reader, condition, "invalid_document_filter").to_array()
     except ApiError as error:
         raise error.inside(f"Index `{task.index_uid}`") from None
 

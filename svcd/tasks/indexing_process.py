@@ -5,7 +5,7 @@
     <- {"outcomes", "primaryKey", "stats", ...}               once, after the commit
     -> {"do": "materialize", "path"}                          after a batch; ends early when another line comes
     <- {}
-    -> {"do": "archive", "archive": "dump" or "snapshot", ...}    see svcd.tasks.archive_tasks
+    -> {"do": "archive", "archive": "dump" or "snapshot", ...}    see svcd.tasks.global_tasks
     <- {"step", "finished", "total"}                          any number of times
     <- {"error"}
     -> {"do": "commitNothing", "path"}                        after a kill, see svcd.tasks.indexing.commit_nothing

@@ -30,7 +30,7 @@ from svcd.instance.data_folder import IndexRow, missing_file_error
 from svcd.instance.instance import Instance
 from svcd.instance.queue import SPACE_FREEING_KINDS, RunningBatch
 from svcd.instance.task_records import FAILED, SUCCEEDED, Batch, Task
-from svcd.tasks import archive_tasks, batching, global_tasks, views
+from svcd.tasks import batching, global_tasks, views
 from svcd.tasks.batching import (
     INDEX_DELETION,
     KINDS,
@@ -88,7 +88,7 @@ class Runner:
     def __init__(self, instance: Instance, *, workers: int = 1, limits: Limits = Limits(), budget: MemoryBudget = MemoryBudget(),
                  on_batch: OnBatch = lambda batch, tasks: None, on_bug: Callable[[str], None] = print,
                  make_writer: Callable[[int], IndexingProcess] = IndexingProcess, retry_s: float = 1.0,
-                 quiet_s: float = 2.0, folders: archive_tasks.Folders = archive_tasks.Folders()) -> None:
+                 quiet_s: float = 2.0, folders: global_tasks.Folders = global_tasks.Folders()) -> None:
         self._instance = instance
         self._queue = instance.queue
         self._limits = limits
@@ -421,7 +421,7 @@ class Runner:
 
     def _run_archive(self, job: _Job, writer: IndexingProcess) -> None:
         """Have a dump or snapshot written. When canceled or stopped it leaves no file."""
-        archive = archive_tasks.planned_archive(job.running, self._instance, self._folders)
+        archive = global_tasks.planned_archive(job.running, self._instance, self._folders)
         try:
             error = None if job.is_canceled else self._archive_error(job, writer, archive)
             if job.is_canceled or self._stopping and error:  # a later cancelation waits for the end of the batch
@@ -433,7 +433,7 @@ class Runner:
         outcome = {"details": dict(archive.details), "error": error}
         self._finish(job, None, [_with_outcome(task, outcome) for task in job.running.tasks.values()], None)
 
-    def _archive_error(self, job: _Job, writer: IndexingProcess, archive: archive_tasks.Archive) -> Any:
+    def _archive_error(self, job: _Job, writer: IndexingProcess, archive: global_tasks.Archive) -> Any:
         """The error of writing an archive, or None."""
         try:
             return writer.run(dict(archive.request), self._progress_of(job))["error"]

@@ -2,7 +2,7 @@
 
 Unsafe entries are refused, headers and disk space are limited, and any malformed input becomes ArchiveRefused with a message.
 A data folder is created under a hidden name beside its final one and renamed when it is complete: an import that fails
-or is killed leaves nothing that the next import does not delete. See docs/dumps.md#what-is-refused.
+or is killed leaves nothing that the next import does not delete. See docs/dumps.md#what-is-rejected.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
-from svcd.base.errors import ApiError
+from svcd.base.errors import ApiError, quoted_name
 from svcd.index.connections import sync_folder
 from svcd.validation import FieldError
 
@@ -59,12 +59,6 @@ def describe(error: Exception) -> str:
 def is_fault_of_archive(error: OSError) -> bool:
     """Is the archive, not the machine, the reason why a file cannot be opened or created?"""
     return error.errno in _ODD_FILES
-
-
-def quoted_name(text: str) -> str:
-    """A name from outside, for a message: in backticks, on one line, shortened."""
-    part = text[:_SHOWN]
-    return f"`{part if part.isprintable() else repr(part)[1:-1]}{'...' if part != text else ''}`"
 
 
 def quoted_value(value: Any) -> str:

@@ -1,6 +1,7 @@
-"""Scripts and languages of a text: where its script changes, and which language a group of one script is in.
+"""Cuts a text where its script changes, and detects the language of a group of one script.
 
-Follows docs/text-analysis.md#scripts and docs/text-analysis.md#languages.
+Follows docs/text-analysis.md#scripts and docs/text-analysis.md#languages. Also the tables of characters that scripts, separators
+and normalization need; each is read from `data/` when it is first used.
 """
 from __future__ import annotations
 
@@ -13,66 +14,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from svcd.validation.names import long_form
-
-# Tables of characters in `data/`, each read when it is first used (docs/text-analysis.md).
-
-
-def _read(name: str) -> dict[str, Any]:
-    content = pkgutil.get_data(__package__, f"data/{name}.json")
-    assert content is not None, name  # the data is part of the package
-    table: dict[str, Any] = json.loads(content)
-    return table
-
-
-@cache
-def default_separators() -> frozenset[str]:
-    """The default separators: 1,052 strings."""
-    separators = _read("separators")
-    return frozenset(separators["single"]) | frozenset(separators["longer"])
-
-
-@cache
-def hard_separators() -> frozenset[str]:
-    """The separators that are hard ones."""
-    hard = _read("separators")["hard"]
-    return frozenset(hard["single"]) | frozenset(hard["longer"])
-
-
-@cache
-def nonspacing_marks() -> frozenset[str]:
-    """The characters that normalization removes as marks; not the whole category Mn."""
-    return frozenset(chr(code) for first, last in _ranges("nonspacing-marks") for code in range(first, last + 1))
-
-
-@cache
-def alphabetic_marks() -> str:
-    """The characters that are alphabetic but no letters (vowel signs ...), as ranges for the set of a pattern."""
-    return "".join(f"{chr(first)}-{chr(last)}" for first, last in _ranges("alphabetic-marks"))
-
-
-def _ranges(name: str) -> list[tuple[int, int]]:
-    """The first and last code points of a table's ranges."""
-    spans = (span.partition("-") for span in _read(name)["ranges"].split())
-    return [(int(first, 16), int(last or first, 16)) for first, _, last in spans]
-
-
-@cache
-def ideograph_variants() -> dict[int, int]:
-    """Han character -> the variant that is indexed, for str.translate(): 4,000 pairs."""
-    variants = _read("kvariants")
-    return str.maketrans(variants["from"], variants["to"])
-
-
-@cache
-def arabic_trigrams() -> dict[str, dict[str, int]]:
-    """Language -> trigram -> rank, for languages in Arabic script."""
-    profiles = _read("arabic-trigrams")
-    return {language: _ranks(letters) for language, letters in profiles.items()}
-
-
-def _ranks(letters: str) -> dict[str, int]:
-    return {letters[start : start + 3]: start // 3 for start in range(0, len(letters), 3)}
-
 
 LATIN, CYRILLIC, ARABIC, HEBREW, GREEK = "Latin", "Cyrillic", "Arabic", "Hebrew", "Greek"
 CJ, HANGUL, THAI, KHMER, GEORGIAN = "Cj", "Hangul", "Thai", "Khmer", "Georgian"
@@ -125,6 +66,16 @@ _ASCII_LETTER = re.compile("[A-Za-z]")
 # symbols): they are one group, which a search finds out faster than looking at each character.
 _PERHAPS_NOT_LATIN = re.compile("[^\x00-\u036f\u1d00-\u1dff\u1e00-\u1eff\u2000-\u2c5f]")
 _LATIN_LETTER = re.compile("[A-Za-z\x80-\u02af\u1d00-\u1dbf\u1e00-\u1eff\u2100-\u214f]")
+
+_CHINESE = frozenset({"cmn", "zho"})
+_ARABIC_LETTERED = ("ara", "urd", "pes")
+
+# A text of Han characters with a larger share of kana is Japanese.
+_KANA_SHARE = 0.05
+_MAX_RANKED_TRIGRAMS = 600  # of a text
+_PROFILE_TRIGRAMS = 300  # of a language profile; also the distance of a trigram that the text lacks
+_MAX_DISTANCE = 90_000  # of a text from a profile
+_NO_LETTERS = {point: " " for span in ((0x00, 0x40), (0x5B, 0x60), (0x7B, 0x7E)) for point in range(span[0], span[1] + 1)}
 
 
 class Group(NamedTuple):
@@ -235,16 +186,6 @@ _MARKS = _Marks()
 
 # Languages
 
-_CHINESE = frozenset({"cmn", "zho"})
-_ARABIC_LETTERED = ("ara", "urd", "pes")
-
-# With a larger share of kana a text is Japanese.
-_KANA_SHARE = 0.05
-_TRIGRAMS = 600  # of a text that get a rank
-_PROFILE = 300  # trigrams of a profile, and the distance for one that the text lacks
-_FARTHEST = 90_000
-_NO_LETTERS = {point: " " for span in ((0x00, 0x40), (0x5B, 0x60), (0x7B, 0x7E)) for point in range(span[0], span[1] + 1)}
-
 
 def detect_language(text: str, script: str, locales: Sequence[str] | None) -> str | None:
     """The language (ISO 639-3) of a group of one script, or None. locales: the allowed languages; None or empty for all."""
@@ -286,12 +227,72 @@ def _trigram_ranks(text: str) -> dict[str, int]:
         trigram = letters[start : start + 3]
         if trigram[1] != " " or (trigram[0] != " " and trigram[2] != " "):
             counts[trigram] += 1
-    common = sorted(counts, key=lambda trigram: (counts[trigram], trigram), reverse=True)[:_TRIGRAMS]
+    common = sorted(counts, key=lambda trigram: (counts[trigram], trigram), reverse=True)[:_MAX_RANKED_TRIGRAMS]
     return {trigram: rank for rank, trigram in enumerate(common)}
 
 
 def _similarity(ranks: dict[str, int], profile: dict[str, int]) -> float:
-    distance = sum(abs(ranks[trigram] - rank) if trigram in ranks else _PROFILE for trigram, rank in profile.items())
-    distance -= max(0, _PROFILE - len(ranks)) * _PROFILE
-    worst = _PROFILE * len(ranks)
-    return max(0.0, (worst - min(distance, _FARTHEST)) / worst) if worst else 0.0
+    distance = sum(abs(ranks[trigram] - rank) if trigram in ranks else _PROFILE_TRIGRAMS for trigram, rank in profile.items())
+    distance -= max(0, _PROFILE_TRIGRAMS - len(ranks)) * _PROFILE_TRIGRAMS
+    worst = _PROFILE_TRIGRAMS * len(ranks)
+    return max(0.0, (worst - min(distance, _MAX_DISTANCE)) / worst) if worst else 0.0
+
+
+# Tables of characters
+
+
+def _read_table(name: str) -> dict[str, Any]:
+    content = pkgutil.get_data(__package__, f"data/{name}.json")
+    assert content is not None, name  # the data is part of the package
+    table: dict[str, Any] = json.loads(content)
+    return table
+
+
+@cache
+def default_separators() -> frozenset[str]:
+    """The default separators: 1,052 strings."""
+    separators = _read_table("separators")
+    return frozenset(separators["single"]) | frozenset(separators["longer"])
+
+
+@cache
+def hard_separators() -> frozenset[str]:
+    """The separators that are hard ones."""
+    hard = _read_table("separators")["hard"]
+    return frozenset(hard["single"]) | frozenset(hard["longer"])
+
+
+@cache
+def nonspacing_marks() -> frozenset[str]:
+    """The characters that normalization removes as marks; not the whole category Mn."""
+    return frozenset(chr(code) for first, last in _ranges("nonspacing-marks") for code in range(first, last + 1))
+
+
+@cache
+def alphabetic_marks() -> str:
+    """The characters that are alphabetic but no letters (vowel signs ...), as ranges for the set of a pattern."""
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in _ranges("alphabetic-marks"))
+
+
+def _ranges(name: str) -> list[tuple[int, int]]:
+    """The first and last code points of a table's ranges."""
+    spans = (span.partition("-") for span in _read_table(name)["ranges"].split())
+    return [(int(first, 16), int(last or first, 16)) for first, _, last in spans]
+
+
+@cache
+def ideograph_variants() -> dict[int, int]:
+    """Han character -> the variant that is indexed, for str.translate(): 4,000 pairs."""
+    variants = _read_table("kvariants")
+    return str.maketrans(variants["from"], variants["to"])
+
+
+@cache
+def arabic_trigrams() -> dict[str, dict[str, int]]:
+    """Language -> trigram -> rank, for languages in Arabic script."""
+    profiles = _read_table("arabic-trigrams")
+    return {language: _ranks(letters) for language, letters in profiles.items()}
+
+
+def _ranks(letters: str) -> dict[str, int]:
+    return {letters[start : start + 3]: start // 3 for start in range(0, len(letters), 3)}

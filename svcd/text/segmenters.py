@@ -1,9 +1,10 @@
-"""Segmenters: cut text of scripts without spaces into words (docs/text-analysis.md#segmentation-with-word-lists).
+"""Segmenters: cut text without spaces between words, by word lists (docs/text-analysis.md#segmentation-with-word-lists).
 
-A segmenter is made, and its word list loaded, when the first text that needs it is met. Without a list Chinese is cut into single
-characters, Thai, Khmer and German are not cut.
+A segmenter is made, and its word list loaded, for the first text that needs it. Without a list Chinese is cut into single
+characters; Thai, Khmer and German are not cut. The packages that contain lists are located but never imported: only the file of
+the list is read.
 
-Threads: any may ask for a segmenter; `_lock` keeps two from loading the same list.
+Threads: any thread may ask for a segmenter; `_lock` keeps two threads from loading the same list.
 """
 from __future__ import annotations
 
@@ -22,11 +23,7 @@ from typing import NamedTuple
 from svcd.text.scripts import ARABIC, CJ, KHMER, LATIN, THAI
 from svcd.validation.names import long_form
 
-# Word lists for segmentation: where they are installed, and their form in memory.
-#
-# Follows docs/text-analysis.md#segmentation-with-word-lists. The packages that bring them are located but never imported: only
-# the file of the list is read, when the first such text is met.
-
+Segmenter = Callable[[str], Iterator[str]]
 
 # Between word and frequency. It sorts before all characters of words, so that a word precedes those of which it is a prefix.
 _TAB = b"\t"
@@ -34,8 +31,19 @@ _TAB = b"\t"
 _EDGE = b"\xff"
 # Bisection finds every 32nd line: a smaller distance takes more memory, a larger one more time to search between them.
 STRIDE = 32
-# Results that are kept: about 2 MB, for the characters and pairs of which most text consists; this doubles the speed.
-_REMEMBERED = 8192
+# Cached look-ups of a list: about 2 MB, for the characters and pairs of which most text consists; this doubles the speed.
+_CACHED_LOOKUPS = 8192
+
+_ARTICLES = ("ال", "أل", "إل", "آل", "ٱل")
+_ARTICLE_BYTES = 4  # a piece of at most so many bytes is the article itself or a word that begins like it
+# Runs of characters that are segmented as Chinese; others stand alone.
+_CHINESE_RUN = (
+    "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002ebe0\U0002f800-\U0002fa1fA-Za-z0-9+#&._%-]+)"
+)
+_ASCII_WORD = re.compile("[A-Za-z0-9]+")
+
+
+# Word lists
 
 
 class WordList:
@@ -53,7 +61,7 @@ class WordList:
         # Copied from the joined text: references to the original lines would keep their memory from being released.
         self._firsts = [self._line_at(place) for place in places[:-1]]
         self._places = array("L", places)
-        self._remembered = lru_cache(_REMEMBERED)(self._look)
+        self._cached_find = lru_cache(_CACHED_LOOKUPS)(self._find)
 
     @classmethod
     def of(cls, frequencies: Mapping[str, int]) -> WordList:
@@ -65,9 +73,9 @@ class WordList:
 
     def look(self, text: str) -> tuple[int, bool]:
         """(frequency of a word, 0 if it is not listed; is it a prefix of longer words?)."""
-        return self._remembered(text)
+        return self._cached_find(text)
 
-    def _look(self, text: str) -> tuple[int, bool]:
+    def _find(self, text: str) -> tuple[int, bool]:
         sought = text.encode()
         block = bisect_right(self._firsts, sought)
         sought = _EDGE + sought
@@ -120,7 +128,7 @@ def read_compound_parts(path: Path) -> Iterator[bytes]:
 
 
 class _Source(NamedTuple):
-    """Where a list comes from. package: the name of its import package; read: file -> lines for WordList."""
+    """Where a list is installed. package: the name of its import package; read: file -> lines for WordList."""
 
     language: str
     package: str
@@ -128,9 +136,8 @@ class _Source(NamedTuple):
     read: Callable[[Path], Iterator[bytes]]
 
 
-# Of the packages for Thai this small one has the list that clients of the interface expect. No package has a file of the Khmer
-# list of ICU or of German parts of compounds; the German list is our own, of the most frequent parts and of words that only
-# look like compounds of them.
+# Of the packages for Thai this small one has the list that clients of the interface expect. No package has the Khmer list of ICU,
+# or a list of German parts of compounds: that is our own, of the most frequent parts and of words that only look like compounds.
 _SOURCES = {
     "cmn": _Source("Chinese", "jieba", "dict.txt", _counted),
     "deu": _Source("German", "svcd.text", "data/german-parts.txt", read_compound_parts),
@@ -168,16 +175,7 @@ def _path(source: _Source) -> Path | None:
     return next((path for folder in folders if (path := Path(folder, source.file)).is_file()), None)
 
 
-Segmenter = Callable[[str], Iterator[str]]
-Load = Callable[[], WordList | None]
-
-_ARTICLES = ("ال", "أل", "إل", "آل", "ٱل")
-_ARTICLE_BYTES = 4  # a piece of at most so many bytes is the article itself or a word that begins like it
-# Runs of characters that are segmented as Chinese; others stand alone.
-_CHINESE_RUN = (
-    "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002ebe0\U0002f800-\U0002fa1fA-Za-z0-9+#&._%-]+)"
-)
-_ASCII_WORD = re.compile("[A-Za-z0-9]+")
+# Segmenters
 
 
 def arabic(piece: str) -> Iterator[str]:
@@ -192,18 +190,18 @@ def arabic(piece: str) -> Iterator[str]:
 class LongestWords:
     """Cuts the longest listed word at each place.
 
-    gather: keep characters that begin no word together; otherwise each is a piece.
+    joins_others: neighbouring characters that begin no word are one piece; otherwise each is a piece.
     """
 
-    def __init__(self, words: WordList, *, gather: bool) -> None:
+    def __init__(self, words: WordList, *, joins_others: bool) -> None:
         self._words = words
-        self._gather = gather
+        self._joins_others = joins_others
 
     def __call__(self, piece: str) -> Iterator[str]:
         start = loose = 0  # piece[loose:start] begins no word
         while start < len(piece):
             length = self._length_at(piece, start)
-            if length or not self._gather:
+            if length or not self._joins_others:
                 if loose < start:
                     yield piece[loose:start]
                 loose = start + (length or 1)
@@ -236,10 +234,10 @@ class Chinese:
             if place % 2 == 0:  # between two runs
                 yield from run
                 continue
-            for word in _glued(self._likeliest(run)):
+            for word in _with_ascii_joined(self.likeliest_words(run)):
                 yield from self._refined(word)
 
-    def _likeliest(self, run: str) -> Iterator[str]:
+    def likeliest_words(self, run: str) -> Iterator[str]:
         """The words with the greatest sum of log(frequency / total); of equal sums the longer word first."""
         best = [(0.0, 0)] * (len(run) + 1)
         for start in range(len(run) - 1, -1, -1):
@@ -275,7 +273,7 @@ class Chinese:
         return self._words.look(word)[0] > 0
 
 
-def _glued(words: Iterator[str]) -> Iterator[str]:
+def _with_ascii_joined(words: Iterator[str]) -> Iterator[str]:
     """Join neighbouring words of a single ASCII letter or digit."""
     held = ""
     for word in words:
@@ -291,11 +289,11 @@ def _glued(words: Iterator[str]) -> Iterator[str]:
 
 
 def _by_words(words: WordList | None) -> Segmenter | None:
-    return LongestWords(words, gather=False) if words else None
+    return LongestWords(words, joins_others=False) if words else None
 
 
 def _by_compounds(words: WordList | None) -> Segmenter | None:
-    return LongestWords(words, gather=True) if words else None
+    return LongestWords(words, joins_others=True) if words else None
 
 
 def _by_likelihood(words: WordList | None) -> Segmenter:
@@ -314,17 +312,21 @@ _LISTED: dict[tuple[str, str | None], tuple[str, Callable[[WordList | None], Seg
 LISTS = tuple(sorted({name for name, _ in _LISTED.values()}))
 _LIST_OF = {language or name: name for (_, language), (name, _) in _LISTED.items()}
 _UNLISTED: dict[tuple[str, str | None], Segmenter] = {(ARABIC, "ara"): arabic, (ARABIC, "pes"): arabic}
-_CUT = frozenset(script for script, _ in (*_LISTED, *_UNLISTED))
-# Scripts with more than one segmenter: the language decides.
-_ASKING = frozenset({LATIN, CJ, ARABIC})
+# Every (script, language) that has a segmenter.
+SEGMENTED = frozenset((*_LISTED, *_UNLISTED))
+_SEGMENTED_SCRIPTS = frozenset(script for script, _ in SEGMENTED)
+# Scripts whose segmentation depends on the language.
+LANGUAGE_DEPENDENT = frozenset({LATIN, CJ, ARABIC})
 
-_offered: dict[str, Load] = {}
+_Loader = Callable[[], "WordList | None"]
+
+_offered: dict[str, _Loader] = {}
 _made: dict[str, Segmenter | None] = {}
 _lock = threading.Lock()
 
 
-def offer_word_lists(language: str, load: Load | None) -> None:
-    """Use another word list for one of LISTS. load: None for the installed one again."""
+def offer_word_lists(language: str, load: _Loader | None) -> None:
+    """Use another word list for one of LISTS. load: returns it; None for the installed one again."""
     with _lock:
         _offered.pop(language, None)
         if load:
@@ -337,14 +339,9 @@ def list_of(locale: str) -> str | None:
     return _LIST_OF.get(long_form(locale))
 
 
-def asks_language(script: str) -> bool:
-    """True when the segmentation of this script depends on the language."""
-    return script in _ASKING
-
-
 def may_cut(script: str) -> bool:
     """True when there is a segmenter for this script in any language."""
-    return script in _CUT
+    return script in _SEGMENTED_SCRIPTS
 
 
 def segmenter_of(script: str, language: str | None) -> Segmenter | None:

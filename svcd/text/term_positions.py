@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from svcd.text import scripts, segmenters
-from svcd.text.analyzer import HARD, LONGEST_REMEMBERED, REMEMBERED, STOP_WORD, WORD, Analyzer, Token
+from svcd.text.analyzer import HARD, MAX_CACHED, MAX_CACHED_LENGTH, STOP_WORD, WORD, Analyzer, Token
 from svcd.text.normalization import decompose
 from svcd.text.scripts import LATIN, default_separators, groups, hard_separators
 
@@ -103,9 +103,9 @@ class _Words(dict[str, "str | None"]):
     def __missing__(self, piece: str) -> str | None:
         is_whole = _far_separators().isdisjoint(piece)
         found = self._word(*self._lemmas[piece]) if is_whole else None
-        if len(self) >= REMEMBERED:
+        if len(self) >= MAX_CACHED:
             self.clear()
-        if len(piece) <= LONGEST_REMEMBERED:
+        if len(piece) <= MAX_CACHED_LENGTH:
             self[piece] = found
         return found
 

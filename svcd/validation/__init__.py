@@ -1,8 +1,8 @@
 """Validation of request bodies, query strings and settings, by checks that decode values and describe themselves.
 
 `checks` is for JSON values, `query_strings` for query strings, `names` for index uids, UUIDs and locales, `messages` has the
-sentences, `urls` checks addresses and headers of other services and masks their secrets. Routes and settings declare their fields
-with these (docs/http.md).
+sentences, `urls` is for addresses and headers of other services. Routes and settings declare their fields with these
+(docs/http.md).
 """
 from svcd.validation import query_strings
 from svcd.validation.checks import (

@@ -73,19 +73,31 @@ class Field:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Kind:
-    """Any value of some kinds, unchanged; of any kind when none is named."""
-
-    kinds: tuple[str, ...]
-    schema: Mapping[str, Any]
+class _Anything:
+    """Any value, unchanged."""
 
     def decode(self, value: Any, location: str) -> Any:
-        if self.kinds and messages.kind_of(value) not in self.kinds:
-            raise messages.wrong_type(value, self.kinds, location)
         return value
 
     def describe(self) -> Schema:
-        return dict(self.schema)
+        return {}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Kind:
+    """Any value of one kind, unchanged. type_: that of its values; json_type: its name in JSON schemas."""
+
+    kind: str
+    type_: type
+    json_type: str
+
+    def decode(self, value: Any, location: str) -> Any:
+        if isinstance(value, self.type_):
+            return value
+        raise messages.wrong_type(value, (self.kind,), location)
+
+    def describe(self) -> Schema:
+        return {"type": self.json_type}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -101,21 +113,18 @@ class _Integer:
         return (POSITIVE,) if self.low >= 0 else (POSITIVE, NEGATIVE)
 
     def decode(self, value: Any, location: str) -> int:
+        if type(value) is int and self.low <= value <= self.high and (value or self.takes_zero):  # bool is not int here
+            return value
         if messages.kind_of(value) not in self.kinds:
             raise messages.wrong_type(value, self.kinds, location)
-        reason = self._refusal(value)
-        if reason:
-            raise messages.invalid_value(reason, location)
-        return value
+        raise messages.invalid_value(self._refusal(value), location)
 
     def _refusal(self, value: int) -> str:
         if not value and not self.takes_zero:
             return f"a non-zero integer value lower than `{self.high}` was expected, but found a zero"
         if value > self.high:
             return f"value: `{value}` is too large to be deserialized, maximum value authorized is `{self.high}`"
-        if value < self.low:
-            return f"value: `{value}` is too small to be deserialized, minimum value authorized is `{self.low}`"
-        return ""
+        return f"value: `{value}` is too small to be deserialized, minimum value authorized is `{self.low}`"
 
     def describe(self) -> Schema:
         schema: Schema = {"type": "integer", "minimum": self.low if self.takes_zero else 1}
@@ -127,9 +136,9 @@ class _Number:
     """Any number, as a float."""
 
     def decode(self, value: Any, location: str) -> float:
-        if messages.kind_of(value) not in (POSITIVE, NEGATIVE, NUMBER):
-            raise messages.wrong_type(value, (NUMBER,), location)
-        return float(value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+        raise messages.wrong_type(value, (NUMBER,), location)
 
     def describe(self) -> Schema:
         return {"type": "number"}
@@ -297,10 +306,10 @@ class _Object:
         return schema if self.is_open else {**schema, "additionalProperties": False}
 
 
-string = _Kind((STRING,), {"type": "string"})
-boolean = _Kind((BOOLEAN,), {"type": "boolean"})
-any_object = _Kind((OBJECT,), {"type": "object"})
-anything = _Kind((), {})
+string = _Kind(STRING, str, "string")
+boolean = _Kind(BOOLEAN, bool, "boolean")
+any_object = _Kind(OBJECT, dict, "object")
+anything = _Anything()
 positive_integer = _Integer(0, U64_MAX)
 non_zero = _Integer(0, U64_MAX, takes_zero=False)
 integer = _Integer(-(2**63), 2**63 - 1)

@@ -95,7 +95,12 @@ def inside(location: str) -> str:
 
 def one_of(names: Iterable[str]) -> str:
     """"expected one of `a`, `b`", in the order given."""
-    return "expected one of " + ", ".join(f"`{name}`" for name in names)
+    return f"expected one of {name_list(names)}"
+
+
+def name_list(names: Iterable[str]) -> str:
+    """"`a`, `b`", in the order given."""
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def wrong_type(value: Any, kinds: Iterable[str], location: str) -> FieldError:

@@ -1,13 +1,11 @@
-"""Addresses of other services: which URLs are valid, which headers may be sent there, and how their secrets are masked.
+"""Addresses of other services: which URLs and headers are valid, and how their secrets are masked.
 
-Nothing here connects to them.
+Nothing here resolves a name or connects.
 """
 from __future__ import annotations
 
 import re
 import socket
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
-from typing import NamedTuple
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _SPECIAL = frozenset({"http", "https", "ws", "wss", "ftp"})
@@ -15,6 +13,15 @@ _WEB = frozenset({"http", "https"})
 _FORBIDDEN_IN_DOMAINS = re.compile(r"[\x00-\x20\"#%/:<>?@\[\\\]^`{|}\x7f]")
 _PORT = re.compile(r"[0-9]*", re.ASCII)
 _NUMERIC_LABEL = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*", re.ASCII)
+# RFC 9110, 5.1 and 5.5, without the bytes beyond ASCII, which it calls obsolete.
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*", re.ASCII)
+# As browsers and svcd.remote.client parse it: any number of slashes, backslashes count as slashes, and user and password end
+# with the last `@` of the authority.
+_CREDENTIALS = re.compile(r"(\s*[A-Za-z][A-Za-z0-9+.-]*:[/\\]*)([^/\\?#]*)@")
+
+
+# URLs
 
 
 def parse_url(text: str) -> str:
@@ -82,27 +89,20 @@ def _is_old_ipv4(text: str) -> bool:
     return True
 
 
-# Headers that svcd sends: RFC 9110, 5.1 and 5.5, without the bytes beyond ASCII, which it calls obsolete.
-
-_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
-_VALUE = re.compile(r"[\t\x20-\x7e]*", re.ASCII)
+# Headers that svcd sends
 
 
 def is_header_name(text: str) -> bool:
     """True when a text is a valid name of a header."""
-    return _NAME.fullmatch(text) is not None
+    return _HEADER_NAME.fullmatch(text) is not None
 
 
 def is_header_value(text: str) -> bool:
     """True when a text is a valid value of a header."""
-    return _VALUE.fullmatch(text) is not None
+    return _HEADER_VALUE.fullmatch(text) is not None
 
 
 # Masking of secrets, in responses and in the log
-
-# As browsers and svcd.remote.client parse it: any number of slashes, backslashes count as slashes, and user and password end
-# with the last `@` of the authority.
-_CREDENTIALS = re.compile(r"(\s*[A-Za-z][A-Za-z0-9+.-]*:[/\\]*)([^/\\?#]*)@")
 
 
 def redacted_secret(secret: str) -> str:
@@ -127,79 +127,3 @@ def redacted_url(url: str) -> str:
     user, colon, password = match[2].partition(":")
     hidden = (redacted_secret(user) if user else "") + colon + (redacted_secret(password) if password else "")
     return f"{match[1]}{hidden}@{url[match.end():]}"
-
-
-# Parsing of listen addresses (`host:port`) and of lists of networks; nothing is resolved here.
-
-
-Network = IPv4Network | IPv6Network
-
-ANY_NETWORK = ("0.0.0.0/0", "::/0")
-_EXAMPLES = "write host:port, as localhost:7700, 0.0.0.0:7700 or [::1]:7700"
-_HOST = re.compile(r"[A-Za-z0-9_.\-]+", re.ASCII)
-_BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.\-]+)?)\]", re.ASCII)
-
-
-class Address(NamedTuple):
-    """host: a name or an IP address, without brackets; port: 0 lets the system choose."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def parse_address(text: str) -> Address:
-    """`host:port` -> Address. Raises ValueError with what would be right."""
-    if "://" in text:
-        raise ValueError(f"is a URL, not an address; {_EXAMPLES}")
-    host, colon, port = text.rpartition(":")
-    if not colon or not host:
-        raise ValueError(f"lacks a {'host' if colon else 'port'}; {_EXAMPLES}")
-    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
-        raise ValueError(f"has a port that is no number from 0 to 65535; {_EXAMPLES}")
-    return Address(_host(host), int(port))
-
-
-def _host(text: str) -> str:
-    bracketed = _BRACKETED.fullmatch(text)
-    if bracketed and _is_ipv6(bracketed[1]):
-        return bracketed[1]
-    if ":" in text and _is_ipv6(text):
-        raise ValueError(f"holds an IPv6 address without brackets; {_EXAMPLES}")
-    if not _HOST.fullmatch(text):
-        raise ValueError(f"has a host that is neither a name nor an IP address; {_EXAMPLES}")
-    return text
-
-
-def _is_ipv6(text: str) -> bool:
-    try:
-        IPv6Address(text)
-    except ValueError:
-        return False
-    return True
-
-
-def parse_networks(text: str) -> tuple[Network, ...]:
-    """A comma-separated list of CIDR networks, or `any`; an empty text gives none.
-
-    Raises ValueError with what would be right.
-    """
-    if not text.strip():
-        return ()
-    named = [part.strip() for part in text.split(",")]
-    spelled = [cidr for part in named for cidr in (ANY_NETWORK if part.lower() == "any" else (part,))]
-    return tuple(_network(cidr) for cidr in spelled)
-
-
-def _network(cidr: str) -> Network:
-    try:
-        return ip_network(cidr)
-    except ValueError:
-        pass
-    try:
-        right = f"host bits are set in `{cidr}`: write {ip_network(cidr, strict=False)}"
-    except ValueError:
-        right = f"`{cidr}` is none: write a comma list of networks as 10.0.0.0/8 or fd00::/8, or any"
-    raise ValueError(f"is not a list of networks; {right}")

@@ -133,7 +133,7 @@ SECRETS = ["secret", "10.0.0.1", "me@example.com", "https://example.com", "films
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-def test_no_figure_can_tell_a_text(secret: str) -> None:
+def test_no_figure_can_hold_a_text(secret: str) -> None:
     for row in FIGURES.values():
         for value in (secret, [secret], [[secret]], {"a": secret}, secret.encode(), (secret, 1)):
             assert secret not in json.dumps(row.admitted(value)), row.name
@@ -143,7 +143,7 @@ def test_no_figure_can_tell_a_text(secret: str) -> None:
     ("6.1.0-18-amd64", "6.1.0"), ("5.15.167.4-microsoft-standard-WSL2", "5.15.167"), ("mary-laptop", "other"),
     ("6.1.0-mary@example.com", "6.1.0"),
 ])
-def test_of_a_kernel_only_its_number_is_told(release: str, told: str) -> None:
+def test_only_the_version_of_a_kernel_is_reported(release: str, told: str) -> None:
     assert FIGURES["system.kernel_version"].admitted(release) == told
 
 
@@ -151,5 +151,5 @@ def test_of_a_kernel_only_its_number_is_told(release: str, told: str) -> None:
     ("curl/8.6.0", "curl"), ("Mozilla/5.0 (X11; Mary's laptop)", "mozilla"), ("python-requests/2.31", "python-requests"),
     ("mary@example.com", "other"), ("", "other"), ("mary-app/1.0 curl/8", "other"), ("CURL", "curl"),
 ])
-def test_of_a_user_agent_only_a_known_program_is_told(header: str, told: str) -> None:
+def test_only_known_programs_of_user_agents_are_reported(header: str, told: str) -> None:
     assert agent(header) == told

@@ -1,16 +1,27 @@
-"""1. As many searches run at once as there are places; the others wait.
-2. When too many wait, a random waiting one is turned away, not the newest.
-3. A place that becomes free is given to one that waits; none is lost.
+"""The queue of searches, and the cache of their answers. What must hold:
+
+1. As many searches run at once as there are slots; the others wait.
+2. When too many wait, a random waiting one is rejected, not the newest.
+3. A slot that becomes free is given to one that waits; none is lost.
+4. The same search of the same state of an index is run once; another one, another rule or another state is run again.
+5. Nothing is cached of a search that ran out of time, nor of one that reads other indexes.
+6. An answer that would evict many others is not cached.
+7. Searches queue up when they are in each other's way for a while; those of one user who types do not.
 """
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 
-from svcd.api.admission import SearchQueue
+from svcd.api import search as search_module
+from svcd.api.admission import CONGESTED_S, Congestion, SearchCache, SearchQueue
 from svcd.base.errors import ApiError
+from svcd.index.writer import DocumentChange, IndexWriter
+from svcd.instance.data_folder import IndexRow
+from svcd.search import search as engine
 
 
 class Visitor(threading.Thread):
@@ -145,7 +156,152 @@ def test_a_long_search_gives_way_to_others() -> None:
     long.leave()
 
 
-def test_where_none_may_wait_a_head_start_turns_nobody_away() -> None:
+def test_without_a_queue_a_head_start_turns_no_search_away() -> None:
     searches = SearchQueue(2, capacity=0, head_start_s=3600)
     with searches.slot(), searches.slot():
         pass
+
+
+# Times in milliseconds.
+
+
+def congested_at(crowds: Iterable[tuple[int, int]]) -> list[int]:
+    """When searches queued up that were in each other's way from a moment to another, for each of the crowds."""
+    congestion, found = Congestion(), []
+    for begin, end in crowds:
+        for moment in range(begin, end + 1):
+            if congestion.note(moment < end, moment / 1000):
+                found.append(moment)
+    return found
+
+
+def test_clients_without_pause_queue_up_and_go_on_doing_so() -> None:
+    limit = round(CONGESTED_S * 1000)
+    first, second, *_ = congested_at([(10_000, 11_000)])
+    assert first - 10_000 in (limit, limit + 1) and second - first in (limit, limit + 1)
+
+
+def test_two_clients_without_pause_queue_up() -> None:
+    assert congested_at((begin, begin + 9) for begin in range(0, 400, 10))
+
+
+def test_one_who_types_does_not_queue_up() -> None:
+    """Ten keys a second, each with several searches that take 40 ms together."""
+    assert not congested_at((begin, begin + 40) for begin in range(0, 60_000, 100))
+
+
+def test_a_crowd_that_is_over_is_forgotten() -> None:
+    assert not congested_at((begin, begin + 140) for begin in range(0, 10_000, 500))
+
+
+def test_a_queue_tells_when_searches_queue_up() -> None:
+    searches, told = SearchQueue(1), threading.Event()
+    searches.on_congestion = told.set
+    with searches.slot():
+        waiting = Visitor(searches)
+        until(lambda: searches.waiting == 1)
+        threading.Event().wait(CONGESTED_S)
+        assert not told.is_set()
+    waiting.leave()
+    assert told.is_set()
+
+
+def test_alone_a_search_is_not_measured() -> None:
+    searches = SearchQueue(1)
+    searches.on_congestion = lambda: pytest.fail("nothing queues up")
+    for _ in range(3):
+        with searches.slot():
+            threading.Event().wait(CONGESTED_S)
+
+
+# The cache
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts of the searches that the engine was asked for."""
+    asked: list[str] = []
+    whole = engine.search
+
+    def search(readers: Any, queries: Any, *args: Any) -> Any:
+        asked.append(queries[0].query.q)
+        return whole(readers, queries, *args)
+
+    monkeypatch.setattr(engine, "search", search)
+    return asked
+
+
+def write(instance: Any, uid: str, docid: int) -> None:
+    """A document `{"id": docid}` comes into an index, made when absent."""
+    row = instance.index(uid)
+    if row is None:
+        row = IndexRow(uid, f"uuid-of-{uid}", 1, 1, "id")
+        with instance.queue.finishing() as connection:
+            instance.create_index(connection, row)
+    writer = IndexWriter(instance.index_path(row.uuid))
+    with writer.transaction():
+        writer.register(["id"])
+        writer.write([DocumentChange(docid, str(docid), f'{{"id":{docid}}}', {"id": [str(docid)]})])
+    writer.close()
+
+
+@pytest.fixture
+def films(instance: Any, client: Any) -> Any:
+    write(instance, "films", 1)
+    return client
+
+
+def ids(got: Any) -> list[int]:
+    return [hit["id"] for hit in got.value["hits"]]
+
+
+def test_the_same_search_is_run_once(films: Any, runs: list[str]) -> None:
+    first, second = (films.json("POST", "/indexes/films/search", {"q": "1"}) for _ in range(2))
+    assert runs == ["1"]
+    assert first.value.pop("requestUid") != second.value.pop("requestUid")
+    assert {**first.value, "processingTimeMs": 0, "requestUid": 0} == {**second.value, "processingTimeMs": 0, "requestUid": 0}
+    films.get("/indexes/films/search?q=2")
+    films.json("POST", "/indexes/films/search", {"q": "1", "limit": 1})
+    assert runs == ["1", "2", "1"]
+
+
+def test_after_a_write_it_is_run_again(films: Any, runs: list[str], instance: Any) -> None:
+    assert ids(films.json("POST", "/indexes/films/search", {"q": ""})) == [1]
+    write(instance, "films", 2)
+    assert ids(films.json("POST", "/indexes/films/search", {"q": ""})) == [1, 2]
+    write(instance, "other", 3)
+    assert ids(films.json("POST", "/indexes/other/search", {"q": ""})) == [3]
+    assert len(runs) == 3
+
+
+def test_a_search_that_ran_out_of_time_is_not_cached(films: Any, runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Over(search_module.Timer):
+        def __call__(self, milliseconds: int) -> Any:
+            return super().__call__(-1)
+
+    monkeypatch.setattr(search_module, "Timer", Over)
+    for _ in range(2):
+        films.json("POST", "/indexes/films/search", {"q": "1", "showRankingScore": True})
+    assert runs == ["1", "1"]
+
+
+def test_answers_are_cached_by_state_and_question() -> None:
+    answers, made = SearchCache(), []
+
+    def make(text: str, is_whole: bool = True) -> Any:
+        return lambda: (made.append(text), ((text.encode(),), is_whole))[1]
+
+    for state, asked in (("a", "x"), ("a", "y"), ("b", "x")):
+        for _ in range(2):
+            assert answers.get(state, asked, make(state + asked)) == ((state + asked).encode(),)
+    assert made == ["ax", "ay", "bx"]
+    for _ in range(2):
+        answers.get("a", "partial", make("p", False))
+    assert made[3:] == ["p", "p"]
+
+
+def test_a_large_answer_is_not_cached() -> None:
+    answers, made = SearchCache(max_answer_bytes=3), []
+    for text in ("abc", "abc", "abcd", "abcd"):
+        answers.get("state", text, lambda text=text: (made.append(text), ((text.encode(),), True))[1])
+    assert made == ["abc", "abcd", "abcd"]

@@ -361,6 +361,6 @@ def test_answers_have_their_declared_shapes(films, check_shape) -> None:
         ("films", {"sort": ["a:asc"]}, "invalid_document_sort"),
     ],
 )
-def test_of_several_faults_of_a_list_the_first_is_told(films, index_uid, body, code) -> None:
+def test_the_first_of_several_errors_in_a_list_is_reported(films, index_uid, body, code) -> None:
     """Identifiers, then what is no order, the index, the filter, at last what the index can't be sorted by."""
     assert films.json("POST", f"/indexes/{index_uid}/documents/fetch", body).fault[1] == code

@@ -98,7 +98,7 @@ def search(client: Any, **members: Any) -> Any:
     return client.json("POST", "/indexes/films/search", members)
 
 
-def test_a_search_shows_facets_behind_its_paging(client, check_shape) -> None:
+def test_a_search_shows_facets_after_its_paging(client, check_shape) -> None:
     got = search(client, q="sun", facets=["*"], limit=0).value
     check_shape(got, "SearchAnswer")
     assert list(got)[5:] == ["estimatedTotalHits", "facetDistribution", "facetStats", "requestUid"]

@@ -15,6 +15,8 @@ from svcd.api.features import FEATURES
 from svcd.api.routes import Route
 from svcd.api.shapes import size
 from svcd.base import logs
+from svcd.cli.serving import StartupGate
+from svcd.http.message import Body, Headers, NoBody, Request
 
 MASTER_KEY = "0123456789abcdef"
 
@@ -27,6 +29,13 @@ def test_every_route_but_two_needs_the_key(connect, row: Route) -> None:
         assert got.status == 200
     else:
         assert got.fault[:2] == (401, "missing_authorization_header")
+
+
+@pytest.mark.parametrize("verb", ["GET", "HEAD"])
+def test_health_is_answered_the_same_before_the_application_is_loaded(client, verb: str) -> None:
+    request = Request(verb, "/health", "", Headers({}), Body(NoBody()), "127.0.0.1")
+    early, late = StartupGate().answer(request), client.answer(verb, "/health")
+    assert (early.status, early.body, early.content_type) == (late.status, late.body, late.content_type)
 
 
 def test_the_key_is_checked_before_the_request(connect) -> None:
@@ -110,7 +119,7 @@ def test_a_route_without_parameters_takes_any_query_string(client) -> None:
     (OSError(errno.ENOSPC, "full"), 422, "no_space_left_on_device"),
     (OSError(errno.EMFILE, "many"), 422, "too_many_open_files"),
 ])
-def test_what_nobody_expected_is_an_error_object(client, monkeypatch, failure, status, code) -> None:
+def test_an_unexpected_failure_is_an_error_object(client, monkeypatch, failure, status, code) -> None:
     def fail(*_: object, **__: object) -> None:
         raise failure
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from svcd.api.keys import default_keys
-from svcd.auth.permissions import ACTIONS, needs_every_index
+from svcd.auth.keys import ACTIONS, needs_every_index
 from tests.support.bearers import MASTER_KEY, uid, value_of
 
 BODY = {"actions": ["search"], "indexes": ["films"], "expiresAt": None}

@@ -16,7 +16,7 @@ import pytest
 
 from svcd.http.message import PORTION, Portions
 from svcd.index.connections import ReadPool
-from svcd.search import hits as pages
+from svcd.search import hits
 
 COUNT = 700
 TEXT = "In a city by the sea a clerk finds a letter that was never sent, and goes to look for who wrote it. " * 4
@@ -157,7 +157,7 @@ def taken(films: Any, path: str, body: dict[str, Any]) -> Any:
 def whole(films: Any, path: str, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Any:
     """The same answer, made at once."""
     with monkeypatch.context() as patched:
-        patched.setattr(pages, "MAX_PAGE_BYTES", 1 << 40)
+        patched.setattr(hits, "MAX_PAGE_BYTES", 1 << 40)
         made = films.parts("POST", path, body)
     assert isinstance(made, bytes)
     return without_times(json.loads(made))
@@ -256,7 +256,7 @@ def test_the_documents_of_a_task_come_in_portions(films: Any, instance: Any) -> 
     body.close()
 
 
-def test_what_is_wrong_is_told_at_once(films: Any) -> None:
+def test_errors_are_reported_at_once(films: Any) -> None:
     for body, code in (({"filter": "plot = 1"}, "invalid_document_filter"), ({"sort": ["plot:asc"]}, "invalid_document_sort")):
         got = films.json("POST", FETCH, {**body, "limit": 100_000})
         assert (got.status, got.value["code"]) == (400, code)

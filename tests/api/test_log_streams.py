@@ -1,8 +1,11 @@
-"""1. The log is streamed as it is written: for people, as JSON, or with what each event took.
+"""The log over HTTP. What must hold:
+
+1. The log is streamed as it is written: as text, as JSON, or with the duration of each event.
 2. One client follows at a time; DELETE, its leaving, and the end of svcd end the stream, and the next may begin.
-3. Who reads slower than svcd logs loses events and learns how many; who logs never waits.
+3. A client that is slower than the log loses events and learns how many; a thread that logs never waits.
 4. What is printed on stderr can be changed, in all processes.
-5. Bodies are checked before the feature, with the messages that clients expect.
+5. Events of other processes are streamed, too; they are told what is followed.
+6. Bodies are checked before the feature, with the messages that clients expect.
 """
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ def follow(client: Any, printed: io.StringIO) -> Iterator[Any]:
         body.close()
 
 
-def test_people_read_the_lines_of_the_console(follow, printed) -> None:
+def test_the_human_form_has_the_lines_of_the_console(follow, printed) -> None:
     body = follow()
     logs.info("opened", index="films")
     logs.debug("not by default")
@@ -57,7 +60,7 @@ def test_people_read_the_lines_of_the_console(follow, printed) -> None:
     assert next(body).decode().endswith("\n  Traceback\n  ValueError: x\n")
 
 
-def test_machines_read_objects(follow) -> None:
+def test_the_json_form_has_objects(follow) -> None:
     body = follow(mode="json", target="debug")
     logs.info("one", a=1)
     logs.debug("two")
@@ -66,7 +69,7 @@ def test_machines_read_objects(follow) -> None:
 
 
 @pytest.mark.parametrize("has_memory", [True, False])
-def test_a_profile_tells_what_events_took(follow, has_memory: bool) -> None:
+def test_a_profile_shows_how_long_events_took(follow, has_memory: bool) -> None:
     body = follow(mode="profile", profileMemory=has_memory)
     logs.request("GET", "/health", 200, 0.0125, 2, "::1")
     logs.batch(1, kind="k", index_uid=None, tasks=1, failed=0, seconds=1.5)
@@ -135,18 +138,18 @@ def test_it_ends_with_its_key(client, follow, monkeypatch) -> None:
     assert list(body) == []
 
 
-def test_a_slow_reader_learns_what_it_lost(follow, monkeypatch) -> None:
-    monkeypatch.setattr(event_streams, "_MAX_WAITING", 3)
+def test_a_slow_client_learns_how_many_events_it_lost(follow, monkeypatch) -> None:
+    monkeypatch.setattr(event_streams, "MAX_WAITING_EVENTS", 3)
     body = follow(mode="json")
     for number in range(8):
         logs.info("event", number=number)
-    *heard, last = map(json.loads, next(body).splitlines())
-    assert [event["number"] for event in heard] == [0, 1, 2]
+    *received, last = map(json.loads, next(body).splitlines())
+    assert [event["number"] for event in received] == [0, 1, 2]
     assert (last["level"], last["lost"]) == ("WARN", 5)
 
 
 def test_many_events_come_in_pieces(follow, monkeypatch) -> None:
-    monkeypatch.setattr(event_streams, "_MAX_TOGETHER", 2)
+    monkeypatch.setattr(event_streams, "MAX_EVENTS_PER_PIECE", 2)
     body = follow()
     for _ in range(5):
         logs.info("event")
@@ -162,6 +165,20 @@ def test_what_is_printed_can_be_changed(client, follow, printed) -> None:
     logs.debug("not any more")
     assert "not any more" not in printed.getvalue()
     assert client.broadcasts == [{"log": "svcd.http=0,4"}, {"log": "3"}]
+
+
+def test_other_processes_are_told_what_is_followed(client, follow) -> None:
+    body = follow(target="debug")
+    body.close()
+    assert client.broadcasts == [{"follow": "4"}, {"follow": ""}]
+
+
+def test_events_of_other_processes_are_streamed(follow) -> None:
+    body = follow(mode="json")
+    for level in (logs.INFO, logs.DEBUG):
+        logs.pass_on(logs.Event(1_700_000_000_000_000_000, level, "svcd.http", "request", {"path": "/a"}))
+    event, = map(json.loads, next(body).splitlines())
+    assert (event["timestamp"][:10], event["event"], event["path"]) == ("2023-11-14", "request", "/a")
 
 
 @pytest.mark.parametrize("path", ["/logs/stream", "/logs/stderr"])

@@ -6,7 +6,6 @@
 """
 from __future__ import annotations
 
-import json
 import re
 import threading
 from dataclasses import replace
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from svcd.api.metrics import GAUGE, Family, Sample, labelled, process_figures, render
-from svcd.api.traffic import BOUNDS_S, Report, Traffic, sum_of
+from svcd.api.routes import BOUNDS_S, Report, Traffic, sum_of
 from svcd.instance.instance import IndexRow
 from svcd.instance.task_records import FAILED, SUCCEEDED
 from tests.support.contract import table
@@ -190,7 +189,7 @@ def test_labels_are_escaped_and_sorted() -> None:
                     '# HELP p Words.\n# TYPE p gauge\np 1\n')
 
 
-def test_the_process_is_told_where_the_system_tells_it(tmp_path: Path) -> None:
+def test_the_process_is_reported_where_the_system_does(tmp_path: Path) -> None:
     assert process_figures(tmp_path) is None
     (tmp_path / "self/fd").mkdir(parents=True)
     (tmp_path / "self/fd/0").touch()
@@ -207,7 +206,7 @@ def test_the_counters_of_several_processes_are_added_up() -> None:
         traffic.count("GET", "/a", 200)
         traffic.note(traffic.timing("GET", "/a"), 0.02)
     other.count("POST", "/b", 202)
-    report = Report.of_json(json.loads(json.dumps({"ask": 1, "traffic": other.as_json(), "running": 1, "waiting": 2})))
+    report = Report(other.as_json(), running=1, waiting=2)
     total = sum_of(own, [report, report])
     assert total.answered() == {("GET", "/a", 200): 3, ("POST", "/b", 202): 2}
     timing = total.timings()["GET", "/a"]

@@ -69,7 +69,7 @@ def test_no_queries_have_no_results(client, check_shape) -> None:
     assert (got["hits"], got["estimatedTotalHits"]) == ([], 0)
 
 
-def test_merged_hits_tell_where_they_are_from(client, check_shape) -> None:
+def test_merged_hits_name_their_index(client, check_shape) -> None:
     got = post(client, query(q="sun"), query("songs", q="sun", federationOptions={"weight": 2}, showRankingScore=True),
                federation={"limit": 2}).value
     check_shape(got, "MultiSearchAnswer")
@@ -246,7 +246,7 @@ def test_filters_are_read_before_all_else(client, indexes) -> None:
     assert indexes == []
 
 
-def test_joins_are_told_of_as_by_one_search(client) -> None:
+def test_joins_are_reported_as_by_one_search(client) -> None:
     client.instance.force_feature("foreignKeys")
     joined = query(filter="_foreign(title, id = 1)")
     reason = "Index `films`: Field `title` is not a foreign key"

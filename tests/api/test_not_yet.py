@@ -58,7 +58,7 @@ def test_the_feature_is_asked_first(client, method: str, path: str, body: object
     assert (status, refused) == (400, code) and message.startswith(LACKS)
 
 
-def test_exports_are_refused_in_words(client) -> None:
+def test_exports_are_rejected_with_a_clear_error(client) -> None:
     wanted = {"url": "http://other", "indexes": {"*": {"filter": "a = 1"}}}
     status, code, message = client.json("POST", "/export", wanted).fault
     assert (status, code) == (400, "bad_request") and message.startswith(LACKS)
@@ -84,7 +84,7 @@ def test_exports_are_refused_in_words(client) -> None:
      "Invalid value at `.rankingScoreThreshold`: the value of `rankingScoreThreshold` is invalid, expected a float "
      "between `0.0` and `1.0`."),
 ])
-def test_wrong_bodies_are_told(client, method: str, path: str, body: object, code: str, message: str) -> None:
+def test_wrong_bodies_are_rejected(client, method: str, path: str, body: object, code: str, message: str) -> None:
     assert client.json(method, path, body).fault == (400, code, message)
 
 
@@ -114,7 +114,7 @@ def test_similar_documents_look_at_filter_and_embedder(client) -> None:
     assert (status, code) == (400, "invalid_similar_embedder") and "does not have similar documents yet" in message
 
 
-def test_a_bad_identifier_is_told(client) -> None:
+def test_a_bad_identifier_is_rejected(client) -> None:
     status, code, message = client.json("POST", "/indexes/a/similar", {"id": ["doggo"], "embedder": "a"}).fault
     assert (status, code) == (400, "invalid_similar_id")
     assert message.startswith("Invalid value at `.id`: Document identifier `[\"doggo\"]` is invalid.")

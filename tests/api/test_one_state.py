@@ -41,7 +41,7 @@ def meanwhile(built: Any, work: Callable[[], None], monkeypatch: pytest.MonkeyPa
     def schedule(method: str, path: str, body: Any = None) -> None:
         read_all = IndexReader.all_docids
 
-        def all_docids(reader: IndexReader) -> int:
+        def all_docids(reader: IndexReader) -> Any:
             monkeypatch.setattr(IndexReader, "all_docids", read_all)
             assert built.json(method, path, body).status == 202
             work()

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import pytest
 
+from svcd.api import multi_search, search
 from svcd.api.app import ROUTES
-from svcd.api.routes import Context, HandlerResult, Route, Table, segments_of
+from svcd.api.routes import Context, HandlerResult, Route, Table, is_for_all, segments_of
+from svcd.http.message import Body, Headers, NoBody, Request
 
 
 def run(_ctx: Context) -> HandlerResult:
@@ -71,3 +73,35 @@ def test_a_client_that_accepts_nothing_gets_no_body_for_an_unknown_route(client)
 
 def test_a_slash_at_the_end_counts_for_nothing(client) -> None:
     assert client.get("/indexes/").value == client.get("/indexes").value
+
+
+# Which requests every process answers
+
+SEARCHES = {(route.method, route.path) for route in (*search.ROUTES, *multi_search.ROUTES, *search.FACET_SEARCH_ROUTES)}
+
+
+def request(verb: str, path: str) -> Request:
+    return Request(verb, path, "", Headers({}), Body(NoBody()), "127.0.0.1")
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+@pytest.mark.parametrize("index_uid", ["films", "search", "indexes"])
+def test_it_is_the_searches(route: Route, index_uid: str) -> None:
+    path = route.path.replace("{index_uid}", index_uid)
+    assert is_for_all(request(route.method, path)) == ((route.method, route.path) in SEARCHES)
+
+
+@pytest.mark.parametrize(("verb", "path", "expected"), [
+    ("HEAD", "/indexes/films/search", True),
+    ("POST", "/indexes/films/search/", True),
+    ("POST", "//indexes/a%2Fb/search", True),
+    ("OPTIONS", "/indexes/films/search", False),
+    ("DELETE", "/indexes/films/search", False),
+    ("POST", "/indexes/films/search/more", False),
+    ("POST", "/indexes/films/searches", False),
+    ("POST", "/indexes/search", False),
+    ("POST", "/multi-search/", True),
+    ("POST", "/indexes/multi-search", False),
+])
+def test_spelling(verb: str, path: str, expected: bool) -> None:
+    assert is_for_all(request(verb, path)) == expected

@@ -155,7 +155,7 @@ NOT_YET = {
 
 
 @pytest.mark.parametrize(("name", "value"), NOT_YET.items())
-def test_what_is_not_there_yet_is_refused_in_words(client, name, value) -> None:
+def test_what_is_not_there_yet_is_rejected_with_a_clear_error(client, name, value) -> None:
     status, code, message = post(client, **{name: value}).fault
     assert (status, code) == (400, search.FIELDS[name].code)
     assert f"`.{name}`" in message and "does not have" in message

@@ -54,7 +54,7 @@ def use_all(daemon: Daemon) -> Iterator[Reply]:
     assert ask(daemon, MASTER_KEY, "DELETE", f"/keys/{OTHER}").status == 204
 
 
-def test_nothing_secret_is_told(tmp_path: Path) -> None:
+def test_nothing_secret_is_shown(tmp_path: Path) -> None:
     options = ("--master-key", MASTER_KEY, "--log-level", "TRACE", "--experimental-enable-metrics")
     with running(tmp_path, *options) as daemon:
         for reply in use_all(daemon):

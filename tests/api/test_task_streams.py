@@ -110,7 +110,7 @@ def test_each_change_is_an_event_as_it_happens(client, follow, check_shape) -> N
         check_shape(event, "Task")
 
 
-def test_what_went_by_is_told_as_it_was(client, follow) -> None:
+def test_past_changes_are_sent_as_they_were(client, follow) -> None:
     follower = follow()
     finish(client, start(client, add(client)))
     events = follower.events()
@@ -189,7 +189,7 @@ class OfFilms(Permission):
         return index_uid == "films"
 
 
-def test_what_the_key_may_not_see_is_not_told(client, follow, monkeypatch) -> None:
+def test_changes_that_the_key_may_not_see_are_not_sent(client, follow, monkeypatch) -> None:
     monkeypatch.setattr(client.keys, "check", lambda *_: OfFilms())
     finish(client, start(client, add(client, "books")))
     finish(client, start(client, add(client, "films")))
@@ -212,7 +212,7 @@ def test_a_key_that_ends_ends_the_stream(client, follow, monkeypatch) -> None:
     assert list(follower.body) == []
 
 
-def test_batches_are_told_with_their_progress(client, follow, check_shape) -> None:
+def test_batches_are_sent_with_their_progress(client, follow, check_shape) -> None:
     follower = follow("/batches/stream")
     running = start(client, add(client))
     (begun,) = follower.events()
@@ -241,7 +241,7 @@ def test_who_comes_back_gets_the_progress_of_now(client, follow) -> None:
     assert [event["progress"]["percentage"] for event in again.events()] == [75.0]
 
 
-def test_batches_of_the_past_are_told_as_they_were(client, follow, check_shape) -> None:
+def test_past_batches_are_sent_as_they_were(client, follow, check_shape) -> None:
     finish(client, start(client, add(client)))
     begun, ended = follow("/batches/stream", last_id="0").events()
     assert (begun["finishedAt"], begun["stats"]["status"]) == (None, {"processing": 1})

@@ -138,7 +138,7 @@ def test_filters_are_joined(client, query, uids) -> None:
     assert [task["uid"] for task in client.get(f"/tasks?{query}").value["results"]] == uids
 
 
-def test_a_page_tells_where_the_next_begins(client, check_shape) -> None:
+def test_a_page_names_the_beginning_of_the_next(client, check_shape) -> None:
     add_indexes(client, "a", "b", "c")
     page = client.get("/tasks?limit=2").value
     check_shape(page, "TaskPage")
@@ -238,7 +238,7 @@ def test_waiting_is_no_part_of_the_filter_of_a_change(client) -> None:
     ("/batches/doggo",
      (400, "invalid_batch_uids", "Batch uid `doggo` is invalid. It should only contain numeric characters.")),
 ])
-def test_an_unknown_uid_is_told_from_a_bad_one(client, path, refusal) -> None:
+def test_an_unknown_uid_is_distinguished_from_a_bad_one(client, path, refusal) -> None:
     assert client.get(path).fault == refusal
 
 

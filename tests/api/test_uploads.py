@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from svcd.api.uploads import CSV, JSON, NDJSON, payload_format, receive
 from svcd.base.errors import ApiError
+from tests.support.pace import is_within
 
 NO_OBJECTS = "data are neither an object nor a list of objects"
 
@@ -259,7 +260,7 @@ def test_memory_does_not_follow_the_upload(tmp_path: Path, chunks: Callable[[], 
 def test_fifty_megabytes_of_brackets_are_refused_at_once(tmp_path: Path) -> None:
     started = time.perf_counter()
     assert "recursion limit exceeded" in received(tmp_path, b"[" * 50_000_000, JSON)
-    assert time.perf_counter() - started < 1
+    assert is_within(time.perf_counter() - started, 1)
 
 
 def test_a_quote_that_never_closes_ends_before_memory_does(tmp_path: Path) -> None:
@@ -270,13 +271,13 @@ def test_a_quote_that_never_closes_ends_before_memory_does(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("content_type", [JSON, NDJSON])
-def test_a_large_document_does_not_slow_down_those_behind_it(tmp_path: Path, content_type: str) -> None:
+def test_a_large_document_does_not_slow_down_later_ones(tmp_path: Path, content_type: str) -> None:
     large, small = '{"a":"' + "x" * 1_500_000 + '"}', '{"b":[1,2]}'
     texts = [small, large, *[small] * 100_000, large, small]
     content = "[" + ",\n".join(texts) + "]" if content_type == JSON else "\n".join(texts)
     started = time.perf_counter()
     assert received(tmp_path, content.encode(), content_type) == "".join(f"{text}\n" for text in texts)
-    assert time.perf_counter() - started < 5
+    assert is_within(time.perf_counter() - started, 5)
 
 
 @pytest.mark.parametrize("size", [1, 7, 65_536])

@@ -142,7 +142,7 @@ def test_a_client_that_sends_its_next_request_is_waited_for(client, pair) -> Non
     assert client.answer("POST", "/indexes?wait=5m", CREATE, JSON_TYPE, pair[0]).status == 200
 
 
-def test_nobody_waits_while_svcd_stops(client) -> None:
+def test_no_request_waits_while_svcd_stops(client) -> None:
     client.instance.queue.listeners.close()
     assert client.send("POST", "/indexes?wait=5m", CREATE, JSON_TYPE).status == 202
 

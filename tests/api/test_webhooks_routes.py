@@ -74,7 +74,7 @@ def test_a_patch_leaves_what_it_does_not_name(client: Client) -> None:
     ({"a": "1"}, {"A": None}, {}),
     ({"a": "1", "A": "2"}, {}, {"A": "2"}),
 ])
-def test_headers_are_merged_in_whatever_letter_case(
+def test_headers_are_merged_in_any_letter_case(
         client: Client, before: dict[str, str], patched: dict[str, str], after: dict[str, str]) -> None:
     made = create(client, headers=before)
     assert client.json("PATCH", path(made), {"headers": patched}).status == 200

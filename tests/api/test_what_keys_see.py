@@ -82,7 +82,7 @@ every_key = pytest.mark.parametrize(("indexes", "tasks", "batches"), SEEN)
 @pytest.mark.parametrize("few", [0, 10_000])
 def test_lists_show_what_the_key_may_see(ask: Ask, key: Any, indexes: list[str], tasks: list[int], batches: list[int],
                                          few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "_MAX_TASKS_FIRST", few)
+    monkeypatch.setattr(queue, "MAX_TASKS_FIRST", few)
     bearer = key(indexes)
     for path, uids, total in (("/tasks", tasks, 14), ("/batches", batches, len(batches))):
         got = ask(bearer, "GET", path).value

@@ -22,7 +22,7 @@ import pytest
 from svcd.api.app import ROUTES
 from svcd.api.openapi import operation_id
 from svcd.api.routes import Route
-from svcd.auth.permissions import ACTIONS
+from svcd.auth.keys import ACTIONS
 from svcd.instance.instance import Instance
 from tests.api.conftest import client_of
 from tests.support.bearers import MASTER_KEY, NOW, SECOND, Clock, Row, Shelf, signed, token, uid, value_of
@@ -135,7 +135,7 @@ def test_the_master_key_gets_in(ask: Ask, row: Route) -> None:
 
 
 @every_protected
-def test_nobody_else_gets_in(ask: Ask, row: Route) -> None:
+def test_missing_and_wrong_keys_are_rejected(ask: Ask, row: Route) -> None:
     missing, invalid = (401, "missing_authorization_header"), (403, "invalid_api_key")
     for headers in ({}, {"x-svc-api-key": MASTER_KEY}, {"x-svc-api-key": value_of(POWERFUL)},
                     {"authorization": MASTER_KEY}, {"authorization": f"bearer {MASTER_KEY}"},
@@ -197,7 +197,7 @@ def test_a_filter_is_joined_or_refused(ask: Ask, row: Route) -> None:
 
 
 @every_protected
-def test_refused_is_refused_whatever_is_asked(ask: Ask, row: Route) -> None:
+def test_a_wrong_key_is_rejected_before_anything_is_checked(ask: Ask, row: Route) -> None:
     headers = {"authorization": "Bearer wrong", "content-type": "text/plain"}
     for query in ("", "?doggo=1&limit=-1"):
         for content in (b"", b"{", b'{"doggo": 1}'):

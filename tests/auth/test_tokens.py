@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.auth.keys import Keys
-from svcd.auth.permissions import Permission
+from svcd.auth.keys import Keys, Permission
 from svcd.base.errors import ApiError
 from tests.support.bearers import (
     MASTER_KEY,
@@ -216,7 +215,7 @@ def test_no_claims_get_in_that_no_key_signed(claims: Any) -> None:
 @pytest.mark.parametrize("claims", [
     b"\xff", b"", b"{}x", b'{"exp":1,"exp":"x"}', b'{"e\\u0078p":"x"}', b'{"exp":1e999}', b'{"apiKeyUid":"\\ud800"}',
     b'{ "searchRules" : 1 , "a" : {} }', b'{"searchRules":{"\\u002a":1}}'])
-def test_odd_claims_are_refused_in_words(claims: bytes) -> None:
+def test_odd_claims_are_rejected_with_a_clear_error(claims: bytes) -> None:
     assert message(signed(claims, value_of(uid(1)))).startswith("Could not decode tenant token, JSON error: ")
 
 

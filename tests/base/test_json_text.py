@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svcd.base.json_text import JsonError, dumps, dumps_begin, fault_in, has_at_most, loads, value_end
+from tests.support.pace import is_within
 
 FAULTS = [
     ("", "EOF while parsing a value at line 1 column 0"),
@@ -238,7 +239,7 @@ def test_hostile_texts_take_linear_time(text: bytes) -> None:
     started = time.perf_counter()
     with pytest.raises(JsonError):
         loads(text)
-    assert time.perf_counter() - started < 1
+    assert is_within(time.perf_counter() - started, 1)
 
 
 @pytest.mark.parametrize(("text", "most", "fits"), [
@@ -249,7 +250,7 @@ def test_values_are_counted_outside_of_texts(text: bytes, most: int, fits: bool)
     assert has_at_most(text, most) is fits
 
 
-def test_a_fault_in_front_of_too_many_values_is_told() -> None:
+def test_an_error_before_too_many_values_is_reported() -> None:
     with pytest.raises(JsonError, match="expected value at line 1 column 4"):
         has_at_most(b"[1,x,2,3]", 2)
 

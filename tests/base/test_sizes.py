@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.base.quantities import LARGEST, UNITS, human_size, message_size, parse_size, print_size
+from svcd.base.quantities import LARGEST_SIZE, UNITS, human_size, message_size, parse_size, print_size
 
 
 @pytest.mark.parametrize(("text", "size"), [
     ("0", 0), ("4096", 4096), ("100 MB", 100_000_000), ("100MB", 100_000_000), ("1 kB", 1000),
     ("1 KiB", 1024), ("1.5 GiB", 1_610_612_736), ("512kib", 524_288), ("2 gb", 2_000_000_000),
-    ("12 b", 12), (" 7 B ", 7), ("0.1 kB", 100), ("1.1 KiB", 1127), ("18446744073709551615", LARGEST),
+    ("12 b", 12), (" 7 B ", 7), ("0.1 kB", 100), ("1.1 KiB", 1127), ("18446744073709551615", LARGEST_SIZE),
 ])
 def test_a_size_has_decimal_or_binary_units(text: str, size: int) -> None:
     assert parse_size(text) == size
@@ -42,7 +42,7 @@ def test_a_size_beyond_64_bits_is_refused() -> None:
         parse_size("18446744073709551616")
 
 
-@given(st.integers(0, LARGEST))
+@given(st.integers(0, LARGEST_SIZE))
 def test_a_printed_size_reads_back(size: int) -> None:
     assert parse_size(print_size(size)) == size
 

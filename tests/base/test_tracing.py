@@ -55,7 +55,7 @@ def test_equal_paths_are_added_up_and_stand_where_they_ended_last() -> None:
     assert list(measuring.durations.items()) == [("wait", 5), ("b", 1), ("g > c", 1), ("g > a", 2), ("g", 9)]
 
 
-def test_only_what_is_recorded_is_told() -> None:
+def test_only_what_is_recorded_is_reported() -> None:
     measuring = recorder()
     tracing.begin("before")
     with recording(measuring):
@@ -85,7 +85,7 @@ def test_a_failure_leaves_its_groups() -> None:
     ("sun", {"filter": "id = 1", "facets": ["id"]},
      ["evaluate filter", "tokenize query", "evaluate query", "keyword ranking", "format", "facet distribution"]),
 ])
-def test_a_search_tells_its_steps(q: str, asked: dict, expected: list[str]) -> None:
+def test_a_search_reports_its_steps(q: str, asked: dict, expected: list[str]) -> None:
     measuring = recorder()
     federation = Federation(facets={UID: asked["facets"]} if "facets" in asked else {})
     with recording(measuring):
@@ -95,7 +95,7 @@ def test_a_search_tells_its_steps(q: str, asked: dict, expected: list[str]) -> N
     assert len(expected) == inner < measuring.durations[LOCAL]
 
 
-def test_a_merged_search_tells_its_steps() -> None:
+def test_a_merged_search_reports_its_steps() -> None:
     measuring = recorder()
     queries = [IndexedQuery(uid, SearchQuery(q="sun")) for uid in ("a", "b")]
     with recording(measuring):

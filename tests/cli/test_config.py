@@ -75,7 +75,7 @@ def test_flag_variable_and_key_agree(option: Option) -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
-def test_an_option_that_nobody_gives_has_its_default(option: Option) -> None:
+def test_an_option_that_is_not_given_has_its_default(option: Option) -> None:
     config = load({}, {})
     assert config.source(option.name) == DEFAULT
     if not option.derived:
@@ -335,7 +335,7 @@ def warned_of(environ: dict[str, str]) -> list[str]:
     return list(warnings(load({"master_key": KEY}, environ), environ))
 
 
-def test_a_variable_that_nobody_knows_is_warned_of_by_name() -> None:
+def test_an_unknown_variable_is_named_in_a_warning() -> None:
     assert warned_of({"SVC_NO_SUCH_THING": "secret"}) == ["the variable SVC_NO_SUCH_THING is not an option and is ignored"]
     assert warned_of({"SVC_EXPERIMENTAL_SUCH_THINGS": "1"}) == [
         "the variable SVC_EXPERIMENTAL_SUCH_THINGS is not an option and is ignored"]

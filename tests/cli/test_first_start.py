@@ -22,8 +22,7 @@ import pytest
 from svcd.cli import daemon, first_start
 from svcd.cli.config import ConfigError, load
 from svcd.instance.instance import Instance
-from svcd.tasks import dump_import
-from svcd.tasks import dump_import as snapshot_import
+from svcd.tasks import archive_import
 from svcd.tasks.unpacking import new_data_folder
 
 each_noun = pytest.mark.parametrize("noun", ["dump", "snapshot"])
@@ -33,8 +32,8 @@ each_noun = pytest.mark.parametrize("noun", ["dump", "snapshot"])
 def imports(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path, Path]]:
     """What, file and folder of each import that is asked for."""
     made: list[tuple[str, Path, Path]] = []
-    monkeypatch.setattr(dump_import, "import_dump", lambda path, folder, budget: made.append(("dump", path, folder)))
-    monkeypatch.setattr(snapshot_import, "import_snapshot",
+    monkeypatch.setattr(archive_import, "import_dump", lambda path, folder, budget: made.append(("dump", path, folder)))
+    monkeypatch.setattr(archive_import, "import_snapshot",
                         lambda path, folder: made.append(("snapshot", path, folder)))
     return made
 
@@ -161,7 +160,7 @@ def test_sigterm_ends_an_import_in_order(tmp_path: Path, monkeypatch: pytest.Mon
             os.kill(os.getpid(), signal.SIGTERM)
             raise AssertionError("not reached")
 
-    monkeypatch.setattr(snapshot_import, "import_snapshot", import_one)
+    monkeypatch.setattr(archive_import, "import_snapshot", import_one)
     with pytest.raises(SystemExit):
         start(tmp_path, "snapshot")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

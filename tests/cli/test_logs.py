@@ -134,7 +134,7 @@ class _Broken(io.StringIO):
         raise BrokenPipeError
 
 
-def test_a_broken_stream_stops_nobody() -> None:
+def test_a_broken_stream_does_not_stop_others() -> None:
     logs.configure("INFO", "HUMAN", _Broken())
     try:
         logs.info("unheard")

@@ -20,20 +20,22 @@ def test_there_is_a_core_and_some_memory() -> None:
     assert (machine.memory() or 0) > 1 << 20
 
 
-def test_the_smallest_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_CGROUPS", tmp_path)
-    monkeypatch.setattr(machine, "_own_cgroup", lambda: "system.slice/svcd.service")
-    unit = tmp_path / "system.slice" / "svcd.service"
+def test_the_smallest_limit_counts(tmp_path: Path) -> None:
+    membership, cgroups = tmp_path / "membership", tmp_path / "cgroups"
+    membership.write_text("1:name=systemd:/elsewhere\n0::/system.slice/svcd.service\n")
+    unit = cgroups / "system.slice" / "svcd.service"
     unit.mkdir(parents=True)
     (unit / "memory.max").write_text("max\n")
     (unit.parent / "memory.max").write_text("67108864\n")
-    assert machine.memory() == 64 << 20
+    assert machine.memory(cgroups, membership) == 64 << 20
 
 
-def test_memory_that_cannot_be_known_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_physical", lambda: None)
-    monkeypatch.setattr(machine, "_own_cgroup", lambda: None)
-    assert machine.memory() is None
+def test_memory_that_cannot_be_known_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_name: str) -> int:
+        raise ValueError("unrecognized configuration name")
+
+    monkeypatch.setattr("os.sysconf", unknown)
+    assert machine.memory(tmp_path, tmp_path / "absent") is None
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps what was freed, and gives it back")

@@ -112,5 +112,5 @@ def test_nothing_heavy_is_imported_for_an_answer() -> None:
     """The daemon's parts are imported when it starts, and only then."""
     code = "import sys, svcd.cli.main; print(*sys.modules)"
     made = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    heavy = {"ssl", "sqlite3", "http.server", "tomllib", "difflib", "svcd.api", "svcd.store"}
+    heavy = {"ssl", "sqlite3", "http.server", "tomllib", "difflib", "svcd.api", "svcd.index", "svcd.instance"}
     assert heavy.isdisjoint(made.stdout.split())

@@ -25,7 +25,7 @@ from tests.support.daemon import Daemon, running
 
 ROOT = Path(__file__).resolve().parents[2]
 START = "import svcd.cli.main, svcd.cli.daemon"
-IDLE = f"{START}\nfrom svcd.cli import serving, wiring, word_list_log\nserving.preload_search()"
+IDLE = f"{START}\nfrom svcd.cli import serving, wiring\nserving.preload_search()"
 
 MAX_MODULES_AT_START = 240  # measured: 220, of which 51 are of svcd
 MAX_MODULES_IDLE = 410  # measured: 378, of which 193 are of svcd
@@ -87,7 +87,7 @@ def test_a_start_loads_nothing_that_only_requests_need() -> None:
 
 def test_an_idle_daemon_has_not_loaded_what_few_need() -> None:
     few = ("svcd.tasks.indexing_process", "svcd.index.writer", "svcd.remote.client", "svcd.http.tls", "svcd.rhai", "svcd.analytics",
-           "svcd.cli.search_worker", "svcd.search.federation", "svcd.search.joins", "svcd.search.search", "urllib.request",
+           "svcd.cli.search_worker", "svcd.search.federation", "svcd.search.joins", "urllib.request",
            "sqlite_utils", "jwt", "brotli", "tomllib", "csv")
     loaded = loaded_by(IDLE)
     assert "svcd.search.search" in loaded and "svcd.index.reader" in loaded  # the first search waits for nothing

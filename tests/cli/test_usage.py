@@ -27,8 +27,8 @@ from svcd.cli import daemon, instance_figures, serving, wiring
 from svcd.cli.config import Config, load
 from svcd.cli.instance_figures import InstanceFigures, distribution_id, largest_disk
 from svcd.cli.options import BY_NAME
-from svcd.cli.search_worker_pool import SearchWorkerPool
-from svcd.http.message import Body, Headers, NoBody, Request, Response
+from svcd.cli.search_processes import SearchProcesses
+from svcd.http.message import Body, Headers, NoBody, Request
 from svcd.http.server import Server
 from svcd.instance.instance import Instance
 from tests.cli.test_daemon import ROOT, Daemon
@@ -248,11 +248,12 @@ def test_search_workers_are_asked_too(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     config = settings(tmp_path, analytics_url=sink.url, search_workers="1", log_level="ERROR")
-    workers = SearchWorkerPool(config, instance)
-    server = Server(lambda _: Response(404), ("127.0.0.1", 0), peers=workers.peers)
+    workers = SearchProcesses(config, instance, most=1)
+    app = wiring.application(config, instance, wiring.runner(config, instance))
+    server = Server(app.answer, ("127.0.0.1", 0))
     serving_thread = threading.Thread(target=server.serve)
     serving_thread.start()
-    workers.start(server)
+    workers.start(server, app)
     try:
         deadline = time.monotonic() + 20
         while not (states := workers.usages()):

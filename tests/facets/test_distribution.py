@@ -22,10 +22,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.base import bitmaps
+from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.base.errors import ApiError
 from svcd.facets import counting, distribution, large_fields, values
-from svcd.facets import values as value_counts
 from svcd.facets.distribution import facets_of, number_text, subtract
 from svcd.facets.fields import check_facets, selected_fields
 from svcd.schema.index_settings import IndexSettings
@@ -33,6 +32,7 @@ from svcd.search.request import Federation
 from tests.support.contract import table
 from tests.support.dict_reader import DictReader
 from tests.support.searching import UID, answer
+from tests.support.sets import of_bits
 
 ALL, NONE = {"equality": True, "comparison": True}, {"equality": False, "comparison": False}
 
@@ -48,7 +48,7 @@ def holding(*held: Any, order: str = "alpha", most: int = 100, **settings: Any) 
     return DictReader(documents, {"filterableAttributes": ["v"], "faceting": faceting, **settings})
 
 
-def shown(reader: DictReader, counted: int | None = None) -> list[tuple[str, int]]:
+def shown(reader: DictReader, counted: DocIds | None = None) -> list[tuple[str, int]]:
     facets = facets_of(reader, ["v"], reader.all_docids() if counted is None else counted)
     return list(facets.distribution["v"].items())
 
@@ -109,8 +109,8 @@ def test_the_order_of_a_field_is_its_own_then_that_of_all() -> None:
 
 def test_a_selected_field_without_values_is_empty() -> None:
     reader = holding("a", {"k": 1})
-    assert facets_of(reader, ["v"], 2).distribution == {"v": {}, "v.k": {"1": 1}}
-    assert facets_of(holding("a"), ["v*"], 0).stats == {}
+    assert facets_of(reader, ["v"], DocIds([1])).distribution == {"v": {}, "v.k": {"1": 1}}
+    assert facets_of(holding("a"), ["v*"], EMPTY).stats == {}
 
 
 # 3 to 7: values, orders, limits
@@ -119,7 +119,7 @@ def test_a_selected_field_without_values_is_empty() -> None:
 def test_texts_are_counted_by_their_normal_form_and_shown_as_first_spelled() -> None:
     reader = holding("É ", "é", ["é", "É"], "e")
     assert shown(reader) == [("e", 1), ("É ", 3)]
-    assert shown(reader, 0b1110) == [("e", 1), ("é", 2)]
+    assert shown(reader, DocIds([1, 2, 3])) == [("e", 1), ("é", 2)]
 
 
 def test_white_space_alone_is_counted_as_it_is_spelled() -> None:
@@ -148,8 +148,8 @@ def test_count_prefers_the_larger_of_equal_values() -> None:
 def test_of_many_values_those_wait_whose_group_counts_no_more() -> None:
     # Groups: 0-3, 4-7 ... Of the values counted, 4 and 5 share a group, 8 and 12 have theirs to themselves.
     reader = holding(*range(20), order="count")
-    assert [text for text, _ in shown(reader, 0b1_0001_0011_0000)] == ["5", "4", "12", "8"]
-    assert [text for text, _ in shown(holding(*range(19), order="count"), 0b1_0001_0011_0000)] == ["12", "8", "5", "4"]
+    assert [text for text, _ in shown(reader, DocIds([4, 5, 8, 12]))] == ["5", "4", "12", "8"]
+    assert [text for text, _ in shown(holding(*range(19), order="count"), DocIds([4, 5, 8, 12]))] == ["12", "8", "5", "4"]
 
 
 def test_a_text_like_a_number_has_its_place() -> None:
@@ -172,8 +172,8 @@ def test_numbers_that_fill_the_limit_let_all_texts_in(monkeypatch: pytest.Monkey
 
 def test_stats_span_the_numbers() -> None:
     reader = holding(3, [-1.5, "a"], "b", 99)
-    assert facets_of(reader, ["v"], 0b0111).stats == {"v": {"min": -1.5, "max": 3.0}}
-    assert facets_of(reader, ["v"], 0b0100).stats == {}
+    assert facets_of(reader, ["v"], DocIds([0, 1, 2])).stats == {"v": {"min": -1.5, "max": 3.0}}
+    assert facets_of(reader, ["v"], DocIds([2])).stats == {}
 
 
 def test_a_search_has_facets_only_if_it_asks_for_some() -> None:
@@ -189,7 +189,7 @@ def test_a_search_has_facets_only_if_it_asks_for_some() -> None:
 
 def test_what_is_rejected_is_taken_out() -> None:
     reader = holding(["a", 1], ["A ", 2], "b")
-    facets = facets_of(reader, ["v"], 0b111)
+    facets = facets_of(reader, ["v"], DocIds([0, 1, 2]))
     subtract(facets, reader, 1)
     assert facets.distribution == {"v": {"1": 1, "a": 1, "b": 1}}
     subtract(facets, reader, 0)
@@ -205,43 +205,43 @@ HELD = st.one_of(st.none(), NUMBERS, TEXTS, st.booleans(), st.lists(st.one_of(NU
 CASES = st.tuples(st.lists(HELD, min_size=1, max_size=40), st.integers(min_value=0))
 
 
-def plain(reader: DictReader, counted: int, order: str, most: int, is_few: bool) -> dict[str, int]:
+def plain(reader: DictReader, counted: DocIds, order: str, most: int, is_few: bool) -> dict[str, int]:
     """The distribution by its definition: every document, every value, the whole tree."""
     numbers, texts = (list(_counts(reader, kind, counted)) for kind in (float, str))
     found: dict[str, int] = {}
     if order == "alpha" and is_few:
-        found.update(sorted((number_text(value), docids.bit_count()) for value, docids in numbers if docids)[:most])
+        found.update(sorted((number_text(value), len(docids)) for value, docids in numbers if docids)[:most])
         kept = [each for each in texts if each[1]][: most - len(found)]
-        found.update((_spelled(reader, value, docids), docids.bit_count()) for value, docids in kept)
+        found.update((_spelled(reader, value, docids), len(docids)) for value, docids in kept)
         return found
     for entries in (numbers, texts):
         ordered = [each for each in entries if each[1]] if order == "alpha" else _popped(entries)
         for value, docids in ordered:
             text = number_text(value) if isinstance(value, float) else _spelled(reader, value, docids)
-            found[text] = docids.bit_count()
+            found[text] = len(docids)
             if len(found) == most:
                 break
     return found
 
 
-def _counts(reader: DictReader, kind: type, counted: int) -> Iterator[tuple[Any, int]]:
+def _counts(reader: DictReader, kind: type, counted: DocIds) -> Iterator[tuple[Any, DocIds]]:
     return ((value, docids & counted) for value, docids in reader.values.ordered_values("v", kind))
 
 
-def _spelled(reader: DictReader, value: str, docids: int) -> str:
-    return reader.values.spelling("v", value, bitmaps.to_docids(docids)[0])
+def _spelled(reader: DictReader, value: str, docids: DocIds) -> str:
+    return reader.values.spelling("v", value, docids.min())
 
 
-def _popped(entries: Sequence[tuple[Any, int]]) -> Iterator[tuple[Any, int]]:
+def _popped(entries: Sequence[tuple[Any, DocIds]]) -> Iterator[tuple[Any, DocIds]]:
     """The values as they leave the heap: (count, lower level, larger left bound) first."""
-    levels: list[list[tuple[int, int]]] = [[(place, docids) for place, (_, docids) in enumerate(entries)]]
+    levels: list[list[tuple[int, DocIds]]] = [[(place, docids) for place, (_, docids) in enumerate(entries)]]
     while len(levels[-1]) >= 20:
         below = levels[-1]
-        levels.append([(start, _union(below[start : start + 4])) for start in range(0, len(below), 4)])
+        levels.append([(start, union_of(docids for _, docids in below[start : start + 4])) for start in range(0, len(below), 4)])
     top = len(levels) - 1
 
     def entry(level: int, place: int, start: int) -> tuple[int, int, int, int]:
-        return -levels[level][place][1].bit_count(), level, -start, place
+        return -len(levels[level][place][1]), level, -start, place
 
     heap = [entry(top, place, place) for place in range(len(levels[top]))]
     heapq.heapify(heap)
@@ -256,16 +256,9 @@ def _popped(entries: Sequence[tuple[Any, int]]) -> Iterator[tuple[Any, int]]:
             heapq.heappush(heap, entry(level - 1, member, member))
 
 
-def _union(group: Sequence[tuple[int, int]]) -> int:
-    union = 0
-    for _, docids in group:
-        union |= docids
-    return union
-
-
 # strategy: (values of a small field, bytes of cached sets, candidates that are read, cost of reading one)
 FORCED = {
-    "as chosen": (values.FEW_VALUES, values.MOST_BYTES, 4, value_counts.DOCUMENT_COST),
+    "as chosen": (values.FEW_VALUES, values.MOST_BYTES, 4, values.DOCUMENT_COST),
     "by documents": (values.FEW_VALUES, values.MOST_BYTES, 1000, 0),
     "by value sets": (values.FEW_VALUES, values.MOST_BYTES, 0, 1000),
     "by scan of few values": (values.FEW_VALUES, 0, 0, 1000),
@@ -297,8 +290,8 @@ def test_all_counting_strategies_give_the_same_answer(
     held, mask = case
     reader = holding(*held, order=order, most=most)
     reader.values.least_for_doc_values = 0 if strategy == "by ordinal" else 1000
-    counted = reader.all_docids() & mask if mask % 3 else reader.all_docids()
-    expected = plain(reader, counted, order, most, counted.bit_count() <= threshold)
+    counted = reader.all_docids() & of_bits(mask) if mask % 3 else reader.all_docids()
+    expected = plain(reader, counted, order, most, len(counted) <= threshold)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(distribution, "SORTED_AS_TEXTS", threshold)
         _force(patch, *FORCED[strategy])
@@ -322,7 +315,7 @@ def test_the_tree_is_opened_level_by_level(strategy: str, asked: tuple[int, list
     size, held = asked
     numbered = [[f"{number:03}" for number in numbers] for numbers in held]
     reader = holding(*numbered, [f"{number:03}" for number in range(size)], order="count", most=most)
-    counted = (1 << len(held)) - 1
+    counted = DocIds(range(len(held)))
     with pytest.MonkeyPatch.context() as patch:
         _force(patch, *FORCED[strategy])
         assert shown(reader, counted) == list(plain(reader, counted, "count", most, False).items())
@@ -333,7 +326,7 @@ def test_the_tree_is_opened_level_by_level(strategy: str, asked: tuple[int, list
 def test_extremes_far_from_both_ends(candidates: set[int], partner: int) -> None:
     # Documents in no order of their numbers, each with two of them.
     held = [[float(number * 37 % 120), float(number * 37 % 120 + partner)] for number in range(120)]
-    counted = bitmaps.from_docids([docid for docid, own in enumerate(held) if own[0] in candidates])
+    counted = DocIds([docid for docid, own in enumerate(held) if own[0] in candidates])
     with pytest.MonkeyPatch.context() as patch:
         _force(patch, *FORCED["by scan"])
         patch.setattr(distribution, "SORTED_AS_TEXTS", 0)

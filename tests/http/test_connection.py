@@ -169,25 +169,25 @@ def test_a_body_above_the_limit_is_refused_and_the_refusal_arrives(serve: Serve)
 EXPECTING = POST + b"Content-Length: 3\r\nExpect: 100-continue\r\n\r\n"
 
 
-def test_a_client_that_waits_is_told_to_continue(serve: Serve) -> None:
+def test_a_client_that_waits_gets_100_continue(serve: Serve) -> None:
     client = serve().send(EXPECTING)
     assert client.answer(has_body=False)[0] == 100
     assert client.send(b"abc").answer()[2] == b"POST / abc"
     assert client.send(GET % b"").answer()[2] == b"GET / "
 
 
-def test_a_client_that_did_not_wait_is_not_told(serve: Serve) -> None:
+def test_a_client_that_did_not_wait_gets_no_100_continue(serve: Serve) -> None:
     client = serve().send(EXPECTING + b"abc")
     assert client.answer()[2] == b"POST / abc"
 
 
-def test_an_expectation_that_nobody_knows_is_passed_over(serve: Serve) -> None:
+def test_an_unknown_expectation_is_ignored(serve: Serve) -> None:
     client = serve().send(POST + b"Content-Length: 3\r\nExpect: 200-OK\r\n\r\nabc")
     assert client.answer()[2] == b"POST / abc"
     assert client.send(GET % b"").answer()[2] == b"GET / "
 
 
-def test_a_client_whose_body_nobody_wants_is_not_told(serve: Serve) -> None:
+def test_a_client_whose_body_is_not_needed_gets_no_100_continue(serve: Serve) -> None:
     client = serve(unread).send(EXPECTING)
     status, headers, _ = client.answer()
     assert (status, headers["connection"]) == (200, "close")
@@ -358,7 +358,7 @@ def test_a_stream_is_closed_when_the_client_leaves(serve: Serve) -> None:
     assert is_closed.wait(10)
 
 
-def test_a_bug_is_told_to_the_log_and_not_to_the_client(serve: Serve) -> None:
+def test_a_bug_is_logged_and_not_shown_to_the_client(serve: Serve) -> None:
     def answer(request: Request) -> Response:
         raise KeyError("a secret")
 
@@ -412,7 +412,7 @@ def test_packed_bodies_are_unpacked(serve: Serve) -> None:
     assert serve().send(head + body).answer()[2] == b"POST / kefir"
 
 
-def test_each_request_is_told_with_its_status_and_size(serve: Serve) -> None:
+def test_each_request_is_logged_with_its_status_and_size(serve: Serve) -> None:
     served = serve()
     client = served.send(GET % b"a?b" + POST + b"Content-Length: 1\r\n\r\nc")
     client.answer(), client.answer()
@@ -421,5 +421,5 @@ def test_each_request_is_told_with_its_status_and_size(serve: Serve) -> None:
     assert served.lines == [("GET /a", 200, 7), ("POST /", 200, 8)]
 
 
-def test_the_client_is_told_by_its_address(serve: Serve) -> None:
+def test_the_client_is_logged_by_its_address(serve: Serve) -> None:
     assert serve(lambda request: Response(200, request.client.encode())).send(GET % b"").answer()[2] == b"127.0.0.1"

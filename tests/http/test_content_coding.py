@@ -4,7 +4,6 @@
 2. Several gzip members are one body; padding with zeros is none.
 3. Cut off or damaged bytes are errors, and so are bytes after the end.
 4. A bomb comes out in small pieces, as they are asked for.
-5. Accept-Encoding: the highest q wins, among equals br, gzip, deflate; nothing asked for, nothing packed.
 """
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svcd.http import content_coding
-from svcd.http.content_coding import BrokenCoding, choose, pack, pack_stream, unpack
+from svcd.http.content_coding import BrokenCoding, pack, pack_stream, unpack
 
 TEXT = b'{"id": 1, "title": "Star Wars"}\n' * 200
 # Unlike ours: written by the libraries' own one-call functions.
@@ -86,17 +85,3 @@ def test_a_bomb_comes_out_in_small_pieces(name: str) -> None:
     assert len(bomb) < 120_000
     sizes = [len(piece) for piece in unpack(name, iter([bomb]))]
     assert sum(sizes) == 20_000_000 and max(sizes) <= 2 * content_coding.UNPACKED_PIECE
-
-
-@pytest.mark.parametrize(("accept", "name"), {
-    None: "", "": "", "identity": "", "zstd": "", "gzip": "gzip", "br": "br", "deflate": "deflate",
-    "gzip, deflate": "gzip", "gzip, deflate, br, zstd": "br", "GZIP": "gzip", " deflate ,gzip ": "gzip",
-    "*": "br", "*;q=0": "", "*;q=0, gzip": "gzip", "*, br;q=0": "gzip", "br;q=0": "",
-    "gzip;q=1.0, br;q=0.5": "gzip", "gzip; q=0.5 , deflate;q=0.8": "deflate", "gzip;q=0.001": "gzip",
-    "identity, gzip;q=0.5": "", "identity;q=0.5, gzip;q=0.5": "gzip", "identity;q=0, gzip": "gzip",
-    "gzip;q=nan": "", "gzip;q=-1": "", "gzip;q=": "", "gzip;q=2": "gzip", "gzip;q=1e1": "", "gzip;level=1": "gzip",
-    "gzip\t;\tq=0.5\t, br;q=0.4": "gzip", "\xa0gzip": "", "gzip\x85": "", "br;\x85q=0.5, gzip;q=0.9": "br", "gzip;q=\xa00.5": "",
-    ",,": "", ";": "", "a" * 500 + ", gzip": "gzip",
-}.items())
-def test_the_client_chooses(accept: str | None, name: str) -> None:
-    assert choose(accept) == name

@@ -6,6 +6,7 @@
 4. It says the same in every version of HTTP, in every coding, whole where it is small; HEAD has no body.
 5. A failure before the first byte is an error object; after it, the connection is cut.
 6. The connection is kept, and the next request is not answered before the last answer was taken.
+7. Accept-Encoding: the highest q wins, among equals br, gzip, deflate; nothing asked for, nothing packed.
 """
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ import pytest
 
 from svcd.base.errors import ApiError
 from svcd.http.content_coding import PACKERS
+from svcd.http.delivery import choose_coding
 from svcd.http.message import PORTION, Portions, Request, Response
 from svcd.http.sockets import Limits
 
@@ -161,10 +163,24 @@ def test_requests_sent_ahead_are_answered_in_order(serve: Serve) -> None:
     assert client.send(GET % b"small").answer()[2] == b"few"
 
 
-def test_each_is_told_with_its_size_when_it_is_taken(serve: Serve) -> None:
+def test_each_response_is_logged_with_its_size_when_it_is_taken(serve: Serve) -> None:
     served = serve(Made())
     client = served.send(GET % b"")
     assert served.lines == []
     client.answer()
     client.send(GET % b"small").answer()
     assert [(status, size > 100 * PORTION) for _, status, size in served.lines[:1]] == [(200, True)]
+
+
+@pytest.mark.parametrize(("accept", "name"), {
+    None: "", "": "", "identity": "", "zstd": "", "gzip": "gzip", "br": "br", "deflate": "deflate",
+    "gzip, deflate": "gzip", "gzip, deflate, br, zstd": "br", "GZIP": "gzip", " deflate ,gzip ": "gzip",
+    "*": "br", "*;q=0": "", "*;q=0, gzip": "gzip", "*, br;q=0": "gzip", "br;q=0": "",
+    "gzip;q=1.0, br;q=0.5": "gzip", "gzip; q=0.5 , deflate;q=0.8": "deflate", "gzip;q=0.001": "gzip",
+    "identity, gzip;q=0.5": "", "identity;q=0.5, gzip;q=0.5": "gzip", "identity;q=0, gzip": "gzip",
+    "gzip;q=nan": "", "gzip;q=-1": "", "gzip;q=": "", "gzip;q=2": "gzip", "gzip;q=1e1": "", "gzip;level=1": "gzip",
+    "gzip\t;\tq=0.5\t, br;q=0.4": "gzip", "\xa0gzip": "", "gzip\x85": "", "br;\x85q=0.5, gzip;q=0.9": "br", "gzip;q=\xa00.5": "",
+    ",,": "", ";": "", "a" * 500 + ", gzip": "gzip",
+}.items())
+def test_the_client_chooses_the_coding(accept: str | None, name: str) -> None:
+    assert choose_coding(accept) == name

@@ -1,16 +1,25 @@
-"""Bodies on the wire.
+"""Requests on the wire: bodies, and heads, which are read without a socket.
 
 1. A sized body is as long as announced; a chunked one is its chunks, without extensions and trailer.
 2. How the bytes were cut on their way changes nothing.
-3. Malformed chunks are refused, and so are extensions and trailers beyond their limits.
+3. Malformed chunks are rejected, and so are extensions and trailers beyond their limits.
+4. A head that leaves no doubt is read as RFC 9112 says.
+5. A head that two readers could understand differently is rejected, with the status of its fault.
+6. Whatever the bytes, the outcome is a Head or an HttpError, in time that grows with their number only.
+7. A head that is too long is rejected before it is complete.
 """
 from __future__ import annotations
 
+import time
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from svcd.http import framing
-from svcd.http.framing import ChunkedBody, SizedBody, chunk
+from svcd.http.framing import CHUNKED, ChunkedBody, Head, SizedBody, chunk, head_end, read_head
 from svcd.http.message import HttpError
+from tests.support.pace import is_within
 
 
 class Tape:
@@ -87,3 +96,199 @@ def test_a_sized_body_ends_where_it_was_announced(piece: int) -> None:
 def test_an_answer_in_chunks_is_read_as_one() -> None:
     wire = b"".join((chunk(b"a" * 300), chunk(b"b"), framing.LAST_CHUNK))
     assert b"".join(ChunkedBody(Tape(wire))) == b"a" * 300 + b"b"
+
+
+# Heads
+
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n"
+POST = b"POST / HTTP/1.1\r\nHost: a\r\n"
+NOT_BLANK = (b"\x85", b"\xa0")  # what str.strip() takes from Latin-1 text besides ASCII
+
+
+def read(raw: bytes) -> Head:
+    assert head_end(raw) == len(raw)
+    return read_head(raw)
+
+
+ACCEPTED = {  # head: (attribute of Head, value)
+    GET + b"\r\n": ("path", "/"),
+    b"GET /a%2Fb?q=1&r=2?3 HTTP/1.1\r\nHost: a\r\n\r\n": ("query", "q=1&r=2?3"),
+    b"GET http://example.com:80/x?y HTTP/1.1\r\nHost: a\r\n\r\n": ("path", "/x"),
+    b"GET HTTPS://example.com?y HTTP/1.1\r\nHost: a\r\n\r\n": ("path", "/"),
+    b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n": ("path", "*"),
+    b"GET /?q=\xc3\xa9{\"}| HTTP/1.1\r\nHost: a\r\n\r\n": ("query", "q=\u00c3\u00a9{\"}|"),
+    b"GET / HTTP/1.0\r\n\r\n": ("keep_alive", False),
+    b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n": ("keep_alive", True),
+    GET + b"Connection: foo, Close\r\n\r\n": ("keep_alive", False),
+    b"GET / HTTP/1.1\r\nHost:\r\n\r\n": ("minor", 1),
+    b"GET / HTTP/1.1\r\nhOST:[::1]:7700\t \r\n\r\n": ("minor", 1),
+    POST + b"Content-Length: \t007 \r\n\r\n": ("length", 7),
+    POST + b"Transfer-Encoding: Chunked\r\n\r\n": ("length", CHUNKED),
+    POST + b"Transfer-Encoding:\t chunked \t\r\n\r\n": ("length", CHUNKED),
+    GET + b"Connection: keep-alive,\tclose \t\r\n\r\n": ("keep_alive", False),
+    **{GET + b"Connection: %bclose\r\n\r\n" % blank: ("keep_alive", True) for blank in NOT_BLANK},
+    POST + b"Content-Length: 5\r\nExpect: 100-Continue\r\n\r\n": ("awaits_continue", True),
+    POST + b"Content-Length: 0\r\nExpect: 100-continue\r\n\r\n": ("awaits_continue", False),
+    b"POST / HTTP/1.0\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n": ("awaits_continue", False),
+    POST + b"Content-Length: 5\r\nExpect: 200-OK\r\n\r\n": ("awaits_continue", False),
+}
+
+REFUSED = {  # head: status
+    # lengths
+    POST + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n": 400,
+    POST + b"Content-Length: 5\r\nContent-Length: 5\r\n\r\n": 400,
+    POST + b"Content-Length: 5, 5\r\n\r\n": 400,
+    POST + b"Content-Length: +5\r\n\r\n": 400,
+    POST + b"Content-Length: -5\r\n\r\n": 400,
+    POST + b"Content-Length: 1_0\r\n\r\n": 400,
+    POST + b"Content-Length: 1 0\r\n\r\n": 400,
+    POST + b"Content-Length: 0x10\r\n\r\n": 400,
+    POST + b"Content-Length: 5.0\r\n\r\n": 400,
+    POST + b"Content-Length: \xb2\r\n\r\n": 400,
+    POST + b"Content-Length:\r\n\r\n": 400,
+    POST + b"Content-Length: 1234567890123456789\r\n\r\n": 400,
+    POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n": 400,
+    # transfer codings
+    POST + b"Transfer-Encoding: gzip\r\n\r\n": 400,
+    POST + b"Transfer-Encoding: chunked, gzip\r\n\r\n": 400,
+    POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n": 400,
+    POST + b"Transfer-Encoding:\r\n\r\n": 400,
+    POST + b"Transfer-Encoding: xchunked\r\n\r\n": 400,
+    POST + b"Transfer-Encoding: \x0bchunked\r\n\r\n": 400,
+    POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n": 501,
+    **{POST + b"Transfer-Encoding: chunked%b\r\n\r\n" % blank: 400 for blank in NOT_BLANK},
+    **{POST + b"Transfer-Encoding: %bchunked\r\n\r\n" % blank: 400 for blank in NOT_BLANK},
+    b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n": 400,
+    # hosts
+    b"GET / HTTP/1.1\r\n\r\n": 400,
+    GET + b"Host: a\r\n\r\n": 400,
+    GET + b"Host: b\r\n\r\n": 400,
+    b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n": 400,
+    b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n": 400,
+    b"GET / HTTP/1.1\r\nHost: a@b\r\n\r\n": 400,
+    # whom it comes from, what it carries
+    GET + b"Authorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n": 400,
+    GET + b"Content-Type: a/b\r\nContent-Type: c/d\r\n\r\n": 400,
+    # lines
+    GET + b"X: a\rb\r\n\r\n": 400,
+    GET + b"X: a\r\r\n\r\n": 400,
+    GET + b"X: a\nY: b\r\n\r\n": 400,
+    GET + b"X: a\r\n b\r\n\r\n": 400,
+    GET + b"X: a\r\n\tb\r\n\r\n": 400,
+    b"GET / HTTP/1.1\r\n Host: a\r\n\r\n": 400,
+    GET + b"X : a\r\n\r\n": 400,
+    GET + b"X\t: a\r\n\r\n": 400,
+    GET + b": a\r\n\r\n": 400,
+    GET + b"X\r\n\r\n": 400,
+    GET + b"X Y: a\r\n\r\n": 400,
+    GET + b"X(Y): a\r\n\r\n": 400,
+    GET + b"X\xc3\xa9: a\r\n\r\n": 400,
+    GET + b"X: a\x00b\r\n\r\n": 400,
+    GET + b"X: a\x1bb\r\n\r\n": 400,
+    GET + b"X: a\x7fb\r\n\r\n": 400,
+    b"GET / HTTP/1.1\nHost: a\n\n": 400,
+    b"GET / HTTP/1.1\nHost: a\n\r\n": 400,
+    b"GET / HTTP/1.1\r\nHost: a\r\n\n": 400,
+    # request lines
+    b"GET /\r\n\r\n": 400,
+    b"GET / \r\n\r\n": 400,
+    b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n": 400,
+    b"GET / HTTP/1.1 \r\nHost: a\r\n\r\n": 400,
+    b"GET\t/\tHTTP/1.1\r\nHost: a\r\n\r\n": 400,
+    b" GET / HTTP/1.1\r\nHost: a\r\n\r\n": 400,
+    b"GET / http/1.1\r\nHost: a\r\n\r\n": 400,
+    b"GET / HTTP/1.1\r HTTP/1.1\r\nHost: a\r\n\r\n": 400,
+    b"G@T / HTTP/1.1\r\nHost: a\r\n\r\n": 400,
+    b"A" * 33 + b" / HTTP/1.1\r\nHost: a\r\n\r\n": 400,
+    b"GET /a b HTTP/1.1\r\nHost: a\r\n\r\n": 400,
+    b"GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n": 400,
+    b"GET /\x00 HTTP/1.1\r\nHost: a\r\n\r\n": 400,
+    b"GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n": 400,
+    b"GET /\x7f HTTP/1.1\r\nHost: a\r\n\r\n": 400,
+    b"GET a HTTP/1.1\r\nHost: a\r\n\r\n": 400,
+    b"GET * HTTP/1.1\r\nHost: a\r\n\r\n": 400,
+    b"GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n": 400,
+    b"GET http:///x HTTP/1.1\r\nHost: a\r\n\r\n": 400,
+    b"CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n": 400,
+    b"PRI * HTTP/2.0\r\n\r\n": 505,
+    b"GET / HTTP/2.0\r\nHost: a\r\n\r\n": 505,
+    b"GET / HTTP/1.2\r\nHost: a\r\n\r\n": 505,
+    b"GET / HTTP/0.9\r\n\r\n": 505,
+    b"GET / HTTP/1.10\r\nHost: a\r\n\r\n": 400,
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n": 400,  # a TLS handshake
+    # sizes
+    b"GET /" + b"a" * framing.MAX_TARGET + b" HTTP/1.1\r\nHost: a\r\n\r\n": 414,
+    GET + b"X: " + b"a" * (framing.MAX_LINE + 1) + b"\r\n\r\n": 431,
+    GET + b"X: a\r\n" * framing.MAX_FIELDS + b"\r\n": 431,
+    GET + (b"X: " + b"a" * 8000 + b"\r\n") * 20 + b"\r\n": 431,
+}
+
+
+@pytest.mark.parametrize("raw", ACCEPTED, ids=repr)
+def test_clear_heads_are_read(raw: bytes) -> None:
+    attribute, value = ACCEPTED[raw]
+    assert getattr(read(raw), attribute) == value
+
+
+@pytest.mark.parametrize("raw", REFUSED, ids=lambda raw: repr(raw)[:70])
+def test_doubtful_heads_are_refused(raw: bytes) -> None:
+    with pytest.raises(HttpError) as fault:
+        read(raw)
+    assert (fault.value.status, fault.value.code) == (REFUSED[raw], "bad_request")
+    assert fault.value.message.endswith(".")
+
+
+def test_headers_are_found_in_any_case_and_joined_in_order() -> None:
+    headers = read(GET + b"Accept: a\r\nX-Y: \xe9\r\nACCEPT: \t b \r\n\r\n").headers
+    assert (headers.get("accept"), headers.get("Accept"), headers.get("x-y")) == ("a, b", "a, b", "\u00e9")
+    assert "aCCEPT" in headers and "b" not in headers and headers.get("b", "c") == "c"
+
+
+def test_every_fault_has_a_head_that_shows_it() -> None:
+    messages = set()
+    for raw in REFUSED:
+        with pytest.raises(HttpError) as fault:
+            read(raw)
+        messages.add(fault.value.message)
+    assert {message for _, message in framing.FAULTS.values()} <= messages
+
+
+@pytest.mark.parametrize("cut", range(0, len(GET) + 2, 3))
+def test_an_incomplete_head_has_no_end(cut: int) -> None:
+    assert head_end((GET + b"\r\n")[:cut]) == -1
+
+
+def test_the_end_is_that_of_the_first_head() -> None:
+    assert head_end(GET + b"\r\n" + POST + b"\r\n") == len(GET) + 2
+
+
+@pytest.mark.parametrize(("raw", "status"), [
+    (b"a" * (framing.MAX_TARGET + 1), 414),
+    (b"GET / HTTP/1.1\r\n" + b"a" * framing.MAX_HEAD, 431),
+])
+def test_a_head_without_end_is_refused_when_it_is_too_long(raw: bytes, status: int) -> None:
+    with pytest.raises(HttpError) as fault:
+        head_end(raw)
+    assert fault.value.status == status
+
+
+@given(st.lists(st.sampled_from([
+    b"GET ", b"/ ", b"HTTP/1.1", b"\r\n", b"\n", b"\r", b"Host: a", b"Host", b":", b" ", b"\t", b"\x00", b"\xff", b"X: y",
+    b"Content-Length: ", b"1", b"Transfer-Encoding: chunked", b",",
+])).map(b"".join))
+def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
+    try:
+        read_head(raw + b"\r\n\r\n")
+    except HttpError as fault:
+        assert fault.status in {400, 414, 431, 501, 505}
+
+
+@pytest.mark.parametrize("line", [
+    b"X: " + b" " * 100_000 + b"\x00", b"X" * 100_000, b" " * 100_000, b"X" + b" " * 100_000, b"X \n" * 30_000,
+    b"X: " + b"\t" * 100_000 + b"\r", b"X: y\r" * 20_000,
+])
+def test_hostile_lines_cost_no_more_than_long_ones(line: bytes) -> None:
+    started = time.perf_counter()
+    with pytest.raises(HttpError):
+        read_head(GET + line + b"\r\n\r\n")
+    assert is_within(time.perf_counter() - started, 0.2)

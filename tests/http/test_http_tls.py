@@ -77,7 +77,7 @@ def test_large_bodies_go_in_and_out(serve: Serve, pem: Path) -> None:
     assert client.answer()[2] == body
 
 
-def test_a_large_head_leaves_nothing_behind(serve: Serve, pem: Path) -> None:
+def test_a_large_head_leaves_nothing_over(serve: Serve, pem: Path) -> None:
     """TLS records hold bytes that the operating system no longer has."""
     client = connect(serve(ssl_context=server_context(pem)), client_context(pem))
     heads = b"".join(b"GET /%d HTTP/1.1\r\nHost: a\r\nX: %b\r\n\r\n" % (n, b"a" * 9000) for n in range(20))
@@ -107,7 +107,7 @@ def test_a_client_without_tls_is_not_answered(serve: Serve, pem: Path) -> None:
     assert not served.errors
 
 
-def test_the_end_of_a_connection_is_told(serve: Serve, pem: Path) -> None:
+def test_the_end_of_a_connection_is_announced(serve: Serve, pem: Path) -> None:
     """With close_notify, so that the client can tell an end from a cut."""
     client = connect(serve(ssl_context=server_context(pem)), client_context(pem))
     client.sock.suppress_ragged_eofs = False
@@ -157,7 +157,7 @@ def test_sessions_are_resumed_where_allowed(serve: Serve, pem: Path, options: An
     ("cert.pem", "key.pem", {"auth_path": "key.pem"}, "ssl-auth-path .* has no certificates"),
     ("cert.pem", "key.pem", {"require_auth": True}, "ssl-require-auth needs ssl-auth-path"),
 ])
-def test_wrong_files_are_told(pem: Path, cert: str, key: str, options: dict[str, Any], words: str) -> None:
+def test_wrong_files_are_reported(pem: Path, cert: str, key: str, options: dict[str, Any], words: str) -> None:
     if "auth_path" in options:
         options = {"auth_path": pem / options["auth_path"]}
     with pytest.raises(TlsError, match=words):

@@ -1,20 +1,28 @@
-"""Requests and their bodies.
+"""Requests, their headers and their bodies.
 
 1. The limit holds for the bytes on the wire and for each stage of unpacking, and stops a bomb early.
-2. Codings are undone in reverse order; unknown ones are refused.
+2. Codings are undone in reverse order; unknown ones are rejected.
 3. Nothing is read before it is asked for.
+4. Only spaces and tabs around values of headers are blank; every other character of Latin-1 is part of a name.
+5. svcd.http uses nothing else: what str.strip() and str.split() remove by themselves is more.
 """
 from __future__ import annotations
 
+import ast
 import gzip
+import re
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import brotli
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from svcd import http
 from svcd.base.errors import ApiError
-from svcd.http.message import Body, Headers, HttpError, NoBody, Request
+from svcd.http.message import Body, Headers, HttpError, NoBody, Request, elements, media_type, trimmed
 
 
 class Pieces:
@@ -82,7 +90,7 @@ def test_other_codings_are_refused_before_anything_is_read(encoding: str) -> Non
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "deflate"])
-def test_broken_codings_are_told_as_the_interface_tells_them(encoding: str) -> None:
+def test_broken_codings_are_reported_as_by_the_interface(encoding: str) -> None:
     with pytest.raises(HttpError) as fault:
         Body(Pieces(b'"kefir"'), encoding).read()
     assert fault.value.as_json()["message"] == "The provided payload is incomplete and cannot be parsed"
@@ -124,3 +132,36 @@ BOMB = b"\0" * 50_000_000
 ])
 def test_a_bomb_is_stopped_at_the_limit(encoding: str, bomb: bytes) -> None:
     refused_size(Body(Pieces(bomb), encoding, 1 << 20))
+
+
+# Values of headers
+
+LATIN_1 = "".join(map(chr, range(256)))
+OTHERS = LATIN_1.replace(" ", "").replace("\t", "")
+TAKING_MORE = {"strip", "lstrip", "rstrip", "split", "rsplit", "splitlines", "isspace"}
+
+
+@pytest.mark.parametrize("blank", [" ", "\t", " \t\t "])
+def test_spaces_and_tabs_are_trimmed(blank: str) -> None:
+    assert trimmed(f"{blank}a{blank}b{blank}") == f"a{blank}b"
+    assert elements(f"{blank}Close{blank},{blank}TE") == ["close", "te"]
+    assert media_type(f"{blank}Text/CSV{blank};{blank}charset=utf-8") == "text/csv"
+
+
+def test_nothing_else_is_trimmed() -> None:
+    for character in OTHERS:
+        assert trimmed(f"{character}a{character}") == f"{character}a{character}"
+
+
+@given(st.text(LATIN_1))
+def test_elements_are_those_of_the_grammar(value: str) -> None:
+    """Against the grammar on bytes, where no character has a meaning by itself."""
+    expected = [re.sub(rb"\A[ \t]+|[ \t]+\Z", b"", part) for part in value.lower().encode("latin-1").split(b",")]
+    assert [element.encode("latin-1") for element in elements(value)] == expected
+
+
+@pytest.mark.parametrize("module", sorted(Path(http.__path__[0]).glob("*.py")), ids=lambda path: path.stem)
+def test_no_module_leaves_it_to_python_what_is_blank(module: Path) -> None:
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
+            assert node.func.attr not in TAKING_MORE, f"line {node.lineno}"

@@ -6,6 +6,10 @@
 4. Nothing that has arrived is lost on the way: bodies, requests behind the first.
 5. Nothing is handed to a process that is absent, or that has stopped.
 6. A process that stops answers what was handed to it before.
+7. The clients of a process that leaves notice nothing: they go on with the main process, where the next request is
+   answered, whatever of it had come.
+
+With TLS: tests/http/test_relay.py.
 """
 from __future__ import annotations
 
@@ -34,8 +38,10 @@ WORKER = 1
 class Crew:
     """Servers on one socket, started one by one; each answers with its number."""
 
-    def __init__(self, serve: Callable[..., Any], processes: int = 2) -> None:
+    def __init__(self, serve: Callable[..., Any], processes: int = 2, tls: bool = False) -> None:
+        """tls: only the main one accepts."""
         self._serve = serve
+        self._tls = tls
         self.socket, = listen("127.0.0.1", 0)
         self._memory = worker_sharing.new_load_table(processes)
         self.load_table = LoadTable(self._memory)
@@ -56,14 +62,15 @@ class Crew:
             self.read.release()
             return request.path == "/search"
 
-        peers = PeerProcesses(number, self.load_table, self._takers[number], self._givers, is_for_all)
-        self.served[number] = self._serve(answer, address=[self.socket.dup()], peers=peers, **options)
-        return self.served[number]
+        address = [] if self._tls and number != MAIN else [self.socket.dup()]
+        served = self.served[number] = self._serve(answer, address=address, **options)
+        served.server.share(PeerProcesses(number, self.load_table, self._takers[number], self._givers, is_for_all))
+        return served
 
     def close(self) -> None:
         self.gate.set()
-        for served in self.served.values():
-            served.stop()
+        for number in sorted(self.served, reverse=True):  # the main one last, as a daemon does
+            self.served[number].stop()
         for sock in (self.socket, *self._takers, *self._givers):
             sock.close()
         os.close(self._memory)
@@ -177,7 +184,26 @@ def test_a_stop_answers_what_was_passed_on_before(crew: Crew) -> None:
     assert [who(client) for client in clients] == [MAIN] * 3
 
 
-def test_a_client_that_left_on_the_way_harms_nobody(crew: Crew) -> None:
+def test_a_process_that_leaves_leaves_its_clients_to_the_main_one(crew: Crew) -> None:
+    crew.start(WORKER)
+    idle, half, busy = (crew.connect() for _ in range(3))
+    assert [who(client.send(SEARCH)) for client in (idle, half, busy)] == [WORKER] * 3
+    crew.wait_for(crew.here, 3)
+    half.send(SEARCH[:10])
+    crew.gate.clear()
+    busy.send(SEARCH)
+    crew.wait_for(crew.here, 1)
+    crew.start(MAIN)
+    leaving = crew.served[WORKER]
+    leaving.server.leave(MAX_WAIT_S)
+    crew.gate.set()
+    assert who(busy) == WORKER
+    leaving.thread.join(MAX_WAIT_S)
+    assert not leaving.thread.is_alive()
+    assert [who(client) for client in (idle.send(SEARCH), half.send(SEARCH[10:]), busy.send(WRITE))] == [MAIN] * 3
+
+
+def test_a_client_that_left_does_not_disturb_others(crew: Crew) -> None:
     crew.start(WORKER)
     gone = crew.connect().send(WRITE)
     gone.close()
@@ -191,7 +217,7 @@ def test_a_full_tray_leaves_a_search_where_it_is() -> None:
     peers = PeerProcesses(WORKER, load_table, outgoing[WORKER][0], [giver for _, giver in outgoing], lambda request: True)
     load_table.loads[MAIN], load_table.loads[WORKER] = 0, 5
     passed = 0
-    while peers.hand_off(None, clients[0], b"x" * 50_000):  # type: ignore[arg-type]
+    while peers.hand_off(None, MAIN, clients[0], "::1", b"x" * 50_000):  # type: ignore[arg-type]
         passed += 1
         assert passed < 1000
     assert passed

@@ -1,8 +1,8 @@
-"""What must hold of chunks of sets:
+"""What must hold of blocks of sets:
 
 1. Any edits in their order give the set that they give one by one.
-2. A chunk is a list or bits by its size alone, so equal sets have equal chunks.
-3. Chunks of several blocks, and lists set one behind the other, are joined to the set of all their documents.
+2. Equal sets have equal blocks.
+3. Blocks of several ranges of docids, few documents or many in each, are joined to the set of all their documents.
 """
 from __future__ import annotations
 
@@ -11,42 +11,46 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.base.bitmaps import from_docids
+from svcd.base.docids import DocIds
 from svcd.index import bitmap_blocks
 
-PLACES = st.integers(0, 40) | st.integers(0, bitmap_blocks.BLOCK - 1)
+BLOCK = 1 << bitmap_blocks.BLOCK_BITS
+PLACES = st.integers(0, 40) | st.integers(0, BLOCK - 1)
 EDITS = st.lists(st.tuples(PLACES, st.booleans()), min_size=1, max_size=30)
 
 
 def edited(held: set[int], edits: list[tuple[int, bool]]) -> set[int]:
-    for place, comes in edits:
-        (held.add if comes else held.discard)(place)
+    for docid, comes in edits:
+        (held.add if comes else held.discard)(docid)
     return held
 
 
-def chunk_of(places: set[int]) -> bytes:
-    return bitmap_blocks.edited_block(None, sorted(places)) if places else b""
+def block_of(docids: set[int]) -> bytes:
+    return bitmap_blocks.edited_block(None, sorted(docids)) if docids else b""
 
 
-@given(st.sets(PLACES), st.sampled_from([0, 4000, 4095, 4096, 5000]), EDITS)
+@given(st.sets(PLACES), st.sampled_from([0, 8, 4000, 4095, 4096, 5000]), EDITS)
 def test_edits_give_the_set_they_give_one_by_one(held: set[int], more: int, edits: list[tuple[int, bool]]) -> None:
-    held |= set(random.Random(more).sample(range(bitmap_blocks.BLOCK), more))
-    chunk = bitmap_blocks.edited_block(chunk_of(held) or None, [place if comes else ~place for place, comes in edits])
+    held |= set(random.Random(more).sample(range(BLOCK), more))
+    block = bitmap_blocks.edited_block(block_of(held) or None, [docid if comes else ~docid for docid, comes in edits])
     expected = edited(held, edits)
-    assert chunk == chunk_of(expected)
-    assert bitmap_blocks.block_count(chunk) == len(expected)
-    assert bitmap_blocks.joined_blocks([(3, chunk)] if chunk else []) == from_docids(sorted(expected)) << 3 * bitmap_blocks.BLOCK
+    assert block == block_of(expected)
+    assert bitmap_blocks.block_count(block) == len(expected)
+    assert list(bitmap_blocks.block_docids(block)) == sorted(expected)
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.sets(PLACES, min_size=1), st.sampled_from([0, 4096]))))
-def test_chunks_are_joined(several: list[tuple[int, set[int], int]]) -> None:
-    rows, expected, lists = [], 0, {0: b"", 1: b"", 2: b"", 3: b""}
-    for block, places, more in several:
-        places = places | set(range(0, 2 * more, 2))
-        chunk = chunk_of(places)
-        expected |= from_docids(sorted(places)) << block * bitmap_blocks.BLOCK
-        if more:
-            rows.append((block, chunk))
-        else:
-            lists[block] += chunk
-    assert bitmap_blocks.joined_blocks(rows, [(block, chunk) for block, chunk in lists.items() if chunk]) == expected
+@given(st.lists(st.tuples(st.integers(0, 3), st.sets(PLACES, min_size=1), st.sampled_from([0, 4096]))), st.sets(PLACES))
+def test_blocks_are_joined(several: list[tuple[int, set[int], int]], others: set[int]) -> None:
+    rows, expected = [], set()
+    for number, places, more in several:
+        docids = {number * BLOCK + place for place in places | set(range(0, 2 * more, 2))}
+        rows.append((block_of(docids),))
+        expected |= docids
+    assert list(bitmap_blocks.joined_blocks(rows)) == sorted(expected)
+    if rows:
+        assert list(bitmap_blocks.joined_within(rows, DocIds(list(others)))) == sorted(expected & others)
+
+
+def test_docids_with_commas_are_a_set() -> None:
+    assert list(bitmap_blocks.listed_docids("7,1,70000")) == [1, 7, 70000]
+    assert not bitmap_blocks.listed_docids(None)

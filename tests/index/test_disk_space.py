@@ -37,9 +37,9 @@ def test_a_reserve_fits_the_largest_index_and_the_disk(tmp_path: Path, monkeypat
     reserve = Reserve(tmp_path, Disk())
     reserve.keep(0)
     assert size(tmp_path) == LEAST_BYTES
-    reserve.fit(2 * LEAST_BYTES)
-    assert size(tmp_path) == LEAST_BYTES
     reserve.fit(4 * LEAST_BYTES)
+    assert size(tmp_path) == LEAST_BYTES
+    reserve.fit(8 * LEAST_BYTES)
     assert size(tmp_path) == 2 * LEAST_BYTES
     reserve.fit(1 << 40)
     assert size(tmp_path) == disk_space.MOST_BYTES
@@ -58,7 +58,7 @@ def test_a_disk_without_room_has_none_and_refuses_nothing(tmp_path: Path) -> Non
     reserve.refuse_growth()
 
 
-def test_nobody_who_did_not_ask_gets_one(tmp_path: Path) -> None:
+def test_no_reserve_is_made_unless_asked_for(tmp_path: Path) -> None:
     reserve = Reserve(tmp_path, Disk())
     reserve.fit(GIB)
     reserve.restore()
@@ -128,19 +128,19 @@ def test_a_task_that_frees_room_and_finds_none_is_tried_with_the_reserve(
     """Whatever the disk says that it has left: quotas are not seen there."""
     instance = Instance(tmp_path)
     instance.keep_reserve()
-    queue, insert = instance.queue, instance.queue._insert
+    queue, give_up, large = instance.queue, instance.reserve.give_up, {"text": "x" * 50_000}
+    with queue.finishing() as connection:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}")
 
-    def full(task: object) -> None:
-        if not instance.reserve.is_short:
-            error = sqlite3.OperationalError("database or disk is full")
-            error.sqlite_errorcode = sqlite3.SQLITE_FULL
-            raise error
-        insert(task)  # type: ignore[arg-type]
+    def free(*parts: int) -> bool:
+        connection.execute(f"PRAGMA max_page_count = {pages + 100}")
+        return give_up(*parts)
 
-    monkeypatch.setattr(queue, "_insert", full)
+    monkeypatch.setattr(instance.reserve, "give_up", free)
     with pytest.raises(sqlite3.OperationalError):
-        queue.enqueue("settingsUpdate", "movies", details=None)
-    assert queue.enqueue("indexDeletion", "movies", details=None).uid == 0
+        queue.enqueue("settingsUpdate", "movies", details=None, content=large)
+    assert queue.enqueue("indexDeletion", "movies", details=None, content=large).uid == 0
     instance.close()
 
 

@@ -19,15 +19,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.base.bitmaps import from_docids, to_docids
+from svcd.base.docids import DocIds
 from svcd.geo.sphere import Point, direction, distance
-from svcd.index import geo_reader as point_blocks
-from svcd.index import geo_writer
+from svcd.index import geo_reader, geo_writer
 from svcd.index.geo_writer import StoredShape
 from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
 from svcd.index.writer import NO_LOCATION, DocumentChange, DocumentLocation, IndexWriter
 from tests.index.conftest import reading
+from tests.support.sets import of_bits
 
 POINT = st.tuples(st.sampled_from([-90.0, -45.0, 0.0, 0.00001, 48.85, 89.99, 90.0]) | st.floats(-90, 90),
                   st.sampled_from([-180.0, -179.99, 0.0, 2.35, 2.3501, 179.99, 180.0]) | st.floats(-180, 180))
@@ -41,7 +41,7 @@ Points = dict[int, Point]
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some dozens of points are many."""
-    monkeypatch.setattr(point_blocks, "MOST_BLOCK_POINTS", 3)
+    monkeypatch.setattr(geo_reader, "MOST_BLOCK_POINTS", 3)
     monkeypatch.setattr(geo_writer, "REGION_POINTS", 6)
 
 
@@ -61,8 +61,8 @@ def play(writer: IndexWriter, history: list[list[tuple[int, Any]]], held: Points
     return held
 
 
-def check(reader: IndexReader, held: Points, origin: Point, metres: float, candidates: int) -> None:
-    assert to_docids(reader.geo.located_docids()) == sorted(held)
+def check(reader: IndexReader, held: Points, origin: Point, metres: float, candidates: DocIds) -> None:
+    assert list(reader.geo.located_docids()) == sorted(held)
     assert dict(reader.geo.points([*held, 77_777])) == held
     place = direction(origin)
 
@@ -70,9 +70,9 @@ def check(reader: IndexReader, held: Points, origin: Point, metres: float, candi
         return sum((a - b) * (a - b) for a, b in zip(direction(held[docid]), place))
 
     for among in (candidates, reader.geo.located_docids()):
-        expected = sorted((chord(docid), docid) for docid in held if among >> docid & 1)
+        expected = sorted((chord(docid), docid) for docid in held if docid in among)
         assert list(reader.geo.nearest(origin, among)) == [(docid, held[docid]) for _, docid in expected]
-    assert to_docids(reader.geo.docids_within(origin, metres)) == [
+    assert list(reader.geo.docids_within(origin, metres)) == [
         docid for docid in sorted(held) if distance(origin, held[docid]) <= metres]
 
 
@@ -86,7 +86,7 @@ def test_answers_are_those_of_all_points(history, origin, metres, candidates, st
         for start in range(0, len(history), step):
             held = play(writer, history[start:start + step], held)
             with reading(path, cache) as reader:
-                check(reader, held, origin, metres, candidates)
+                check(reader, held, origin, metres, of_bits(candidates))
         writer.close()
 
 
@@ -98,7 +98,7 @@ def test_a_thousand_points(writer: IndexWriter, tmp_path: Path) -> None:
         write(writer, {docid: held[docid] for docid in range(start, start + 250)})
     with reading(tmp_path / "index.sqlite") as reader:
         for metres in (10.0, 3e5, 2e6, 8e6, 1.5e7):
-            check(reader, held, (chance.uniform(-90, 90), chance.uniform(-180, 180)), metres, chance.getrandbits(1000))
+            check(reader, held, (chance.uniform(-90, 90), chance.uniform(-180, 180)), metres, of_bits(chance.getrandbits(1000)))
 
 
 def test_a_distance_is_within_itself(writer: IndexWriter, tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_a_distance_is_within_itself(writer: IndexWriter, tmp_path: Path) -> Non
     with reading(tmp_path / "index.sqlite") as reader:
         for docid in range(0, 200, 7):
             metres = distance((0, 0), held[docid])
-            assert reader.geo.docids_within((0, 0), metres) >> docid & 1
-            assert not reader.geo.docids_within((0, 0), metres - 0.001) >> docid & 1
+            assert docid in reader.geo.docids_within((0, 0), metres)
+            assert docid not in reader.geo.docids_within((0, 0), metres - 0.001)
 
 
 def test_many_documents_at_one_point_come_by_docid(writer: IndexWriter, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_many_documents_at_one_point_come_by_docid(writer: IndexWriter, tmp_path
     write(writer, dict.fromkeys(docids, (0.0, 0.0)) | {6: (1.0, 1.0)})
     with reading(tmp_path / "index.sqlite") as reader:
         assert [docid for docid, _ in reader.geo.nearest((0, 0), reader.geo.located_docids())] == [*sorted(docids), 6]
-        assert [docid for docid, _ in islice(reader.geo.nearest((3, 3), from_docids([6, 9, 5])), 2)] == [6, 5]
+        assert [docid for docid, _ in islice(reader.geo.nearest((3, 3), DocIds([6, 9, 5])), 2)] == [6, 5]
 
 
 def test_what_was_undone_or_cleared_is_gone(writer: IndexWriter, tmp_path: Path) -> None:
@@ -129,11 +129,11 @@ def test_what_was_undone_or_cleared_is_gone(writer: IndexWriter, tmp_path: Path)
             raise RuntimeError
         writer.write_locations({1: NO_LOCATION})
     with reading(tmp_path / "index.sqlite") as reader:
-        check(reader, {2: (2.0, 2.0)}, (0.0, 0.0), 1e6, 0b111)
+        check(reader, {2: (2.0, 2.0)}, (0.0, 0.0), 1e6, DocIds([0, 1, 2]))
     with writer.transaction():
         writer.clear()
     with reading(tmp_path / "index.sqlite") as reader:
-        check(reader, {}, (0.0, 0.0), 1e6, 0b111)
+        check(reader, {}, (0.0, 0.0), 1e6, DocIds([0, 1, 2]))
 
 
 DEGREES = st.sampled_from([0.0, 1.0, 45.0, 90.0]) | st.floats(-90, 90)
@@ -160,5 +160,5 @@ def test_shapes_are_found_by_their_boxes(history, asked) -> None:
                 assert found == {
                     docid: sides for docid, sides in held.items() if sides
                     and sides[0] <= north and sides[1] <= east and sides[2] >= south and sides[3] >= west}
-                assert all(reader.geo.geometry(docid) == repr(sides).encode() for docid, sides in found.items())
+                assert all(reader.geo.geometry(docid) == repr(held[docid]).encode() for docid in found)
         writer.close()

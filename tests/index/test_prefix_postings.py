@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.base.bitmaps import to_docids
-from svcd.index import prefix_postings, schema
+from svcd.base.docids import DocIds
+from svcd.index import bitmap_blocks, prefix_postings, schema
 
-DOCIDS = st.integers(0, 40) | st.integers(0, 3 * prefix_postings.BLOCK)
+BLOCK = 1 << bitmap_blocks.BLOCK_BITS
+DOCIDS = st.integers(0, 40) | st.integers(0, 3 * BLOCK)
 LETTERS = st.dictionaries(st.integers(0, 2), st.sets(st.sampled_from("abé")), max_size=3)
 CHANGES = st.lists(st.tuples(DOCIDS, LETTERS) | st.just("flush"), max_size=40)
 
@@ -49,20 +50,20 @@ def test_a_set_follows_the_documents(connection: sqlite3.Connection, changes: li
     writer.flush()
     for letter in "abé":
         for column in (0, 1, 2):
-            assert to_docids(prefix_postings.read_prefix_postings(connection, letter, column)) == sorted(
+            assert list(prefix_postings.read_prefix_postings(connection, letter, column)) == sorted(
                 docid for docid, letters in held.items() if letter in letters.get(column, ()))
-        assert to_docids(prefix_postings.read_prefix_postings(connection, letter, None)) == sorted(
+        assert list(prefix_postings.read_prefix_postings(connection, letter, None)) == sorted(
             docid for docid, letters in held.items() if any(letter in found for found in letters.values()))
 
 
 def test_thick_and_thin_sets_come_back(connection: sqlite3.Connection) -> None:
     writer = prefix_postings.PrefixPostingWriter(connection)
     writer.clear()
-    for docid in range(3 * prefix_postings.BLOCK):
+    for docid in range(3 * BLOCK):
         writer.change(docid, {}, {0: {"a", "b"} if docid % 5000 == 0 else {"a"}})
     writer.flush()
-    assert prefix_postings.read_prefix_postings(connection, "a", None) == (1 << 3 * prefix_postings.BLOCK) - 1
-    assert to_docids(prefix_postings.read_prefix_postings(connection, "b", 0)) == list(range(0, 3 * prefix_postings.BLOCK, 5000))
+    assert prefix_postings.read_prefix_postings(connection, "a", None) == DocIds(range(3 * BLOCK))
+    assert list(prefix_postings.read_prefix_postings(connection, "b", 0)) == list(range(0, 3 * BLOCK, 5000))
 
 
 def test_what_is_forgotten_was_never_there(connection: sqlite3.Connection) -> None:
@@ -71,7 +72,7 @@ def test_what_is_forgotten_was_never_there(connection: sqlite3.Connection) -> No
     writer.change(1, {}, {0: {"a"}})
     writer.forget()
     writer.flush()
-    assert prefix_postings.read_prefix_postings(connection, "a", None) == 0
+    assert not prefix_postings.read_prefix_postings(connection, "a", None)
 
 
 def test_there_are_sets_for_letters_alone(connection: sqlite3.Connection) -> None:

@@ -27,16 +27,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.base import bitmaps
-from svcd.base.bitmaps import from_docids
-from svcd.index import materialized, read_transaction, schema, term_reader
-from svcd.index import term_reader as vocabulary
+from svcd.base.docids import DocIds
+from svcd.index import materialized, schema, term_reader
 from svcd.index.delta import Delta
 from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
 from svcd.index.value_writer import value_key
 from svcd.index.writer import IndexWriter
 from tests.index.conftest import change, reading
+from tests.support.pace import is_within
 
 VOCABULARY = ["a", "ab", "abc", "b", "ba", "c", "", "", "|", "X"]
 ROW = st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=25).map(lambda row: [*row, "z"])
@@ -71,8 +70,8 @@ def play(writer: IndexWriter, history: list[list[tuple[int, Any]]], held: Docume
     return held
 
 
-def docids(bits: int) -> set[int]:
-    return set(bitmaps.to_docids(bits))
+def docids(found: DocIds) -> set[int]:
+    return set(found)
 
 
 def expected_pair(document: dict[str, list[str]], left: str, right: str) -> int | None:
@@ -137,7 +136,7 @@ def check_prefix(reader: IndexReader, held: Documents, prefix: str) -> None:
        st.permutations([*product(["a", "ab", "abc"], [None, "f0", "f1", "f2"], [False, True])]))
 def test_cached_sets_change_how_sets_are_read_but_not_what_they_hold(documents: list[Any], asked: list[Any]) -> None:
     held: Documents = dict(enumerate(documents))
-    with tempfile.TemporaryDirectory() as folder, patch.object(vocabulary, "COMMON", 3), patch.object(
+    with tempfile.TemporaryDirectory() as folder, patch.object(term_reader, "COMMON", 3), patch.object(
             term_reader, "_DOCUMENTS_A_TERM", 1):
         path = Path(folder) / "index.sqlite"
         writer = IndexWriter(path)
@@ -163,7 +162,7 @@ def test_words_are_found_in_cached_lists(tmp_path: Path, many: int, most_rare: i
     writer = IndexWriter(tmp_path / "index.sqlite")
     play(writer, [[(1, {"f0": [*known, ""]})]])
     writer.close()
-    with patch.object(vocabulary, "_MANY_WORDS", many), patch.object(vocabulary, "_MOST_RARE", most_rare):
+    with patch.object(term_reader, "_MANY_WORDS", many), patch.object(term_reader, "_MOST_RARE", most_rare):
         with reading(tmp_path / "index.sqlite") as reader:
             assert list(reader.vocabulary.first_characters()) == sorted({word[0] for word in known})
             reader.vocabulary.words_with_prefix("a")
@@ -195,10 +194,10 @@ def test_the_forward_index_and_fts5_find_the_same_pairs(history: list[list[tuple
 def check_pairs(reader: IndexReader, held: Documents, asked: set[int]) -> None:
     for distance in (1, 2, 3):
         for left, right in [("a", "b"), ("b", "a"), ("a", "a"), ("c", "ab")]:
-            found = docids(reader.terms.pair_docids(distance, left, right, from_docids(sorted(asked))))
+            found = docids(reader.terms.pair_docids(distance, left, right, DocIds(sorted(asked))))
             assert found & asked == {docid for docid, document in held.items() if docid in asked
                                      and expected_pair(document, left, right) == distance}
-        found = docids(reader.terms.prefix_pair_docids(distance, "c", "a", from_docids(sorted(asked))))
+        found = docids(reader.terms.prefix_pair_docids(distance, "c", "a", DocIds(sorted(asked))))
         assert found & asked == asked & {docid for docid, document in held.items() for word in ("a", "ab", "abc")
                                          if expected_pair(document, "c", word) == distance}
 
@@ -290,21 +289,12 @@ def test_few_deltas_are_cached_and_counted_with_all_that_they_hold(writer: Index
             writer.write([change(docid, {"f": [f"word{step}", f"word{docid}"]}) for docid in range(20)])
         with reading(tmp_path / "index.sqlite", cache) as reader:
             for number in range(step % 7, 20, 1 + step % 5):
-                held = from_docids([number] if number != step else range(20))
+                held = DocIds([number] if number != step else range(20))
                 assert reader.terms.word_docids(f"word{number}") == held
     entries = [cache.peek(key) for key in cache.keys]
     deltas = [entry.delta for entry in entries if getattr(entry, "delta", None)]
     assert 1 <= len(deltas) <= 2
     assert cache.bytes > sum(map(sys.getsizeof, deltas))
-
-
-def test_the_docids_of_a_delta_are_decoded_once(writer: IndexWriter, tmp_path: Path) -> None:
-    with writer.transaction():
-        writer.write([change(docid, {"f": [f"word{docid}"]}) for docid in range(20)])
-    with reading(tmp_path / "index.sqlite") as reader, patch.object(
-            read_transaction, "to_docids", wraps=read_transaction.to_docids) as asked:
-        assert reader.transaction.delta_since(reader.generation - 1) is not None
-    asked.assert_called_once_with((1 << 20) - 1)
 
 
 def test_a_delta_knows_about_how_much_it_holds(writer: IndexWriter, tmp_path: Path) -> None:
@@ -318,8 +308,8 @@ def check_size_of_delta(reader: IndexReader) -> None:
     tracemalloc.start()
     rows = {docid: {0: [str(docid), *dice.choices(letters, k=dice.randrange(200))]} for docid in range(300)}
     texts = {docid: json.dumps({"0": [docid, *dice.choices(letters, k=20)]}) for docid in rows}
-    delta = Delta((1 << 300) - 1, rows, None, texts)
-    assert delta.term_docids("7") == 1 << 7 and reader.values.written_values(delta, 0).by_key[value_key(7.0)] == [7]
+    delta = Delta(DocIds(range(300)), rows, None, texts)
+    assert list(delta.term_docids("7")) == [7] and reader.values.written_values(delta, 0).by_key[value_key(7.0)] == [7]
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held / 3 < sys.getsizeof(delta) < held * 3
@@ -331,9 +321,9 @@ def test_a_reader_that_began_earlier_keeps_its_state(writer: IndexWriter, tmp_pa
         with writer.transaction():
             writer.write([change(0, {"f": ["late"]})])
         with reading(tmp_path / "index.sqlite", cache) as later:
-            assert later.terms.word_docids("late") == 1
-            assert early.terms.word_docids("late") == 0
-            assert later.terms.word_docids("late") == 1
+            assert docids(later.terms.word_docids("late")) == {0}
+            assert not early.terms.word_docids("late")
+            assert docids(later.terms.word_docids("late")) == {0}
 
 
 @settings(max_examples=15, deadline=None)
@@ -398,7 +388,7 @@ def test_a_reader_sees_one_state(writer: IndexWriter, tmp_path: Path) -> None:
             writer.write([change(0, {"f": ["late"]})])
         assert not reader.terms.word_docids("late")
     with reading(tmp_path / "index.sqlite") as reader:
-        assert reader.terms.word_docids("late") == 1
+        assert docids(reader.terms.word_docids("late")) == {0}
 
 
 def test_a_reader_does_not_hold_a_checkpoint_up(writer: IndexWriter, tmp_path: Path) -> None:
@@ -408,7 +398,7 @@ def test_a_reader_does_not_hold_a_checkpoint_up(writer: IndexWriter, tmp_path: P
             writer.write([change(0, {"f": ["word"]})])
         begin = time.monotonic()
         writer.checkpoint()
-        assert time.monotonic() - begin < 1
+        assert is_within(time.monotonic() - begin, 1)
 
 
 def test_a_reader_does_not_touch_the_log(writer: IndexWriter, tmp_path: Path) -> None:
@@ -423,7 +413,7 @@ def test_a_reader_does_not_touch_the_log(writer: IndexWriter, tmp_path: Path) ->
     copy.write_bytes(path.read_bytes())
     copy.with_name("copy.sqlite-wal").write_bytes(log.read_bytes())
     with reading(copy) as reader:
-        assert reader.terms.word_docids("word") == 1
+        assert docids(reader.terms.word_docids("word")) == {0}
     assert copy.with_name("copy.sqlite-wal").stat().st_size == before > 0
 
 

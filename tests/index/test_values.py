@@ -22,9 +22,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.base.bitmaps import from_docids, to_docids
+from svcd.base.docids import DocIds, union_of
 from svcd.index import bitmap_blocks, value_reader, value_writer
-from svcd.index import value_reader as value_sort
 from svcd.index.connections import open_reader
 from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
@@ -37,7 +36,8 @@ VALUE = st.sampled_from(NUMBERS) | st.sampled_from(TEXTS)
 HELD = st.tuples(st.lists(VALUE, max_size=4), st.booleans(), st.booleans()).map(lambda parts: held(*parts))
 FIELDS = ["f", "g"]
 DOCUMENT = st.dictionaries(st.sampled_from(FIELDS), HELD)
-DOCIDS = st.sampled_from([0, 1, 2, 7, bitmap_blocks.BLOCK - 1, bitmap_blocks.BLOCK, 3 * bitmap_blocks.BLOCK + 5])
+BLOCK = 1 << bitmap_blocks.BLOCK_BITS
+DOCIDS = st.sampled_from([0, 1, 2, 7, BLOCK - 1, BLOCK, 3 * BLOCK + 5])
 HISTORY = st.lists(st.lists(st.tuples(DOCIDS, st.none() | DOCUMENT), min_size=1, max_size=6), max_size=5)
 
 Documents = dict[int, dict[str, FieldValues]]
@@ -82,32 +82,32 @@ def naive_values(documents: Documents, field: str, kind: type) -> list[Any]:
     return [met[each] for each in sorted(met)]
 
 
-def naive(documents: Documents, field: str, is_in: Any) -> int:
-    return from_docids(sorted(docid for docid, document in documents.items() if field in document and is_in(document[field])))
+def naive(documents: Documents, field: str, is_in: Any) -> DocIds:
+    return DocIds(sorted(docid for docid, document in documents.items() if field in document and is_in(document[field])))
 
 
-def having(documents: Documents, field: str, value: float | str) -> int:
+def having(documents: Documents, field: str, value: float | str) -> DocIds:
     return naive(documents, field, lambda held: any(key(value) == key(each) and type(value) is type(each) for each in held.each()))
 
 
-def naive_sorted(documents: Documents, field: str, ascending: bool) -> list[tuple[Any, int]]:
-    left, found = from_docids(sorted(documents)), []
+def naive_sorted(documents: Documents, field: str, ascending: bool) -> list[tuple[Any, DocIds]]:
+    left, found = DocIds(sorted(documents)), []
     for kind in (float, str):
         for value in naive_values(documents, field, kind)[::1 if ascending else -1]:
             if bucket := having(documents, field, value) & left:
                 found.append((value, bucket))
-                left ^= bucket
+                left -= bucket
     return found + ([(None, left)] if left else [])
 
 
-def shown(pairs: Any) -> list[tuple[str, str]]:
+def shown(pairs: Any) -> list[tuple[str, list[int]]]:
     """Values with their sets, -0.0 told from 0.0."""
-    return [(repr(value), hex(docids)) for value, docids in pairs]
+    return [(repr(value), list(docids)) for value, docids in pairs]
 
 
 def check(reader: IndexReader, documents: Documents) -> None:
     """Every answer about every field."""
-    everything = from_docids(sorted(documents))
+    everything = DocIds(sorted(documents))
     for field in (*FIELDS, "unknown"):
         assert reader.values.present_docids(field) == naive(documents, field, lambda held: True)
         texts = naive_values(documents, field, str)
@@ -115,8 +115,8 @@ def check(reader: IndexReader, documents: Documents) -> None:
             assert reader.values.containing_docids(field, part) == naive(
                 documents, field, lambda held, part=part: any(isinstance(each, str) and part in each for each in held.values))
         many = [*texts[::2], *naive_values(documents, field, float)[1:], "nowhere", 1e300]
-        assert reader.values.values_docids(field, many) == from_docids(
-            [docid for value in many for docid in to_docids(having(documents, field, value))])
+        assert reader.values.values_docids(field, many) == DocIds(
+            [docid for value in many for docid in having(documents, field, value)])
         assert reader.values.null_docids(field) == naive(documents, field, lambda held: held.is_null)
         assert reader.values.empty_docids(field) == naive(documents, field, lambda held: held.is_empty)
         for kind in (float, str):
@@ -125,7 +125,7 @@ def check(reader: IndexReader, documents: Documents) -> None:
             expected = documents[docid].get(field, FieldValues()).each()
             assert sorted(map(repr, values)) == sorted(map(repr, expected))
         for ascending in (True, False):
-            for candidates in (everything, from_docids(sorted(documents)[1::2])):
+            for candidates in (everything, DocIds(sorted(documents)[1::2])):
                 ordered = [(value, docids & candidates) for value, docids in naive_sorted(documents, field, ascending)]
                 assert shown(reader.values.sort_buckets(field, ascending, candidates)) == shown(
                     [each for each in ordered if each[1]])
@@ -139,7 +139,7 @@ def check_column(reader: IndexReader, documents: Documents, field: str, kind: ty
     column = reader.values.doc_values(field, kind)
     assert column is not None and column.size == len(sets)
     assert list(column.samples) == [docids[0] for docids in sets]
-    for docid in to_docids(union(map(from_docids, sets))):
+    for docid in union_of(map(DocIds, sets)):
         assert list(column.ranks_of(docid)) == [rank for rank, docids in enumerate(sets) if docid in docids]
 
 
@@ -147,47 +147,39 @@ def check_kind(reader: IndexReader, documents: Documents, field: str, kind: type
     values = naive_values(documents, field, kind)
     sets = [having(documents, field, value) for value in values]
     assert repr(list(reader.values.distinct_values(field, kind))) == repr(values)
-    assert list(reader.values.value_counts(field, kind)) == [docids.bit_count() for docids in sets]
+    assert list(reader.values.value_counts(field, kind)) == list(map(len, sets))
     for ascending in (True, False):
         ordered = [each for each in reader.values.ordered_values(field, kind, ascending) if each[1]]
         assert shown(ordered) == shown(list(zip(values, sets))[::1 if ascending else -1])
-        among = from_docids(sorted(documents)[::2])
+        among = DocIds(sorted(documents)[::2])
         cut = [each for each in reader.values.ordered_values(field, kind, ascending, among) if each[1]]
         assert shown(cut) == shown([(value, docids & among) for value, docids in ordered if docids & among])
-    assert reader.values.kind_docids(field, kind) == union(sets)
-    check_column(reader, documents, field, kind, [to_docids(docids) for docids in sets])
+    assert reader.values.kind_docids(field, kind) == union_of(sets)
+    check_column(reader, documents, field, kind, [list(docids) for docids in sets])
     bounds = NUMBERS if kind is float else [stored_form(text) for text in TEXTS]
     for value in bounds:
         assert reader.values.value_docids(field, value) == having(documents, field, value)
     for low, high in [(None, bounds[3]), (bounds[3], None), (bounds[1], bounds[7]), (bounds[4], bounds[4]), (bounds[7], bounds[1])]:
         for has_low, has_high in [(True, True), (False, True), (True, False), (False, False)]:
-            expected = union(docids for value, docids in zip(values, sets)
+            expected = union_of(docids for value, docids in zip(values, sets)
                              if (low is None or key(low) < key(value) or (has_low and key(low) == key(value)))
                              and (high is None or key(value) < key(high) or (has_high and key(high) == key(value))))
             assert reader.values.range_docids(field, low, high, has_low, has_high) == expected
 
 
-def union(sets: Any) -> int:
-    found = 0
-    for docids in sets:
-        found |= docids
-    return found
-
-
 LIMITS = {
     "kept sets": {},
     "read sets": {"_FEW_VALUES": 1, "_FEW_DOCUMENTS": 0, "_FIRST_PAGE": 2},
-    "impatient": {"_FEW_VALUES": 0, "_FEW_DOCUMENTS": 0, "_SPARSE": 1, "_LEAST_PATIENCE": 0,
-                  "_VALUES_PER_DOCUMENT": 0},
+    "impatient": {"_FEW_VALUES": 0, "_FEW_DOCUMENTS": 0, "_LEAST_PATIENCE": 0, "_VALUES_PER_DOCUMENT": 0},
     "by column": {"_FEW_VALUES": 0, "_FEW_DOCUMENTS": 0, "_LEAST_PATIENCE": 0, "_VALUES_PER_DOCUMENT": 0,
-                  "_ENTRIES_PER_DOCUMENT": 1000, "_FEW_TO_WALK": 0, "_SPARSE": 0},
+                  "_ENTRIES_PER_DOCUMENT": 1000, "_FEW_TO_WALK": 0},
 }
 
 
 @pytest.fixture(params=LIMITS)
 def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in LIMITS[request.param].items():
-        monkeypatch.setattr(value_reader if hasattr(value_reader, name) else value_sort, name, value)
+        monkeypatch.setattr(value_reader, name, value)
 
 
 @pytest.mark.usefixtures("limits")
@@ -278,11 +270,11 @@ def test_values_of_a_field_come_and_go_without_the_others(writer: IndexWriter, p
 
 
 def test_a_range_over_very_many_values_and_blocks(writer: IndexWriter, path: Path) -> None:
-    documents: Documents = {docid: {"f": held([float(docid)])} for docid in range(0, 3 * bitmap_blocks.BLOCK, 61)}
+    documents: Documents = {docid: {"f": held([float(docid)])} for docid in range(0, 3 * BLOCK, 61)}
     play(writer, [list(documents.items())])
     reader = reader_of(path)
     found = reader.values.range_docids("f", 1000.0, None)
-    assert to_docids(found) == [docid for docid in documents if docid >= 1000]
+    assert list(found) == [docid for docid in documents if docid >= 1000]
     assert [value for value, _ in zip(reader.values.ordered_values("f", float, False), range(100))][-1][0] == float(sorted(documents)[-100])
 
 
@@ -292,11 +284,11 @@ def test_numbers_have_keys_that_ascend_with_them() -> None:
     assert repr([value_writer.value_of(value_writer.value_key(value)) for value in ordered]) == repr(ordered)
 
 
-@pytest.mark.parametrize("number", [1, 4095, 4096, 4097, 8192])
-def test_lists_that_are_read_as_one_are_no_bits(writer: IndexWriter, path: Path, number: int) -> None:
+@pytest.mark.parametrize("number", [1, 2, 4097, 8192])
+def test_ranges_of_single_documents(writer: IndexWriter, path: Path, number: int) -> None:
     documents: Documents = {docid: {"f": held([float(docid)])} for docid in range(number)}
     play(writer, [list(documents.items())])
-    assert reader_of(path).values.range_docids("f", 0.0, None) == (1 << number) - 1
+    assert reader_of(path).values.range_docids("f", 0.0, None) == DocIds(range(number))
 
 
 def test_written_documents_are_looked_at_once_for_all_sets(
@@ -313,7 +305,7 @@ def test_written_documents_are_looked_at_once_for_all_sets(
             reader = IndexReader(connection, "u", cache)
             for number in range(51):
                 expected = [docid for docid, shown in documents.items() if f"v{number}" in shown["f"].values]
-                assert to_docids(reader.values.value_docids("f", f"v{number}")) == expected
+                assert list(reader.values.value_docids("f", f"v{number}")) == expected
     writer.close()
     assert len(asked) == len(documents)
 
@@ -325,7 +317,7 @@ def test_a_zero_that_changes_its_sign_is_another_value(tmp_path: Path, zeros: tu
     writer.close()
     with closing(open_reader(tmp_path / "index.sqlite")) as connection:
         reader = IndexReader(connection, "u", Cache(1 << 20))
-        assert [reader.values.value_docids("f", zero) for zero in zeros] == [0, 1]
+        assert [list(reader.values.value_docids("f", zero)) for zero in zeros] == [[], [0]]
         assert [math.copysign(1, zero) for _, found in reader.values.field_values("f", [0]) for zero in found] == [
             math.copysign(1, zeros[1])]
 

@@ -61,7 +61,7 @@ def test_it_needs_no_lock_and_leaves_no_file(instance: Instance) -> None:
     assert sorted(instance.path.rglob("*")) == before
 
 
-def test_features_are_those_it_was_told(library: DataFolderReader) -> None:
+def test_features_are_those_it_was_given(library: DataFolderReader) -> None:
     assert library.is_enabled("metrics") and not library.is_enabled("network")
     library.use_features({"network": True})
     assert library.features() == {"network": True}

@@ -16,10 +16,9 @@ from pathlib import Path
 import pytest
 
 from svcd.base import quantities
-from svcd.instance import outbox as outboxes
+from svcd.instance import webhooks
 from svcd.instance.instance import Instance
-from svcd.instance.outbox import Notice, NoticeRemoved
-from svcd.instance.webhooks import LAUNCH_UUID, Webhook
+from svcd.instance.webhooks import LAUNCH_UUID, Notice, NoticeRemoved, Webhook
 from tests.instance.helpers import execute, unlock
 
 HOUR = 3_600 * quantities.SECOND
@@ -103,7 +102,7 @@ def test_a_large_notice_is_kept_and_read_in_small_parts(instance: Instance) -> N
     parts = list(instance.outbox.lines(notice))
     assert b"".join(parts) == "".join(line + "\n" for line in lines).encode()
     assert sum(map(len, parts)) == notice.length and notice.tasks == 3_000
-    assert max(map(len, parts)) < outboxes.PART_BYTES + 5_000
+    assert max(map(len, parts)) < webhooks.PART_BYTES + 5_000
 
 
 def test_odd_text_does_not_keep_a_batch_from_ending(instance: Instance) -> None:
@@ -123,7 +122,7 @@ def test_notices_come_in_the_order_in_which_batches_ended(instance: Instance) ->
     assert seen == [5, 3, 4]
 
 
-def test_a_later_webhook_is_told_of_later_batches(instance: Instance) -> None:
+def test_a_later_webhook_gets_later_batches(instance: Instance) -> None:
     register(instance, "a")
     end(instance, 1)
     register(instance, "b")
@@ -193,7 +192,7 @@ def test_a_replay_delivers_in_the_first_order(instance: Instance) -> None:
 
 def test_what_was_given_up_goes_after_a_while(instance: Instance) -> None:
     register(instance, "a")
-    long_ago = quantities.now() - outboxes.GIVEN_UP_RETENTION - DAY
+    long_ago = quantities.now() - webhooks.GIVEN_UP_RETENTION - DAY
     end(instance, 1, ended_at=long_ago - DAY)
     instance.outbox.mark_failed("a", head(instance, "a"), "refused", now=long_ago, given_up_after=HOUR)
     assert instance.outbox.failures("a", 0, 10)[1] == 1
@@ -204,8 +203,8 @@ def test_what_was_given_up_goes_after_a_while(instance: Instance) -> None:
 def test_the_oldest_go_when_the_outbox_is_full(
     instance: Instance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(outboxes, "MAX_BYTES", 10_000)
-    monkeypatch.setattr(outboxes, "TRIMMED_BYTES", 9_000)
+    monkeypatch.setattr(webhooks, "MAX_OUTBOX_BYTES", 10_000)
+    monkeypatch.setattr(webhooks, "TRIMMED_BYTES", 9_000)
     register(instance, "a", "b")
     for batch_uid in range(200):
         end(instance, batch_uid)
@@ -215,7 +214,7 @@ def test_the_oldest_go_when_the_outbox_is_full(
 
 
 def test_what_was_delivered_does_not_fill_the_outbox(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outboxes, "MAX_BYTES", 2_000)
+    monkeypatch.setattr(webhooks, "MAX_OUTBOX_BYTES", 2_000)
     register(instance, "a")
     end(instance, 0)
     for batch_uid in range(1, 100):
@@ -225,7 +224,7 @@ def test_what_was_delivered_does_not_fill_the_outbox(instance: Instance, monkeyp
         instance.outbox.mark_delivered("a", notice)
 
 
-def test_the_next_notice_is_found_at_once_behind_all_that_was_given_up(instance: Instance) -> None:
+def test_the_next_notice_is_found_at_once_after_many_given_up(instance: Instance) -> None:
     register(instance, "a")
     end(instance, 0)
     execute(instance, "WITH RECURSIVE more(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM more WHERE n < 20000) "

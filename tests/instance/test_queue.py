@@ -16,8 +16,6 @@ from pathlib import Path
 import pytest
 
 from svcd.base.errors import ApiError
-from svcd.instance import instance as instances
-from svcd.instance import queue as queues
 from svcd.instance.instance import FolderInUse, Instance
 from svcd.instance.queue import Queue
 from svcd.instance.task_records import CANCELED, FAILED, SUCCEEDED, Task, TaskFilter
@@ -94,7 +92,7 @@ def test_pages_joined_are_the_whole_list(queue: Queue, reverse: bool) -> None:
     assert seen == [0, 2, 4, 6] if reverse else [6, 4, 2, 0]
 
 
-def test_a_page_of_nothing_tells_where_the_first_one_begins(queue: Queue) -> None:
+def test_an_empty_page_names_the_beginning_of_the_first(queue: Queue) -> None:
     enqueue(queue)
     page = queue.list_tasks(TaskFilter(), 0, None, False)
     assert (page.results, page.total, page.from_uid, page.next_uid) == ([], 1, None, 0)
@@ -150,7 +148,7 @@ def test_a_running_task_has_a_start(queue: Queue) -> None:
 
 def test_a_full_queue_takes_only_what_makes_room(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     task = enqueue(queue)
-    monkeypatch.setattr(queues, "MAX_BYTES", 0)
+    monkeypatch.setattr("svcd.instance.queue.MAX_BYTES", 0)
     with pytest.raises(ApiError) as refused:
         enqueue(queue)
     assert refused.value.code == "no_space_left_on_device"
@@ -190,7 +188,7 @@ def test_batches_are_paged_with_the_running_ones(queue: Queue) -> None:
 
 
 def test_a_folder_has_one_daemon(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instances, "LOCK_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("svcd.instance.instance.LOCK_TIMEOUT_S", 0.0)
     with pytest.raises(FolderInUse, match="in use by another svcd"):
         Instance(instance.path)
 

@@ -68,7 +68,7 @@ def test_changes_come_once_and_in_order(queue: Queue, most: int) -> None:
         assert told(queue, position, most) == expected[at + 1:]
 
 
-def test_what_is_behind_the_present_is_new(queue: Queue) -> None:
+def test_positions_after_the_present_are_new(queue: Queue) -> None:
     add(queue)
     since = queue.current_position()
     assert told(queue, since) == []
@@ -98,7 +98,7 @@ def test_a_task_that_is_given_back_is_enqueued_again(queue: Queue) -> None:
     assert told(queue)[:2] == [(0, TO_ENQUEUED), (1, TO_ENQUEUED)]
 
 
-def test_a_deleted_task_is_told_no_more(queue: Queue) -> None:
+def test_a_deleted_task_has_no_more_events(queue: Queue) -> None:
     finish(queue, queue.start([add(queue), add(queue)], "test"))
     with queue.finishing() as connection:
         queue.delete(connection, [0])
@@ -116,7 +116,7 @@ def test_a_restart_forgets_no_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 100])
-def test_batches_are_told_from_beginning_to_end(queue: Queue, most: int) -> None:
+def test_batches_are_listed_from_beginning_to_end(queue: Queue, most: int) -> None:
     tasks = [add(queue, "films"), add(queue, "books"), add(queue, "songs")]
     films, books = queue.start(tasks[:1], "test"), queue.start(tasks[1:2], "test")
     finish(queue, books)
@@ -145,7 +145,7 @@ def test_a_position_reads_back(position: Position) -> None:
     assert Position.parse(str(position)) == position
 
 
-def test_a_bare_moment_is_a_position_behind_it() -> None:
+def test_a_bare_moment_is_a_position_after_it() -> None:
     assert Position(7, TO_FINISHED, 5) < Position.parse("7") < Position(8, TO_ENQUEUED, 0)
 
 
@@ -185,7 +185,7 @@ def test_a_transaction_that_fails_ends_nothing(queue: Queue) -> None:
         assert not wakeup.is_set
 
 
-def test_nobody_waits_once_all_is_over(queue: Queue) -> None:
+def test_listeners_do_not_wait_after_close(queue: Queue) -> None:
     early = queue.listeners.add()
     queue.listeners.close()
     with queue.listeners.when_ended(0) as late:

@@ -61,7 +61,7 @@ def test_that_of_the_launch_has_its_header_and_is_not_editable(instance: Instanc
     assert instance.webhooks.require("a").is_editable
 
 
-def test_a_change_is_told(instance: Instance) -> None:
+def test_a_change_is_reported(instance: Instance) -> None:
     told: list[str] = []
     instance.webhooks.on_change = told.append
     instance.webhooks.create(Webhook("a", "http://a.test"))

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from svcd.base.bitmaps import to_docids
 from svcd.query.postings import Postings
 from svcd.query.terms import EXACT, NONE, Subset, Term, Terms
 from tests.support.dict_reader import DictReader
@@ -52,7 +51,7 @@ def test_synonyms_are_in_every_subset() -> None:
 
 
 def docs_of(terms: Terms, term: Term | None) -> list[int]:
-    return to_docids(terms.docids(Subset(made(term))))
+    return list(terms.docids(Subset(made(term))))
 
 
 def test_ngrams_and_typos_reach_tolerant_occurrences_only() -> None:

@@ -23,7 +23,6 @@ from unittest.mock import patch
 
 import pytest
 
-from svcd.base import bitmaps
 from svcd.ranking import scores
 from svcd.ranking.bucket_sort import RankingLimits
 from svcd.ranking.forward_index import ForwardIndexLoader
@@ -115,7 +114,7 @@ def _ours(reader: DictReader, query: SearchQuery) -> Any:
         (hit.docid, scores.score(hit.details), scores.score_details(hit.details, is_separated, lambda field: False))
         for hit in found.hits
     ]
-    return hits, bitmaps.to_docids(found.counted)
+    return hits, list(found.counted)
 
 
 def _ordered(reader: DictReader, query: SearchQuery) -> list[int]:

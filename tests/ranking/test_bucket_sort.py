@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from svcd.base.bitmaps import DocIds, to_docids
+from svcd.base.docids import DocIds
 from svcd.query.graph import Graph, MatchingStrategy
 from svcd.query.postings import Postings
 from svcd.query.terms import Terms
@@ -23,6 +23,7 @@ from svcd.ranking.bucket_sort import Ranking, RankingLimits, chain, rank
 from svcd.ranking.rule import Bucket, InvertedIndexRule, RankingContext
 from svcd.ranking.scores import Ranked, Skipped
 from tests.support.searching import titled
+from tests.support.sets import of_bits
 
 EMPTY = Graph([None, None], [[1], []])
 
@@ -61,10 +62,10 @@ def test_a_placeholder_search_keeps_what_sorts() -> None:
 
 
 class Fixed(InvertedIndexRule):
-    """Gives these buckets, the last of `buckets` with rank 1; counts how many were asked for."""
+    """Gives these buckets (a bit for each docid), the last of `buckets` with rank 1; counts how many were asked for."""
 
-    def __init__(self, *buckets: DocIds) -> None:
-        self._buckets = buckets
+    def __init__(self, *buckets: int) -> None:
+        self._buckets = list(map(of_bits, buckets))
         self.asked = 0
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Any:
@@ -78,7 +79,7 @@ class Fixed(InvertedIndexRule):
 
 
 def ranked(rules: list[Fixed], limits: RankingLimits, expired: Callable[[], bool] = lambda: False) -> Ranking:
-    return rank(rules, EMPTY, 0b1111, limits, expired)
+    return rank(rules, EMPTY, DocIds(range(4)), limits, expired)
 
 
 def test_after_the_cutoff_the_rest_is_skipped() -> None:
@@ -107,4 +108,4 @@ def test_ranking_ends_with_enough_hits(to_the_end: bool, asked: int) -> None:
 def test_what_is_below_the_threshold_is_not_counted() -> None:
     found = ranked([Fixed(0b0100, 0b0001, 0b1010)], RankingLimits(10, threshold=0.5))
     assert [hit.docid for hit in found.hits] == [2, 0]
-    assert to_docids(found.counted) == [0, 2]
+    assert list(found.counted) == [0, 2]

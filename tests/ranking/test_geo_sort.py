@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from svcd.base.bitmaps import to_docids
+from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
 from svcd.geo.sphere import distance
 from svcd.ranking.sort import geo_buckets, sorted_from, with_distance
@@ -34,7 +34,7 @@ def placed(*places: tuple[float, float] | None, **settings: Any) -> DictReader:
 
 
 def buckets(reader: DictReader, is_ascending: bool) -> list[tuple[list[int], float | None]]:
-    return [(to_docids(bucket.docids), bucket.metres)
+    return [(list(bucket.docids), bucket.metres)
             for bucket in geo_buckets(reader, (0.0, 0.0), is_ascending, reader.all_docids())]
 
 
@@ -80,7 +80,7 @@ def test_many_at_one_point_fill_buckets() -> None:
 
 def test_only_candidates_take_part() -> None:
     reader = placed(at(10), at(20), at(30))
-    found = [to_docids(bucket.docids) for bucket in geo_buckets(reader, (0.0, 0.0), True, 0b110)]
+    found = [list(bucket.docids) for bucket in geo_buckets(reader, (0.0, 0.0), True, DocIds([1, 2]))]
     assert found == [[1], [2]]
 
 

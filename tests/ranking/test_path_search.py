@@ -15,10 +15,11 @@ from typing import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.base.bitmaps import DocIds
+from svcd.base.docids import DocIds
 from svcd.query.graph import END, START, Graph, QueryNode
 from svcd.query.terms import Subset, Term
 from svcd.ranking.path_search import CheapestPaths, Edge, PathSearch, Plan, WeightedEdge
+from tests.support.sets import of_bits
 
 DOCUMENTS = 12
 LAYERS = 3
@@ -62,7 +63,7 @@ def graphs_with_edges(draw: st.DrawFn) -> tuple[Graph, dict[int, list[Edge]]]:
     for number, node in graph.term_nodes():
         drawn = draw(st.lists(EDGE, min_size=1, max_size=3))
         edges[number] = [
-            Edge(cost, None, None, dropped << 2) if is_skip else Edge(cost, Fixed(docids), node)
+            Edge(cost, None, None, dropped << 2) if is_skip else Edge(cost, Fixed(of_bits(docids)), node)
             for cost, docids, is_skip, dropped in drawn
         ]
     return graph, edges
@@ -89,7 +90,7 @@ def documents_of(path: list[tuple[int, Edge]], candidates: DocIds) -> DocIds:
         if edge.condition is None:
             dropped |= edge.dropped
         elif dropped >> node & 1:
-            return 0
+            return DocIds()
         else:
             candidates &= edge.condition.docids(candidates)
     return candidates
@@ -97,22 +98,22 @@ def documents_of(path: list[tuple[int, Edge]], candidates: DocIds) -> DocIds:
 
 @given(graphs_with_edges(), st.integers(0, 2**DOCUMENTS - 1))
 def test_buckets_and_paths_equal_those_of_all_paths(
-    walk: tuple[Graph, dict[int, list[Edge]]], candidates: DocIds
+    walk: tuple[Graph, dict[int, list[Edge]]], bits: int
 ) -> None:
     graph, edges = walk
     paths = ordered_paths(graph, edges)
     plan = Plan(graph, lambda number, successor: edges[successor])
-    search = PathSearch(plan, candidates)
-    left = candidates
+    left = of_bits(bits)
+    search = PathSearch(plan, left)
     assert plan.path_costs == sorted({sum(edge.cost for _, edge in path) for path in paths})
     for cost in plan.path_costs:
-        bucket, good = 0, []
+        bucket, good = DocIds(), []
         for path in paths:
-            found = documents_of(path, left & ~bucket)
+            found = documents_of(path, left - bucket)
             if sum(edge.cost for _, edge in path) == cost and found:
                 bucket |= found
                 good.append(tuple(edge.node for _, edge in path if edge.node is not None))
-        left &= ~bucket
+        left -= bucket
         if not search.left:
             return
         assert search.bucket(cost) == (bucket, good)
@@ -139,13 +140,13 @@ def graphs_with_weighted_edges(draw: st.DrawFn) -> tuple[Graph, dict[tuple[int, 
 
 @given(graphs_with_weighted_edges(), st.integers(0, 2**DOCUMENTS - 1))
 def test_cheapest_paths_equal_those_of_trying_all_paths(
-    drawn: tuple[Graph, dict[tuple[int, int], list[WeightedEdge]]], candidates: DocIds
+    drawn: tuple[Graph, dict[tuple[int, int], list[WeightedEdge]]], bits: int
 ) -> None:
-    graph, between = drawn
-    edges = {pair: [Edge(edge.cost, Fixed(edge.documents), edge.node) for edge in some] for pair, some in between.items()}
+    (graph, between), candidates = drawn, of_bits(bits)
+    edges = {pair: [Edge(edge.cost, Fixed(of_bits(edge.documents)), edge.node) for edge in some] for pair, some in between.items()}
     plan = Plan(graph, lambda number, successor: edges[number, successor])
     search, ahead = PathSearch(plan, candidates), PathSearch(plan, candidates, looks_ahead=True)
     walked = [(cost, *search.bucket(cost)) for cost in plan.path_costs]
     assert [(cost, *ahead.bucket(cost)) for cost in plan.path_costs] == walked
-    found = CheapestPaths(graph, lambda node, target: between[node, target], candidates).buckets()
-    assert list(found) == [(cost, docids, good) for cost, docids, good in walked if docids]
+    found = CheapestPaths(graph, lambda node, target: between[node, target], bits).buckets()
+    assert [(cost, of_bits(documents), paths) for cost, documents, paths in found] == [(cost, docids, good) for cost, docids, good in walked if docids]

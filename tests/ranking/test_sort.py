@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from svcd.base.bitmaps import to_docids
 from svcd.ranking.sort import SortError, SortRule, check_sortable, parse_rule, split_rules
 from tests.support.dict_reader import DictReader
 
@@ -27,13 +26,13 @@ DOCUMENTS = [{"a": [3, "z", 1, True]}, {"a": ["b", "A", None, [["c"]]]}, {"a": 2
 def test_the_order_of_documents(is_ascending: bool, buckets: list[tuple[Any, list[int]]]) -> None:
     reader = DictReader(DOCUMENTS, {"sortableAttributes": ["a"]})
     found = reader.values.sort_buckets("a", is_ascending, reader.all_docids())
-    assert [(value, to_docids(docids)) for value, docids in found] == buckets
+    assert [(value, list(docids)) for value, docids in found] == buckets
 
 
 def test_white_space_alone_is_the_first_text() -> None:
     reader = DictReader([{"a": "a"}, {"a": "\t"}, {"a": ""}, {"a": 1}, {"a": " "}], {"sortableAttributes": ["a"]})
     found = reader.values.sort_buckets("a", True, reader.all_docids())
-    assert [(value, to_docids(docids)) for value, docids in found] == [(1.0, [3]), ("", [1, 4]), ("a", [0]), (None, [2])]
+    assert [(value, list(docids)) for value, docids in found] == [(1.0, [3]), ("", [1, 4]), ("a", [0]), (None, [2])]
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_a_proxy_is_not_asked(client: Client, receive: Receive, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("name", ["Content-Length", "content-length", "Transfer-Encoding", "Connection"])
-def test_nobody_else_says_how_much_is_sent(client: Client, receive: Receive, name: str) -> None:
+def test_headers_cannot_change_the_framing_of_a_request(client: Client, receive: Receive, name: str) -> None:
     receiver = receive()
     client.post(url_of(receiver), {name: "chunked"}, [b"{}\n"], 3)
     [(head, body)] = receiver.requests
@@ -131,7 +131,7 @@ def test_a_header_that_cannot_be_sent_is_not_repeated(client: Client, receive: R
         client.post(url_of(receive()), {"Authorization": "Bearer secret\nX: y"}, [], 0)
 
 
-def test_nobody_there_is_a_failure(client: Client) -> None:
+def test_an_unreachable_host_is_a_failure(client: Client) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     assert failure(client, f"http://127.0.0.1:{port}/?token=1") == "Connection refused"

@@ -6,6 +6,7 @@
 4. Global addresses may be reached.
 5. A refusal says which address it is, of which kind, and what would allow it.
 6. No other module opens a connection.
+7. Networks are a comma-separated list in CIDR notation, or `any`; host bits must not be set.
 """
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from hypothesis import strategies as st
 import svcd
 from svcd.remote.client import Client
 from svcd.remote import Undelivered
-from svcd.remote.guard import ForbiddenAddress, Guard, blocked_kind, literal_address
+from svcd.remote.guard import ForbiddenAddress, Guard, blocked_kind, literal_address, parse_networks
 
 # Hosts as a URL has them.
 FORBIDDEN = (
@@ -153,7 +154,7 @@ def test_an_allowed_network_is_reached_and_no_other(allowed: str, host: str, is_
     assert bool(world.reached) == is_reached
 
 
-def test_an_unknown_name_is_told() -> None:
+def test_an_unknown_name_is_reported() -> None:
     assert post(World(), "http://nowhere.test/") == "Name or service not known"
 
 
@@ -183,3 +184,20 @@ def test_nothing_else_in_svcd_opens_connections() -> None:
     found = {str(path.relative_to(root)) for path in root.rglob("*.py") for line in path.read_text().splitlines()
              if opens.search(line) and "sqlite3.connect(" not in line}
     assert found == {"remote/guard.py", "remote/client.py"}
+
+
+@pytest.mark.parametrize(("text", "networks"), [
+    ("", []), ("  ", []), ("127.0.0.0/8", ["127.0.0.0/8"]), ("10.0.0.0/8, fd00::/8", ["10.0.0.0/8", "fd00::/8"]),
+    ("192.168.1.1", ["192.168.1.1/32"]), ("any", ["0.0.0.0/0", "::/0"]), ("ANY,::1", ["0.0.0.0/0", "::/0", "::1"]),
+])
+def test_networks_are_a_comma_list_of_cidr_or_any(text: str, networks: list[str]) -> None:
+    assert list(parse_networks(text)) == [ip_network(cidr) for cidr in networks]
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    ("10.0.0.0/33", "is none"), ("10.0.0.0/8,", "is none"), ("all", "is none"), ("localhost", "is none"),
+    ("10.1.2.3/8", "write 10.0.0.0/8"),
+])
+def test_what_is_no_network_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_networks(text)

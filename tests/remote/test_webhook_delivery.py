@@ -24,7 +24,7 @@ from svcd.base import quantities
 from svcd.instance.instance import Instance
 from svcd.instance.webhooks import Webhook
 from svcd.remote import Undelivered
-from svcd.remote import webhook_delivery as notifiers
+from svcd.remote import webhook_delivery
 from svcd.remote.webhook_delivery import WebhookDelivery, WebhookNotifier
 
 PATIENCE_S = 20.0
@@ -189,7 +189,7 @@ def test_a_success_forgets_the_failures(post: Post) -> None:
     assert post.step("a") == 1
 
 
-def test_who_fails_delays_nobody_else(post: Post) -> None:
+def test_a_failing_webhook_does_not_delay_others(post: Post) -> None:
     post.register("a", "b")
     post.end(3)
     post.fail("a")
@@ -252,7 +252,7 @@ def test_a_changed_webhook_is_another_one(post: Post) -> None:
     assert post.arrived("b") == [0]
 
 
-def test_a_deleted_webhook_is_not_told_any_more(post: Post) -> None:
+def test_a_deleted_webhook_gets_no_more_notices(post: Post) -> None:
     post.register("a")
     post.end(2)
     post.mail.before = lambda url: post.instance.webhooks.delete("a")
@@ -267,7 +267,7 @@ class Stop(BaseException):
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(events=st.lists(st.sampled_from(["end", "a", "b", "a fails", "a answers", "kill", "kill behind the post"]),
                        max_size=30))
-def test_whatever_happens_everything_arrives_in_order(tmp_path_factory: Any, events: list[str]) -> None:
+def test_everything_arrives_in_order_despite_failures(tmp_path_factory: Any, events: list[str]) -> None:
     post = Post(tmp_path_factory.mktemp("post") / "data")
     post.register("a", "b")
     kills = 0
@@ -312,7 +312,7 @@ def _killed_behind_the_post(post: Post) -> int:
 
 
 @pytest.fixture
-def told(post: Post) -> Iterator[WebhookNotifier]:
+def notifier(post: Post) -> Iterator[WebhookNotifier]:
     """A notifier over the same outbox; what it sends arrives in post.mail."""
     bugs: list[BaseException] = []
     notifier = WebhookNotifier(post.instance.webhooks, post.instance.outbox, lambda: post.mail, bugs.append)
@@ -347,13 +347,13 @@ def test_without_anything_to_deliver_nothing_runs(post: Post) -> None:
     notifier.stop()
 
 
-def test_a_thread_starts_with_a_notice_and_ends_without(post: Post, told: WebhookNotifier) -> None:
+def test_a_thread_starts_with_a_notice_and_ends_without(post: Post, notifier: WebhookNotifier) -> None:
     post.register("a")
     for _ in range(3):
         post.end(2)
-        told.wake()
+        notifier.wake()
     settle()
-    told.wake()
+    notifier.wake()
     settle()
     assert post.arrived("a") == list(range(6)) and not delivery_threads()
 
@@ -369,7 +369,7 @@ def test_what_an_earlier_daemon_left_is_delivered_at_the_start(post: Post) -> No
     notifier.stop()
 
 
-def test_who_is_slow_delays_neither_others_nor_tasks(post: Post, told: WebhookNotifier) -> None:
+def test_a_slow_webhook_delays_neither_others_nor_tasks(post: Post, notifier: WebhookNotifier) -> None:
     post.register("a", "b")
     begun, released = threading.Event(), threading.Event()
 
@@ -380,14 +380,14 @@ def test_who_is_slow_delays_neither_others_nor_tasks(post: Post, told: WebhookNo
 
     post.mail.before = be_slow
     post.end()
-    told.wake()
+    notifier.wake()
     assert begun.wait(PATIENCE_S)
-    post.end(3)  # the tasks end though somebody is being told
-    told.wake()
+    post.end(3)  # the tasks end although a request is in progress
+    notifier.wake()
     others = [thread for thread in delivery_threads() if thread.name.endswith("-b")]
     for thread in others:
         thread.join(PATIENCE_S)
-    told.wake()
+    notifier.wake()
     for thread in others:
         assert not thread.is_alive()
     assert post.arrived("b") == [0, 1, 2, 3] and post.arrived("a") == []
@@ -396,7 +396,7 @@ def test_who_is_slow_delays_neither_others_nor_tasks(post: Post, told: WebhookNo
     assert post.arrived("a") == [0, 1, 2, 3]
 
 
-def test_a_changed_webhook_does_not_wait_for_its_pause(post: Post, told: WebhookNotifier) -> None:
+def test_a_changed_webhook_does_not_wait_for_its_pause(post: Post, notifier: WebhookNotifier) -> None:
     post.register("a")
     failed = threading.Event()
     post.fail("a")
@@ -409,7 +409,7 @@ def test_a_changed_webhook_does_not_wait_for_its_pause(post: Post, told: Webhook
         return given_up
 
     post.instance.outbox.mark_failed = note  # type: ignore[method-assign]
-    told.wake()
+    notifier.wake()
     assert failed.wait(PATIENCE_S)
     post.instance.webhooks.update("a", lambda row: replace(row, url="http://b.test"))
     settle()
@@ -417,7 +417,7 @@ def test_a_changed_webhook_does_not_wait_for_its_pause(post: Post, told: Webhook
 
 
 def test_a_stop_does_not_wait_for_a_pause_or_a_receiver(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifiers, "STOP_S", 0.05)
+    monkeypatch.setattr(webhook_delivery, "STOP_S", 0.05)
     post.register("a", "b")
     post.fail("a")
     begun, aborted = threading.Event(), threading.Event()

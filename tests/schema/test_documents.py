@@ -1,4 +1,4 @@
-"""What must hold of the terms of documents, and of selected parts (docs/text-analysis.md#positions-and-gaps):
+"""What must hold of the terms of documents, their selected parts and identifiers (docs/text-analysis.md#positions-and-gaps):
 
 1. Members of nested objects are reported whatever their type, elements of arrays only when scalar.
 2. A word is 1 after the word before it, 8 after a hard separator; a stop word takes a position and leaves a gap.
@@ -7,6 +7,9 @@
 5. The fast ways to the terms of a text agree with its tokens.
 6. A selection keeps the order of the document and everything beneath the selected names.
 7. A hit selects by names alone: scalars, and elements without any selected member, stay.
+8. The primary key is inferred from the one top-level name that ends with `id`, in any case.
+9. An identifier is an integer or a text of letters, digits, hyphens and underscores, at most 511 bytes.
+10. A key with dots is found in nested objects and in names that contain dots; found twice, it is rejected.
 """
 from __future__ import annotations
 
@@ -16,11 +19,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.schema.attributes import is_beneath, is_reserved, locales_test, matches
+from svcd.base.errors import ApiError
+from svcd.schema.attributes import is_reserved, locales_test
 from svcd.schema.documents import (
     Selection,
     attribute_names,
-    bucketed_position,
+    checked_identifier,
+    document_identifier,
+    infer_primary_key,
     select,
     shown_parts,
     terms_by_attribute,
@@ -32,15 +38,20 @@ from tests.support.shared_material import needs_oracle, oracle
 from tests.text.test_analyzer import ALPHABET, BEYOND, texts
 
 DEFAULT = Analyzer()
+ADVICE = "Please specify the primary key manually using the `primaryKey` query parameter."
+RULE = (
+    "A document identifier can be of type integer or string, only composed of alphanumeric characters (a-z A-Z 0-9), "
+    "hyphens (-) and underscores (_), and can not be more than 511 bytes."
+)
 
 
 def located(document: dict[str, Any], analyzer: Analyzer = DEFAULT) -> dict[str, list[tuple[int, str]]]:
-    """attribute -> (position, word), without the holes."""
+    """attribute -> (position, word), without the position gaps."""
     rows = terms_by_attribute(document, analyzer, lambda name: not is_reserved(name), lambda name: None)
     return {name: [(place, word) for place, word in enumerate(row) if word] for name, row in rows.items()}
 
 
-def test_members_are_reported_whatever_they_are() -> None:
+def test_members_of_any_kind_are_reported() -> None:
     document = {"a": {"b": [1, {"c": 2}], "d": {}}, "e": [], "f": None, "_geo": {"lat": 1}}
     assert list(walk(document)) == [
         ("a.b", [1, {"c": 2}]),
@@ -105,7 +116,7 @@ def test_words_longer_than_250_bytes_are_not_kept(length: int, is_kept: bool) ->
     assert term_position_builder(DEFAULT).of("ж" * 126 + " c") == ["", "c"]
 
 
-def test_nothing_is_kept_behind_the_last_position() -> None:
+def test_nothing_is_kept_after_the_last_position() -> None:
     row = terms_by_attribute({"t": "a " * 70_000}, DEFAULT, lambda name: True, lambda name: None)["t"]
     assert len(row) == 65_536
     many = terms_by_attribute({"t": ["a"] * 9_000}, DEFAULT, lambda name: True, lambda name: None)["t"]
@@ -121,14 +132,6 @@ def test_the_short_ways_give_the_row_of_the_tokens(text: str, analyzer: Analyzer
 @given(st.text("ab .,!\x00\x0b\x1c-", max_size=20))
 def test_the_short_way_for_ascii_gives_the_row_of_the_tokens(text: str) -> None:
     assert term_position_builder(DEFAULT).of(text) == terms_by_position(DEFAULT.tokens(text))
-
-
-@pytest.mark.parametrize(
-    ("position", "bucket"),
-    [(0, 0), (15, 15), (16, 24), (23, 24), (24, 32), (32, 32), (33, 64), (40_000, 65_535), (65_535, 65_535)],
-)
-def test_bucketed_positions(position: int, bucket: int) -> None:
-    assert bucketed_position(position) == bucket
 
 
 def test_a_selection_keeps_order_and_what_lies_beneath() -> None:
@@ -148,28 +151,6 @@ def test_a_selection_keeps_order_and_what_lies_beneath() -> None:
 def test_values_without_members_stay_in_hits(asked: list[str], parts: dict[str, Any]) -> None:
     document = {"z": 1, "a": {"b": {"c": 1}, "d": 2}, "l": [{"x": 1, "y": 2}, 3, [{"x": 4}, None], {"y": 5}]}
     assert list(shown_parts(document, Selection(asked)).items()) == list(parts.items())
-
-
-@pytest.mark.parametrize(
-    ("pattern", "matched"),
-    [
-        ("*", ["a", "a.b", "ba", "b"]),
-        ("a", ["a"]),
-        ("a*", ["a", "a.b"]),
-        ("a.*", ["a.b"]),
-        ("*a", ["a", "ba"]),
-        ("*a*", ["a", "a.b", "ba"]),
-        ("**", ["a", "a.b", "ba", "b"]),
-    ],
-)
-def test_patterns(pattern: str, matched: list[str]) -> None:
-    assert [name for name in ["a", "a.b", "ba", "b"] if matches(name, pattern)] == matched
-
-
-def test_what_lies_beneath() -> None:
-    assert is_beneath("a.b.c", "a") and is_beneath("a", "a")
-    assert not is_beneath("ab", "a") and not is_beneath("a", "a.b")
-    assert is_reserved("_geo.lat") and not is_reserved("_geography")
 
 
 scalars = st.one_of(
@@ -195,3 +176,88 @@ def test_positions_are_those_of_the_oracle(document: dict[str, Any]) -> None:
         return
     expected = {name: occurrences for name, occurrences in index.occ[0].items() if occurrences}
     assert located(document, Analyzer(stop_words=["a", "É"])) == expected
+
+
+# Primary keys and identifiers
+
+
+@pytest.mark.parametrize("name", ["id", "ID", "movieId", "primary_iD", "uuid"])
+def test_the_one_name_that_ends_with_id_is_the_key(name: str) -> None:
+    assert infer_primary_key({"title": 1, name: 2, "idea": {"id": 3}}) == name
+
+
+def test_a_document_without_a_name_that_ends_with_id_has_no_key() -> None:
+    with pytest.raises(ApiError) as caught:
+        infer_primary_key({"title": "11", "desc": {"id": 1}})
+    assert caught.value.code == "index_primary_key_no_candidate_found"
+    reason = "The primary key inference failed as the engine did not find any field ending with `id` in its name."
+    assert caught.value.message == f"{reason} {ADVICE}"
+
+
+def test_two_of_several_candidates_are_named_in_order() -> None:
+    with pytest.raises(ApiError) as caught:
+        infer_primary_key({"primary_id": 1, "object_id": 2, "id": 3})
+    assert caught.value.code == "index_primary_key_multiple_candidates_found"
+    reason = (
+        "The primary key inference failed as the engine found 3 fields ending with `id` in their names: 'id' and "
+        "'object_id'."
+    )
+    assert caught.value.message == f"{reason} {ADVICE}"
+
+
+@pytest.mark.parametrize(
+    ("document", "key", "identifier"),
+    [
+        ({"id": 1}, "id", "1"),
+        ({"id": -7}, "id", "-7"),
+        ({"id": 2**64 - 1}, "id", "18446744073709551615"),
+        ({"id": "a_B-9"}, "id", "a_B-9"),
+        ({"id": "a" * 511}, "id", "a" * 511),
+        ({"a": {"b": 5}}, "a.b", "5"),
+        ({"a.b": "x"}, "a.b", "x"),
+        ({"a": {"b.c": 5}}, "a.b.c", "5"),
+        ({"a.b": {"c": 5}, "a": {"b": {"d": 6}}}, "a.b.c", "5"),
+    ],
+)
+def test_identifiers_are_found_at_the_path_of_the_key(document: dict[str, Any], key: str, identifier: str) -> None:
+    assert document_identifier(document, key) == identifier
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("foo & bar", '"foo & bar"'),
+        ("", '""'),
+        ("é", '"é"'),
+        ("a\n", '"a\\n"'),
+        ("a" * 512, '"' + "a" * 512 + '"'),
+        (1.0, "1.0"),
+        (1e300, "1e300"),
+        (True, "true"),
+        (None, "null"),
+        ([1], "[1]"),
+        ({"a": 1}, '{"a":1}'),
+    ],
+)
+def test_other_identifiers_are_invalid(value: Any, shown: str) -> None:
+    for check in (lambda: document_identifier({"id": value}, "id"), lambda: checked_identifier(value)):
+        with pytest.raises(ApiError) as caught:
+            check()
+        assert caught.value.code == "invalid_document_id"
+        assert caught.value.message == f"Document identifier `{shown}` is invalid. {RULE}"
+
+
+@pytest.mark.parametrize(
+    ("document", "key"), [({"id": "11", "content": "é"}, "docid"), ({"a": {"c": 1}}, "a.b"), ({"a": 5}, "a.b"), ({"a": []}, "a.b")])
+def test_a_missing_identifier_shows_the_document(document: dict[str, Any], key: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        document_identifier(document, key)
+    assert caught.value.code == "missing_document_id"
+    assert caught.value.message.startswith(f"Document doesn't have a `{key}` attribute: `{{")
+
+
+def test_an_identifier_found_twice_is_rejected() -> None:
+    with pytest.raises(ApiError) as caught:
+        document_identifier({"a.b": 1, "a": {"b": 2}}, "a.b")
+    assert caught.value.code == "invalid_document_id"
+    assert caught.value.message == 'Document have too many matching `a.b` attribute: `{"a.b":1,"a":{"b":2}}`.'

@@ -5,7 +5,8 @@
 2. Elements of arrays count for the array, members of objects under their own names.
 3. Null and empty are said of members, never of elements.
 4. Values are kept of filterable, sortable and distinct attributes, and of those that are ranked by; of no others.
-5. Of filterable rules, the first that matches decides; a plain name covers what lies beneath it, a pattern does not.
+5. `_geo` may be absent, null, or an object with latitude and longitude, as finite numbers or texts that spell them; every other
+   value is rejected with its own message.
 """
 from __future__ import annotations
 
@@ -13,9 +14,12 @@ from typing import Any
 
 import pytest
 
-from svcd.schema.attributes import Filterable, FilterableRule
-from svcd.schema.field_values import FieldValues, field_values, kept_fields, normal_form, stored_form
+from svcd.base.errors import ApiError
+from svcd.schema.field_values import FieldValues, field_values, kept_fields, normal_form, stored_form, validate_geo
 from svcd.schema.index_settings import IndexSettings
+
+WHERE = 'in the document with the id: `"11"`'
+NOWHERE = f"Could not find latitude nor longitude {WHERE}. Was expecting `_geo.lat` and `_geo.lng` fields."
 
 
 @pytest.mark.parametrize(
@@ -70,12 +74,49 @@ def test_of_which_attributes_values_are_kept() -> None:
     assert kept == ["f", "f.g", "px", "s.t", "s.t.u", "d", "r"]
 
 
-def test_the_first_matching_rule_decides() -> None:
-    rules = Filterable([{"attributePatterns": ["a.b"], "features": {"filter": {"equality": False}}}, "a",
-                        {"attributePatterns": ["*x"], "features": {"filter": {"comparison": True}}}])
-    assert rules.rule("a.b") == FilterableRule(0, False, False, False) and "a.b" not in rules
-    assert rules.rule("a.b.c") == FilterableRule(1) and "a.x" in rules
-    assert rules.rule("x") == FilterableRule(2, False, True, True)
-    assert rules.rule("ab") is None and "ab" not in rules
-    assert "a" not in Filterable(["*", "a*"]) and "a" in Filterable([{"attributePatterns": ["*"]}])
-    assert rules.names("a") and not rules.names("a.b")
+# The check of `_geo`
+
+
+@pytest.mark.parametrize(
+    ("document", "point"),
+    [
+        ({}, None),
+        ({"_geo": None}, None),
+        ({"_geo": {"lat": 3, "lng": 0}}, (3.0, 0.0)),
+        ({"_geo": {"lng": "-1.5e1", "lat": "4"}}, (4.0, -15.0)),
+        ({"_geo": {"lat": 500, "lng": 10**30}}, (500.0, 1e30)),
+    ],
+)
+def test_coordinates_are_numbers_or_texts_that_spell_them(document: dict[str, Any], point: tuple[float, float] | None) -> None:
+    assert validate_geo("11", document) == point
+
+
+@pytest.mark.parametrize(
+    ("geo", "message"),
+    [
+        ("foobar", f"The `_geo` field {WHERE} is not an object. Was expecting an object with the `_geo.lat` and `_geo.lng` "
+                   'fields but instead got `"foobar"`.'),
+        ([1, 2], f"The `_geo` field {WHERE} is not an object. Was expecting an object with the `_geo.lat` and `_geo.lng` "
+                 "fields but instead got `[1,2]`."),
+        ({}, NOWHERE),
+        ({"doggos": "are good"}, NOWHERE),
+        ({"lat": 12}, f"Could not find longitude {WHERE}. Was expecting a `_geo.lng` field."),
+        ({"lat": True}, f"Could not find longitude {WHERE}. Was expecting a `_geo.lng` field."),
+        ({"lng": "doggo", "x": 1}, f"Could not find latitude {WHERE}. Was expecting a `_geo.lat` field."),
+        ({"lat": False, "lng": True},
+         f"Could not parse latitude nor longitude {WHERE}. Was expecting finite numbers but instead got `false` and `true`."),
+        ({"lat": "doggo", "lng": "inf"},
+         f'Could not parse latitude nor longitude {WHERE}. Was expecting finite numbers but instead got `"doggo"` and `"inf"`.'),
+        ({"lat": 67, "lng": None}, f"Could not parse longitude {WHERE}. Was expecting a finite number but instead got `null`."),
+        ({"lat": " 1", "lng": 35}, f'Could not parse latitude {WHERE}. Was expecting a finite number but instead got `" 1"`.'),
+        ({"lat": 1, "lng": 2, "doggo": "are the best"},
+         f'The `_geo` field {WHERE} contains the following unexpected fields: `{{"doggo":"are the best"}}`.'),
+        ({"lat": 1, "lng": 2, "x": 3, "y": 4}, f'The `_geo` field {WHERE} contains the following unexpected fields: `{{"y":4,"x":3}}`.'),
+        ({"x": 1, "lat": 1, "y": 2, "lng": 2}, f'The `_geo` field {WHERE} contains the following unexpected fields: `{{"x":1,"y":2}}`.'),
+        ({"lat": None, "lng": 2, "x": 1}, f'The `_geo` field {WHERE} contains the following unexpected fields: `{{"x":1}}`.'),
+    ],
+)
+def test_other_values_of_geo_are_rejected(geo: Any, message: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        validate_geo("11", {"id": "11", "_geo": geo})
+    assert (caught.value.code, caught.value.message) == ("invalid_document_geo_field", message)

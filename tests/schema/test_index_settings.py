@@ -4,7 +4,7 @@
 2. Synonyms are tokenized as queries are; keys with the same words are one, empty and long ones have no effect.
 3. The typo budget of a word follows its length and the list of exact words.
 4. Of several foreign keys for one attribute the first counts.
-5. Indexes with equal settings of the tokenizer share it, and a cache is told what synonyms take.
+5. Indexes with equal settings of the tokenizer share it, and a cache knows the size of synonyms.
 6. Decisions about attributes are right for any number of names.
 """
 from __future__ import annotations
@@ -83,7 +83,7 @@ def test_equal_settings_share_a_tokenizer() -> None:
     assert first.analyzer is second.analyzer is not IndexSettings.of({}).analyzer
 
 
-def test_a_cache_is_told_what_synonyms_take() -> None:
+def test_a_cache_knows_the_size_of_synonyms() -> None:
     many = IndexSettings.of({"synonyms": {f"w{number}": ["a", "b"] for number in range(1000)}})
     assert sys.getsizeof(many) > sys.getsizeof(IndexSettings.of({})) + 100_000
 

@@ -161,7 +161,7 @@ def test_values_are_kept_in_one_form(name: str, given_value: Any, kept: Any) -> 
     ("localizedAttributes", [{"attributePatterns": ["*"], "locales": ["fr", "fra", "zh", "cmn", "fa"]}],
      [{"attributePatterns": ["*"], "locales": ["fra", "fra", "zho", "cmn", "pes"]}]),
 ])
-def test_values_are_stored_as_they_are_used_and_told_as_given(name: str, given_value: Any, kept: Any) -> None:
+def test_values_are_stored_as_used_and_shown_as_given(name: str, given_value: Any, kept: Any) -> None:
     assert stored_after({name: given_value}) == {name: kept}
     assert stored_after({name: kept}) == {name: kept}
     change = change_of(**{name: given_value})

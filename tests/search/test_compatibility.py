@@ -88,7 +88,7 @@ def notes(query: QueryOrder) -> list[str]:
     return [line for line in message.splitlines()[4:] if line.strip()[0].isdigit()]
 
 
-def test_what_is_left_out_is_told() -> None:
+def test_what_is_left_out_is_listed() -> None:
     assert notes(ordered(0, ["typo", "words", "typo", "words"])) == [
         "    1. Prepended rule `words` before first relevancy rule `typo` at position #0 in ranking rules",
         "    2. Removed rule `words` at position #1 in ranking rules because it was previously prepended",

@@ -2,8 +2,8 @@
 
 1. A text read in pieces gives the same marks, match positions and crops as when it is read whole.
 2. Of a long text only the surroundings of matches are read, also to crop it.
-3. After the time limit the rest is returned as in the document, and what is to be cropped is cropped at its start.
-4. Some work is done whatever the time: hits of usual size are formatted.
+3. After the time limit texts are returned as in the document, and texts to crop are cropped at their start.
+4. Hits of usual size are formatted even after the time limit.
 5. Tags and markers, however long, add no more than is allowed.
 """
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from svcd.search import formatting, long_texts
 from svcd.search.formatting import FormatOptions, Formatted, Formatter
-from svcd.search.matches import ASSURED, MOST_ADDED, FormattingBudget, LocatedTerm, MatchFinder
+from svcd.search.matches import GUARANTEED_CHARACTERS, MAX_ADDED_CHARACTERS, FormattingBudget, LocatedTerm, MatchFinder
 from svcd.text.analyzer import Analyzer, Token
 
 WORDS = MatchFinder([
@@ -30,29 +30,29 @@ WORDS = MatchFinder([
 MILLION = 1_000_000
 
 
-def hit(text: str, allowance: FormattingBudget | None = None, analyzer: Analyzer | None = None, words: MatchFinder = WORDS,
+def hit(text: str, budget: FormattingBudget | None = None, analyzer: Analyzer | None = None, words: MatchFinder = WORDS,
         **options: Any) -> Formatted:
     formatter = Formatter(FormatOptions(**options), fields=["t"], displayed=None, analyzer=analyzer or Analyzer(),
-                          locales_of=lambda name: None, words=words, allowance=allowance)
+                          locales_of=lambda name: None, words=words, budget=budget)
     return formatter.hit({"t": text})
 
 
-def shown(text: str, allowance: FormattingBudget | None = None, **options: Any) -> str:
-    found = hit(text, allowance, **options).formatted
+def shown(text: str, budget: FormattingBudget | None = None, **options: Any) -> str:
+    found = hit(text, budget, **options).formatted
     assert found is not None
     return str(found["t"])
 
 
-def is_over() -> bool:
+def always_expired() -> bool:
     return True
 
 
 @pytest.fixture
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool], None]]:
-    """in_pieces(True) has every text read in pieces of a few characters, in_pieces(False) at once."""
-    for name, value in (("_CHUNK", 7), ("_LEAST_PIECE", 1), ("_MOST_PIECE", 9)):
+    """in_pieces(True): texts are read in pieces of a few characters; in_pieces(False): whole."""
+    for name, value in (("CHUNK", 7), ("MIN_PIECE", 1), ("MAX_PIECE", 9)):
         monkeypatch.setattr(long_texts, name, value)
-    yield lambda wanted: monkeypatch.setattr(formatting, "LONG", 0 if wanted else 1 << 30)
+    yield lambda wanted: monkeypatch.setattr(formatting, "LONG_TEXT", 0 if wanted else 1 << 30)
 
 
 PARTS = st.sampled_from([
@@ -70,8 +70,8 @@ ANALYZERS = [Analyzer(), Analyzer(dictionary=["J. R.", "c++"], separator_tokens=
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
 @given(st.lists(PARTS, max_size=60).map("".join), st.sampled_from(OPTIONS), st.sampled_from(ANALYZERS))
-@example("sun.  новый", {"attributes_to_crop": ["t:2"]}, ANALYZERS[2])  # the space is of the run before
-def test_read_in_pieces_it_shows_the_same(in_pieces: Any, text: str, options: dict[str, Any], analyzer: Analyzer) -> None:
+@example("sun.  новый", {"attributes_to_crop": ["t:2"]}, ANALYZERS[2])  # the space belongs to the group before it
+def test_a_text_read_in_pieces_is_formatted_as_a_whole_one(in_pieces: Any, text: str, options: dict[str, Any], analyzer: Analyzer) -> None:
     in_pieces(False)
     expected = hit(text, analyzer=analyzer, **options)
     in_pieces(True)
@@ -80,7 +80,7 @@ def test_read_in_pieces_it_shows_the_same(in_pieces: Any, text: str, options: di
 
 def test_a_long_text_is_read_as_a_short_one() -> None:
     text = ("Words, words. " * 10_000 + "the SUN of New-York, bay " + "és œuvres " * 20) * 2
-    assert len(text) > long_texts.LONG
+    assert len(text) > long_texts.LONG_TEXT
     marked = shown(text, attributes_to_highlight=["*"])
     assert marked.replace("<em>", "").replace("</em>", "") == text and marked.count("<em>") == 2 * 22
     assert "the <em>SUN</em> of <em>New-York, bay</em> és <em>œ</em>uvres" in marked
@@ -88,7 +88,7 @@ def test_a_long_text_is_read_as_a_short_one() -> None:
 
 
 class Counting(Analyzer):
-    """Counts the characters that are read."""
+    """Counts the characters that are tokenized."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,34 +107,34 @@ class Counting(Analyzer):
     {"attributes_to_highlight": ["*"]}, {"show_matches_position": True}, {"attributes_to_crop": ["*"]},
     {"attributes_to_crop": ["*"], "attributes_to_highlight": ["*"], "show_matches_position": True}])
 @pytest.mark.parametrize("is_matched", [True, False])
-def test_only_what_is_near_a_match_is_read(options: dict[str, Any], is_matched: bool) -> None:
+def test_only_pieces_near_matches_are_tokenized(options: dict[str, Any], is_matched: bool) -> None:
     text = "".join(f"word of that man {number}, " for number in range(50_000))
     analyzer = Counting()
     hit(text + " sun " * is_matched + text, analyzer=analyzer, **options)
     assert is_matched <= analyzer.characters < 20_000 < len(text)
 
 
-def test_what_is_behind_the_time_is_shown_as_it_is() -> None:
+def test_after_the_cutoff_texts_are_shown_unformatted() -> None:
     text = "sun " * MILLION
-    marked = shown(text, FormattingBudget(is_over), attributes_to_highlight=["*"])
+    marked = shown(text, FormattingBudget(always_expired), attributes_to_highlight=["*"])
     assert marked.startswith("<em>sun</em> <em>sun</em>") and marked.endswith(" sun sun ")
     assert marked.replace("<em>", "").replace("</em>", "") == text
-    positions = hit(text, FormattingBudget(is_over), show_matches_position=True).matches_position
+    positions = hit(text, FormattingBudget(always_expired), show_matches_position=True).matches_position
     assert positions is not None and 1 < len(positions["t"]) < MILLION // 10
     assert positions["t"][1] == {"start": 4, "length": 3}
 
 
-def test_what_is_behind_the_time_is_cropped_at_its_beginning() -> None:
-    allowance = FormattingBudget(is_over)
-    assert not all(allowance.allows(ASSURED) for _ in range(2))
-    assert shown("moon " * 300 + "sun", allowance, attributes_to_crop=["t:2"]) == "moon moon…"
-    assert shown("moon " * MILLION + "sun", allowance, attributes_to_crop=["t:2"]) == "moon moon…"
-    assert shown("moon sun", allowance, attributes_to_crop=["t:1"]) == "moon sun"
+def test_after_the_cutoff_texts_are_cropped_at_their_beginning() -> None:
+    budget = FormattingBudget(always_expired)
+    assert not all(budget.allows(GUARANTEED_CHARACTERS) for _ in range(2))
+    assert shown("moon " * 300 + "sun", budget, attributes_to_crop=["t:2"]) == "moon moon…"
+    assert shown("moon " * MILLION + "sun", budget, attributes_to_crop=["t:2"]) == "moon moon…"
+    assert shown("moon sun", budget, attributes_to_crop=["t:1"]) == "moon sun"
 
 
-def test_hits_of_usual_size_are_formatted_whatever_the_time() -> None:
+def test_hits_of_usual_size_are_formatted_after_the_cutoff() -> None:
     formatter = Formatter(FormatOptions(attributes_to_highlight=["*"], attributes_to_crop=["t"]), fields=["t"], displayed=None,
-                          analyzer=Analyzer(), locales_of=lambda name: None, words=WORDS, allowance=FormattingBudget(is_over))
+                          analyzer=Analyzer(), locales_of=lambda name: None, words=WORDS, budget=FormattingBudget(always_expired))
     for _ in range(20):
         found = formatter.hit({"t": "a long day under the sun " * 100}).formatted
         assert found == {"t": "…under the <em>sun</em> a long day under the <em>sun</em> a…"}
@@ -143,15 +143,15 @@ def test_hits_of_usual_size_are_formatted_whatever_the_time() -> None:
 def test_tags_add_no_more_than_is_allowed() -> None:
     text, tag = "sun moon " * 1_000, "<" + "x" * 100_000 + ">"
     marked = shown(text, attributes_to_highlight=["*"], highlight_pre_tag=tag, highlight_post_tag="")
-    assert len(text) < len(marked) <= len(text) + MOST_ADDED
+    assert len(text) < len(marked) <= len(text) + MAX_ADDED_CHARACTERS
     formatter = Formatter(FormatOptions(attributes_to_crop=["t:1"], crop_marker=tag), fields=["t"], displayed=None,
                           analyzer=Analyzer(), locales_of=lambda name: None, words=WORDS)
     found = formatter.hit({"t": [text] * 1_000}).formatted
-    assert found is not None and sum(map(len, found["t"])) <= 1_000 * 5 + MOST_ADDED
+    assert found is not None and sum(map(len, found["t"])) <= 1_000 * 5 + MAX_ADDED_CHARACTERS
 
 
-def test_a_word_without_end_is_one_word() -> None:
-    """Where it is cut no other word begins."""
+def test_a_very_long_word_is_one_word() -> None:
+    """No word begins where the text is cut inside it."""
     text = "sun " + "sunx1" * 100_000 + " sun"
     assert shown(text, attributes_to_highlight=["*"]) == "<em>sun</em> " + "sunx1" * 100_000 + " <em>sun</em>"
 

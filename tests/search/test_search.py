@@ -7,7 +7,7 @@ What must hold:
 4. The total is estimated and never capped with offset and limit, exact with pages; no hit lies beyond maxTotalHits.
 5. Documents below the threshold are left out and not counted; with pages the count is exact.
 6. When the time is over what is left comes in docid order, marked as skipped.
-7. A hit is the stored text itself where nothing else is asked for; what is added comes behind it, in its order.
+7. A hit is the stored text itself if nothing else is requested; added members come after it, in their order.
 8. Hidden fields are neither shown nor named in score details.
 9. Scores merge as ranks do, in 32 bits.
 10. The languages of a query are those asked for, else those of the searched fields.
@@ -98,7 +98,7 @@ def test_threshold_leaves_out_what_scores_lower() -> None:
 def test_threshold_counts() -> None:
     reader = titled(*["star wars"] * 5, "star")
     total = answer(reader, "star wars ", Federation(limit=2), ranking_score_threshold=0.9).pagination
-    assert total["estimatedTotalHits"] == 6  # the bad ones were not met yet
+    assert total["estimatedTotalHits"] == 6  # documents below the threshold were not reached yet
     total = answer(reader, "star wars ", Federation(hits_per_page=2), ranking_score_threshold=0.9).pagination
     assert total["totalHits"] == 5
 

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 START_S = 20.0
 DRAIN_S = 120.0
 ORPHAN_S = 5.0
-_BANNER = re.compile(r"address\s+http://127\.0\.0\.1:(\d+)")
+_BANNER = re.compile(r"address\s+https?://127\.0\.0\.1:(\d+)")
 _TRACEBACK = re.compile(r"^Traceback .*\n(?:[ \t].*\n)+(.*)", re.MULTILINE)
 _UNFINISHED = "/tasks?statuses=enqueued,processing&limit=0"
 
@@ -56,8 +56,10 @@ class Reply:
 class Daemon:
     """One folder with a daemon on it. Its stderr goes to `folder/log`, its data to `folder/data.ms`."""
 
-    def __init__(self, folder: Path, args: Sequence[str] = (), most_files: int | None = None) -> None:
-        """most_files: how many it may have open, as with `ulimit -n`."""
+    def __init__(self, folder: Path, args: Sequence[str] = (), most_files: int | None = None, prelude: str = "") -> None:
+        """most_files: how many it may have open, as with `ulimit -n`. prelude: Python code that runs in it first."""
+        self._module = ["-c", f"{prelude}\nimport runpy\nrunpy.run_module('svcd', run_name='__main__')"] if prelude \
+            else ["-m", "svcd"]
         self._shell = ["sh", "-c", f'ulimit -n {most_files} && exec "$@"', "sh"] if most_files else []
         self.folder = folder
         self.data = folder / "data.ms"
@@ -80,7 +82,7 @@ class Daemon:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("SVC_")}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*self._shell, sys.executable, "-m", "svcd", "--http-addr", "127.0.0.1:0", "--db-path", str(self.data),
+                [*self._shell, sys.executable, *self._module, "--http-addr", "127.0.0.1:0", "--db-path", str(self.data),
                  "--no-analytics", *self._args], cwd=self.folder, env={**environ, "PYTHONPATH": str(ROOT)},
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
 

@@ -10,9 +10,9 @@ import math
 from collections import defaultdict
 from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
-from svcd.base import bitmaps
-from svcd.base.bitmaps import DocIds
+from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.base.doc_values import DocValues
+from svcd.base.positions import bucketed_position
 from svcd.geo.geojson import read_geojson
 from svcd.geo.geometry import Shape
 from svcd.geo.sphere import Bounds, Point, direction, distance
@@ -95,7 +95,7 @@ class DictTerms:
             for place, word in placed:
                 self._words[word].add(docid)
                 self._fields[word][field].add(docid)
-                self._positions[word][documents.bucketed_position(place)].add(docid)
+                self._positions[word][bucketed_position(place)].add(docid)
                 for apart, right in enumerate(words[place + 1 : place + 4], 1):
                     if right:
                         nearest[word, right] = min(apart, nearest.get((word, right), 9))
@@ -106,49 +106,49 @@ class DictTerms:
         return [name for name in self._field_order() if name in self._indexed]
 
     def word_docids(self, word: str) -> DocIds:
-        return bitmaps.from_docids(list(self._words.get(word, ())))
+        return DocIds(list(self._words.get(word, ())))
 
     def word_fields(self, word: str) -> list[str]:
         return [name for name in self._field_order() if name in self._fields.get(word, {})]
 
     def word_field_docids(self, word: str, field: str) -> DocIds:
-        return bitmaps.from_docids(list(self._fields.get(word, {}).get(field, ())))
+        return DocIds(list(self._fields.get(word, {}).get(field, ())))
 
     def word_positions(self, word: str) -> list[int]:
         return sorted(self._positions.get(word, {}))
 
     def word_position_docids(self, word: str, bucketed: int) -> DocIds:
-        return bitmaps.from_docids(list(self._positions.get(word, {}).get(bucketed, ())))
+        return DocIds(list(self._positions.get(word, {}).get(bucketed, ())))
 
     def prefix_docids(self, prefix: str) -> DocIds:
-        return _union(self.word_docids(word) for word in self._vocabulary.words_with_prefix(prefix))
+        return union_of(self.word_docids(word) for word in self._vocabulary.words_with_prefix(prefix))
 
     def prefix_fields(self, prefix: str) -> list[str]:
         fields = {field for word in self._vocabulary.words_with_prefix(prefix) for field in self.word_fields(word)}
         return [name for name in self._field_order() if name in fields]
 
     def prefix_field_docids(self, prefix: str, field: str) -> DocIds:
-        return _union(self.word_field_docids(word, field) for word in self._vocabulary.words_with_prefix(prefix))
+        return union_of(self.word_field_docids(word, field) for word in self._vocabulary.words_with_prefix(prefix))
 
     def prefix_positions(self, prefix: str) -> list[int]:
         return sorted({place for word in self._vocabulary.words_with_prefix(prefix) for place in self.word_positions(word)})
 
     def prefix_position_docids(self, prefix: str, bucketed: int) -> DocIds:
-        return _union(self.word_position_docids(word, bucketed) for word in self._vocabulary.words_with_prefix(prefix))
+        return union_of(self.word_position_docids(word, bucketed) for word in self._vocabulary.words_with_prefix(prefix))
 
     def pair_docids(self, distance: int, left: str, right: str, candidates: DocIds | None = None) -> DocIds:
-        return bitmaps.from_docids(list(self._pairs.get((distance, left, right), ())))
+        return DocIds(list(self._pairs.get((distance, left, right), ())))
 
     def prefix_pair_docids(
         self, distance: int, left: str, prefix: str, candidates: DocIds | None = None
     ) -> DocIds:
-        return _union(self.pair_docids(distance, left, right) for right in self._vocabulary.words_with_prefix(prefix))
+        return union_of(self.pair_docids(distance, left, right) for right in self._vocabulary.words_with_prefix(prefix))
 
     def field_count_docids(self, field: str, count: int) -> DocIds:
-        return bitmaps.from_docids(list(self._counts.get((field, count), ()))) if 1 <= count <= 30 else 0
+        return DocIds(list(self._counts.get((field, count), ()))) if 1 <= count <= 30 else EMPTY
 
     def words_docids(self, words: Sequence[str]) -> DocIds:
-        return _union(self.word_docids(word) for word in words)
+        return union_of(self.word_docids(word) for word in words)
 
     def words_by_position(self, docids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[str]]]]:
         return ((docid, self._rows[docid]) for docid in docids)
@@ -180,7 +180,7 @@ class DictValues:
         return _where(self._count, lambda docid: any(_is_same(value, each) for each in self._field(docid, field).each()))
 
     def containing_docids(self, field: str, part: str) -> DocIds:
-        return _union(docids for value, docids in self.ordered_values(field, str) if part in str(value))
+        return union_of(docids for value, docids in self.ordered_values(field, str) if part in str(value))
 
     def range_docids(
         self, field: str, low: Value | None, high: Value | None, has_low: bool = True, has_high: bool = True
@@ -192,10 +192,10 @@ class DictValues:
             is_above = low is None or _key(low) < key or (has_low and _key(low) == key)
             return is_above and (high is None or key < _key(high) or (has_high and key == _key(high)))
 
-        return _union(docids for value, docids in self.ordered_values(field, kind) if is_within(value))
+        return union_of(docids for value, docids in self.ordered_values(field, kind) if is_within(value))
 
     def kind_docids(self, field: str, kind: type[Value]) -> DocIds:
-        return _union(docids for _, docids in self.ordered_values(field, kind))
+        return union_of(docids for _, docids in self.ordered_values(field, kind))
 
     def ordered_values(
         self, field: str, kind: type[Value], ascending: bool = True, among: DocIds | None = None
@@ -214,10 +214,10 @@ class DictValues:
         return values if len(values) <= 1024 else None
 
     def value_counts(self, field: str, kind: type[Value]) -> list[int]:
-        return [docids.bit_count() for _, docids in self.ordered_values(field, kind)]
+        return [len(docids) for _, docids in self.ordered_values(field, kind)]
 
     def doc_values(self, field: str, kind: type[Value], documents: int | None = None) -> DocValues | None:
-        sets = [bitmaps.to_docids(docids) for _, docids in self.ordered_values(field, kind)]
+        sets = [list(docids) for _, docids in self.ordered_values(field, kind)]
         if documents is not None and documents < self.least_for_doc_values:
             return None
         return DocValues([docid for docids in sets for docid in docids], list(map(len, sets)))
@@ -229,7 +229,7 @@ class DictValues:
         return self._field(docid, field).values[value] or ""
 
     def values_docids(self, field: str, values: Sequence[Value]) -> DocIds:
-        return _union(self.value_docids(field, value) for value in values)
+        return union_of(self.value_docids(field, value) for value in values)
 
     def sort_buckets(
         self, field: str, ascending: bool, candidates: DocIds
@@ -239,7 +239,7 @@ class DictValues:
             for value, docids in self.ordered_values(field, kind, ascending):
                 if left & docids:
                     yield value, left & docids
-                    left &= ~docids
+                    left -= docids
         if left:
             yield None, left
 
@@ -264,12 +264,12 @@ class DictGeo:
     def nearest(self, point: Point, candidates: DocIds) -> Iterator[tuple[int, Point]]:
         origin = direction(point)
         chords = {docid: math.dist(origin, direction(place))
-                  for docid, place in self.points(bitmaps.to_docids(candidates))}
+                  for docid, place in self.points(list(candidates))}
         yield from self.points(sorted(chords, key=lambda docid: (chords[docid], docid)))
 
     def docids_within(self, point: Point, metres: float) -> DocIds:
-        places = self.points(bitmaps.to_docids(_everything(len(self._documents))))
-        return bitmaps.from_docids([docid for docid, place in places if distance(point, place) <= metres])
+        places = self.points(list(_everything(len(self._documents))))
+        return DocIds([docid for docid, place in places if distance(point, place) <= metres])
 
     def _geometry(self, docid: int) -> Shape | None:
         is_kept = self.settings.filterable.names("_geojson")
@@ -355,18 +355,11 @@ class DictReader:
 
 
 def _everything(count: int) -> DocIds:
-    return (1 << count) - 1
+    return DocIds(range(count))
 
 
 def _where(count: int, is_wanted: Callable[[int], bool]) -> DocIds:
-    return bitmaps.from_docids([docid for docid in range(count) if is_wanted(docid)])
-
-
-def _union(sets: Iterable[DocIds]) -> DocIds:
-    union = 0
-    for docids in sets:
-        union |= docids
-    return union
+    return DocIds([docid for docid in range(count) if is_wanted(docid)])
 
 
 def _key(value: Value) -> tuple[bytes | float, float]:

@@ -27,6 +27,7 @@ from svcd.api.openapi import operation_id
 from svcd.api.routes import Fields, Route, Value
 from svcd.base.errors import ERRORS
 from tests.support.daemon import Daemon, Reply, memory_watched
+from tests.support.pace import is_within
 
 SOON_S = 1.0
 FLAT_MB = 16.0
@@ -55,7 +56,7 @@ def state(daemon: Daemon) -> tuple[int, bytes, int]:
 def assert_refused(reply: Reply, code: str, message: str | None = None) -> None:
     assert (reply.code, reply.status) == (code, ERRORS[code][1]), reply.body[:300]
     assert message is None or reply.json["message"] == message
-    assert reply.seconds < SOON_S
+    assert is_within(reply.seconds, SOON_S)
 
 
 class Bad(NamedTuple):
@@ -214,7 +215,7 @@ def test_long_lists_of_what_is_wanted_are_met_within_a_second(daemon: Daemon, wa
         {"id": n, "title": "x", "a": {"b7": n, "c": n}, "_geo": {"lat": n % 90, "lng": n}} for n in range(100)]))
     daemon.done(daemon.call("PUT", "/indexes/places/settings/sortable-attributes", json.dumps(["id", "_geo"])))
     reply = daemon.post("/indexes/places/documents/fetch", {**wanted, "limit": 100})
-    assert reply.status == 200 and reply.seconds < SOON_S
+    assert reply.status == 200 and is_within(reply.seconds, SOON_S)
     shown = reply.json["results"]
     assert len(shown) == 100
     if "fields" in wanted:
@@ -248,7 +249,7 @@ def test_millions_of_values_are_refused_before_they_are_built(
 def test_a_long_text_is_refused_in_few_words(daemon: Daemon, path: str, content: bytes) -> None:
     with memory_watched(daemon) as memory:
         reply = daemon.call("POST", path, content)
-    assert reply.status == 400 and reply.seconds < SOON_S
+    assert reply.status == 400 and is_within(reply.seconds, SOON_S)
     assert len(reply.body) < 110_000
     assert memory[1] - memory[0] < 5 * LARGE / MB
 
@@ -269,7 +270,7 @@ def test_a_csv_record_beyond_all_bounds_is_refused(daemon: Daemon, content: byte
 def test_a_csv_of_empty_lines_is_skipped(daemon: Daemon, end: bytes) -> None:
     with memory_watched(daemon) as memory:
         reply = daemon.call("POST", "/indexes/blank/documents", b"id" + end * (LARGE // len(end)) + b"1" + end, CSV)
-    assert reply.seconds < SOON_S and memory[1] - memory[0] < FLAT_MB
+    assert is_within(reply.seconds, SOON_S) and memory[1] - memory[0] < FLAT_MB
     assert daemon.done(reply)["details"] == {"receivedDocuments": 1, "indexedDocuments": 1}
 
 
@@ -278,7 +279,7 @@ def test_a_query_of_megabytes_is_read_as_far_as_it_counts(daemon: Daemon, words:
     text = words * (5 * MB // len(words.encode()))
     with memory_watched(daemon) as memory:
         reply = daemon.call("POST", "/indexes/films/search", json.dumps({"q": text}, ensure_ascii=False).encode())
-    assert reply.status == 200 and reply.seconds < SOON_S
+    assert reply.status == 200 and is_within(reply.seconds, SOON_S)
     assert reply.json["query"] == text
     assert memory[1] - memory[0] < 60
 
@@ -289,7 +290,7 @@ def test_a_million_documents_are_deleted_in_one_request(daemon: Daemon) -> None:
     with memory_watched(daemon) as memory:
         reply = daemon.call("POST", f"{path}/delete-batch", "[" + ",".join(f'"{n:07d}"' for n in range(MB)) + "]")
         task = daemon.done(reply)
-    assert reply.seconds < SOON_S
+    assert is_within(reply.seconds, SOON_S)
     assert task["details"] == {"providedIds": MB, "deletedDocuments": 1, "originalFilter": None}
     assert memory[1] - memory[0] < 400
 
@@ -377,7 +378,7 @@ def test_a_value_of_the_wrong_type_is_refused(daemon: Daemon, row: Route) -> Non
     refused = 0
     for content in (*SCALARS, '{"doggo":1}'):
         reply = daemon.call(row.method, path_of(row), content)
-        assert reply.status in (202, 400) and reply.seconds < SOON_S, reply.body
+        assert reply.status in (202, 400) and is_within(reply.seconds, SOON_S), reply.body
         refused += reply.status == 400
         assert reply.status == 202 or reply.code in (row.body.code, "missing_swap_indexes", "feature_not_enabled")
     assert refused >= 6
@@ -430,7 +431,7 @@ def test_an_odd_path_gets_its_error(daemon: Daemon, path: str) -> None:
 ], ids=lambda path: path[:50])
 def test_an_odd_path_that_means_something_is_answered(daemon: Daemon, path: str) -> None:
     reply = daemon.call("GET", path)
-    assert reply.status == 200 and reply.seconds < SOON_S, reply.body
+    assert reply.status == 200 and is_within(reply.seconds, SOON_S), reply.body
 
 
 RAW = {
@@ -478,11 +479,11 @@ ODD_QUERIES = [
 
 
 @pytest.mark.parametrize("words", ODD_QUERIES, ids=lambda words: ascii(words[:20]))
-def test_whatever_is_asked_for_is_text(daemon: Daemon, words: str) -> None:
+def test_any_words_may_be_searched(daemon: Daemon, words: str) -> None:
     reply = daemon.post("/indexes/films/search", {
         "q": words, "attributesToHighlight": ["*"], "attributesToCrop": ["*"], "showMatchesPosition": True,
         "showRankingScoreDetails": True})
-    assert reply.status == 200 and reply.seconds < SOON_S, reply.body[:300]
+    assert reply.status == 200 and is_within(reply.seconds, SOON_S), reply.body[:300]
     assert reply.json["query"] == words
 
 

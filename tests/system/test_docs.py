@@ -1,6 +1,6 @@
 """What must hold of the documentation:
 
-1. Each path that a page names exists, and each link leads somewhere.
+1. Each path and each module that a page names exists, and each link leads somewhere.
 2. Nothing in the repository cites a file that it does not have.
 3. The examples of CONTRIBUTING.md run.
 4. Each term stands once in the glossary, and each page is reached from the architecture page.
@@ -21,6 +21,7 @@ EXAMPLES = re.findall(r"### (.*?)\n.*?```python\n(.*?)```", (ROOT / "CONTRIBUTIN
 
 _PATH = re.compile(r"`((?:svcd/|tests/|docs/|examples/|man/)[\w./-]+)`")
 _MODULE = re.compile(r"`([a-z_]+/[a-z_]+\.py)`")
+_FILE = re.compile(r"(?<![\w/.])([a-z_]+\.py)\b")
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#([^)]*))?\)")
 # Pages that came with the work on svcd and are not part of it; our own have other names.
 _FOREIGN = re.compile(r"(?<![\w/-])(?:relevance|tasks|dumps|chats|network|DESIGN|STYLE|NAMES|SCALE|measurements)\.md\b"
@@ -44,6 +45,19 @@ def test_named_paths_exist(page: Path) -> None:
     missing = [str(path.relative_to(ROOT)) for path in named_paths(page)
                if not path.exists() and not path.with_suffix(".py").exists() and "<" not in path.name]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_named_modules_exist(page: Path) -> None:
+    known = {path.name for path in SOURCES}
+    assert [name for name in _FILE.findall(page.read_text()) if name not in known] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_table_of_modules_has_one_row_for_each(page: Path) -> None:
+    named = [path for line in page.read_text().splitlines() if line.startswith("| `svcd/")
+             for path in re.findall(r"`([\w/]+\.py)`", line.split("|")[1])]
+    assert [path for path in named if named.count(path) > 1] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

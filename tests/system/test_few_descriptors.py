@@ -47,7 +47,7 @@ def test_more_indexes_than_descriptors_are_all_searched(tmp_path: Path) -> None:
         daemon.kill9()
 
 
-def test_too_few_descriptors_refuse_the_start_in_words(tmp_path: Path) -> None:
+def test_too_few_descriptors_prevent_the_start_with_a_clear_error(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, ["--max-indexing-threads", "1"], most_files=40)
     daemon.spawn()
     assert daemon.ended() == 1

@@ -149,7 +149,7 @@ def test_what_frees_room_is_done(daemon: Daemon, disk: Path) -> None:
     assert daemon.bugs() == []
 
 
-def test_a_deletion_behind_additions_is_done(daemon: Daemon, disk: Path) -> None:
+def test_a_deletion_after_additions_is_done(daemon: Daemon, disk: Path) -> None:
     """They are of one batch, for which there is no room: the deletion does not fail with the additions."""
     filler = Filled(disk)
     large = [{"id": number, "title": f"{number} " * 2000} for number in range(5000, 5200)]

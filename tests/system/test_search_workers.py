@@ -7,8 +7,10 @@
 4. A worker that is killed loses no write, and comes back; searches go on meanwhile.
 5. Killed, the main process takes the workers along, and a new one can have the folder.
 6. SIGTERM ends all in good order: what is asked is answered, and the exit status is 0.
-7. /metrics counts the requests of all processes. With TLS the workers are refused.
-8. A key opens searches in every process from its making on, and in none from its deletion on, nor do its tokens.
+7. /metrics counts the requests of all processes, also those of one that was killed; so the log of all can be followed.
+8. With TLS all of this holds, too.
+9. With `auto` workers start when clients search without pause, and not for one client; no client notices a start or end.
+10. A key opens searches in every process from its making on, and in none from its deletion on, nor do its tokens.
 
 How requests are dealt out: tests/http/test_worker_sharing.py.
 """
@@ -18,9 +20,10 @@ import http.client
 import json
 import os
 import signal
+import shutil
 import socket
+import ssl
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -31,7 +34,7 @@ from typing import Any
 import pytest
 
 from tests.support.bearers import signed
-from tests.support.daemon import ROOT, Daemon, running
+from tests.support.daemon import Daemon, running
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="search workers need Linux")
 
@@ -85,8 +88,11 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 class Client:
     """A client that keeps its connection."""
 
-    def __init__(self, daemon: Daemon, key: str | None = KEY) -> None:
+    def __init__(self, daemon: Daemon, key: str | None = KEY, context: ssl.SSLContext | None = None) -> None:
+        """context: for TLS."""
         self._connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=PATIENCE_S)
+        if context:
+            self._connection = http.client.HTTPSConnection("localhost", daemon.port, timeout=PATIENCE_S, context=context)
         self._headers = {"content-type": "application/json", "accept": "*/*"}
         self._headers |= {"authorization": f"Bearer {key}"} if key else {}
 
@@ -122,12 +128,12 @@ def client(daemon: Daemon) -> Iterator[Client]:
     one.close()
 
 
-def everywhere(daemon: Daemon, ask: Any, clients: int = 12, rounds: int = 12) -> list[Any]:
-    """What many clients at once are answered: so many that every process has some."""
+def everywhere(daemon: Daemon, ask: Any, clients: int = 12, rounds: int = 12, **options: Any) -> list[Any]:
+    """What many clients at once are answered: so many that every process has some. options: of Client."""
     answers: list[Any] = []
 
     def work() -> None:
-        client = Client(daemon)
+        client = Client(daemon, **options)
         for _ in range(rounds):
             answers.append(ask(client))
         client.close()
@@ -266,6 +272,23 @@ def test_the_requests_of_all_processes_are_counted(daemon: Daemon, client: Clien
     assert _counted(client) - before == 30
 
 
+def test_what_a_killed_worker_has_counted_and_logged_is_not_lost(daemon: Daemon, client: Client) -> None:
+    before = _counted(client)
+    assert client.call("PATCH", "/experimental-features", {"logsRoute": True})[0] == 200
+    with closing(http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=PATIENCE_S)) as following:
+        headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
+        following.request("POST", "/logs/stream", json.dumps({"mode": "json"}), headers)
+        lines = following.getresponse()
+        for rounds in (5, 10):  # of the worker, and of the one that takes its place
+            everywhere(daemon, lambda one: one.titles("kid"), clients=8, rounds=5)
+            logged = 0
+            while logged < 40:
+                logged += json.loads(lines.readline()).get("path") == "/indexes/films/search"
+            os.kill(killed := workers(daemon)[0], signal.SIGKILL)
+            await_workers(daemon, but=killed)
+            assert _counted(client) - before == rounds * 8
+
+
 def _counted(client: Client) -> int:
     mark = 'svc_http_requests_total{method="POST",path="/indexes/{index_uid}/search",status="200"} '
     lines = client.call("GET", "/metrics")[1].splitlines()
@@ -346,11 +369,82 @@ def test_sigterm_ends_all_in_good_order(tmp_path: Path) -> None:
     assert not one.bugs()
 
 
-def test_workers_are_refused_with_tls_in_words(tmp_path: Path) -> None:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("SVC_")}
-    refused = subprocess.run(
-        [sys.executable, "-m", "svcd", "--search-workers", "1", "--ssl-cert-path", "a.pem", "--ssl-key-path", "b.pem"],
-        cwd=tmp_path, env={**environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=PATIENCE_S,
-        check=False)
-    assert refused.returncode == 2
-    assert "--search-workers" in refused.stderr and "TLS" in refused.stderr
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A folder with cert.pem and key.pem."""
+    if not shutil.which("openssl"):
+        pytest.skip("the openssl command, which makes the certificate, is not installed")
+    line = ("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost "
+            "-addext subjectAltName=DNS:localhost -keyout key.pem -out cert.pem")
+    subprocess.run(line.split(), cwd=tmp_path, check=True, capture_output=True)
+    return tmp_path
+
+
+def test_with_tls_workers_answer_as_without(tmp_path: Path, certificate: Path) -> None:
+    context = ssl.create_default_context(cafile=str(certificate / "cert.pem"))
+    with running(tmp_path, "--search-workers", str(WORKERS), "--experimental-enable-metrics",
+                 "--ssl-cert-path", str(certificate / "cert.pem"), "--ssl-key-path", str(certificate / "key.pem")) as one:
+        await_workers(one)
+        client = Client(one, context=context)
+        client.done("POST", "/indexes/films/documents", FILMS)
+
+        def ask(each: Client) -> list[str]:
+            assert each.call("GET", "/health")[0] == 200
+            return each.titles("kid")
+
+        assert same(everywhere(one, ask, context=context)) == ["The Kid"]
+        assert _counted(client) == 12 * 12
+        client.done("PUT", "/indexes/films/documents", [{"id": 4, "title": "The Kid zt"}])
+        assert same(everywhere(one, lambda each: each.titles("zt"), rounds=3, context=context)) == ["The Kid zt"]
+        client.close()
+        assert one.stop() == 0 and not one.bugs()
+
+
+def test_workers_start_with_the_load_and_end_without_it(tmp_path: Path) -> None:
+    quickly = ("from svcd.cli import machine, search_processes\nmachine.cores = lambda: 2\n"
+               "search_processes.IDLE_S, search_processes.SAMPLE_S = 0.5, 0.1")
+    one = Daemon(tmp_path, prelude=quickly).start()
+    try:
+        one.done(one.post("/indexes/films/documents", FILMS))
+        alone = Client(one, None)
+        for _ in range(100):
+            alone.titles("kid")
+        assert not workers(one)
+        for _ in range(2):
+            stopping, failures = threading.Event(), []
+            threads = [threading.Thread(target=_search_until, args=(one, stopping, failures)) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            deadline = time.monotonic() + PATIENCE_S
+            while not sum(map(_serves, workers(one))):
+                assert time.monotonic() < deadline
+                time.sleep(0.005)
+            stopping.set()
+            while workers(one):
+                assert alone.titles("kid") == ["The Kid"]
+                assert time.monotonic() < deadline + PATIENCE_S
+                time.sleep(0.02)
+            for thread in threads:
+                thread.join()
+            assert not failures
+        alone.close()
+        assert one.stop() == 0 and not one.bugs()
+    finally:
+        one.kill9()
+
+
+def _search_until(daemon: Daemon, stopping: threading.Event, failures: list[Exception]) -> None:
+    """Search without pause, then hold the connection, and search again when the workers have ended."""
+    client = Client(daemon, None)
+    try:
+        number = 0
+        while not stopping.is_set():
+            number += 1
+            client.titles(f"the {number}")
+        while workers(daemon):
+            time.sleep(0.05)
+        client.titles("kid")
+    except Exception as failure:  # whatever a client notices
+        failures.append(failure)
+    finally:
+        client.close()

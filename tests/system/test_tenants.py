@@ -25,7 +25,7 @@ OWN = [0, 3, 6]  # the films of owner 0
 RULE = {"films": {"filter": "owner = 0"}}
 
 
-class House:
+class FilmServer:
     """A daemon with films, and a key to search all of it."""
 
     def __init__(self, daemon: Daemon) -> None:
@@ -79,10 +79,10 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FilmServer]:
     folder: Path = tmp_path_factory.mktemp("tenants")
     with running(folder, "--master-key", MASTER_KEY) as daemon:
-        yield House(daemon)
+        yield FilmServer(daemon)
         assert daemon.bugs() == []
 
 
@@ -91,65 +91,65 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     ("id = 1 OR id = 3", [3]), ([["id = 1", "owner = 1", "owner != 0"]], []), ("NOT owner = 0", []),
     ("owner = 1", []), ("owner EXISTS", OWN), ([["owner = 0", "owner = 1"]], OWN),
 ])
-def test_a_rule_holds_whatever_is_asked(house: House, condition: Any, ids: list[int]) -> None:
-    assert house.found(house.token(RULE), condition) == ids
+def test_a_rule_holds_for_any_filter(server: FilmServer, condition: Any, ids: list[int]) -> None:
+    assert server.found(server.token(RULE), condition) == ids
 
 
 @pytest.mark.parametrize("rules", [
     {"films": {"filter": ["owner = 0"]}}, {"films": {"filter": [["owner = 0", "id = 99"]]}},
     {"*": {"filter": "owner = 0"}}, {"fi*": {"filter": "owner = 0"}, "*": None},
     {"films": {"filter": "owner = 0"}, "film*": {"filter": "owner = 1"}}])
-def test_the_rule_of_the_index_decides(house: House, rules: Any) -> None:
-    assert house.found(house.token(rules)) == OWN
+def test_the_rule_of_the_index_decides(server: FilmServer, rules: Any) -> None:
+    assert server.found(server.token(rules)) == OWN
 
 
 @pytest.mark.parametrize("rules", [
     ["*"], {"films": None}, {"films": {}}, {"films": None, "*": {"filter": "owner = 0"}}])
-def test_without_a_filter_all_is_found(house: House, rules: Any) -> None:
-    assert len(house.found(house.token(rules))) == len(FILMS)
+def test_without_a_filter_all_is_found(server: FilmServer, rules: Any) -> None:
+    assert len(server.found(server.token(rules))) == len(FILMS)
 
 
 @pytest.mark.parametrize("condition", ["owner = 0) OR (owner = 1", "owner = 0 OR", '"', 5, {"owner": 1}])
-def test_nothing_gets_around_a_rule(house: House, condition: Any) -> None:
-    status, answer = house.ask(house.token(RULE), "POST", "/indexes/films/search", {"filter": condition})
+def test_nothing_gets_around_a_rule(server: FilmServer, condition: Any) -> None:
+    status, answer = server.ask(server.token(RULE), "POST", "/indexes/films/search", {"filter": condition})
     assert (status, answer["code"]) == (400, "invalid_search_filter")
 
 
-def test_a_filter_looks_only_where_its_bearer_may_search(house: House) -> None:
+def test_a_filter_looks_only_where_its_bearer_may_search(server: FilmServer) -> None:
     join = "_foreign(director, name = x)"
-    for bearer in (MASTER_KEY, house.key["key"], house.token(["*"]), house.token(["films", "directors"])):
-        assert house.found(bearer, join) == [0, 2, 4, 6, 8]
-    for bearer in (house.new_key(["films"])["key"], house.token(["films"]),
-                   house.token({"films": None, "directors": {"filter": "name = x"}})):
-        status, answer = house.ask(bearer, "POST", "/indexes/films/search", {"filter": join})
+    for bearer in (MASTER_KEY, server.key["key"], server.token(["*"]), server.token(["films", "directors"])):
+        assert server.found(bearer, join) == [0, 2, 4, 6, 8]
+    for bearer in (server.new_key(["films"])["key"], server.token(["films"]),
+                   server.token({"films": None, "directors": {"filter": "name = x"}})):
+        status, answer = server.ask(bearer, "POST", "/indexes/films/search", {"filter": join})
         assert (status, answer["code"]) == (403, "invalid_api_key")
-        assert directors(house, bearer) == ["d0", "d1"]
+        assert directors(server, bearer) == ["d0", "d1"]
 
 
-def test_a_list_of_documents_looks_only_where_its_bearer_may_read(house: House) -> None:
+def test_a_list_of_documents_looks_only_where_its_bearer_may_read(server: FilmServer) -> None:
     asked = ("POST", "/indexes/films/documents/fetch", {"filter": "_foreign(director, name = x)"})
-    status, answer = house.ask(house.new_key(["*"], "documents.get")["key"], *asked)
+    status, answer = server.ask(server.new_key(["*"], "documents.get")["key"], *asked)
     assert status == 200 and [document["id"] for document in answer["results"]] == [0, 2, 4, 6, 8]
-    status, answer = house.ask(house.new_key(["films"], "documents.get")["key"], *asked)
+    status, answer = server.ask(server.new_key(["films"], "documents.get")["key"], *asked)
     assert (status, answer["code"]) == (403, "invalid_api_key")
 
 
-def directors(house: House, bearer: str) -> list[Any]:
+def directors(server: FilmServer, bearer: str) -> list[Any]:
     """What the first two films show of their directors."""
-    return [hit["director"] for hit in house.ask(bearer, "POST", "/indexes/films/search", {"limit": 2})[1]["hits"]]
+    return [hit["director"] for hit in server.ask(bearer, "POST", "/indexes/films/search", {"limit": 2})[1]["hits"]]
 
 
-def test_documents_of_another_index_are_shown_to_who_may_search_all_of_it(house: House) -> None:
-    for bearer in (MASTER_KEY, house.key["key"], house.token(["*"]), house.token(["films", "directors"])):
-        assert directors(house, bearer) == [{"id": "d0", "name": "x"}, {"id": "d1", "name": "y"}]
+def test_documents_of_another_index_are_shown_to_who_may_search_all_of_it(server: FilmServer) -> None:
+    for bearer in (MASTER_KEY, server.key["key"], server.token(["*"]), server.token(["films", "directors"])):
+        assert directors(server, bearer) == [{"id": "d0", "name": "x"}, {"id": "d1", "name": "y"}]
 
 
-def test_facets_are_counted_only_where_the_bearer_may_search(house: House) -> None:
+def test_facets_are_counted_only_where_the_bearer_may_search(server: FilmServer) -> None:
     body = {"queries": [{"indexUid": "films"}], "federation": {"facetsByIndex": {"films": ["director"]}}}
-    bearer = house.token(RULE)
-    status, answer = house.ask(bearer, "POST", "/multi-search", body)
+    bearer = server.token(RULE)
+    status, answer = server.ask(bearer, "POST", "/multi-search", body)
     assert (status, answer["facetsByIndex"]["films"]["distribution"]) == (200, {"director": {"d0": 2, "d1": 1}})
     body["federation"]["facetsByIndex"]["directors"] = ["name"]
-    status, answer = house.ask(bearer, "POST", "/multi-search", body)
+    status, answer = server.ask(bearer, "POST", "/multi-search", body)
     assert (status, answer["code"]) == (403, "invalid_api_key")
     assert answer["message"] == "Inside `.federation.facetsByIndex.directors`: The provided API key is invalid."

@@ -144,7 +144,7 @@ def test_who_was_away_gets_everything_in_order(tmp_path: Path) -> None:
         daemon.kill9()
 
 
-def test_a_daemon_that_is_killed_while_it_tells_tells_on(tmp_path: Path) -> None:
+def test_a_daemon_killed_during_a_delivery_continues_it(tmp_path: Path) -> None:
     down, = free_ports(1)
     daemon = Daemon(tmp_path, (*OPTIONS, "--task-webhook-url", f"http://127.0.0.1:{down}/")).start()
     every = set(range(TASKS))

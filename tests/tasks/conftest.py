@@ -100,9 +100,10 @@ class TaskHarness:
             docids = list(reader.docids_page(0, 1000))
             return dict(zip(docids, map(json.loads, reader.documents(docids))))
 
-    def find(self, word: str, index_uid: str = "movies") -> int:
+    def find(self, word: str, index_uid: str = "movies") -> list[int]:
+        """The docids of the documents with a word."""
         with self.instance.read(index_uid) as reader:
-            return reader.terms.word_docids(word)
+            return list(reader.terms.word_docids(word))
 
 
 @pytest.fixture

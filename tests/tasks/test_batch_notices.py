@@ -20,7 +20,7 @@ from tests.tasks.conftest import TaskHarness
 
 
 @pytest.fixture
-def told(harness: TaskHarness) -> TaskHarness:
+def watched(harness: TaskHarness) -> TaskHarness:
     harness.instance.webhooks.set_launch_webhook("http://hook.test")
     return harness
 
@@ -45,55 +45,55 @@ def by_uid(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(tasks, key=lambda task: task["uid"])
 
 
-def test_every_kind_of_end_is_told_of(told: TaskHarness) -> None:
-    told.add([{"id": 1}])
-    told.add([{"id": 2}])
-    told.run()
-    told.add([{"id": "not valid!"}])
-    told.delete([7], "nowhere")
-    told.change({"stopWords": ["the"]})
-    told.run()
-    told.do("indexSwap", None, {"swaps": []}, swaps=[{"indexes": ["movies", "nowhere"], "rename": True}])
-    told.do("indexDeletion", "nowhere", {"deletedDocuments": None})
-    told.run()
-    seen = notices(told)
+def test_every_kind_of_end_has_a_notice(watched: TaskHarness) -> None:
+    watched.add([{"id": 1}])
+    watched.add([{"id": 2}])
+    watched.run()
+    watched.add([{"id": "not valid!"}])
+    watched.delete([7], "nowhere")
+    watched.change({"stopWords": ["the"]})
+    watched.run()
+    watched.do("indexSwap", None, {"swaps": []}, swaps=[{"indexes": ["movies", "nowhere"], "rename": True}])
+    watched.do("indexDeletion", "nowhere", {"deletedDocuments": None})
+    watched.run()
+    seen = notices(watched)
     assert [batch_uid for batch_uid, _ in seen] == list(range(len(seen))) and len(seen) >= 6
     kinds = {(task["type"], task["status"]) for _, tasks in seen for task in tasks}
     assert {("documentAdditionOrUpdate", "failed"), ("documentDeletion", "failed"), ("indexSwap", "succeeded"),
             ("indexDeletion", "succeeded")} <= kinds
     assert len(seen[0][1]) == 2
     for batch_uid, tasks in seen[-2:]:
-        assert tasks == shown(told, batch_uid)
+        assert tasks == shown(watched, batch_uid)
 
 
-def test_nothing_is_told_before_the_end(told: TaskHarness) -> None:
+def test_there_is_no_notice_before_the_end(watched: TaskHarness) -> None:
     seen: list[object] = []
-    told.writer.before = told.writer.after = lambda: seen.append(told.instance.outbox.head(LAUNCH_UUID))
-    task = told.add([{"id": 1}])
-    told.run()
+    watched.writer.before = watched.writer.after = lambda: seen.append(watched.instance.outbox.head(LAUNCH_UUID))
+    task = watched.add([{"id": 1}])
+    watched.run()
     assert seen == [None, None]
-    assert notices(told) == [(0, [task_view(told.task(task))])]
+    assert notices(watched) == [(0, [task_view(watched.task(task))])]
 
 
-def test_canceled_tasks_are_told_of(told: TaskHarness) -> None:
-    waiting = [told.add([{"id": 1}]), told.add([{"id": 2}])]
+def test_canceled_tasks_are_in_a_notice(watched: TaskHarness) -> None:
+    waiting = [watched.add([{"id": 1}]), watched.add([{"id": 2}])]
     uids = [task.uid for task in waiting]
-    told.do("taskCancelation", None, {"matchedTasks": 2, "canceledTasks": None}, uids=uids)
-    told.run()
-    [(batch_uid, tasks)] = notices(told)
-    assert by_uid(tasks) == shown(told, batch_uid) and [task["status"] for task in by_uid(tasks)] == [
+    watched.do("taskCancelation", None, {"matchedTasks": 2, "canceledTasks": None}, uids=uids)
+    watched.run()
+    [(batch_uid, tasks)] = notices(watched)
+    assert by_uid(tasks) == shown(watched, batch_uid) and [task["status"] for task in by_uid(tasks)] == [
         "canceled", "canceled", "succeeded"]
 
 
-def test_a_crash_of_the_indexing_is_told_of(told: TaskHarness) -> None:
+def test_a_crash_of_indexing_has_a_notice(watched: TaskHarness) -> None:
     def crash() -> None:
         raise IndexingProcessCrashed("Traceback\nBoom")
 
-    told.writer.before = crash
-    told.add([{"id": 1}])
-    told.run()
-    told.bugs.clear()
-    [(_, [task])] = notices(told)
+    watched.writer.before = crash
+    watched.add([{"id": 1}])
+    watched.run()
+    watched.bugs.clear()
+    [(_, [task])] = notices(watched)
     assert task["status"] == "failed" and task["error"]["code"] == "internal"
 
 
@@ -102,8 +102,8 @@ class Stop(BaseException):
 
 
 @pytest.mark.parametrize("place", ["store", "append", "forget"])
-def test_a_stop_around_the_end_loses_no_notice(told: TaskHarness, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = told.instance.outbox if place == "append" else told.queue
+def test_a_stop_around_the_end_loses_no_notice(watched: TaskHarness, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = watched.instance.outbox if place == "append" else watched.queue
     original = getattr(target, place)
 
     def stopped(*args: Any) -> Any:
@@ -112,24 +112,24 @@ def test_a_stop_around_the_end_loses_no_notice(told: TaskHarness, place: str, mo
         raise Stop
 
     monkeypatch.setattr(target, place, stopped)
-    task = told.add([{"id": 1}])
+    task = watched.add([{"id": 1}])
     with pytest.raises(Stop):
-        told.run()
-    told.restart()
-    told.instance.webhooks.set_launch_webhook("http://hook.test")
-    ended = told.task(task).status == "succeeded"
+        watched.run()
+    watched.restart()
+    watched.instance.webhooks.set_launch_webhook("http://hook.test")
+    ended = watched.task(task).status == "succeeded"
     assert ended == (place == "forget")
-    assert bool(told.instance.outbox.head(LAUNCH_UUID)) == ended
-    told.run()
-    assert notices(told) == [(0, [task_view(told.task(task))])]
+    assert bool(watched.instance.outbox.head(LAUNCH_UUID)) == ended
+    watched.run()
+    assert notices(watched) == [(0, [task_view(watched.task(task))])]
 
 
-def test_a_deleted_task_is_still_told_of(told: TaskHarness) -> None:
-    task = told.add([{"id": 1}])
-    told.run()
-    as_it_was = task_view(told.task(task))
+def test_a_deleted_task_is_still_in_the_notice(watched: TaskHarness) -> None:
+    task = watched.add([{"id": 1}])
+    watched.run()
+    as_it_was = task_view(watched.task(task))
     swaps = [{"indexes": ["movies", "films"], "rename": True}]
-    told.do("indexSwap", None, {"swaps": swaps}, swaps=swaps)
-    told.do("taskDeletion", None, {"matchedTasks": 1, "deletedTasks": None}, uids=[task.uid])
-    told.run()
-    assert notices(told)[0] == (0, [as_it_was])
+    watched.do("indexSwap", None, {"swaps": swaps}, swaps=swaps)
+    watched.do("taskDeletion", None, {"matchedTasks": 1, "deletedTasks": None}, uids=[task.uid])
+    watched.run()
+    assert notices(watched)[0] == (0, [as_it_was])

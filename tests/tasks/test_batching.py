@@ -14,7 +14,6 @@ import pytest
 
 from svcd.instance.task_records import Task
 from svcd.tasks import batching
-from svcd.tasks import batching as kinds
 from svcd.tasks.batching import IndexState, Limits, plan_by_rank, plan_for_index
 
 EXISTS, ABSENT = IndexState(True), IndexState(False)
@@ -40,12 +39,12 @@ SHORT: dict[str, tuple[str, dict[str, Any]]] = {
 JOINING = [
     ("add add add", 3, batching.DOCUMENTS), ("add ids add", 3, batching.DOCUMENTS), ("add filter", 1, batching.DOCUMENTS),
     ("add settings", 1, batching.DOCUMENTS), ("add all ids", 3, batching.CLEAR), ("add all add", 2, batching.CLEAR),
-    ("add drop add", 2, kinds.INDEX_DELETION), ("ids ids", 2, batching.DELETIONS), ("ids add", 2, batching.DOCUMENTS),
+    ("add drop add", 2, batching.INDEX_DELETION), ("ids ids", 2, batching.DELETIONS), ("ids add", 2, batching.DOCUMENTS),
     ("ids filter ids", 3, batching.FILTER_DELETIONS), ("filter add filter", 2, batching.DOCUMENTS),
-    ("all ids all", 3, batching.CLEAR), ("all settings", 1, batching.CLEAR), ("settings settings", 2, kinds.SETTINGS),
-    ("settings add", 1, kinds.SETTINGS), ("settings all ids settings", 4, batching.CLEAR_AND_SETTINGS),
-    ("settings drop", 2, kinds.INDEX_DELETION), ("create add", 1, kinds.ALONE), ("update update", 1, kinds.ALONE),
-    ("drop add", 1, kinds.INDEX_DELETION), ("add create", 1, batching.DOCUMENTS), ("add edit", 1, batching.DOCUMENTS),
+    ("all ids all", 3, batching.CLEAR), ("all settings", 1, batching.CLEAR), ("settings settings", 2, batching.SETTINGS),
+    ("settings add", 1, batching.SETTINGS), ("settings all ids settings", 4, batching.CLEAR_AND_SETTINGS),
+    ("settings drop", 2, batching.INDEX_DELETION), ("create add", 1, batching.ALONE), ("update update", 1, batching.ALONE),
+    ("drop add", 1, batching.INDEX_DELETION), ("add create", 1, batching.DOCUMENTS), ("add edit", 1, batching.DOCUMENTS),
 ]
 
 
@@ -91,7 +90,7 @@ def test_an_index_deletion_ends_a_batch_also_as_its_only_task() -> None:
         assert plan and plan.strategy == f"stopped after task with id {uid} because it deletes the index"
 
 
-def test_a_key_behind_deletions_alone_joins() -> None:
+def test_a_key_after_deletions_alone_joins() -> None:
     plan = plan_for_index(tasks("ids", ("add", {"primaryKey": "id"})), EXISTS, Limits())
     assert plan and len(plan.tasks) == 2
 
@@ -127,5 +126,5 @@ def test_special_kinds_are_taken_as_the_table_says() -> None:
 
 
 def test_every_row_of_the_table_leads_somewhere() -> None:
-    classes = {kinds.ADD, kinds.DELETE_IDS, kinds.DELETE_FILTER, kinds.DELETE_ALL, kinds.SETTINGS, kinds.INDEX_DELETION}
+    classes = {batching.ADD, batching.DELETE_IDS, batching.DELETE_FILTER, batching.DELETE_ALL, batching.SETTINGS, batching.INDEX_DELETION}
     assert all(set(row) == classes for row in batching.JOINS.values())

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from svcd.base.bitmaps import to_docids
 from tests.tasks.conftest import TaskHarness
 
 EVERYWHERE = (-90.0, -180.0, 90.0, 180.0)
@@ -20,7 +19,7 @@ EVERYWHERE = (-90.0, -180.0, 90.0, 180.0)
 def located(harness: TaskHarness) -> dict[int, tuple[float, float]]:
     with harness.instance.read("movies") as reader:
         found = dict(reader.geo.points(range(10)))
-        assert to_docids(reader.geo.located_docids()) == sorted(found)
+        assert list(reader.geo.located_docids()) == sorted(found)
         return found
 
 

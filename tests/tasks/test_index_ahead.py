@@ -82,7 +82,7 @@ def test_a_task_ends_as_the_file_proves(harness: TaskHarness, told: list[Any]) -
     assert len(told) == 1
 
 
-def test_a_task_whose_outcome_is_not_known_any_more_fails_in_words(harness: TaskHarness, told: list[Any]) -> None:
+def test_a_task_whose_outcome_is_not_known_any_more_fails_with_a_clear_error(harness: TaskHarness, told: list[Any]) -> None:
     harness.add([{"id": 1}])
     harness.run()
     unknown = harness.delete([1])
@@ -144,7 +144,7 @@ def test_a_file_that_waiting_tasks_have_made_becomes_their_index(harness: TaskHa
     with put_back(harness):
         harness.run()
     run(harness)
-    assert ends(harness, made) == [("succeeded", None)] and harness.find("once") == 1
+    assert ends(harness, made) == [("succeeded", None)] and harness.find("once") == [0]
     (row,), _ = harness.instance.list_indexes()
     assert (row.primary_key, row.stats["documents"]) == ("id", 1)
     harness.do("indexDeletion", details={"deletedDocuments": None})

@@ -16,10 +16,10 @@ import pytest
 
 from svcd.base import quantities
 from svcd.base.quantities import rfc3339
-from svcd.tasks.archive_tasks import Folders
+from svcd.tasks.global_tasks import Folders
 from svcd.tasks.views import task_view
 from tests.tasks.conftest import TaskHarness
-from tests.tasks.test_dump_import import imported, packed
+from tests.tasks.test_archive_import import imported, packed
 
 __all__ = ["imported"]
 

@@ -101,7 +101,7 @@ def check_told(task: Task, words: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["dumpCreation", "snapshotCreation"])
-def test_an_archive_that_lacks_the_documents_of_a_waiting_task_fails_in_words(harness: TaskHarness, kind: str) -> None:
+def test_an_archive_that_lacks_the_documents_of_a_waiting_task_fails_with_a_clear_error(harness: TaskHarness, kind: str) -> None:
     waiting = harness.add([{"id": 1}])
     payload = harness.task(waiting).payload
     assert payload

@@ -13,7 +13,7 @@ import pytest
 from tests.tasks.conftest import TaskHarness
 
 
-def test_an_index_made_again_is_read_anew(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recreated_index_is_read_again(harness: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     harness.add([{"id": 1}])
     harness.run()
     look_up = harness.instance.file_uuid

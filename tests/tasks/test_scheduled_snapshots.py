@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from svcd.base.errors import ApiError
-from svcd.tasks.archive_tasks import SnapshotSchedule
+from svcd.tasks.global_tasks import SnapshotSchedule
 
 
 class FakeQueue:

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from svcd.index.schema import NewerFormat
-from svcd.tasks.archive_tasks import Folders
-from svcd.tasks.dump_import import import_snapshot
+from svcd.tasks.archive_import import import_snapshot
+from svcd.tasks.global_tasks import Folders
 from svcd.tasks.unpacking import ArchiveRefused
 from tests.tasks.conftest import TaskHarness
-from tests.tasks.test_dump_import import packed, shown
+from tests.tasks.test_archive_import import packed, shown
 
 
 @pytest.fixture

@@ -103,7 +103,7 @@ def test_odd_names_and_kinds_are_refused(tmp_path: Path, made: list[tarfile.TarI
     rejection(archive(tmp_path / "x", *made), tmp_path / "new")
 
 
-def test_any_damage_is_told_in_words(tmp_path: Path) -> None:
+def test_any_damage_gives_a_clear_error(tmp_path: Path) -> None:
     good = io.BytesIO()
     with tarfile.open(fileobj=good, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name in ("metadata.json", "é" * 200, "keys.jsonl"):

@@ -8,20 +8,17 @@
 6. A group has one script; digits and spaces belong to the group before them.
 7. Chinese and Japanese, and languages in Arabic script, are detected unless only one language is allowed.
 8. Segmenters use the offered word lists; without them Chinese is cut into characters.
-9. Chinese is cut into the most likely words, Thai at the longest word, as an exhaustive search finds them.
 """
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from math import log
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.text import scripts, segmenters
-from svcd.text import segmenters as wordlists
 from svcd.text.analyzer import HARD, SOFT, STOP_WORD, WORD, Analyzer, shared_analyzer
 from svcd.text.normalization import parts_of
 from svcd.text.scripts import ARMENIAN, CJ, CYRILLIC, GREEK, LATIN, OTHER, groups
@@ -115,7 +112,7 @@ def test_without_any_separator_left_the_default_ones_cut_but_are_words() -> None
         ("\x00", ("", WORD)),
     ],
 )
-def test_separators_are_told_by_their_decomposed_form(separator: str, expected: tuple[str, str]) -> None:
+def test_separators_are_recognized_by_their_decomposed_form(separator: str, expected: tuple[str, str]) -> None:
     assert kinds(f"a{separator}b")[1] == expected
 
 
@@ -194,7 +191,7 @@ def test_groups_cover_the_text(text: str) -> None:
         ("日本語", ["de"], "deu"),
     ],
 )
-def test_chinese_and_japanese_are_told_apart(text: str, locales: list[str] | None, language: str) -> None:
+def test_chinese_and_japanese_are_distinguished(text: str, locales: list[str] | None, language: str) -> None:
     assert scripts.detect_language(text, CJ, locales) == language
 
 
@@ -206,7 +203,7 @@ def test_chinese_and_japanese_are_told_apart(text: str, locales: list[str] | Non
         ("تمام انسان آزاد اور حقوق و عزت کے اعتبار سے برابر پیدا ہوئے ہیں", "urd"),
     ],
 )
-def test_languages_in_arabic_letters_are_told_apart(text: str, language: str) -> None:
+def test_languages_in_arabic_letters_are_distinguished(text: str, language: str) -> None:
     assert scripts.detect_language(text, "Arabic", None) == language
     assert scripts.detect_language(text, "Arabic", ["eng", "fra"]) is None
 
@@ -274,37 +271,6 @@ def test_german_compounds_are_cut_only_in_german() -> None:
     assert words("Wissensorganisation") == ["wissensorganisation"]
 
 
-LISTED = st.dictionaries(st.text("人山海a", min_size=1, max_size=4), st.integers(1, 50), max_size=20)
-RUNS = st.text("人山海a", max_size=9)
-
-
-@given(LISTED, RUNS)
-def test_the_likeliest_words_are_those_of_a_plain_search(listed: dict[str, int], run: str) -> None:
-    log_total = log(sum(listed.values()) or 1)
-
-    def best(start: int) -> tuple[float, list[str]]:
-        ways = [(0.0, start, [])] if start == len(run) else []
-        for end in range(start + 1, len(run) + 1):
-            word = run[start:end]
-            if end == start + 1 or word in listed:
-                sum_behind, behind = best(end)
-                ways.append((log(listed.get(word, 1)) - log_total + sum_behind, end, [word, *behind]))
-        total, _, found = max(ways, key=lambda way: way[:2])
-        return total, found
-
-    assert list(segmenters.Chinese(WordList.of(listed))._likeliest(run)) == best(0)[1]
-
-
-@given(LISTED, RUNS)
-def test_the_longest_words_are_those_of_a_plain_search(listed: dict[str, int], run: str) -> None:
-    found, rest = [], run
-    while rest:
-        word = max((word for word in listed if rest.startswith(word)), key=len, default=rest[0])
-        found.append(word)
-        rest = rest.removeprefix(word)
-    assert list(segmenters.LongestWords(WordList.of(listed), gather=False)(run)) == found
-
-
 def test_numbers_are_never_segmented() -> None:
     assert words("12$5 你") == ["12$5", "你"]
     assert words("12$你") == ["12", "$", "你"]
@@ -327,7 +293,7 @@ def test_characters_of_a_lemma_beginning() -> None:
 # --- against the contract's cases and the oracle
 
 needs_word_lists = pytest.mark.skipif(
-    bool(wordlists.missing()), reason="word lists are not installed (extra `languages`)"
+    bool(segmenters.missing()), reason="word lists are not installed (extra `languages`)"
 )
 # An n-gram of the query matched across a separator here: two words recorded as one span.
 JOINED_BY_THE_QUERY = "1a a1 1.a a.1 v1.2.3"

@@ -134,7 +134,7 @@ def test_members_absent_from_the_body_are_absent_or_default() -> None:
     ({"uid": "a", "limit": "x"}, "bad_request",
      'Invalid value type at `.limit`: expected a positive integer, but found a string: `"x"`'),
 ])
-def test_first_error_of_the_body_is_told_with_its_code(body: Any, code: str, message: str) -> None:
+def test_first_error_of_the_body_is_reported_with_its_code(body: Any, code: str, message: str) -> None:
     assert body_refusal(body) == (code, message)
 
 
@@ -147,7 +147,7 @@ def test_inner_errors_take_the_code_of_the_nearest_field() -> None:
         "invalid_search_hybrid_query", "Missing field `embedder` inside `.hybrid`")
 
 
-def test_parser_reason_is_told_with_the_place() -> None:
+def test_parser_reason_is_reported_with_the_position() -> None:
     def even(value: int) -> int:
         if value % 2:
             raise ValueError("odd")

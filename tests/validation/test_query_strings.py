@@ -120,7 +120,7 @@ def test_locales_of_query_strings_are_listed_by_length() -> None:
     ("http://1.2.3.256", "invalid IPv4 address"),
     ("http://[::g]/", "invalid IPv6 address"),
 ])
-def test_bad_addresses_are_told_apart(text: str, reason: str) -> None:
+def test_bad_addresses_are_distinguished(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=f"^{reason}$"):
         parse_url(text)
 

@@ -1,4 +1,4 @@
-"""What must hold of what svcd sends to other services, and shows of it:
+"""Headers and secrets of other services. What must hold:
 
 1. A header that passes can be sent, and none passes that could end a header early.
 2. Masked secrets show no more than their length allows, in URLs too.
@@ -11,7 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.validation.urls import is_header_name, is_header_value, redacted_secret, redacted_url
+from svcd.validation.urls import (
+    is_header_name,
+    is_header_value,
+    redacted_secret,
+    redacted_url,
+)
 
 
 class Sink(http.client.HTTPConnection):

@@ -1,8 +1,10 @@
-"""The poller, on each kind of watch.
+"""Sockets: the poller, on each kind of watch, and addresses to listen on.
 
 1. A pollable with an event comes out once, to one caller; also if the event came before it was registered.
 2. A pollable that was taken out otherwise does not come out any more.
-3. Closing wakes everybody.
+3. Closing wakes all threads that wait.
+4. An address is a host and a port; hosts are names, IPv4 addresses, or IPv6 addresses in brackets.
+5. Anything else is rejected with examples of what would be right.
 """
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from svcd.http.sockets import READABLE, WRITABLE, EpollWatch, Poller, SelectorWatch
+from svcd.http.sockets import READABLE, WRITABLE, EpollWatch, Poller, SelectorWatch, parse_address
 
 MAX_WAIT_S = 10
 WATCHES = [pytest.param(SelectorWatch, id="selector")]
@@ -21,8 +23,8 @@ if hasattr(select, "epoll"):
     WATCHES.append(pytest.param(EpollWatch, id="epoll"))
 
 
-class Guest:
-    """One end of a pair of sockets."""
+class SocketPair:
+    """A pollable: the near end of a pair of sockets."""
 
     def __init__(self, name: str) -> None:
         self.deadline = float("inf")
@@ -47,14 +49,14 @@ def poller(request: pytest.FixtureRequest) -> Iterator[Poller]:
 
 
 @pytest.fixture
-def pollables() -> Iterator[list[Guest]]:
-    made = [Guest(name) for name in "abc"]
+def pollables() -> Iterator[list[SocketPair]]:
+    made = [SocketPair(name) for name in "abc"]
     yield made
     for pollable in made:
         pollable.close()
 
 
-def test_a_guest_comes_out_once_for_each_parking(poller: Poller, pollables: list[Guest]) -> None:
+def test_a_pollable_comes_out_once_for_each_registration(poller: Poller, pollables: list[SocketPair]) -> None:
     first, second, _ = pollables
     poller.register(first, READABLE)
     poller.register(second, READABLE)
@@ -66,12 +68,12 @@ def test_a_guest_comes_out_once_for_each_parking(poller: Poller, pollables: list
     assert poller.next() is second
 
 
-def test_a_guest_may_wait_to_write(poller: Poller, pollables: list[Guest]) -> None:
+def test_a_pollable_may_wait_to_write(poller: Poller, pollables: list[SocketPair]) -> None:
     poller.register(pollables[0], WRITABLE)
     assert poller.next() is pollables[0]
 
 
-def test_a_guest_taken_out_does_not_come_out(poller: Poller, pollables: list[Guest]) -> None:
+def test_a_pollable_taken_out_does_not_come_out(poller: Poller, pollables: list[SocketPair]) -> None:
     first, second, third = pollables
     for pollable in pollables:
         poller.register(pollable, READABLE)
@@ -81,13 +83,13 @@ def test_a_guest_taken_out_does_not_come_out(poller: Poller, pollables: list[Gue
     assert poller.next() is second
 
 
-def test_a_new_guest_with_an_old_number_is_another(poller: Poller, pollables: list[Guest]) -> None:
+def test_a_new_pollable_with_an_old_descriptor_is_another(poller: Poller, pollables: list[SocketPair]) -> None:
     first = pollables[0]
     poller.register(first, READABLE)
     assert poller.take_out_where(lambda pollable: True) == [first]
     poller.unregister(first)
     first.close()
-    second = Guest("d")
+    second = SocketPair("d")
     poller.register(second, READABLE)
     second.far.send(b"x")
     assert poller.next() is second
@@ -99,7 +101,7 @@ def test_a_new_guest_with_an_old_number_is_another(poller: Poller, pollables: li
 @pytest.mark.parametrize("watch", WATCHES)
 def test_each_event_goes_to_one_thread_and_closing_wakes_all(watch: type) -> None:
     poller = Poller(watch())
-    pollables = [Guest(str(n)) for n in range(30)]
+    pollables = [SocketPair(str(n)) for n in range(30)]
     seen: list[str] = []
 
     def work() -> None:
@@ -127,3 +129,30 @@ def test_each_event_goes_to_one_thread_and_closing_wakes_all(watch: type) -> Non
     poller.release()
     for pollable in pollables:
         pollable.close()
+
+
+# Addresses to listen on
+
+
+@pytest.mark.parametrize(("text", "host", "port"), [
+    ("localhost:7700", "localhost", 7700), ("0.0.0.0:0", "0.0.0.0", 0), ("[::1]:7700", "::1", 7700),
+    ("[fe80::1%eth0]:80", "fe80::1%eth0", 80), ("films.example.org:65535", "films.example.org", 65535),
+])
+def test_an_address_is_a_host_and_a_port(text: str, host: str, port: int) -> None:
+    address = parse_address(text)
+    assert address == (host, port)
+    assert str(address) == text
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    ("", "lacks a port"), ("localhost", "lacks a port"), (":7700", "lacks a host"), ("7700", "lacks a port"),
+    ("localhost:", "no number"), ("localhost:65536", "no number"), ("localhost:-1", "no number"),
+    ("localhost:+80", "no number"), ("localhost:٧٧", "no number"), ("localhost:8_0", "no number"),
+    ("localhost: 80", "no number"), ("localhost:" + "1" * 100_000, "no number"), ("::1:7700", "without brackets"),
+    ("[::g]:80", "neither a name"), ("[]:80", "neither a name"), ("a b:80", "neither a name"),
+    ("http://localhost:7700", "is a URL"), ("localhost:7700/", "no number"), ("a/b:80", "neither a name"),
+])
+def test_what_is_no_address_is_refused_with_examples(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason) as refused:
+        parse_address(text)
+    assert "localhost:7700" in str(refused.value)

@@ -1,7 +1,8 @@
-"""Builtins for strings and characters: search, substrings, splitting, case, and changes in place.
+"""Builtins for strings, characters and numbers.
 
 Positions count characters; negative ones count from the end. Builtins that change a string return (new string, result),
-because Python strings are immutable.
+because Python strings are immutable. Where Python raises for a number, the result is that of IEEE 754. Arithmetic is in
+`operators`.
 """
 from __future__ import annotations
 
@@ -28,6 +29,9 @@ from svcd.rhai.values import (
 
 Change = tuple[str, Value]  # (new string, result)
 _KINDS = (str, Char)
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_FLOAT = re.compile(r"[+-]?(?:inf(?:inity)?|nan|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)", re.I | re.A)
+_LONGEST = 64  # digits that a 64-bit number can have, in base 2
 
 
 def start_of(start: int, length: int) -> int:
@@ -47,7 +51,7 @@ def range_span(numbers: Range, length: int) -> tuple[int, int]:
     return span(start, length, max(numbers.end, 0) + numbers.is_inclusive - start)
 
 
-# Parts
+# Strings: parts
 
 
 def _sub_string(runtime: Runtime, text: str, start: int, wanted: int = values.STRING_LENGTH) -> str:
@@ -97,17 +101,17 @@ def chars(runtime: Runtime, text: str) -> list[Value]:
     return [Char(letter) for letter in text]
 
 
-def _min(runtime: Runtime, x: str, y: str) -> str:
+def _min_text(runtime: Runtime, x: str, y: str) -> str:
     runtime.charge_scan(x)
     return min(x, y)
 
 
-def _max(runtime: Runtime, x: str, y: str) -> str:
+def _max_text(runtime: Runtime, x: str, y: str) -> str:
     runtime.charge_scan(x)
     return max(x, y)
 
 
-# Splitting
+# Strings: splitting
 
 
 def _pieces(runtime: Runtime, pieces: list[str]) -> list[Value]:
@@ -140,7 +144,7 @@ def _split_at(runtime: Runtime, text: str, index: int) -> list[Value]:
     return [runtime.new_text(text[:at]), runtime.new_text(text[at:])]
 
 
-# Changes
+# Strings: changes
 
 
 def _letters(act: Callable[[str], str]) -> Callable[[Runtime, str], str]:
@@ -195,7 +199,7 @@ def _truncate(runtime: Runtime, text: str, length: int) -> Change:
     return runtime.new_text(text[:max(length, 0)]), None
 
 
-def _map_builtins() -> Iterator[Builtin]:
+def _text_rows() -> Iterator[Builtin]:
     yield pure("len", (str,), lambda runtime, text: len(text))
     yield pure("is_empty", (str,), lambda runtime, text: not text)
     yield pure("bytes", (str,), lambda runtime, text: len(runtime.new_text(text).encode()))
@@ -211,8 +215,8 @@ def _map_builtins() -> Iterator[Builtin]:
     yield pure("split", (str,), _words)
     yield pure("split", (str, int), _split_at)
     yield pure("parse_json", (str,), _parse_json)
-    yield pure("min", (str, str), _min)
-    yield pure("max", (str, str), _max)
+    yield pure("min", (str, str), _min_text)
+    yield pure("max", (str, str), _max_text)
     yield pure("to_upper", (str,), _letters(str.upper))
     yield pure("to_lower", (str,), _letters(str.lower))
     yield pure("to_upper", (Char,), _of_character(str.upper))
@@ -269,18 +273,10 @@ def _parse_json(runtime: Runtime, text: str) -> Value:
         raise FunctionError(f"Syntax error: {error}") from None
 
 
-STRING_BUILTINS = (*_map_builtins(), *_search_rows(), *_changing_rows(), *_of_all())
-PROPERTIES = {str: ("len", "is_empty", "chars", "bytes")}
+STRING_BUILTINS = (*_text_rows(), *_search_rows(), *_changing_rows(), *_of_all())
 
 
-# Builtins for numbers: rounding, roots, conversions, parsing and ranges.
-#
-# Where Python raises, the result is that of IEEE 754. Arithmetic is in `operators`.
-
-
-_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_FLOAT = re.compile(r"[+-]?(?:inf(?:inity)?|nan|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)", re.I | re.A)
-_LONGEST = 64  # digits that a 64-bit number can have, in base 2
+# Numbers: rounding, roots, conversions
 
 
 def _sign(runtime: Runtime, number: float) -> int:
@@ -344,7 +340,7 @@ def _digits(base: str) -> Callable[[Runtime, int], str]:
     return lambda runtime, number: format(number & (2**64 - 1), base)
 
 
-# Parsing
+# Numbers: parsing, ranges
 
 
 def _parse_int(runtime: Runtime, text: str, radix: int = 10) -> int:
@@ -440,7 +436,8 @@ def _of_both() -> Iterator[Builtin]:
 
 
 NUMBER_BUILTINS = (*_of_integers(), *_of_floats(), *_curves(), *_of_both())
-NUMBER_PROPERTIES = {
+PROPERTIES = {
+    str: ("len", "is_empty", "chars", "bytes"),
     int: ("is_odd", "is_even", "is_zero"),
     float: ("floor", "ceiling", "round", "int", "fraction", "is_nan", "is_finite", "is_infinite", "is_zero"),
 }

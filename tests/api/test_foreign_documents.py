@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from svcd.auth.permissions import Permission
+from svcd.auth.keys import Permission
 from svcd.base.errors import ApiError
 from svcd.instance.instance import Instance
 from tests.support.dict_reader import DictReader
@@ -89,7 +89,7 @@ def test_identifiers_stay_where_the_bearer_may_not_search(client, monkeypatch, p
     assert hits(client) == [{**STORED, "at": {"id": 1}}] * 4
 
 
-def test_an_index_that_does_not_exist_is_told_of(client) -> None:
+def test_an_index_that_does_not_exist_is_reported(client) -> None:
     refused = client.json("POST", "/indexes/lost/search", {}).fault
     assert refused == (404, "index_not_found", "Index `nowhere` not found.")
     assert client.json("POST", "/indexes/lost/search", {"q": "nothing"}).value["hits"] == []

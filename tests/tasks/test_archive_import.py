@@ -24,8 +24,8 @@ from svcd.instance.keys import KeyRow
 from svcd.instance.task_records import Task, TaskFilter
 from svcd.instance.webhooks import Webhook
 from svcd.tasks import dump_lines
-from svcd.tasks.archive_tasks import Folders
-from svcd.tasks.dump_import import import_dump
+from svcd.tasks.archive_import import import_dump
+from svcd.tasks.global_tasks import Folders
 from svcd.tasks.indexing_client import IndexingProcessCrashed
 from svcd.tasks.unpacking import ArchiveRefused
 from svcd.tasks.views import task_view
@@ -248,7 +248,7 @@ def lines(*values: Any) -> str:
     ({"metadata.json": {"dumpVersion": "V1", "indexes": [{"uid": "../../x"}]}}, "'../../x' is no uid"),
     ({"metadata.json": {"dumpVersion": "V1", "indexes": 5}}, "it does not have the expected form"),
 ])
-def test_what_only_looks_like_a_dump_is_refused_in_words(tmp_path: Path, changes: Mapping[str, Any], words: str) -> None:
+def test_what_only_looks_like_a_dump_is_rejected_with_a_clear_error(tmp_path: Path, changes: Mapping[str, Any], words: str) -> None:
     path = packed(tmp_path / "x.dump", {**LEAST, **changes})
     with pytest.raises(ArchiveRefused) as refused:
         import_dump(path, tmp_path / "deep" / "new", make_writer=CrashingWriter)
@@ -279,7 +279,7 @@ def test_an_old_dump_moves_no_file_from_elsewhere(tmp_path: Path) -> None:
     assert (tmp_path / "secret.jsonl").read_text() == "kept"
 
 
-def test_any_change_of_a_dump_is_imported_or_refused_in_words(tmp_path: Path) -> None:
+def test_any_change_of_a_dump_is_imported_or_refused_with_a_clear_error(tmp_path: Path) -> None:
     """Every value of every line, exchanged for some of other types."""
     others: list[Any] = [None, -1, "x", [], 2.5, {}, [[]], {"a": {}}]
     whole = {"keys.jsonl": dump_lines.key_line(KEY), "tasks/queue.jsonl": TASK, "batches/queue.jsonl": BATCH,
@@ -298,7 +298,7 @@ def test_any_change_of_a_dump_is_imported_or_refused_in_words(tmp_path: Path) ->
                 shutil.rmtree(tmp_path / "new")
 
 
-def test_documents_that_lack_are_told(tmp_path: Path) -> None:
+def test_missing_documents_are_reported(tmp_path: Path) -> None:
     task = Task(0, "documentAdditionOrUpdate", "films", "enqueued", 0, details={"receivedDocuments": 1},
                 content={"method": "replace"})
     line = json.dumps(dump_lines.task_line(task)) + "\n"

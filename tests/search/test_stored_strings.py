@@ -1,9 +1,10 @@
-"""Long strings of hits, apart from their JSON texts (svcd.search.stored_strings). What must hold:
+"""Long strings of hits, replaced by placeholders until the response is sent (svcd.search.stored_strings). What must hold:
 
-1. A hit whose long strings are kept apart is, in the end, the hit that holds them, whatever is asked for of it.
-2. It comes in pieces, none much larger than others; the text of the hit itself stays short.
-3. What a long string holds is never made into one string, nor copied once more than its escapes ask for.
-4. A language is looked for in the beginning of a text.
+1. With placeholders a hit is, in the end, the same as without them, whatever parts and formats are requested.
+2. It is written in pieces of limited size; its text with placeholders is short.
+3. A long string never becomes one `str`, and is copied at most once, to remove its escapes.
+4. Documents that are too short to have a long string are not searched for one.
+5. The language of a text is detected at its start.
 """
 from __future__ import annotations
 
@@ -17,11 +18,10 @@ from hypothesis import strategies as st
 
 from svcd.base import json_text
 from svcd.base.json_text import dumps, loads
-from svcd.search import formatting, hits, stored_strings
-from svcd.search import long_texts as readings
+from svcd.search import formatting, hits, long_texts, stored_strings
 from svcd.search.formatting import FormatOptions, Formatter
 from svcd.search.matches import LocatedTerm, MatchFinder
-from svcd.search.stored_strings import LONG_BYTES, PIECE, LongStrings
+from svcd.search.stored_strings import LONG_BYTES, PIECE_BYTES, LongStrings
 from svcd.text.analyzer import Analyzer
 from tests.support.searching import answer, titled
 
@@ -37,12 +37,13 @@ ASKED: list[dict[str, Any]] = [
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 @given(st.lists(TEXTS, min_size=1, max_size=3), st.sampled_from(ASKED))
-def test_kept_apart_or_not_a_hit_is_the_same(monkeypatch: pytest.MonkeyPatch, texts: list[str], asked: dict[str, Any]) -> None:
+def test_placeholders_do_not_change_a_hit(monkeypatch: pytest.MonkeyPatch, texts: list[str], asked: dict[str, Any]) -> None:
     reader = titled(*(f"sun {text}" for text in texts))
     expected = list(answer(reader, "sun", **asked).hits)
     with monkeypatch.context() as patched:
-        for module, name, value in ((stored_strings, "LONG_BYTES", 8), (stored_strings, "PIECE", 5), (formatting, "LONG", 0),
-                                    (readings, "_CHUNK", 7), (readings, "_LEAST_PIECE", 1), (readings, "_MOST_PIECE", 9),
+        for module, name, value in ((hits, "LONG_BYTES", 8), (stored_strings, "LONG_BYTES", 8), (stored_strings, "PIECE_BYTES", 5),
+                                    (formatting, "PIECE_BYTES", 5), (formatting, "LONG_TEXT", 0), (long_texts, "CHUNK", 7),
+                                    (long_texts, "MIN_PIECE", 1), (long_texts, "MAX_PIECE", 9),
                                     (json_text, "_PIECE", 3), (json_text, "_LEAST_PIECE", 2)):
             patched.setattr(module, name, value)
         found = answer(reader, "sun", **asked)
@@ -51,7 +52,7 @@ def test_kept_apart_or_not_a_hit_is_the_same(monkeypatch: pytest.MonkeyPatch, te
 
 
 @given(st.text(), st.integers(1, 9))
-def test_a_literal_says_what_it_was_made_of(text: str, size: int) -> None:
+def test_a_string_literal_is_unescaped_and_escaped_again(text: str, size: int) -> None:
     source = dumps({text: [text, {"a": text}]}).encode()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(json_text, "_PIECE", size)
@@ -61,11 +62,11 @@ def test_a_literal_says_what_it_was_made_of(text: str, size: int) -> None:
     assert all(json.loads(b'"%b"' % each.escaped(0, len(each.text))) == text for each in found)
 
 
-def test_a_long_page_holds_long_strings_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_page_may_have_long_strings(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = titled(*(f"sun number {number} " + "é" * 50 for number in range(20)))
     expected = list(answer(reader, "sun", attributes_to_highlight=["*"]).hits)
-    for module, name, value in ((hits, "MAX_PAGE_BYTES", 100), (hits, "PORTION_BYTES", 500), (stored_strings, "LONG_BYTES", 50),
-                                (formatting, "LONG", 0)):
+    for module, name, value in ((hits, "MAX_PAGE_BYTES", 100), (hits, "PORTION_BYTES", 500), (hits, "LONG_BYTES", 50),
+                                (stored_strings, "LONG_BYTES", 50), (formatting, "LONG_TEXT", 0)):
         monkeypatch.setattr(module, name, value)
     found = answer(reader, "sun", attributes_to_highlight=["*"]).hits
     assert isinstance(found, hits.LongPage)
@@ -89,12 +90,11 @@ def test_long_strings_come_in_pieces_and_are_not_copied(beginning: str) -> None:
     tracemalloc.start()
     try:
         kept = LongStrings()
-        outline = kept.outline(source)
-        formatted = formatter(kept).hit(loads(outline)).formatted
-        hit = dumps({**loads(outline), "_formatted": formatted})
+        document = loads(kept.extract(source))
+        hit = dumps({**document, "_formatted": formatter(kept).hit(document).formatted})
         size = 0
         for piece in kept.pieces(hit):
-            assert len(piece) <= 2 * PIECE
+            assert len(piece) <= 2 * PIECE_BYTES
             size += len(piece)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -104,23 +104,36 @@ def test_long_strings_come_in_pieces_and_are_not_copied(beginning: str) -> None:
     assert peak < 2.5 * len(source)
 
 
-def test_short_documents_are_not_looked_through() -> None:
+def test_only_long_documents_are_searched_for_long_strings(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+
+    def extract(self: LongStrings, source: bytes) -> str:
+        searched.append(len(source))
+        return source.decode()
+
+    monkeypatch.setattr(LongStrings, "extract", extract)
+    assert len(list(answer(titled("sun", "sun " + "x" * LONG_BYTES), "sun").hits)) == 2
+    assert len(searched) == 1 and searched[0] > LONG_BYTES
+
+
+def test_a_placeholder_is_not_used_twice() -> None:
     kept = LongStrings()
-    text = dumps({"t": "x" * (LONG_BYTES - 20)})
-    assert kept.outline(text.encode()) == text and not kept
+    first = kept.extract(dumps({"t": "x" * LONG_BYTES}).encode())
+    kept.clear()
+    assert kept.extract(dumps({"t": "x" * LONG_BYTES}).encode()) != first
 
 
-def test_a_language_is_looked_for_in_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_through = 0
+def test_a_language_is_detected_at_the_start_of_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    characters = 0
 
     def counted(text: str) -> list[Any]:
-        nonlocal looked_through
-        looked_through += len(text)
+        nonlocal characters
+        characters += len(text)
         return groups(text)
 
-    groups = readings.groups
-    monkeypatch.setattr(readings, "groups", counted)
-    monkeypatch.setattr(readings, "_FARTHEST_SAMPLE", 50_000)
+    groups = long_texts.groups
+    monkeypatch.setattr(long_texts, "groups", counted)
+    monkeypatch.setattr(long_texts, "MAX_SAMPLE_OFFSET", 50_000)
     kept = LongStrings()
-    formatter(kept).hit(loads(kept.outline(dumps({"t": "новый " * 50_000}).encode())))
-    assert 0 < looked_through < 60_000
+    formatter(kept).hit(loads(kept.extract(dumps({"t": "новый " * 50_000}).encode())))
+    assert 0 < characters < 60_000

@@ -1,7 +1,8 @@
-"""Imports a dump, of svcd or of any version of the reference engine, into the data folder of a new instance.
+"""Imports an archive into the data folder of a new instance: a dump or a snapshot.
 
-Indexes are built by an indexing process, within the memory budget of indexing. When a dump is imported is decided in
-svcd.cli.first_start. See docs/dumps.md#import-of-a-dump.
+A dump may be of svcd or of any version of the reference engine; its indexes are built by an indexing process, within the memory
+budget of indexing. A snapshot is unpacked as the data folder. When an archive is imported is decided in svcd.cli.first_start.
+See docs/dumps.md#import-of-a-dump and #import-of-a-snapshot.
 """
 from __future__ import annotations
 
@@ -17,12 +18,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from svcd.base import logs, quantities
-from svcd.base.errors import ApiError
+from svcd.base.errors import ApiError, quoted_name
 from svcd.index import schema
 from svcd.index.connections import open_reader, open_writer, sync_tree
-from svcd.instance import instance as restoring
 from svcd.instance.data_folder import IndexRow
-from svcd.instance.instance import Instance
+from svcd.instance.instance import Instance, add_batches, add_features, add_keys, add_tasks
 from svcd.instance.task_records import ENQUEUED, STATUSES, Task
 from svcd.instance.webhooks import MAX_WEBHOOKS, Webhook
 from svcd.schema import settings as settings_table
@@ -36,7 +36,6 @@ from svcd.tasks.unpacking import (
     describe,
     is_fault_of_archive,
     new_data_folder,
-    quoted_name,
     quoted_value,
     unpack,
 )
@@ -50,6 +49,29 @@ _CREATION, _SETTINGS, _DOCUMENTS = -3, -2, -1
 _MOST_JSON = 256 << 20  # bytes of an entry that is parsed as a whole; the synonyms of an index may take some MB
 _MOST_UID = 100
 _NO_DOCUMENTS = "Corrupted dump."  # message of the reference engine for missing documents
+
+# Entries of a snapshot.
+_VERSION, _UID, _INSTANCE = "VERSION", "instance-uid", "instance.sqlite"
+# A folder packed by hand, not by POST /snapshots, may have logs beside the files.
+_ENTRY = re.compile(r"VERSION|instance-uid|instance\.sqlite(-wal)?|indexes/[0-9a-f-]{36}\.sqlite(-wal)?|payloads/[\w-]{1,100}",
+                    re.ASCII)
+_RELEASE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){1,3}([-+.]?[A-Za-z0-9.+-]{1,40})?", re.ASCII)
+_PAYLOAD = re.compile(r"[\w-]{1,100}", re.ASCII)
+_MOST_TEXT = 200  # bytes of VERSION and instance-uid
+
+# The first row that svcd cannot have written: `task` or `batch`, and its uid.
+_ODD_ROW = """
+    SELECT 'task', uid FROM tasks WHERE NOT (
+        json_valid(ifnull(details, 'null')) AND json_valid(ifnull(error, 'null')) AND json_valid(ifnull(content, 'null'))
+        AND status IN (SELECT value FROM json_each(?)) AND typeof(kind) = 'text' AND typeof(enqueued_at) = 'integer'
+        AND typeof(started_at) IN ('integer', 'null') AND typeof(finished_at) IN ('integer', 'null'))
+    UNION ALL SELECT 'batch', uid FROM batches WHERE NOT (
+        json_valid(ifnull(details, 'null')) AND json_valid(ifnull(stats, 'null')) AND typeof(started_at) = 'integer'
+        AND typeof(finished_at) IN ('integer', 'null'))
+    LIMIT 1"""
+
+
+# Dumps
 
 
 def import_dump(path: Path, folder: Path, budget: MemoryBudget = MemoryBudget(), threads: int = 1,
@@ -125,13 +147,13 @@ class _Import:
         for webhook in self._webhooks():
             instance.webhooks.create(webhook)
         with instance.queue.finishing() as connection:
-            restoring.add_keys(connection, self._lines("keys.jsonl", dump_lines.key_of))
-            restoring.add_features(connection, self._features())
+            add_keys(connection, self._lines("keys.jsonl", dump_lines.key_of))
+            add_features(connection, self._features())
             for folder in sorted(self._dump.glob("indexes/*/")):
                 if not folder.name.startswith("."):  # hidden: search rules, not supported
                     instance.create_index(connection, self._index(instance, folder))
-            restoring.add_batches(connection, self._lines("batches/queue.jsonl", dump_lines.batch_of))
-            restoring.add_tasks(connection, (
+            add_batches(connection, self._lines("batches/queue.jsonl", dump_lines.batch_of))
+            add_tasks(connection, (
                 self._with_payload(instance, task) for task in self._lines("tasks/queue.jsonl", dump_lines.task_of)))
 
     def _features(self) -> Mapping[str, bool | None]:
@@ -266,30 +288,8 @@ def _silently(_step: str, _finished: int, _total: int) -> None:
     """Progress of an import is not shown."""
 
 
-# Imports a snapshot: unpacks it as the data folder of a new instance, and checks it.
-#
-# An SQLite file is accepted when quick_check passes and it has exactly the tables of svcd; rows that name files are checked
-# too, because they could lead out of the folder. See docs/dumps.md#import-of-a-snapshot.
-
-
-_VERSION, _UID, _INSTANCE = "VERSION", "instance-uid", "instance.sqlite"
-# A folder packed by hand, not by POST /snapshots, may have logs beside the files.
-_ENTRY = re.compile(r"VERSION|instance-uid|instance\.sqlite(-wal)?|indexes/[0-9a-f-]{36}\.sqlite(-wal)?|payloads/[\w-]{1,100}",
-                    re.ASCII)
-_RELEASE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){1,3}([-+.]?[A-Za-z0-9.+-]{1,40})?", re.ASCII)
-_PAYLOAD = re.compile(r"[\w-]{1,100}", re.ASCII)
-_MOST_TEXT = 200  # bytes of VERSION and instance-uid
-
-# The first row that svcd cannot have written: `task` or `batch`, and its uid.
-_ODD_ROW = """
-    SELECT 'task', uid FROM tasks WHERE NOT (
-        json_valid(ifnull(details, 'null')) AND json_valid(ifnull(error, 'null')) AND json_valid(ifnull(content, 'null'))
-        AND status IN (SELECT value FROM json_each(?)) AND typeof(kind) = 'text' AND typeof(enqueued_at) = 'integer'
-        AND typeof(started_at) IN ('integer', 'null') AND typeof(finished_at) IN ('integer', 'null'))
-    UNION ALL SELECT 'batch', uid FROM batches WHERE NOT (
-        json_valid(ifnull(details, 'null')) AND json_valid(ifnull(stats, 'null')) AND typeof(started_at) = 'integer'
-        AND typeof(finished_at) IN ('integer', 'null'))
-    LIMIT 1"""
+# Snapshots. An SQLite file is accepted when quick_check passes and it has exactly the tables of svcd; rows that name files are
+# checked too, because they could lead out of the folder.
 
 
 def import_snapshot(path: Path, folder: Path) -> None:

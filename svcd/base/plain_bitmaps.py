@@ -1,0 +1,484 @@
+"""Sets of documents in plain Python, for where no compiled roaring bitmaps are installed.
+
+DocIds has the methods of pyroaring.FrozenBitMap that the engine uses, with the same results, and reads and writes the portable
+roaring format (https://github.com/RoaringBitmap/RoaringFormatSpec).
+
+A set has one of two forms. A sparse one is listed: an ascending array of docids. Any other is made of blocks, as in the roaring
+format: for each 65,536 docids of which at least one is in the set a Python integer in which bit d stands for the docid d of the
+block. Operators of int do 65,536 docids in 0.3 us; a single integer for the whole set would take 125 kB for the docid 1,000,000,
+and 5 us to look at one bit. The forms differ in memory and time only: sets are equal whatever their forms.
+"""
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import overload
+
+from svcd.base.integer_bitmaps import (
+    BLOCK, FEW, Blocks, bits_equal, bits_of, blocks_of, has_bit, lows_of, membership, nth_bit, pieces,
+)
+from svcd.base.roaring_format import Container, read, write
+
+_LIMIT = 1 << 32
+_LOW = BLOCK - 1
+_FULL = (1 << BLOCK) - 1
+
+# With at most one docid in so many a set is listed: that takes an eighth of the memory, but up to ten times as long to work with.
+_THIN = 256
+# So few docids are always listed, as a dictionary of blocks is larger and no faster.
+_ALWAYS_LISTED = 4
+# Up to so many docids are looked up one by one (0.3 us each); with more it is faster to make blocks of them all.
+_LOOKED_UP = 64
+
+
+class DocIds:
+    """An immutable set of docids, 0 to 2^32 - 1.
+
+    values: docids in any order, repetitions allowed; arrays must be array("I"). None is the empty set. A set made of another set
+    has the form that takes the least memory, which results of operators may not have.
+    Raises OverflowError if a docid is out of range, TypeError if it is not an integer.
+    """
+
+    __slots__ = ("_blocks", "_hash", "_listed", "_size")
+
+    _listed: array[int] | None  # ascending; None for a set in blocks
+    _blocks: Blocks  # of a set that is not listed; keys in no certain order
+    _size: int  # -1 before it is counted
+    _hash: int | None
+
+    def __new__(cls, values: Iterable[int] | None = None) -> DocIds:
+        if values is None:
+            return _of_listed(array("I"))
+        if isinstance(values, DocIds):
+            return _in_least_memory(values)
+        if isinstance(values, range) and values.step == 1:
+            return _of_range(values)
+        return _of_any(values if isinstance(values, (array, list, tuple, set, frozenset)) else list(values))
+
+    def __len__(self) -> int:
+        if self._size < 0:
+            self._size = sum(map(int.bit_count, self._blocks.values()))
+        return self._size
+
+    def __bool__(self) -> bool:
+        return bool(self._blocks if self._listed is None else self._listed)
+
+    def __contains__(self, docid: int) -> bool:
+        if not 0 <= docid < _LIMIT:
+            raise OverflowError(f"{docid} is not a docid")
+        if self._listed is None:
+            return has_bit(self._blocks.get(docid >> 16, 0), docid & _LOW)
+        place = bisect_left(self._listed, docid)
+        return place < len(self._listed) and self._listed[place] == docid
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the docids, ascending; holds 4,096 of them at most."""
+        return chain.from_iterable(self._pieces()) if self._listed is None else iter(self._listed)
+
+    def _pieces(self) -> Iterator[Iterable[int]]:
+        for high in sorted(self._blocks):
+            yield from pieces(self._blocks[high], high << 16)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self._as_blocks().items()))
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"DocIds({list(self)})" if len(self) <= 20 else f"DocIds([{', '.join(map(str, self[:20]))}, ...])"
+
+    def __sizeof__(self) -> int:
+        """Bytes of memory, with those of what only this set refers to."""
+        own = object.__sizeof__(self)
+        if self._listed is not None:
+            return own + sys.getsizeof(self._listed)
+        return own + sys.getsizeof(self._blocks) + sum(map(sys.getsizeof, self._blocks.values()))
+
+    # Comparison
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DocIds):
+            return NotImplemented
+        if self._listed is not None and other._listed is not None:
+            return self._listed == other._listed
+        if self._listed is None and other._listed is None:
+            return self._blocks == other._blocks
+        return len(self) == len(other) and self._as_blocks() == other._as_blocks()
+
+    def __le__(self, other: DocIds) -> bool:
+        return self.issubset(other)
+
+    def __lt__(self, other: DocIds) -> bool:
+        return len(self) < len(other) and self.issubset(other)
+
+    def __ge__(self, other: DocIds) -> bool:
+        return other.issubset(self)
+
+    def __gt__(self, other: DocIds) -> bool:
+        return other < self
+
+    def issubset(self, other: DocIds) -> bool:
+        """Is each docid of this set in the other?"""
+        if self._is_looked_up():
+            return len(self._found_in(other)) == len(self)
+        blocks = other._as_blocks()
+        return all(bits & blocks.get(high, 0) == bits for high, bits in self._as_blocks().items())
+
+    def issuperset(self, other: DocIds) -> bool:
+        """Is each docid of the other set in this one?"""
+        return other.issubset(self)
+
+    def intersect(self, other: DocIds) -> bool:
+        """Is any docid in both sets?"""
+        if self._is_looked_up():
+            return bool(self._found_in(other))
+        if other._is_looked_up():
+            return bool(other._found_in(self))
+        blocks = other._as_blocks()
+        return any(bits & blocks.get(high, 0) for high, bits in self._as_blocks().items())
+
+    def isdisjoint(self, other: DocIds) -> bool:
+        """Is no docid in both sets?"""
+        return not self.intersect(other)
+
+    # Operators
+
+    def __and__(self, other: DocIds) -> DocIds:
+        if not isinstance(other, DocIds):
+            return NotImplemented
+        if self._is_looked_up():
+            return _of_listed(array("I", self._found_in(other)))
+        if other._is_looked_up():
+            return _of_listed(array("I", other._found_in(self)))
+        if self._listed is not None and other._listed is not None:
+            return _of_listed(array("I", sorted(frozenset(self._listed).intersection(other._listed))))
+        return _of_blocks(_common(self._as_blocks(), other._as_blocks()))
+
+    def __or__(self, other: DocIds) -> DocIds:
+        return _union((self, other)) if isinstance(other, DocIds) else NotImplemented
+
+    def __sub__(self, other: DocIds) -> DocIds:
+        if not isinstance(other, DocIds):
+            return NotImplemented
+        if self._is_looked_up():
+            found = frozenset(self._found_in(other))
+            return _of_listed(array("I", [docid for docid in self if docid not in found]))
+        if self._listed is not None and other._listed is not None:
+            return _of_listed(array("I", sorted(frozenset(self._listed).difference(other._listed))))
+        return _of_blocks(_without(self._as_blocks(), other._as_blocks()))
+
+    def __xor__(self, other: DocIds) -> DocIds:
+        if not isinstance(other, DocIds):
+            return NotImplemented
+        mine, others = self._as_blocks(), other._as_blocks()
+        return _of_blocks({high: bits for high in mine | others if (bits := mine.get(high, 0) ^ others.get(high, 0))})
+
+    def intersection_cardinality(self, other: DocIds) -> int:
+        """How many docids are in both sets; len(self & other)."""
+        if self._is_looked_up():
+            return len(self._found_in(other))
+        if other._is_looked_up():
+            return len(other._found_in(self))
+        blocks = other._as_blocks()
+        return sum((bits & blocks.get(high, 0)).bit_count() for high, bits in self._as_blocks().items())
+
+    def difference_cardinality(self, other: DocIds) -> int:
+        """How many docids are in this set and not in the other."""
+        return len(self) - self.intersection_cardinality(other)
+
+    def union_cardinality(self, other: DocIds) -> int:
+        """How many docids are in any of both sets."""
+        return len(self) + len(other) - self.intersection_cardinality(other)
+
+    # The next three can be called on the class, too: DocIds.union(*sets), of at least one set.
+
+    def union(*sets: DocIds) -> DocIds:
+        """The docids of any of the sets."""
+        return _union(sets)
+
+    def intersection(*sets: DocIds) -> DocIds:
+        """The docids of all sets."""
+        common, *others = sets
+        for other in others:
+            common &= other
+        return common
+
+    def difference(*sets: DocIds) -> DocIds:
+        """The docids of the first set that are in none of the others."""
+        rest, *others = sets
+        for other in others:
+            rest -= other
+        return rest
+
+    # Order
+
+    def min(self) -> int:
+        """The smallest docid. Raises ValueError if there is none."""
+        if self._listed is not None:
+            return self._end(0)
+        high = min(self._blocks, default=-1)
+        if high < 0:
+            raise ValueError("the empty set has no smallest docid")
+        bits = self._blocks[high]
+        return high << 16 | (bits & -bits).bit_length() - 1
+
+    def max(self) -> int:
+        """The largest docid. Raises ValueError if there is none."""
+        if self._listed is not None:
+            return self._end(-1)
+        high = max(self._blocks, default=-1)
+        if high < 0:
+            raise ValueError("the empty set has no largest docid")
+        return high << 16 | self._blocks[high].bit_length() - 1
+
+    def _end(self, place: int) -> int:
+        if not self._listed:
+            raise ValueError("the empty set has no smallest and no largest docid")
+        return self._listed[place]
+
+    def rank(self, docid: int) -> int:
+        """How many docids of the set are at most `docid`."""
+        if not 0 <= docid < _LIMIT:
+            raise OverflowError(f"{docid} is not a docid")
+        if self._listed is not None:
+            return bisect_right(self._listed, docid)
+        block = docid >> 16
+        below = sum(bits.bit_count() for high, bits in self._blocks.items() if high < block)
+        return below + (self._blocks.get(block, 0) & (2 << (docid & _LOW)) - 1).bit_count()
+
+    @overload
+    def __getitem__(self, place: int) -> int: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> DocIds: ...
+
+    def __getitem__(self, place: int | slice) -> int | DocIds:
+        """The docid at a place of the ascending list, or the set of those at some places. Raises IndexError."""
+        if isinstance(place, slice):
+            return self._slice(place)
+        at = place + len(self) if place < 0 else place
+        if not 0 <= at < len(self):
+            raise IndexError(f"place {place} in a set of {len(self)} docids")
+        return self._at(at) if self._listed is None else self._listed[at]
+
+    def _at(self, place: int) -> int:
+        for high in sorted(self._blocks):
+            count = self._blocks[high].bit_count()
+            if place < count:
+                return high << 16 | nth_bit(self._blocks[high], place)
+            place -= count
+        raise IndexError
+
+    def _slice(self, wanted: slice) -> DocIds:
+        if self._listed is not None:
+            return DocIds(self._listed[wanted])
+        places = range(*wanted.indices(len(self)))
+        if abs(places.step) != 1:
+            return DocIds(self.to_array()[wanted])
+        if not places:
+            return DocIds()
+        first, last = sorted((places[0], places[-1]))
+        return self & DocIds(range(self._at(first), self._at(last) + 1))
+
+    # Other sets
+
+    def copy(self) -> DocIds:
+        """The same set."""
+        return self
+
+    def flip(self, start: int, end: int) -> DocIds:
+        """The set in which docids from `start` to `end` - 1 are what they are not in this one."""
+        return self ^ DocIds(range(start, max(start, min(end, _LIMIT))))
+
+    def shift(self, offset: int) -> DocIds:
+        """The set of each docid plus `offset`, without those that are then out of range."""
+        if self._listed is not None:
+            moved = [docid + offset for docid in self._listed]
+            return _of_listed(array("I", moved[bisect_left(moved, 0):bisect_left(moved, _LIMIT)]))
+        blocks, low = offset >> 16, offset & _LOW
+        shifted: Blocks = {}
+        for high, bits in self._blocks.items():
+            bits <<= low
+            for target, part in ((high + blocks, bits & _FULL), (high + blocks + 1, bits >> BLOCK)):
+                if part and 0 <= target < BLOCK:
+                    shifted[target] = shifted.get(target, 0) | part
+        return _of_blocks(shifted)
+
+    # Conversion
+
+    def to_array(self) -> array[int]:
+        """The docids as array("I"), ascending."""
+        return array("I", self) if self._listed is None else self._listed[:]
+
+    def serialize(self) -> bytes:
+        """The set in the portable roaring format, each container in the smallest form; of two equally small ones not the runs."""
+        if self._listed is None:
+            return write([(high, self._blocks[high]) for high in sorted(self._blocks)])
+        return write(list(_groups(self._listed)))
+
+    @classmethod
+    def deserialize(cls, data: bytes | memoryview) -> DocIds:
+        """The set of bytes in the portable roaring format; what follows it is ignored. Raises ValueError."""
+        return with_size(data)[0]
+
+    # Forms
+
+    def _as_blocks(self) -> Blocks:
+        if self._listed is None:
+            return self._blocks
+        if self._listed and len(self._listed) * BLOCK > self._listed[-1] * FEW:  # more than a few in each block
+            return blocks_of(self._listed, self._listed[-1])
+        return {high: bits_of(lows) for high, lows in _groups(self._listed)}
+
+    def _is_looked_up(self) -> bool:
+        return self._listed is not None and len(self._listed) <= _LOOKED_UP
+
+    def _found_in(self, other: DocIds) -> list[int]:
+        """The docids of this listed set that are in the other, ascending."""
+        listed = self._listed or ()
+        if other._listed is None:
+            get = other._blocks.get
+            return [docid for docid in listed if has_bit(get(docid >> 16, 0), docid & _LOW)]
+        if len(other._listed) <= _LOOKED_UP:
+            return sorted(frozenset(listed).intersection(other._listed))
+        return [docid for docid in listed if docid in other]
+
+
+# Sets of either form
+
+
+def _of_listed(listed: array[int]) -> DocIds:
+    docids = object.__new__(DocIds)
+    docids._listed, docids._blocks, docids._size, docids._hash = listed, {}, len(listed), None
+    return docids
+
+
+def _of_blocks(blocks: Blocks, size: int = -1) -> DocIds:
+    docids = object.__new__(DocIds)
+    docids._listed, docids._blocks, docids._size, docids._hash = None, blocks, size, None
+    return docids
+
+
+def _is_thin(count: int, top: int) -> bool:
+    return count <= _ALWAYS_LISTED or count * _THIN <= top
+
+
+def _in_least_memory(docids: DocIds) -> DocIds:
+    if not docids:
+        return _of_listed(array("I"))
+    is_listed = docids._listed is not None
+    if _is_thin(len(docids), docids.max()):
+        return docids if is_listed else _of_listed(docids.to_array())
+    return _of_blocks(docids._as_blocks(), len(docids)) if is_listed else docids
+
+
+def _of_range(docids: range) -> DocIds:
+    """The set of the docids of a range of step 1; those of 2^32 and above are left out, as pyroaring does."""
+    if docids.start < 0:
+        raise OverflowError(f"{docids.start} is not a docid")
+    docids = docids[:max(_LIMIT - docids.start, 0)]
+    if not docids or _is_thin(len(docids), docids[-1]):
+        return _of_listed(array("I", docids))
+    first, last = docids[0] >> 16, docids[-1] >> 16
+    blocks = dict.fromkeys(range(first, last + 1), _FULL)
+    blocks[last] &= (2 << (docids[-1] & _LOW)) - 1
+    blocks[first] = blocks[first] >> (docids[0] & _LOW) << (docids[0] & _LOW)
+    return _of_blocks(blocks, len(docids))
+
+
+def _of_any(values: Collection[int]) -> DocIds:
+    if isinstance(values, array) and values.typecode != "I":
+        raise ValueError(f"expected an array of type I, not {values.typecode}")
+    if not values:
+        return _of_listed(array("I"))
+    top = max(values)
+    if top >= _LIMIT or not isinstance(values, array) and min(values) < 0:
+        raise OverflowError(f"{min(values)} to {top} are not all docids")
+    if _is_thin(len(values), top):
+        return _of_listed(array("I", sorted(set(values))))
+    return _of_blocks(blocks_of(values, top))
+
+
+def _union(sets: Sequence[DocIds]) -> DocIds:
+    """The union: listed sets first become one, so that hundreds of small ones take as long as one of all their docids."""
+    listed = array("I")
+    blocks: Blocks = {}
+    for docids in sets:
+        if docids._listed is not None:
+            listed += docids._listed
+        elif blocks:
+            _add(blocks, docids._blocks)
+        else:
+            blocks = dict(docids._blocks)
+    if not blocks:
+        return _of_any(listed)
+    if listed:
+        _add(blocks, _of_any(listed)._as_blocks())
+    return _of_blocks(blocks)
+
+
+# Blocks
+
+
+def _common(left: Blocks, right: Blocks) -> Blocks:
+    return {high: both for high, bits in left.items() if high in right and (both := bits & right[high])}
+
+
+def _without(blocks: Blocks, unwanted: Blocks) -> Blocks:
+    """bits ^ (bits & other) is five times faster than bits & ~other, which works on a negative integer."""
+    return {high: rest for high, bits in blocks.items()
+            if (rest := bits ^ (bits & unwanted[high]) if high in unwanted else bits)}
+
+
+def _add(blocks: Blocks, others: Mapping[int, int]) -> None:
+    for high, bits in others.items():
+        blocks[high] = blocks.get(high, 0) | bits
+
+
+def _groups(listed: array[int]) -> Iterator[tuple[int, Sequence[int]]]:
+    """The docids of an ascending array by block: the block and the lower 16 bits, ascending."""
+    start = 0
+    while start < len(listed):
+        high = listed[start] >> 16
+        end = bisect_left(listed, (high + 1) << 16, start)
+        yield high, [docid & _LOW for docid in listed[start:end]] if high else listed[start:end]
+        start = end
+
+
+def _of_containers(blocks: Sequence[Container], total: int) -> DocIds:
+    if not blocks:
+        return DocIds()
+    high, block = blocks[-1]
+    top = high << 16 | (block.bit_length() - 1 if isinstance(block, int) else block[-1])
+    if not _is_thin(total, top):
+        return _of_blocks({high: block if isinstance(block, int) else bits_of(block) for high, block in blocks}, total)
+    listed = array("I")
+    for high, block in blocks:
+        lows = lows_of(block) if isinstance(block, int) else block
+        listed.extend([high << 16 | low for low in lows])
+    return _of_listed(listed)
+
+
+# What the compiled class has no method for
+
+
+def with_size(data: bytes | memoryview) -> tuple[DocIds, int]:
+    """The set at the start of bytes in the portable roaring format, and how many bytes it takes. Raises ValueError."""
+    containers, total, size = read(data)
+    return _of_containers(containers, total), size
+
+
+def membership_bytes(docids: DocIds) -> bytes:
+    """One byte for each docid from 0 to the largest: 1 if it is in the set, else 0. For sets that are not empty, nor sparse."""
+    blocks = docids._as_blocks()
+    last = max(blocks)
+    return b"".join([membership(blocks.get(high, 0), BLOCK if high < last else 0) for high in range(last + 1)])
+
+
+def from_bytes_equal(values: bytes, value: int) -> DocIds:
+    """The set of the offsets at which `values` has the byte `value`; takes the same time however few they are."""
+    blocks = {start >> 16: bits_equal(values[start:start + BLOCK], value) for start in range(0, len(values), BLOCK)}
+    return _of_blocks({high: bits for high, bits in blocks.items() if bits})

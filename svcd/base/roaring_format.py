@@ -1,0 +1,163 @@
+"""The portable roaring format of sets of 32-bit numbers (https://github.com/RoaringBitmap/RoaringFormatSpec).
+
+A container holds the numbers with the same upper 16 bits: as a bitmap, as a list of the lower 16 bits, or as runs of them.
+"""
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from itertools import chain, pairwise
+from operator import lt
+
+from svcd.base.integer_bitmaps import BLOCK, BLOCK_BYTES, bits_of, lows_of
+
+_WITHOUT_RUNS, _WITH_RUNS = 12346, 12347
+_MOST_LISTED = 4096  # a container of more docids that is not of runs is a bitmap
+_FEWEST_WITH_OFFSETS = 4  # containers, in the form with runs
+
+# The upper 16 bits of the docids of a container, and the lower ones: a bitmap, or ascending and each once.
+Container = tuple[int, int | Sequence[int]]
+_Stored = tuple[int, bytes, bool]  # count of docids, bytes, are they runs
+
+
+def write(containers: Sequence[Container]) -> bytes:
+    """The bytes of containers in ascending order, each in the smallest form; of two equally small ones not the runs."""
+    return _joined([high for high, _ in containers], [_stored(lows) for _, lows in containers])
+
+
+def _joined(highs: Sequence[int], containers: Sequence[_Stored]) -> bytes:
+    count = len(containers)
+    heads = struct.pack(f"<{2 * count}H", *chain.from_iterable((high, size - 1) for high, (size, _, _) in zip(highs, containers)))
+    runs = sum(is_runs << place for place, (_, _, is_runs) in enumerate(containers))
+    if runs:
+        start = struct.pack("<HH", _WITH_RUNS, count - 1) + runs.to_bytes((count + 7) >> 3, "little") + heads
+    else:
+        start = struct.pack("<II", _WITHOUT_RUNS, count) + heads
+    if not runs or count >= _FEWEST_WITH_OFFSETS:
+        offsets, offset = [], len(start) + 4 * count
+        for _, body, _ in containers:
+            offsets.append(offset)
+            offset += len(body)
+        start += struct.pack(f"<{count}I", *offsets)
+    return start + b"".join([body for _, body, _ in containers])
+
+
+def _stored(lows: int | Sequence[int]) -> _Stored:
+    if isinstance(lows, int):
+        return _stored_bits(lows)
+    runs = 1 + sum(right - left != 1 for left, right in pairwise(lows))
+    if len(lows) > _MOST_LISTED or 2 + 4 * runs < 2 * len(lows):
+        return _stored_bits(bits_of(lows))
+    return len(lows), _packed(lows), False
+
+
+def _stored_bits(bits: int) -> _Stored:
+    count = bits.bit_count()
+    starts = bits ^ (bits & bits << 1)
+    runs = starts.bit_count()
+    if 2 + 4 * runs < min(2 * count, BLOCK_BYTES):
+        lasts = bits ^ (bits & bits >> 1)
+        pairs = ((start, last - start) for start, last in zip(lows_of(starts), lows_of(lasts)))
+        return count, _packed([runs, *chain.from_iterable(pairs)]), True
+    if count > _MOST_LISTED:
+        return count, bits.to_bytes(BLOCK_BYTES, "little"), False
+    return count, _packed(list(lows_of(bits))), False
+
+
+def _packed(numbers: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(numbers)}H", *numbers)
+
+
+def has_needless_runs(stored: bytes) -> bool:
+    """Do the runs of any container of a stored set take as many bytes as the list of its docids would?"""
+    cookie, last = struct.unpack_from("<HH", stored)
+    if cookie != _WITH_RUNS:
+        return False
+    flags_end = 4 + (last + 8 >> 3)
+    flags = int.from_bytes(stored[4:flags_end], "little")
+    heads = struct.unpack_from(f"<{2 * (last + 1)}H", stored, flags_end)
+    at = flags_end + (8 if last + 1 >= _FEWEST_WITH_OFFSETS else 4) * (last + 1)
+    for place, most in enumerate(heads[1::2]):
+        if not flags >> place & 1:
+            at += min(2 * (most + 1), BLOCK_BYTES)
+            continue
+        (runs,) = struct.unpack_from("<H", stored, at)
+        if 2 + 4 * runs == 2 * (most + 1):
+            return True
+        at += 2 + 4 * runs
+    return False
+
+
+def read(data: bytes | memoryview) -> tuple[list[Container], int, int]:
+    """The containers at the start of bytes, the count of their docids, and how many bytes they take.
+
+    Raises ValueError if the bytes end too early or break a rule of the format. Offsets of containers are not looked at, nor the
+    count that is given for runs.
+    """
+    containers: list[Container] = []
+    total = 0
+    try:
+        heads, runs, at = _heads(data)
+        for place, (high, last) in enumerate(heads):
+            lows, count, at = _container(data, at, last + 1, bool(runs >> place & 1))
+            total += count
+            containers.append((high, lows))
+    except struct.error:
+        raise ValueError("the bytes of a set of documents end too early") from None
+    return containers, total, at
+
+
+def _heads(data: bytes | memoryview) -> tuple[list[tuple[int, int]], int, int]:
+    """Of each container the upper 16 bits and the count less 1; a bit for each that is of runs; where the first begins."""
+    (cookie,), at, runs = struct.unpack_from("<I", data), 4, 0
+    if cookie & 0xFFFF == _WITH_RUNS:
+        count = (cookie >> 16) + 1
+        size = (count + 7) >> 3
+        runs, at = int.from_bytes(data[at:at + size], "little") & (1 << count) - 1, at + size
+        if not runs:
+            raise ValueError("a set of documents says that it has runs, but no container has")
+    elif cookie == _WITHOUT_RUNS:
+        (count,), at = struct.unpack_from("<I", data, at), at + 4
+    else:
+        raise ValueError(f"a set of documents begins with {cookie}, expected {_WITHOUT_RUNS} or {_WITH_RUNS}")
+    if count > BLOCK:
+        raise ValueError(f"a set of documents has {count} containers, at most {BLOCK} are possible")
+    numbers = struct.unpack_from(f"<{2 * count}H", data, at)
+    highs = numbers[::2]
+    if not all(map(lt, highs, highs[1:])):
+        raise ValueError("containers of a set of documents are not in order")
+    at += 4 * count
+    if cookie == _WITHOUT_RUNS or count >= _FEWEST_WITH_OFFSETS:
+        at += 4 * count
+    if at > len(data):
+        raise ValueError("the bytes of a set of documents end too early")
+    return list(zip(highs, numbers[1::2])), runs, at
+
+
+def _container(data: bytes | memoryview, at: int, size: int, is_runs: bool) -> tuple[int | Sequence[int], int, int]:
+    """The lower 16 bits in the container at offset `at`, how many they are, and the offset of its end."""
+    if is_runs:
+        (count,) = struct.unpack_from("<H", data, at)
+        return *_of_runs(struct.unpack_from(f"<{2 * count}H", data, at + 2)), at + 2 + 4 * count
+    if size <= _MOST_LISTED:
+        lows = struct.unpack_from(f"<{size}H", data, at)
+        if not all(map(lt, lows, lows[1:])):
+            raise ValueError("docids of a set of documents are not in order")
+        return lows, size, at + 2 * size
+    (raw,) = struct.unpack_from(f"{BLOCK_BYTES}s", data, at)
+    bits = int.from_bytes(raw, "little")
+    if bits.bit_count() != size:
+        raise ValueError(f"a bitmap of {bits.bit_count()} documents says that it has {size}")
+    return bits, size, at + BLOCK_BYTES
+
+
+def _of_runs(pairs: Sequence[int]) -> tuple[int, int]:
+    """The bitmap of runs, each a start and a length less 1, and the count of its docids.
+
+    A run is 2^end - 2^start; so all together are one subtraction of two bitmaps.
+    """
+    starts, lengths = pairs[::2], pairs[1::2]
+    lasts = [start + length for start, length in zip(starts, lengths)]
+    if not starts or lasts[-1] >= BLOCK or not all(last + 1 < start for last, start in zip(lasts, starts[1:])):
+        raise ValueError("runs of a set of documents are not in order")
+    return (bits_of(lasts) << 1) - bits_of(starts), sum(lengths) + len(lengths)

@@ -1,0 +1,172 @@
+"""How many processes answer searches: the search workers start when searches queue up, and end when they are idle.
+
+With `--search-workers auto` (docs/http.md#worker-processes) a daemon loads the code of the workers (svcd.cli.search_worker_pool)
+only when the searches of the main process queue up for the first time. With a number that many run from the start.
+
+Threads: "svcd-search-workers" starts the workers, looks once a second how many are needed while some run, and carries out
+the stop; with `auto` it is started with the first worker. `_lock` guards its start. Request threads call `_on_congestion`.
+"""
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from svcd.base import logs
+from svcd.cli.config import Config
+from svcd.cli.options import AUTO
+
+if TYPE_CHECKING:
+    from svcd.analytics.figures import State
+    from svcd.api.app import App
+    from svcd.api.routes import Report
+    from svcd.cli.search_worker_pool import SearchWorkerPool
+    from svcd.http.server import Server
+    from svcd.instance.instance import Instance
+
+# Seconds without work after which a worker ends. A start takes a third of a second of processor time.
+IDLE_S = 30.0
+SAMPLE_S = 1.0
+# While a worker leaves, its queue is looked after so often.
+LEAVING_S = 0.1
+
+
+class Demand:
+    """How many workers are needed. most: how many there may be; idle_s: how long one is kept that is not needed.
+
+    All times are monotonic seconds.
+    """
+
+    def __init__(self, most: int, idle_s: float) -> None:
+        self._most = most
+        self._idle_s = idle_s
+        self._needed_at: list[float] = []  # of each worker, when it was needed last
+
+    def grow(self, now: float) -> int:
+        """Searches queue up: how many workers there should be."""
+        self._needed_at = [now] * min(len(self._needed_at) + 1, self._most)
+        return len(self._needed_at)
+
+    def sample(self, searches: int, now: float) -> int:
+        """So many searches are under way, in all processes: how many workers there should be.
+
+        One process is enough for one search at a time, so the first worker is needed for the second search.
+        """
+        for worker in range(min(searches - 1, len(self._needed_at))):
+            self._needed_at[worker] = now
+        while self._needed_at and now - self._needed_at[-1] >= self._idle_s:
+            self._needed_at.pop()
+        return len(self._needed_at)
+
+
+class SearchProcesses:
+    """The search workers of a daemon, of which there may be none now."""
+
+    def __init__(self, config: Config, instance: Instance, most: int) -> None:
+        """most: how many workers there may be, at least 1."""
+        self._config = config
+        self._instance = instance
+        self._most = most
+        self._is_auto = config.search_workers == AUTO
+        self._demand = Demand(most, IDLE_S)
+        self._pool: SearchWorkerPool | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._changed = threading.Event()  # the thread has something to do
+        self._queues_up = False
+        self._grace_s = 0.0
+        self._settings: dict[str, Mapping[str, Any]] = {}  # name: the last command that has changed it
+
+    def start(self, server: Server, app: App) -> None:
+        """Start the workers, or have them started when they are needed; returns at once. Both belong to the main process."""
+        self._server, self._app = server, app
+        if self._is_auto:
+            app.searches.on_congestion = self._on_congestion
+        else:
+            self._start_thread()
+
+    def stop(self, grace_s: float) -> bool:
+        """Stop all workers, then the server; returns at once, and may be called from a signal handler.
+
+        False if no worker was started: the caller has to stop the server.
+        """
+        self._grace_s = grace_s
+        self._stopping.set()
+        self._changed.set()
+        return self._pool is not None
+
+    def end(self) -> None:
+        """Stop, and wait until all workers have ended."""
+        self.stop(self._grace_s)
+        with self._lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+        if self._pool:
+            self._pool.close()
+
+    def reports(self) -> Sequence[Report]:
+        """The traffic of all workers since the start of the daemon, also of those that have ended."""
+        return self._pool.reports() if self._pool else ()
+
+    def usages(self) -> Sequence[State]:
+        """What the workers have counted for the usage report since the last call."""
+        return self._pool.usages() if self._pool else ()
+
+    def broadcast(self, command: Mapping[str, Any]) -> None:
+        """Send a command to all workers (svcd.cli.search_worker), also to those that are started later."""
+        self._settings.update((name, command) for name in command if name in ("log", "follow"))
+        if self._pool:
+            self._pool.broadcast(command)
+
+    def _on_congestion(self) -> None:
+        self._queues_up = True
+        self._changed.set()
+        if self._thread is None:
+            self._start_thread()
+
+    def _start_thread(self) -> None:
+        with self._lock:
+            if self._thread is not None or self._stopping.is_set():
+                return
+            thread = threading.Thread(target=self._run, name="svcd-search-workers")
+            thread.start()
+            self._thread = thread
+
+    # The thread
+
+    def _run(self) -> None:
+        from svcd.cli.search_worker_pool import SearchWorkerPool  # 10 ms, and few daemons need search workers
+
+        try:
+            pool = SearchWorkerPool(self._config, self._instance, self._server, self._app, self._most, self._changed.set)
+        except OSError as failure:
+            logs.warn("search workers cannot be started", failure=failure)
+            return
+        self._pool = pool
+        for command in [*self._settings.values()]:
+            pool.broadcast(command)
+        try:
+            if not self._is_auto:
+                pool.resize(self._most)
+            while not self._stopping.is_set():
+                self._changed.wait(self._pause_s(pool))
+                self._changed.clear()
+                pool.adapt()
+                if self._is_auto and not self._stopping.is_set():
+                    pool.resize(self._wanted(pool))
+        finally:
+            pool.stop(self._grace_s)
+
+    def _pause_s(self, pool: SearchWorkerPool) -> float | None:
+        if pool.is_shrinking:
+            return LEAVING_S
+        return SAMPLE_S if self._is_auto and pool.size else None
+
+    def _wanted(self, pool: SearchWorkerPool) -> int:
+        queues_up, self._queues_up = self._queues_up, False
+        if queues_up and not pool.is_growing:  # the next only when the last one works: that may be enough
+            return self._demand.grow(time.monotonic())
+        return self._demand.sample(pool.searches_under_way(), time.monotonic())
