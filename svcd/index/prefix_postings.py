@@ -64,15 +64,14 @@ class PrefixPostingWriter:
         if self._gathered > _MOST_GATHERED:
             self.flush()
 
-    def add(self, docids: Sequence[int], added: Mapping[int, Mapping[str, Sequence[int]]]) -> None:
-        """Note new documents. added: by FTS column and first letter the places in `docids`, ascending."""
-        blocks = [docid >> BLOCK_BITS for docid in docids]
-        for column, places_by_letter in added.items():
-            edits = {block: self._edits[block][column] for block in set(blocks)}
-            for letter, places in places_by_letter.items():
-                for place in places:
-                    edits[blocks[place]][letter].append(docids[place])
-                self._gathered += len(places)
+    def add(self, added: Mapping[int, Mapping[int, Mapping[str, Sequence[int]]]]) -> None:
+        """Note new documents, by block, FTS column and first letter of their words."""
+        for block, columns in added.items():
+            for column, docids_by_letter in columns.items():
+                edits = self._edits[block][column]
+                for letter, docids in docids_by_letter.items():
+                    edits[letter] += docids
+                    self._gathered += len(docids)
         if self._gathered > _MOST_GATHERED:
             self.flush()
 

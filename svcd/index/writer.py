@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,7 +22,7 @@ from svcd.index import fts_encoding, materialized, prefix_postings, schema
 from svcd.index.batch_outcomes import BatchOutcomes, outcome_record
 from svcd.index.connections import BUSY_MS, keep_log, open_reader, open_writer
 from svcd.index.disk_space import lacks_room
-from svcd.index.encoded_document import EncodedDocuments, Positions, Words, encoded_documents, encoded_values, encoded_words
+from svcd.index.encoded_document import AddedLetters, EncodedDocuments, Positions, Words, encoded_documents, encoded_values
 from svcd.index.encoded_document import Values as EncodedValues
 from svcd.index.geo_writer import GeometryWriter, PointWriter, StoredShape
 from svcd.index.prefix_postings import PrefixPostingWriter
@@ -352,16 +352,14 @@ class IndexWriter:
         ordered = sorted(changes, key=lambda change: change.docid)
         has_words = [change.positions is not None or encoded is not None for change in ordered]
         documents, postings, letters = encoded or encoded_documents(
-            (change.positions or {}, change.values, False) for change in ordered)
+            (change.positions or {}, change.values, change.docid if change.is_new else None) for change in ordered)
         removed = [(change.docid,) for change in ordered if change.json is None]
         kept = [change for change in ordered if change.json is not None]
         self._write_words([(change, words) for change, (words, _), is_given in zip(ordered, documents, has_words) if is_given])
         self._write_values([(change, values) for change, (_, values) in zip(ordered, documents)])
-        docids = [change.docid for change in ordered]
-        if letters:
-            self._prefix_postings.add(docids, {self._columns[name]: found for name, found in letters.items()})
-        if postings:
-            self._values.add(docids, {self.field_numbers[name]: found for name, found in postings.items()})
+        self._add_letters(letters)
+        self._values.add({block: {self.field_numbers[name]: found for name, found in fields.items()}
+                          for block, fields in postings.items()})
         self.write_locations({change.docid: change.location for change in ordered})
         self._connection.executemany("DELETE FROM documents WHERE docid = ?", removed)
         self._connection.executemany(_PUT_DOCUMENT, [(change.docid, change.document_id, change.json) for change in kept])
@@ -448,10 +446,33 @@ class IndexWriter:
 
     def write_words(self, positions: Iterable[tuple[int, Positions]]) -> None:
         """Index documents without words: (docid, words by field and position), by ascending docid."""
-        fresh = [(docid, self._indexed_words(encoded_words(found))) for docid, found in positions]
-        for docid, ready in fresh:
-            self._post(docid, {}, ready)
-        self._write_forward_index(fresh, {})
+        given = list(positions)
+        documents, _, letters = encoded_documents((found, {}, docid) for docid, found in given)
+        self._add_words([(docid, words) for (docid, _), (words, _) in zip(given, documents)])
+        self._add_letters(letters)
+
+    def _add_letters(self, added: AddedLetters) -> None:
+        self._prefix_postings.add({block: {self._column(name): found for name, found in fields.items()}
+                                   for block, fields in added.items()})
+
+    def _add_words(self, added: Sequence[tuple[int, Words]]) -> None:
+        """Index documents without words; their first letters are added apart."""
+        terms: list[tuple[Any, ...]] = []
+        position_terms: list[tuple[int, str]] = []
+        forward: list[tuple[int, str]] = []
+        counted: list[tuple[int, dict[int, int]]] = []
+        for docid, (fields, text) in added:
+            if fields:
+                self._log(docid, "")
+                columns = {self._column(name): found for name, found in fields.items()}
+                terms.append((docid, *_column_values({column: found[1] for column, found in columns.items()})))
+                position_terms.append((docid, text))
+                forward.append((docid, fts_encoding.forward_text({column: found[0] for column, found in columns.items()})))
+                counted.append((docid, {column: found[2] for column, found in columns.items()}))
+        self._connection.executemany(_INSERT, terms)
+        self._connection.executemany(_INSERT_POSITIONS, position_terms)
+        self._connection.executemany(_PUT_FORWARD, forward)
+        self._count_words(counted)
 
     def _indexed_words(self, words: Words) -> _IndexedWords:
         fields, position_terms = words
@@ -462,7 +483,14 @@ class IndexWriter:
         return ready
 
     def _write_words(self, changes: Sequence[tuple[DocumentChange, Words]]) -> None:
-        before = self._forward([change.docid for change, _ in changes if not change.is_new])
+        for is_new, run in groupby(changes, lambda each: each[0].is_new):  # in the order of docids
+            if is_new:
+                self._add_words([(change.docid, words) for change, words in run])
+            else:
+                self._replace_words(list(run))
+
+    def _replace_words(self, changes: Sequence[tuple[DocumentChange, Words]]) -> None:
+        before = self._forward([change.docid for change, _ in changes])
         replaced: list[tuple[int, _IndexedWords]] = []
         for change, words in changes:
             ready, old = self._indexed_words(words), before.get(change.docid, "")
@@ -509,8 +537,7 @@ class IndexWriter:
         """Write the forward index rows and word counts of documents whose postings were replaced."""
         self._connection.executemany("DELETE FROM forward_index WHERE docid = ?",
                                      [(docid,) for docid, ready in indexed if docid in before and not ready.rows])
-        self._connection.executemany("INSERT OR REPLACE INTO forward_index(docid, words) VALUES (?, ?)",
-                                     [(docid, ready.forward) for docid, ready in indexed if ready.rows])
+        self._connection.executemany(_PUT_FORWARD, [(docid, ready.forward) for docid, ready in indexed if ready.rows])
         self._count_words([(docid, ready.counts) for docid, ready in indexed])
 
     def _count_words(self, counted: Iterable[tuple[int, Mapping[int, int]]]) -> None:
@@ -534,6 +561,7 @@ class IndexWriter:
 # Not INSERT OR REPLACE: that may be undone half-way, and for this SQLite has FTS5 write the postings that it has gathered.
 _PUT_DOCUMENT = ("INSERT INTO documents(docid, document_id, json) VALUES (?, ?, ?) ON CONFLICT (docid) "
                  "DO UPDATE SET document_id = excluded.document_id, json = excluded.json")
+_PUT_FORWARD = "INSERT OR REPLACE INTO forward_index(docid, words) VALUES (?, ?)"
 _COLUMNS = ", ".join(f"c{n}" for n in range(schema.COLUMNS))
 _VALUES = ", ".join("?" * schema.COLUMNS)
 _INSERT = f"INSERT INTO terms(rowid, {_COLUMNS}) VALUES (?, {_VALUES})"

@@ -28,6 +28,8 @@ from svcd.schema.index_settings import IndexSettings
 _MODULE = "svcd.tasks.analysis_process"
 _LENGTH = struct.Struct("<Q")
 
+DocumentText = tuple[str, "int | None"]  # JSON, docid if it is new
+
 
 class Analysis:
     """Analyzes documents for an index with these settings."""
@@ -46,13 +48,13 @@ class Analysis:
         """The values of a document's attributes that the settings keep, for filters, facets and sorting."""
         return field_values(document, self._is_kept)
 
-    def encoded(self, documents: Iterable[tuple[Mapping[str, Any], bool]]) -> EncodedDocuments:
-        """Both, encoded. documents: (document, is it new); {} for one that is deleted."""
-        return encoded_documents((self.positions(document), self.values(document), is_new) for document, is_new in documents)
+    def encoded(self, documents: Iterable[tuple[Mapping[str, Any], int | None]]) -> EncodedDocuments:
+        """Both, encoded. documents: (document, docid if it is new); {} for one that is deleted."""
+        return encoded_documents((self.positions(document), self.values(document), docid) for document, docid in documents)
 
-    def encoded_texts(self, texts: Sequence[tuple[str, bool]]) -> EncodedDocuments:
+    def encoded_texts(self, texts: Sequence[DocumentText]) -> EncodedDocuments:
         """The same of documents that are given as JSON texts."""
-        return self.encoded((json.loads(text), is_new) for text, is_new in texts)
+        return self.encoded((json.loads(text), docid) for text, docid in texts)
 
 
 class AnalysisProcessDied(RuntimeError):
@@ -72,8 +74,8 @@ class AnalysisProcess:
             [sys.executable, "-m", _MODULE, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._send(json.dumps(settings))
 
-    def send(self, texts: Sequence[tuple[str, bool]]) -> None:
-        """Send a portion of documents: (JSON text, is it new)."""
+    def send(self, texts: Sequence[DocumentText]) -> None:
+        """Send a portion of documents."""
         self._send(list(texts))
 
     def _send(self, message: Any) -> None:

@@ -23,7 +23,7 @@ from svcd.index.writer import NO_LOCATION, DocumentChange, DocumentLocation, Ind
 from svcd.schema.documents import attribute_names
 from svcd.schema.field_values import FieldValues, validate_geo
 from svcd.schema.index_settings import IndexSettings
-from svcd.tasks.analysis import Analysis, AnalysisProcess, AnalysisProcessDied
+from svcd.tasks.analysis import Analysis, AnalysisProcess, AnalysisProcessDied, DocumentText
 
 Document = dict[str, Any]
 
@@ -55,10 +55,10 @@ class _Pending:
 
 
 class _Part(NamedTuple):
-    """Documents that are analyzed together. texts: (JSON, is it new) of each."""
+    """Documents that are analyzed together."""
 
     changes: list[DocumentChange]
-    texts: list[tuple[str, bool]]
+    texts: list[DocumentText]
 
 
 class _DistinctDocuments:
@@ -248,12 +248,12 @@ class DocumentWriter:
                 self._send(self._process, part)
             else:
                 self._write_sent()  # what it had when it died comes first
-                encoded = self._analysis.encoded((document or {}, change.is_new) for change, document in part)
+                encoded = self._analysis.encoded((document or {}, _new_docid(change)) for change, document in part)
                 self._writer.write([change for change, _ in part], encoded)
 
     def _send(self, process: AnalysisProcess, part: list[tuple[DocumentChange, Document | None]]) -> None:
         """Have documents analyzed, and write those that are analyzed by now."""
-        sent = _Part([change for change, _ in part], [(self._text_as_read(*each), each[0].is_new) for each in part])
+        sent = _Part([change for change, _ in part], [(self._text_as_read(*each), _new_docid(each[0])) for each in part])
         process.send(sent.texts)
         self._sent.append(sent)
         self._sent_ids.update(change.document_id for change in sent.changes)
@@ -353,6 +353,10 @@ def _unused_docids(taken: DocIds) -> Iterator[int]:
     end = taken.max() + 1 if taken else 0
     yield from DocIds(range(end)) - taken
     yield from count(end)
+
+
+def _new_docid(change: DocumentChange) -> int | None:
+    return change.docid if change.is_new else None
 
 
 def _has_nested_names(value: Any) -> bool:

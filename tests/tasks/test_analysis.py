@@ -27,7 +27,7 @@ from svcd.index.encoded_document import EncodedDocuments
 from svcd.schema.index_settings import IndexSettings
 from svcd.tasks import documents as document_tasks
 from svcd.tasks import indexing
-from svcd.tasks.analysis import Analysis, AnalysisProcess, AnalysisProcessDied
+from svcd.tasks.analysis import Analysis, AnalysisProcess, AnalysisProcessDied, DocumentText
 from svcd.tasks.indexing import IndexingTask, apply_batch
 from svcd.tasks.indexing_client import IndexingProcess, IndexingProcessDied, MemoryBudget
 
@@ -61,7 +61,7 @@ class LocalAnalysis:
         self.is_closed = False
         self.started.append(self)
 
-    def send(self, texts: Sequence[tuple[str, bool]]) -> None:
+    def send(self, texts: Sequence[DocumentText]) -> None:
         self._sent.append(marshal.dumps(list(texts)))
         assert len(self._sent) <= self.MOST_SENT + 1
 
@@ -203,9 +203,9 @@ def test_without_the_process_the_indexing_process_goes_on(tmp_path: Path, monkey
 
 def test_a_process_that_fails_has_died() -> None:
     with closing(AnalysisProcess(SETTINGS)) as process:
-        process.send([("{}", True)])
-        process.send([("no JSON", True)])
-        assert process.receive() == ([(({}, ""), {})], {}, {})
+        process.send([("{}", 0)])
+        process.send([("no JSON", 1)])
+        assert process.receive() == ([(({}, ""), {})], {0: {}}, {0: {}})
         with pytest.raises(AnalysisProcessDied):
             process.receive()
 
