@@ -11,14 +11,16 @@ the portion is analyzed here, where the same error has its place.
 """
 from __future__ import annotations
 
+import fcntl
 import json
 import marshal
 import os
+import select
 import struct
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import IO, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from svcd.index.encoded_document import EncodedDocuments, encoded_documents
 from svcd.schema.documents import terms_by_attribute
@@ -27,6 +29,7 @@ from svcd.schema.index_settings import IndexSettings
 
 _MODULE = "svcd.tasks.analysis_process"
 _LENGTH = struct.Struct("<Q")
+_PIPE_BYTES = 1 << 20  # two answers
 
 DocumentText = tuple[str, "int | None"]  # JSON, docid if it is new
 
@@ -64,14 +67,21 @@ class AnalysisProcessDied(RuntimeError):
 class AnalysisProcess:
     """A process that analyzes portions of documents in the order in which they are sent.
 
-    At most MOST_SENT portions may be on their way: those wait in the memory of the process. It ends with this process.
+    At most MOST_SENT portions may be on their way: most of them wait in the pipes. It ends with this process.
     """
 
-    MOST_SENT = 3
+    MOST_SENT = 4
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", _MODULE, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            [sys.executable, "-m", _MODULE, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        assert self._process.stdin and self._process.stdout
+        self._requests, self._answers = self._process.stdin.fileno(), self._process.stdout.fileno()
+        for pipe in (self._requests, self._answers):
+            _widen(pipe)
+        # Neither process may wait to be read while it does not read itself.
+        os.set_blocking(self._requests, False)
+        self._unsent = bytearray()
         self._send(json.dumps(settings))
 
     def send(self, texts: Sequence[DocumentText]) -> None:
@@ -79,48 +89,67 @@ class AnalysisProcess:
         self._send(list(texts))
 
     def _send(self, message: Any) -> None:
-        assert self._process.stdin
+        self._unsent += packed_message(message)
+        self._send_what_fits()
+
+    def _send_what_fits(self) -> None:
         try:
-            write_message(self._process.stdin, message)
-        except BrokenPipeError:  # known when the answer is read
+            while self._unsent:
+                del self._unsent[:os.write(self._requests, self._unsent)]
+        except BlockingIOError:  # receive() sends the rest
             pass
+        except BrokenPipeError:  # known when the answer is read
+            self._unsent.clear()
 
     def receive(self) -> EncodedDocuments:
         """The oldest portion sent that has not been received yet. Raises AnalysisProcessDied."""
-        assert self._process.stdout
         try:
-            answer: EncodedDocuments = read_message(self._process.stdout)
+            answer: EncodedDocuments = read_message(self._read)
         except EOFError:
             raise AnalysisProcessDied from None
         return answer
+
+    def _read(self, size: int) -> bytes:
+        while self._unsent:
+            readable, writable, _ = select.select([self._answers], [self._requests], [])
+            if readable:
+                break
+            self._send_what_fits()
+        return os.read(self._answers, size)
 
     def close(self) -> None:
         """End it, whatever it does."""
         self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe
-            try:
-                pipe.close()
-            except BrokenPipeError:
-                pass
+            pipe.close()
         self._process.wait()
 
 
-def write_message(pipe: IO[bytes], message: Any) -> None:
-    """Write a value of the basic types. Raises BrokenPipeError."""
+def _widen(pipe: int) -> None:
+    """Have a pipe hold as much as Linux allows everyone, so that a process can go on while the other is busy."""
+    try:
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    except (AttributeError, OSError):  # not Linux, or too many pipes: slower
+        pass
+
+
+def packed_message(message: Any) -> bytes:
+    """A value of the basic types as it is sent."""
     content = marshal.dumps(message)
-    pipe.write(_LENGTH.pack(len(content)))
-    pipe.write(content)
-    pipe.flush()
+    return _LENGTH.pack(len(content)) + content
 
 
-def read_message(pipe: IO[bytes]) -> Any:
-    """The next value. Raises EOFError when there is none, or not all of it."""
-    length = pipe.read(_LENGTH.size)
-    if len(length) < _LENGTH.size:
-        raise EOFError
-    (size,) = _LENGTH.unpack(length)
-    content = pipe.read(size)
-    if len(content) < size:
-        raise EOFError
-    return marshal.loads(content)
+def read_message(read: Callable[[int], bytes]) -> Any:
+    """The next value. read: gives up to so many bytes, none at the end. Raises EOFError when there is no value, or not all of it."""
+    (size,) = _LENGTH.unpack(_exactly(read, _LENGTH.size))
+    return marshal.loads(_exactly(read, size))
+
+
+def _exactly(read: Callable[[int], bytes], size: int) -> bytes:
+    content = read(size)
+    while len(content) < size:
+        if not (more := read(size - len(content))):
+            raise EOFError
+        content += more
+    return content

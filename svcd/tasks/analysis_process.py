@@ -1,7 +1,4 @@
-"""The analysis process: analyzes documents beside the indexing process, which writes them. See svcd.tasks.analysis.
-
-A thread reads, so that the indexing process never waits to be read while it does not read itself.
-"""
+"""The analysis process: analyzes documents beside the indexing process, which writes them. See svcd.tasks.analysis."""
 from __future__ import annotations
 
 import gc
@@ -9,13 +6,11 @@ import json
 import os
 import signal
 import sys
-import threading
-from queue import SimpleQueue
-from typing import Any
+from functools import partial
 
 from svcd.base.process import end_with_parent
 from svcd.schema.index_settings import IndexSettings
-from svcd.tasks.analysis import Analysis, read_message, write_message
+from svcd.tasks.analysis import Analysis, packed_message, read_message
 
 
 def main(parent: int) -> None:
@@ -23,22 +18,14 @@ def main(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent(parent)
     gc.disable()  # parsed documents hold no reference cycles
-    messages: SimpleQueue[Any] = SimpleQueue()
-    threading.Thread(target=_read, args=(messages,), daemon=True).start()
-    settings = messages.get()
-    if settings is None:
-        return
-    analysis = Analysis(IndexSettings.of(json.loads(settings)))
-    while (texts := messages.get()) is not None:
-        write_message(sys.stdout.buffer, analysis.encoded_texts(texts))
-
-
-def _read(messages: SimpleQueue[Any]) -> None:
+    read = partial(os.read, sys.stdin.fileno())
     try:
+        analysis = Analysis(IndexSettings.of(json.loads(read_message(read))))
         while True:
-            messages.put(read_message(sys.stdin.buffer))
+            sys.stdout.buffer.write(packed_message(analysis.encoded_texts(read_message(read))))
+            sys.stdout.buffer.flush()
     except EOFError:
-        messages.put(None)
+        pass
 
 
 if __name__ == "__main__":
