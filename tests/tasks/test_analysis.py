@@ -210,6 +210,27 @@ def test_a_process_that_fails_has_died() -> None:
             process.receive()
 
 
+@pytest.mark.parametrize("size", [1, 3 << 20])
+def test_neither_process_waits_for_the_other_to_read(size: int) -> None:
+    texts: list[DocumentText] = [(json_text.dumps({"title": "x" * size}), docid) for docid in range(2)]
+    with closing(AnalysisProcess(SETTINGS)) as process:
+        for _ in range(process.MOST_SENT):  # more than the pipes hold
+            process.send(texts)
+        expected = Analysis(IndexSettings.of(SETTINGS)).encoded_texts(texts)
+        assert [process.receive() for _ in range(process.MOST_SENT)] == [expected] * process.MOST_SENT
+
+
+def test_a_killed_process_has_died() -> None:
+    with closing(AnalysisProcess(SETTINGS)) as process:
+        process.send([("{}", 0)])
+        process.receive()
+        process._process.kill()
+        for _ in range(2):
+            process.send([(json_text.dumps({"title": "x" * (2 << 20)}), 1)])
+        with pytest.raises(AnalysisProcessDied):
+            process.receive()
+
+
 def test_it_is_started_for_large_batches_with_two_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                           local: type[LocalAnalysis]) -> None:
     Index(tmp_path / "one", 1).add(films(10))
