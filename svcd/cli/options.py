@@ -362,8 +362,8 @@ OPTIONS: tuple[Option, ...] = (
            about="Maximum memory of indexing."),
     Option("--max-indexing-threads", LIMIT, "Indexing", derived=_indexing_threads,
            default_description="half of the cores, 2 of 2 or 3", example="1",
-           about="Maximum number of indexing processes. With 2 or more, a large batch is analyzed by one process and written by "
-                 "another; unlimited, or an empty variable, removes the limit."),
+           about="Maximum number of batches that are indexed at once. With 2 or more, a large batch that runs alone is analyzed "
+                 "by one process and written by another; unlimited, or an empty variable, removes the limit."),
     Option("--experimental-max-number-of-batched-tasks", COUNT, "Indexing", default_description="unlimited",
            example="1000",
            about="Maximum number of tasks in one batch."),

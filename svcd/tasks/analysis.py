@@ -111,7 +111,7 @@ class AnalysisProcess:
 
     def _read(self, size: int) -> bytes:
         while self._unsent:
-            readable, writable, _ = select.select([self._answers], [self._requests], [])
+            readable, _, _ = select.select([self._answers], [self._requests], [])
             if readable:
                 break
             self._send_what_fits()
@@ -141,7 +141,7 @@ def packed_message(message: Any) -> bytes:
 
 
 def read_message(read: Callable[[int], bytes]) -> Any:
-    """The next value. read: gives up to so many bytes, none at the end. Raises EOFError when there is no value, or not all of it."""
+    """The next value. read: gives up to so many bytes, none at the end. Raises EOFError when there is no whole value."""
     (size,) = _LENGTH.unpack(_exactly(read, _LENGTH.size))
     return marshal.loads(_exactly(read, size))
 

@@ -12,14 +12,11 @@ from svcd.base.process import end_with_parent
 from svcd.schema.index_settings import IndexSettings
 from svcd.tasks.analysis import Analysis, packed_message, read_message
 
-_NICE = 5  # searches come before the second process of a batch
-
 
 def main(parent: int) -> None:
     """Serve until the input ends. parent: pid of the indexing process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent(parent)
-    os.nice(_NICE)
     gc.disable()  # parsed documents hold no reference cycles
     read = partial(os.read, sys.stdin.fileno())
     try:
