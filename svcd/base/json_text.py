@@ -147,8 +147,9 @@ def has_odd_numbers(encoded: bytes) -> bool:
         return True
     for start in range(0, len(encoded), _BLOCK):  # blocks overlap by more than the longest shape
         shape = encoded[start:start + _BLOCK + 2 * _SURE_DIGITS].translate(_SHAPE)
-        if any(odd in shape for odd in _ODD_SHAPES):
-            return True
+        for odd in _ODD_SHAPES:  # any() takes three times as long, and each document is checked
+            if odd in shape:
+                return True
     return False
 
 

@@ -110,10 +110,10 @@ def _check_address(config: Config) -> None:
 
 
 def _import_dump(path: Path, config: Config) -> None:
-    from svcd.cli.wiring import import_budget  # loaded only for an import
+    from svcd.cli.wiring import import_budget, indexing_threads  # loaded only for an import
     from svcd.tasks import archive_import
 
-    archive_import.import_dump(path, config.db_path, import_budget(config))
+    archive_import.import_dump(path, config.db_path, import_budget(config), indexing_threads(config))
 
 
 def _import_snapshot(path: Path, config: Config) -> None:

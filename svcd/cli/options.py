@@ -254,7 +254,8 @@ def _indexing_memory(_values: Mapping[str, Any]) -> int | None:
 
 
 def _indexing_threads(_values: Mapping[str, Any]) -> int:
-    return max(1, machine.cores() // 2)
+    cores = machine.cores()
+    return max(cores // 2, min(cores, 2))
 
 
 def _batch_bytes(values: Mapping[str, Any]) -> int:
@@ -360,8 +361,9 @@ OPTIONS: tuple[Option, ...] = (
            default_description="two thirds of the memory", example="1 GiB",
            about="Maximum memory of indexing."),
     Option("--max-indexing-threads", LIMIT, "Indexing", derived=_indexing_threads,
-           default_description="half of the cores", example="2",
-           about="Maximum number of indexing processes; unlimited, or an empty variable, removes the limit."),
+           default_description="half of the cores, 2 of 2 or 3", example="1",
+           about="Maximum number of batches that are indexed at once. With 2 or more, a large batch that runs alone is analyzed "
+                 "by one process and written by another; unlimited, or an empty variable, removes the limit."),
     Option("--experimental-max-number-of-batched-tasks", COUNT, "Indexing", default_description="unlimited",
            example="1000",
            about="Maximum number of tasks in one batch."),

@@ -122,7 +122,7 @@ def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = la
     limits = Limits(
         config.experimental_max_number_of_batched_tasks, config.experimental_limit_batched_tasks_total_size,
     )
-    workers = config.max_indexing_threads or machine.cores()
+    workers = indexing_threads(config)
     locales = LocaleWarnings()
     return Runner(
         instance, workers=workers, limits=limits, budget=memory_budget(config.max_indexing_memory, workers),
@@ -138,9 +138,14 @@ def snapshots(config: Config, instance: Instance) -> SnapshotSchedule:
     return SnapshotSchedule(instance.queue, config.schedule_snapshot, on_refusal=logs.warn)
 
 
+def indexing_threads(config: Config) -> int:
+    """How many processes may index at once, those that analyze documents for others included."""
+    return config.max_indexing_threads or machine.cores()
+
+
 def import_budget(config: Config) -> MemoryBudget:
-    """The memory budget of the single indexing process of an import."""
-    return memory_budget(config.max_indexing_memory, 1)
+    """The memory budget of the single indexing process of an import, and of the one that analyzes documents for it."""
+    return memory_budget(config.max_indexing_memory, min(2, indexing_threads(config)))
 
 
 def memory_budget(memory: int | None, workers: int) -> MemoryBudget:

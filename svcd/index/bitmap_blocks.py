@@ -25,6 +25,8 @@ def edited_block(block: bytes | None, edits: Sequence[int]) -> bytes:
 
     edits, in their order: a docid is added, ~docid is removed.
     """
+    if block is None and len(edits) == 1 and edits[0] >= 0:  # of most values: a tenth of the time of the general way
+        return edits[0].to_bytes(DOCID_BYTES, "little")
     docids = EMPTY if block is None else from_bytes(block)
     if min(edits) >= 0:
         return to_bytes(docids | DocIds(array("I", edits)))

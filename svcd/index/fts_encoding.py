@@ -7,6 +7,7 @@ queries need no correction. Also the encoding of the forward index: docs/storage
 from __future__ import annotations
 
 import re
+from operator import add
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from svcd.base.positions import LAST_POSITION, bucketed_position
@@ -15,6 +16,7 @@ POSITION_GAP = "|"
 # Seven gaps in a row are one hard separator, the commonest case: one character in the forward index.
 SEPARATOR_MARK = "\x07"
 _SEVEN_GAPS = " " * 8
+_ONE_GAP = f" {POSITION_GAP} "
 # The ASCII tokenizer folds capitals and ends a term at a control character; POSITION_GAP and the escape itself must not
 # occur in a word. Escaped character by character, so that the prefix of a word stays a prefix of its term.
 _ESCAPED = re.compile(r"[A-Z\x00-\x20\x7f|~]")
@@ -56,13 +58,13 @@ def row_text(positions: Sequence[str]) -> str:
     return text
 
 
-def column_text(row: str, terms: Sequence[str] | None = None) -> str:
-    """The text of a field for FTS5: its row, with POSITION_GAP at the positions without a word.
-
-    terms: those of the row, if the caller has them.
-    """
-    has_gap = "  " in row or row[:1] == " " or row[-1:] == " " or not row
-    return " ".join([spelled or POSITION_GAP for spelled in terms or row.split(" ")]) if has_gap else row
+def column_text(row: str) -> str:
+    """The text of a field for FTS5: its row, with POSITION_GAP at the positions without a word."""
+    if "  " in row:
+        row = row.replace("  ", _ONE_GAP).replace("  ", _ONE_GAP)  # of three spaces, the first time finds two
+    if row[:1] == " " or not row:
+        row = POSITION_GAP + row
+    return row + POSITION_GAP if row[-1:] == " " else row
 
 
 def terms_of(row: str, positions: Sequence[str]) -> Sequence[str]:
@@ -81,20 +83,28 @@ def position_term(bucketed: int, term: str) -> str:
     return f"{bucketed:x}:{term}"
 
 
+_EVERY_PREFIX = frozenset(position_term(bucketed, "") for bucketed in BUCKETS)
+
+
 def position_terms_text(rows: Iterable[Sequence[str]]) -> str:
     """The text of a document for the table term_positions: each position term once. rows: the terms of each field."""
     found: set[str] = set()
     for terms in rows:
         if len(terms) > len(_POSITION_PREFIXES):
             _POSITION_PREFIXES.extend(position_term(bucketed_position(n), "") for n in range(len(_POSITION_PREFIXES), len(terms)))
-        found.update([start + spelled for start, spelled in zip(_POSITION_PREFIXES, terms) if spelled])
+        found.update(map(add, _POSITION_PREFIXES, terms))
+    found -= _EVERY_PREFIX  # of gaps
     return " ".join(found)
 
 
+def forward_row(row: str) -> str:
+    """The row of a field as it stands in the forward index: seven gaps as SEPARATOR_MARK."""
+    return row.replace(_SEVEN_GAPS, SEPARATOR_MARK)
+
+
 def forward_text(rows: Mapping[int, str]) -> str:
-    """The forward index row of a document: lines `FTS column TAB row`, ascending, seven gaps as SEPARATOR_MARK."""
-    return _FIELD_END.join(
-        f"{column}{_COLUMN_END}{rows[column].replace(_SEVEN_GAPS, SEPARATOR_MARK)}" for column in sorted(rows))
+    """The forward index row of a document: lines `FTS column TAB row`, ascending. rows: forward_row() by FTS column."""
+    return _FIELD_END.join([f"{column}{_COLUMN_END}{rows[column]}" for column in sorted(rows)])
 
 
 def forward_rows(forward: str) -> dict[int, str]:

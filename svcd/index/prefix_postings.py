@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from svcd.base.docids import DocIds
@@ -18,7 +18,7 @@ _NO_LETTER = "\u2e80"
 # Edits gathered before they are written: some 5 MB, those of about 5,000 documents.
 _MOST_GATHERED = 150_000
 
-Letters = Mapping[int, set[str]]  # column -> the first characters of the words of a field
+Letters = Mapping[int, Collection[str]]  # column -> the first characters of the words of a field, each once
 # FTS column -> letter -> docids in the order of edits, ~docid for a document that is removed
 _Columns = defaultdict[int, defaultdict[str, list[int]]]
 
@@ -58,9 +58,20 @@ class PrefixPostingWriter:
                 edits.append(docid)
             self._gathered += len(found)
         for column, known in before.items():
-            for letter in known - after.get(column, set()):
+            for letter in set(known).difference(after.get(column, ())):
                 columns[column][letter].append(~docid)
             self._gathered += len(known)
+        if self._gathered > _MOST_GATHERED:
+            self.flush()
+
+    def add(self, added: Mapping[int, Mapping[int, Mapping[str, Sequence[int]]]]) -> None:
+        """Note new documents, by block, FTS column and first letter of their words."""
+        for block, columns in added.items():
+            for column, docids_by_letter in columns.items():
+                edits = self._edits[block][column]
+                for letter, docids in docids_by_letter.items():
+                    edits[letter] += docids
+                    self._gathered += len(docids)
         if self._gathered > _MOST_GATHERED:
             self.flush()
 

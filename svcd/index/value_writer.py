@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import sqlite3
 import struct
-from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any, Protocol
 
 from svcd.index.bitmap_blocks import BLOCK_BITS, edited_block
 
@@ -26,6 +26,7 @@ from svcd.index.bitmap_blocks import BLOCK_BITS, edited_block
 
 Value = float | str  # a number, or a text in its normal form
 Key = int | bytes | str  # of a flag, a number, a text
+Postings = Mapping[tuple[int, Key], "str | None"]  # (kind, key) -> spelling, None if it equals the value
 
 FLAG, NUMBER, TEXT = 0, 1, 2
 KINDS: Mapping[type[Value], int] = {float: NUMBER, str: TEXT}
@@ -38,6 +39,8 @@ MIXED = ""
 _SIGN = 1 << 63
 _ALL = (1 << 64) - 1
 _EXACT_INTEGERS = 1e15
+_PRESENT, _HAS_NUMBER, _HAS_TEXT = ((FLAG, flag) for flag in (PRESENT, HAS_NUMBER, HAS_TEXT))
+_quoted = json.encoder.encode_basestring
 
 
 class FieldEntry(Protocol):
@@ -73,42 +76,41 @@ def value_of(found: Key) -> Value:
     return found
 
 
-def posting_entries(fid: int, entry: FieldEntry) -> list[tuple[tuple[int, int, Key], str | None]]:
-    """((fid, kind, key), spelling or None if it equals the value) of everything that a document has in a field."""
-    found: list[tuple[tuple[int, int, Key], str | None]] = [((fid, FLAG, PRESENT), None)]
-    flags = set()
-    for value in entry.each():
+def posting_entries(entry: FieldEntry) -> Postings:
+    """Everything that a document has in a field."""
+    found: dict[tuple[int, Key], str | None] = {_PRESENT: None}
+    for value in entry.each() if entry.has_both_zeros else entry.values:
         if isinstance(value, str):
             spelling = entry.values[value]
-            flags.add(HAS_TEXT)
-            found.append(((fid, TEXT, value), None if spelling == value else spelling))
+            found[TEXT, value] = None if spelling == value else spelling
+            found[_HAS_TEXT] = None
         else:
-            flags.add(HAS_NUMBER)
-            found.append(((fid, NUMBER, value_key(value)), None))
+            found[NUMBER, value_key(value)] = None
+            found[_HAS_NUMBER] = None
     if entry.is_null:
-        flags.add(IS_NULL)
+        found[FLAG, IS_NULL] = None
     if entry.is_empty:
-        flags.add(IS_EMPTY)
-    found += [((fid, FLAG, flag), None) for flag in flags]
+        found[FLAG, IS_EMPTY] = None
     return found
 
 
-def row_text(values: Mapping[int, FieldEntry]) -> str | None:
-    """The row of a document in document_values, by field number; None when it has no values."""
-    if not values:
-        return None
-    return json.dumps({str(fid): _json_array(held) for fid, held in values.items()}, ensure_ascii=False, separators=(",", ":"))
+def row_text(arrays: Mapping[int, str]) -> str | None:
+    """The row of a document in document_values. arrays: json_array() by field number; None when there are none."""
+    return "{" + ",".join([f'"{fid}":{array}' for fid, array in arrays.items()]) + "}" if arrays else None
 
 
-def _json_array(entry: FieldEntry) -> list[float | int | str | None]:
+def json_array(entry: FieldEntry) -> str:
     """The JSON array of a field; null and "" stand for the flags, as neither is a value."""
-    flags: list[float | int | str | None] = [*[None] * entry.is_null, *[""] * entry.is_empty]
-    return flags + [_shortest(value) if entry.values[value] is None else entry.values[value] for value in entry.each()]
+    texts = ["null"] * entry.is_null + ['""'] * entry.is_empty
+    texts += [_number(value) if spelling is None else _quoted(spelling) for value, spelling in entry.values.items()]
+    if entry.has_both_zeros:
+        texts += [_number(-value) for value in entry.values if value == 0.0]
+    return f"[{','.join(texts)}]"
 
 
-def _shortest(number: Value) -> float | int | str:
+def _number(number: Value) -> str:
     is_short = isinstance(number, float) and number.is_integer() and abs(number) < _EXACT_INTEGERS and number != 0
-    return int(number) if is_short else number
+    return str(int(number)) if is_short else json.dumps(number)
 
 
 class StoredFieldEntry:
@@ -143,24 +145,21 @@ def rows_of(text: str, stored_form: Callable[[str], str]) -> dict[int, StoredFie
 
 # Edits gathered before they are written: some 10 MB; few rows are then written twice in a batch.
 _MOST_GATHERED = 150_000
-_ROWS_AT_ONCE = 2000
+_ROWS_AT_ONCE = 500
 _NOTHING_ADDED = "\0"  # no document was added whose spelling counts
 
-Values = Mapping[int, FieldEntry]  # by field number
 _Row = tuple[int, int, Key, int]
+# Of the rows of one field in one block, by (kind, key): a list of the spelling, then the docids in the order of edits, ~docid for
+# a document that is removed.
+RowEdits = dict[tuple[int, Key], list[Any]]
 
 
-@dataclass(slots=True)
-class _Edits:
-    """The edits of one row. docids: in the order of edits, ~docid for a document that is removed."""
-
-    docids: array[int] = field(default_factory=lambda: array("i"))
-    spelling: str | None = _NOTHING_ADDED
-
-    def add(self, docid: int, spelling: str | None) -> None:
-        self.docids.append(docid)
-        if self.spelling != spelling:
-            self.spelling = _agreed(self.spelling, spelling)
+def _add_edits(edits: RowEdits, key: tuple[int, Key], edit: list[Any]) -> None:
+    held = edits.setdefault(key, edit)
+    if held is not edit:
+        held += edit[1:]
+        if held[0] != edit[0]:
+            held[0] = _agreed(held[0], edit[0])
 
 
 def _agreed(known: str | None, spelling: str | None) -> str | None:
@@ -172,30 +171,43 @@ class ValueWriter:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._edits: defaultdict[_Row, _Edits] = defaultdict(_Edits)
-        self._gathered = 0
+        self.forget()
 
     def forget(self) -> None:
         """Discard the gathered edits."""
-        self._edits, self._gathered = defaultdict(_Edits), 0
+        self._edits: defaultdict[tuple[int, int], RowEdits] = defaultdict(dict)  # by field number and block
+        self._gathered = 0
 
-    def change(self, docid: int, before: Values, after: Values) -> None:
-        """Note a document whose values of some fields change. before, after: its values, by field number."""
-        block = docid >> BLOCK_BITS
-        old = dict(entry for fid, held in before.items() for entry in posting_entries(fid, held))
-        new = [entry for fid, held in after.items() for entry in posting_entries(fid, held)]
-        for key in old.keys() - {key for key, _ in new} if old else ():
-            self._edits[*key, block].docids.append(~docid)
-        for key, spelling in new:
-            if key not in old or old[key] != spelling:
-                self._edits[*key, block].add(docid, spelling)
-        self._gathered += len(old) + len(new)
+    def change(self, docid: int, before: Mapping[int, Postings], after: Mapping[int, Postings]) -> None:
+        """Note a document whose values of some fields change. before, after: its postings, by field number."""
+        for fid in before.keys() | after.keys():
+            edits = self._edits[fid, docid >> BLOCK_BITS]
+            old, new = before.get(fid, {}), after.get(fid, {})
+            for key in old.keys() - new.keys():
+                _add_edits(edits, key, [_NOTHING_ADDED, ~docid])
+            for key, spelling in new.items():
+                if key not in old or old[key] != spelling:
+                    _add_edits(edits, key, [spelling, docid])
+            self._gathered += len(old) + len(new)
+        self._flush_if_full()
+
+    def add(self, added: Mapping[int, Mapping[int, RowEdits]]) -> None:
+        """Note the values of new documents, by block and field number; the lists are kept."""
+        for block, fields in added.items():
+            for fid, rows in fields.items():
+                edits = self._edits[fid, block]
+                for key, edit in rows.items():
+                    _add_edits(edits, key, edit)
+                    self._gathered += len(edit) - 1
+        self._flush_if_full()
+
+    def _flush_if_full(self) -> None:
         if self._gathered > _MOST_GATHERED:
             self.flush()
 
-    def write_rows(self, rows: Iterable[tuple[int, Values]]) -> None:
-        """Write document_values. rows: (docid, its values of all fields); {} for a document without any."""
-        texts = [(docid, row_text(values)) for docid, values in rows]
+    def write_rows(self, rows: Iterable[tuple[int, Mapping[int, str]]]) -> None:
+        """Write document_values. rows: (docid, json_array() of all its fields); {} for a document without any."""
+        texts = [(docid, row_text(arrays)) for docid, arrays in rows]
         self._connection.executemany("DELETE FROM document_values WHERE docid = ?",
                                      [(docid,) for docid, text in texts if text is None])
         self._connection.executemany("INSERT OR REPLACE INTO document_values(docid, field_values) VALUES (?, ?)",
@@ -205,20 +217,24 @@ class ValueWriter:
         """Write the gathered edits in the order of rows, a portion at a time; each is dropped as it is written."""
         gathered = self._edits
         self.forget()
-        rows = sorted(gathered)
-        for start in range(0, len(rows), _ROWS_AT_ONCE):
-            self._write([(row, gathered.pop(row)) for row in rows[start:start + _ROWS_AT_ONCE]])
+        for fid, block in sorted(gathered):
+            edits = gathered.pop((fid, block))
+            for kind, rows in groupby(sorted(edits), itemgetter(0)):
+                while portion := list(islice(rows, _ROWS_AT_ONCE)):
+                    self._write(fid, kind, block, {row[1]: edits.pop(row) for row in portion})
 
-    def _write(self, edits: Iterable[tuple[_Row, _Edits]]) -> None:
+    def _write(self, fid: int, kind: int, block: int, edits: Mapping[Key, list[Any]]) -> None:
         emptied: list[_Row] = []
         written: list[tuple[int, int, Key, int, bytes, str | None]] = []
-        for row, edit in edits:
-            known, spelling = self._connection.execute(
-                "SELECT docids, spelling FROM value_postings WHERE fid = ? AND kind = ? AND value = ? AND block = ?", row,
-            ).fetchone() or (None, _NOTHING_ADDED)
-            block = edited_block(known, edit.docids)
-            if block:
-                written.append((*row, block, _agreed(spelling, edit.spelling)))
+        # Read with one statement, which takes a quarter of the time of a statement for each.
+        stored = {value: (docids, spelling) for value, docids, spelling in self._connection.execute(
+            "SELECT value, docids, spelling FROM value_postings WHERE fid = ? AND kind = ? AND value IN "
+            f"({','.join('?' * len(edits))}) AND block = ?", (fid, kind, *edits, block))}
+        for value, (added, *docids) in edits.items():
+            known, spelling = stored.get(value, (None, _NOTHING_ADDED))
+            row = (fid, kind, value, block)
+            if edited := edited_block(known, docids):
+                written.append((*row, edited, _agreed(spelling, added)))
             else:
                 emptied.append(row)
         self._connection.executemany("DELETE FROM value_postings WHERE fid = ? AND kind = ? AND value = ? AND block = ?", emptied)

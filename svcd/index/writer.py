@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes
 from svcd.geo.sphere import Point
@@ -22,11 +22,13 @@ from svcd.index import fts_encoding, materialized, prefix_postings, schema
 from svcd.index.batch_outcomes import BatchOutcomes, outcome_record
 from svcd.index.connections import BUSY_MS, keep_log, open_writer
 from svcd.index.disk_space import lacks_room
+from svcd.index.encoded_document import AddedLetters, EncodedDocuments, Positions, Words, encoded_documents, encoded_values
+from svcd.index.encoded_document import Values as EncodedValues
 from svcd.index.geo_writer import GeometryWriter, PointWriter, StoredShape
 from svcd.index.prefix_postings import PrefixPostingWriter
 from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
-from svcd.index.value_writer import FieldEntry, ValueWriter
+from svcd.index.value_writer import FieldEntry, Postings, ValueWriter
 
 _PARAMETERS = 500
 # `changes` has the docids of writes of at most so many documents, looks up so many terms that may be gone, and keeps so
@@ -36,8 +38,8 @@ MOST_LOOKED_UP = 2000
 GENERATIONS = 100
 _READER_BYTES = 8 << 20
 
-Positions = Mapping[str, Sequence[str]]  # attribute -> word at each position, "" for a position gap
 Values = Mapping[str, FieldEntry]  # attribute -> what a document has in it
+_Name = TypeVar("_Name", str, int)
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class DocumentChange:
     """The new state of one document. json: None deletes it. positions: None leaves its words as they are.
 
     names, names_before: its top-level fields after and before, for the field distribution. bytes_before: the size of its old
-    JSON text. values, values_before: of the fields whose values the index keeps. location: where it is.
+    JSON text. values, values_before: of the fields whose values the index keeps. location: where it is. is_new: the index holds
+    nothing of this docid.
     """
 
     docid: int
@@ -77,16 +80,18 @@ class DocumentChange:
     values: Values = field(default_factory=dict)
     values_before: Values = field(default_factory=dict)
     location: DocumentLocation = field(default_factory=lambda: NO_LOCATION)
+    is_new: bool = False
 
 
 @dataclass
 class _IndexedWords:
-    """The words of one document as the tables have them, by FTS column."""
+    """The words of one document as the tables have them, by FTS column. position_terms: the text for term_positions."""
 
+    position_terms: str
     rows: dict[int, str] = field(default_factory=dict)     # terms by position, joined
-    terms: dict[int, Sequence[str]] = field(default_factory=dict)  # terms by position
+    texts: dict[int, str] = field(default_factory=dict)    # the same for FTS5
     counts: dict[int, int] = field(default_factory=dict)   # number of words, 0 above COUNTED_WORDS
-    letters: dict[int, set[str]] = field(default_factory=dict)  # first letters of the words
+    letters: dict[int, str] = field(default_factory=dict)  # first letters of the words
 
     @cached_property
     def forward(self) -> str:
@@ -334,17 +339,25 @@ class IndexWriter:
         return [StoredDocument(*row) for row in self._connection.execute(
             "SELECT docid, document_id, json FROM documents WHERE docid > ? ORDER BY docid LIMIT ?", (after, limit))]
 
-    def write(self, changes: Iterable[DocumentChange]) -> None:
-        """Apply changes, one per document, by ascending docid: FTS5 gathers ascending rows best."""
+    def write(self, changes: Iterable[DocumentChange], encoded: EncodedDocuments | None = None) -> None:
+        """Apply changes, one per document, by ascending docid: FTS5 gathers ascending rows best.
+
+        encoded: of the changes in this order; positions and values are then not looked at.
+        """
         ordered = sorted(changes, key=lambda change: change.docid)
+        has_words = [change.positions is not None or encoded is not None for change in ordered]
+        documents, postings, letters = encoded or encoded_documents(
+            (change.positions or {}, change.values, change.docid if change.is_new else None) for change in ordered)
         removed = [(change.docid,) for change in ordered if change.json is None]
         kept = [change for change in ordered if change.json is not None]
-        self._write_words([change for change in ordered if change.positions is not None])
-        self._write_values([change for change in ordered if _has_other_values(change)])
+        self._write_words([(change, words) for change, (words, _), is_given in zip(ordered, documents, has_words) if is_given])
+        self._write_values([(change, values) for change, (_, values) in zip(ordered, documents)])
+        self._add_letters(letters)
+        self._values.add({block: {self.field_numbers[name]: found for name, found in fields.items()}
+                          for block, fields in postings.items()})
         self.write_locations({change.docid: change.location for change in ordered})
         self._connection.executemany("DELETE FROM documents WHERE docid = ?", removed)
-        self._connection.executemany("INSERT OR REPLACE INTO documents(docid, document_id, json) VALUES (?, ?, ?)",
-                                     [(change.docid, change.document_id, change.json) for change in kept])
+        self._connection.executemany(_PUT_DOCUMENT, [(change.docid, change.document_id, change.json) for change in kept])
         self.docids |= DocIds([change.docid for change in kept])
         self.docids -= DocIds([docid for (docid,) in removed])
         self._count_fields(ordered)
@@ -352,7 +365,7 @@ class IndexWriter:
     def _count_fields(self, changes: Sequence[DocumentChange]) -> None:
         distribution = self._distribution
         for change in changes:
-            self._document_bytes += (len(change.json.encode()) if change.json else 0) - change.bytes_before
+            self._document_bytes += _bytes_of(change.json or "") - change.bytes_before
             for name in change.names:
                 distribution[name] = distribution.get(name, 0) + 1
             for name in change.names_before:
@@ -372,15 +385,19 @@ class IndexWriter:
 
     # Values
 
-    def _write_values(self, changes: Sequence[DocumentChange]) -> None:
-        numbered = [(change.docid, self._by_field_number(change.values_before), self._by_field_number(change.values))
-                    for change in changes]
-        for docid, before, after in numbered:
-            self._log(docid, "")
-            self._values.change(docid, before, after)
-        self._values.write_rows((docid, after) for docid, _, after in numbered)
+    def _write_values(self, changes: Iterable[tuple[DocumentChange, EncodedValues]]) -> None:
+        rows: list[tuple[int, Mapping[int, str]]] = []
+        for change, values in changes:
+            before = encoded_values(change.values_before) if change.values_before else {}
+            if bool(values) if change.is_new else _postings_of(before) != _postings_of(values):
+                numbered = self._by_field_number(values)
+                self._log(change.docid, "")
+                if not change.is_new:
+                    self._values.change(change.docid, _postings_of(self._by_field_number(before)), _postings_of(numbered))
+                rows.append((change.docid, {fid: array for fid, (array, _) in numbered.items()}))
+        self._values.write_rows(rows)
 
-    def _by_field_number(self, values: Values) -> dict[int, FieldEntry]:
+    def _by_field_number(self, values: EncodedValues) -> dict[int, tuple[str, Postings]]:
         if not values.keys() <= self.field_numbers.keys():
             self.register(values)
         return {self.field_numbers[name]: held for name, held in values.items()}
@@ -392,10 +409,11 @@ class IndexWriter:
 
     def write_values(self, documents: Iterable[tuple[int, Values, Values]]) -> None:
         """Write values of existing documents: (docid, values of fields that had none stored, values of all fields)."""
-        numbered = [(docid, self._by_field_number(fresh), self._by_field_number(values)) for docid, fresh, values in documents]
+        numbered = [(docid, self._by_field_number(encoded_values(fresh)), self._by_field_number(encoded_values(values)))
+                    for docid, fresh, values in documents]
         for docid, fresh, _ in numbered:
-            self._values.change(docid, {}, fresh)
-        self._values.write_rows((docid, values) for docid, _, values in numbered)
+            self._values.change(docid, {}, _postings_of(fresh))
+        self._values.write_rows([(docid, {fid: array for fid, (array, _) in values.items()}) for docid, _, values in numbered])
 
     # Locations
 
@@ -423,27 +441,54 @@ class IndexWriter:
 
     def write_words(self, positions: Iterable[tuple[int, Positions]]) -> None:
         """Index documents without words: (docid, words by field and position), by ascending docid."""
-        fresh = [(docid, self._indexed_words(found)) for docid, found in positions]
-        for docid, ready in fresh:
-            self._post(docid, {}, ready)
-        self._write_forward_index(fresh, {})
+        given = list(positions)
+        documents, _, letters = encoded_documents((found, {}, docid) for docid, found in given)
+        self._add_words([(docid, words) for (docid, _), (words, _) in zip(given, documents)])
+        self._add_letters(letters)
 
-    def _indexed_words(self, positions: Positions) -> _IndexedWords:
-        ready = _IndexedWords()
-        for name, words in positions.items():
+    def _add_letters(self, added: AddedLetters) -> None:
+        self._prefix_postings.add({block: {self._column(name): found for name, found in fields.items()}
+                                   for block, fields in added.items()})
+
+    def _add_words(self, added: Sequence[tuple[int, Words]]) -> None:
+        """Index documents without words; their first letters are added apart."""
+        terms: list[tuple[Any, ...]] = []
+        position_terms: list[tuple[int, str]] = []
+        forward: list[tuple[int, str]] = []
+        counted: list[tuple[int, dict[int, int]]] = []
+        for docid, (fields, text) in added:
+            if fields:
+                self._log(docid, "")
+                columns = {self._column(name): found for name, found in fields.items()}
+                terms.append((docid, *_column_values({column: found[1] for column, found in columns.items()})))
+                position_terms.append((docid, text))
+                forward.append((docid, fts_encoding.forward_text({column: found[0] for column, found in columns.items()})))
+                counted.append((docid, {column: found[2] for column, found in columns.items()}))
+        self._connection.executemany(_INSERT, terms)
+        self._connection.executemany(_INSERT_POSITIONS, position_terms)
+        self._connection.executemany(_PUT_FORWARD, forward)
+        self._count_words(counted)
+
+    def _indexed_words(self, words: Words) -> _IndexedWords:
+        fields, position_terms = words
+        ready = _IndexedWords(position_terms)
+        for name, found in fields.items():
             column = self._column(name)
-            count = len(words) - words.count("")
-            row = ready.rows[column] = fts_encoding.row_text(words)
-            ready.terms[column] = fts_encoding.terms_of(row, words)
-            ready.letters[column] = prefix_postings.first_letters(words)
-            ready.counts[column] = count if count <= schema.COUNTED_WORDS else 0
+            ready.rows[column], ready.texts[column], ready.counts[column], ready.letters[column] = found
         return ready
 
-    def _write_words(self, changes: Sequence[DocumentChange]) -> None:
-        before = self._forward([change.docid for change in changes])
+    def _write_words(self, changes: Sequence[tuple[DocumentChange, Words]]) -> None:
+        for is_new, run in groupby(changes, lambda each: each[0].is_new):  # in the order of docids
+            if is_new:
+                self._add_words([(change.docid, words) for change, words in run])
+            else:
+                self._replace_words(list(run))
+
+    def _replace_words(self, changes: Sequence[tuple[DocumentChange, Words]]) -> None:
+        before = self._forward([change.docid for change, _ in changes])
         replaced: list[tuple[int, _IndexedWords]] = []
-        for change in changes:
-            ready, old = self._indexed_words(change.positions or {}), before.get(change.docid, "")
+        for change, words in changes:
+            ready, old = self._indexed_words(words), before.get(change.docid, "")
             if old != ready.forward:
                 self._log(change.docid, old)
                 self._post(change.docid, fts_encoding.forward_rows(old), ready)
@@ -465,15 +510,17 @@ class IndexWriter:
     def _post(self, docid: int, old: Mapping[int, str], ready: _IndexedWords) -> None:
         """Replace a document's postings. FTS5 does not store the text, and needs the old one to remove its terms."""
         if old:
-            terms = {column: row.split(" ") for column, row in old.items()}
-            self._connection.execute(_DELETE, ("delete", docid, *_column_values(old, terms)))
-            self._connection.execute(_DELETE_POSITIONS, ("delete", docid, fts_encoding.position_terms_text(terms.values())))
+            texts = {column: fts_encoding.column_text(row) for column, row in old.items()}
+            terms = [row.split(" ") for row in old.values()]
+            self._connection.execute(_DELETE, ("delete", docid, *_column_values(texts)))
+            self._connection.execute(_DELETE_POSITIONS, ("delete", docid, fts_encoding.position_terms_text(terms)))
             ready.counts = {**dict.fromkeys(old, 0), **ready.counts}
-        known = {column: prefix_postings.first_letters(fts_encoding.positions(row)) for column, row in old.items()}
-        self._prefix_postings.change(docid, known, ready.letters)
+        if old or any(ready.letters.values()):
+            known = {column: prefix_postings.first_letters(fts_encoding.positions(row)) for column, row in old.items()}
+            self._prefix_postings.change(docid, known, ready.letters)
         if ready.rows:
-            self._connection.execute(_INSERT, (docid, *_column_values(ready.rows, ready.terms)))
-            self._connection.execute(_INSERT_POSITIONS, (docid, fts_encoding.position_terms_text(ready.terms.values())))
+            self._connection.execute(_INSERT, (docid, *_column_values(ready.texts)))
+            self._connection.execute(_INSERT_POSITIONS, (docid, ready.position_terms))
 
     def _forward(self, docids: Sequence[int]) -> dict[int, str]:
         found: dict[int, str] = {}
@@ -487,8 +534,7 @@ class IndexWriter:
         """Write the forward index rows and word counts of documents whose postings were replaced."""
         self._connection.executemany("DELETE FROM forward_index WHERE docid = ?",
                                      [(docid,) for docid, ready in indexed if docid in before and not ready.rows])
-        self._connection.executemany("INSERT OR REPLACE INTO forward_index(docid, words) VALUES (?, ?)",
-                                     [(docid, ready.forward) for docid, ready in indexed if ready.rows])
+        self._connection.executemany(_PUT_FORWARD, [(docid, ready.forward) for docid, ready in indexed if ready.rows])
         self._count_words([(docid, ready.counts) for docid, ready in indexed])
 
     def _count_words(self, counted: Iterable[tuple[int, Mapping[int, int]]]) -> None:
@@ -509,6 +555,10 @@ class IndexWriter:
                                      (*key, bytes(blob)))
 
 
+# Not INSERT OR REPLACE: that may be undone half-way, and for this SQLite has FTS5 write the postings that it has gathered.
+_PUT_DOCUMENT = ("INSERT INTO documents(docid, document_id, json) VALUES (?, ?, ?) ON CONFLICT (docid) "
+                 "DO UPDATE SET document_id = excluded.document_id, json = excluded.json")
+_PUT_FORWARD = "INSERT OR REPLACE INTO forward_index(docid, words) VALUES (?, ?)"
 _COLUMNS = ", ".join(f"c{n}" for n in range(schema.COLUMNS))
 _VALUES = ", ".join("?" * schema.COLUMNS)
 _INSERT = f"INSERT INTO terms(rowid, {_COLUMNS}) VALUES (?, {_VALUES})"
@@ -521,13 +571,23 @@ _CLEAR_WORDS = ("INSERT INTO terms(terms) VALUES ('delete-all')",
 _BETWEEN_SHARED = f" {' '.join([fts_encoding.POSITION_GAP] * 7)} "
 
 
-def _column_values(rows: Mapping[int, str], terms: Mapping[int, Sequence[str]]) -> list[str | None]:
-    columns = {column: fts_encoding.column_text(row, terms[column]) for column, row in rows.items()}
-    values: list[str | None] = [columns.get(column) for column in range(schema.SHARED_COLUMN)]
-    shared = [columns[column] for column in sorted(columns) if column >= schema.SHARED_COLUMN]
-    return [*values, _BETWEEN_SHARED.join(shared) or None]
+def _column_values(texts: Mapping[int, str]) -> list[str | None]:
+    """The values of all FTS columns. texts: those of some."""
+    values: list[str | None] = [None] * schema.COLUMNS
+    shared = {}
+    for column, text in texts.items():
+        if column < schema.SHARED_COLUMN:
+            values[column] = text
+        else:
+            shared[column] = text
+    if shared:
+        values[schema.SHARED_COLUMN] = _BETWEEN_SHARED.join([shared[column] for column in sorted(shared)])
+    return values
 
 
-def _has_other_values(change: DocumentChange) -> bool:
-    """May a document have other values than before? 0.0 and -0.0 are different values, although they compare equal."""
-    return change.values != change.values_before or any(0.0 in held.values for held in change.values.values())
+def _bytes_of(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _postings_of(values: Mapping[_Name, tuple[str, Postings]]) -> dict[_Name, Postings]:
+    return {name: postings for name, (_, postings) in values.items()}

@@ -47,9 +47,11 @@ def terms_by_attribute(
     found = {}
     for name, several in values.items():
         locales = locales_of(name)
-        terms = _terms_of_value(several[0], builder.of, locales)
-        if len(several) > 1:
-            terms = _append_values(terms, several[1:], builder.of, locales)
+        terms = builder.of_all(several, locales) if len(several) > 1 else None
+        if terms is None:
+            terms = _terms_of_value(several[0], builder.of, locales)
+            if len(several) > 1:
+                terms = _append_values(terms, several[1:], builder.of, locales)
         if len(terms) > LAST_POSITION:
             del terms[LAST_POSITION + 1 :]
             _trim(terms)

@@ -67,12 +67,12 @@ class FieldValues:
 
     def add(self, scalar: str | int | float | bool) -> None:
         """Add a value of the document; an empty text is no value."""
-        if isinstance(scalar, bool):
-            spelled = "true" if scalar else "false"
-            self.values[spelled] = spelled
-        elif isinstance(scalar, str):
+        if isinstance(scalar, str):
             if scalar:  # a text of white space is a value, which becomes ""
                 self.values[stored_form(scalar)] = scalar
+        elif isinstance(scalar, bool):
+            spelled = "true" if scalar else "false"
+            self.values[spelled] = spelled
         else:
             number = float(scalar)
             self.has_both_zeros |= number == 0 and any(repr(value) == repr(-number) for value in self.values)
@@ -116,24 +116,29 @@ def kept_fields(settings: IndexSettings) -> Callable[[str], bool]:
 def _member(name: str, value: Any, is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:
     """Collect the values of a member of the document or of an object in it."""
     if is_kept(name):
-        held = found.setdefault(name, FieldValues())
-        held.is_null |= value is None
-        held.is_empty |= value in ("", [], {})  # 0 and false are none of them
+        held = found.get(name) or found.setdefault(name, FieldValues())
+        if value is None:
+            held.is_null = True
+        elif not isinstance(value, (dict, list)):
+            held.is_empty |= value == ""
+            held.add(value)
+        elif not value:
+            held.is_empty = True
     if isinstance(value, (dict, list)):
         _beneath(name, value, is_kept, found)
-    elif value is not None and is_kept(name):
-        found[name].add(value)
 
 
-def _beneath(name: str, value: Any, is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:
+def _beneath(name: str, value: dict[str, Any] | list[Any], is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:
     if isinstance(value, dict):
         for member, inner in value.items():
             _member(f"{name}.{member}", inner, is_kept, found)
-    elif isinstance(value, list):
-        for element in value:
+        return
+    is_kept_here = is_kept(name)
+    for element in value:
+        if isinstance(element, (dict, list)):
             _beneath(name, element, is_kept, found)
-    elif value is not None and is_kept(name):
-        found.setdefault(name, FieldValues()).add(value)
+        elif is_kept_here and element is not None:
+            (found.get(name) or found.setdefault(name, FieldValues())).add(element)
 
 
 def _coordinates(document: Mapping[str, Any], is_kept: Callable[[str], bool], found: dict[str, FieldValues]) -> None:

@@ -74,20 +74,20 @@ _ODD_ROW = """
 # Dumps
 
 
-def import_dump(path: Path, folder: Path, budget: MemoryBudget = MemoryBudget(),
+def import_dump(path: Path, folder: Path, budget: MemoryBudget = MemoryBudget(), threads: int = 1,
                 make_writer: Callable[[], Any] = IndexingProcess) -> None:
     """Create the data folder `folder`, which is absent or empty, from a dump. Raises ArchiveRefused, OSError."""
     with new_data_folder(folder) as data, as_refusal(path, "dump"), closing(make_writer()) as writer:
         dump = data.with_name("dump")
         unpack(path, dump, "dump")
-        _Import(dump, data, budget, writer).run()
+        _Import(dump, data, budget, threads, writer).run()
 
 
 class _Import:
     """The import of one dump, unpacked in `dump`, into the folder `data`."""
 
-    def __init__(self, dump: Path, data: Path, budget: MemoryBudget, writer: Any) -> None:
-        self._dump, self._data, self._budget, self._writer = dump, data, budget, writer
+    def __init__(self, dump: Path, data: Path, budget: MemoryBudget, threads: int, writer: Any) -> None:
+        self._dump, self._data, self._budget, self._threads, self._writer = dump, data, budget, threads, writer
 
     def run(self) -> None:
         version = self._object("metadata.json", {}).get("dumpVersion")
@@ -197,6 +197,7 @@ class _Import:
         task = {"uid": uid, "kind": kind, "content": content, "payload": str(payload) if payload else None,
                 "payload_bytes": payload.stat().st_size if payload else 0}
         request = {"do": "batch", "path": str(path), "indexUid": index_uid, "shape": shape, "budget": asdict(self._budget),
+                   "threads": self._threads,
                    "tasks": [task]}
         try:
             answer = self._writer.run(request, _silently)

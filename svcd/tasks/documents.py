@@ -6,21 +6,24 @@ analyzed once. Also reads payloads, and extracts locations from documents.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from svcd.base import json_text
 from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
 from svcd.geo.geojson import read_geojson
+from svcd.index.encoded_document import EncodedDocuments
 from svcd.index.geo_writer import StoredShape
 from svcd.index.writer import NO_LOCATION, DocumentChange, DocumentLocation, IndexWriter, StoredDocument
-from svcd.schema.documents import attribute_names, terms_by_attribute
-from svcd.schema.field_values import FieldValues, field_values, kept_fields, validate_geo
+from svcd.schema.documents import attribute_names
+from svcd.schema.field_values import FieldValues, validate_geo
 from svcd.schema.index_settings import IndexSettings
+from svcd.tasks.analysis import Analysis, AnalysisProcess, AnalysisProcessDied, DocumentText
 
 Document = dict[str, Any]
 
@@ -51,6 +54,13 @@ class _Pending:
     values_before: Mapping[str, FieldValues] = field(default_factory=dict)
 
 
+class _Part(NamedTuple):
+    """Documents that are analyzed together."""
+
+    changes: list[DocumentChange]
+    texts: list[DocumentText]
+
+
 class _DistinctDocuments:
     """Counts distinct documents with one bit per docid, which takes less memory than their identifiers."""
 
@@ -74,8 +84,12 @@ class DocumentWriter:
     To be used inside a transaction of the writer; call finish() at the end.
     """
 
-    def __init__(self, writer: IndexWriter, limit: int) -> None:
+    def __init__(self, writer: IndexWriter, limit: int, process: AnalysisProcess | None = None) -> None:
         self._writer = writer
+        self._process = process
+        # Parts of portions that the process analyzes: not in the index yet, and not pending any more.
+        self._sent: deque[_Part] = deque()
+        self._sent_ids: set[str] = set()
         self._limit = limit
         self._pending: dict[str, _Pending] = {}
         self._pending_bytes = 0
@@ -84,10 +98,7 @@ class DocumentWriter:
         self._taken, self._assigned = writer.docids, 0
         self._free = _unused_docids(self._taken)
         settings = IndexSettings.of(writer.settings)
-        self._analyzer = settings.analyzer
-        self._is_searchable = settings.searchable.__contains__
-        self._locales_of = settings.locales_of
-        self._is_kept = kept_fields(settings)
+        self._analysis = Analysis(settings)
         self._geo = GeoExtraction.of(settings)
         self._distinct = _DistinctDocuments()
 
@@ -98,11 +109,11 @@ class DocumentWriter:
 
     def positions(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """The tokens of a document's searchable attributes, by position."""
-        return terms_by_attribute(document, self._analyzer, self._is_searchable, self._locales_of)
+        return self._analysis.positions(document)
 
     def values(self, document: Mapping[str, Any]) -> dict[str, FieldValues]:
         """The values of a document's attributes that the settings keep, for filters, facets and sorting."""
-        return field_values(document, self._is_kept)
+        return self._analysis.values(document)
 
     @contextmanager
     def task(self, *, is_large: bool) -> Iterator[None]:
@@ -114,6 +125,8 @@ class DocumentWriter:
         self._distinct = _DistinctDocuments()
         if is_large or self._pending_bytes > self._limit // 2:
             self.flush()
+        else:
+            self._write_sent()  # an error in the block unregisters the fields that are registered in it
         tombstones, given = dict(self._tombstones), self._assigned
         try:
             with self._writer.savepoint() if is_large else self._remembered():
@@ -123,6 +136,7 @@ class DocumentWriter:
         except ApiError:
             if is_large:  # what is not written yet belongs to this task alone
                 self._pending, self._pending_bytes = {}, 0
+                self._discard_sent()
             self._tombstones = tombstones
             self._assigned, self._free = given, islice(_unused_docids(self._taken), given, None)
             raise
@@ -154,7 +168,7 @@ class DocumentWriter:
         for document_id, document in documents:
             if len(document) > MAX_FIELDS:
                 raise _too_many_fields()
-            self._writer.register(document)  # field numbers follow the order of the payload, skipped documents included
+            self._register(document)  # field numbers follow the order of the payload, skipped documents included
             held = self._pending.get(document_id)
             if (held is None or held.document is None) and not may_create:
                 self._distinct.count += 1
@@ -163,8 +177,7 @@ class DocumentWriter:
                 held = self._pending[document_id] = _Pending(self._new_docid(document_id), None)
             self._distinct.add(held.docid)
             held.document = {**held.document, **document} if is_update and held.document else document
-        if self._pending_bytes > self._limit:
-            self.flush()
+        self._flush_if_full()
 
     def _new_docid(self, document_id: str) -> int:
         docid = self._tombstones.pop(document_id, None)
@@ -184,8 +197,7 @@ class DocumentWriter:
                 if held is not None and held.document is not None:
                     removed += 1
                     held.document = None
-            if self._pending_bytes > self._limit:
-                self.flush()
+            self._flush_if_full()
         return removed
 
     def edit(self, stored: StoredDocument, before: Document, after: Document | None) -> None:
@@ -193,15 +205,22 @@ class DocumentWriter:
         if after is not None:
             if len(after) > MAX_FIELDS:
                 raise IndexingFailure(_too_many_fields())
-            self._writer.register(after)
+            self._register(after)
         self._pending[stored.document_id] = _Pending(stored.docid, after, stored, _counted(before), self.values(before))
         self._pending_bytes += len(stored.json)
-        if self._pending_bytes > self._limit:
-            self.flush()
+        self._flush_if_full()
+
+    def _register(self, names: Mapping[str, Any]) -> None:
+        """Give field numbers to names. They must not depend on what the analysis process has finished."""
+        if not names.keys() <= self._writer.field_numbers.keys():
+            self._write_sent()
+            self._writer.register(names)
 
     def _fetch(self, document_ids: Sequence[str]) -> None:
         """Load the stored state of some documents into the portion."""
         unknown = [each for each in dict.fromkeys(document_ids) if each not in self._pending]
+        if not self._sent_ids.isdisjoint(unknown):
+            self._write_sent()
         for document_id, stored in self._writer.stored(unknown).items():
             document = json_text.loads(stored.json)
             self._pending[document_id] = _Pending(stored.docid, document, stored, _counted(document), self.values(document))
@@ -209,12 +228,61 @@ class DocumentWriter:
 
     def flush(self) -> None:
         """Write the portion, _WRITTEN_AT_ONCE documents at a time."""
+        self._write_or_send()
+        self._write_sent()
+
+    def _flush_if_full(self) -> None:
+        if self._pending_bytes > self._limit:
+            self._write_or_send()
+
+    def _write_or_send(self) -> None:
+        """Write the portion, or have its last parts analyzed meanwhile."""
         pending, self._pending, self._pending_bytes = self._pending, {}, 0
         left = [(change, held.document) for document_id, held in pending.items()
                 if (change := self._change(document_id, held)) is not None]
         left.sort(key=lambda each: -each[0].docid)
+        del pending
         while left:  # popped, so that memory is freed as it goes
-            self._writer.write([self._analyzed(*left.pop()) for _ in range(min(_WRITTEN_AT_ONCE, len(left)))])
+            part = [left.pop() for _ in range(min(_WRITTEN_AT_ONCE, len(left)))]
+            if self._process:
+                self._send(self._process, part)
+            else:
+                self._write_sent()  # what it had when it died comes first
+                encoded = self._analysis.encoded((document or {}, _new_docid(change)) for change, document in part)
+                self._writer.write([change for change, _ in part], encoded)
+
+    def _send(self, process: AnalysisProcess, part: list[tuple[DocumentChange, Document | None]]) -> None:
+        """Have documents analyzed, and write those that are analyzed by now."""
+        sent = _Part([change for change, _ in part], [(self._text_as_read(*each), _new_docid(each[0])) for each in part])
+        process.send(sent.texts)
+        self._sent.append(sent)
+        self._sent_ids.update(change.document_id for change in sent.changes)
+        if len(self._sent) > process.MOST_SENT:
+            self._write_oldest()
+
+    def _write_sent(self) -> None:
+        """Write all that the process analyzes."""
+        while self._sent:
+            self._write_oldest()
+
+    def _write_oldest(self) -> None:
+        part = self._sent.popleft()
+        self._sent_ids.difference_update([change.document_id for change in part.changes])
+        self._writer.write(part.changes, self._received(part))
+
+    def _received(self, part: _Part) -> EncodedDocuments:
+        """The analysis of a part; made here when the process has died."""
+        try:
+            if self._process:
+                return self._process.receive()
+        except AnalysisProcessDied:
+            self._process = None
+        return self._analysis.encoded_texts(part.texts)
+
+    def _discard_sent(self) -> None:
+        while self._sent:
+            self._received(self._sent.popleft())
+        self._sent_ids.clear()
 
     def finish(self) -> None:
         """Write the last portion; docids of deleted documents are free afterwards."""
@@ -235,26 +303,28 @@ class DocumentWriter:
         location = self._location(document_id, held.document)
         self._number_nested(held.document)
         return DocumentChange(held.docid, document_id, text, None, _counted(held.document), held.names_before, bytes_before,
-                      {}, held.values_before, location)
-
-    def _analyzed(self, change: DocumentChange, document: Document | None) -> DocumentChange:
-        """Add tokens and values to a change, unless the document is deleted."""
-        if document is not None:
-            change.positions, change.values = self.positions(document), self.values(document)
-        return change
+                              {}, held.values_before, location, is_new=before is None)
 
     def _text(self, document: Document) -> str:
         """The stored JSON: members ordered by field number."""
-        numbers = self._writer.field_numbers
-        order = [numbers[name] for name in document]
-        if any(left > right for left, right in zip(order, order[1:])):
-            document = {name: document[name] for name in sorted(document, key=numbers.__getitem__)}
+        if not self._is_in_order(document):
+            document = {name: document[name] for name in sorted(document, key=self._writer.field_numbers.__getitem__)}
         return json_text.dumps(document)
+
+    def _is_in_order(self, document: Document) -> bool:
+        order = list(map(self._writer.field_numbers.__getitem__, document))
+        return order == sorted(order)
+
+    def _text_as_read(self, change: DocumentChange, document: Document | None) -> str:
+        """The JSON of a document with its members in the order of the payload, which that of the positions follows."""
+        if document is None or change.json is None:
+            return "{}"
+        return change.json if self._is_in_order(document) else json_text.dumps(document)
 
     def _number_nested(self, document: Document) -> None:
         """Register nested field names after the top-level ones. Raises IndexingFailure beyond MAX_FIELDS."""
         if any(map(_has_nested_names, document.values())):
-            self._writer.register(attribute_names(document))
+            self._register(dict.fromkeys(attribute_names(document)))
         if len(self._writer.field_numbers) > MAX_FIELDS:
             raise IndexingFailure(_too_many_fields())
 
@@ -283,6 +353,10 @@ def _unused_docids(taken: DocIds) -> Iterator[int]:
     end = taken.max() + 1 if taken else 0
     yield from DocIds(range(end)) - taken
     yield from count(end)
+
+
+def _new_docid(change: DocumentChange) -> int | None:
+    return change.docid if change.is_new else None
 
 
 def _has_nested_names(value: Any) -> bool:

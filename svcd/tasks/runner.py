@@ -3,7 +3,7 @@
 Threads: one dispatcher ("svcd-runner") chooses the next batch and runs tasks that need only instance.sqlite (cancelations,
 deletions, swaps). Each of `workers` others ("svcd-indexing-N") owns an indexing process and runs batches of one index at a
 time, or writes a dump or snapshot; that waits until no index is written, and none is until it is complete, so that it shows
-all indexes in one state. `_changed` guards `_busy`, `_jobs` and `_stopping`.
+all indexes in one state. `_changed` guards `_busy`, `_jobs`, `_idle` and `_stopping`.
 
 A batch ends in one transaction of instance.sqlite: tasks, batch, row of the index, and notice for the webhooks. Its effect and
 the outcomes of its tasks were committed before, in the file of the index. When svcd stops in between, the tasks are still
@@ -101,6 +101,7 @@ class Runner:
         self._changed = threading.Condition()
         self._busy: dict[str, _Job] = {}
         self._jobs: list[_Job] = []
+        self._idle: list[IndexingProcess] = []  # those whose threads wait for a job
         self._stopping = False
         self._is_woken = True
         self._is_recovered = False
@@ -312,10 +313,14 @@ class Runner:
     def _work(self, writer: IndexingProcess) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._stopping or self._jobs)
+                # The thread that became idle last takes the next job: the others need not start their processes.
+                self._idle.append(writer)
+                self._changed.wait_for(lambda: self._stopping or (self._jobs and self._idle[-1] is writer))
                 if self._stopping:
                     return
+                self._idle.pop()
                 job = self._jobs.pop(0)
+                self._changed.notify_all()
             self._run_claimed_job(job, writer)
             del job  # free its tasks, which may hold megabytes, while waiting for the next job
 
@@ -467,10 +472,15 @@ class Runner:
         first = job.plan.tasks[0]
         shape = job.plan.shape if job.plan.shape in (*batching.JOINS, INDEX_DELETION) else first.kind
         return {"do": "batch", "path": str(self._instance.index_path(target.uuid)), "indexUid": job.index_uid, "shape": shape,
-                "budget": asdict(self._budget), "tasks": [
+                "budget": asdict(self._budget), "threads": self._threads_per_job(), "tasks": [
                     {"uid": task.uid, "kind": task.kind, "content": task.content, "enqueued_at": task.enqueued_at,
                      "payload_bytes": task.payload_bytes,
                      "payload": str(folder / task.payload) if task.payload else None} for task in job.plan.tasks]}
+
+    def _threads_per_job(self) -> int:
+        """How many processes a batch that starts now may use: two when there are two workers for each running batch."""
+        with self._changed:
+            return min(2, len(self._writers) // max(len(self._busy), 1))
 
     def _indexing_answer(self, job: _Job, target: IndexRow, writer: IndexingProcess,
                 request: dict[str, Any]) -> dict[str, Any] | None:

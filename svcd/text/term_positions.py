@@ -72,6 +72,19 @@ class TermPositionBuilder:
             terms = terms_by_position(self._analyzer.tokens(text, locales))
         return terms
 
+    def of_all(self, texts: Sequence[Any], locales: Sequence[str] | None = None) -> TermsByPosition | None:
+        """The terms of several values of an attribute, each 8 positions after the one before; None unless they are plain texts.
+
+        Many attributes are lists of names. A hard separator between two has the same effect, and all are found at once.
+        """
+        if not self._has_plain_ascii or not _is_plain(LATIN, locales):
+            return None
+        for text in texts:
+            # A text without any word would leave a gap of its own.
+            if not isinstance(text, str) or not text.isascii() or not text[:1].isalnum():
+                return None
+        return _ascii_terms(";".join(texts))
+
     def _by_pieces(self, text: str, locales: Sequence[str] | None) -> TermsByPosition | None:
         """For text that needs only the default separators: the term of each piece is remembered. None for other text."""
         pieces: list[list[str | None]] = []

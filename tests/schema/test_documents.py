@@ -134,6 +134,12 @@ def test_the_short_way_for_ascii_gives_the_row_of_the_tokens(text: str) -> None:
     assert term_position_builder(DEFAULT).of(text) == terms_by_position(DEFAULT.tokens(text))
 
 
+@given(st.lists(st.text("aB9 .,;!\x1c", max_size=6), min_size=2, max_size=4))
+def test_texts_of_a_list_have_the_positions_that_they_have_one_by_one(values: list[str]) -> None:
+    one_by_one = Analyzer(stop_words=["never"])  # it has no short way for lists
+    assert located({"t": values}) == located({"t": values}, one_by_one)
+
+
 def test_a_selection_keeps_order_and_what_lies_beneath() -> None:
     document = {"z": 1, "a": {"b": {"c": 1}, "d": 2}, "l": [{"x": 1, "y": 2}, 3, [{"x": 4}], {"y": 5}]}
     assert list(select(document, ["a.b", "z"]).items()) == [("z", 1), ("a", {"b": {"c": 1}})]

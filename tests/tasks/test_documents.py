@@ -24,7 +24,8 @@ def put(path: Path, *batches: list[dict[str, Any]]) -> list[list[int]]:
     """The docids of each write, one transaction a batch."""
     writer, writes = IndexWriter(path), list[list[int]]()
     write = writer.write
-    writer.write = lambda changes: (writes.append([change.docid for change in changes]), write(changes))  # type: ignore
+    writer.write = lambda changes, encoded: (  # type: ignore
+        writes.append([change.docid for change in changes]), write(changes, encoded))
     for batch in batches:
         with writer.transaction():
             writer.settings = SETTINGS

@@ -71,9 +71,9 @@ def test_what_stays_is_not_written(films: TaskHarness, monkeypatch: pytest.Monke
     written: list[int] = []
     write = IndexWriter.write
 
-    def noting(self: IndexWriter, changes: list[DocumentChange]) -> None:
+    def noting(self: IndexWriter, changes: list[DocumentChange], encoded: Any) -> None:
         written.extend(change.docid for change in changes)
-        write(self, changes)
+        write(self, changes, encoded)
 
     monkeypatch.setattr(IndexWriter, "write", noting)
     task = edit(films, 'let c = doc.remove("cast"); doc.cast = c; if doc.id == 4 { doc.year = doc.year.to_float() }')

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import pytest
 
 from svcd.index import writer as index_writer
+from svcd.index.encoded_document import EncodedDocuments
 from svcd.index.writer import DocumentChange, IndexWriter
 from svcd.instance.task_records import Task
 from tests.tasks.conftest import TaskHarness
@@ -44,11 +45,11 @@ def films(harness: TaskHarness) -> TaskHarness:
 def test_deletions_do_not_fail_with_the_additions_of_their_batch(films: TaskHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     write = IndexWriter.write
 
-    def without_room(writer: IndexWriter, changes: Iterable[DocumentChange]) -> None:
+    def without_room(writer: IndexWriter, changes: Iterable[DocumentChange], encoded: EncodedDocuments) -> None:
         changes = list(changes)
         if any(change.json is not None for change in changes):
             raise full()
-        write(writer, changes)
+        write(writer, changes, encoded)
 
     monkeypatch.setattr(IndexWriter, "write", without_room)
     tasks = films.add([{"id": 7}]), films.delete([1]), films.add([{"id": 8}]), films.delete([2])
@@ -63,10 +64,10 @@ def test_deletions_are_done_with_the_reserve(films: TaskHarness, monkeypatch: py
         films.instance.keep_reserve()
     write = IndexWriter.write
 
-    def without_room(writer: IndexWriter, changes: Iterable[DocumentChange]) -> None:
+    def without_room(writer: IndexWriter, changes: Iterable[DocumentChange], encoded: EncodedDocuments) -> None:
         if not films.instance.reserve.is_short:
             raise full()
-        write(writer, changes)
+        write(writer, changes, encoded)
 
     monkeypatch.setattr(IndexWriter, "write", without_room)
     deleted = films.delete([1])
@@ -129,12 +130,12 @@ def test_large_deletions_are_done_in_portions(films: TaskHarness, monkeypatch: p
     films.instance.reserve.give_up(1 << 20)
     write, portions = IndexWriter.write, []
 
-    def with_little_room(writer: IndexWriter, changes: Iterable[DocumentChange]) -> None:
+    def with_little_room(writer: IndexWriter, changes: Iterable[DocumentChange], encoded: EncodedDocuments) -> None:
         changes = list(changes)
         if len(changes) > most:
             raise full()
         portions.append(len(changes))
-        write(writer, changes)
+        write(writer, changes, encoded)
 
     monkeypatch.setattr(IndexWriter, "write", with_little_room)
     by_filter = films.do("documentDeletion", details={"deletedDocuments": None}, filter="id < 40")

@@ -485,7 +485,7 @@ def test_a_full_disk_fails_the_batch_with_a_clear_error(harness: TaskHarness, mo
     assert list(harness.documents().values()) == [{"id": 1}]
 
 
-def fill_the_disk(writer: IndexWriter, _changes: Any) -> None:
+def fill_the_disk(writer: IndexWriter, _changes: Any, _encoded: Any) -> None:
     """Raise what SQLite raises when a database cannot grow."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.execute("PRAGMA max_page_count = 2")

@@ -1,0 +1,155 @@
+"""The analysis of documents: from a document to the words and values of it that an index stores.
+
+Analysis does it in this process. AnalysisProcess has another process do it (svcd.tasks.analysis_process), which takes
+about as long as writing: for a large batch both run side by side. See docs/tasks-and-batches.md#analysis-process.
+
+    -> settings as JSON, then portions: lists of documents as JSON texts
+    <- for each portion: its EncodedDocuments
+
+Each message is one value in the form of `marshal`, after its length. The process has nothing to say about errors: it ends, and
+the portion is analyzed here, where the same error has its place.
+"""
+from __future__ import annotations
+
+import fcntl
+import json
+import marshal
+import os
+import select
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from svcd.index.encoded_document import EncodedDocuments, encoded_documents
+from svcd.schema.documents import terms_by_attribute
+from svcd.schema.field_values import FieldValues, field_values, kept_fields
+from svcd.schema.index_settings import IndexSettings
+
+_MODULE = "svcd.tasks.analysis_process"
+_LENGTH = struct.Struct("<Q")
+_PIPE_BYTES = 1 << 20  # two answers
+
+DocumentText = tuple[str, "int | None"]  # JSON, docid if it is new
+
+
+class Analysis:
+    """Analyzes documents for an index with these settings."""
+
+    def __init__(self, settings: IndexSettings) -> None:
+        self._analyzer = settings.analyzer
+        self._is_searchable = settings.searchable.__contains__
+        self._locales_of = settings.locales_of
+        self._is_kept = kept_fields(settings)
+
+    def positions(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """The tokens of a document's searchable attributes, by position."""
+        return terms_by_attribute(document, self._analyzer, self._is_searchable, self._locales_of)
+
+    def values(self, document: Mapping[str, Any]) -> dict[str, FieldValues]:
+        """The values of a document's attributes that the settings keep, for filters, facets and sorting."""
+        return field_values(document, self._is_kept)
+
+    def encoded(self, documents: Iterable[tuple[Mapping[str, Any], int | None]]) -> EncodedDocuments:
+        """Both, encoded. documents: (document, docid if it is new); {} for one that is deleted."""
+        return encoded_documents((self.positions(document), self.values(document), docid) for document, docid in documents)
+
+    def encoded_texts(self, texts: Sequence[DocumentText]) -> EncodedDocuments:
+        """The same of documents that are given as JSON texts."""
+        return self.encoded((json.loads(text), docid) for text, docid in texts)
+
+
+class AnalysisProcessDied(RuntimeError):
+    """The process ended before it had answered."""
+
+
+class AnalysisProcess:
+    """A process that analyzes portions of documents in the order in which they are sent.
+
+    At most MOST_SENT portions may be on their way: most of them wait in the pipes. It ends with this process.
+    """
+
+    MOST_SENT = 4
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", _MODULE, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        assert self._process.stdin and self._process.stdout
+        self._requests, self._answers = self._process.stdin.fileno(), self._process.stdout.fileno()
+        for pipe in (self._requests, self._answers):
+            _widen(pipe)
+        # Neither process may wait to be read while it does not read itself.
+        os.set_blocking(self._requests, False)
+        self._unsent = bytearray()
+        self._send(json.dumps(settings))
+
+    def send(self, texts: Sequence[DocumentText]) -> None:
+        """Send a portion of documents."""
+        self._send(list(texts))
+
+    def _send(self, message: Any) -> None:
+        self._unsent += packed_message(message)
+        self._send_what_fits()
+
+    def _send_what_fits(self) -> None:
+        try:
+            while self._unsent:
+                del self._unsent[:os.write(self._requests, self._unsent)]
+        except BlockingIOError:  # receive() sends the rest
+            pass
+        except BrokenPipeError:  # known when the answer is read
+            self._unsent.clear()
+
+    def receive(self) -> EncodedDocuments:
+        """The oldest portion sent that has not been received yet. Raises AnalysisProcessDied."""
+        try:
+            answer: EncodedDocuments = read_message(self._read)
+        except EOFError:
+            raise AnalysisProcessDied from None
+        return answer
+
+    def _read(self, size: int) -> bytes:
+        while self._unsent:
+            readable, _, _ = select.select([self._answers], [self._requests], [])
+            if readable:
+                break
+            self._send_what_fits()
+        return os.read(self._answers, size)
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe
+            pipe.close()
+        self._process.wait()
+
+
+def _widen(pipe: int) -> None:
+    """Have a pipe hold as much as Linux allows everyone, so that a process can go on while the other is busy."""
+    try:
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    except (AttributeError, OSError):  # not Linux, or too many pipes: slower
+        pass
+
+
+def packed_message(message: Any) -> bytes:
+    """A value of the basic types as it is sent."""
+    content = marshal.dumps(message)
+    return _LENGTH.pack(len(content)) + content
+
+
+def read_message(read: Callable[[int], bytes]) -> Any:
+    """The next value. read: gives up to so many bytes, none at the end. Raises EOFError when there is no whole value."""
+    (size,) = _LENGTH.unpack(_exactly(read, _LENGTH.size))
+    return marshal.loads(_exactly(read, size))
+
+
+def _exactly(read: Callable[[int], bytes], size: int) -> bytes:
+    content = read(size)
+    while len(content) < size:
+        if not (more := read(size - len(content))):
+            raise EOFError
+        content += more
+    return content
