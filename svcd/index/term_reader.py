@@ -169,7 +169,7 @@ class TermReader:
         self._transaction = transaction
         self._connection = transaction.connection
         self._vocabulary = vocabulary
-        self._pairs = PairReader(transaction, self.word_docids, self.prefix_docids, vocabulary.few_terms)
+        self._pairs = PairReader(transaction, self.word_docids, self.prefix_docids)
 
     # Fields
 
