@@ -67,6 +67,13 @@ class MaterializedReader:
         delta = self._delta()
         return written_members(delta) if delta else None
 
+    def has_adjacent(self, left: str, right: str, is_prefix: bool) -> bool:
+        """Is there a set of the pair, or is it known to be empty?"""
+        if self._made is None:
+            return False
+        complete = () if is_prefix else self._complete_terms()
+        return (left in complete and right in complete) or self.has("adjacent", f"{left} {right}", is_prefix)
+
     def _complete_terms(self) -> Collection[str]:
         """Terms of which all pairs with each other have sets; a pair without has no document."""
         def load() -> Collection[str]:

@@ -19,13 +19,19 @@ from svcd.index.read_transaction import ReadTransaction
 # Costs in microseconds, measured on 36,000 films of 90 words. A row of the forward index tells about all distances of a
 # pair at once, and of all pairs of two sides.
 _ROW_COST, _SCAN_COST = 6, 9
-# FTS5 opens both terms, and the more common one takes longer. It walks through the rarer one and seeks in the other, or
-# walks through both: once for each distance.
-_QUERY_COST, _OPENING_COST, _SEEK_COST, _STEP_COST = 50, 0.005, 0.3, 0.06
+# FTS5 walks through the rarer term and seeks in the other one, or walks through both: once for each distance. Seeking takes
+# longer the first time in a page of the index, of which a term has so many for each document.
+_QUERY_COST, _SEEK_COST, _STEP_COST, _PAGE_COST, _PAGES_OF_DOCUMENT = 50, 0.3, 0.06, 2, 0.0025
 # The postings of a prefix are merged from those of all its terms, each time.
 _PREFIX_STEP_COST = 0.15
 # The documents of a word that are not cached.
 _WORD_COST = 50
+# A materialized pair; it is looked for when FTS5 takes so long.
+_STORED_COST, _WORTH_A_LOOK = 40, 200
+
+# A prefix of at most so many terms may be asked for term by term; looking up how common they are takes so long.
+_FEW_TERMS, _FREQUENCIES_COST = 100, 1_000
+_LAST = "\U0010ffff"
 
 # A left term, a right one, is that a prefix?
 _Pair = tuple[str, str, bool]
@@ -34,17 +40,15 @@ _Pair = tuple[str, str, bool]
 class PairReader:
     """The pairs of words of an index in a read transaction.
 
-    word_docids, prefix_docids: the documents with a word, and with any word that starts with a prefix. few_terms: the terms
-    that start with a prefix and how many documents hold them; None if they are many, or not known.
+    word_docids, prefix_docids: the documents with a word, and with any word that starts with a prefix.
     """
 
     def __init__(self, transaction: ReadTransaction, materialized: MaterializedReader, word_docids: Callable[[str], DocIds],
-                 prefix_docids: Callable[[str], DocIds], few_terms: Callable[[str], Mapping[str, int] | None]) -> None:
+                 prefix_docids: Callable[[str], DocIds]) -> None:
         self._transaction = transaction
         self._materialized = materialized
         self._word_docids = word_docids
         self._prefix_docids = prefix_docids
-        self._few_terms = few_terms
 
     # One pair
 
@@ -61,7 +65,7 @@ class PairReader:
         count = len(asked)
         if not count:
             return EMPTY
-        if count * _ROW_COST <= _fts_pair_cost(len(lefts), len(rights)):
+        if count * _ROW_COST <= self._query_cost(distance, pair, len(lefts), len(rights)):
             return self._forward_pair_docids(distance, *pair, asked)
         if distance == 1:
             return self._adjacent(*pair)
@@ -78,7 +82,7 @@ class PairReader:
         if not count:
             return EMPTY
         pair = fts_encoding.term_of_word(left), fts_encoding.term_of_word(prefix), True
-        if count * _ROW_COST <= _fts_pair_cost(len(self._word_docids(left)), len(rights), True):
+        if count * _ROW_COST <= self._query_cost(distance, pair, len(self._word_docids(left)), len(rights)):
             return self._forward_pair_docids(distance, *pair, asked)
         if distance == 1:
             return self._adjacent(*pair)
@@ -187,7 +191,7 @@ class PairReader:
             if prefix is not None and continued is not None and (both := within & continued):
                 cost = self._query_cost(distance, (left, prefix, True), len(with_left), len(continued))
                 if self._are_words_cheaper(distance, left, prefix, len(with_left), cost):
-                    rights = [*beside, *((spelled, self._term_docids(spelled)) for spelled in self._few_terms(prefix) or ())]
+                    rights = [*beside, *((spelled, self._term_docids(spelled)) for spelled in self._few_terms(prefix))]
                 else:
                     yield (left, prefix, True), both, cost
             for right, with_right in rights:
@@ -197,15 +201,26 @@ class PairReader:
 
     def _are_words_cheaper(self, distance: int, left: str, prefix: str, count: int, cost: float) -> bool:
         """Is it quicker to ask for each word of a prefix? cost: of the prefix. count: of the documents with the left term."""
-        few = self._few_terms(prefix)
-        return few is not None and cost > sum(
+        return cost > _FREQUENCIES_COST and bool(few := self._few_terms(prefix)) and cost > sum(
             self._query_cost(distance, (left, spelled, False), count, frequency) + self._term_cost(spelled)
             for spelled, frequency in few.items())
 
+    def _few_terms(self, prefix: str) -> Mapping[str, int]:
+        """The terms that start with a prefix, with their document frequencies; none if they are many."""
+        def load() -> Mapping[str, int]:
+            found = dict(self._transaction.connection.execute(
+                "SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? LIMIT ?", (prefix, prefix + _LAST, _FEW_TERMS)))
+            return found if len(found) < _FEW_TERMS else {}
+
+        return self._transaction.cached(("few terms", prefix), load)
+
     def _query_cost(self, distance: int, pair: _Pair, lefts: int, rights: int) -> float:
-        """Microseconds that a pair takes FTS5; none where the answer is cached."""
-        is_known = self._transaction.cached_value(_pair_key(distance, pair)) is not None
-        return 0 if is_known else _fts_pair_cost(lefts, rights, pair[2])
+        """Microseconds that a pair takes; none where the answer is cached."""
+        if self._transaction.cached_value(_pair_key(distance, pair)) is not None:
+            return 0
+        cost = _fts_pair_cost(lefts, rights, pair[2])
+        is_stored = distance == 1 and cost > _WORTH_A_LOOK and self._materialized.has_adjacent(*pair)
+        return _STORED_COST if is_stored else cost
 
     def _term_cost(self, spelled: str) -> float:
         """Microseconds that the documents of a term take."""
@@ -254,8 +269,10 @@ def _pair_key(distance: int, pair: _Pair) -> tuple[object, ...]:
 
 def _fts_pair_cost(left: int, right: int, is_prefix: bool = False) -> float:
     """Microseconds that FTS5 takes to find where two terms with so many documents are together."""
-    opening = _QUERY_COST + max(left, right) * _OPENING_COST + right * is_prefix * _PREFIX_STEP_COST
-    return opening + min(min(left, right) * _SEEK_COST, (left + right) * _STEP_COST)
+    rarer = min(left, right)
+    pages = min(rarer, max(left, right) * _PAGES_OF_DOCUMENT)
+    merging = right * _PREFIX_STEP_COST if is_prefix else 0
+    return _QUERY_COST + merging + pages * _PAGE_COST + min(rarer * _SEEK_COST, (left + right) * _STEP_COST)
 
 
 def _without_written(known: tuple[DocIds, ...], delta: Delta) -> tuple[DocIds, ...]:

@@ -182,8 +182,7 @@ class TermReader:
         self._connection = transaction.connection
         self._vocabulary = vocabulary
         self._materialized = MaterializedReader(transaction, materialized)
-        self._pairs = PairReader(transaction, self._materialized, self.word_docids, self.prefix_docids,
-                                 vocabulary.few_terms)
+        self._pairs = PairReader(transaction, self._materialized, self.word_docids, self.prefix_docids)
 
     # Fields
 

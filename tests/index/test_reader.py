@@ -177,17 +177,19 @@ def read_set(reader: IndexReader, word: str, field: str | None, is_prefix: bool)
     return reader.terms.prefix_field_docids(word, field) if is_prefix else reader.terms.word_field_docids(word, field)
 
 
-# Costs at which everything is read from the forward index, or asked of FTS5, or now this and now that.
-COSTS = [(0, 0), (1 << 40, 1 << 40), (40, 40)]
+# Costs of a row read for one pair and for all, and of a posting of a prefix, at which everything is read from the forward index;
+# asked of FTS5, prefixes as such or word by word; now this and now that.
+COSTS = [(0, 0, 0), (1 << 40, 1 << 40, 0), (1 << 40, 1 << 40, 1 << 20), (40, 40, 0)]
 
 
 @settings(max_examples=40, deadline=None)
 @given(HISTORY, st.sampled_from(COSTS), st.lists(st.sets(st.integers(0, 6)), min_size=1, max_size=3), st.integers(1, 5))
 def test_the_forward_index_and_fts5_find_the_same_pairs(
-    history: list[list[tuple[int, Any]]], costs: tuple[int, int], asked: list[set[int]], step: int
+    history: list[list[tuple[int, Any]]], costs: tuple[int, int, int], asked: list[set[int]], step: int
 ) -> None:
-    row_cost, scan_cost = costs
-    with tempfile.TemporaryDirectory() as folder, patch.multiple(pair_reader, _ROW_COST=row_cost, _SCAN_COST=scan_cost):
+    row_cost, scan_cost, prefix_cost = costs
+    with tempfile.TemporaryDirectory() as folder, patch.multiple(
+            pair_reader, _ROW_COST=row_cost, _SCAN_COST=scan_cost, _PREFIX_STEP_COST=prefix_cost, _FREQUENCIES_COST=0):
         path, cache = Path(folder) / "index.sqlite", Cache(1 << 20)
         with closing(IndexWriter(path)) as writer:
             held: Documents = {}
