@@ -13,27 +13,27 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from heapq import merge
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes, union_of
 from svcd.base.positions import bucketed_position
-from svcd.index import fts_encoding, prefix_postings
+from svcd.index import fts_encoding
 from svcd.index.bitmap_blocks import BLOCK_BITS
 from svcd.index.connections import write_transaction
+from svcd.index.fts_queries import fts_phrase, matching_docids
 from svcd.index.materialized_pairs import (
     COMPLETE_SHARE, LEFT_SHARE, ChosenPairs, adjacent_docids, common_pairs, sample_step,
 )
 from svcd.index.materialized_reader import LEAST, materialized_key
-from svcd.index.schema import SHARED_COLUMN
+from svcd.index.schema import LEAST_DOCUMENTS, SHARED_COLUMN
 
-# Those of an index with fewer documents are quickly read from FTS5.
-LEAST_DOCUMENTS = 4_096
 # Refreshed when searches would have to look at so many generations or written documents for each set.
 MOST_GENERATIONS = 50
 MOST_WRITTEN = 500
@@ -43,9 +43,14 @@ _SHARE = 8
 _SHORT_PREFIX = 4
 _MANY_WORDS = 100
 _LONGEST_PREFIX = 6
-# The vocabulary in portions: the terms that begin with a digit or a letter, one by one, and those before, between and after.
+# The vocabulary in portions: the terms that begin with a digit or a letter, one by one, and those before, between and after; in
+# large indexes those of each letter once more, by their second character.
 _LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_PORTIONS = [("", "0"), *((letter, chr(ord(letter) + 1)) for letter in _LETTERS), (":", "a"), ("{", "\U0010ffff")]
+_AFTER_ANY_TERM = "\U0010ffff"
+_LARGE_INDEX = 200_000  # documents
+# What is done is committed after so many seconds, and when something else waits.
+_COMMIT_S = 0.25
+_KEYS_AT_ONCE = 1_000  # that are refreshed in one transaction: some 0.05 s
 _TERMS_AT_ONCE = 500
 # A set has one row with this number of a block while it has so few documents, else one row for each bitmap block.
 WHOLE = -1
@@ -67,7 +72,8 @@ class Stopped(Exception):
 class Build(NamedTuple):
     """How far the sets are made: at which generation that began, of how many documents, how many portions are done.
 
-    blocks: the bitmap blocks of these documents. Portions are those of the alphabet, and then the blocks, for pairs of terms.
+    blocks: the bitmap blocks of these documents. Portions are those of the vocabulary, the letters, and the blocks, for pairs of
+    terms.
     """
 
     generation: int
@@ -75,13 +81,21 @@ class Build(NamedTuple):
     blocks: int
     portions: int = 0
 
+    def ranges(self) -> list[tuple[str, str]]:
+        """The portions of the vocabulary, (first term, term after the last)."""
+        bounds = ["", *_LETTERS[:10], ":", *_LETTERS[10:], "{", _AFTER_ANY_TERM]
+        if self.documents >= _LARGE_INDEX:
+            bounds = [bound + second for bound in bounds[:-1]
+                      for second in (("", "0", *_LETTERS[10:], "{") if bound in _LETTERS and bound else ("",))] + bounds[-1:]
+        return list(pairwise(bounds))
+
     @property
     def is_complete(self) -> bool:
         """Are all portions done?"""
-        return self.portions == len(_PORTIONS) + self.blocks
+        return self.portions == len(self.ranges()) + len(_LETTERS) + self.blocks
 
 
-def is_stale(connection: sqlite3.Connection, generation: int, documents: int) -> bool:
+def is_stale(connection: sqlite3.Connection, documents: int) -> bool:
     """Should the sets of an index be made, or refreshed? connection: any on its file."""
     if documents < LEAST_DOCUMENTS:
         return False
@@ -89,47 +103,43 @@ def is_stale(connection: sqlite3.Connection, generation: int, documents: int) ->
     if build is None or not build.is_complete or _has_changed(build, documents):
         return True
     made = _generation(connection)
-    if made is None or generation - made > MOST_GENERATIONS:
+    if made is None or _newest_generation(connection) - made > MOST_GENERATIONS:
         return True
     written = _written_since(connection, made)
     return written is None or len(written) > MOST_WRITTEN
 
 
-def materialize(writer: sqlite3.Connection, generation: int, docids: DocIds, should_stop: ShouldStop) -> None:
-    """Make or refresh the sets, until should_stop(); what is done by then is kept.
+def materialize(writer: sqlite3.Connection, docids: DocIds, should_stop: ShouldStop) -> bool:
+    """Make or refresh the sets, until should_stop(); what is done by then is kept. True when all are done.
 
-    writer: the writing connection, outside of a transaction. generation, docids: of the index as it is now, all documents.
+    writer: the writing connection, outside of a transaction. docids: all documents of the index.
     """
-    documents = len(docids)
+    documents, generation = len(docids), _newest_generation(writer)
     build = _build(writer)
     written = None if build is None else _written_since(writer, _generation(writer) or build.generation)
     if build is None or written is None or len(written) * _SHARE > documents or _has_changed(build, documents):
         build, written = Build(generation, documents, (docids.max() >> BLOCK_BITS) + 1 if docids else 0), EMPTY
         with write_transaction(writer):
             writer.execute("DELETE FROM materialized_postings")
-            writer.execute("DELETE FROM meta WHERE key = 'materialized_postings'")
+            writer.execute("DELETE FROM meta WHERE key IN ('materialized_postings', 'materialized_refresh')")
             _note(writer, build)
     try:
-        while not build.is_complete:
-            if should_stop():
-                raise Stopped
-            rows = _portion_rows(writer, build, should_stop)
-            build = build._replace(portions=build.portions + 1)
-            with write_transaction(writer):
-                writer.executemany(_INSERT, rows)
-                _note(writer, build)
-        with write_transaction(writer):
-            if written:
-                _refresh(writer, written, should_stop)
-            writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('materialized_postings', ?)", (generation,))
+        _make(writer, build, should_stop)
+        _refresh(writer, generation, written, should_stop)
     except Stopped:
-        pass
+        return False
+    return True
 
 
 def _generation(connection: sqlite3.Connection) -> int | None:
     """The generation that all sets belong to; None while they are not all made."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'materialized_postings'").fetchone()
     return int(row[0]) if row else None
+
+
+def _newest_generation(connection: sqlite3.Connection) -> int:
+    row = connection.execute("SELECT value FROM meta WHERE key = 'generation'").fetchone()
+    return int(row[0]) if row else 0
 
 
 def _build(connection: sqlite3.Connection) -> Build | None:
@@ -149,8 +159,7 @@ def _written_since(connection: sqlite3.Connection, generation: int) -> DocIds | 
     """The documents written after a generation; None when that is not known any more."""
     changes = connection.execute("SELECT generation, docids FROM changes WHERE generation > ? ORDER BY generation",
                                  (generation,)).fetchall()
-    (newest,) = connection.execute("SELECT ifnull((SELECT value FROM meta WHERE key = 'generation'), 0)").fetchone()
-    if len(changes) != newest - generation or any(docids is None for _, docids in changes):
+    if len(changes) != _newest_generation(connection) - generation or any(docids is None for _, docids in changes):
         return None
     return union_of(from_bytes(docids) for _, docids in changes)
 
@@ -161,11 +170,38 @@ def _written_since(connection: sqlite3.Connection, generation: int) -> DocIds | 
 Row = tuple[str, int, int, bytes]  # key, part, block, documents
 
 
+def _make(writer: sqlite3.Connection, build: Build, should_stop: ShouldStop) -> None:
+    """Make the portions that are not done; those that are complete when Stopped is raised are kept."""
+    rows: list[Row] = []
+    since = time.monotonic()
+    try:
+        while not build.is_complete:
+            if should_stop():
+                raise Stopped
+            rows += _portion_rows(writer, build, should_stop)
+            build = build._replace(portions=build.portions + 1)
+            if time.monotonic() - since > _COMMIT_S:
+                _commit(writer, build, rows)
+                rows, since = [], time.monotonic()
+    finally:
+        _commit(writer, build, rows)
+
+
+def _commit(writer: sqlite3.Connection, build: Build, rows: Sequence[Row]) -> None:
+    with write_transaction(writer):
+        writer.executemany(_INSERT, rows)
+        _note(writer, build)
+
+
 def _portion_rows(writer: sqlite3.Connection, build: Build, should_stop: ShouldStop) -> list[Row]:
     """The rows of the next portion."""
-    block = build.portions - len(_PORTIONS)
-    if block < 0:
-        return list(_alphabet_rows(writer, *_PORTIONS[build.portions], should_stop))
+    ranges = build.ranges()
+    if build.portions < len(ranges):
+        return list(_vocabulary_rows(writer, *ranges[build.portions], should_stop))
+    letter = build.portions - len(ranges)
+    if letter < len(_LETTERS):
+        return list(_letter_rows(writer, _LETTERS[letter], should_stop))
+    block = letter - len(_LETTERS)
     if block == 0:
         _choose_pairs(writer, build, should_stop)
     texts = writer.execute("SELECT docid, words FROM forward_index WHERE docid >= ? AND docid < ?",
@@ -174,16 +210,30 @@ def _portion_rows(writer: sqlite3.Connection, build: Build, should_stop: ShouldS
     return [(key, 0, block, to_bytes(docids)) for key, docids in found.items()]
 
 
-def _alphabet_rows(writer: sqlite3.Connection, start: str, end: str, should_stop: ShouldStop) -> Iterator[Row]:
+def _letter_rows(writer: sqlite3.Connection, letter: str, should_stop: ShouldStop) -> Iterator[Row]:
+    """The rows of the terms with a letter by position. Their documents by field are in the table of prefix postings."""
+    parts: dict[int, DocIds] = {}
+    for bucket in fts_encoding.BUCKETS:
+        if should_stop():
+            raise Stopped
+        docids = matching_docids(writer, "term_positions", fts_phrase(fts_encoding.position_term(bucket, letter), True))
+        if docids:
+            parts[bucket] = docids
+    if len(union_of(parts.values())) >= LEAST:
+        yield from _rows_of(materialized_key("position", letter, True), parts)
+
+
+def _vocabulary_rows(writer: sqlite3.Connection, start: str, end: str, should_stop: ShouldStop) -> Iterator[Row]:
     """The rows of the terms from `start` to before `end`."""
     for table, of in zip(_OCCURRENCES, ("terms", "term_positions")):
         writer.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS {table} USING fts5vocab(main, {of}, instance)")
     for kind, postings in ("word", _field_postings), ("position", _position_postings):
         for term, is_prefix, parts in _common(postings(writer, start, end), should_stop):
-            if kind == "word" and is_prefix and prefix_postings.has_prefix_postings(term):
-                continue
-            key = materialized_key(kind, term, is_prefix)
-            yield from ((key, part, block, to_bytes(found)) for part, docids in parts.items() for block, found in _rows(docids))
+            yield from _rows_of(materialized_key(kind, term, is_prefix), parts)
+
+
+def _rows_of(key: str, parts: Mapping[int, DocIds]) -> Iterator[Row]:
+    return ((key, part, block, to_bytes(found)) for part, docids in parts.items() for block, found in _rows(docids))
 
 
 def _choose_pairs(writer: sqlite3.Connection, build: Build, should_stop: ShouldStop) -> None:
@@ -278,7 +328,7 @@ def _closed(opened: list[_Prefix], term: str, length: int) -> Iterator[Common]:
     """Close the prefixes of a term that are longer than `length`."""
     while len(opened) > length:
         size, closed = len(opened), opened.pop()
-        if size <= _SHORT_PREFIX or closed.words > _MANY_WORDS:
+        if size > 1 and (size <= _SHORT_PREFIX or closed.words > _MANY_WORDS):  # single letters: see _letter_rows()
             parts = closed.common_parts()
             if parts:
                 yield term[:size], True, parts
@@ -364,22 +414,44 @@ def _range(start: int, end: int) -> DocIds:
 # Refreshing them
 
 
-def _refresh(writer: sqlite3.Connection, written: DocIds, should_stop: ShouldStop) -> None:
-    """Bring the sets up to date in a transaction. written: the documents that may be in other ones than before."""
-    keys = [key for (key,) in writer.execute("SELECT DISTINCT key FROM materialized_postings")]
-    members = _memberships(writer, written, set(keys))
+def _refresh(writer: sqlite3.Connection, generation: int, written: DocIds, should_stop: ShouldStop) -> None:
+    """Bring the sets up to date, those of some keys a transaction; after Stopped it goes on there.
+
+    generation: of the index now. written: the documents that may be in other sets than before; to take out and put in again a
+    document that was written later does no harm.
+    """
+    row = writer.execute("SELECT value FROM meta WHERE key = 'materialized_refresh'").fetchone()
+    until, done = json.loads(row[0]) if row else (generation, "")
+    for keys, members in _refreshed_keys(writer, written, done) if written else ():
+        if should_stop():
+            raise Stopped
+        with write_transaction(writer):
+            for key in keys:
+                _refresh_parts(writer, key, written, members.get(key, {}))
+            writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('materialized_refresh', ?)",
+                           (json.dumps([until, keys[-1]]),))
+    with write_transaction(writer):
+        writer.execute("DELETE FROM meta WHERE key = 'materialized_refresh'")
+        writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('materialized_postings', ?)", (until,))
+
+
+Members = Mapping[str, Mapping[int, Sequence[int]]]  # key -> part -> documents
+
+
+def _refreshed_keys(writer: sqlite3.Connection, written: DocIds, done: str) -> Iterator[tuple[list[str], Members]]:
+    """The keys after `done` in portions, and which of the written documents are in their sets now."""
+    keys = {key for (key,) in writer.execute("SELECT DISTINCT key FROM materialized_postings WHERE key > ?", (done,))}
+    members = _memberships(writer, written, keys)
     pairs = adjacent_docids(_forward_texts(writer, written), _chosen_pairs(writer))
-    members.update((key, {0: docids.to_array()}) for key, docids in pairs.items())
-    keys += pairs.keys() - set(keys)
-    written_blocks = {docid >> BLOCK_BITS for docid in written}
-    for key in _interruptible(keys, should_stop):
-        _refresh_parts(writer, key, written, written_blocks, members.get(key, {}))
+    members.update((key, {0: docids.to_array()}) for key, docids in pairs.items() if key > done)
+    ordered = sorted(keys | members.keys())
+    for start in range(0, len(ordered), _KEYS_AT_ONCE):
+        yield ordered[start:start + _KEYS_AT_ONCE], members
 
 
-def _refresh_parts(writer: sqlite3.Connection, key: str, written: DocIds, written_blocks: Collection[int],
-                   members: Mapping[int, Sequence[int]]) -> None:
+def _refresh_parts(writer: sqlite3.Connection, key: str, written: DocIds, members: Mapping[int, Sequence[int]]) -> None:
     """Bring the sets of a term or prefix up to date. members: those of the written documents that are in each part now."""
-    blocks = (WHOLE, *written_blocks)
+    blocks = (WHOLE, *(block for block, _ in _blocks(written)))
     known: dict[int, dict[int, DocIds]] = {part: {} for part in members}
     for part, block, docids in writer.execute(
             f"SELECT part, block, docids FROM materialized_postings WHERE key = ? AND block IN ({','.join('?' * len(blocks))})",

@@ -24,6 +24,8 @@ SHARED_COLUMN = COLUMNS - 1
 COUNT_BLOCK = 4096
 # A field that holds more words than this counts in no set of `field_count_docids` (docs/ranking.md#exactness).
 COUNTED_WORDS = 30
+# Indexes with at least so many documents have materialized postings; all sets of smaller ones are quickly read from FTS5.
+LEAST_DOCUMENTS = 4_096
 
 Create = Callable[[Any], None]  # given a sqlite_utils.Database
 

@@ -223,12 +223,13 @@ class IndexWriter:
 
     def needs_materialized_postings(self) -> bool:
         """Are the materialized postings missing, or too old to be brought up to date?"""
-        return materialized.is_stale(self._connection, int(self.meta("generation") or 0), self.number_of_documents)
+        return materialized.is_stale(self._connection, self.number_of_documents)
 
-    def materialize_postings(self, should_stop: Callable[[], bool]) -> None:
-        """Make or refresh the materialized postings, until should_stop(); outside a transaction."""
-        materialized.materialize(self._connection, int(self.meta("generation") or 0), self.docids, should_stop)
+    def materialize_postings(self, should_stop: Callable[[], bool]) -> bool:
+        """Make or refresh the materialized postings, until should_stop(); outside a transaction. True when all are done."""
+        is_done = materialized.materialize(self._connection, self.docids, should_stop)
         self.checkpoint()
+        return is_done
 
     def compact(self) -> None:
         """Merge the postings into one segment and give free pages back; outside a transaction."""

@@ -173,6 +173,22 @@ class Instance(DataFolderReader):
         except sqlite3.OperationalError:  # the file was never made
             return None
 
+    def stale_indexes(self) -> list[str]:
+        """The uids of the indexes whose postings should be materialized; looks into each large one."""
+        with self.read_instance() as connection:
+            large = connection.execute("SELECT uid, uuid, json_extract(stats, '$.documents') FROM indexes "
+                                       "WHERE json_extract(stats, '$.documents') >= ?", (schema.LEAST_DOCUMENTS,)).fetchall()
+        return [uid for uid, uuid, documents in large if self._is_stale(uuid, documents)]
+
+    def _is_stale(self, uuid: str, documents: int) -> bool:
+        from svcd.index.materialized import is_stale  # imported late: most starts find no index that is large enough
+
+        try:
+            with self._readers.transaction(self.index_path(uuid)) as connection:
+                return is_stale(connection, documents)
+        except sqlite3.OperationalError:  # the file is lost
+            return False
+
     @property
     def lock_descriptor(self) -> int:
         """The descriptor of the lock; a child process that inherits it shares the lock."""

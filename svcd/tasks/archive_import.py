@@ -186,8 +186,6 @@ class _Import:
         path = instance.index_path(row.uuid)
         for step in steps:
             answer = self._done(place, path, row.uid, *step)
-        if answer["needsMaterializedPostings"]:
-            self._writer.run({"do": "materialize", "path": str(path)}, _silently)
         logs.info("index imported", index_uid=row.uid, documents=answer["stats"].get("documents", 0))
         return replace(row, primary_key=answer["primaryKey"], stats=answer["stats"])
 

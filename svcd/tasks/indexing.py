@@ -150,17 +150,18 @@ def commit_nothing(path: Path) -> None:
         writer.close()
 
 
-def materialize_postings(path: Path, should_stop: ShouldStop) -> None:
-    """Materialize frequent posting lists until `should_stop()`, see svcd.index.materialized. A full disk is ignored."""
+def materialize_postings(path: Path, should_stop: ShouldStop) -> bool:
+    """Materialize postings until `should_stop()`, see svcd.index.materialized; True when it is done, or the disk is full."""
     try:
         writer = IndexWriter(path)
         try:
-            writer.materialize_postings(should_stop)
+            return writer.materialize_postings(should_stop)
         finally:
             writer.close()
     except sqlite3.OperationalError as error:
         if not lacks_room(error):  # searches work without; the space is needed elsewhere
             raise
+        return True
 
 
 def handle_request(request: Mapping[str, Any], progress: Progress,
@@ -181,8 +182,7 @@ def _do_commit_nothing(request: Mapping[str, Any], progress: Progress, should_st
 
 
 def _do_materialize(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:
-    materialize_postings(Path(request["path"]), should_stop)
-    return {}
+    return {"isDone": materialize_postings(Path(request["path"]), should_stop)}
 
 
 def _do_archive(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:

@@ -72,8 +72,15 @@ class _Job:
     writer: IndexingProcess | None = None
     is_canceled: bool = False
     is_new: bool = False  # the batch creates its index
-    is_maintaining: bool = False  # the batch has ended; postings are being materialized until anything else comes
-    is_interrupted: threading.Event = field(default_factory=threading.Event)  # something waits for the end of maintenance
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass
+class _Maintenance:
+    """Materializing the postings of one index, from claim to end; any task interrupts it."""
+
+    index_uid: str
+    writer: IndexingProcess | None = None
     done: threading.Event = field(default_factory=threading.Event)
 
 
@@ -83,12 +90,15 @@ class Runner:
     on_batch: called with each batch that ended and its tasks; on_bug: with the text of unexpected errors. retry_s: seconds
     until a batch that could not be finished is tried again. quiet_s: seconds without a task before postings are
     materialized. folders: where dumps and snapshots go.
+
+    Indexes whose postings should be materialized are known from their last batch, and after a start from a look at the larger
+    ones.
     """
 
     def __init__(self, instance: Instance, *, workers: int = 1, limits: Limits = Limits(), budget: MemoryBudget = MemoryBudget(),
                  on_batch: OnBatch = lambda batch, tasks: None, on_bug: Callable[[str], None] = print,
                  make_writer: Callable[[int], IndexingProcess] = IndexingProcess, retry_s: float = 1.0,
-                 quiet_s: float = 2.0, folders: global_tasks.Folders = global_tasks.Folders()) -> None:
+                 quiet_s: float = 0.3, folders: global_tasks.Folders = global_tasks.Folders()) -> None:
         self._instance = instance
         self._queue = instance.queue
         self._limits = limits
@@ -99,8 +109,9 @@ class Runner:
         self._on_batch = on_batch
         self._on_bug = on_bug
         self._changed = threading.Condition()
-        self._busy: dict[str, _Job] = {}
-        self._jobs: list[_Job] = []
+        self._busy: dict[str, _Job | _Maintenance] = {}
+        self._jobs: list[_Job | _Maintenance] = []
+        self._stale: dict[str, None] | None = None  # uids of indexes whose postings should be materialized; None: not yet known
         self._idle: list[IndexingProcess] = []  # those whose threads wait for a job
         self._stopping = False
         self._is_woken = True
@@ -127,8 +138,7 @@ class Runner:
 
     def _interrupt_maintenance(self) -> None:
         for job in self._busy.values():
-            if job.is_maintaining and job.writer:
-                job.is_interrupted.set()
+            if isinstance(job, _Maintenance) and job.writer:
                 job.writer.interrupt()
 
     def stop(self, grace_s: float = 5.0) -> None:
@@ -166,13 +176,15 @@ class Runner:
     def _dispatch(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._stopping or self._is_woken)
+                is_quiet = not self._changed.wait_for(lambda: self._stopping or self._is_woken, self._time_to_maintenance())
                 self._is_woken = False
                 if self._stopping:
                     return
             try:
                 while not self._stopping and self.claim_next():
                     pass
+                if is_quiet:
+                    self._claim_maintenance()
             except Exception as error:  # such as a full disk: the tasks stay enqueued
                 self._on_bug(f"the runner could not go on: {error!r}")
                 self._pause()
@@ -271,6 +283,54 @@ class Runner:
             self._changed.notify_all()
         return True
 
+    # Maintenance
+
+    def _time_to_maintenance(self) -> float | None:
+        """Seconds until maintenance may start if no task comes; None while there is nothing to maintain. Under the lock."""
+        return self._quiet_s if self._stale != {} and not self._busy else None
+
+    def _claim_maintenance(self) -> None:
+        """Have the postings of the next stale index materialized."""
+        if self._stale is None:
+            stale = self._instance.stale_indexes()
+            with self._changed:
+                self._stale = dict.fromkeys(stale)
+        with self._changed:
+            index_uid = next(iter(self._stale), None)
+            if index_uid is None or self._busy or self._is_woken:
+                return
+            self._busy[index_uid] = job = _Maintenance(index_uid)
+            self._jobs.append(job)
+            self._changed.notify_all()
+
+    def _run_maintenance(self, job: _Maintenance, writer: IndexingProcess) -> None:
+        with self._changed:
+            job.writer = writer
+        # A task that came before the writer was known is seen here, a later one interrupts.
+        if self._stopping or self._queue.enqueued_kinds():
+            return
+        row = self._instance.index(job.index_uid)
+        is_done = True
+        if row is not None:
+            request = {"path": str(self._instance.index_path(row.uuid)), "do": "materialize"}
+            try:
+                is_done = writer.run(request, lambda *_: None)["isDone"]
+            except IndexingProcessDied:
+                pass
+            except IndexingProcessCrashed as crash:
+                self._on_bug(str(crash))
+        if is_done:
+            with self._changed:
+                self._mark_stale(job.index_uid, False)
+
+    def _mark_stale(self, index_uid: str, is_stale: bool) -> None:
+        """Note whether postings should be materialized. Under the lock."""
+        if self._stale is None:  # all are looked at later
+            return
+        self._stale.pop(index_uid, None)
+        if is_stale:
+            self._stale[index_uid] = None
+
     # Tasks of the queue itself
 
     def _run_global(self, running: RunningBatch) -> None:
@@ -288,6 +348,8 @@ class Runner:
             self._on_bug(f"batch {running.batch.uid} could not be finished: {error!r}")
             raise
         self._queue.forget(running)
+        if first.kind == "indexSwap":
+            self._stale = None  # by names, which have other files now
         global_tasks.remove_payloads(self._queue, ended)
         self._instance.reserve.restore()
         self._on_batch(running.batch, ended)
@@ -301,7 +363,7 @@ class Runner:
         """Kill the running batches that hold one of these tasks; returns them, to wait for their end."""
         wanted = set(uids)
         with self._changed:
-            jobs = [job for job in self._busy.values() if wanted & set(job.running.tasks)]
+            jobs = [job for job in self._busy.values() if isinstance(job, _Job) and wanted & set(job.running.tasks)]
             for job in jobs:
                 job.is_canceled = True
                 if job.writer:
@@ -324,31 +386,32 @@ class Runner:
             self._run_claimed_job(job, writer)
             del job  # free its tasks, which may hold megabytes, while waiting for the next job
 
-    def _run_claimed_job(self, job: _Job, writer: IndexingProcess) -> None:
-        job.writer = writer
-        try:
-            self._run_job(job, writer)
-        except Exception as error:  # the tasks are requeued, and tried again by the next batch of the index
-            self._queue.requeue(job.running)
-            self._on_bug(f"batch {job.running.batch.uid} could not be finished: {error!r}")
-            self._pause()
+    def _run_claimed_job(self, job: _Job | _Maintenance, writer: IndexingProcess) -> None:
+        if isinstance(job, _Maintenance):
+            self._run_maintenance(job, writer)
+        else:
+            self._run_batch(job, writer)
         with self._changed:
             del self._busy[job.index_uid]
             self._is_woken = True
             job.done.set()
             self._changed.notify_all()
 
-    def _run_job(self, job: _Job, writer: IndexingProcess) -> None:
-        if job.index_uid == _ALL_INDEXES:
-            self._run_archive(job, writer)
-            return
-        with self._instance.changing():
-            written = self._change_index(job, writer)
-        if written is not None:
-            self._materialize_postings(job, written, writer)
+    def _run_batch(self, job: _Job, writer: IndexingProcess) -> None:
+        job.writer = writer
+        try:
+            if job.index_uid == _ALL_INDEXES:
+                self._run_archive(job, writer)
+            else:
+                with self._instance.changing():
+                    self._change_index(job, writer)
+        except Exception as error:  # the tasks are requeued, and tried again by the next batch of the index
+            self._queue.requeue(job.running)
+            self._on_bug(f"batch {job.running.batch.uid} could not be finished: {error!r}")
+            self._pause()
 
-    def _change_index(self, job: _Job, writer: IndexingProcess) -> IndexRow | None:
-        """Run a batch of one index. Returns its row if postings of it should be materialized."""
+    def _change_index(self, job: _Job, writer: IndexingProcess) -> None:
+        """Run a batch of one index."""
         row = self._instance.index(job.index_uid)
         rejection = None if job.plan.shape == batching.ALREADY_APPLIED else self._rejection(job, row)
         if rejection:
@@ -356,8 +419,7 @@ class Runner:
         elif job.plan.shape == INDEX_DELETION:
             self._finish_deletion(job, row)
         else:
-            return self._run_indexing(job, row, writer)
-        return None
+            self._run_indexing(job, row, writer)
 
     def _rejection(self, job: _Job, row: IndexRow | None) -> dict[str, Any] | None:
         """The error of a batch that is impossible on the index as it is, or None."""
@@ -371,7 +433,7 @@ class Runner:
             return dict(missing_file_error(job.index_uid).as_json())  # creating a new file would hide the loss of the documents
         return None
 
-    def _run_indexing(self, job: _Job, row: IndexRow | None, writer: IndexingProcess) -> IndexRow | None:
+    def _run_indexing(self, job: _Job, row: IndexRow | None, writer: IndexingProcess) -> None:
         uuid = self._instance.uuid_of(job.index_uid) or str(uuids.uuid4())
         target = row or IndexRow(job.index_uid, uuid, quantities.now(), quantities.now())
         job.is_new = row is None
@@ -384,14 +446,14 @@ class Runner:
             error = error_object("internal", _crash_message(crash))
             self._finish(job, row, [_failed(task, error) for task in job.running.tasks.values()], None)
             self._discard_new_file(job, target)
-            return None
+            return
         if answer is None:
             self._discard_new_file(job, target)
             self._queue.requeue(job.running)
-            return None
+            return
         if answer.get("isDiskFull"):
             self._end_on_full_disk(job, row, target, answer["outcomes"])
-            return None
+            return
         outcomes = {outcome["uid"]: outcome for outcome in answer["outcomes"]}
         others = [uid for uid in job.running.tasks if uid not in outcomes]
         if len(others) == len(job.running.tasks):  # else the tasks would be claimed and requeued for ever
@@ -403,7 +465,8 @@ class Runner:
         self._instance.reserve.fit(self._instance.index_path(target.uuid).stat().st_size)
         if answer["recovered"]:
             _log_recovered(job, len(ended), **answer["recovered"])
-        return target if answer["needsMaterializedPostings"] else None
+        with self._changed:
+            self._mark_stale(job.index_uid, answer["needsMaterializedPostings"])
 
     def _end_on_full_disk(self, job: _Job, row: IndexRow | None, target: IndexRow,
                           outcomes: Sequence[dict[str, Any]]) -> None:
@@ -416,20 +479,6 @@ class Runner:
         errors = {outcome["uid"]: outcome for outcome in outcomes}
         self._finish(job, row, [_with_outcome(task, errors[task.uid]) for task in job.running.tasks.values()], None)
         self._discard_new_file(job, target)
-
-    def _materialize_postings(self, job: _Job, target: IndexRow, writer: IndexingProcess) -> None:
-        """Materialize postings after `quiet_s` seconds without a task; a new task interrupts it."""
-        with self._changed:
-            job.is_maintaining = True
-        # Checked after setting is_maintaining: an earlier task is seen here, a later one sees the flag and interrupts.
-        if self._stopping or self._queue.enqueued_kinds() or job.is_interrupted.wait(self._quiet_s):
-            return
-        try:
-            writer.run({"path": str(self._instance.index_path(target.uuid)), "do": "materialize"}, lambda *_: None)
-        except IndexingProcessDied:
-            pass
-        except IndexingProcessCrashed as crash:
-            self._on_bug(str(crash))
 
     def _run_archive(self, job: _Job, writer: IndexingProcess) -> None:
         """Have a dump or snapshot written. When canceled or stopped it leaves no file."""

@@ -18,7 +18,7 @@ import tempfile
 import time
 import tracemalloc
 from contextlib import closing
-from itertools import product
+from itertools import count as counting, product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -306,15 +306,20 @@ def stored_sets(writer: IndexWriter) -> dict[tuple[str, int], set[int]]:
     return found
 
 
-@pytest.mark.parametrize("most_in_whole", [0, 2, 100])
+@pytest.mark.parametrize(("most_in_whole", "large_index"), [(0, 0), (2, 100), (100, 0)])
 @settings(max_examples=10, deadline=None)
 @given(history=HISTORY, after=st.integers(0, 4))
-def test_refreshed_sets_are_those_of_a_new_build(history: list[list[tuple[int, Any]]], after: int, most_in_whole: int) -> None:
+def test_refreshed_sets_are_those_of_a_new_build(
+    history: list[list[tuple[int, Any]]], after: int, most_in_whole: int, large_index: int
+) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         materialize_everything(patch)
         patch.setattr(materialized, "_MOST_IN_WHOLE", most_in_whole)
         patch.setattr(materialized, "BLOCK_BITS", 1)
         patch.setattr(materialized, "_SHARE", 0)  # never made again for size
+        patch.setattr(materialized, "_KEYS_AT_ONCE", 3)
+        patch.setattr(materialized, "_LETTERS", "0123456789abcxz")
+        patch.setattr(materialized, "_LARGE_INDEX", large_index)
         path = Path(folder) / "index.sqlite"
         writer = IndexWriter(path)
         fill_columns(writer)
@@ -322,7 +327,9 @@ def test_refreshed_sets_are_those_of_a_new_build(history: list[list[tuple[int, A
         writer.materialize_postings(lambda: False)
         keys = {key for key, _ in stored_sets(writer)}
         play(writer, history[after:], held)
-        writer.materialize_postings(lambda: False)
+        checks = counting()
+        while not writer.materialize_postings(lambda: next(checks) % 50 == 49):  # interrupted, it goes on where it was
+            pass
         refreshed = {key: found for key, found in stored_sets(writer).items() if key[0] in keys}
         with reading(path) as reader:
             check_relations(reader, held)
@@ -336,7 +343,8 @@ def test_an_interrupted_build_goes_on_where_it_was(writer: IndexWriter, tmp_path
     materialize_everything(monkeypatch)
     with writer.transaction():
         writer.write([change(0, {"f": ["apple", "word"]}), change(1, {"f": ["apple"]})])
-    writer.materialize_postings(lambda: ("w:apple", 0) in stored_sets(writer))
+    checks = counting()
+    writer.materialize_postings(lambda: next(checks) > 18)  # after the letter "a", before "w"
     assert writer.needs_materialized_postings()
     assert {key for key, _ in stored_sets(writer)} & {"w:apple", "w:word"} == {"w:apple"}
     with writer.transaction():

@@ -1,0 +1,88 @@
+"""What must hold of maintenance, the materializing of postings between batches:
+
+1. After a batch it is done for the index when no task waits.
+2. What a stop left undone is done after the next start, and only for indexes that need it.
+3. Maintenance that was interrupted goes on later, also after tasks of other indexes.
+"""
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tasks.conftest import LocalWriter, TaskHarness
+
+LONGEST_S = 30
+
+
+class WatchedWriter(LocalWriter):
+    """Puts the name of each index file that is maintained into a queue. interrupted: so many times it is interrupted."""
+
+    def __init__(self, _lock: int = -1) -> None:
+        super().__init__(_lock)
+        self.maintained: queue.Queue[str] = queue.Queue()
+        self.interrupted = 0
+
+    def run(self, request: dict[str, Any], progress: Callable[[str, int, int], None]) -> dict[str, Any]:
+        if request["do"] != "materialize":
+            return super().run(request, progress)
+        self.interrupted -= 1
+        answer = {"isDone": False} if self.interrupted >= 0 else super().run(request, progress)
+        self.maintained.put(Path(request["path"]).stem)
+        return answer
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TaskHarness]:
+    for module in ("schema", "materialized"):
+        monkeypatch.setattr(f"svcd.index.{module}.LEAST_DOCUMENTS", 2)
+    harness = TaskHarness(tmp_path / "data", WatchedWriter)
+    yield harness
+    harness.runner.stop()
+    harness.instance.close()
+    assert not harness.bugs
+
+
+def maintained(harness: TaskHarness) -> str:
+    """The uid of the index that is maintained next."""
+    assert isinstance(harness.writer, WatchedWriter)
+    uuid = harness.writer.maintained.get(timeout=LONGEST_S)
+    (uid,) = (row.uid for row in harness.instance.list_indexes()[0] if row.uuid == uuid)
+    return uid
+
+
+def test_an_index_is_maintained_after_its_batch(watched: TaskHarness) -> None:
+    watched.runner.start()
+    watched.add([{"id": 1}], "small")
+    watched.add([{"id": 1}, {"id": 2}], "large")
+    assert maintained(watched) == "large"
+
+
+def test_what_a_stop_left_is_done_after_the_start(watched: TaskHarness) -> None:
+    watched.add([{"id": 1}, {"id": 2}], "done")
+    watched.add([{"id": 1}], "small")
+    watched.run()
+    watched.runner.start()
+    assert maintained(watched) == "done"
+    watched.runner.stop()
+    watched.restart()
+    watched.add([{"id": 1}, {"id": 2}], "left")
+    watched.run()
+    assert watched.instance.stale_indexes() == ["left"]
+    watched.restart()
+    watched.runner.start()
+    assert maintained(watched) == "left"
+
+
+def test_interrupted_maintenance_goes_on(watched: TaskHarness) -> None:
+    assert isinstance(watched.writer, WatchedWriter)
+    watched.writer.interrupted = 2
+    watched.runner.start()
+    watched.add([{"id": 1}, {"id": 2}], "large")
+    assert maintained(watched) == "large"
+    watched.add([{"id": 1}], "small")
+    assert [maintained(watched), maintained(watched)] == ["large", "large"]
+    assert watched.instance.stale_indexes() == []
