@@ -363,5 +363,9 @@ class DeliveryThread:
         self.poller.close()
         if self._thread:
             self._thread.join(max_wait_s)
-        if not self._thread or not self._thread.is_alive():
+        if not self.is_alive():
             self.poller.release()
+
+    def is_alive(self) -> bool:
+        """Does the thread run?"""
+        return self._thread is not None and self._thread.is_alive()

@@ -551,13 +551,14 @@ class Server(HTTPServer):
         threads = [*self._threads]  # a copy: no thread removes itself from here on
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
-        if not any(thread.is_alive() for thread in threads):
-            self._poller.unregister(self._dismissal)
-            self._dismissal.close()
-            self._poller.release()
+        # These end connections, which takes them out of the poller.
         self._delivery_thread.close(max(0.0, until - time.monotonic()))
         if self._relay_thread:
             self._relay_thread.close(max(0.0, until - time.monotonic()))
+        if not any(thread.is_alive() for thread in threads) and not self._delivery_thread.is_alive():
+            self._poller.unregister(self._dismissal)
+            self._dismissal.close()
+            self._poller.release()
         self._stop_reader.close()
         self._stop_writer.close()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes_equal, union_of
@@ -181,8 +182,15 @@ class TermReader:
         self._transaction = transaction
         self._connection = transaction.connection
         self._vocabulary = vocabulary
-        self._materialized = MaterializedReader(transaction, materialized)
-        self._pairs = PairReader(transaction, self._materialized, self.word_docids, self.prefix_docids)
+        self._made = materialized
+
+    @cached_property
+    def _materialized(self) -> MaterializedReader:
+        return MaterializedReader(self._transaction, self._made)
+
+    @cached_property
+    def _pairs(self) -> PairReader:
+        return PairReader(self._transaction, self._materialized, self.word_docids, self.prefix_docids)
 
     # Fields
 
