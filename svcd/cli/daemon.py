@@ -8,7 +8,6 @@ the threads of server, runner and webhook delivery are described there.
 """
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import threading
@@ -18,8 +17,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from svcd import INTERFACE_VERSION, __version__
-from svcd.base import logs
-from svcd.cli import first_start, machine, serving
+from svcd.base import logs, machine
+from svcd.cli import first_start, serving
 from svcd.cli.config import Config
 from svcd.cli.search_processes import SearchProcesses
 from svcd.cli.serving import StartupGate
@@ -150,7 +149,7 @@ class BackgroundStart:
                 self._report.start()
             wiring.log_missing_lists()
             serving.preload_search()
-            gc.freeze()  # loaded code stays: exclude it from garbage collection
+            serving.settle()
         except Exception as failure:
             self._failure = failure
             self._server.stop(0)

@@ -13,7 +13,7 @@ from typing import Any
 
 from svcd import INTERFACE_VERSION
 from svcd.analytics.figures import FIGURES
-from svcd.cli import machine
+from svcd.base import machine
 from svcd.cli.config import DEFAULT, FILE, Config
 from svcd.cli.options import BY_NAME, COUNT, INTERVAL, LIMIT, OPTIONS, POSITIVE, PROCESSES, SIZE
 from svcd.instance.instance import Instance

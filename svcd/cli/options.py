@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from svcd.base import logs
+from svcd.base import logs, machine
 from svcd.base.quantities import parse_size, print_size
-from svcd.cli import machine
 from svcd.http.sockets import parse_address
 
 MASTER_KEY_BYTES = 16

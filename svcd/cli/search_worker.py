@@ -26,7 +26,6 @@ Threads: the main thread runs `server.serve()`; "svcd-commands" reads the input.
 """
 from __future__ import annotations
 
-import gc
 import json
 import mmap
 import os
@@ -43,9 +42,9 @@ from svcd.api.app import App
 from svcd.api.routes import is_for_all
 from svcd.api.shared_traffic import REGION_BYTES, SharedTraffic
 from svcd.auth.keys import Keys
-from svcd.base import logs
+from svcd.base import logs, machine
 from svcd.base.process import end_with_parent
-from svcd.cli import machine, serving
+from svcd.cli import serving
 from svcd.cli.serving import WorkerConfiguration
 from svcd.http.server import Server
 from svcd.http.worker_sharing import LoadTable, PeerProcesses
@@ -129,7 +128,7 @@ def main(parent: int) -> None:
     threading.Thread(target=_handle_commands, args=(worker,), name="svcd-commands", daemon=True).start()
     machine.give_back_large_blocks()
     serving.preload_search()
-    gc.freeze()  # loaded code stays: exclude it from garbage collection
+    serving.settle()
     _write({"ready": True})
     worker.serve()
     os._exit(0)  # an ordinary exit would wait for "svcd-commands", which blocks on the input

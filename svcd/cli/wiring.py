@@ -15,8 +15,8 @@ from svcd.api.app import App
 from svcd.api.keys import default_keys
 from svcd.api.routes import Report
 from svcd.auth.keys import Keys
-from svcd.base import logs, quantities
-from svcd.cli import machine, serving
+from svcd.base import logs, machine, quantities
+from svcd.cli import serving
 from svcd.cli.config import Config
 from svcd.instance.instance import Instance
 from svcd.instance.task_records import FAILED, SUCCEEDED, Batch, Task

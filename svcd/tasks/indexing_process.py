@@ -23,14 +23,18 @@ import os
 import select
 import signal
 import sys
+import time
 import traceback
 from typing import Any
 
+from svcd.base import machine
 from svcd.base.process import end_with_parent
 from svcd.tasks import indexing
 
 # Progress is reported at most so many times per step: each report costs a write and wakes the daemon.
 _REPORTS = 200
+# After a request that took so many seconds, the memory that it took is given back, which takes some milliseconds.
+_LONG_S = 1.0
 
 
 def main(parent: int) -> None:
@@ -41,9 +45,12 @@ def main(parent: int) -> None:
     try:
         while line := _read_line():
             if line.strip():
+                began = time.monotonic()
                 # An interrupt (an empty line) may arrive before the request that it is meant for.
                 _send(_answer(json.loads(line), line.startswith(b"\n")))
                 gc.collect()
+                if time.monotonic() - began > _LONG_S:
+                    machine.give_back_memory()
     except BrokenPipeError:  # the daemon is gone
         os._exit(0)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from svcd.base import process
-from svcd.cli import machine, serving
+from svcd.base import machine, process
+from svcd.cli import serving
 from svcd.cli.config import ConfigError, load
 from svcd.cli.search_processes import IDLE_S, Demand
 from svcd.instance.data_folder import MIN_CACHE_BYTES, DataFolderReader

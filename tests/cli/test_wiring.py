@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from svcd.cli import daemon, machine, serving, wiring
+from svcd.base import machine
+from svcd.cli import daemon, serving, wiring
 from svcd.cli.config import load
 from svcd.cli.wiring import LocaleWarnings
 from svcd.instance.instance import Instance
@@ -27,7 +28,6 @@ from svcd.instance.task_records import Task
 from svcd.tasks.indexing_client import MemoryBudget
 from svcd.text import segmenters
 from tests.tasks.conftest import TaskHarness
-
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from svcd.cli import machine
+from svcd.base import machine
 
 
 def test_there_is_a_core_and_some_memory() -> None:
