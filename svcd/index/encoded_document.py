@@ -26,26 +26,26 @@ Values = dict[str, tuple[str, Postings]]
 # block -> attribute -> first letter -> docids.
 AddedPostings = dict[int, dict[str, RowEdits]]
 AddedLetters = dict[int, dict[str, dict[str, list[int]]]]
-# The documents in their order; those that are new have no letters and postings of their own.
-EncodedDocuments = tuple[list[tuple[Words, Values]], AddedPostings, AddedLetters]
+# The documents in their order; those that are new have no letters and postings of their own, and words are None where they stay.
+EncodedDocuments = tuple[list[tuple["Words | None", Values]], AddedPostings, AddedLetters]
 
 _NO_POSTINGS: Postings = {}
 
 
-def encoded_documents(documents: Iterable[tuple[Positions, Mapping[str, FieldEntry], int | None]]) -> EncodedDocuments:
+def encoded_documents(documents: Iterable[tuple[Positions | None, Mapping[str, FieldEntry], int | None]]) -> EncodedDocuments:
     """Encode documents that are written together.
 
-    documents: of each (words, attribute -> values, docid if it is new).
+    documents: of each (words, None if they stay as they are stored; attribute -> values; docid if it is new).
     """
-    encoded: list[tuple[Words, Values]] = []
+    encoded: list[tuple[Words | None, Values]] = []
     postings: AddedPostings = {}
     letters: AddedLetters = {}
     for positions, values, docid in documents:
         if docid is None:
-            encoded.append((_words(positions, None, 0), encoded_values(values)))
+            encoded.append((None if positions is None else _words(positions, None, 0), encoded_values(values)))
         else:
             block = docid >> BLOCK_BITS
-            encoded.append((_words(positions, letters.setdefault(block, {}), docid),
+            encoded.append((None if positions is None else _words(positions, letters.setdefault(block, {}), docid),
                             _new_values(values, postings.setdefault(block, {}), docid)))
     return encoded, postings, letters
 

@@ -67,7 +67,7 @@ class DocumentChange:
 
     names, names_before: its top-level fields after and before, for the field distribution. bytes_before: the size of its old
     JSON text. values, values_before: of the fields whose values the index keeps. location: where it is. is_new: the index holds
-    nothing of this docid.
+    nothing of this docid. has_other_words: do its words differ from those that are stored, as far as its attributes tell?
     """
 
     docid: int
@@ -81,6 +81,7 @@ class DocumentChange:
     values_before: Values = field(default_factory=dict)
     location: DocumentLocation = field(default_factory=lambda: NO_LOCATION)
     is_new: bool = False
+    has_other_words: bool = True
 
 
 @dataclass
@@ -346,12 +347,11 @@ class IndexWriter:
         encoded: of the changes in this order; positions and values are then not looked at.
         """
         ordered = sorted(changes, key=lambda change: change.docid)
-        has_words = [change.positions is not None or encoded is not None for change in ordered]
         documents, postings, letters = encoded or encoded_documents(
-            (change.positions or {}, change.values, change.docid if change.is_new else None) for change in ordered)
+            (change.positions, change.values, change.docid if change.is_new else None) for change in ordered)
         removed = [(change.docid,) for change in ordered if change.json is None]
         kept = [change for change in ordered if change.json is not None]
-        self._write_words([(change, words) for change, (words, _), is_given in zip(ordered, documents, has_words) if is_given])
+        self._write_words([(change, words) for change, (words, _) in zip(ordered, documents) if words is not None])
         self._write_values([(change, values) for change, (_, values) in zip(ordered, documents)])
         self._add_letters(letters)
         self._values.add({block: {self.field_numbers[name]: found for name, found in fields.items()}
@@ -444,7 +444,7 @@ class IndexWriter:
         """Index documents without words: (docid, words by field and position), by ascending docid."""
         given = list(positions)
         documents, _, letters = encoded_documents((found, {}, docid) for docid, found in given)
-        self._add_words([(docid, words) for (docid, _), (words, _) in zip(given, documents)])
+        self._add_words([(docid, words) for (docid, _), (words, _) in zip(given, documents) if words is not None])
         self._add_letters(letters)
 
     def _add_letters(self, added: AddedLetters) -> None:

@@ -27,6 +27,17 @@ _PRIMARY_KEY_SUFFIX = "id"
 _ADVICE = "Please specify the primary key manually using the `primaryKey` query parameter."
 
 
+def searchable_values(document: Mapping[str, Value], is_searchable: Callable[[str], bool]) -> dict[str, list[Value]]:
+    """attribute -> its values, in the order in which their terms stand."""
+    values: dict[str, list[Value]] = {}
+    for name, value in walk(document):
+        if name in values:
+            values[name].append(value)
+        elif is_searchable(name):
+            values[name] = [value]
+    return values
+
+
 def terms_by_attribute(
     document: Mapping[str, Value],
     analyzer: Analyzer,
@@ -38,14 +49,8 @@ def terms_by_attribute(
     is_searchable: attribute -> bool; locales_of: attribute -> the allowed languages of its texts.
     """
     builder = term_position_builder(analyzer)
-    values: dict[str, list[Value]] = {}
-    for name, value in walk(document):
-        if name in values:
-            values[name].append(value)
-        elif is_searchable(name):
-            values[name] = [value]
     found = {}
-    for name, several in values.items():
+    for name, several in searchable_values(document, is_searchable).items():
         locales = locales_of(name)
         terms = builder.of_all(several, locales) if len(several) > 1 else None
         if terms is None:

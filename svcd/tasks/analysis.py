@@ -22,8 +22,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from svcd.base import json_text
 from svcd.index.encoded_document import EncodedDocuments, encoded_documents
-from svcd.schema.documents import terms_by_attribute
+from svcd.schema.documents import searchable_values, terms_by_attribute
 from svcd.schema.field_values import FieldValues, field_values, kept_fields
 from svcd.schema.index_settings import IndexSettings
 
@@ -31,7 +32,7 @@ _MODULE = "svcd.tasks.analysis_process"
 _LENGTH = struct.Struct("<Q")
 _PIPE_BYTES = 1 << 20  # two answers
 
-DocumentText = tuple[str, "int | None"]  # JSON, docid if it is new
+DocumentText = tuple[str, "int | None", bool]  # JSON, docid if it is new, do its words differ from those that are stored?
 
 
 class Analysis:
@@ -51,13 +52,22 @@ class Analysis:
         """The values of a document's attributes that the settings keep, for filters, facets and sorting."""
         return field_values(document, self._is_kept)
 
-    def encoded(self, documents: Iterable[tuple[Mapping[str, Any], int | None]]) -> EncodedDocuments:
-        """Both, encoded. documents: (document, docid if it is new); {} for one that is deleted."""
-        return encoded_documents((self.positions(document), self.values(document), docid) for document, docid in documents)
+    def has_same_words(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+        """Have two documents the same values of searchable attributes? An update of other attributes leaves the words."""
+        values = [searchable_values(document, self._is_searchable) for document in (before, after)]
+        return values[0] == values[1] and json_text.dumps(values[0]) == json_text.dumps(values[1])  # 1 == True
+
+    def encoded(self, documents: Iterable[tuple[Mapping[str, Any], int | None, bool]]) -> EncodedDocuments:
+        """Both, encoded.
+
+        documents: (document, docid if it is new, do its words differ from those that are stored?); {} for one that is deleted.
+        """
+        return encoded_documents((self.positions(document) if has_other_words else None, self.values(document), docid)
+                                 for document, docid, has_other_words in documents)
 
     def encoded_texts(self, texts: Sequence[DocumentText]) -> EncodedDocuments:
         """The same of documents that are given as JSON texts."""
-        return self.encoded((json.loads(text), docid) for text, docid in texts)
+        return self.encoded((json.loads(text), docid, has_other_words) for text, docid, has_other_words in texts)
 
 
 class AnalysisProcessDied(RuntimeError):

@@ -248,12 +248,14 @@ class DocumentWriter:
                 self._send(self._process, part)
             else:
                 self._write_sent()  # what it had when it died comes first
-                encoded = self._analysis.encoded((document or {}, _new_docid(change)) for change, document in part)
+                encoded = self._analysis.encoded((document or {}, _new_docid(change), change.has_other_words)
+                                                 for change, document in part)
                 self._writer.write([change for change, _ in part], encoded)
 
     def _send(self, process: AnalysisProcess, part: list[tuple[DocumentChange, Document | None]]) -> None:
         """Have documents analyzed, and write those that are analyzed by now."""
-        sent = _Part([change for change, _ in part], [(self._text_as_read(*each), _new_docid(each[0])) for each in part])
+        sent = _Part([change for change, _ in part], [
+            (self._text_as_read(*each), _new_docid(each[0]), each[0].has_other_words) for each in part])
         process.send(sent.texts)
         self._sent.append(sent)
         self._sent_ids.update(change.document_id for change in sent.changes)
@@ -302,8 +304,9 @@ class DocumentWriter:
             return None
         location = self._location(document_id, held.document)
         self._number_nested(held.document)
+        has_other_words = before is None or not self._analysis.has_same_words(json_text.loads(before.json), held.document)
         return DocumentChange(held.docid, document_id, text, None, _counted(held.document), held.names_before, bytes_before,
-                              {}, held.values_before, location, is_new=before is None)
+                              {}, held.values_before, location, is_new=before is None, has_other_words=has_other_words)
 
     def _text(self, document: Document) -> str:
         """The stored JSON: members ordered by field number."""

@@ -203,8 +203,8 @@ def test_without_the_process_the_indexing_process_goes_on(tmp_path: Path, monkey
 
 def test_a_process_that_fails_has_died() -> None:
     with closing(AnalysisProcess(SETTINGS)) as process:
-        process.send([("{}", 0)])
-        process.send([("no JSON", 1)])
+        process.send([("{}", 0, True)])
+        process.send([("no JSON", 1, True)])
         assert process.receive() == ([(({}, ""), {})], {0: {}}, {0: {}})
         with pytest.raises(AnalysisProcessDied):
             process.receive()
@@ -212,7 +212,7 @@ def test_a_process_that_fails_has_died() -> None:
 
 @pytest.mark.parametrize("size", [1, 3 << 20])
 def test_neither_process_waits_for_the_other_to_read(size: int) -> None:
-    texts: list[DocumentText] = [(json_text.dumps({"title": "x" * size}), docid) for docid in range(2)]
+    texts: list[DocumentText] = [(json_text.dumps({"title": "x" * size}), docid, True) for docid in range(2)]
     with closing(AnalysisProcess(SETTINGS)) as process:
         for _ in range(process.MOST_SENT):  # more than the pipes hold
             process.send(texts)
@@ -222,11 +222,11 @@ def test_neither_process_waits_for_the_other_to_read(size: int) -> None:
 
 def test_a_killed_process_has_died() -> None:
     with closing(AnalysisProcess(SETTINGS)) as process:
-        process.send([("{}", 0)])
+        process.send([("{}", 0, True)])
         process.receive()
         process._process.kill()
         for _ in range(2):
-            process.send([(json_text.dumps({"title": "x" * (2 << 20)}), 1)])
+            process.send([(json_text.dumps({"title": "x" * (2 << 20)}), 1, True)])
         with pytest.raises(AnalysisProcessDied):
             process.receive()
 
@@ -260,3 +260,20 @@ def test_after_a_kill_the_file_is_as_it_was(tmp_path: Path) -> None:
         answer = process.run(request, lambda *_: None)
     assert answer["outcomes"][0]["details"] == {"indexedDocuments": 400}
     assert len(index.rows()["documents"]) == 400
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ({"title": "Alien", "year": 1979}, {"title": "Alien", "year": 1980}, True),
+        ({"title": "Alien"}, {"title": "Alien", "tags": ["a"]}, True),
+        ({"title": "Alien"}, {"title": "Aliens"}, False),
+        ({"title": 1}, {"title": True}, False),
+        ({"title": 1}, {"title": 1.0}, False),
+        ({"title": {"en": "a"}}, {"title": {"en": "a", "de": "b"}}, False),
+        ({"title": ["a", "b"]}, {"title": ["b", "a"]}, False),
+        ({"title": "a"}, {}, False),
+    ],
+)
+def test_words_stay_where_searchable_attributes_do(before: dict[str, Any], after: dict[str, Any], expected: bool) -> None:
+    assert Analysis(IndexSettings.of({"searchableAttributes": ["title"]})).has_same_words(before, after) is expected
