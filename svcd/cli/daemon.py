@@ -169,6 +169,7 @@ def _run(config: Config, context: SSLContext | None, keep_folder: Callable[[], N
     """keep_folder: called once the daemon listens; until then a failure removes a data folder made by this start."""
     with StopSignals() as signals:
         instance = Instance(config.db_path)
+        instance.limit_cache(config.search_memory)
         try:
             force_features(config, instance)
             gate = StartupGate()

@@ -62,6 +62,7 @@ class SearchWorker:
 
     def __init__(self, configuration: WorkerConfiguration) -> None:
         self._data_folder = DataFolderReader(Path(configuration.path), configuration.features)
+        self._data_folder.limit_cache(configuration.search_memory)
         self._searches = SearchQueue(
             configuration.parallel_searches, configuration.queue_size, configuration.drop_after_s,
             head_start_s=serving.HEAD_START_S,

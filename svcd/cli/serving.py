@@ -143,7 +143,7 @@ class WorkerConfiguration:
     number: of the worker, from 1; listeners: sockets that listen, none with TLS; load_table, incoming, outgoing: see
     svcd.http.worker_sharing; counters: shared memory, with a region for each process (svcd.api.shared_traffic).
     processes: that answer searches now. log_targets: what POST /logs/stderr has set, followed: what a client of
-    /logs/stream follows, "" if nothing. counts_usage: for the usage report.
+    /logs/stream follows, "" if nothing. counts_usage: for the usage report. search_memory: the option.
     """
 
     number: int
@@ -166,6 +166,7 @@ class WorkerConfiguration:
     log_targets: str = ""
     followed: str = ""
     counts_usage: bool = False
+    search_memory: int | None = None
 
     @property
     def descriptors(self) -> list[int]:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from svcd.base import machine
 from svcd.base.errors import ApiError
 from svcd.index.connections import ReadPool
 from svcd.instance.keys import KeyReader
@@ -70,7 +72,13 @@ class IndexSnapshot:
 # Bounds of the cache of readers, in all processes together; it grows with the indexes because cached sets do.
 MIN_CACHE_BYTES, MAX_CACHE_BYTES = 32 << 20, 128 << 20
 _CACHE_PART = 10  # the cache may take this fraction of the bytes of all indexes that were read
+_MEMORY_PART = 8  # and this one of the memory of the machine
 INDEX_COLUMNS = "uid, uuid, created_at, updated_at, primary_key, stats"  # in the order of the fields of IndexRow
+
+
+@lru_cache
+def _machine_memory() -> int:
+    return machine.memory() or sys.maxsize
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,7 @@ class DataFolderReader:
 
     def __init__(self, path: Path, features: Mapping[str, bool | None] | None = None) -> None:
         self.path = path
+        self._cache_bytes: int | None = None  # that the caches of all processes may take, None to follow the indexes
         self._instance_path, self._index_folder = str(path / "instance.sqlite"), str(path / "indexes")
         self._sizes: dict[str, int] = {}  # uuid -> bytes of its file when it was read last
         self._processes = 1  # that share the memory of the cache
@@ -113,7 +122,7 @@ class DataFolderReader:
         # 2 MB of code, with the sets of documents: a daemon that has just started, and reads no index, does without.
         from svcd.index.read_transaction import Cache
 
-        return Cache(MIN_CACHE_BYTES // self._processes)
+        return Cache(self._wanted_cache_bytes() // self._processes)
 
     @property
     def cache_limit(self) -> int:
@@ -124,6 +133,12 @@ class DataFolderReader:
         """Keep the cache to an equal part of the memory that so many processes may take."""
         self._processes = processes
         self._limit_cache()
+
+    def limit_cache(self, most: int | None) -> None:
+        """Have the caches of all processes take so many bytes at most; None to follow the size of the indexes."""
+        self._cache_bytes = most
+        if "_cache" in self.__dict__:  # made when an index is read
+            self._limit_cache()
 
     # Indexes
 
@@ -248,8 +263,13 @@ class DataFolderReader:
             self._limit_cache()
 
     def _limit_cache(self) -> None:
+        self._cache.limit = self._wanted_cache_bytes() // self._processes
+
+    def _wanted_cache_bytes(self) -> int:
+        if self._cache_bytes is not None:
+            return self._cache_bytes
         wanted = sum([*self._sizes.values()]) // _CACHE_PART
-        self._cache.limit = min(max(MIN_CACHE_BYTES, wanted), MAX_CACHE_BYTES) // self._processes
+        return min(max(MIN_CACHE_BYTES, wanted), MAX_CACHE_BYTES, _machine_memory() // _MEMORY_PART)
 
     def file_uuid(self, index_uid: str) -> str:
         """The uuid of the file of an index. Raises index_not_found."""

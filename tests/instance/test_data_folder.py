@@ -106,6 +106,13 @@ def test_larger_indexes_have_more_room_between_searches(
     size = _fill(instance.index_path("u2"), 2 << 20)
     with library.read("films2"):
         assert library.cache_limit == most < size // 10
+        library.limit_cache(3 << 20)
+        assert library.cache_limit == 3 << 20
+        library.share_cache(3)
+        assert library.cache_limit == 1 << 20
+        library.share_cache(1)
+        library.limit_cache(None)
+        assert library.cache_limit == most
 
 
 def _fill(path: Path, size: int) -> int:
