@@ -46,6 +46,7 @@ _LONGEST_PREFIX = 6
 # The vocabulary in portions: the terms that begin with a digit or a letter, one by one, and those before, between and after; in
 # large indexes those of each letter once more, by their second character.
 _LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_COMMON_FIRST = "taoiswcbphfmdrelngu"  # letters that words begin with, the commonest in European languages first
 _AFTER_ANY_TERM = "\U0010ffff"
 _LARGE_INDEX = 200_000  # documents
 # What is done is committed after so many seconds, and when something else waits.
@@ -81,18 +82,24 @@ class Build(NamedTuple):
     blocks: int
     portions: int = 0
 
-    def ranges(self) -> list[tuple[str, str]]:
+    def ranges(self) -> Sequence[tuple[str, str]]:
         """The portions of the vocabulary, (first term, term after the last)."""
-        bounds = ["", *_LETTERS[:10], ":", *_LETTERS[10:], "{", _AFTER_ANY_TERM]
-        if self.documents >= _LARGE_INDEX:
-            bounds = [bound + second for bound in bounds[:-1]
-                      for second in (("", "0", *_LETTERS[10:], "{") if bound in _LETTERS and bound else ("",))] + bounds[-1:]
-        return list(pairwise(bounds))
+        return _ranges(self.documents >= _LARGE_INDEX)
 
     @property
     def is_complete(self) -> bool:
         """Are all portions done?"""
         return self.portions == len(self.ranges()) + len(_LETTERS) + self.blocks
+
+
+@lru_cache
+def _ranges(is_large: bool) -> Sequence[tuple[str, str]]:
+    bounds = ["", *_LETTERS[:10], ":", *_LETTERS[10:], "{", _AFTER_ANY_TERM]
+    if is_large:
+        seconds = ("", "0", *_LETTERS[10:], "{")
+        bounds = [bound + second for bound in bounds[:-1]
+                  for second in (seconds if bound and bound in _LETTERS else ("",))] + bounds[-1:]
+    return sorted(pairwise(bounds), key=lambda bounds: _COMMON_FIRST.find(bounds[0][:1]) % (len(_COMMON_FIRST) + 1))
 
 
 def is_stale(connection: sqlite3.Connection, documents: int) -> bool:
@@ -116,12 +123,15 @@ def materialize(writer: sqlite3.Connection, docids: DocIds, should_stop: ShouldS
     """
     documents, generation = len(docids), _newest_generation(writer)
     build = _build(writer)
-    written = None if build is None else _written_since(writer, _generation(writer) or build.generation)
+    made = _generation(writer)
+    written = None if made is None else _written_since(writer, made)
     if build is None or written is None or len(written) * _SHARE > documents or _has_changed(build, documents):
         build, written = Build(generation, documents, (docids.max() >> BLOCK_BITS) + 1 if docids else 0), EMPTY
         with write_transaction(writer):
             writer.execute("DELETE FROM materialized_postings")
-            writer.execute("DELETE FROM meta WHERE key IN ('materialized_postings', 'materialized_refresh')")
+            writer.execute("DELETE FROM meta WHERE key IN ('materialized_pairs', 'materialized_refresh')")
+            # Each set is of use as soon as it is there; pairs are once all of them are.
+            writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('materialized_postings', ?)", (generation,))
             _note(writer, build)
     try:
         _make(writer, build, should_stop)
@@ -132,7 +142,7 @@ def materialize(writer: sqlite3.Connection, docids: DocIds, should_stop: ShouldS
 
 
 def _generation(connection: sqlite3.Connection) -> int | None:
-    """The generation that all sets belong to; None while they are not all made."""
+    """The generation that all sets belong to; None before any are made."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'materialized_postings'").fetchone()
     return int(row[0]) if row else None
 
@@ -191,6 +201,9 @@ def _commit(writer: sqlite3.Connection, build: Build, rows: Sequence[Row]) -> No
     with write_transaction(writer):
         writer.executemany(_INSERT, rows)
         _note(writer, build)
+        if build.is_complete:
+            writer.execute("INSERT OR REPLACE INTO meta(key, value) "
+                           "SELECT 'materialized_pairs', value FROM meta WHERE key = 'chosen_pairs'")
 
 
 def _portion_rows(writer: sqlite3.Connection, build: Build, should_stop: ShouldStop) -> list[Row]:
@@ -246,11 +259,11 @@ def _choose_pairs(writer: sqlite3.Connection, build: Build, should_stop: ShouldS
     complete = [term for term, documents in frequencies.items() if documents * COMPLETE_SHARE >= build.documents]
     chosen = json.dumps([keys, complete])
     with write_transaction(writer):
-        writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('materialized_pairs', ?)", (chosen,))
+        writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('chosen_pairs', ?)", (chosen,))
 
 
 def _chosen_pairs(connection: sqlite3.Connection) -> ChosenPairs:
-    row = connection.execute("SELECT value FROM meta WHERE key = 'materialized_pairs'").fetchone()
+    row = connection.execute("SELECT value FROM meta WHERE key = 'chosen_pairs'").fetchone()
     keys, complete = json.loads(row[0]) if row else ((), ())
     return ChosenPairs(keys, frozenset(complete))
 

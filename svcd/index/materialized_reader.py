@@ -56,12 +56,12 @@ class MaterializedReader:
     def adjacent_docids(self, left: str, right: str, is_prefix: bool,
                         written_members: Callable[[Delta], DocIds]) -> DocIds | None:
         """Documents in which one term follows the other, as docids() gives them."""
-        docids = self.docids("adjacent", f"{left} {right}", is_prefix, None, written_members)
-        if docids is not None or is_prefix or self._made is None:
-            return docids
         complete = self._complete_terms()
-        if left not in complete or right not in complete:
+        if complete is None:
             return None
+        docids = self.docids("adjacent", f"{left} {right}", is_prefix, None, written_members)
+        if docids is not None or is_prefix or left not in complete or right not in complete:
+            return docids
         if self._made == self._transaction.generation:
             return EMPTY
         delta = self._delta()
@@ -69,18 +69,23 @@ class MaterializedReader:
 
     def has_adjacent(self, left: str, right: str, is_prefix: bool) -> bool:
         """Is there a set of the pair, or is it known to be empty?"""
-        if self._made is None:
+        complete = self._complete_terms()
+        if complete is None:
             return False
-        complete = () if is_prefix else self._complete_terms()
-        return (left in complete and right in complete) or self.has("adjacent", f"{left} {right}", is_prefix)
+        is_complete = not is_prefix and left in complete and right in complete
+        return is_complete or self.has("adjacent", f"{left} {right}", is_prefix)
 
-    def _complete_terms(self) -> Collection[str]:
-        """Terms of which all pairs with each other have sets; a pair without has no document."""
-        def load() -> Collection[str]:
+    def _complete_terms(self) -> Collection[str] | None:
+        """Terms of which all pairs with each other have sets; a pair without has no document. None until pairs are all made."""
+        if self._made is None:
+            return None
+        key = "complete terms", self._made  # each build belongs to another generation
+        known: Collection[str] | None = self._transaction.cached_value(key)
+        if known is None:
             row = self._connection.execute("SELECT value FROM meta WHERE key = 'materialized_pairs'").fetchone()
-            return frozenset(json.loads(row[0])[1] if row else ())
-
-        return self._transaction.cached(("complete terms", self._made), load)
+            if row is not None:
+                known = self._transaction.cached(key, lambda: frozenset(json.loads(row[0])[1]))
+        return known
 
     def any_docids(self, terms: Sequence[str]) -> tuple[Collection[str], DocIds]:
         """Those of some terms that have sets to be used, and the documents with any of them."""
