@@ -18,7 +18,7 @@ from svcd.index.materialized_reader import materialized_key
 
 _LONGEST_PREFIX = 4
 # Pairs are looked for in about so many documents; those met but once in a portion of them are forgotten.
-_SAMPLE, _PORTION = 8_192, 2_048
+_SAMPLE, _PORTION = 4_096, 2_048
 # A pair is kept if so many documents have it, or this share of all if that is more. Terms are the first one of a pair, and have
 # sets of all pairs with each other, from such a share on.
 LEAST, _SHARE = 256, 1024

@@ -175,17 +175,15 @@ class Instance(DataFolderReader):
 
     def stale_indexes(self) -> list[str]:
         """The uids of the indexes whose postings should be materialized; looks into each large one."""
-        with self.read_instance() as connection:
-            large = connection.execute("SELECT uid, uuid, json_extract(stats, '$.documents') FROM indexes "
-                                       "WHERE json_extract(stats, '$.documents') >= ?", (schema.LEAST_DOCUMENTS,)).fetchall()
-        return [uid for uid, uuid, documents in large if self._is_stale(uuid, documents)]
+        rows, _ = self.list_indexes()
+        return [row.uid for row in rows if row.stats.get("documents", 0) >= schema.LEAST_DOCUMENTS and self._is_stale(row)]
 
-    def _is_stale(self, uuid: str, documents: int) -> bool:
+    def _is_stale(self, row: IndexRow) -> bool:
         from svcd.index.materialized import is_stale  # imported late: most starts find no index that is large enough
 
         try:
-            with self._readers.transaction(self.index_path(uuid)) as connection:
-                return is_stale(connection, documents)
+            with self._readers.transaction(self.index_path(row.uuid)) as connection:
+                return is_stale(connection, row.stats["documents"])
         except sqlite3.OperationalError:  # the file is lost
             return False
 
