@@ -123,6 +123,17 @@ def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connec
     connection.execute("COMMIT")
 
 
+def meta(connection: sqlite3.Connection, key: str) -> Any:
+    """A value of the table `meta` of an index file, or None."""
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return row[0] if row else None
+
+
+def set_meta(connection: sqlite3.Connection, key: str, value: object) -> None:
+    """Put a value into the table `meta`."""
+    connection.execute("INSERT OR REPLACE INTO meta(key, value) VALUES (?, ?)", (key, value))
+
+
 class ReadPool:
     """Readers of many files, each lent to one thread at a time; idle ones are kept for the next transaction.
 

@@ -26,12 +26,13 @@ from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes, union_of
 from svcd.base.positions import bucketed_position
 from svcd.index import fts_encoding
 from svcd.index.bitmap_blocks import BLOCK_BITS
-from svcd.index.connections import write_transaction
+from svcd.index.connections import meta, set_meta, write_transaction
 from svcd.index.fts_queries import fts_phrase, matching_docids
 from svcd.index.materialized_pairs import (
     COMPLETE_SHARE, LEFT_SHARE, ChosenPairs, adjacent_docids, common_pairs, sample_step,
 )
 from svcd.index.materialized_reader import LEAST, materialized_key
+from svcd.index.read_transaction import forward_texts, placeholders
 from svcd.index.schema import LEAST_DOCUMENTS, SHARED_COLUMN
 
 # Refreshed when searches would have to look at so many generations or written documents for each set.
@@ -58,7 +59,6 @@ WHOLE = -1
 _MOST_IN_WHOLE = 2_048
 _PARSED_AT_ONCE = 65_536  # characters of a list of docids
 _LONGEST_LIST = 4_096  # docids; more become a set
-_PARAMETERS = 500
 
 T = TypeVar("T")
 ShouldStop = Callable[[], bool]
@@ -131,7 +131,7 @@ def materialize(writer: sqlite3.Connection, docids: DocIds, should_stop: ShouldS
             writer.execute("DELETE FROM materialized_postings")
             writer.execute("DELETE FROM meta WHERE key IN ('materialized_pairs', 'materialized_refresh')")
             # Each set is of use as soon as it is there; pairs are once all of them are.
-            writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('materialized_postings', ?)", (generation,))
+            set_meta(writer, "materialized_postings", generation)
             _note(writer, build)
     try:
         _make(writer, build, should_stop)
@@ -143,22 +143,21 @@ def materialize(writer: sqlite3.Connection, docids: DocIds, should_stop: ShouldS
 
 def _generation(connection: sqlite3.Connection) -> int | None:
     """The generation that all sets belong to; None before any are made."""
-    row = connection.execute("SELECT value FROM meta WHERE key = 'materialized_postings'").fetchone()
-    return int(row[0]) if row else None
+    made: int | None = meta(connection, "materialized_postings")
+    return made
 
 
 def _newest_generation(connection: sqlite3.Connection) -> int:
-    row = connection.execute("SELECT value FROM meta WHERE key = 'generation'").fetchone()
-    return int(row[0]) if row else 0
+    return int(meta(connection, "generation") or 0)
 
 
 def _build(connection: sqlite3.Connection) -> Build | None:
-    row = connection.execute("SELECT value FROM meta WHERE key = 'materialized_build'").fetchone()
-    return Build(*json.loads(row[0])) if row else None
+    text = meta(connection, "materialized_build")
+    return Build(*json.loads(text)) if text else None
 
 
 def _note(writer: sqlite3.Connection, build: Build) -> None:
-    writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('materialized_build', ?)", (json.dumps(build),))
+    set_meta(writer, "materialized_build", json.dumps(build))
 
 
 def _has_changed(build: Build, documents: int) -> bool:
@@ -182,6 +181,10 @@ Row = tuple[str, int, int, bytes]  # key, part, block, documents
 
 def _make(writer: sqlite3.Connection, build: Build, should_stop: ShouldStop) -> None:
     """Make the portions that are not done; those that are complete when Stopped is raised are kept."""
+    if build.is_complete:
+        return
+    for table, of in zip(_OCCURRENCES, ("terms", "term_positions")):
+        writer.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS {table} USING fts5vocab(main, {of}, instance)")
     rows: list[Row] = []
     since = time.monotonic()
     try:
@@ -202,8 +205,7 @@ def _commit(writer: sqlite3.Connection, build: Build, rows: Sequence[Row]) -> No
         writer.executemany(_INSERT, rows)
         _note(writer, build)
         if build.is_complete:
-            writer.execute("INSERT OR REPLACE INTO meta(key, value) "
-                           "SELECT 'materialized_pairs', value FROM meta WHERE key = 'chosen_pairs'")
+            set_meta(writer, "materialized_pairs", meta(writer, "chosen_pairs"))
 
 
 def _portion_rows(writer: sqlite3.Connection, build: Build, should_stop: ShouldStop) -> list[Row]:
@@ -238,8 +240,6 @@ def _letter_rows(writer: sqlite3.Connection, letter: str, should_stop: ShouldSto
 
 def _vocabulary_rows(writer: sqlite3.Connection, start: str, end: str, should_stop: ShouldStop) -> Iterator[Row]:
     """The rows of the terms from `start` to before `end`."""
-    for table, of in zip(_OCCURRENCES, ("terms", "term_positions")):
-        writer.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS {table} USING fts5vocab(main, {of}, instance)")
     for kind, postings in ("word", _field_postings), ("position", _position_postings):
         for term, is_prefix, parts in _common(postings(writer, start, end), should_stop):
             yield from _rows_of(materialized_key(kind, term, is_prefix), parts)
@@ -257,14 +257,13 @@ def _choose_pairs(writer: sqlite3.Connection, build: Build, should_stop: ShouldS
     texts = writer.execute("SELECT words FROM forward_index WHERE docid % ? = 0", (step,))
     keys = common_pairs((text for (text,) in _interruptible(texts, should_stop)), frequencies, step, build.documents)
     complete = [term for term, documents in frequencies.items() if documents * COMPLETE_SHARE >= build.documents]
-    chosen = json.dumps([keys, complete])
     with write_transaction(writer):
-        writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('chosen_pairs', ?)", (chosen,))
+        set_meta(writer, "chosen_pairs", json.dumps([keys, complete]))
 
 
 def _chosen_pairs(connection: sqlite3.Connection) -> ChosenPairs:
-    row = connection.execute("SELECT value FROM meta WHERE key = 'chosen_pairs'").fetchone()
-    keys, complete = json.loads(row[0]) if row else ((), ())
+    text = meta(connection, "chosen_pairs")
+    keys, complete = json.loads(text) if text else ((), ())
     return ChosenPairs(keys, frozenset(complete))
 
 
@@ -433,19 +432,19 @@ def _refresh(writer: sqlite3.Connection, generation: int, written: DocIds, shoul
     generation: of the index now. written: the documents that may be in other sets than before; to take out and put in again a
     document that was written later does no harm.
     """
-    row = writer.execute("SELECT value FROM meta WHERE key = 'materialized_refresh'").fetchone()
-    until, done = json.loads(row[0]) if row else (generation, "")
+    begun = meta(writer, "materialized_refresh")
+    until, done = json.loads(begun) if begun else (generation, "")
+    blocks = (WHOLE, *(block for block, _ in _blocks(written)))
     for keys, members in _refreshed_keys(writer, written, done) if written else ():
         if should_stop():
             raise Stopped
         with write_transaction(writer):
             for key in keys:
-                _refresh_parts(writer, key, written, members.get(key, {}))
-            writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('materialized_refresh', ?)",
-                           (json.dumps([until, keys[-1]]),))
+                _refresh_parts(writer, key, written, blocks, members.get(key, {}))
+            set_meta(writer, "materialized_refresh", json.dumps([until, keys[-1]]))
     with write_transaction(writer):
         writer.execute("DELETE FROM meta WHERE key = 'materialized_refresh'")
-        writer.execute("INSERT OR REPLACE INTO meta(key, value) VALUES ('materialized_postings', ?)", (until,))
+        set_meta(writer, "materialized_postings", until)
 
 
 Members = Mapping[str, Mapping[int, Sequence[int]]]  # key -> part -> documents
@@ -455,19 +454,22 @@ def _refreshed_keys(writer: sqlite3.Connection, written: DocIds, done: str) -> I
     """The keys after `done` in portions, and which of the written documents are in their sets now."""
     keys = {key for (key,) in writer.execute("SELECT DISTINCT key FROM materialized_postings WHERE key > ?", (done,))}
     members = _memberships(writer, written, keys)
-    pairs = adjacent_docids(_forward_texts(writer, written), _chosen_pairs(writer))
+    pairs = adjacent_docids(forward_texts(writer, written.to_array()), _chosen_pairs(writer))
     members.update((key, {0: docids.to_array()}) for key, docids in pairs.items() if key > done)
     ordered = sorted(keys | members.keys())
     for start in range(0, len(ordered), _KEYS_AT_ONCE):
         yield ordered[start:start + _KEYS_AT_ONCE], members
 
 
-def _refresh_parts(writer: sqlite3.Connection, key: str, written: DocIds, members: Mapping[int, Sequence[int]]) -> None:
-    """Bring the sets of a term or prefix up to date. members: those of the written documents that are in each part now."""
-    blocks = (WHOLE, *(block for block, _ in _blocks(written)))
+def _refresh_parts(writer: sqlite3.Connection, key: str, written: DocIds, blocks: Sequence[int],
+                   members: Mapping[int, Sequence[int]]) -> None:
+    """Bring the sets of a term or prefix up to date.
+
+    blocks: of the rows that may have written documents. members: those of the written documents that are in each part now.
+    """
     known: dict[int, dict[int, DocIds]] = {part: {} for part in members}
     for part, block, docids in writer.execute(
-            f"SELECT part, block, docids FROM materialized_postings WHERE key = ? AND block IN ({','.join('?' * len(blocks))})",
+            f"SELECT part, block, docids FROM materialized_postings WHERE key = ? AND block IN ({placeholders(blocks)})",
             (key, *blocks)):
         known.setdefault(part, {})[block] = from_bytes(docids)
     for part, before in known.items():
@@ -488,7 +490,7 @@ def _memberships(
     """Key -> part -> those of the written documents that are in its set now."""
     found: dict[str, Any] = {}
     known: dict[tuple[str, str], list[dict[int, list[int]]]] = {}  # what is found for a term and its prefixes
-    for docid, forward in _forward_texts(connection, written):
+    for docid, forward in forward_texts(connection, written.to_array()):
         for column, row in fts_encoding.forward_rows(forward).items():
             for position, term in enumerate(row.split(" ")):
                 if not term:
@@ -501,11 +503,3 @@ def _memberships(
                     for parts in known[kind, term]:
                         parts.setdefault(part, []).append(docid)
     return found
-
-
-def _forward_texts(connection: sqlite3.Connection, docids: DocIds) -> Iterable[tuple[int, str]]:
-    listed = docids.to_array()
-    for start in range(0, len(listed), _PARAMETERS):
-        part = listed[start:start + _PARAMETERS]
-        yield from connection.execute(
-            f"SELECT docid, words FROM forward_index WHERE docid IN ({','.join('?' * len(part))})", part).fetchall()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from svcd.base.docids import EMPTY, DocIds
 from svcd.index.bitmap_blocks import joined_blocks
+from svcd.index.connections import meta
 from svcd.index.delta import Delta
 from svcd.index.read_transaction import ReadTransaction, placeholders
 
@@ -82,9 +83,9 @@ class MaterializedReader:
         key = "complete terms", self._made  # each build belongs to another generation
         known: Collection[str] | None = self._transaction.cached_value(key)
         if known is None:
-            row = self._connection.execute("SELECT value FROM meta WHERE key = 'materialized_pairs'").fetchone()
-            if row is not None:
-                known = self._transaction.cached(key, lambda: frozenset(json.loads(row[0])[1]))
+            text = meta(self._connection, "materialized_pairs")
+            if text is not None:
+                known = self._transaction.cached(key, lambda: frozenset(json.loads(text)[1]))
         return known
 
     def any_docids(self, terms: Sequence[str]) -> tuple[Collection[str], DocIds]:

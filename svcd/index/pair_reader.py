@@ -31,7 +31,6 @@ _STORED_COST, _WORTH_A_LOOK = 40, 200
 
 # A prefix of at most so many terms may be asked for term by term; looking up how common they are takes so long.
 _FEW_TERMS, _FREQUENCIES_COST = 100, 1_000
-_LAST = "\U0010ffff"
 
 # A left term, a right one, is that a prefix?
 _Pair = tuple[str, str, bool]
@@ -40,12 +39,14 @@ _Pair = tuple[str, str, bool]
 class PairReader:
     """The pairs of words of an index in a read transaction.
 
-    word_docids, prefix_docids: the documents with a word, and with any word that starts with a prefix.
+    word_docids, prefix_docids: the documents with a word, and with any word that starts with a prefix. first_terms: as in
+    VocabularyReader.
     """
 
     def __init__(self, transaction: ReadTransaction, materialized: MaterializedReader, word_docids: Callable[[str], DocIds],
-                 prefix_docids: Callable[[str], DocIds]) -> None:
+                 prefix_docids: Callable[[str], DocIds], first_terms: Callable[[str, int], Mapping[str, int]]) -> None:
         self._transaction = transaction
+        self._first_terms = first_terms
         self._materialized = materialized
         self._word_docids = word_docids
         self._prefix_docids = prefix_docids
@@ -208,8 +209,7 @@ class PairReader:
     def _few_terms(self, prefix: str) -> Mapping[str, int]:
         """The terms that start with a prefix, with their document frequencies; none if they are many."""
         def load() -> Mapping[str, int]:
-            found = dict(self._transaction.connection.execute(
-                "SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? LIMIT ?", (prefix, prefix + _LAST, _FEW_TERMS)))
+            found = self._first_terms(prefix, _FEW_TERMS)
             return found if len(found) < _FEW_TERMS else {}
 
         return self._transaction.cached(("few terms", prefix), load)

@@ -133,7 +133,7 @@ class ReadTransaction:
 
     def forward_texts(self, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
         """(docid, its row of the forward index) of those of some documents that hold words."""
-        return self.rows_by_docid("SELECT docid, words FROM forward_index", docids)
+        return forward_texts(self.connection, docids)
 
     def value_texts(self, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
         """(docid, its values as JSON) of those of some documents that have any."""
@@ -141,8 +141,17 @@ class ReadTransaction:
 
     def rows_by_docid(self, select: str, docids: Sequence[int]) -> Iterator[tuple[int, Any]]:
         """The rows of a SELECT without WHERE for some documents, in no order."""
-        for portion in statement_portions(docids):
-            yield from self.connection.execute(f"{select} WHERE docid IN ({placeholders(portion)})", portion)
+        return _rows_by_docid(self.connection, select, docids)
+
+
+def forward_texts(connection: sqlite3.Connection, docids: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """(docid, its row of the forward index) of those of some documents that hold words, in no order."""
+    return _rows_by_docid(connection, "SELECT docid, words FROM forward_index", docids)
+
+
+def _rows_by_docid(connection: sqlite3.Connection, select: str, docids: Sequence[int]) -> Iterator[tuple[int, Any]]:
+    for portion in statement_portions(docids):
+        yield from connection.execute(f"{select} WHERE docid IN ({placeholders(portion)})", portion)
 
 
 def statement_portions(values: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -65,9 +65,7 @@ class VocabularyReader:
 
     def has_word(self, word: str) -> bool:
         """Does any document hold the word?"""
-        words = self._lists.get(word[:1])
-        if words is None:
-            words = self._cached_list(word)
+        words = self._cached_list(word)
         if words is None:
             row = self._connection.execute("SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (
                 fts_encoding.fts_string(fts_encoding.term_of_word(word)),)).fetchone()
@@ -82,17 +80,16 @@ class VocabularyReader:
             if words is not None:
                 return words[bisect_left(words, prefix):bisect_left(words, prefix + _AFTER_ANY_WORD)]
             return self._transaction.cached(
-                ("words", prefix), lambda: fts_encoding.spelled_words(self._load_terms(prefix, -1)),
+                ("words", prefix), lambda: fts_encoding.spelled_words(self.first_terms(fts_encoding.term_of_word(prefix), -1)),
                 lambda known, delta: delta.updated_words(known, prefix))
         if limit <= _FIRST_WORDS:
             return self._transaction.cached(("prefix words", prefix), lambda: _PrefixWords.of(
-                self._load_terms(prefix, _FIRST_WORDS))).words[:limit]
+                self.first_terms(fts_encoding.term_of_word(prefix), _FIRST_WORDS))).words[:limit]
         return self._transaction.cached(("words", prefix, limit), lambda: fts_encoding.spelled_words(
-            self._load_terms(prefix, limit)))
+            self.first_terms(fts_encoding.term_of_word(prefix), limit)))
 
-    def _load_terms(self, prefix: str, limit: int) -> dict[str, int]:
-        """The first terms with a prefix, each with its document frequency."""
-        start = fts_encoding.term_of_word(prefix)
+    def first_terms(self, start: str, limit: int) -> dict[str, int]:
+        """The first terms that start with a term, each with its document frequency; all with the limit -1."""
         return dict(self._connection.execute(
             "SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? AND term <> ? LIMIT ?",
             (start, start + _AFTER_ANY_WORD, fts_encoding.POSITION_GAP, limit)))
@@ -127,9 +124,12 @@ class VocabularyReader:
 
         Splits and typos at the first letter ask for hundreds of words, most of which do not exist.
         """
+        words = self._lists.get(start[:1])
+        if words is not None:
+            return words
         characters: tuple[frozenset[str], list[str]] | None = self._transaction.cached_value(("first characters",))
         if characters and start[:1] not in characters[0]:
-            words: Sequence[str] | None = characters[1]
+            words = characters[1]
         else:
             words = self._transaction.cached_value(("words", start[:1]))
         if words is not None:
@@ -141,10 +141,6 @@ class VocabularyReader:
         return self._transaction.cached(("joined", character), lambda: _joined_words(self.words_with_prefix(character)))
 
     # Document frequencies
-
-    def document_frequencies(self) -> Iterator[tuple[str, int]]:
-        """(term, number of documents that hold it) of the whole vocabulary."""
-        return self._connection.execute("SELECT term, doc FROM vocabulary WHERE term <> ?", (fts_encoding.POSITION_GAP,))
 
     def few_terms(self, start: str) -> Mapping[str, int] | None:
         """All terms that start with a term, with their document frequencies; None if many, or if nobody asked for them."""
@@ -190,7 +186,8 @@ class TermReader:
 
     @cached_property
     def _pairs(self) -> PairReader:
-        return PairReader(self._transaction, self._materialized, self.word_docids, self.prefix_docids)
+        return PairReader(self._transaction, self._materialized, self.word_docids, self.prefix_docids,
+                          self._vocabulary.first_terms)
 
     # Fields
 

@@ -20,19 +20,18 @@ from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes
 from svcd.geo.sphere import Point
 from svcd.index import fts_encoding, materialized, prefix_postings, schema
 from svcd.index.batch_outcomes import BatchOutcomes, outcome_record
-from svcd.index.connections import BUSY_MS, keep_log, open_writer
+from svcd.index.connections import BUSY_MS, keep_log, meta, open_writer, set_meta
 from svcd.index.disk_space import lacks_room
 from svcd.index.encoded_document import AddedLetters, EncodedDocuments, Positions, Words, encoded_documents, encoded_values
 from svcd.index.encoded_document import Values as EncodedValues
 from svcd.index.geo_writer import GeometryWriter, PointWriter, StoredShape
 from svcd.index.prefix_postings import PrefixPostingWriter
-from svcd.index.read_transaction import Cache
+from svcd.index.read_transaction import Cache, forward_texts, placeholders, statement_portions
 from svcd.index.reader import IndexReader
 from svcd.index.value_writer import FieldEntry, Postings, ValueWriter
 
-_PARAMETERS = 500
-# `changes` has the docids of writes of at most so many documents, looks up so many terms that may be gone, and keeps so
-# many generations, for readers that have cached values of an older one.
+# `changes` has the docids of writes of at most so many documents (those that are too many for a delta refresh the materialized
+# postings), looks up so many terms that may be gone, and keeps so many generations, for readers that have cached older values.
 MOST_LOGGED = 20_000
 MOST_LOOKED_UP = 2000
 GENERATIONS = 100
@@ -243,11 +242,10 @@ class IndexWriter:
 
     def meta(self, key: str) -> Any:
         """A value of the table meta, or None."""
-        row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return row[0] if row else None
+        return meta(self._connection, key)
 
     def _set_meta(self, key: str, value: object) -> None:
-        self._connection.execute("INSERT OR REPLACE INTO meta(key, value) VALUES (?, ?)", (key, value))
+        set_meta(self._connection, key, value)
 
     @property
     def primary_key(self) -> str | None:
@@ -318,10 +316,9 @@ class IndexWriter:
     def stored(self, document_ids: Sequence[str]) -> dict[str, StoredDocument]:
         """The documents among `document_ids` that the index holds, by identifier."""
         found: dict[str, StoredDocument] = {}
-        for start in range(0, len(document_ids), _PARAMETERS):
-            part = document_ids[start:start + _PARAMETERS]
-            rows = self._connection.execute("SELECT docid, document_id, json FROM documents WHERE document_id IN "
-                                            f"({','.join('?' * len(part))})", part)
+        for part in statement_portions(document_ids):
+            rows = self._connection.execute(
+                f"SELECT docid, document_id, json FROM documents WHERE document_id IN ({placeholders(part)})", part)
             found.update((row[1], StoredDocument(*row)) for row in rows)
         return found
 
@@ -486,7 +483,7 @@ class IndexWriter:
                 self._replace_words(list(run))
 
     def _replace_words(self, changes: Sequence[tuple[DocumentChange, Words]]) -> None:
-        before = self._forward([change.docid for change, _ in changes])
+        before = dict(forward_texts(self._connection, [change.docid for change, _ in changes]))
         replaced: list[tuple[int, _IndexedWords]] = []
         for change, words in changes:
             ready, old = self._indexed_words(words), before.get(change.docid, "")
@@ -522,14 +519,6 @@ class IndexWriter:
         if ready.rows:
             self._connection.execute(_INSERT, (docid, *_column_values(ready.texts)))
             self._connection.execute(_INSERT_POSITIONS, (docid, ready.position_terms))
-
-    def _forward(self, docids: Sequence[int]) -> dict[int, str]:
-        found: dict[int, str] = {}
-        for start in range(0, len(docids), _PARAMETERS):
-            part = docids[start:start + _PARAMETERS]
-            found.update(self._connection.execute(
-                f"SELECT docid, words FROM forward_index WHERE docid IN ({','.join('?' * len(part))})", part))
-        return found
 
     def _write_forward_index(self, indexed: Sequence[tuple[int, _IndexedWords]], before: Mapping[int, str]) -> None:
         """Write the forward index rows and word counts of documents whose postings were replaced."""
