@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from svcd.base.errors import ApiError
 from svcd.index.read_transaction import Cache
 
-LIMIT_BYTES = 8 << 20  # of the cache
 MAX_ANSWER_BYTES = 64 << 10  # of one answer in the cache
 _RETRY_AFTER_S = 10
 # Searches are in each other's way while one waits, or while more than this run at once. One user who types has one or two
@@ -247,11 +246,12 @@ class SearchCache:
 
     Every process that answers searches caches the same answers: the one that has computed an answer sends it to the others,
     so that no client waits for what was computed already, and connections may go to any process.
-    publish: sends a message to the other processes, whose receive() gets it.
+    limit: the bytes that the cache may take now. publish: sends a message to the other processes, whose receive() gets it.
     """
 
-    def __init__(self, limit: int = LIMIT_BYTES, max_answer_bytes: int = MAX_ANSWER_BYTES) -> None:
-        self._cache = Cache(limit)
+    def __init__(self, limit: Callable[[], int], max_answer_bytes: int = MAX_ANSWER_BYTES) -> None:
+        self._limit = limit
+        self._cache = Cache(limit())
         self._max_answer_bytes = max_answer_bytes
         self.publish: Callable[[bytes], None] | None = None
 
@@ -265,6 +265,7 @@ class SearchCache:
             yield marshal.dumps((state, asked, tuple(parts)))
 
     def _put(self, state: State, asked: str, parts: Parts) -> None:
+        self._cache.limit = self._limit()
         self._cache.put((state, asked), (asked, *parts))  # the key takes memory, too
 
     def peek(self, state: State, asked: str) -> Parts | None:

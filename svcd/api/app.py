@@ -105,7 +105,7 @@ class App:
         self._large_answers = ConcurrencyLimit(large, "large answers")
         self._waiting_writes = ConcurrencyLimit(waiting_writes)
         self.usage = usage
-        self.search_cache = SearchCache()
+        self.search_cache = SearchCache(lambda: instance.answer_limit)
 
     @property
     def searches(self) -> SearchQueue:

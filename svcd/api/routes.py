@@ -179,7 +179,7 @@ class Context:
     streams: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(1))
     large_answers: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(1))
     recheck_permission: Callable[[], Permission] = lambda: ALL_PERMITTED
-    search_cache: SearchCache = field(default_factory=SearchCache)
+    search_cache: SearchCache = field(default_factory=lambda: SearchCache(lambda: 0))
     snapshot: IndexSnapshot | None = None
 
     @property

@@ -69,8 +69,9 @@ class IndexSnapshot:
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
 
 
-# Bounds of the cache of readers, in all processes together; it grows with the indexes because cached sets do.
-MIN_CACHE_BYTES, MAX_CACHE_BYTES = 32 << 20, 128 << 20
+# Bounds of what is kept between searches, in all processes together; it grows with the indexes because cached sets do.
+MIN_CACHE_BYTES, MAX_CACHE_BYTES = 40 << 20, 128 << 20
+_ANSWER_PART = 4  # this fraction of it is for answers, the others for what readers cache
 _CACHE_PART = 10  # the cache may take this fraction of the bytes of all indexes that were read
 _MEMORY_PART = 8  # and this one of the memory of the machine
 INDEX_COLUMNS = "uid, uuid, created_at, updated_at, primary_key, stats"  # in the order of the fields of IndexRow
@@ -122,20 +123,25 @@ class DataFolderReader:
         # 2 MB of code, with the sets of documents: a daemon that has just started, and reads no index, does without.
         from svcd.index.read_transaction import Cache
 
-        return Cache(self._wanted_cache_bytes() // self._processes)
+        return Cache(self._own_cache_bytes() - self.answer_limit)
 
     @property
     def cache_limit(self) -> int:
         """Bytes that the cache of readers may take."""
         return self._cache.limit
 
+    @property
+    def answer_limit(self) -> int:
+        """Bytes that the answers kept in this process may take."""
+        return self._own_cache_bytes() // _ANSWER_PART
+
     def share_cache(self, processes: int) -> None:
-        """Keep the cache to an equal part of the memory that so many processes may take."""
+        """Keep to an equal part of the memory that so many processes may take between searches."""
         self._processes = processes
         self._limit_cache()
 
     def limit_cache(self, most: int | None) -> None:
-        """Have the caches of all processes take so many bytes at most; None to follow the size of the indexes."""
+        """Keep so many bytes between searches at most, in all processes together; None to follow the size of the indexes."""
         self._cache_bytes = most
         if "_cache" in self.__dict__:  # made when an index is read
             self._limit_cache()
@@ -263,13 +269,15 @@ class DataFolderReader:
             self._limit_cache()
 
     def _limit_cache(self) -> None:
-        self._cache.limit = self._wanted_cache_bytes() // self._processes
+        self._cache.limit = self._own_cache_bytes() - self.answer_limit
 
-    def _wanted_cache_bytes(self) -> int:
-        if self._cache_bytes is not None:
-            return self._cache_bytes
-        wanted = sum([*self._sizes.values()]) // _CACHE_PART
-        return min(max(MIN_CACHE_BYTES, wanted), MAX_CACHE_BYTES, _machine_memory() // _MEMORY_PART)
+    def _own_cache_bytes(self) -> int:
+        """Bytes that this process may keep between searches."""
+        most = self._cache_bytes
+        if most is None:
+            wanted = sum([*self._sizes.values()]) // _CACHE_PART
+            most = min(max(MIN_CACHE_BYTES, wanted), MAX_CACHE_BYTES, _machine_memory() // _MEMORY_PART)
+        return most // self._processes
 
     def file_uuid(self, index_uid: str) -> str:
         """The uuid of the file of an index. Raises index_not_found."""

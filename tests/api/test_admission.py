@@ -304,8 +304,12 @@ def test_a_search_that_ran_out_of_time_is_not_cached(films: Any, runs: list[str]
     assert runs == ["1", "1"]
 
 
+def _search_cache(**others: int) -> SearchCache:
+    return SearchCache(lambda: 1 << 20, **others)
+
+
 def test_answers_are_cached_by_state_and_question() -> None:
-    answers, made = SearchCache(), []
+    answers, made = _search_cache(), []
 
     def make(text: str, is_whole: bool = True) -> Any:
         return lambda: (made.append(text), ((text.encode(),), is_whole))[1]
@@ -320,14 +324,26 @@ def test_answers_are_cached_by_state_and_question() -> None:
 
 
 def test_a_large_answer_is_not_cached() -> None:
-    answers, made = SearchCache(max_answer_bytes=3), []
+    answers, made = _search_cache(max_answer_bytes=3), []
     for text in ("abc", "abc", "abcd", "abcd"):
         answers.get("state", text, lambda text=text: (made.append(text), ((text.encode(),), True))[1])
     assert made == ["abc", "abcd", "abcd"]
 
 
+def test_answers_give_way_when_there_is_less_room_for_them() -> None:
+    room = [1 << 20]
+    answers = SearchCache(lambda: room[0])
+    for number in range(10):
+        answers.get("state", str(number), lambda: ((b"x" * 10_000,), True))
+    assert all(answers.peek("state", str(number)) for number in range(10))
+    room[0] = 35_000
+    answers.get("state", "one more", lambda: ((b"x" * 10_000,), True))
+    kept = [number for number in range(10) if answers.peek("state", str(number))]
+    assert kept == [8, 9] and answers.peek("state", "one more")
+
+
 def test_answers_go_to_the_other_processes() -> None:
-    here, there, later = SearchCache(), SearchCache(), SearchCache()
+    here, there, later = _search_cache(), _search_cache(), _search_cache()
     here.publish = there.receive
     answers = {("uuid", 1): (b"hits", b"rest"), ("uuid", 2): (b"", b"none")}
     for state, parts in answers.items():

@@ -116,9 +116,9 @@ def test_a_number_is_taken_as_it_is(large_machine: pytest.MonkeyPatch) -> None:
     assert [most(search_workers=text) for text in ("0", "1", "16")] == [0, 1, 16]
 
 
-def test_readers_of_all_processes_cache_no_more_than_those_of_one(tmp_path: Path) -> None:
+def test_all_processes_keep_no_more_between_searches_than_one(tmp_path: Path) -> None:
     folder = DataFolderReader(tmp_path)
     for processes in (4, 1):
         folder.share_cache(processes)
-        assert folder.cache_limit * processes == MIN_CACHE_BYTES
+        assert (folder.cache_limit + folder.answer_limit) * processes == MIN_CACHE_BYTES
     folder.close()

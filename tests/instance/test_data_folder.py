@@ -98,21 +98,25 @@ def test_larger_indexes_have_more_room_between_searches(
         create(instance, f"films{number}", f"u{number}")
         bytes_of_all += _fill(instance.index_path(f"u{number}"), kib << 10)
         with library.read(f"films{number}"):
-            rooms.append(library.cache_limit)
+            rooms.append(_kept(library))
             assert rooms[-1] == min(max(bytes_of_all // 10, least), most)
     assert rooms[0] == least < rooms[1] < rooms[2]
     for uuid in ("u0", "u1"):
         library.forget(uuid)
     size = _fill(instance.index_path("u2"), 2 << 20)
     with library.read("films2"):
-        assert library.cache_limit == most < size // 10
+        assert _kept(library) == most < size // 10
         library.limit_cache(3 << 20)
-        assert library.cache_limit == 3 << 20
+        assert _kept(library) == 3 << 20 == 4 * library.answer_limit
         library.share_cache(3)
-        assert library.cache_limit == 1 << 20
+        assert _kept(library) == 1 << 20
         library.share_cache(1)
         library.limit_cache(None)
-        assert library.cache_limit == most
+        assert _kept(library) == most
+
+
+def _kept(library: DataFolderReader) -> int:
+    return library.cache_limit + library.answer_limit
 
 
 def _fill(path: Path, size: int) -> int:
