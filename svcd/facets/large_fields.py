@@ -1,4 +1,4 @@
-"""Counts the values of fields with many values: by a scan in ascending order that stops early, or by ordinals.
+"""Counts the values of fields with many values: by a scan in ascending order, or by ordinals.
 
 Source: docs/filters-and-facets.md#counting-strategies.
 """
@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import compress, groupby, islice
+from itertools import compress, groupby
 from operator import attrgetter
 from sys import maxsize
 
@@ -17,7 +17,6 @@ from svcd.base.docids import DocIds
 from svcd.base.doc_values import DocValues
 from svcd.facets.values import (
     DOCUMENT_COST,
-    FEW_CANDIDATES,
     SortedValues,
     ValueCount,
     ValueCounts,
@@ -27,21 +26,19 @@ from svcd.facets.values import (
 )
 from svcd.query.reader import Reader, Value
 
-# Values that are scanned before the length of the scan is extrapolated.
-FIRST_VALUES = 64
-# A sample of a set has at most so many documents from each of so many equal parts of it.
-SAMPLES = 8
+# A scan passes over groups of about so many values without candidates; the cost of each.
+GROUP_VALUES, GROUP_COST = 128, 0.6
 
 _COUNT = attrgetter("count")
 
 
 class CountsByValueScan:
-    """Value counts by a scan of the values of a field in ascending order, each intersected with the candidates.
+    """Value counts by a scan of the values that candidates have in ascending order.
 
-    A scan that would take longer than reading all candidates is given up for CountsByOrdinal, or for reading the
-    candidates while the doc values of the field are not loaded. The order by count always uses CountsByOrdinal.
+    Where that would take longer than reading all candidates, CountsByOrdinal is used instead, or the candidates are read while
+    the doc values of the field are not loaded. The order by count always uses CountsByOrdinal.
     size: the number of candidates. read_documents: counts by reading them; None for fields with so few values that the
-    scan is never given up.
+    scan is always quicker.
     """
 
     def __init__(self, reader: Reader, field: str, kind: type[Value], candidates: DocIds, size: int,
@@ -57,7 +54,7 @@ class CountsByValueScan:
         self._longest_scan = size * DOCUMENT_COST  # in values, as the costs in svcd.facets.values
 
     def _all(self) -> ValueCounts:
-        """The counts of all values by another strategy, which reindexs the scan from now on."""
+        """The counts of all values by another strategy, which replaces the scan from now on."""
         if self._known is None:
             assert self._read_documents is not None
             doc_values = self._reader.values.doc_values(self._field, self._kind, self._size)
@@ -72,21 +69,18 @@ class CountsByValueScan:
     def ascending(self, most: int | None = None) -> Iterator[ValueCount]:
         if not self._candidates:
             return
-        met = 0
+        if self._is_too_long(self._length(most)):
+            yield from self._all().ascending()
+            return
         values = self._reader.values.ordered_values(self._field, self._kind, among=self._candidates)
-        for scanned, (value, docids) in enumerate(values):
-            if self._is_too_long(self._expected_length(scanned, met, most)):
-                yield from islice(self._all().ascending(), met, None)
-                return
-            if docids:
-                met += 1
-                yield ValueCount(value, len(docids))
+        yield from (ValueCount(value, len(docids)) for value, docids in values if docids)
 
-    def _expected_length(self, scanned: int, met: int, most: int | None) -> float:
-        """How many values a scan will see until it has met `most` that candidates have, extrapolated from a part."""
+    def _length(self, most: int | None) -> float:
+        """How long a scan for `most` values takes: it opens about a group for each, and passes those in between."""
         if most is None:
             return float("inf")
-        return scanned if scanned < FIRST_VALUES else max(scanned, scanned * most / (met or 1))
+        groups = len(self._reader.values.kind_docids(self._field, self._kind)) / GROUP_VALUES * GROUP_COST
+        return most + groups * min(1, most / self._size)
 
     # By count
 
@@ -140,32 +134,7 @@ class CountsByValueScan:
     def _extreme(self, is_ascending: bool) -> Value:
         """The smallest or largest value that a candidate has."""
         values = self._reader.values.ordered_values(self._field, self._kind, is_ascending, self._candidates)
-        for value, docids in islice(values, FIRST_VALUES):
-            if docids:
-                return value
-        return self._extreme_by_samples(is_ascending)
-
-    def _extreme_by_samples(self, is_ascending: bool) -> Value:
-        """As _extreme, where it is far from the end of all values.
-
-        The extreme of a sample is found by reading its documents; only candidates with a value beyond it are left, of
-        which a sample is read next.
-        """
-        better, extreme, left = min if is_ascending else max, None, self._candidates
-        while left:
-            sample = left.to_array() if len(left) <= FEW_CANDIDATES else _sample(left)
-            held = self._reader.values.field_values(self._field, sample)
-            extreme = better(value for _, values in held for value in values if isinstance(value, self._kind))
-            low, high = (None, extreme) if is_ascending else (extreme, None)
-            left &= self._reader.values.range_docids(self._field, low, high, has_low=False, has_high=False)
-        assert extreme is not None  # each of the candidates has a value
-        return extreme
-
-
-def _sample(docids: DocIds) -> list[int]:
-    """Some documents from all parts of a set."""
-    listed = docids.to_array()
-    return [docid for start in range(0, len(listed), -(-len(listed) // SAMPLES)) for docid in listed[start:start + SAMPLES]]
+        return next(value for value, docids in values if docids)
 
 
 def _by_count(ascending: Sequence[ValueCount]) -> Iterator[Iterable[ValueCount]]:

@@ -9,13 +9,19 @@ from __future__ import annotations
 import json
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes, union_of
 
 BLOCK_BITS = 16  # a container of a roaring bitmap
 # The form of a stored set that lists its docids is known by its length, which is a multiple of this.
 DOCID_BYTES = 4
+
+# A set whose key is not divided further has one row with this number of a block while it has so few documents, else one row for
+# each bitmap block.
+WHOLE = -1
+MOST_IN_WHOLE = 2_048
 
 Row = tuple[bytes]  # a block
 
@@ -66,6 +72,42 @@ def joined_within(rows: Sequence[Row], docids: DocIds) -> DocIds:
     if len(rows) == 1 and len(block) == DOCID_BYTES and int.from_bytes(block, "little") not in docids:
         return EMPTY
     return joined_blocks(rows) & docids
+
+
+def set_rows(docids: DocIds) -> Iterator[tuple[int, DocIds]]:
+    """(block, documents) of the rows of a set that may be WHOLE; none of an empty set."""
+    return blocks_of(docids) if len(docids) > MOST_IN_WHOLE else iter([(WHOLE, docids)] if docids else [])
+
+
+def blocks_of(docids: DocIds) -> Iterator[tuple[int, DocIds]]:
+    """(block, documents) of each block in which a set has documents."""
+    for block in range(docids.min() >> BLOCK_BITS, (docids.max() >> BLOCK_BITS) + 1) if docids else ():
+        part = docids & _docids_of(block << BLOCK_BITS, (block + 1) << BLOCK_BITS)
+        if part:
+            yield block, part
+
+
+@lru_cache(maxsize=64)
+def _docids_of(start: int, end: int) -> DocIds:
+    return DocIds(range(start, end))
+
+
+def edited_set_rows(stored: Mapping[int, bytes], added: DocIds, removed: DocIds) -> dict[int, bytes]:
+    """The rows of a set that may be WHOLE after an edit, as set_rows() would give them.
+
+    stored: as they were before, by block; those that are not edited stay as they are.
+    """
+    if WHOLE in stored or not stored:
+        docids = (union_of(map(from_bytes, stored.values())) | added) - removed
+        return {block: to_bytes(part) for block, part in set_rows(docids)}
+    edited = dict(stored)
+    new, gone = dict(blocks_of(added)), dict(blocks_of(removed))
+    for block in new.keys() | gone.keys():
+        edited[block] = to_bytes((from_bytes(edited.get(block, b"")) | new.get(block, EMPTY)) - gone.get(block, EMPTY))
+    left = {block: docids for block, docids in edited.items() if docids}
+    if removed and sum(map(block_count, left.values())) <= MOST_IN_WHOLE:
+        return edited_set_rows({WHOLE: b""}, union_of(map(from_bytes, left.values())), EMPTY)
+    return left
 
 
 def _listed(blocks: bytes) -> array[int]:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes, union_of
 from svcd.base.positions import bucketed_position
 from svcd.index import fts_encoding
-from svcd.index.bitmap_blocks import BLOCK_BITS
+from svcd.index.bitmap_blocks import BLOCK_BITS, WHOLE, blocks_of, set_rows
 from svcd.index.connections import meta, set_meta, write_transaction
 from svcd.index.fts_queries import fts_phrase, matching_docids
 from svcd.index.materialized_pairs import (
@@ -54,9 +54,6 @@ _LARGE_INDEX = 200_000  # documents
 _COMMIT_S = 0.25
 _KEYS_AT_ONCE = 1_000  # that are refreshed in one transaction: some 0.05 s
 _TERMS_AT_ONCE = 500
-# A set has one row with this number of a block while it has so few documents, else one row for each bitmap block.
-WHOLE = -1
-_MOST_IN_WHOLE = 2_048
 _PARSED_AT_ONCE = 65_536  # characters of a list of docids
 _LONGEST_LIST = 4_096  # docids; more become a set
 
@@ -246,7 +243,7 @@ def _vocabulary_rows(writer: sqlite3.Connection, start: str, end: str, should_st
 
 
 def _rows_of(key: str, parts: Mapping[int, DocIds]) -> Iterator[Row]:
-    return ((key, part, block, to_bytes(found)) for part, docids in parts.items() for block, found in _rows(docids))
+    return ((key, part, block, to_bytes(found)) for part, docids in parts.items() for block, found in set_rows(docids))
 
 
 def _choose_pairs(writer: sqlite3.Connection, build: Build, should_stop: ShouldStop) -> None:
@@ -406,23 +403,6 @@ def _parsed(listed: str) -> array[int]:
     return docids
 
 
-def _rows(docids: DocIds) -> Iterator[tuple[int, DocIds]]:
-    """(block, documents) of the rows of a set."""
-    return _blocks(docids) if len(docids) > _MOST_IN_WHOLE else iter([(WHOLE, docids)] if docids else [])
-
-
-def _blocks(docids: DocIds) -> Iterator[tuple[int, DocIds]]:
-    for block in range(docids.min() >> BLOCK_BITS, (docids.max() >> BLOCK_BITS) + 1) if docids else ():
-        part = docids & _range(block << BLOCK_BITS, (block + 1) << BLOCK_BITS)
-        if part:
-            yield block, part
-
-
-@lru_cache(maxsize=64)
-def _range(start: int, end: int) -> DocIds:
-    return DocIds(range(start, end))
-
-
 # Refreshing them
 
 
@@ -434,7 +414,7 @@ def _refresh(writer: sqlite3.Connection, generation: int, written: DocIds, shoul
     """
     begun = meta(writer, "materialized_refresh")
     until, done = json.loads(begun) if begun else (generation, "")
-    blocks = (WHOLE, *(block for block, _ in _blocks(written)))
+    blocks = (WHOLE, *(block for block, _ in blocks_of(written)))
     for keys, members in _refreshed_keys(writer, written, done) if written else ():
         if should_stop():
             raise Stopped
@@ -474,7 +454,7 @@ def _refresh_parts(writer: sqlite3.Connection, key: str, written: DocIds, blocks
         known.setdefault(part, {})[block] = from_bytes(docids)
     for part, before in known.items():
         fresh = DocIds(members.get(part, ()))
-        now = dict(_blocks(fresh)) if before and WHOLE not in before else {WHOLE: fresh}
+        now = dict(blocks_of(fresh)) if before and WHOLE not in before else {WHOLE: fresh}
         for block in before.keys() | now.keys():
             old = before.get(block, EMPTY)
             new = (old - written) | now.get(block, EMPTY)

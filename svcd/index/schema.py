@@ -121,6 +121,10 @@ def _create_values(database: Any) -> None:
     database.execute("CREATE TABLE value_postings (fid INTEGER NOT NULL, kind INTEGER NOT NULL, value NOT NULL, "
                      "block INTEGER NOT NULL, docids BLOB NOT NULL, spelling TEXT, "
                      "PRIMARY KEY (fid, kind, value, block)) WITHOUT ROWID")
+    # Joined documents of neighbouring values; first: the smallest of them. See svcd.index.value_groups.
+    database.execute("CREATE TABLE value_groups (fid INTEGER NOT NULL, kind INTEGER NOT NULL, level INTEGER NOT NULL, "
+                     "first NOT NULL, block INTEGER NOT NULL, docids BLOB NOT NULL, "
+                     "PRIMARY KEY (fid, kind, level, first, block)) WITHOUT ROWID")
     database["document_values"].create({"docid": int, "field_values": str}, pk="docid", not_null={"field_values"})
 
 

@@ -16,16 +16,15 @@ from svcd.base.docids import DocIds
 from svcd.base.doc_values import DocValues
 from svcd.index.bitmap_blocks import (
     BLOCK_BITS,
-    DOCID_BYTES,
     Row,
     block_count,
     block_docids,
     joined_blocks,
-    joined_lists,
     joined_within,
 )
 from svcd.index.delta import Delta
 from svcd.index.read_transaction import ReadTransaction, placeholders, statement_portions
+from svcd.index.value_groups import ALL_KEYS, OF_KIND, Key, KeyRange, ValueGroups
 from svcd.index.value_writer import (
     FLAG,
     HAS_KIND,
@@ -35,7 +34,6 @@ from svcd.index.value_writer import (
     MIXED,
     NUMBER,
     PRESENT,
-    Key,
     StoredFieldEntry,
     Value,
     rows_of,
@@ -43,12 +41,13 @@ from svcd.index.value_writer import (
     value_of,
 )
 
-_OF_KIND = "FROM value_postings WHERE fid = ? AND kind = ?"
 # Of a field with at most so many values of a kind the set of each value is cached; others are read as they are needed.
 _FEW_VALUES = 1024
 # Rows of a field that are read for doc values in the time that it takes to look into one document.
 _ENTRIES_PER_DOCUMENT = 12
 _FIRST_PAGE, _LARGEST_PAGE = 64, 4096  # rows
+# At most so many documents of a group are looked into, rather than that the rows of its values are read.
+_FEW_IN_GROUP = 16
 
 
 class _WrittenValues:
@@ -115,13 +114,13 @@ class ValueReader:
         for kind in KINDS:
             for part in statement_portions([value_key(value) for value in values if isinstance(value, kind)]):
                 found += self._connection.execute(
-                    f"SELECT docids {_OF_KIND} AND value IN ({placeholders(part)})", (fid, KINDS[kind], *part))
+                    f"SELECT docids {OF_KIND} AND value IN ({placeholders(part)})", (fid, KINDS[kind], *part))
         return joined_blocks(found)
 
     def containing_docids(self, field: str, part: str) -> DocIds:
         """Documents with a text that contains another one. part: in normal form. All texts of the field are scanned."""
         return self._cached_docids(field, ("containing", part), lambda fid: joined_blocks(self._connection.execute(
-            f"SELECT docids {_OF_KIND} AND instr(value, ?)", (fid, KINDS[str], part)).fetchall()),
+            f"SELECT docids {OF_KIND} AND instr(value, ?)", (fid, KINDS[str], part)).fetchall()),
             lambda row: any(isinstance(value, str) and part in value for value in row.values))
 
     def range_docids(self, field: str, low: Value | None, high: Value | None, has_low: bool = True,
@@ -130,11 +129,13 @@ class ValueReader:
         bound = high if low is None else low
         assert bound is not None  # a range is open on one side at most
         kind = type(bound)
-        bounds = (None if low is None else value_key(low), None if high is None else value_key(high), has_low, has_high)
-        return self._cached_docids(field, ("range", KINDS[kind], *bounds),
-                            lambda fid: self._load_range(fid, KINDS[kind], *bounds),
-                            lambda row: any(isinstance(value, kind) and _is_within(value_key(value), *bounds)
-                                            for value in row.each()))
+        keys = KeyRange(None if low is None else value_key(low), None if high is None else value_key(high), has_low, has_high)
+        return self._cached_docids(
+            field, ("range", KINDS[kind], *keys), lambda fid: self._groups(fid, kind).range_docids(keys),
+            lambda row: any(isinstance(value, kind) and keys.holds(value_key(value)) for value in row.each()))
+
+    def _groups(self, fid: int, kind: type[Value]) -> ValueGroups:
+        return ValueGroups(self._connection, fid, KINDS[kind])
 
     def _cached_docids(self, field: str, what: tuple[object, ...], read: Callable[[int], DocIds],
                 is_in: Callable[[StoredFieldEntry], bool]) -> DocIds:
@@ -153,18 +154,7 @@ class ValueReader:
         return written
 
     def _blocks(self, fid: int, kind: int, found: Key) -> list[Row]:
-        return self._connection.execute(f"SELECT docids {_OF_KIND} AND value = ?", (fid, kind, found)).fetchall()
-
-    def _load_range(self, fid: int, kind: int, low: Key | None, high: Key | None, has_low: bool, has_high: bool) -> DocIds:
-        """SQLite joins the blocks that list documents: in a field of a million numbers, each lists one."""
-        bounds = [(f" AND value >{'=' * has_low} ?", low), (f" AND value <{'=' * has_high} ?", high)]
-        given = [(condition, bound) for condition, bound in bounds if bound is not None]
-        where = _OF_KIND + "".join(condition for condition, _ in given)
-        bound = (fid, kind, *(bound for _, bound in given))
-        (lists,) = self._connection.execute(f"SELECT CAST(group_concat(docids, '') AS BLOB) {where} "
-                                            f"AND length(docids) % {DOCID_BYTES} = 0", bound).fetchone()
-        others = self._connection.execute(f"SELECT docids {where} AND length(docids) % {DOCID_BYTES} > 0", bound).fetchall()
-        return joined_lists(lists or b"") | joined_blocks(others)
+        return self._connection.execute(f"SELECT docids {OF_KIND} AND value = ?", (fid, kind, found)).fetchall()
 
     # Values in order
 
@@ -182,7 +172,7 @@ class ValueReader:
     def _load_counts(self, fid: int, kind: int) -> tuple[list[Value], list[int]]:
         values: list[Value] = []
         counts: list[int] = []
-        rows = self._connection.execute(f"SELECT value, docids {_OF_KIND} ORDER BY value, block", (fid, kind))
+        rows = self._connection.execute(f"SELECT value, docids {OF_KIND} ORDER BY value, block", (fid, kind))
         for found, of_value in groupby(rows, itemgetter(0)):
             values.append(value_of(found))
             counts.append(sum(block_count(block) for _, block in of_value))
@@ -224,12 +214,36 @@ class ValueReader:
         among: the only documents that count.
         """
         few = self.few_values(field, kind)
-        if few is None:
-            yield from self._read_ordered(self._fid(field), KINDS[kind], ascending, among)
-        else:
+        if few is not None:
             for value in few if ascending else reversed(few):
                 docids = self.value_docids(field, value)
                 yield value, docids if among is None else docids & among
+        elif among is None:
+            yield from self._read_ordered(self._fid(field), kind, ascending)
+        else:
+            yield from self._ordered_among(field, kind, ascending, among)
+
+    def _ordered_among(self, field: str, kind: type[Value], ascending: bool, among: DocIds) -> Iterator[tuple[Value, DocIds]]:
+        """The values of a kind that some documents have, in order, with these documents."""
+        fid = self._fid(field)
+        for keys, having in self._groups(fid, kind).ranges_of(among, ascending):
+            if having is not None and len(having) <= _FEW_IN_GROUP:
+                yield from self._held_within(field, kind, ascending, keys, having)
+            else:
+                for value, docids in self._read_ordered(fid, kind, ascending, keys, among if having is None else having):
+                    if docids:
+                        yield value, docids
+
+    def _held_within(self, field: str, kind: type[Value], ascending: bool, keys: KeyRange, docids: DocIds
+                     ) -> Iterator[tuple[Value, DocIds]]:
+        """The values within a range that few documents have, in order, with these documents: looks into each."""
+        having: dict[Key, list[int]] = {}
+        for docid, values in self.field_values(field, docids.to_array()):
+            for value in values:
+                if isinstance(value, kind) and keys.holds(key := value_key(value)):
+                    having.setdefault(key, []).append(docid)
+        for key in sorted(having, reverse=not ascending):
+            yield value_of(key), DocIds(having[key])
 
     def few_values(self, field: str, kind: type[Value]) -> Sequence[Value] | None:
         """All values of a kind, ascending, when they are few; else None. Some may have no documents any more."""
@@ -237,7 +251,7 @@ class ValueReader:
 
         def read() -> tuple[Sequence[Value] | None]:
             found = [value_of(row[0]) for row in self._connection.execute(
-                f"SELECT DISTINCT value {_OF_KIND} ORDER BY value LIMIT {_FEW_VALUES + 1}", (fid, KINDS[kind]))]
+                f"SELECT DISTINCT value {OF_KIND} ORDER BY value LIMIT {_FEW_VALUES + 1}", (fid, KINDS[kind]))]
             return (found if len(found) <= _FEW_VALUES else None,)
 
         def updated(known: tuple[Sequence[Value] | None], delta: Delta) -> tuple[Sequence[Value] | None] | None:
@@ -250,20 +264,23 @@ class ValueReader:
 
         return self._transaction.cached(("few values", fid, kind), read, updated)[0]
 
-    def _read_ordered(self, fid: int, kind: int, ascending: bool, among: DocIds | None
-                      ) -> Iterator[tuple[Value, DocIds]]:
-        for found, of_value in groupby(self._rows_in_order(fid, kind, ascending), itemgetter(0)):
+    def _read_ordered(self, fid: int, kind: type[Value], ascending: bool, keys: KeyRange = ALL_KEYS,
+                      among: DocIds | None = None) -> Iterator[tuple[Value, DocIds]]:
+        for found, of_value in groupby(self._rows_in_order(fid, KINDS[kind], ascending, keys), itemgetter(0)):
             blocks = [row[2:] for row in of_value]
             yield value_of(found), joined_blocks(blocks) if among is None else joined_within(blocks, among)
 
-    def _rows_in_order(self, fid: int, kind: int, ascending: bool) -> Iterator[tuple[Key, int, bytes]]:
+    def _rows_in_order(self, fid: int, kind: int, ascending: bool, keys: KeyRange = ALL_KEYS) -> Iterator[tuple[Key, int, bytes]]:
         """Rows by value and block, read in pages: a statement left open would keep its connection in this transaction."""
         page, order, beyond = _FIRST_PAGE, *(("ASC", ">") if ascending else ("DESC", "<"))
-        where, bound = _OF_KIND, (fid, kind)
+        where, bound, after = f"{OF_KIND}{keys.condition('value')}", (fid, kind, *keys.bounds), ()
         while rows := self._connection.execute(
-                f"SELECT value, block, docids {where} ORDER BY value {order}, block {order} LIMIT {page}", bound).fetchall():
+                f"SELECT value, block, docids {where} ORDER BY value {order}, block {order} LIMIT {page}",
+                (*bound, *after)).fetchall():
             yield from rows
-            where, bound = f"{_OF_KIND} AND (value, block) {beyond} (?, ?)", (fid, kind, *rows[-1][:2])
+            if not after:
+                where += f" AND (value, block) {beyond} (?, ?)"
+            after = rows[-1][:2]
             page = min(4 * page, _LARGEST_PAGE)
 
     # Documents
@@ -294,24 +311,11 @@ class ValueReader:
         return sort_buckets(self, field, ascending, candidates)
 
 
-def _is_within(found: Key, low: Key | None, high: Key | None, has_low: bool, has_high: bool) -> bool:
-    """Keys of one kind."""
-    is_above = low is None or low < found or (has_low and low == found)  # type: ignore[operator]  # of one kind
-    return is_above and (high is None or found < high or (has_high and found == high))  # type: ignore[operator]  # of one kind
-
-
-# Documents sorted by the value of a field: by walking over the values, by doc values, or by looking into documents.
-#
-# Which way is quickest depends on how many candidates and how many values there are: docs/storage.md#field-values.
+# Documents sorted by the value of a field: by walking over the values, or by looking into documents where they are few.
 
 
 # At most so many documents are sorted by looking into each of them.
 _FEW_DOCUMENTS = 1000
-# Values that are passed in the time that it takes to look into one document; entries of doc values that are read while
-# one value is passed; values without a candidate that are passed in any case before another way is taken.
-_VALUES_PER_DOCUMENT, _ENTRIES_PER_VALUE, _LEAST_PATIENCE = 2, 6, 1000
-# With fewer candidates than the root of so many times the values, ranks are sooner collected than values walked over.
-_FEW_TO_WALK = 500
 
 
 def sort_buckets(reader: ValueReader, field: str, ascending: bool, candidates: DocIds) -> Iterator[tuple[Value | None, DocIds]]:
@@ -322,58 +326,14 @@ def sort_buckets(reader: ValueReader, field: str, ascending: bool, candidates: D
     for kind in KINDS:
         left = candidates & reader.kind_docids(field, kind)
         candidates -= left
-        yield from _in_order(reader, field, kind, ascending, left)
+        values = reader.ordered_values(field, kind, ascending, left)
+        while left:
+            value, docids = next(values)
+            if bucket := left & docids:
+                yield value, bucket
+                left -= bucket
     if candidates:
         yield None, candidates
-
-
-def _in_order(reader: ValueReader, field: str, kind: type[Value], ascending: bool, left: DocIds
-              ) -> Iterator[tuple[Value, DocIds]]:
-    """Documents that all have a value of a kind: by walking over the values, or by doc values if that is quicker."""
-    documents, passed = len(left), 0
-    doc_values = reader.doc_values(field, kind, 0) if left and reader.few_values(field, kind) is None else None
-    if doc_values is not None and documents * documents < _FEW_TO_WALK * doc_values.size:
-        yield from _by_rank(reader, field, kind, ascending, left, doc_values)
-        return
-    patience = max(_LEAST_PATIENCE, min(documents * _VALUES_PER_DOCUMENT,
-                                        len(reader.kind_docids(field, kind)) // _ENTRIES_PER_VALUE))
-    values = reader.ordered_values(field, kind, ascending, left)
-    while left:
-        value, docids = next(values)
-        passed += 1
-        if docids and (bucket := left & docids):
-            yield value, bucket
-            left -= bucket
-            passed = 0
-        elif passed > patience:  # the rest is far away, as when a filter on the same field leaves one end of it
-            doc_values = reader.doc_values(field, kind, len(left))
-            yield from (_sorted_rows(reader, field, ascending, left, kind) if doc_values is None
-                        else _by_rank(reader, field, kind, ascending, left, doc_values))
-            return
-
-
-def _by_rank(reader: ValueReader, field: str, kind: type[Value], ascending: bool, left: DocIds, doc_values: DocValues
-             ) -> Iterator[tuple[Value, DocIds]]:
-    """As _in_order: collect the ranks that the documents have, then take the documents of each."""
-    is_present = bytearray(doc_values.size)
-    for _, rank in doc_values.pairs(left):
-        is_present[rank] = 1
-    rank = is_present.find(1) if ascending else is_present.rfind(1)
-    while left:
-        value = _ranked_value(reader, field, kind, doc_values, rank)
-        if bucket := left & reader.value_docids(field, value):
-            yield value, bucket
-            left -= bucket
-        rank = is_present.find(1, rank + 1) if ascending else is_present.rfind(1, 0, rank)
-
-
-def _ranked_value(reader: ValueReader, field: str, kind: type[Value], doc_values: DocValues, rank: int) -> Value:
-    def values_of(docid: int) -> list[Value]:
-        ((_, values),) = reader.field_values(field, [docid])
-        return [value for value in values if isinstance(value, kind)]
-
-    value: Value = doc_values.value(rank, values_of)
-    return value
 
 
 def _is_few(reader: ValueReader, field: str, documents: int) -> bool:
@@ -383,14 +343,13 @@ def _is_few(reader: ValueReader, field: str, documents: int) -> bool:
     return documents <= min(values // 2, _FEW_DOCUMENTS)
 
 
-def _sorted_rows(reader: ValueReader, field: str, ascending: bool, candidates: DocIds, *of: type[Value]
-                 ) -> Iterator[tuple[Any, DocIds]]:
-    """As sort_buckets, by looking into each document. of: the only kind that counts; all kinds without it."""
+def _sorted_rows(reader: ValueReader, field: str, ascending: bool, candidates: DocIds) -> Iterator[tuple[Any, DocIds]]:
+    """As sort_buckets, by looking into each document."""
     best = min if ascending else max
     grouped: dict[tuple[int, Key], list[int]] = {}
     without: list[int] = []
     for docid, values in reader.field_values(field, candidates.to_array()):
-        keys = [(KINDS[type(value)], value_key(value)) for value in values if not of or type(value) in of]
+        keys = [(KINDS[type(value)], value_key(value)) for value in values]
         numbers = [each for each in keys if each[0] == NUMBER]
         if keys:
             grouped.setdefault(best(numbers or keys), []).append(docid)

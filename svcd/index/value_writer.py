@@ -15,17 +15,19 @@ from operator import itemgetter
 from typing import Any, Protocol
 
 from svcd.index.bitmap_blocks import BLOCK_BITS, edited_block
+from svcd.index.value_group_writer import ValueGroupWriter
+from svcd.index.value_groups import Key
 
 # The encoding of field values in the tables of an index file.
 #
 #     value_postings    (fid, kind, value, block) -> a bitmap block of the documents, and how they spell a text
 #     document_values   docid -> its values by field, as JSON: {"<fid>": [value or text as spelled, ...]}
+#     value_groups      joined documents of neighbouring values: see svcd.index.value_groups
 #
 # Kinds are ordered: flags of a field, then numbers, then texts in their normal form. See docs/storage.md#field-values.
 
 
 Value = float | str  # a number, or a text in its normal form
-Key = int | bytes | str  # of a flag, a number, a text
 Postings = Mapping[tuple[int, Key], "str | None"]  # (kind, key) -> spelling, None if it equals the value
 
 FLAG, NUMBER, TEXT = 0, 1, 2
@@ -167,14 +169,27 @@ def _agreed(known: str | None, spelling: str | None) -> str | None:
 
 
 class ValueWriter:
-    """Writes through a connection that is inside a transaction."""
+    """Writes through a connection that is inside a transaction. stored_form: of a text as a document spells it."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, stored_form: Callable[[str], str]) -> None:
         self._connection = connection
+        self._stored_form = stored_form
+        self._groups = ValueGroupWriter(connection, self._keys_of)
         self.forget()
+
+    def _keys_of(self, docid: int, fid: int, kind: int) -> list[Key]:
+        """The keys of the values of a kind that a document has in a field, by its row of document_values."""
+        for (text,) in self._connection.execute("SELECT field_values FROM document_values WHERE docid = ?", (docid,)):
+            entry = StoredFieldEntry(json.loads(text).get(str(fid), ()), self._stored_form)
+            return [value_key(value) for value in entry.each() if KINDS[type(value)] == kind]
+        return []
 
     def forget(self) -> None:
         """Discard the gathered edits."""
+        self._groups.forget()
+        self._forget_edits()
+
+    def _forget_edits(self) -> None:
         self._edits: defaultdict[tuple[int, int], RowEdits] = defaultdict(dict)  # by field number and block
         self._gathered = 0
 
@@ -203,7 +218,7 @@ class ValueWriter:
 
     def _flush_if_full(self) -> None:
         if self._gathered > _MOST_GATHERED:
-            self.flush()
+            self._flush()
 
     def write_rows(self, rows: Iterable[tuple[int, Mapping[int, str]]]) -> None:
         """Write document_values. rows: (docid, json_array() of all its fields); {} for a document without any."""
@@ -213,15 +228,23 @@ class ValueWriter:
         self._connection.executemany("INSERT OR REPLACE INTO document_values(docid, field_values) VALUES (?, ?)",
                                      [row for row in texts if row[1] is not None])
 
-    def flush(self) -> None:
+    def save(self) -> None:
+        """Write the gathered edits, and the groups of all values that were written since the last call."""
+        self._flush()
+        self._groups.write()
+
+    def _flush(self) -> None:
         """Write the gathered edits in the order of rows, a portion at a time; each is dropped as it is written."""
         gathered = self._edits
-        self.forget()
+        self._forget_edits()
         for fid, block in sorted(gathered):
             edits = gathered.pop((fid, block))
             for kind, rows in groupby(sorted(edits), itemgetter(0)):
                 while portion := list(islice(rows, _ROWS_AT_ONCE)):
-                    self._write(fid, kind, block, {row[1]: edits.pop(row) for row in portion})
+                    of_values = {row[1]: edits.pop(row) for row in portion}
+                    self._write(fid, kind, block, of_values)
+                    if kind != FLAG:
+                        self._groups.note(fid, kind, {key: docids for key, (_, *docids) in of_values.items()})
 
     def _write(self, fid: int, kind: int, block: int, edits: Mapping[Key, list[Any]]) -> None:
         emptied: list[_Row] = []
@@ -244,9 +267,12 @@ class ValueWriter:
     def clear(self) -> None:
         """Delete all values of all documents."""
         self.forget()
+        self._groups.clear()
         self._connection.execute("DELETE FROM value_postings")
         self._connection.execute("DELETE FROM document_values")
 
     def drop_fields(self, fids: Iterable[int]) -> None:
         """Delete the postings of some fields; document_values is left as it is."""
-        self._connection.executemany("DELETE FROM value_postings WHERE fid = ?", [(fid,) for fid in fids])
+        dropped = list(fids)
+        self._groups.drop_fields(dropped)
+        self._connection.executemany("DELETE FROM value_postings WHERE fid = ?", [(fid,) for fid in dropped])

@@ -29,6 +29,7 @@ from svcd.index.prefix_postings import PrefixPostingWriter
 from svcd.index.read_transaction import Cache, forward_texts, placeholders, statement_portions
 from svcd.index.reader import IndexReader
 from svcd.index.value_writer import FieldEntry, Postings, ValueWriter
+from svcd.schema.field_values import stored_form
 
 # `changes` has the docids of writes of at most so many documents (those that are too many for a delta refresh the materialized
 # postings), looks up so many terms that may be gone, and keeps so many generations, for readers that have cached older values.
@@ -107,7 +108,7 @@ class IndexWriter:
         schema.prepare(self._connection, schema.INDEX)
         self._path = path
         self._hash_bytes = hash_bytes
-        self._values = ValueWriter(self._connection)
+        self._values = ValueWriter(self._connection, stored_form)
         self._prefix_postings = PrefixPostingWriter(self._connection)
         self._points, self._geometries = PointWriter(self._connection), GeometryWriter(self._connection)
         self._load()
@@ -192,7 +193,7 @@ class IndexWriter:
         self._load()
 
     def _save(self) -> None:
-        self._values.flush()
+        self._values.save()
         self._prefix_postings.flush()
         self._set_meta("docids", to_bytes(self.docids))
         self._set_meta("document_bytes", self._document_bytes)

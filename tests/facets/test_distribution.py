@@ -263,7 +263,7 @@ FORCED = {
     "by value sets": (values.FEW_VALUES, values.MOST_BYTES, 0, 1000),
     "by scan of few values": (values.FEW_VALUES, 0, 0, 1000),
     "by scan": (3, 0, 0, 1000),
-    "by scan, given up soon": (3, 0, 0, 1),
+    "by scan, given up": (3, 0, 0, 0),
     "by ordinal": (3, 0, 0, 1),
 }
 
@@ -275,9 +275,6 @@ def _force(patch: pytest.MonkeyPatch, few: int, cached_bytes: int, candidates: i
     patch.setattr(counting, "SURELY_FEW", 0)
     patch.setattr(counting, "DOCUMENT_COST", cost)
     patch.setattr(large_fields, "DOCUMENT_COST", cost)
-    patch.setattr(large_fields, "FEW_CANDIDATES", candidates)
-    patch.setattr(large_fields, "FIRST_VALUES", 4)
-    patch.setattr(large_fields, "SAMPLES", 2)
 
 
 @pytest.mark.parametrize("strategy", FORCED)

@@ -28,7 +28,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.base.docids import DocIds, from_bytes
-from svcd.index import materialized, pair_reader, schema, term_reader
+from svcd.index import bitmap_blocks, materialized, pair_reader, schema, term_reader
 from svcd.index.delta import Delta
 from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
@@ -274,8 +274,9 @@ def test_cached_values_are_brought_up_to_date_after_writes(history: list[list[tu
 
 def materialize_everything(patch: pytest.MonkeyPatch) -> None:
     """Make sets of all terms and prefixes, however few documents there are, in one block for each four of them."""
-    for name in ("LEAST", "LEAST_DOCUMENTS", "_MOST_IN_WHOLE"):
+    for name in ("LEAST", "LEAST_DOCUMENTS"):
         patch.setattr(materialized, name, 0)
+    patch.setattr(bitmap_blocks, "MOST_IN_WHOLE", 0)
 
 
 @settings(max_examples=25, deadline=None)
@@ -314,8 +315,9 @@ def test_refreshed_sets_are_those_of_a_new_build(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         materialize_everything(patch)
-        patch.setattr(materialized, "_MOST_IN_WHOLE", most_in_whole)
-        patch.setattr(materialized, "BLOCK_BITS", 1)
+        patch.setattr(bitmap_blocks, "MOST_IN_WHOLE", most_in_whole)
+        for module in (materialized, bitmap_blocks):
+            patch.setattr(module, "BLOCK_BITS", 1)
         patch.setattr(materialized, "_SHARE", 0)  # never made again for size
         patch.setattr(materialized, "_KEYS_AT_ONCE", 3)
         patch.setattr(materialized, "_LETTERS", "0123456789abcxz")

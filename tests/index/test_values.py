@@ -8,6 +8,8 @@
 6. Values of a field may come and go without the others being touched.
 7. Written documents are decoded once, however many sets they update.
 8. Doc values have the ranks of what every document has; they are made once searches have spent what they cost.
+9. How many rows a range, the first value of some documents or their order needs does not depend on the number of values.
+10. A small write changes the groups of its own values alone.
 """
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svcd.base.docids import DocIds, union_of
-from svcd.index import bitmap_blocks, value_reader, value_writer
+from svcd.base.docids import DocIds, from_bytes, union_of
+from svcd.index import bitmap_blocks, value_group_writer, value_groups, value_reader, value_writer
 from svcd.index.connections import open_reader
 from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
@@ -170,9 +172,7 @@ def check_kind(reader: IndexReader, documents: Documents, field: str, kind: type
 LIMITS = {
     "kept sets": {},
     "read sets": {"_FEW_VALUES": 1, "_FEW_DOCUMENTS": 0, "_FIRST_PAGE": 2},
-    "impatient": {"_FEW_VALUES": 0, "_FEW_DOCUMENTS": 0, "_LEAST_PATIENCE": 0, "_VALUES_PER_DOCUMENT": 0},
-    "by column": {"_FEW_VALUES": 0, "_FEW_DOCUMENTS": 0, "_LEAST_PATIENCE": 0, "_VALUES_PER_DOCUMENT": 0,
-                  "_ENTRIES_PER_DOCUMENT": 1000, "_FEW_TO_WALK": 0},
+    "groups read": {"_FEW_VALUES": 0, "_FEW_DOCUMENTS": 0, "_FEW_IN_GROUP": 0},
 }
 
 
@@ -182,7 +182,17 @@ def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(value_reader, name, value)
 
 
-@pytest.mark.usefixtures("limits")
+@pytest.fixture
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second value begins a group, every fourth one of the second level; sets have blocks from three documents on."""
+    monkeypatch.setattr(value_groups, "_LEVEL_BITS", 1)
+    monkeypatch.setattr(value_groups, "_FIRST_PAGE", 2)
+    monkeypatch.setattr(value_group_writer, "_MOST_NOTED", 4)
+    monkeypatch.setattr(value_group_writer, "_FEW_VALUES", 2)
+    monkeypatch.setattr(bitmap_blocks, "MOST_IN_WHOLE", 2)
+
+
+@pytest.mark.usefixtures("limits", "small_groups")
 def test_answers_are_those_of_the_documents_and_are_carried_over_writes() -> None:
     @settings(max_examples=40, deadline=None)
     @given(HISTORY, HISTORY)
@@ -205,6 +215,8 @@ def tables(path: Path) -> list[Any]:
     connection = sqlite3.connect(path)
     rows = [connection.execute("SELECT name, kind, value, block, docids FROM value_postings JOIN fields USING (fid) "
                                "ORDER BY name, kind, value, block").fetchall()]
+    rows.append(connection.execute("SELECT name, kind, level, first, block, docids FROM value_groups JOIN fields USING (fid) "
+                                   "ORDER BY name, kind, level, first, block").fetchall())
     names = {str(fid): name for fid, name in connection.execute("SELECT fid, name FROM fields")}
     for docid, text in connection.execute("SELECT docid, field_values FROM document_values ORDER BY docid"):
         row = value_writer.rows_of(text, stored_form)
@@ -213,16 +225,49 @@ def tables(path: Path) -> list[Any]:
     return rows
 
 
-@settings(max_examples=40, deadline=None)
-@given(HISTORY)
-def test_tables_are_those_of_an_index_made_at_once(history: Any) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        grown, made = (IndexWriter(Path(folder) / name) for name in ("grown.sqlite", "made.sqlite"))
-        documents = play(grown, history)
-        play(made, [list(documents.items())])
-        grown.close()
-        made.close()
-        assert tables(Path(folder) / "grown.sqlite") == tables(Path(folder) / "made.sqlite")
+def naive_groups(path: Path) -> list[tuple[Any, ...]]:
+    """The rows of value_groups as they follow from those of value_postings: (field, kind, level, first, documents)."""
+    expected: dict[tuple[Any, ...], set[int]] = {}
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT name, kind, value, docids FROM value_postings JOIN fields USING (fid) WHERE kind > 0 "
+                                  "ORDER BY name, kind, value, block").fetchall()
+    for level in range(1, value_groups.LEVELS + 1):
+        group: tuple[Any, ...] = ()
+        for *of, value, docids in rows:
+            if value_groups.level_of(value) >= level:
+                group = (*of, level, value)
+            if group[:2] == tuple(of):
+                expected.setdefault(group, set()).update(from_bytes(docids))
+    return sorted((*group, sorted(docids)) for group, docids in expected.items())
+
+
+def stored_groups(path: Path) -> list[tuple[Any, ...]]:
+    found: dict[tuple[Any, ...], list[tuple[int, DocIds]]] = {}
+    with closing(sqlite3.connect(path)) as connection:
+        for *group, block, docids in connection.execute("SELECT name, kind, level, first, block, docids FROM value_groups "
+                                                        "JOIN fields USING (fid)"):
+            found.setdefault(tuple(group), []).append((block, from_bytes(docids)))
+    for rows in found.values():  # those that a set of its size has
+        assert sorted(rows) == list(bitmap_blocks.set_rows(union_of(docids for _, docids in rows)))
+    return sorted((*group, list(union_of(docids for _, docids in rows))) for group, rows in found.items())
+
+
+@pytest.mark.usefixtures("small_groups")
+@pytest.mark.parametrize("at_once", [True, False])
+def test_tables_are_those_of_an_index_made_at_once(at_once: bool) -> None:
+    @settings(max_examples=60, deadline=None)
+    @given(HISTORY)
+    def holds(history: Any) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            grown, made = (IndexWriter(Path(folder) / name) for name in ("grown.sqlite", "made.sqlite"))
+            documents = play(grown, history if at_once else [[each] for batch in history for each in batch])
+            play(made, [list(documents.items())])
+            grown.close()
+            made.close()
+            assert tables(Path(folder) / "grown.sqlite") == tables(Path(folder) / "made.sqlite")
+            assert stored_groups(Path(folder) / "grown.sqlite") == naive_groups(Path(folder) / "grown.sqlite")
+
+    holds()
 
 
 @pytest.fixture
@@ -276,6 +321,51 @@ def test_a_range_over_very_many_values_and_blocks(writer: IndexWriter, path: Pat
     found = reader.values.range_docids("f", 1000.0, None)
     assert list(found) == [docid for docid in documents if docid >= 1000]
     assert [value for value, _ in zip(reader.values.ordered_values("f", float, False), range(100))][-1][0] == float(sorted(documents)[-100])
+
+
+@pytest.fixture
+def many(writer: IndexWriter, path: Path, monkeypatch: pytest.MonkeyPatch) -> Documents:
+    """Documents with a number of their own, in no order of the numbers; groups have some 8 values, and so do groups of groups."""
+    monkeypatch.setattr(value_groups, "_LEVEL_BITS", 3)
+    documents: Documents = {docid: {"f": held([float(docid * 1237 % 2000)])} for docid in range(2000)}
+    play(writer, [list(documents.items())])
+    return documents
+
+
+def groups_of(path: Path) -> dict[tuple[Any, ...], bytes]:
+    with closing(sqlite3.connect(path)) as connection:
+        return {tuple(row): docids for *row, docids in connection.execute("SELECT kind, level, first, block, docids FROM value_groups")}
+
+
+def test_a_range_of_thousands_of_values_is_some_dozens_of_rows(many: Documents, path: Path) -> None:
+    for low, high in [(None, 1600), (400, None), (1, 1998), (0, 2000), (1000, 1800), (700, 712)]:
+        keys = value_groups.KeyRange(*(None if bound is None else value_writer.value_key(float(bound)) for bound in (low, high)))
+        with closing(sqlite3.connect(path)) as connection:
+            groups = value_groups.ValueGroups(connection, 0, value_writer.NUMBER)
+            assert len(groups._rows(value_groups.LEVELS, keys, False)) < 100
+            found = groups.range_docids(keys)
+        assert list(found) == [docid for docid, document in many.items() if any(
+            (low or 0) <= value < (high or 2000) for value in document["f"].values)]
+
+
+@pytest.mark.parametrize("ascending", [True, False])
+def test_a_walk_passes_over_groups_without_the_documents(many: Documents, path: Path, ascending: bool) -> None:
+    docids = DocIds([17, 1000, 1711])
+    with closing(sqlite3.connect(path)) as connection:
+        ranges = list(value_groups.ValueGroups(connection, 0, value_writer.NUMBER).ranges_of(docids, ascending))
+    assert len(ranges) < 10
+    assert union_of(found for _, found in ranges if found is not None) <= docids
+    values = list(reader_of(path).values.ordered_values("f", float, ascending, docids))
+    assert values == sorted(((float(docid * 1237 % 2000), DocIds([docid])) for docid in docids), reverse=not ascending,
+                            key=lambda each: each[0])
+
+
+def test_a_small_write_changes_the_groups_of_its_values_alone(many: Documents, writer: IndexWriter, path: Path) -> None:
+    before = groups_of(path)
+    play(writer, [[(17, {"f": held([1999.0])})]], many)
+    changed = before.items() ^ groups_of(path).items()
+    assert 0 < len({row for row, _ in changed}) <= 2 * value_groups.LEVELS
+    assert stored_groups(path) == naive_groups(path)
 
 
 def test_numbers_have_keys_that_ascend_with_them() -> None:

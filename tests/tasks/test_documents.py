@@ -17,7 +17,7 @@ from svcd.tasks import documents
 from svcd.tasks.documents import DocumentWriter
 
 SETTINGS = {"filterableAttributes": ["*"]}
-TABLES = ("fields", "documents", "forward_index", "field_word_counts", "value_postings", "document_values")
+TABLES = ("fields", "documents", "forward_index", "field_word_counts", "value_postings", "document_values", "value_groups")
 
 
 def put(path: Path, *batches: list[dict[str, Any]]) -> list[list[int]]:
