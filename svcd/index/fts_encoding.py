@@ -116,6 +116,15 @@ def forward_rows(forward: str) -> dict[int, str]:
     return rows
 
 
+def words_by_column(forward: str) -> dict[int, list[str]]:
+    """FTS column -> the words of a field by position, "" for a gap, in a forward index row."""
+    is_escaped, words = "~" in forward, {}
+    for line in forward.replace(SEPARATOR_MARK, _SEVEN_GAPS).split(_FIELD_END) if forward else ():
+        column, _, row = line.partition(_COLUMN_END)
+        words[int(column)] = positions(row) if is_escaped else row.split(" ")
+    return words
+
+
 def spelled_words(terms: Iterable[str]) -> list[str]:
     """The words of terms in byte order. terms: in byte order, in which escapes sort elsewhere than their characters."""
     found = list(terms)

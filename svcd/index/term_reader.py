@@ -318,8 +318,8 @@ class TermReader:
             column: name for name, column in self.columns().items()})
         texts = dict(self._transaction.forward_texts(docids))
         for docid in docids:
-            rows = fts_encoding.forward_rows(texts.get(docid, ""))
-            yield docid, {fields[column]: fts_encoding.positions(row) for column, row in rows.items()}
+            words = fts_encoding.words_by_column(texts.get(docid, ""))
+            yield docid, {fields[column]: row for column, row in words.items()}
 
     # Positions
 
