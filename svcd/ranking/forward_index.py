@@ -6,7 +6,7 @@ inverted index; the tests compare them.
 """
 from __future__ import annotations
 
-from typing import Collection, Iterable, Mapping, Sequence
+from typing import Collection, Mapping, Sequence
 
 from svcd.base.docids import DocIds
 from svcd.query.postings import Postings, first_word
@@ -30,8 +30,8 @@ _FEW_PAIRS = 8
 
 # An occurrence is a number: the field's number in the document, shifted, plus the position in the field. A position has 16
 # bits; one more keeps the last word of a field far from the first one of the next.
-_FIELD_SHIFT = 17
-_POSITION = (1 << _FIELD_SHIFT) - 1
+FIELD_SHIFT = 17
+POSITION = (1 << FIELD_SHIFT) - 1
 
 
 class DocumentWords:
@@ -54,7 +54,7 @@ class DocumentWords:
                 position = -1
                 for _ in range(words.count(word)):
                     position = words.index(word, position + 1)
-                    occurrences.append((number << _FIELD_SHIFT) + position)
+                    occurrences.append((number << FIELD_SHIFT) + position)
         return occurrences
 
     def occurrences_of_any(self, words: Collection[str]) -> list[int]:
@@ -65,7 +65,7 @@ class DocumentWords:
                 found += self.occurrences(word)
             return found
         return [
-            (number << _FIELD_SHIFT) + position
+            (number << FIELD_SHIFT) + position
             for number, in_field in enumerate(self._words)
             for position, word in enumerate(in_field)
             if word in words
@@ -74,21 +74,11 @@ class DocumentWords:
     def occurrences_of_prefix(self, prefix: str) -> list[int]:
         """The occurrences of all words that start with a prefix."""
         return [
-            (number << _FIELD_SHIFT) + position
+            (number << FIELD_SHIFT) + position
             for number, in_field in enumerate(self._words)
             for position, word in enumerate(in_field)
             if word.startswith(prefix)
         ]
-
-    def fields_at(self, occurrences: Iterable[int]) -> list[str]:
-        """The fields of these occurrences."""
-        fields = self.fields
-        return [fields[occurrence >> _FIELD_SHIFT] for occurrence in occurrences]
-
-
-def positions(occurrences: Iterable[int]) -> list[int]:
-    """The positions of these occurrences in their fields."""
-    return [occurrence & _POSITION for occurrence in occurrences]
 
 
 class CandidateBatch:
@@ -170,14 +160,16 @@ class TermPositions:
             if docids and word is not None:
                 self._phrases.append((word, docids))
         self._word_occurrences: dict[int, frozenset[int]] = {}
-        has_words_alone = not self._phrases and self._prefix is None
-        self._occurrences: dict[int, frozenset[int]] = self._word_occurrences if has_words_alone else {}
+        self.has_words_alone = not self._phrases and self._prefix is None
+        self._occurrences: dict[int, frozenset[int]] = self._word_occurrences if self.has_words_alone else {}
 
     def occurrences(self, document: DocumentWords) -> frozenset[int]:
         """Those of the single words, and of the words that stand for a phrase or belong to the cached prefix."""
         occurrences = self._occurrences.get(document.docid)
         if occurrences is None:
-            occurrences = self._occurrences[document.docid] = self._find_occurrences(document)
+            occurrences = self._occurrences[document.docid] = (
+                frozenset(document.occurrences_of_any(self._words)) if self.has_words_alone
+                else self._find_occurrences(document))
         return occurrences
 
     def word_occurrences(self, document: DocumentWords) -> frozenset[int]:
@@ -188,11 +180,11 @@ class TermPositions:
         return occurrences
 
     def _find_occurrences(self, document: DocumentWords) -> frozenset[int]:
-        standing_for_phrases = [word for word, docids in self._phrases if document.docid in docids]
-        if not standing_for_phrases and self._prefix is None:
-            return self.word_occurrences(document)
-        continued = () if self._prefix is None else document.occurrences_of_prefix(self._prefix)
-        return self.word_occurrences(document).union(document.occurrences_of_any(standing_for_phrases), continued)
+        found = self.word_occurrences(document)
+        for word, docids in self._phrases:
+            if document.docid in docids:
+                found = found.union(document.occurrences(word))
+        return found if self._prefix is None else found.union(document.occurrences_of_prefix(self._prefix))
 
 
 def smallest_distance(left: TermPositions, right: TermPositions, document: DocumentWords) -> int | None:
@@ -204,7 +196,8 @@ def smallest_distance(left: TermPositions, right: TermPositions, document: Docum
     if not lefts or not rights:
         return None
     # Phrases, and words known as a cached prefix only, are never near in the wrong order.
-    left_words, right_words = left.word_occurrences(document), right.word_occurrences(document)
+    left_words = lefts if left.has_words_alone else left.word_occurrences(document)
+    right_words = rights if right.has_words_alone else right.word_occurrences(document)
     are_words = lefts is left_words and rights is right_words
     if are_words and len(lefts) * len(rights) <= _FEW_PAIRS:
         return _smallest_distance_of_few(lefts, rights)

@@ -45,6 +45,7 @@ class Edge(NamedTuple):
 EdgesBetween = Callable[[int, int], Sequence[Edge]]
 
 _TO_END = Edge(0, None, None)
+_ONE_NODE = 3  # with Start and End
 
 
 class Plan:
@@ -89,7 +90,8 @@ class PathSearch:
         self._docids: dict[Condition, DocIds] = {}
         self._path: list[QueryNode] = []
         self._found_paths: list[Path] = []
-        self._looks_ahead = looks_ahead and not plan.can_skip
+        # From a single node there is nothing ahead but End.
+        self._looks_ahead = looks_ahead and not plan.can_skip and len(plan.edges) > _ONE_NODE
         # By node and the cost left there: the documents that can go on from there and get to End with it.
         self._ahead: dict[tuple[int, int], DocIds] = {}
 
