@@ -177,7 +177,9 @@ def _bytes_of(value: Any) -> int:
     if isinstance(value, tuple):
         size = sys.getsizeof(value)
         for part in value:
-            if not isinstance(part, int):  # generations
+            if isinstance(part, DocIds):
+                size += memory_bytes(part)
+            elif not isinstance(part, int):  # generations
                 size += _bytes_of(part)
         return size
     if isinstance(value, list):

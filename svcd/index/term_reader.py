@@ -62,11 +62,11 @@ class VocabularyReader:
     def __init__(self, transaction: ReadTransaction) -> None:
         self._transaction = transaction
         self._connection = transaction.connection
-        self._lists: dict[str, Sequence[str]] = {}  # by first character, what _cached_list() has found
+        self._lists: dict[str, Sequence[str] | None] = {}  # by first character, what _cached_list() has found
 
     def has_word(self, word: str) -> bool:
         """Does any document hold the word?"""
-        words = self._cached_list(word)
+        words = self._lists.get(word[:1]) or self._cached_list(word)
         if words is None:
             row = self._connection.execute("SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (
                 fts_encoding.fts_string(fts_encoding.term_of_word(word)),)).fetchone()
@@ -80,6 +80,7 @@ class VocabularyReader:
             words = self._cached_list(prefix) if len(prefix) > 1 else None
             if words is not None:
                 return words[bisect_left(words, prefix):bisect_left(words, prefix + _AFTER_ANY_WORD)]
+            self._lists.pop(prefix, None)
             return self._transaction.cached(
                 ("words", prefix), lambda: fts_encoding.spelled_words(self.first_terms(fts_encoding.term_of_word(prefix), -1)),
                 lambda known, delta: delta.updated_words(known, prefix))
@@ -105,6 +106,7 @@ class VocabularyReader:
     def first_characters(self) -> Sequence[str]:
         """The distinct first characters of all words."""
         common, rare = self._transaction.cached(("first characters",), self._load_first_characters)
+        self._lists.clear()
         return sorted(common.union(word[0] for word in rare))
 
     def _load_first_characters(self) -> tuple[frozenset[str], list[str]]:
@@ -132,16 +134,15 @@ class VocabularyReader:
 
         Splits and typos at the first letter ask for hundreds of words, most of which do not exist.
         """
-        words = self._lists.get(start[:1])
-        if words is not None:
-            return words
+        character = start[:1]
+        if character in self._lists:
+            return self._lists[character]
         characters: tuple[frozenset[str], list[str]] | None = self._transaction.cached_value(("first characters",))
-        if characters and start[:1] not in characters[0]:
-            words = characters[1]
+        if characters and character not in characters[0]:
+            words: Sequence[str] | None = characters[1]
         else:
-            words = self._transaction.cached_value(("words", start[:1]))
-        if words is not None:
-            self._lists[start[:1]] = words
+            words = self._transaction.cached_value(("words", character))
+        self._lists[character] = words
         return words
 
     def joined_words(self, character: str) -> str:

@@ -70,12 +70,12 @@ class AttributeRank(ForwardIndexRule):
         """One edge for each weight that is the lowest in some document."""
         if self._is_even:
             return [WeightedEdge(0, documents & batch.local(self.terms.docids(node.subset)), node)]
-        occurrences_in = self.context.term_positions(node.subset).occurrences
+        occurrences = self.context.term_positions(node.subset)
         weights, width = self._weights, node.width
         costs: dict[int, LocalBitset] = {}
         for alone, document in batch.each(documents):
             fields, weight = document.fields, _NO_WEIGHT
-            for occurrence in occurrences_in(document):
+            for occurrence in occurrences[document]:
                 if weights[fields[occurrence >> FIELD_SHIFT]] < weight:
                     weight = weights[fields[occurrence >> FIELD_SHIFT]]
             if weight < _NO_WEIGHT:
@@ -171,12 +171,12 @@ class WordPosition(ForwardIndexRule):
 
     def batch_edges(self, batch: CandidateBatch, node: QueryNode, documents: LocalBitset) -> list[WeightedEdge]:
         """One edge for each cost that is the lowest in some document."""
-        occurrences_in = self.context.term_positions(node.subset).occurrences
+        occurrences = self.context.term_positions(node.subset)
         cost_at = _costs_of(node.start, node.width)
         costs: dict[int, LocalBitset] = {}
         for alone, document in batch.each(documents):
             lowest = -1
-            for occurrence in occurrences_in(document):
+            for occurrence in occurrences[document]:
                 cost = cost_at[occurrence & POSITION]
                 if not 0 <= lowest <= cost:
                     lowest = cost

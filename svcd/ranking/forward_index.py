@@ -143,14 +143,15 @@ class ForwardIndexLoader:
         return CandidateBatch([known[docid] for docid in docids], candidates)
 
 
-class TermPositions:
-    """Where a subset is met in documents; looked up once in each.
+class TermPositions(dict[DocumentWords, frozenset[int]]):
+    """Where a subset is met in documents: its occurrences by document, looked up once in each.
 
-    phrase_end: the element of a phrase that stands for it, 0 or -1; None for its first word. A phrase with a position gap
-    there is not met.
+    Those of the single words, and of the words that stand for a phrase or belong to the cached prefix. phrase_end: the element
+    of a phrase that stands for it, 0 or -1; None for its first word. A phrase with a position gap there is not met.
     """
 
     def __init__(self, terms: Terms, subset: Subset, phrase_end: int | None = None) -> None:
+        super().__init__()
         self._words = frozenset(terms.words(subset))
         self._prefix = subset.cached_prefix
         self._phrases: list[tuple[str, DocIds]] = []  # the word that stands for a phrase, the documents of the phrase
@@ -159,32 +160,24 @@ class TermPositions:
             docids = terms.postings.phrase(phrase)
             if docids and word is not None:
                 self._phrases.append((word, docids))
-        self._word_occurrences: dict[int, frozenset[int]] = {}
-        self.has_words_alone = not self._phrases and self._prefix is None
-        self._occurrences: dict[int, frozenset[int]] = self._word_occurrences if self.has_words_alone else {}
+        self._has_words_alone = not self._phrases and self._prefix is None
+        self._word_occurrences: dict[DocumentWords, frozenset[int]] = {}
 
-    def occurrences(self, document: DocumentWords) -> frozenset[int]:
-        """Those of the single words, and of the words that stand for a phrase or belong to the cached prefix."""
-        occurrences = self._occurrences.get(document.docid)
-        if occurrences is None:
-            occurrences = self._occurrences[document.docid] = (
-                frozenset(document.occurrences_of_any(self._words)) if self.has_words_alone
-                else self._find_occurrences(document))
-        return occurrences
+    def __missing__(self, document: DocumentWords) -> frozenset[int]:
+        found = frozenset(document.occurrences_of_any(self._words))
+        if not self._has_words_alone:
+            self._word_occurrences[document] = found
+            for word, docids in self._phrases:
+                if document.docid in docids:
+                    found = found.union(document.occurrences(word))
+            if self._prefix is not None:
+                found = found.union(document.occurrences_of_prefix(self._prefix))
+        self[document] = found
+        return found
 
     def word_occurrences(self, document: DocumentWords) -> frozenset[int]:
-        """Those of the single words."""
-        occurrences = self._word_occurrences.get(document.docid)
-        if occurrences is None:
-            occurrences = self._word_occurrences[document.docid] = frozenset(document.occurrences_of_any(self._words))
-        return occurrences
-
-    def _find_occurrences(self, document: DocumentWords) -> frozenset[int]:
-        found = self.word_occurrences(document)
-        for word, docids in self._phrases:
-            if document.docid in docids:
-                found = found.union(document.occurrences(word))
-        return found if self._prefix is None else found.union(document.occurrences_of_prefix(self._prefix))
+        """Those of the single words, in a document that was looked at."""
+        return (self if self._has_words_alone else self._word_occurrences)[document]
 
 
 def smallest_distance(left: TermPositions, right: TermPositions, document: DocumentWords) -> int | None:
@@ -192,12 +185,11 @@ def smallest_distance(left: TermPositions, right: TermPositions, document: Docum
 
     left, right: with their phrases represented by the last and by the first word.
     """
-    lefts, rights = left.occurrences(document), right.occurrences(document)
+    lefts, rights = left[document], right[document]
     if not lefts or not rights:
         return None
     # Phrases, and words known as a cached prefix only, are never near in the wrong order.
-    left_words = lefts if left.has_words_alone else left.word_occurrences(document)
-    right_words = rights if right.has_words_alone else right.word_occurrences(document)
+    left_words, right_words = left.word_occurrences(document), right.word_occurrences(document)
     are_words = lefts is left_words and rights is right_words
     if are_words and len(lefts) * len(rights) <= _FEW_PAIRS:
         return _smallest_distance_of_few(lefts, rights)

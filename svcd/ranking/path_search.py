@@ -115,10 +115,7 @@ class PathSearch:
         return docids
 
     def _docids_ahead(self, number: int, remaining: int) -> DocIds:
-        """The documents that can get from a node to End at exactly this cost, as far as they were left when first asked."""
-        docids = self._ahead.get((number, remaining))
-        if docids is not None:
-            return docids
+        """The documents that can get from a node to End at exactly this cost, as far as they are left."""
         found: list[DocIds] = []
         costs = self._plan.costs
         for successor, edge in self._plan.edges[number]:
@@ -128,7 +125,9 @@ class PathSearch:
             if successor == END:
                 found = [self.left]
                 break
-            ahead = self._docids_ahead(successor, rest)
+            ahead = self._ahead.get((successor, rest))
+            if ahead is None:
+                ahead = self._docids_ahead(successor, rest)
             if ahead and edge.condition is not None:
                 found.append(ahead & self._meeting(edge.condition))
         docids = self._ahead[number, remaining] = union_of(found)
