@@ -307,7 +307,7 @@ def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query
                 stack.callback(reader.close)
             answer.held.push(stack.pop_all())
         else:
-            answer.add(",".join(hydrate_hits(ctx, [without_vectors(hit) for hit in found.hits], readers)).encode())
+            answer.add(",".join(hydrate_hits(ctx, without_vectors(found.hits), readers)).encode())
         primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
     rest: dict[str, Any] = {
         "processingTimeMs": milliseconds_since(started), **found.pagination,

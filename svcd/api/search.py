@@ -309,16 +309,14 @@ def metadata(text: str | None, index_uid: str, primary_key: str | None) -> dict[
     return {name: value for name, value in members.items() if value is not None}
 
 
-def without_vectors(hit: str) -> str:
-    """The hit without `_vectors`: they are shown only if asked for, which is not supported yet.
+def without_vectors(hits: Iterable[str]) -> list[str]:
+    """The hits without `_vectors`: they are shown only if asked for, which is not supported yet.
 
     `_formatted` keeps them, as in the reference implementation.
     """
-    if f'"{_VECTORS}"' not in hit:
-        return hit
-    shown = loads(hit)
-    shown.pop(_VECTORS, None)
-    return dumps(shown)
+    name = f'"{_VECTORS}"'
+    return [hit if name not in hit else dumps({key: value for key, value in loads(hit).items() if key != _VECTORS})
+            for hit in hits]
 
 
 class BearerQuery(NamedTuple):
@@ -394,7 +392,7 @@ class AnswerBuilder:
         def parts() -> Iterator[bytes]:
             between = b""
             for portion in hits.portions():
-                for hit in hydrate_hits(ctx, [without_vectors(hit) for hit in portion], readers, index_uid):
+                for hit in hydrate_hits(ctx, without_vectors(portion), readers, index_uid):
                     yield between
                     yield from hits.long_strings.pieces(hit)
                     between = SEPARATOR
@@ -498,7 +496,7 @@ def _run_search(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], read
     if isinstance(found.hits, LongPage):
         long_page.append(found.hits)
         return (b"", rest[1:-1].encode()), False
-    hits = hydrate_hits(ctx, [without_vectors(hit) for hit in found.hits], {index_uid: reader}, index_uid)
+    hits = hydrate_hits(ctx, without_vectors(found.hits), {index_uid: reader}, index_uid)
     is_lasting = not (timer.has_run_out or has_joins(asked.query.filter) or has_foreign_keys(reader)
                       or body.get("showPerformanceDetails"))
     return (",".join(hits).encode(), rest[1:-1].encode()), is_lasting

@@ -116,6 +116,30 @@ def forward_rows(forward: str) -> dict[int, str]:
     return rows
 
 
+def places(forward: str, term: str) -> Iterator[tuple[int, set[int]]]:
+    """(FTS column, bucketed positions) of the fields that hold a term, in a forward index row."""
+    for line in forward.split(_FIELD_END):
+        if term not in line:
+            continue
+        column, _, row = line.replace(SEPARATOR_MARK, _SEVEN_GAPS).partition(_COLUMN_END)
+        terms = row.split(" ")
+        bucketed, position = set(), -1
+        for _ in range(terms.count(term)):
+            position = terms.index(term, position + 1)
+            bucketed.add(bucketed_position(position))
+        if bucketed:
+            yield int(column), bucketed
+
+
+def words_by_column(forward: str) -> dict[int, list[str]]:
+    """FTS column -> the words of a field by position, "" for a gap, in a forward index row."""
+    is_escaped, words = "~" in forward, {}
+    for line in forward.replace(SEPARATOR_MARK, _SEVEN_GAPS).split(_FIELD_END) if forward else ():
+        column, _, row = line.partition(_COLUMN_END)
+        words[int(column)] = positions(row) if is_escaped else row.split(" ")
+    return words
+
+
 def spelled_words(terms: Iterable[str]) -> list[str]:
     """The words of terms in byte order. terms: in byte order, in which escapes sort elsewhere than their characters."""
     found = list(terms)

@@ -40,7 +40,7 @@ class MaterializedReader:
 
         written_members: the documents of a delta that belong to the set now.
         """
-        if not self.has(kind, term, is_prefix):
+        if self._made is None or (part is not None and not self.has(kind, term, is_prefix)):
             return None
         delta = self._delta()
         if self._made != self._transaction.generation and delta is None:
@@ -48,6 +48,8 @@ class MaterializedReader:
         key = materialized_key(kind, term, is_prefix)
         if part is None:
             rows = self._connection.execute("SELECT docids FROM materialized_postings WHERE key = ?", (key,)).fetchall()
+            if not rows:
+                return None
         else:
             rows = self._connection.execute(
                 "SELECT docids FROM materialized_postings WHERE key = ? AND part = ?", (key, part)).fetchall()

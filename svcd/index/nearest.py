@@ -72,7 +72,7 @@ def _side_by_side(lefts: frozenset[str], rights: frozenset[str], prefix: str | N
                 beside = after.split(" ", most_after)[:most_after]
                 if prefix is not None or not others.isdisjoint(beside):
                     for distance, spelled in enumerate(beside, after_it):
-                        if distance < least and is_other(spelled):
+                        if distance < least and (spelled in others or prefix is not None and spelled.startswith(prefix)):
                             least = distance
                             break
                 beside = before.rsplit(" ", most_before)[-most_before:]

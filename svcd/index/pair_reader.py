@@ -59,8 +59,6 @@ class PairReader:
         candidates: the documents for which the answer must be right; others may be missing.
         """
         pair = fts_encoding.term_of_word(left), fts_encoding.term_of_word(right), False
-        if candidates is None and distance == 1:
-            return self._adjacent(*pair)
         lefts, rights = self._word_docids(left), self._word_docids(right)
         asked = lefts & rights if candidates is None else lefts & rights & candidates
         count = len(asked)

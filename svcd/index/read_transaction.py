@@ -13,6 +13,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from svcd.base.docids import DocIds, from_bytes, memory_bytes, union_of
@@ -150,8 +151,8 @@ def forward_texts(connection: sqlite3.Connection, docids: Sequence[int]) -> Iter
 
 
 def _rows_by_docid(connection: sqlite3.Connection, select: str, docids: Sequence[int]) -> Iterator[tuple[int, Any]]:
-    for portion in statement_portions(docids):
-        yield from connection.execute(f"{select} WHERE docid IN ({placeholders(portion)})", portion)
+    return chain.from_iterable(connection.execute(f"{select} WHERE docid IN ({placeholders(portion)})", portion)
+                               for portion in statement_portions(docids))
 
 
 def statement_portions(values: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -174,7 +175,13 @@ def _bytes_of(value: Any) -> int:
     if isinstance(value, DocIds):
         return memory_bytes(value)
     if isinstance(value, tuple):
-        return sys.getsizeof(value) + sum(map(_bytes_of, value))
+        size = sys.getsizeof(value)
+        for part in value:
+            if isinstance(part, DocIds):
+                size += memory_bytes(part)
+            elif not isinstance(part, int):  # generations
+                size += _bytes_of(part)
+        return size
     if isinstance(value, list):
         return sys.getsizeof(value) + sum(map(_own_bytes, value))
     if isinstance(value, dict):

@@ -6,6 +6,7 @@ index; docs/storage.md says which tables these are. What was read is cached.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -61,11 +62,11 @@ class VocabularyReader:
     def __init__(self, transaction: ReadTransaction) -> None:
         self._transaction = transaction
         self._connection = transaction.connection
-        self._lists: dict[str, Sequence[str]] = {}  # by first character, what _cached_list() has found
+        self._lists: dict[str, Sequence[str] | None] = {}  # by first character, what _cached_list() has found
 
     def has_word(self, word: str) -> bool:
         """Does any document hold the word?"""
-        words = self._cached_list(word)
+        words = self._lists.get(word[:1]) or self._cached_list(word)
         if words is None:
             row = self._connection.execute("SELECT 1 FROM terms WHERE terms MATCH ? LIMIT 1", (
                 fts_encoding.fts_string(fts_encoding.term_of_word(word)),)).fetchone()
@@ -79,14 +80,22 @@ class VocabularyReader:
             words = self._cached_list(prefix) if len(prefix) > 1 else None
             if words is not None:
                 return words[bisect_left(words, prefix):bisect_left(words, prefix + _AFTER_ANY_WORD)]
+            self._lists.pop(prefix, None)
             return self._transaction.cached(
                 ("words", prefix), lambda: fts_encoding.spelled_words(self.first_terms(fts_encoding.term_of_word(prefix), -1)),
                 lambda known, delta: delta.updated_words(known, prefix))
+        words = self._cached_list(prefix)
+        if words is not None:
+            first = bisect_left(words, prefix)
+            return words[first:bisect_left(words, prefix + _AFTER_ANY_WORD, first, min(first + limit, len(words)))]
         if limit <= _FIRST_WORDS:
-            return self._transaction.cached(("prefix words", prefix), lambda: _PrefixWords.of(
-                self.first_terms(fts_encoding.term_of_word(prefix), _FIRST_WORDS))).words[:limit]
+            return self._prefix_words(prefix).words[:limit]
         return self._transaction.cached(("words", prefix, limit), lambda: fts_encoding.spelled_words(
             self.first_terms(fts_encoding.term_of_word(prefix), limit)))
+
+    def _prefix_words(self, prefix: str) -> _PrefixWords:
+        return self._transaction.cached(("prefix words", prefix), lambda: _PrefixWords.of(
+            self.first_terms(fts_encoding.term_of_word(prefix), _FIRST_WORDS)))
 
     def first_terms(self, start: str, limit: int) -> dict[str, int]:
         """The first terms that start with a term, each with its document frequency; all with the limit -1."""
@@ -97,6 +106,7 @@ class VocabularyReader:
     def first_characters(self) -> Sequence[str]:
         """The distinct first characters of all words."""
         common, rare = self._transaction.cached(("first characters",), self._load_first_characters)
+        self._lists.clear()
         return sorted(common.union(word[0] for word in rare))
 
     def _load_first_characters(self) -> tuple[frozenset[str], list[str]]:
@@ -124,16 +134,15 @@ class VocabularyReader:
 
         Splits and typos at the first letter ask for hundreds of words, most of which do not exist.
         """
-        words = self._lists.get(start[:1])
-        if words is not None:
-            return words
+        character = start[:1]
+        if character in self._lists:
+            return self._lists[character]
         characters: tuple[frozenset[str], list[str]] | None = self._transaction.cached_value(("first characters",))
-        if characters and start[:1] not in characters[0]:
-            words = characters[1]
+        if characters and character not in characters[0]:
+            words: Sequence[str] | None = characters[1]
         else:
-            words = self._transaction.cached_value(("words", start[:1]))
-        if words is not None:
-            self._lists[start[:1]] = words
+            words = self._transaction.cached_value(("words", character))
+        self._lists[character] = words
         return words
 
     def joined_words(self, character: str) -> str:
@@ -143,9 +152,8 @@ class VocabularyReader:
     # Document frequencies
 
     def few_terms(self, start: str) -> Mapping[str, int] | None:
-        """All terms that start with a term, with their document frequencies; None if many, or if nobody asked for them."""
-        known: _PrefixWords | None = self._transaction.cached_value(("prefix words", fts_encoding.word_of_term(start)))
-        return known and known.terms
+        """All terms that start with a term, with their document frequencies; None if they are many."""
+        return self._prefix_words(fts_encoding.word_of_term(start)).terms
 
 
 def _joined_words(words: Sequence[str]) -> str:
@@ -166,6 +174,19 @@ _TERM_COST, _DOCUMENT_COST, _MERGED_COST = 50, 0.15, 0.3
 _STORED_COST = 25  # of a materialized set
 # Fields whose cached sets are subtracted to see in which field a term mostly is.
 _MOST_COMPARED = 8
+# The documents of a term are read to see in which fields and where it stands if there are at most so many: 8 us each. A
+# position takes 40 us, and most words are asked for at nine of them or at one.
+_RARE = 48
+
+
+class _Places(NamedTuple):
+    """The documents of a rare term by FTS column, and by bucketed position in any field."""
+
+    columns: Mapping[int, DocIds]
+    positions: Mapping[int, DocIds]
+
+
+_NOWHERE = _Places({}, {})
 
 
 class TermReader:
@@ -179,6 +200,8 @@ class TermReader:
         self._connection = transaction.connection
         self._vocabulary = vocabulary
         self._made = materialized
+        self._word_docids: dict[str, DocIds] = {}
+        self._with_position: set[str] = set()  # rare terms of which the documents at one position were asked for
 
     @cached_property
     def _materialized(self) -> MaterializedReader:
@@ -191,6 +214,7 @@ class TermReader:
 
     # Fields
 
+    @cached_property
     def columns(self) -> dict[str, int]:
         """Field -> FTS column of the fields that hold words, by field number."""
         return self._transaction.cached(("columns",), lambda: dict(self._connection.execute(
@@ -198,13 +222,16 @@ class TermReader:
 
     def indexed_fields(self) -> list[str]:
         """The fields that hold words, by field number."""
-        return list(self.columns())
+        return list(self.columns)
 
     # Documents with a word
 
     def word_docids(self, word: str) -> DocIds:
         """Documents that hold the word in any field."""
-        return self._term_docids(fts_encoding.term_of_word(word), False)
+        docids = self._word_docids.get(word)
+        if docids is None:
+            docids = self._word_docids[word] = self._term_docids(fts_encoding.term_of_word(word), False)
+        return docids
 
     def prefix_docids(self, prefix: str) -> DocIds:
         """Documents that hold a word that starts with the prefix."""
@@ -249,7 +276,7 @@ class TermReader:
 
     def _is_mostly_in(self, column: int | None, term: str, is_prefix: bool, anywhere: DocIds) -> bool:
         """Is it known from cached sets of the other fields that most documents hold the term in this one?"""
-        others = [other for other in self.columns().values() if other != column]
+        others = [other for other in self.columns.values() if other != column]
         only_here = anywhere
         for other in others if len(others) <= _MOST_COMPARED else ():
             docids: DocIds | None = self._transaction.cached_value(("word", term, is_prefix, other))
@@ -276,6 +303,9 @@ class TermReader:
 
     def word_field_docids(self, word: str, field: str) -> DocIds:
         """Documents that hold the word in one field."""
+        docids = self.word_docids(word)
+        if len(docids) <= _RARE:
+            return self._places(word, docids).columns.get(self.columns.get(field, -1), EMPTY)
         return self._field_docids(fts_encoding.term_of_word(word), False, field)
 
     def prefix_field_docids(self, prefix: str, field: str) -> DocIds:
@@ -283,7 +313,7 @@ class TermReader:
         return self._field_docids(fts_encoding.term_of_word(prefix), True, field)
 
     def _field_docids(self, term: str, is_prefix: bool, field: str) -> DocIds:
-        column = self.columns().get(field)
+        column = self.columns.get(field)
         if column is None:
             return EMPTY
         if column < SHARED_COLUMN or (is_prefix and prefix_postings.has_prefix_postings(term)):
@@ -315,11 +345,11 @@ class TermReader:
     def words_by_position(self, docids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[str]]]]:
         """(docid, field -> its words by position, "" for a position gap) of some documents, in the order asked."""
         fields = self._transaction.cached(("fields by column",), lambda: {
-            column: name for name, column in self.columns().items()})
+            column: name for name, column in self.columns.items()})
         texts = dict(self._transaction.forward_texts(docids))
         for docid in docids:
-            rows = fts_encoding.forward_rows(texts.get(docid, ""))
-            yield docid, {fields[column]: fts_encoding.positions(row) for column, row in rows.items()}
+            words = fts_encoding.words_by_column(texts.get(docid, ""))
+            yield docid, {fields[column]: row for column, row in words.items()}
 
     # Positions
 
@@ -329,7 +359,28 @@ class TermReader:
 
     def word_position_docids(self, word: str, bucketed: int) -> DocIds:
         """Documents that hold the word at a bucketed position of any field."""
+        docids = self.word_docids(word)
+        if len(docids) <= _RARE:
+            if word in self._with_position or not docids:
+                return self._places(word, docids).positions.get(bucketed, EMPTY)
+            self._with_position.add(word)
         return self._position_docids(fts_encoding.term_of_word(word), False, bucketed)
+
+    def _places(self, word: str, docids: DocIds) -> _Places:
+        """Of a rare word with these documents, from their forward index rows."""
+        return self._transaction.cached(("places", word), lambda: self._load_places(word, docids)) if docids else _NOWHERE
+
+    def _load_places(self, word: str, docids: DocIds) -> _Places:
+        term = fts_encoding.term_of_word(word)
+        columns: defaultdict[int, list[int]] = defaultdict(list)
+        positions: defaultdict[int, set[int]] = defaultdict(set)
+        for docid, forward in self._transaction.forward_texts(docids.to_array()):
+            for column, bucketed in fts_encoding.places(forward, term):
+                columns[column].append(docid)
+                for position in bucketed:
+                    positions[position].add(docid)
+        return _Places({column: DocIds(docids) for column, docids in columns.items()},
+                       {position: DocIds(docids) for position, docids in positions.items()})
 
     def prefix_positions(self, prefix: str) -> list[int]:
         """The bucketed positions of the words with the prefix, ascending."""
@@ -366,7 +417,7 @@ class TermReader:
 
     def field_count_docids(self, field: str, count: int) -> DocIds:
         """Documents whose field holds exactly `count` (1 to 30) words."""
-        column = self.columns().get(field)
+        column = self.columns.get(field)
         if column is None or not 1 <= count <= COUNTED_WORDS:
             return EMPTY
         return self._transaction.cached_set(("count", column, count), lambda: self._load_count(column, count),

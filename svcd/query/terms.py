@@ -224,20 +224,16 @@ class Terms:
     def _best_split(self, word: str) -> Phrase | None:
         """The cut whose parts are adjacent in most documents, the leftmost of equals."""
         # By attribute a cut without any document is a split too (quirk).
-        best, most = None, -1 if self.postings.is_by_attribute else 0
+        is_by_attribute, has_word = self.postings.is_by_attribute, self.postings.has_word
+        best, most = None, -1 if is_by_attribute else 0
         for cut in range(1, len(word)):
             left, right = word[:cut], word[cut:]
-            found = self._adjacent_count(left, right)
-            if found > most:
-                best, most = (left, right), found
+            # Most parts are no words, and asking for a word is much quicker than asking for a pair.
+            if is_by_attribute or has_word(left) and has_word(right):
+                found = len(self.postings.pair(1, left, right))
+                if found > most:
+                    best, most = (left, right), found
         return best
-
-    def _adjacent_count(self, left: str, right: str) -> int:
-        # Most parts are no words, and asking for a word is much quicker than asking for a pair.
-        has_word = self.postings.has_word
-        if not self.postings.is_by_attribute and not (has_word(left) and has_word(right)):
-            return 0
-        return len(self.postings.pair(1, left, right))
 
     # Subsets
 

@@ -237,41 +237,45 @@ def _maybe_other_first_character(vocabulary: Vocabulary, word: str, is_prefix: b
     return {found for found in near if found[0] != word[0]}
 
 
-def _one_edit_ranges(words: Sequence[str], text: str) -> Iterator[tuple[int, int, int]]:
+def _one_edit_ranges(words: Sequence[str], text: str) -> list[tuple[int, int, int]]:
     """Ranges of words that begin with a string one edit away from the text, its first character kept.
 
-    words: in byte order, all with that first character. Yields (first, end, length of the string) of ranges that are not
+    words: in byte order, all with that first character. Returns (first, end, length of the string) of ranges that are not
     empty, in no order, some twice. Where a character is inserted or replaced, only those that some word has there are tried.
     """
+    found: list[tuple[int, int, int]] = []
+    for form, low, high in _one_edit_forms(words, text):
+        first = bisect_left(words, form, low, high)
+        if first < high and words[first].startswith(form):
+            found.append((first, bisect_left(words, form + _LAST_CHARACTER, first, high), len(form)))
+    return found
+
+
+def _one_edit_forms(words: Sequence[str], text: str) -> list[tuple[str, int, int]]:
+    """(string, two indexes between which the words are that begin with it), for those ranges."""
+    found: list[tuple[str, int, int]] = []
     low, high = 0, len(words)
     for at in range(1, len(text) + 1):  # words[low:high] begin with text[:at]
         begin, rest, after = text[:at], text[at:], text[at + 1:]
-        forms = [begin + after] if rest else []
+        if rest:
+            found.append((begin + after, low, high))
         if after:
-            forms.append(begin + after[0] + rest[0] + after[1:])
-        for form in forms:
-            yield from _ranges(words, form, low, high)
+            found.append((begin + after[0] + rest[0] + after[1:], low, high))
         same = (high, high)
         current = low + (words[low:low + 1] == [begin])  # this word has no character here
         while current < high:
             character = words[current][at]
             end = bisect_left(words, begin + character + _LAST_CHARACTER, current, high)
-            yield from _ranges(words, begin + character + rest, current, end)  # inserted
+            found.append((begin + character + rest, current, end))  # inserted
             if character == rest[:1]:
                 same = current, end
             elif rest:
-                yield from _ranges(words, begin + character + after, current, end)  # replaced
+                found.append((begin + character + after, current, end))  # replaced
             current = end
         low, high = same
         if low == high:
-            return
-
-
-def _ranges(words: Sequence[str], form: str, low: int, high: int) -> Iterator[tuple[int, int, int]]:
-    """The range of the words between two indexes that begin with a form, if there is any."""
-    first = bisect_left(words, form, low, high)
-    if first < high and words[first].startswith(form):
-        yield first, bisect_left(words, form + _LAST_CHARACTER, first, high), len(form)
+            break
+    return found
 
 
 def _range_of(words: Sequence[str], form: str, low: int, high: int) -> tuple[int, int]:

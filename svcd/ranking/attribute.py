@@ -12,9 +12,10 @@ from typing import Generic, Iterator, Mapping, Sequence, TypeVar
 from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.base.positions import bucketed_position
 from svcd.query.graph import Graph, QueryNode
+from svcd.query.parser import Phrase
 from svcd.query.postings import Postings, first_word
 from svcd.query.terms import Subset, Terms
-from svcd.ranking.forward_index import READ_FOR_FIELDS, READ_FOR_POSITIONS, CandidateBatch, LocalBitset, positions
+from svcd.ranking.forward_index import FIELD_SHIFT, POSITION, READ_FOR_FIELDS, READ_FOR_POSITIONS, CandidateBatch, LocalBitset
 from svcd.ranking.path_search import Edge, WeightedEdge
 from svcd.ranking.rule import ForwardIndexRule, KnownDocids, RankingContext, edges_by_cost
 from svcd.ranking.scores import ATTRIBUTE_RANK, WORD_POSITION
@@ -69,12 +70,14 @@ class AttributeRank(ForwardIndexRule):
         """One edge for each weight that is the lowest in some document."""
         if self._is_even:
             return [WeightedEdge(0, documents & batch.local(self.terms.docids(node.subset)), node)]
-        occurrences_in = self.context.term_positions(node.subset).occurrences
-        weight_of, width = self._weights.__getitem__, node.width
+        occurrences = self.context.term_positions(node.subset)
+        weights, width = self._weights, node.width
         costs: dict[int, LocalBitset] = {}
         for alone, document in batch.each(documents):
-            occurrences = occurrences_in(document)
-            weight = min(map(weight_of, document.fields_at(occurrences))) if occurrences else _NO_WEIGHT
+            fields, weight = document.fields, _NO_WEIGHT
+            for occurrence in occurrences[document]:
+                if weights[fields[occurrence >> FIELD_SHIFT]] < weight:
+                    weight = weights[fields[occurrence >> FIELD_SHIFT]]
             if weight < _NO_WEIGHT:
                 costs[weight * width] = costs.get(weight * width, 0) | alone
         return edges_by_cost(costs, node)
@@ -121,22 +124,26 @@ class _AtPlaces(ABC, Generic[Place]):
 
     def docids(self, candidates: DocIds) -> DocIds:
         """The documents that meet it; right for the candidates."""
-        words = _words_of_candidates(self._terms, self._subset, candidates)
-        return union_of(docids for place in self._places for docids in self._at(place, words))
+        terms, subset = self._terms, self._subset
+        words, phrases = _words_of_candidates(terms, subset, candidates), terms.phrases(subset)
+        found: list[DocIds] = []
+        for place in self._places:
+            found += self._at(place, words, subset.whole_prefix, phrases)
+        return union_of(found)
 
     @abstractmethod
-    def _at(self, place: Place, words: Sequence[str]) -> Iterator[DocIds]:
+    def _at(self, place: Place, words: Sequence[str], prefix: str | None, phrases: Sequence[Phrase]) -> Iterator[DocIds]:
         """The documents with one of the words, the prefix or a phrase of the subset at a place; a set for each of them."""
 
 
 class _InFields(_AtPlaces[str]):
-    def _at(self, field: str, words: Sequence[str]) -> Iterator[DocIds]:
-        postings, prefix = self._terms.postings, self._subset.whole_prefix
+    def _at(self, field: str, words: Sequence[str], prefix: str | None, phrases: Sequence[Phrase]) -> Iterator[DocIds]:
+        postings = self._terms.postings
         if prefix is not None:
             yield postings.prefix_in_field(prefix, field)
         for word in words:
             yield postings.in_field(word, field)
-        for phrase in self._terms.phrases(self._subset):
+        for phrase in phrases:
             yield postings.phrase_in_field(phrase, field)
 
 
@@ -158,24 +165,23 @@ class WordPosition(ForwardIndexRule):
     def edges(self, node: QueryNode) -> list[Edge]:
         """One edge for each cost a position can have; which of them the index has is asked when an edge is tried."""
         self.terms.words(node.subset)  # derives the term in any case: highlighting shows it
-        costs_to_positions: dict[int, list[int]] = {self.FARTHEST * node.width: []}
-        for position in self.POSITIONS:
-            costs_to_positions.setdefault(_cost(position, node.start, node.width), []).append(position)
-        return [
-            Edge(cost, self.context.condition(_AtPositions, node.subset, tuple(costs_to_positions[cost])), node)
-            for cost in sorted(costs_to_positions)
-        ]
+        condition = self.context.condition
+        return [Edge(cost, condition(_AtPositions, node.subset, positions), node)
+                for cost, positions in _positions_by_cost(node.start, node.width)]
 
     def batch_edges(self, batch: CandidateBatch, node: QueryNode, documents: LocalBitset) -> list[WeightedEdge]:
         """One edge for each cost that is the lowest in some document."""
-        occurrences_in = self.context.term_positions(node.subset).occurrences
-        cost_at = _costs_of(node.start, node.width).__getitem__
+        occurrences = self.context.term_positions(node.subset)
+        cost_at = _costs_of(node.start, node.width)
         costs: dict[int, LocalBitset] = {}
         for alone, document in batch.each(documents):
-            occurrences = occurrences_in(document)
-            if occurrences:
-                cost = min(map(cost_at, positions(occurrences)))
-                costs[cost] = costs.get(cost, 0) | alone
+            lowest = -1
+            for occurrence in occurrences[document]:
+                cost = cost_at[occurrence & POSITION]
+                if not 0 <= lowest <= cost:
+                    lowest = cost
+            if lowest >= 0:
+                costs[lowest] = costs.get(lowest, 0) | alone
         return edges_by_cost(costs, node)
 
 
@@ -183,6 +189,15 @@ def _cost(position: int, start: int, width: int) -> int:
     """The cost of a position for all words of a node together."""
     distance = abs(position - start)
     return sum([bisect_left(WordPosition.REACHES, distance + offset) for offset in range(width)])
+
+
+@lru_cache(maxsize=64)
+def _positions_by_cost(start: int, width: int) -> list[tuple[int, tuple[int, ...]]]:
+    """(cost, the bucketed positions that have it) for a node at a place of the query, cheapest first."""
+    found: dict[int, list[int]] = {WordPosition.FARTHEST * width: []}
+    for position in WordPosition.POSITIONS:
+        found.setdefault(_cost(position, start, width), []).append(position)
+    return [(cost, tuple(found[cost])) for cost in sorted(found)]
 
 
 class _Costs(dict[int, int]):
@@ -207,14 +222,14 @@ def _costs_of(start: int, width: int) -> _Costs:
 
 
 class _AtPositions(_AtPlaces[int]):
-    def _at(self, position: int, words: Sequence[str]) -> Iterator[DocIds]:
-        postings, prefix = self._terms.postings, self._subset.whole_prefix
+    def _at(self, position: int, words: Sequence[str], prefix: str | None, phrases: Sequence[Phrase]) -> Iterator[DocIds]:
+        postings = self._terms.postings
         terms = postings.reader.terms
         if prefix is not None:
             yield terms.prefix_position_docids(prefix, position)
         for word in words:
             yield terms.word_position_docids(word, position)
-        for phrase in self._terms.phrases(self._subset):
+        for phrase in phrases:
             first = first_word(phrase)
             if first is not None and (with_phrase := postings.phrase(phrase)):
                 yield with_phrase & terms.word_position_docids(first, position)

@@ -6,7 +6,7 @@ inverted index; the tests compare them.
 """
 from __future__ import annotations
 
-from typing import Collection, Iterable, Mapping, Sequence
+from typing import Collection, Mapping, Sequence
 
 from svcd.base.docids import DocIds
 from svcd.query.postings import Postings, first_word
@@ -30,8 +30,8 @@ _FEW_PAIRS = 8
 
 # An occurrence is a number: the field's number in the document, shifted, plus the position in the field. A position has 16
 # bits; one more keeps the last word of a field far from the first one of the next.
-_FIELD_SHIFT = 17
-_POSITION = (1 << _FIELD_SHIFT) - 1
+FIELD_SHIFT = 17
+POSITION = (1 << FIELD_SHIFT) - 1
 
 
 class DocumentWords:
@@ -54,7 +54,7 @@ class DocumentWords:
                 position = -1
                 for _ in range(words.count(word)):
                     position = words.index(word, position + 1)
-                    occurrences.append((number << _FIELD_SHIFT) + position)
+                    occurrences.append((number << FIELD_SHIFT) + position)
         return occurrences
 
     def occurrences_of_any(self, words: Collection[str]) -> list[int]:
@@ -65,7 +65,7 @@ class DocumentWords:
                 found += self.occurrences(word)
             return found
         return [
-            (number << _FIELD_SHIFT) + position
+            (number << FIELD_SHIFT) + position
             for number, in_field in enumerate(self._words)
             for position, word in enumerate(in_field)
             if word in words
@@ -74,21 +74,11 @@ class DocumentWords:
     def occurrences_of_prefix(self, prefix: str) -> list[int]:
         """The occurrences of all words that start with a prefix."""
         return [
-            (number << _FIELD_SHIFT) + position
+            (number << FIELD_SHIFT) + position
             for number, in_field in enumerate(self._words)
             for position, word in enumerate(in_field)
             if word.startswith(prefix)
         ]
-
-    def fields_at(self, occurrences: Iterable[int]) -> list[str]:
-        """The fields of these occurrences."""
-        fields = self.fields
-        return [fields[occurrence >> _FIELD_SHIFT] for occurrence in occurrences]
-
-
-def positions(occurrences: Iterable[int]) -> list[int]:
-    """The positions of these occurrences in their fields."""
-    return [occurrence & _POSITION for occurrence in occurrences]
 
 
 class CandidateBatch:
@@ -153,14 +143,15 @@ class ForwardIndexLoader:
         return CandidateBatch([known[docid] for docid in docids], candidates)
 
 
-class TermPositions:
-    """Where a subset is met in documents; looked up once in each.
+class TermPositions(dict[DocumentWords, frozenset[int]]):
+    """Where a subset is met in documents: its occurrences by document, looked up once in each.
 
-    phrase_end: the element of a phrase that stands for it, 0 or -1; None for its first word. A phrase with a position gap
-    there is not met.
+    Those of the single words, and of the words that stand for a phrase or belong to the cached prefix. phrase_end: the element
+    of a phrase that stands for it, 0 or -1; None for its first word. A phrase with a position gap there is not met.
     """
 
     def __init__(self, terms: Terms, subset: Subset, phrase_end: int | None = None) -> None:
+        super().__init__()
         self._words = frozenset(terms.words(subset))
         self._prefix = subset.cached_prefix
         self._phrases: list[tuple[str, DocIds]] = []  # the word that stands for a phrase, the documents of the phrase
@@ -169,30 +160,24 @@ class TermPositions:
             docids = terms.postings.phrase(phrase)
             if docids and word is not None:
                 self._phrases.append((word, docids))
-        self._word_occurrences: dict[int, frozenset[int]] = {}
-        has_words_alone = not self._phrases and self._prefix is None
-        self._occurrences: dict[int, frozenset[int]] = self._word_occurrences if has_words_alone else {}
+        self._has_words_alone = not self._phrases and self._prefix is None
+        self._word_occurrences: dict[DocumentWords, frozenset[int]] = {}
 
-    def occurrences(self, document: DocumentWords) -> frozenset[int]:
-        """Those of the single words, and of the words that stand for a phrase or belong to the cached prefix."""
-        occurrences = self._occurrences.get(document.docid)
-        if occurrences is None:
-            occurrences = self._occurrences[document.docid] = self._find_occurrences(document)
-        return occurrences
+    def __missing__(self, document: DocumentWords) -> frozenset[int]:
+        found = frozenset(document.occurrences_of_any(self._words))
+        if not self._has_words_alone:
+            self._word_occurrences[document] = found
+            for word, docids in self._phrases:
+                if document.docid in docids:
+                    found = found.union(document.occurrences(word))
+            if self._prefix is not None:
+                found = found.union(document.occurrences_of_prefix(self._prefix))
+        self[document] = found
+        return found
 
     def word_occurrences(self, document: DocumentWords) -> frozenset[int]:
-        """Those of the single words."""
-        occurrences = self._word_occurrences.get(document.docid)
-        if occurrences is None:
-            occurrences = self._word_occurrences[document.docid] = frozenset(document.occurrences_of_any(self._words))
-        return occurrences
-
-    def _find_occurrences(self, document: DocumentWords) -> frozenset[int]:
-        standing_for_phrases = [word for word, docids in self._phrases if document.docid in docids]
-        if not standing_for_phrases and self._prefix is None:
-            return self.word_occurrences(document)
-        continued = () if self._prefix is None else document.occurrences_of_prefix(self._prefix)
-        return self.word_occurrences(document).union(document.occurrences_of_any(standing_for_phrases), continued)
+        """Those of the single words, in a document that was looked at."""
+        return (self if self._has_words_alone else self._word_occurrences)[document]
 
 
 def smallest_distance(left: TermPositions, right: TermPositions, document: DocumentWords) -> int | None:
@@ -200,7 +185,7 @@ def smallest_distance(left: TermPositions, right: TermPositions, document: Docum
 
     left, right: with their phrases represented by the last and by the first word.
     """
-    lefts, rights = left.occurrences(document), right.occurrences(document)
+    lefts, rights = left[document], right[document]
     if not lefts or not rights:
         return None
     # Phrases, and words known as a cached prefix only, are never near in the wrong order.

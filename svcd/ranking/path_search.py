@@ -45,6 +45,7 @@ class Edge(NamedTuple):
 EdgesBetween = Callable[[int, int], Sequence[Edge]]
 
 _TO_END = Edge(0, None, None)
+_ONE_NODE = 3  # with Start and End
 
 
 class Plan:
@@ -89,7 +90,8 @@ class PathSearch:
         self._docids: dict[Condition, DocIds] = {}
         self._path: list[QueryNode] = []
         self._found_paths: list[Path] = []
-        self._looks_ahead = looks_ahead and not plan.can_skip
+        # From a single node there is nothing ahead but End.
+        self._looks_ahead = looks_ahead and not plan.can_skip and len(plan.edges) > _ONE_NODE
         # By node and the cost left there: the documents that can go on from there and get to End with it.
         self._ahead: dict[tuple[int, int], DocIds] = {}
 
@@ -113,10 +115,7 @@ class PathSearch:
         return docids
 
     def _docids_ahead(self, number: int, remaining: int) -> DocIds:
-        """The documents that can get from a node to End at exactly this cost, as far as they were left when first asked."""
-        docids = self._ahead.get((number, remaining))
-        if docids is not None:
-            return docids
+        """The documents that can get from a node to End at exactly this cost, as far as they are left."""
         found: list[DocIds] = []
         costs = self._plan.costs
         for successor, edge in self._plan.edges[number]:
@@ -126,7 +125,9 @@ class PathSearch:
             if successor == END:
                 found = [self.left]
                 break
-            ahead = self._docids_ahead(successor, rest)
+            ahead = self._ahead.get((successor, rest))
+            if ahead is None:
+                ahead = self._docids_ahead(successor, rest)
             if ahead and edge.condition is not None:
                 found.append(ahead & self._meeting(edge.condition))
         docids = self._ahead[number, remaining] = union_of(found)

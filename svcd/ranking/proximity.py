@@ -64,15 +64,15 @@ class Proximity(ForwardIndexRule):
     ) -> list[WeightedEdge]:
         # An n-gram has no gaps where the query has some.
         base = right.width - 1
-        anywhere = WeightedEdge(base, documents & batch.local(self.terms.docids(right.subset)), right)
+        anywhere = documents & batch.local(self.terms.docids(right.subset))
         if left is None or not _are_neighbours(left, right):
-            return [anywhere]
+            return [WeightedEdge(base, anywhere, right)]
         lefts, rights = self.context.term_positions(left.subset, -1), self.context.term_positions(right.subset, 0)
         near = [0] * (NEAR + 1)  # by distance; 0 for documents in which they are far apart
         for alone, document in batch.each(documents):
             near[smallest_distance(lefts, rights, document) or 0] |= alone
-        return [*(WeightedEdge(base + distance - 1, near[distance], right) for distance in range(1, NEAR + 1)),
-                anywhere._replace(cost=base + NEAR)]
+        return [*[WeightedEdge(base + distance - 1, near[distance], right) for distance in range(1, NEAR + 1) if near[distance]],
+                WeightedEdge(base + NEAR, anywhere, right)]
 
     def edges_between(self, graph: Graph) -> EdgesBetween:
         """The edges between two nodes: one for each distance, and one for anywhere."""

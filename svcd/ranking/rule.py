@@ -152,6 +152,7 @@ class GraphRule(InvertedIndexRule):
     def __init__(self, context: RankingContext) -> None:
         self.context = context
         self.terms = context.terms
+        self._edges_into: dict[QueryNode, list[Edge]] = {}  # the graphs of several buckets share most of their nodes
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
         """One bucket for each cost that some document has."""
@@ -169,7 +170,13 @@ class GraphRule(InvertedIndexRule):
 
     def edges_between(self, graph: Graph) -> EdgesBetween:
         """The edges between two nodes of the graph; by default they do not depend on the node they leave."""
-        entering = {number: self.edges(node) for number, node in graph.term_nodes()}
+        known = self._edges_into
+        entering: dict[int, list[Edge]] = {}
+        for number, node in graph.term_nodes():
+            edges = known.get(node)
+            if edges is None:
+                edges = known[node] = self.edges(node)
+            entering[number] = edges
         return lambda number, successor: entering[successor]
 
     def edges(self, node: QueryNode) -> list[Edge]:
