@@ -233,11 +233,17 @@ class Vectors(Protocol):
     An embedder without vectors, and a name that is none, have empty answers.
     """
 
+    def dimensions(self, embedder: str) -> int | None:
+        """The length of the embedder's vectors, None while it is not known."""
+
     def embedded_docids(self, embedder: str) -> DocIds:
         """Documents that have a vector."""
 
     def user_provided_docids(self, embedder: str) -> DocIds:
-        """Documents of which a user has set the vectors, not to be made again (`regenerate` is false); perhaps to none at all."""
+        """Documents of which a user has given the vectors; perhaps none at all."""
+
+    def fixed_docids(self, embedder: str) -> DocIds:
+        """Documents whose vectors are not made again (`regenerate` is false); perhaps none at all."""
 
     def fragment_docids(self, embedder: str, fragment: str) -> DocIds:
         """Documents with a vector that was made of this indexing fragment."""
