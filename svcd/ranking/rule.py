@@ -41,6 +41,10 @@ class Rule(Protocol):
     Lazily: a bucket is worked out when it is asked for. Empty buckets are left out.
     """
 
+    @property
+    def is_ready(self) -> bool:
+        """Is the next bucket of the last call known already? It is then taken even after the cutoff."""
+
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
         """The buckets of any set of documents."""
 
@@ -53,6 +57,11 @@ class Rule(Protocol):
 
 class InvertedIndexRule:
     """A rule that asks the inverted index, however few documents there are."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Is the next bucket of the last call known already? Here never."""
+        return False
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
         """The buckets of any set of documents."""

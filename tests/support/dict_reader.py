@@ -307,6 +307,10 @@ class DictVectors:
         self._quantized = {name: bool((embedder or {}).get("binaryQuantized")) for name, embedder in settings.embedders.items()}
         self._entries = {name: dict(self._read_entries(documents, name)) for name in self._quantized}
         self.fragments: dict[tuple[str, str], DocIds] = {}
+        self._dimensions = {name: (embedder or {}).get("dimensions") for name, embedder in settings.embedders.items()}
+
+    def dimensions(self, embedder: str) -> int | None:
+        return self._dimensions.get(embedder)
 
     def _read_entries(self, documents: Sequence[Mapping[str, Any]], embedder: str) -> Iterator[tuple[int, DocumentVectors]]:
         for docid, document in enumerate(documents):
