@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from svcd.templates.errors import TemplateError
+from svcd.templates.plain import Render, plain
 
 
 class Template:
@@ -12,14 +13,19 @@ class Template:
 
     __slots__ = ("_render", "text")
 
-    def __init__(self, text: str, render: Any) -> None:
+    def __init__(self, text: str, render: Render) -> None:
         self.text = text
         self._render = render
 
     @classmethod
     def parse(cls, text: str) -> Template:
         """Raises TemplateError."""
-        raise TemplateError("liquid: templates are not there yet\n")
+        render = plain(text)
+        if render is None:
+            from svcd.templates.language import parse  # 18 MB of memory that most templates do without
+
+            render = parse(text)
+        return cls(text, render)
 
     def render(self, variables: Mapping[str, Any]) -> str:
         """The text for these variables (see svcd.templates.variables), not cut to any length.
@@ -27,4 +33,7 @@ class Template:
         Raises TemplateError for a variable that does not exist, a filter that rejects its input, and beyond the limits of time,
         size and nesting (docs/templates.md#limits).
         """
-        return self._render(variables)  # type: ignore[no-any-return]
+        return self._render(variables)
+
+
+__all__ = ["Template", "TemplateError"]
