@@ -17,6 +17,7 @@ LAYERS = [
     "auth index",
     "instance",
     "remote",
+    "embedding",
     "tasks",
     "api",
     "analytics",

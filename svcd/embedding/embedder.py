@@ -1,4 +1,4 @@
-"""What all embedders have in common, and which one belongs to which settings."""
+"""What all embedders have in common: their methods, what they need of the process, and their counts of requests."""
 from __future__ import annotations
 
 import os
@@ -8,6 +8,7 @@ import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from svcd.embedding.errors import EmbeddingError
@@ -15,10 +16,12 @@ from svcd.remote.guard import Guard
 
 # How long a search waits for the vector of its query, retries included; then words alone must do.
 DEFAULT_SEARCH_DEADLINE_S = 3.0
+# Where files of models are, unless the environment says another folder.
+MODELS_VARIABLE, DEFAULT_MODELS = "SVC_EMBEDDER_FILES_PATH", "embedders"
 
 
 class RequestCounts:
-    """Requests to services since the start or the last take(): shown with the batch. Any thread may add."""
+    """Requests to services: shown with the batch. Any thread may add."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,31 +42,44 @@ class RequestCounts:
 class Environment:
     """What embedders need of their process.
 
-    guard: which hosts may be called. variables: those of the environment (keys and addresses that settings leave out, time-outs).
-    query_cache_entries: vectors of queries kept per embedder; 0 keeps none. The others are replaced in tests: clock, pause and
-    randomness (0 to 1).
+    guard: which hosts may be called. variables: those of the environment (keys and addresses that settings leave out, time-outs,
+    the folder of local models). query_cache_entries: vectors of queries kept per embedder; 0 keeps none. The others are
+    replaced in tests: clock (seconds), wait (until an event is set or so many seconds are over) and randomness (0 to 1).
     """
 
     guard: Guard = field(default_factory=Guard)
     variables: Mapping[str, str] = field(default_factory=lambda: os.environ)
     query_cache_entries: int = 0
     clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
+    wait: Callable[[threading.Event, float], bool] = threading.Event.wait
     random: Callable[[], float] = random.random
+
+    @property
+    def models(self) -> Path:
+        """The folder of local models."""
+        return Path(self.variables.get(MODELS_VARIABLE) or DEFAULT_MODELS)
+
+    def seconds(self, variable: str, default: float) -> float:
+        """A duration of the environment; the default when there is none, or none that can be read."""
+        try:
+            return max(float(self.variables.get(variable) or default), 0.001)
+        except ValueError:
+            return default
 
 
 class Embedder(Protocol):
     """Turns texts into vectors of equal length. Any thread may call any method."""
 
-    # (mean, sigma) of the similarities of the model, for embedders whose settings have no `distribution`; None for none.
-    default_distribution: tuple[float, float] | None
     # How many inputs one request carries: 1 or 10. embed() takes any number and makes requests of it.
     inputs_per_request: int
     # How many requests embed() makes at once. Callers collect inputs_per_request * requests_at_once inputs, or a multiple.
     requests_at_once: int
 
     def dimensions(self) -> int:
-        """The length of the vectors. Asks the service, once, with the text `test`, when settings do not say. Raises EmbeddingError."""
+        """The length of the vectors. Asks the service, once, with the text `test`, when settings do not say it.
+
+        Raises EmbeddingError.
+        """
 
     def embed(self, inputs: Sequence[Any], counts: RequestCounts | None = None) -> list[array[float]]:
         """One vector per input, in the order of the inputs; waits through retries, which may take minutes.
@@ -80,32 +96,4 @@ class Embedder(Protocol):
         """
 
     def abort(self) -> None:
-        """End what is in progress in other threads (when the daemon stops, or the task is canceled); they raise EmbeddingError."""
-
-
-def embedder_of(settings: Mapping[str, Any], environment: Environment, dimensions: int | None = None) -> Embedder:
-    """The embedder of one settings object, as it is stored or with its defaults. Nothing is called yet.
-
-    dimensions: those found out earlier for these settings, so that the service need not be asked again.
-    Raises EmbeddingError when the settings are not of use (templates of requests, fragments, address of ollama).
-    """
-    from svcd.embedding.sources import SOURCES  # noqa: PLC0415
-
-    raise NotImplementedError(SOURCES)
-
-
-class Embedders:
-    """Embedders in use, kept by their settings, so that connections, caches and loaded files last longer than one search."""
-
-    def __init__(self, environment: Environment, most: int = 64) -> None:
-        self._environment = environment
-        self._most = most
-        self._lock = threading.Lock()
-        self._kept: dict[str, Embedder] = {}
-
-    def get(self, settings: Mapping[str, Any], dimensions: int | None = None) -> Embedder:
-        """The embedder of these settings: a kept one or a new one. Raises EmbeddingError as embedder_of() does."""
-        raise NotImplementedError
-
-    def abort(self) -> None:
-        """End what is in progress in all of them."""
+        """End what is in progress in other threads (the daemon stops, or the task is canceled); they raise EmbeddingError."""

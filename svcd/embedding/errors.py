@@ -1,9 +1,11 @@
-"""The one error of embedders, and the sentences that clients know."""
+"""EmbeddingError: why no vectors could be made, in the sentences that clients know."""
 from __future__ import annotations
 
 CODE = "vector_embedding_error"
 
 USER, RUNTIME, BUG, UNDECIDED = "user error", "runtime error", "coding error", "error"
+
+NO_MEDIA = "`media` requested but the configuration doesn't have source `rest`"
 
 
 class EmbeddingError(Exception):
@@ -27,3 +29,35 @@ class EmbeddingError(Exception):
     def while_generating(self) -> str:
         """The message of an error outside of documents: of settings and of searches."""
         return f"Error while generating embeddings: {self}"
+
+
+class ServiceError(EmbeddingError):
+    """The service answered with another status than 2xx. reply: its body in the words of messages, or ""."""
+
+    def __init__(self, fault: str, reason: str, status: int, reply: str) -> None:
+        super().__init__(fault, reason + reply)
+        self.status = status
+        self.reply = reply
+
+
+def user_provided(text: str) -> EmbeddingError:
+    """An embedder without a model was asked for the vector of a text."""
+    return EmbeddingError(USER, "attempt to embed the following text in a configuration where embeddings must be user "
+                                f"provided:\n  - `{text}`")
+
+
+def wrong_dimensions(expected: int, found: int) -> EmbeddingError:
+    """A vector of another length than the settings, or the first vector, have."""
+    return EmbeddingError(
+        RUNTIME, f"was expecting embeddings of dimension `{expected}`, got embeddings of dimensions `{found}`")
+
+
+def unknown_dimensions(failure: EmbeddingError) -> EmbeddingError:
+    """The text `test` could not be embedded."""
+    return EmbeddingError(
+        RUNTIME, f"could not determine model dimensions:\n  - test embedding failed with {failure}")
+
+
+def stopped() -> EmbeddingError:
+    """abort() was called."""
+    return EmbeddingError(RUNTIME, "the work was stopped")

@@ -70,6 +70,7 @@ class ExchangeTemplate:
         return vectors
 
     def _found(self, value: Any, path: Path, doing: str) -> Any:
+        part: Any
         for depth, part in enumerate(path):
             if not isinstance(value, dict if isinstance(part, str) else list):
                 raise self._wrong(path, depth, value, doing)

@@ -1,0 +1,106 @@
+"""The embedder of the source `staticFile`: the mean of the vectors of a text's words, from one local file.
+
+Rare words count more than frequent ones, by weights in the file. A word that the file does not have gets a vector that follows
+from its letters alone: it is like that of no other word, so that names and numbers count as well. Nothing is sent anywhere.
+"""
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from math import sqrt
+from operator import mul
+from typing import Any
+
+from svcd.embedding.embedder import DEFAULT_SEARCH_DEADLINE_S, MODELS_VARIABLE, Environment, RequestCounts
+from svcd.embedding.errors import NO_MEDIA, RUNTIME, USER, EmbeddingError
+from svcd.embedding.word_vectors import BadFile, WordVector, WordVectorFile
+from svcd.text.analyzer import WORD, shared_analyzer
+
+SUFFIX = ".vectors"
+# An unknown word counts as much as a known one of which the vector has this length, in the unit of files: a rare word has 1.
+UNKNOWN_WEIGHT = 0.5
+# Words kept between texts: those of a language that are used often, 3 MB.
+_MOST_KEPT = 5000
+
+
+def static_file_embedder(settings: Mapping[str, Any], environment: Environment, dimensions: int | None) -> StaticFileEmbedder:
+    """The embedder of settings of this source. Raises EmbeddingError when there is no such file, or another one."""
+    name = f"{settings['model']}{SUFFIX}"
+    try:
+        file = WordVectorFile(environment.models / name)
+    except FileNotFoundError:
+        raise EmbeddingError(USER, f"there is no file `{name}` in the folder of embedder files, which "
+                                   f"`{MODELS_VARIABLE}` names") from None
+    except OSError as failure:
+        raise EmbeddingError(RUNTIME, f"could not read the word vectors `{name}`:\n  - {failure.strerror}") from None
+    except BadFile as fault:
+        raise EmbeddingError(USER, f"could not read the word vectors `{name}`:\n  - {fault}") from None
+    return StaticFileEmbedder(file)
+
+
+class StaticFileEmbedder:
+    """See embedder.Embedder."""
+
+    inputs_per_request = 10
+    requests_at_once = 1
+
+    def __init__(self, file: WordVectorFile) -> None:
+        self._file = file
+        self._analyzer = shared_analyzer()
+        self._kept: dict[str, WordVector] = {}
+
+    def dimensions(self) -> int:
+        """As in Embedder."""
+        return self._file.dimensions
+
+    def embed(self, inputs: Sequence[Any], counts: RequestCounts | None = None) -> list[array[float]]:
+        """As in Embedder."""
+        return [self._vector(text) for text in inputs]
+
+    def embed_query(self, q: str | None, media: Any = None, within_s: float = DEFAULT_SEARCH_DEADLINE_S) -> array[float]:
+        """As in Embedder."""
+        if media is not None or q is None:
+            raise EmbeddingError(USER, NO_MEDIA)
+        return self._vector(q)
+
+    def abort(self) -> None:
+        """Nothing takes long."""
+
+    def _vector(self, text: str) -> array[float]:
+        """A vector of length 1."""
+        words = Counter(self._words(text))
+        total = [0.0] * self._file.dimensions
+        for word, times in sorted(words.items()):
+            factor, steps = self._word_vector(word)
+            factor *= times
+            total = [sum_ + factor * step for sum_, step in zip(total, steps)]
+        length = sqrt(sum(map(mul, total, total)))
+        if not length:  # a text without words, or of words that cancel out
+            return self._vector("svcd")
+        return array("f", [number / length for number in total])
+
+    def _words(self, text: str) -> Iterator[str]:
+        return (token.lemma for token in self._analyzer.tokens(text) if token.kind is WORD and token.lemma)
+
+    def _word_vector(self, word: str) -> WordVector:
+        found = self._kept.get(word)
+        if found is None:
+            found = self._file.get(word) or _unknown(word, self._file.dimensions)
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            self._kept[word] = found
+        return found
+
+
+def _unknown(word: str, dimensions: int) -> WordVector:
+    """Steps of 1 and -1 by the bits of a hash of the word; the same in every process."""
+    bits = b""
+    block = 0
+    while len(bits) * 8 < dimensions:
+        bits += hashlib.blake2b(word.encode("utf-8", "replace"), salt=block.to_bytes(8, "little")).digest()
+        block += 1
+    number = int.from_bytes(bits, "little")
+    steps = array("b", (1 if number >> bit & 1 else -1 for bit in range(dimensions)))
+    return WordVector(UNKNOWN_WEIGHT / sqrt(dimensions), steps)
