@@ -128,6 +128,7 @@ def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = la
         instance, workers=workers, limits=limits, budget=memory_budget(config.max_indexing_memory, workers),
         on_batch=lambda batch, tasks: _batch_ended(batch, tasks, locales, on_batch),
         on_bug=lambda traceback: logs.failure("bug", traceback), folders=Folders(config.dump_dir, config.snapshot_dir),
+        networks=[str(network) for network in config.experimental_allowed_ip_networks],
     )
 
 

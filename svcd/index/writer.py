@@ -108,7 +108,7 @@ class IndexWriter:
     def __init__(self, path: Path, *, cache_kib: int = 8192, hash_bytes: int = 4 << 20) -> None:
         self._connection = open_writer(path, cache_kib=cache_kib)
         schema.prepare(self._connection, schema.INDEX)
-        self._path = path
+        self.path = path
         self._hash_bytes = hash_bytes
         self._values = ValueWriter(self._connection)
         self._prefix_postings = PrefixPostingWriter(self._connection)
@@ -119,7 +119,7 @@ class IndexWriter:
     def close(self) -> None:
         """Close the file; uncommitted changes are lost."""
         self._connection.close()
-        keep_log(self._path)
+        keep_log(self.path)
 
     def _load(self) -> None:
         rows = self._connection.execute("SELECT name, fid, fts_column FROM fields ORDER BY fid").fetchall()
@@ -225,7 +225,7 @@ class IndexWriter:
 
     def log_bytes(self) -> int:
         """The size of the write-ahead log in bytes."""
-        return self._path.with_name(f"{self._path.name}-wal").stat().st_size
+        return self.path.with_name(f"{self.path.name}-wal").stat().st_size
 
     def needs_materialized_postings(self) -> bool:
         """Are the materialized postings missing, or too old to be brought up to date?"""
@@ -286,6 +286,13 @@ class IndexWriter:
     def number_of_documents(self) -> int:
         """How many documents the index holds, the changes of this transaction included."""
         return len(self.docids)
+
+    def field_distribution(self) -> dict[str, int]:
+        """Top-level field -> how many documents have it, the changes of this transaction included."""
+        counts = dict(self._connection.execute("SELECT name, documents FROM fields"))
+        for name, count in self._distribution.items():
+            counts[name] = counts.get(name, 0) + count
+        return counts
 
     def stats(self) -> dict[str, Any]:
         """Number of documents, bytes of their texts, field distribution, number of vectors and of documents that have some.
@@ -372,6 +379,12 @@ class IndexWriter:
         self.write_vectors({change.docid: change.vectors for change in kept if change.vectors})
         self.vectors.remove(docid for (docid,) in removed)
         self._count_fields(ordered)
+
+    def write_texts(self, documents: Sequence[tuple[StoredDocument, str]]) -> None:
+        """Replace the JSON texts of documents, which differ in what has no words, values or location: (stored, new text)."""
+        self._connection.executemany("UPDATE documents SET json = ? WHERE docid = ?",
+                                     [(text, stored.docid) for stored, text in documents])
+        self._document_bytes += sum(_bytes_of(text) - _bytes_of(stored.json) for stored, text in documents)
 
     def _count_fields(self, changes: Sequence[DocumentChange]) -> None:
         distribution = self._distribution

@@ -76,9 +76,14 @@ def checked_vectors(document_id: str, embedder: str, entry: Any, dimensions: int
         raise ApiError("too_many_vectors", _TOO_MANY.format(id=document_id, count=len(vectors), most=MOST_VECTORS))
     for place, vector in enumerate(vectors):
         if len(vector) != dimensions:
-            raise ApiError("invalid_vector_dimensions", _BAD_LENGTH.format(
-                id=document_id, embedder=embedder, place=place, found=len(vector), expected=dimensions))
+            raise dimension_error(document_id, embedder, place, len(vector), dimensions)
     return given
+
+
+def dimension_error(document_id: str, embedder: str, place: int, length: int, dimensions: int) -> ApiError:
+    """The error of a vector of another length than those of its embedder. place: among the vectors of the document."""
+    return ApiError("invalid_vector_dimensions", _BAD_LENGTH.format(
+        id=document_id, embedder=embedder, place=place, found=length, expected=dimensions))
 
 
 def read_vectors(entry: Any, path: str) -> GivenVectors:

@@ -19,13 +19,14 @@ from svcd.base.errors import ApiError, error_object
 from svcd.base.quantities import human_size
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.disk_space import disk_full_error, lacks_room
+from svcd.index.kept_embeddings import KeptEmbeddings
 from svcd.index.writer import IndexWriter
 from svcd.schema import settings as settings_table
 from svcd.schema.documents import document_identifier, infer_primary_key
 from svcd.schema.field_values import COORDINATES, field_values, kept_fields
 from svcd.schema.index_settings import IndexSettings
 from svcd.schema.settings import Redo
-from svcd.tasks import batching
+from svcd.tasks import batching, embedding
 from svcd.tasks.analysis import AnalysisProcess
 from svcd.tasks.batching import KINDS
 from svcd.tasks.documents import DocumentWriter, GeoExtraction, IndexingFailure, read_payload
@@ -172,6 +173,7 @@ def handle_request(request: Mapping[str, Any], progress: Progress,
 
 def _do_batch(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:
     tasks = [IndexingTask(**task) for task in request["tasks"]]
+    embedding.allow(request.get("networks", ()))
     return apply_batch(Path(request["path"]), request["indexUid"], request["shape"], tasks, MemoryBudget(**request["budget"]),
                        progress, request.get("freeBytes", 0), request.get("threads", 1))
 
@@ -207,6 +209,7 @@ def _apply(writer: IndexWriter, index_uid: str, shape: str, tasks: Sequence[Inde
     except IndexingFailure as failure:
         error = error_object(failure.error.code, f"Index `{index_uid}`: {failure.error.message}")
     else:
+        KeptEmbeddings(writer.path).discard()
         return outcomes
     return [Outcome(task.uid, error=dict(error)).as_json() for task in tasks]
 
@@ -420,8 +423,20 @@ def _settings(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: Memory
         _update_values(writer, before, after, progress)
     if Redo.WORDS in redo:
         _reindex(writer, progress)
+    if Redo.VECTORS in redo and (IndexSettings.of(after).embedders or writer.vectors.embedders):
+        _change_embedders(writer, before, after, progress)
     for task in tasks:
         yield Outcome(task.uid)
+
+
+def _change_embedders(writer: IndexWriter, before: Mapping[str, Any], after: Mapping[str, Any], progress: Progress) -> None:
+    # Imported late: few indexes have embedders.
+    from svcd.tasks.embedder_changes import EmbedderChanges
+
+    try:
+        EmbedderChanges(writer, before, after).apply(progress)
+    except ApiError as error:
+        raise IndexingFailure(error) from error
 
 
 def _reindex(writer: IndexWriter, progress: Progress) -> None:
