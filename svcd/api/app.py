@@ -21,6 +21,7 @@ from svcd.api import (
     multi_search,
     not_yet,
     openapi,
+    render,
     search,
     settings,
     tasks,
@@ -46,7 +47,7 @@ _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
     *search.FACET_SEARCH_ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
     *event_streams.LOG_ROUTES, *metrics.ROUTES,
-    *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *not_yet.ROUTES,
+    *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *render.ROUTES, *not_yet.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 

@@ -22,12 +22,10 @@ from svcd.validation import (
     anything,
     array_of,
     boolean,
-    index_uid,
     map_of,
     nullable,
     number,
     object_of,
-    one_of,
     parsed,
     positive_integer,
     query_strings,
@@ -36,11 +34,8 @@ from svcd.validation import (
 
 _NETWORK = ("network", "Using the /network route")
 _CONTROL = ("network", "Using the /network/control route")
-_RENDER = ("renderRoute", "calling the /render-template route")
-
 
 _NETWORKS = "networks of instances"
-_TEMPLATES = "the rendering of templates"
 _EXPORTS = "exports to another instance"
 _SIMILAR = "similar documents"
 _CHATS = "chats"
@@ -59,11 +54,11 @@ class Missing:
     routes: tuple[Route, ...] = ()
 
 
-def _rejecting_handler(what: str, code: str = "bad_request") -> Callable[[Context], HandlerResult]:
+def _rejecting_handler(what: str) -> Callable[[Context], HandlerResult]:
     """A handler that rejects every request."""
 
     def refuse(_ctx: Context) -> HandlerResult:
-        raise ApiError(code, f"This version of svcd does not have {what} yet.")
+        raise ApiError("bad_request", f"This version of svcd does not have {what} yet.")
 
     return refuse
 
@@ -89,31 +84,6 @@ _NETWORK_BODY = Fields({  # in the order in which messages list them
     "previousRemotes": _REMOTES,
 })
 _CONTROL_BODY = Fields({"origin": Field(any_object, required=True), "message": Field(any_object, required=True)})
-
-
-# Templates
-
-_TEMPLATE_KINDS = ("documentTemplate", "chatDocumentTemplate", "indexingFragment", "searchFragment",
-                   "inlineDocumentTemplate", "inlineFragment")
-_INPUT_KINDS = ("indexDocument", "inlineDocument", "inlineSearch")
-_RENDER_BODY = Fields({
-    "template": Field(object_of({
-        "kind": Field(one_of(*_TEMPLATE_KINDS), "invalid_render_template", required=True,
-                      missing_code="invalid_render_template"),
-        "indexUid": Field(nullable(index_uid), "invalid_render_template"),
-        "embedder": Field(nullable(string), "invalid_render_template"),
-        "fragment": Field(nullable(string), "invalid_render_template"),
-        "inline": Field(anything, "invalid_render_template"),
-        "documentTemplateMaxBytes": Field(nullable(positive_integer), "invalid_render_template"),
-    }), "invalid_render_template", required=True, missing_code="bad_request"),
-    "input": Field(nullable(object_of({
-        "kind": Field(one_of(*_INPUT_KINDS), "invalid_render_input", required=True,
-                      missing_code="invalid_render_input"),
-        "indexUid": Field(nullable(index_uid), "invalid_render_input"),
-        "id": Field(nullable(string), "invalid_render_input"),
-        "inline": Field(anything, "invalid_render_input"),
-    })), "invalid_render_input"),
-})
 
 
 # Export
@@ -258,11 +228,6 @@ MISSING = (
               feature=_NETWORK, body=_NETWORK_BODY),
         Route("POST", "/network/control", _rejecting_handler(_NETWORKS), "network.update", {},
               "Receive a change of the network", _EXPERIMENTAL, feature=_CONTROL, body=_CONTROL_BODY),
-    )),
-    Missing(_TEMPLATES, ("renderRoute",), (
-        Route("POST", "/render-template", _rejecting_handler(_TEMPLATES, "invalid_render_template"),
-              ("settings.get", "documents.get"), {}, "Render a template", "Template", feature=_RENDER,
-              body=_RENDER_BODY),
     )),
     Missing(_EXPORTS, routes=(
         Route("POST", "/export", _rejecting_handler(_EXPORTS), "export", {}, "Export to another instance", "Export",

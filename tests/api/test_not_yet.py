@@ -26,8 +26,6 @@ GATED = [
     ("PATCH", "/network", {"self": "me", "remotes": {"you": {"url": "http://you"}, "gone": None}}, "network",
      "bad_request"),
     ("POST", "/network/control", {"origin": {}, "message": {}}, "network", "bad_request"),
-    ("POST", "/render-template", {"template": {"kind": "inlineFragment", "inline": {}}}, "renderRoute",
-     "invalid_render_template"),
     ("GET", "/chats", None, "chatCompletions", "bad_request"),
     ("GET", "/chats/a b", None, "chatCompletions", "bad_request"),
     ("DELETE", "/chats/a", None, "chatCompletions", "bad_request"),
@@ -70,9 +68,6 @@ def test_exports_are_rejected_with_a_clear_error(client) -> None:
      "`previousRemotes`"),
     ("PATCH", "/network", {"remotes": {"new": {"url": 7700}}}, "invalid_network_url",
      "Invalid value type at `.remotes.new.url`: expected a string, but found a positive integer: `7700`"),
-    ("POST", "/render-template", {}, "bad_request", "Missing field `template`"),
-    ("POST", "/render-template", {"template": {}}, "invalid_render_template",
-     "Missing field `kind` inside `.template`"),
     ("POST", "/export", {}, "bad_request", "Missing field `url`"),
     ("POST", "/export", {"url": 1}, "invalid_export_url",
      "Invalid value type at `.url`: expected a string, but found a positive integer: `1`"),
@@ -126,7 +121,7 @@ def test_every_operation_of_the_interface_has_a_route() -> None:
 
 
 def test_features_without_effect_say_what_is_missing(client) -> None:
-    idle = ("network", "dynamicSearchRules", "chatCompletions", "compositeEmbedders", "multimodal", "renderRoute")
+    idle = ("network", "dynamicSearchRules", "chatCompletions", "compositeEmbedders", "multimodal")
     assert set(not_yet.flags_without_effect(FEATURES)) == set(idle)
     log = io.StringIO()
     logs.configure(stream=log)
