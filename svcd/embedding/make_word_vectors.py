@@ -10,7 +10,7 @@ import argparse
 import sys
 from array import array
 from collections.abc import Iterable, Iterator
-from math import log, sqrt
+from math import sqrt
 from operator import add, mul, sub
 from pathlib import Path
 
@@ -20,6 +20,8 @@ from svcd.text.analyzer import WORD, shared_analyzer
 DEFAULT_WORDS = 200_000
 # From Arora, Liang and Ma, "A simple but tough-to-beat baseline for sentence embeddings" (2017).
 SMOOTHING = 1e-3
+# The share of the most frequent word of a language in its texts, as of "the".
+FIRST_FREQUENCY = 0.07
 _STEPS = 127
 
 
@@ -93,8 +95,7 @@ def weighted(words: dict[str, array[float]], dimensions: int) -> Iterator[tuple[
 
 def _weights(count: int) -> list[float]:
     """The weights of words by rank, from Zipf's law: the word of rank r is 1 / r times as frequent as the first one."""
-    frequency = 1 / (log(count) + 0.5772)
-    return [SMOOTHING / (SMOOTHING + frequency / rank) for rank in range(1, count + 1)]
+    return [SMOOTHING / (SMOOTHING + FIRST_FREQUENCY / rank) for rank in range(1, count + 1)]
 
 
 if __name__ == "__main__":
