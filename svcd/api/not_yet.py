@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from svcd.api.filters import allowed_filter, filter_of_query_string, has_joins
 from svcd.api.routes import Context, Fields, HandlerResult, Route
 from svcd.base.errors import ApiError
 from svcd.base.quantities import parse_size
-from svcd.schema.documents import checked_identifier
 from svcd.validation import (
     Field,
     Param,
@@ -24,10 +22,8 @@ from svcd.validation import (
     boolean,
     map_of,
     nullable,
-    number,
     object_of,
     parsed,
-    positive_integer,
     query_strings,
     string,
 )
@@ -37,7 +33,6 @@ _CONTROL = ("network", "Using the /network/control route")
 
 _NETWORKS = "networks of instances"
 _EXPORTS = "exports to another instance"
-_SIMILAR = "similar documents"
 _CHATS = "chats"
 _RULES = "search rules with pinned results"
 
@@ -108,94 +103,6 @@ _EXPORT_BODY = Fields({
 })
 
 
-# Similar documents
-
-_FILTER_CODE = "invalid_similar_filter"
-
-
-def _similar(ctx: Context, wanted: Mapping[str, Any]) -> HandlerResult:
-    """Reject what is wrong in the order that clients expect; then everything else.
-
-    Raises index_not_found, invalid_similar_filter, invalid_similar_embedder.
-    """
-    from svcd.filters.evaluation import filter_docids  # see svcd.api.filters
-
-    with ctx.instance.read(ctx.index_uid) as reader:
-        condition = allowed_filter(wanted.get("filter"), _FILTER_CODE, ctx.instance.features)
-        name = wanted["embedder"]
-        if name not in reader.settings.embedders:
-            raise ApiError("invalid_similar_embedder", f"Cannot find embedder with name `{name}`.")
-        if not has_joins(condition):
-            filter_docids(reader, condition, _FILTER_CODE)
-    raise ApiError("invalid_similar_embedder",
-                   f"Embedder `{name}` embeds nothing: this version of svcd does not have {_SIMILAR} yet.")
-
-
-def similar(ctx: Context) -> HandlerResult:
-    """`POST /indexes/{index_uid}/similar`."""
-    return _similar(ctx, ctx.body)
-
-
-def similar_by_query_string(ctx: Context) -> HandlerResult:
-    """`GET /indexes/{index_uid}/similar`."""
-    return _similar(ctx, {**ctx.query, "filter": filter_of_query_string(ctx.query["filter"], _FILTER_CODE)})
-
-
-def _document_id(value: Any) -> str:
-    try:
-        return checked_identifier(value)
-    except ApiError as error:
-        raise ValueError(error.message) from None
-
-
-def _unit_score(value: float) -> float:
-    if not 0 <= value <= 1:
-        raise ValueError("the value of `rankingScoreThreshold` is invalid, expected a float between `0.0` and `1.0`.")
-    return value
-
-
-_FLAGS = {
-    "retrieveVectors": "invalid_similar_retrieve_vectors",
-    "showRankingScore": "invalid_similar_show_ranking_score",
-    "showRankingScoreDetails": "invalid_similar_show_ranking_score_details",
-    "showPerformanceDetails": "invalid_similar_show_performance_details",
-}
-_SCORE_CODE = "invalid_similar_ranking_score_threshold"
-
-
-def _flag_fields(*names: str) -> dict[str, Field]:
-    return {name: Field(boolean, _FLAGS[name], default=False) for name in names}
-
-
-def _flag_params(*names: str) -> dict[str, Param]:
-    return {name: Param(query_strings.boolean, _FLAGS[name], default=False) for name in names}
-
-
-_SHOW = ("showRankingScore", "showRankingScoreDetails", "showPerformanceDetails")
-_SIMILAR_BODY = Fields({  # in the order in which messages list them
-    "id": Field(parsed(anything, _document_id), "invalid_similar_id", required=True),
-    "offset": Field(positive_integer, "invalid_similar_offset", default=0),
-    "limit": Field(positive_integer, "invalid_similar_limit", default=20),
-    "filter": Field(anything, _FILTER_CODE),
-    "embedder": Field(string, "invalid_similar_embedder", required=True),
-    "attributesToRetrieve": Field(nullable(array_of(string)), "invalid_similar_attributes_to_retrieve"),
-    **_flag_fields("retrieveVectors", *_SHOW),
-    "rankingScoreThreshold": Field(nullable(parsed(number, _unit_score)), _SCORE_CODE),
-})
-_SIMILAR_PARAMS = {  # in the order in which messages list them
-    "id": Param(_document_id, "invalid_similar_id", required=True),
-    "embedder": Param(query_strings.text, "invalid_similar_embedder", required=True),
-    "offset": Param(query_strings.positive_integer, "invalid_similar_offset", default=0),
-    "limit": Param(query_strings.positive_integer, "invalid_similar_limit", default=20),
-    "attributesToRetrieve": Param.list_of(query_strings.text, "invalid_similar_attributes_to_retrieve"),
-    **_flag_params("retrieveVectors"),
-    "filter": Param(query_strings.text, _FILTER_CODE),
-    **_flag_params(*_SHOW),
-    "rankingScoreThreshold": Param(lambda text: _unit_score(query_strings.number(text)), _SCORE_CODE,
-                                   schema={"type": "number"}),
-}
-
-
 # Chats and search rules: their bodies are not checked yet
 
 _ANY_OBJECT = Fields({}, is_open=True)
@@ -233,12 +140,6 @@ MISSING = (
         Route("POST", "/export", _rejecting_handler(_EXPORTS), "export", {}, "Export to another instance", "Export",
               body=_EXPORT_BODY),
     )),
-    Missing(_SIMILAR, routes=(
-        Route("GET", "/indexes/{index_uid}/similar", similar_by_query_string, "search", {},
-              "Get similar documents by a query string", "Similar documents", query=_SIMILAR_PARAMS),
-        Route("POST", "/indexes/{index_uid}/similar", similar, "search", {}, "Get similar documents",
-              "Similar documents", body=_SIMILAR_BODY),
-    )),
     Missing(_CHATS, ("chatCompletions",), (
         _chats("GET", "", "chats.get", "List chat workspaces", "listing the chats", query=_PAGE_PARAMS),
         _chats("GET", "/{workspace_uid}", "chats.get", "Get a chat workspace", "displaying a chat"),
@@ -263,7 +164,6 @@ MISSING = (
         _rules("DELETE", "/{uid}", "delete", "Delete a search rule", query=_METADATA),
     )),
     Missing("composite embedders", ("compositeEmbedders",)),
-    Missing("searches with media", ("multimodal",)),
 )
 
 ROUTES = tuple(replace(route, missing=row.what) for row in MISSING for route in row.routes)

@@ -14,11 +14,10 @@ from svcd.ranking import scores
 from svcd.ranking.bucket_sort import Hit, Ranking, RankingLimits
 from svcd.ranking.distinct import Distinct
 from svcd.ranking.scores import GeoSorted, Sorted
-from svcd.ranking.vector_sort import Target
 from svcd.search.keyword import Found, rank_by_words, scope_of
 from svcd.search.request import SearchQuery
 from svcd.search.score_values import Compared, by_score, by_value, compared_values
-from svcd.search.semantic import rank_by_vectors
+from svcd.search.semantic import QueryTarget, rank_by_vectors
 from svcd.vectors.vector import single
 
 # Hits by words of which all have this weighted score or more are good enough.
@@ -26,31 +25,31 @@ _GOOD_SCORE = 0.45
 
 
 def hybrid_search(
-    reader: Reader, query: SearchQuery, ratio: float, target: Callable[[], Target], limits: RankingLimits,
-    expired: Callable[[], bool],
+    reader: Reader, query: SearchQuery, query_target: QueryTarget, limits: RankingLimits, expired: Callable[[], bool]
 ) -> Found:
     """Rank the documents of one index by words and by vectors.
 
-    ratio: the weight of vectors, between 0 and 1. target: makes the vector of the query; called only if the hits by words are
-    not good enough. If that fails, they must do. Raises as scope_of() does.
+    The query is embedded only if the hits by words are not good enough; if that fails, they must do. Raises as scope_of()
+    does.
     """
     scope = scope_of(reader, query)
     tracing.begin("tokenize query")
     parsed = scope.parse()
     by_words = rank_by_words(scope, parsed, limits, expired)._replace(is_semantic=True)
-    of_vectors, of_words = single(ratio), single(1.0 - single(ratio))
+    of_vectors = single(query_target.ratio)
+    of_words = single(1.0 - of_vectors)
     if _are_good(by_words.ranking.hits, of_words, limits.hits):
         return by_words
     try:
-        vector = target()
+        target = query_target.get(is_needed=False)
     except ApiError:
         return by_words
     # Here the excluded words count for the vectors too, unlike in a search by vectors alone.
-    by_vectors = rank_by_vectors(scope, scope.docids - scope.excluded(parsed), vector, limits, expired)
+    by_vectors = rank_by_vectors(scope, scope.docids - scope.excluded(parsed), target, limits, expired)
     hits = _merged(_weighted(by_vectors.ranking.hits, of_vectors), _weighted(by_words.ranking.hits, of_words))
     counted = by_vectors.ranking.counted | by_words.ranking.counted
     ranking = _first(hits, counted, limits.hits, scope.distinct)
-    return by_words._replace(ranking=ranking, vector=vector.vector)
+    return by_words._replace(ranking=ranking, vector=target.vector)
 
 
 def _are_good(hits: Sequence[Hit], weight: float, wanted: int) -> bool:

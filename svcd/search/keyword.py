@@ -83,9 +83,13 @@ def scope_of(reader: Reader, query: SearchQuery) -> Scope:
     field = distinct_field(reader, query.distinct)
     docids = filtered_docids(reader, query)
     _check_sort(settings, query.sort or ())
-    terms = Terms(Postings(reader, restricted), settings.typo_tolerance, settings.synonyms)
-    context = RankingContext(terms, MatchingStrategy(query.matching_strategy))
+    context = RankingContext(terms_of(reader, restricted), MatchingStrategy(query.matching_strategy))
     return Scope(reader, query, docids, None if field is None else Distinct(reader, field), restricted, context)
+
+
+def terms_of(reader: Reader, restricted: Sequence[str] | None) -> Terms:
+    """The terms of one query, none yet. restricted: the fields that it searches, None for all."""
+    return Terms(Postings(reader, restricted), reader.settings.typo_tolerance, reader.settings.synonyms)
 
 
 def filtered_docids(reader: Reader, query: SearchQuery) -> DocIds:

@@ -56,12 +56,12 @@ class Search(NamedTuple):
         """Rank the documents. Raises the codes of search parameters, with messages that begin with the index, and
         vector_embedding_error."""
         # Before the block: its error does not name the index. In a hybrid search nobody sees it.
-        target = self.target.get() if self.target is not None and self.kind is Kind.SEMANTIC else None
+        target = self.target.get(is_needed=True) if self.target is not None and self.kind is Kind.SEMANTIC else None
         try:
             if target is not None:
                 return semantic_search(self.reader, self.query, target, limits, expired)
             if self.target is not None:
-                return hybrid_search(self.reader, self.query, self.target.ratio, self.target.get, limits, expired)
+                return hybrid_search(self.reader, self.query, self.target, limits, expired)
             return keyword_search(self.reader, self.query, limits, expired)
         except ApiError as error:
             raise error.inside(f"Index `{index_uid}`") from None

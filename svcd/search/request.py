@@ -10,12 +10,27 @@ from svcd.base.errors import ApiError
 from svcd.facets.distribution import Facets
 from svcd.filters.tree import Condition
 
-# (name of the embedder, its settings, text, media) -> the vector of a query; None for a text or media that is not given.
-# Raises vector_embedding_error.
-Embed = Callable[[str, Mapping[str, Any], "str | None", Any], "array[float]"]
+
+class QueryInput(NamedTuple):
+    """What the vector of a query is made of, and by which embedder.
+
+    settings: of the embedder, defaults filled in. dimensions: None while they are not known. q, media: None if not given.
+    is_needed: False if words alone will do when there is no vector.
+    """
+
+    embedder: str
+    settings: Mapping[str, Any]
+    dimensions: int | None
+    q: str | None
+    media: Any
+    is_needed: bool
 
 
-def no_embedding(_name: str, _settings: Mapping[str, Any], _q: str | None, _media: Any) -> array[float]:
+# Makes the vector of a query. Raises vector_embedding_error and other errors of the interface.
+Embed = Callable[[QueryInput], "array[float]"]
+
+
+def no_embedding(_wanted: QueryInput) -> array[float]:
     """For searches that bring their vectors with them."""
     raise ApiError("vector_embedding_error", "There is no service that could embed the query.")
 

@@ -13,12 +13,12 @@ from svcd.ranking.bucket_sort import RankingLimits, chain, rank
 from svcd.ranking.vector_sort import Target, VectorSort
 from svcd.schema.distributions import distribution_of
 from svcd.search.keyword import Found, Scope, empty_graph, scope_of
-from svcd.search.request import Embed, Hybrid, SearchQuery
+from svcd.search.request import Embed, Hybrid, QueryInput, SearchQuery
 from svcd.vectors.vector import vector_of
 
 
 class QueryTarget:
-    """What the documents of an index are compared with by one query; its vector is made when it is needed first."""
+    """What one query compares documents with; its vector is made when it is needed."""
 
     def __init__(self, reader: Reader, query: SearchQuery, hybrid: Hybrid, embed: Embed) -> None:
         """Raises invalid_search_embedder, and invalid_vector_dimensions for a given vector."""
@@ -36,16 +36,18 @@ class QueryTarget:
             raise ApiError("invalid_vector_dimensions",
                            f"Invalid vector dimensions: expected: `{self._dimensions}`, found: `{len(vector)}`.")
 
-    def get(self) -> Target:
-        """The target. Raises vector_embedding_error if a service makes its vector, and fails."""
-        return Target(self._name, self._vector(), distribution_of(self._settings))
+    def get(self, is_needed: bool) -> Target:
+        """The target. is_needed: False if words alone will do. Raises what `embed` raises."""
+        return Target(self._name, self._vector(is_needed), distribution_of(self._settings))
 
-    def _vector(self) -> array[float]:
-        if self._query.vector is not None:
-            return vector_of(self._query.vector)
+    def _vector(self, is_needed: bool) -> array[float]:
+        query = self._query
+        if query.vector is not None:
+            return vector_of(query.vector)
         tracing.begin("embed query")
         try:
-            vector = self._embed(self._name, self._settings, self._query.q, self._query.media)
+            vector = self._embed(
+                QueryInput(self._name, self._settings, self._dimensions, query.q, query.media, is_needed))
         finally:
             tracing.end()
         self._check(vector)

@@ -409,6 +409,10 @@ class DictReader:
         docids = {str(document.get(self.primary_key)): docid for docid, document in enumerate(self._documents)}
         return {wanted: self._text(docids[wanted]) for wanted in document_ids if wanted in docids}
 
+    def docid_of(self, document_id: str) -> int | None:
+        return next((docid for docid, document in enumerate(self._documents)
+                     if str(document.get(self.primary_key)) == document_id), None)
+
     def _text(self, docid: int) -> str:
         document = self._documents[docid]
         ordered = {name: document[name] for name in self._names if name in document}
