@@ -37,10 +37,14 @@ _WRONG_KIND = ("Expected `{path}` to be an array of floats, an array of arrays o
 
 
 class GivenVectors(NamedTuple):
-    """What a document says about one embedder. vectors: None when it gives none, [] when it shall have none."""
+    """What a document says about one embedder.
+
+    vectors: None when it gives none, [] when it shall have none. is_made: did the embedder make them, before a dump?
+    """
 
     vectors: list[array[float]] | None
     regenerate: bool
+    is_made: bool = False
 
 
 def split_vectors(document_id: str, value: Any, embedders: Mapping[str, int]) -> tuple[dict[str, GivenVectors], dict[str, Any]]:

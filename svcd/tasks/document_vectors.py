@@ -150,7 +150,7 @@ class DocumentVectors:
     def __init__(self, writer: IndexWriter, settings: IndexSettings) -> None:
         self._writer = writer
         self.dimensions = {name: row.dimensions for name, row in writer.vectors.embedders.items()}
-        self._sources = [Source(name, settings.embedders[name], row.fragments, settings)
+        self._sources = [Source(name, settings.embedders[name], settings, row)
                          for name, row in sorted(writer.vectors.embedders.items())]
         self._kept = KeptEmbeddings(writer.path)
         self.names: Counter[str] = Counter()
@@ -179,7 +179,7 @@ class DocumentVectors:
                 if document.before is None or held is None or held.regenerate:
                     self._generate(source, generations, document, held, is_asked=False)
             elif entry.vectors is not None:
-                given = StoredVectors(entry.vectors, True, entry.regenerate)
+                given = StoredVectors(entry.vectors, not entry.is_made, entry.regenerate)
                 if held is None or given != held:
                     found[document.docid] = given
             elif entry.regenerate:

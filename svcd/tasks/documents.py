@@ -171,10 +171,11 @@ class DocumentWriter:
             self._limit = limit
 
     def put(self, documents: Sequence[tuple[str, Document]], text_bytes: int, *, is_update: bool,
-            may_create: bool) -> None:
+            may_create: bool, is_import: bool = False) -> None:
         """Add, replace or (is_update) merge documents by identifier; unknown ones are skipped unless may_create.
 
-        text_bytes: total size of their JSON. Raises max_fields_limit_exceeded.
+        text_bytes: total size of their JSON. is_import: are they of a dump, which says of vectors that embedders made that
+        they may be made again? Raises max_fields_limit_exceeded.
         """
         self._fetch([document_id for document_id, _ in documents])
         self._pending_bytes += text_bytes
@@ -193,6 +194,8 @@ class DocumentWriter:
             is_merged = is_update and bool(held.document)
             if vectors is not None:
                 document = self._with_vectors(document_id, held, document, vectors, is_merged)
+                if is_import:
+                    held.given = {name: each._replace(is_made=each.regenerate) for name, each in held.given.items()}
             held.document = {**(held.document or {}), **document} if is_merged else document
         self._flush_if_full()
 

@@ -92,15 +92,15 @@ class EmbedderChanges:
             known = vectors.embedders.get(name)
             old = self._before.embedders.get(name)
             if known is None or old is None:
-                dimensions = Source(name, settings, {}, self._after).dimensions()
+                dimensions = Source(name, settings, self._after).dimensions()
                 vectors.add_embedder(name, dimensions, bool(settings.get("binaryQuantized")), fragments)
                 yield _Change(self._source(name), None, True)
                 continue
-            before = Source(name, old, known.fragments, self._before)
+            before = Source(name, old, self._before, known)
             is_full = _is_stale(old, settings)
             dimensions = known.dimensions
             if is_full or _indexing(old).get("dimensions") != _indexing(settings).get("dimensions"):
-                dimensions = Source(name, settings, {}, self._after).dimensions()
+                dimensions = Source(name, settings, self._after).dimensions()
             if dimensions != known.dimensions:
                 is_full = True
                 self._empty(name, dimensions)
@@ -109,7 +109,7 @@ class EmbedderChanges:
                 yield _Change(self._source(name), None if is_full else before, False)
 
     def _source(self, name: str) -> Source:
-        return Source(name, self._after.embedders[name], self._writer.vectors.embedders[name].fragments, self._after)
+        return Source(name, self._after.embedders[name], self._after, self._writer.vectors.embedders[name])
 
     def _has_other_inputs(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
         """May the inputs of some document differ?"""

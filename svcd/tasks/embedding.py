@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.base.errors import ApiError
 from svcd.index.kept_embeddings import KeptEmbeddings, embedding_key
+from svcd.index.vector_writer import EmbedderRow
 from svcd.schema.index_settings import IndexSettings
 
 if TYPE_CHECKING:
@@ -57,16 +58,16 @@ def _kept_embedders() -> Embedders:
 
 
 class Source:
-    """Where the vectors of one embedder come from. settings: its object, resolved. fragments: the numbers of its fragments.
+    """Where the vectors of one embedder come from.
 
-    is_searchable: attribute -> does the index search in it?
+    settings: its object, resolved. index: the settings of the index. row: how the index knows it; None before it does.
     """
 
-    def __init__(self, name: str, settings: Mapping[str, Any], fragments: Mapping[str, int], index: IndexSettings) -> None:
+    def __init__(self, name: str, settings: Mapping[str, Any], index: IndexSettings, row: EmbedderRow | None = None) -> None:
         self.name = name
         self.settings = settings
         self._is_searchable = index.searchable.__contains__
-        self._fragment_numbers = fragments
+        self._row = row
         # A composite embedder renders and embeds documents as one of its parts says.
         self._indexing: Mapping[str, Any] = settings.get("indexingEmbedder") or settings
 
@@ -82,7 +83,7 @@ class Source:
 
     @cached_property
     def _embedder(self) -> Embedder:
-        return _kept_embedders().get(self.settings)
+        return _kept_embedders().get(self.settings, self._row.dimensions if self._row else None)
 
     def dimensions(self) -> int:
         """The length of the vectors; asks the service if the settings do not say. Raises vector_embedding_error."""
@@ -109,7 +110,8 @@ class Source:
         from svcd.templates import JsonTemplate
 
         found = fragments_of(self.settings)
-        return sorted(((self._fragment_numbers[name], self._parsed(JsonTemplate.parse, fragment["value"], name))
+        assert self._row
+        return sorted(((self._row.fragments[name], self._parsed(JsonTemplate.parse, fragment["value"], name))
                        for name, fragment in found.items()), key=lambda each: each[0])
 
     def _parsed(self, parse: Callable[[Any], Any], value: Any, fragment: str = "") -> Any:

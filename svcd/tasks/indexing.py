@@ -266,7 +266,7 @@ def _add(writer: IndexWriter, documents: DocumentWriter, task: IndexingTask, rep
         size = sum(map(len, lines))
         documents.put([(document_identifier(document, key), document) for document in parsed], size,
                       is_update=task.content.get("method") == "update",
-                      may_create=task.content.get("mayCreate", True))
+                      may_create=task.content.get("mayCreate", True), is_import=task.content.get("isImport", False))
         read += size
         report(read)
     return {"indexedDocuments": documents.named}
