@@ -361,6 +361,9 @@ OPTIONS: tuple[Option, ...] = (
            about="Memory for what searches keep of the indexes for later ones, in all processes together. Each process has up to "
                  "8 MiB of answers besides."),
 
+    Option("--experimental-embedding-cache-entries", COUNT, "Search", default="0",
+           about="Vectors of queries that each process keeps per embedder, so that no service is asked twice for one query."),
+
     Option("--max-indexing-memory", SIZE, "Indexing", derived=_indexing_memory,
            default_description="two thirds of the memory", example="1 GiB",
            about="Maximum memory of indexing."),
@@ -379,8 +382,6 @@ OPTIONS: tuple[Option, ...] = (
            about="Accepted for compatibility: indexing always keeps to its memory limit."),
     Option("--experimental-no-edition-2024-for-settings", SWITCH, "Without effect", default="false", has_effect=False,
            about="Accepted for compatibility: svcd has one way to apply settings."),
-    Option("--experimental-embedding-cache-entries", COUNT, "Without effect", default="0", has_effect=False,
-           about="Accepted for compatibility: svcd does not cache embeddings."),
 )
 
 BY_NAME: dict[str, Option] = {option.name: option for option in OPTIONS}
