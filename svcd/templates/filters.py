@@ -11,27 +11,22 @@ import html
 import math
 import re
 import urllib.parse
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cmp_to_key
 from inspect import signature
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from dateutil import parser as date_parser
 
 from svcd.templates import limits
 from svcd.templates.errors import TemplateError
-from svcd.templates.values import MISSING, get, is_array, is_scalar, is_truthy, order, text_of, type_name
+from svcd.templates.limits import Charge
+from svcd.templates.values import MISSING, get, is_array, is_scalar, is_truthy, order, scalar_text, text_of, type_name
 
 Number = int | float
 _MAX_INTEGER = 2**63 - 1
-
-
-class Charge(Protocol):
-    """Counts work. Raises TemplateError beyond the limits."""
-
-    def __call__(self, steps: int, characters: int = 0) -> None: ...
 
 
 Filter = Callable[..., Any]
@@ -65,8 +60,8 @@ def _fault(message: str) -> TemplateError:
 # Arguments
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else text_of(value)
+def _text(charge: Charge, value: Any) -> str:
+    return value if isinstance(value, str) else text_of(value, charge)
 
 
 def _array(charge: Charge, value: Any) -> Sequence[Any]:
@@ -75,7 +70,7 @@ def _array(charge: Charge, value: Any) -> Sequence[Any]:
         raise _fault(f"Invalid input: Array expected, found `{type_name(value)}`")
     if len(value) > limits.ELEMENTS:
         raise _fault(f"Array has more than {limits.ELEMENTS} elements")
-    charge(len(value) // 8)
+    charge(len(value))
     return value if isinstance(value, list) else list(value)
 
 
@@ -122,8 +117,10 @@ def _of_text(name: str, change: Callable[[str], str]) -> None:
     """A filter that changes a text in time linear in its length, without arguments."""
 
     def changed(charge: Charge, value: Any) -> str:
+        text = _text(charge, value)
+        charge(len(text) // 64)
         try:
-            return _made(charge, change(_text(value)))
+            return _made(charge, change(text))
         except ValueError:  # half a surrogate pair, which has no UTF-8; not base64
             raise _fault("Invalid input: the text can't be converted") from None
 
@@ -182,19 +179,19 @@ for _name, _change in _CHANGES.items():
 
 @_filter("append")
 def _append(charge: Charge, value: Any, end: Any) -> str:
-    return _made(charge, _text(value) + _text(end))
+    return _made(charge, _text(charge, value) + _text(charge, end))
 
 
 @_filter("prepend")
 def _prepend(charge: Charge, value: Any, begin: Any) -> str:
-    return _made(charge, _text(begin) + _text(value))
+    return _made(charge, _text(charge, begin) + _text(charge, value))
 
 
 @_filter("replace")
 def _replace(charge: Charge, value: Any, old: Any, new: Any = "", count: int = -1) -> str:
-    text, old, new = _text(value), _text(old), _text(new)
+    text, old, new = _text(charge, value), _text(charge, old), _text(charge, new)
     found = text.count(old) if count < 0 else count
-    charge(len(text) // 64, len(text) + found * len(new))
+    charge(len(text) // 32, len(text) + found * len(new))
     return text.replace(old, new, count)
 
 
@@ -205,19 +202,19 @@ def _replace_first(charge: Charge, value: Any, old: Any, new: Any = "") -> str:
 
 @_filter("replace_last")
 def _replace_last(charge: Charge, value: Any, old: Any, new: Any = "") -> str:
-    text, old = _text(value), _text(old)
+    text, old = _text(charge, value), _text(charge, old)
     place = text.rfind(old)
-    return _made(charge, text if place < 0 else text[:place] + _text(new) + text[place + len(old):])
+    return _made(charge, text if place < 0 else text[:place] + _text(charge, new) + text[place + len(old):])
 
 
 @_filter("remove")
 def _remove(charge: Charge, value: Any, part: Any) -> str:
-    return _made(charge, _text(value).replace(_text(part), ""))
+    return _made(charge, _text(charge, value).replace(_text(charge, part), ""))
 
 
 @_filter("remove_first")
 def _remove_first(charge: Charge, value: Any, part: Any) -> str:
-    return _made(charge, _text(value).replace(_text(part), "", 1))
+    return _made(charge, _text(charge, value).replace(_text(charge, part), "", 1))
 
 
 @_filter("remove_last")
@@ -228,21 +225,22 @@ def _remove_last(charge: Charge, value: Any, part: Any) -> str:
 @_filter("truncate")
 def _truncate(charge: Charge, value: Any, length: Any = 50, end: Any = "...") -> str:
     """At most so many characters, with those of the end."""
-    text, length, end = _text(value), _whole(length), _text(end)
+    text, length, end = _text(charge, value), _whole(length), _text(charge, end)
     return _made(charge, text if len(text) <= length else text[:max(length - len(end), 0)] + end)
 
 
 @_filter("truncatewords")
 def _truncate_words(charge: Charge, value: Any, number: Any = 15, end: Any = "...") -> str:
-    text, number = _text(value), max(_whole(number), 1)
+    text, number = _text(charge, value), max(_whole(number), 1)
     charge(len(text) // 16)
     words = text.split()
-    return _made(charge, text if len(words) <= number else " ".join(words[:number]) + _text(end))
+    return _made(charge, text if len(words) <= number else " ".join(words[:number]) + _text(charge, end))
 
 
 @_filter("split")
 def _split(charge: Charge, value: Any, separator: Any) -> list[str]:
-    text, separator = _text(value), _text(separator)
+    text, separator = _text(charge, value), _text(charge, separator)
+    charge(len(text) // 64)
     number = len(text) if not separator else text.count(separator) + 1
     if number > limits.ELEMENTS:
         raise _fault(f"Array would have more than {limits.ELEMENTS} elements")
@@ -253,7 +251,7 @@ def _split(charge: Charge, value: Any, separator: Any) -> list[str]:
 @_filter("slice")
 def _slice(charge: Charge, value: Any, start: Any, length: Any = 1) -> Any:
     """Part of a text or array; a start below 0 counts from the end."""
-    sequence = _array(charge, value) if is_array(value) else _text(value)
+    sequence = _array(charge, value) if is_array(value) else _text(charge, value)
     start, length = _whole(start), _whole(length)
     if start < 0:
         start += len(sequence)
@@ -274,7 +272,7 @@ def _arithmetic(name: str, calculate: Callable[[Any, Any], Number]) -> None:
             # As decimal numbers: 0.1 plus 0.2 is 0.3.
             return float(calculate(Decimal(repr(left)), Decimal(repr(right))))
         except (ArithmeticError, ValueError):
-            raise _fault(f"Can't calculate {text_of(left)} {name} {text_of(right)}") from None
+            raise _fault(f"Can't calculate {scalar_text(left)} {name} {scalar_text(right)}") from None
 
     _filter(name)(calculated)
 
@@ -330,7 +328,7 @@ def _round(charge: Charge, value: Any, digits: Any = 0) -> Number:
 
 @_filter("join")
 def _join(charge: Charge, value: Any, separator: Any = " ") -> str:
-    texts, separator = [_text(element) for element in _array(charge, value)], _text(separator)
+    texts, separator = [_text(charge, element) for element in _array(charge, value)], _text(charge, separator)
     charge(0, sum(map(len, texts)) + len(texts) * len(separator))
     return separator.join(texts)
 
@@ -369,25 +367,25 @@ def _reverse(charge: Charge, value: Any) -> list[Any]:
 
 @_filter("compact")
 def _compact(charge: Charge, value: Any, name: Any = None) -> list[Any]:
-    return [element for element in _array(charge, value) if _member(element, name) is not None]
+    return [element for element in _array(charge, value) if _member(charge, element, name) is not None]
 
 
 @_filter("map")
 def _map(charge: Charge, value: Any, name: Any) -> list[Any]:
     """The members of this name of the objects that have one."""
     elements = _array(charge, [value] if isinstance(value, Mapping) else value)
-    found = (element.get(_text(name), MISSING) for element in elements if isinstance(element, Mapping))
+    found = (element.get(_text(charge, name), MISSING) for element in elements if isinstance(element, Mapping))
     return [member for member in found if member is not MISSING]
 
 
 @_filter("where")
 def _where(charge: Charge, value: Any, name: Any, target: Any = None) -> list[Any]:
     elements = [value] if isinstance(value, Mapping) else value
-    wanted = None if target is None else _identity(target)
+    wanted = None if target is None else _identity(charge, target)
     return [
         element for element in _array(charge, elements)
-        if (member := _member(element, _text(name))) is not None
-        and (is_truthy(member) if target is None else _identity(member) == wanted)
+        if (member := _member(charge, element, name)) is not None
+        and (is_truthy(member) if target is None else _identity(charge, member) == wanted)
     ]
 
 
@@ -395,13 +393,13 @@ def _where(charge: Charge, value: Any, name: Any, target: Any = None) -> list[An
 def _uniq(charge: Charge, value: Any, name: Any = None) -> list[Any]:
     first_ones: dict[Any, Any] = {}
     for element in _array(charge, value):
-        first_ones.setdefault(_identity(_member(element, name)), element)
+        first_ones.setdefault(_identity(charge, _member(charge, element, name)), element)
     return list(first_ones.values())
 
 
 @_filter("sum")
 def _sum(charge: Charge, value: Any, name: Any = None) -> Number:
-    members = (_member(element, name) for element in _array(charge, value))
+    members = (_member(charge, element, name) for element in _array(charge, value))
     numbers = [member for member in members if isinstance(member, (int, float)) and not isinstance(member, bool)]
     return _result(math.fsum(numbers) if any(isinstance(number, float) for number in numbers) else sum(numbers))
 
@@ -415,13 +413,14 @@ def _sort(charge: Charge, value: Any, name: Any = None) -> list[Any]:
 @_filter("sort_natural")
 def _sort_natural(charge: Charge, value: Any, name: Any = None) -> list[Any]:
     """As `sort`, by texts in small letters."""
-    return _sorted(charge, value, name, lambda member: None if member is None else _text(member).lower())
+    return _sorted(charge, value, name, lambda member: None if member is None else _text(charge, member).lower())
 
 
 def _sorted(charge: Charge, value: Any, name: Any, key: Callable[[Any], Any]) -> list[Any]:
     elements = _array(charge, value)
-    charge(len(elements))
-    keyed = [(key(_member(element, name)), element) for element in elements]
+    keyed = [(key(_member(charge, element, name)), element) for element in elements]
+    characters = sum(len(value) for value, _ in keyed if isinstance(value, str))
+    charge((len(keyed) + characters // 256) * len(keyed).bit_length())
     return [element for _, element in sorted(keyed, key=cmp_to_key(_compared))]
 
 
@@ -431,26 +430,25 @@ def _compared(left: tuple[Any, Any], right: tuple[Any, Any]) -> int:
     return order(left[0], right[0]) or 0
 
 
-def _member(element: Any, name: Any) -> Any:
+def _member(charge: Charge, element: Any, name: Any) -> Any:
     """The element itself, or its member of this name; None when it has none."""
     if name is None:
         return element
-    return element.get(_text(name)) if isinstance(element, Mapping) else None
+    return element.get(_text(charge, name)) if isinstance(element, Mapping) else None
 
 
-def _identity(value: Any, depth: int = limits.NESTING) -> Any:
+def _identity(charge: Charge, value: Any, depth: int = limits.NESTING) -> Any:
     """A hashable value that equals that of equal values."""
     if is_scalar(value) or value is None:
         return (isinstance(value, bool), value)
     if not depth:
         raise _fault("Value is nested too deeply")
     if isinstance(value, Mapping):
-        return frozenset((key, _identity(member, depth - 1)) for key, member in value.items())
-    return tuple(_identity(element, depth - 1) for element in _elements_of(value))
-
-
-def _elements_of(value: Any) -> Iterable[Any]:
-    return value if is_array(value) else ()
+        charge(len(value))
+        return frozenset((key, _identity(charge, member, depth - 1)) for key, member in value.items())
+    elements = value if is_array(value) else ()
+    charge(len(elements))
+    return tuple(_identity(charge, element, depth - 1) for element in elements)
 
 
 # Others
@@ -472,7 +470,7 @@ _WIDTH = re.compile(r"%[-_0^#]*[0-9]{2,}")
 @_filter("date")
 def _date(charge: Charge, value: Any, form: Any) -> Any:
     """A date in a form as of strftime; what is no date stays as it is."""
-    form = _text(form)
+    form = _text(charge, form)
     if len(form) > 200 or _WIDTH.search(form):
         raise _fault("Invalid argument: format of the date is too long")
     moment = _moment(value)

@@ -7,7 +7,7 @@
 5. Work is charged against svcd.templates.limits.
 6. Errors say where they happened: `from: {% for field in fields  %}`.
 
-Only svcd.templates.template imports this module, and only for a template that needs it: the library takes 18 MB.
+Only svcd.templates.template imports this module, and only for a template that needs it: the library takes 15 MB.
 """
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from functools import cache
 from typing import Any
 
 from liquid import Environment
-from liquid.ast import Node
+from liquid.ast import BlockNode, Node
 from liquid.builtin.statement import StatementNode
 from liquid.builtin.tags.case_tag import CaseNode, CaseTag
 from liquid.builtin.tags.for_tag import ForNode, ForTag
 from liquid.builtin.tags.if_tag import IfNode, IfTag
+from liquid.builtin.tags.tablerow_tag import TablerowNode, TablerowTag
 from liquid.builtin.tags.unless_tag import UnlessNode, UnlessTag
 from liquid.context import Context, ReadOnlyChainMap
 from liquid.exceptions import BreakLoop, ContinueLoop, Error, LiquidInterrupt
@@ -31,8 +32,7 @@ from liquid.expression import (
 
 from svcd.templates import limits, values
 from svcd.templates.errors import TemplateError
-from svcd.templates.filters import FILTERS, Charge
-from svcd.templates.plain import too_much_text
+from svcd.templates.filters import FILTERS
 from svcd.templates.scanner import Part, located, scan
 from svcd.templates.values import MISSING, find, source_of, text_of, unknown_variable
 
@@ -41,6 +41,7 @@ _TAGS = frozenset({
     "tablerow", "unless",
 })
 _PSEUDO_TAGS = frozenset({"literal", "statement", "illegal"})  # how the library calls text, outputs and everything else
+_ROUND = 3  # steps of a round of a loop, besides those of its block
 _AFTER_TAGS = frozenset({"else", "elsif", "when", "raw"})
 
 
@@ -100,23 +101,13 @@ class _Context(Context):
         super().__init__(_environment(), globals=variables)
         # Without the library's own `now` and `today`.
         self.scope = ReadOnlyChainMap(self.locals, variables, self.counters)
-        self.steps = limits.STEPS
-        self.characters = limits.CHARACTERS
-
-    def charge(self, steps: int, characters: int = 0) -> None:
-        """Raises TemplateError beyond the limits."""
-        self.steps -= steps
-        self.characters -= characters
-        if self.characters < 0:
-            raise too_much_text()
-        if self.steps < 0:
-            raise TemplateError(f"liquid: Template takes more than {limits.STEPS} steps\n")
+        self.charge = limits.Budget().charge
 
     def get(self, path: Any, default: object = None) -> object:
         """The value at a path of names and indexes. Raises TemplateError when there is none."""
         self.charge(1)
         path = [path] if isinstance(path, str) else path
-        name = text_of(path[0])
+        name = text_of(path[0], self.charge)
         try:
             root = self.scope[name]
         except KeyError:
@@ -137,7 +128,7 @@ class _Context(Context):
     def cycle(self, group_name: str, args: Sequence[object]) -> object:
         """The next of the texts."""
         self.charge(len(args))
-        return text_of(super().cycle(group_name, [text_of(arg) for arg in args]))
+        return super().cycle(group_name, [text_of(arg, self.charge) for arg in args])
 
     def get_buffer(self, buf: Any = None) -> Any:
         """What a block writes before it is known whether it is kept."""
@@ -234,12 +225,9 @@ def _holds(term: Expression, context: Any) -> bool:
         return _exists(term, context)
     left, right = _evaluated(term.left, context), _evaluated(term.right, context)
     if term.operator == "contains":
-        context.charge(len(left) // 16 if isinstance(left, (str, list)) else 1)
-        return values.contains(left, right)
-    if term.operator == "==":
-        return values.equal(left, right)
-    if term.operator in ("!=", "<>"):
-        return not values.equal(left, right)
+        return values.contains(left, right, context.charge)
+    if term.operator in ("==", "!=", "<>"):
+        return values.equal(left, right, context.charge) is (term.operator == "==")
     order = values.order(left, right)
     return order is not None and _ORDERS[term.operator](order)
 
@@ -272,12 +260,13 @@ def _index(part: Any, context: _Context) -> Any:
 
 
 class _Loop(LoopExpression):
-    """What a loop goes through."""
+    """What a loop goes through. weight: what a round costs, set by its node."""
 
-    __slots__ = ()
+    __slots__ = ("weight",)
 
     def __init__(self, parsed: LoopExpression) -> None:
         super().__init__(parsed.name, parsed.iterable, parsed.limit, parsed.offset, parsed.cols, parsed.reversed)
+        self.weight = 1
 
     @property
     def source(self) -> str:
@@ -289,7 +278,7 @@ class _Loop(LoopExpression):
 
     def evaluate(self, context: Any) -> tuple[Iterator[Any], int]:
         """The elements and their number. Raises TemplateError for what is no array, and beyond the limit of ELEMENTS."""
-        elements = _elements(_evaluated(self.iterable, context))
+        elements = _elements(_evaluated(self.iterable, context), context.charge)
         key = f"{self.name}-{self.iterable}"
         start = context.stopindex(key) if self.offset == CONTINUE else self._number(self.offset, context, 0)
         limit = self._number(self.limit, context, len(elements))
@@ -297,7 +286,13 @@ class _Loop(LoopExpression):
         context.stopindex(key, start + len(chosen))
         if len(chosen) > limits.ELEMENTS:
             raise TemplateError(f"liquid: Loop has more than {limits.ELEMENTS} rounds\n")
-        return iter(chosen[::-1] if self.reversed else chosen), len(chosen)
+        context.charge(len(chosen) // 16)
+        return self._rounds(chosen[::-1] if self.reversed else chosen, context), len(chosen)
+
+    def _rounds(self, elements: Sequence[Any], context: Any) -> Iterator[Any]:
+        for element in elements:
+            context.charge(self.weight)
+            yield element
 
     @staticmethod
     def _number(expression: Expression, context: Any, default: int) -> int:
@@ -309,10 +304,11 @@ class _Loop(LoopExpression):
         return max(value, 0)
 
 
-def _elements(value: Any) -> Sequence[Any]:
+def _elements(value: Any, charge: limits.Charge) -> Sequence[Any]:
     if values.is_array(value):
         return value
     if isinstance(value, Mapping):
+        charge(len(value))
         return [list(member) for member in value.items()]
     if value is None or isinstance(value, values.State):
         return ()
@@ -342,17 +338,12 @@ def _filtered(value: Any, call: Filter, context: _Context) -> Any:
     args = [_evaluated(arg, context) for arg in call.args]
     named = {name: _evaluated(arg, context) for name, arg in call.kwargs.items()}
     context.charge(1 + len(args) + len(named))
-    charge: Charge = context.charge
     try:
-        return FILTERS[call.name](charge, value, *args, **named)
+        return FILTERS[call.name](context.charge, value, *args, **named)
     except TemplateError as error:
         words = ", ".join([*map(_source, call.args), *(f"{name}: {_source(arg)}" for name, arg in call.kwargs.items())])
         raise _from(error, "Filter error", filter=f"{call.name}: {words}" if words else call.name,
-                    input=_shortened(source_of(value))) from None
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 200 else text[:200] + "…"
+                    input=source_of(value)) from None
 
 
 # Tags
@@ -366,14 +357,13 @@ def _from(error: TemplateError, where: str, **details: object) -> TemplateError:
 
 def _render_conditional(node: Any, context: Any, buffer: Any, expected: bool) -> bool:
     """Render the first block of `if` or `unless` whose condition holds."""
-    where = f"{{% if {_source(node.condition.expression)} %}}"
     try:
         if node.condition.evaluate(context) is expected:
             node.consequence.render(context, buffer)
         elif not any(block.render(context, buffer) for block in node.conditional_alternatives) and node.alternative:
             node.alternative.render(context, buffer)
     except TemplateError as error:
-        raise _from(error, where) from None
+        raise _from(error, f"{{% if {_source(node.condition.expression)} %}}") from None
     return True
 
 
@@ -395,7 +385,17 @@ class _Case(CaseNode):
                 when.condition = _Condition(when.condition)
 
 
+class _Tablerow(TablerowNode):
+    def __init__(self, tok: Any, expression: Any, block: BlockNode) -> None:
+        super().__init__(tok, expression, block)
+        expression.weight = _ROUND + _weight(block)
+
+
 class _For(ForNode):
+    def __init__(self, tok: Any, expression: Any, block: BlockNode, default: BlockNode | None = None) -> None:
+        super().__init__(tok, expression, block, default)
+        expression.weight = _ROUND + _weight(block)
+
     def render_to_output(self, context: Any, buffer: Any) -> bool:
         try:
             elements, length = self.expression.evaluate(context)
@@ -403,14 +403,12 @@ class _For(ForNode):
             raise _from(error, self.expression.source) from None  # type: ignore[attr-defined] # it is a _Loop
         if not length:
             return bool(self.default and self.default.render(context, buffer))
-        weight = _weight(self.block)
         parent = context.loops[-1] if context.loops else None
         namespace: dict[str, Any] = {}
         context.scope.push(namespace)
         context.loops.append(None)
         try:
             for place, element in enumerate(elements):
-                context.charge(weight)
                 context.loops[-1] = namespace["forloop"] = _forloop(place, length, parent)
                 namespace[self.expression.name] = element
                 self._render_round(place, context, buffer)
@@ -440,7 +438,7 @@ def _forloop(place: int, length: int, parent: Any) -> dict[str, Any]:
 
 class _Output(StatementNode):
     def render_to_output(self, context: Any, buffer: Any) -> None:
-        buffer.write(text_of(self.expression.evaluate(context)))
+        buffer.write(text_of(self.expression.evaluate(context), context.charge))
 
 
 class _IfTag(IfTag):
@@ -459,6 +457,10 @@ class _ForTag(ForTag):
     node_class = _For
 
 
+class _TablerowTag(TablerowTag):
+    node_class = _Tablerow
+
+
 class _Environment(Environment):
     render_whitespace_only_blocks = True
     context_depth_limit = limits.NESTING + 10
@@ -467,7 +469,7 @@ class _Environment(Environment):
         super().__init__(cache_size=0)
         for name in self.tags.keys() - _TAGS - _PSEUDO_TAGS:
             del self.tags[name]  # in place: the parser has the same dictionary
-        for tag in (_IfTag, _UnlessTag, _CaseTag, _ForTag):
+        for tag in (_IfTag, _UnlessTag, _CaseTag, _ForTag, _TablerowTag):
             self.add_tag(tag)
         self.tags["statement"].node_class = _Output  # type: ignore[attr-defined] # it is a Statement
         parse_condition, parse_loop = self.parse_boolean_expression_value, self.parse_loop_expression_value

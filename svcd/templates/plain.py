@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from svcd.templates import limits
-from svcd.templates.errors import TemplateError
 from svcd.templates.values import find, text_of, unknown_variable
 
 Render = Callable[[Mapping[str, Any]], str]
@@ -37,13 +36,12 @@ def plain(text: str) -> Render | None:
 def _renderer(texts: list[str], paths: list[list[str]]) -> Render:
     def render(variables: Mapping[str, Any]) -> str:
         parts = [texts[0]]
-        length = len(texts[0])
+        charge = limits.Budget().charge
         for path, text in zip(paths, texts[1:]):
             if path[0] not in variables:
                 raise unknown_variable(path[0])
-            value = text_of(find(variables[path[0]], path))
-            length += len(value) + len(text)
-            _check(length)
+            value = text_of(find(variables[path[0]], path), charge)
+            charge(1, len(value))
             parts += (value, text)
         return "".join(parts)
 
@@ -51,20 +49,11 @@ def _renderer(texts: list[str], paths: list[list[str]]) -> Render:
 
 
 def _render_default(variables: Mapping[str, Any]) -> str:
+    charge = limits.Budget().charge
     rendered = "".join([
-        f"{field['name']}: {value if type(value) is str else text_of(value)}\n"
+        f"{field['name']}: {value if type(value) is str else text_of(value, charge)}\n"
         for field in variables["fields"]
         if field["is_searchable"] and (value := field["value"]) is not None
     ])
-    _check(len(rendered))
+    charge(0, len(rendered))
     return rendered
-
-
-def _check(length: int) -> None:
-    if length > limits.CHARACTERS:
-        raise too_much_text()
-
-
-def too_much_text() -> TemplateError:
-    """Beyond the limit of CHARACTERS."""
-    return TemplateError(f"liquid: Template makes more than {limits.CHARACTERS} characters\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from svcd.templates.errors import TemplateError
 from svcd.templates.plain import Render, plain
 
 
@@ -22,7 +21,7 @@ class Template:
         """Raises TemplateError."""
         render = plain(text)
         if render is None:
-            from svcd.templates.language import parse  # 18 MB of memory that most templates do without
+            from svcd.templates.language import parse  # 15 MB of memory that most templates do without
 
             render = parse(text)
         return cls(text, render)
@@ -35,5 +34,3 @@ class Template:
         """
         return self._render(variables)
 
-
-__all__ = ["Template", "TemplateError"]

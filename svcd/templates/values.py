@@ -1,18 +1,18 @@
 """Values in templates: how they are written, looked up and compared.
 
 A value is JSON (None is `nil`), a range `(1..3)`, or one of the states EMPTY and BLANK, which stand for `empty` and `blank`.
+What goes through elements takes `charge`, which counts them (svcd.templates.limits).
 """
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from svcd.templates import limits
 from svcd.templates.errors import TemplateError
+from svcd.templates.limits import NESTING, Charge
 
 
 class State(Enum):
@@ -24,6 +24,7 @@ class State(Enum):
 
 
 EMPTY, BLANK, MISSING = State.EMPTY, State.BLANK, State.MISSING
+SHOWN = 200
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -55,26 +56,37 @@ def type_name(value: Any) -> str:
 # Writing
 
 
-def text_of(value: Any, depth: int = limits.NESTING) -> str:
+def text_of(value: Any, charge: Charge, depth: int = NESTING) -> str:
     """The value as an output writes it: nil is nothing, elements of arrays and members of objects follow each other without
-    anything between them, numbers have no exponent. Raises TemplateError beyond the limit of nesting."""
-    if isinstance(value, str):
-        return value
-    if value is True or value is False:
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return _float_text(value)
-    if not depth:
-        raise TemplateError("liquid: Value is nested too deeply\n")
-    if isinstance(value, Mapping):
-        return "".join([part for key, member in value.items() for part in (key, text_of(member, depth - 1))])
+    anything between them, numbers have no exponent. Raises TemplateError beyond the limits."""
+    if is_scalar(value) or value is None:
+        return scalar_text(value)
     if isinstance(value, range):
         return f"{value.start}..{value.stop - 1}"
-    if isinstance(value, (list, tuple)):
-        return "".join([text_of(element, depth - 1) for element in value])
-    return ""
+    if isinstance(value, State):
+        return ""
+    charge(len(value))
+    inside = _deeper(depth)
+    if isinstance(value, Mapping):
+        return "".join([part for key, member in value.items() for part in (key, text_of(member, charge, inside))])
+    return "".join([text_of(element, charge, inside) for element in value])
+
+
+def _deeper(depth: int) -> int:
+    if not depth:
+        raise TemplateError("liquid: Value is nested too deeply\n")
+    return depth - 1
+
+
+def scalar_text(value: str | float | None) -> str:
+    """text_of() for text, numbers, booleans and nil."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int) else _float_text(value)
 
 
 def _float_text(value: float) -> str:
@@ -82,24 +94,46 @@ def _float_text(value: float) -> str:
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("inf" if value > 0 else "-inf")
     text = repr(value)
-    if "e" in text:
-        text = format(Decimal(text), "f")
-    return text.removesuffix(".0")
+    return _without_exponent(text) if "e" in text else text.removesuffix(".0")
 
 
-def source_of(value: Any, depth: int = limits.NESTING) -> str:
-    """The value as messages show it: text in quotes, nil by its name."""
-    if value is None:
-        return "nil"
+def _without_exponent(text: str) -> str:
+    """`-1.5e-07` as `-0.00000015`."""
+    mantissa, exponent = text.removeprefix("-").split("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits, places = whole + fraction, len(whole) + int(exponent)
+    plain = f"0.{'0' * -places}{digits}" if places <= 0 else digits.ljust(places, "0")
+    return "-" * text.startswith("-") + plain
+
+
+def source_of(value: Any) -> str:
+    """The value as messages show it: text in quotes, nil by its name, cut after SHOWN characters."""
+    shown = ""
+    for part in _source_parts(value, NESTING):
+        shown += part[:SHOWN + 1]
+        if len(shown) > SHOWN:
+            return shown[:SHOWN] + "…"
+    return shown
+
+
+def _source_parts(value: Any, depth: int) -> Iterator[str]:
     if isinstance(value, str):
-        return f'"{value}"'
-    if not depth:
-        return "..."
-    if isinstance(value, Mapping):
-        return "{" + "".join(f'"{key}": {source_of(member, depth - 1)}, ' for key, member in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + "".join(f"{source_of(element, depth - 1)}, " for element in value) + "]"
-    return text_of(value)
+        yield from ('"', value, '"')
+    elif not isinstance(value, (Mapping, list, tuple)) or not depth:
+        yield "nil" if value is None else scalar_text(value) if is_scalar(value) else "..."
+    elif isinstance(value, Mapping):
+        yield "{"
+        for key, member in value.items():
+            yield f'"{key}": '
+            yield from _source_parts(member, depth - 1)
+            yield ", "
+        yield "}"
+    else:
+        yield "["
+        for element in value:
+            yield from _source_parts(element, depth - 1)
+            yield ", "
+        yield "]"
 
 
 # Looking up
@@ -108,13 +142,13 @@ def source_of(value: Any, depth: int = limits.NESTING) -> str:
 def get(value: Any, index: Any) -> Any:
     """An element of an array (from its end, if negative), a member of an object, or `size`, `first`, `last`; else MISSING."""
     if isinstance(value, Mapping):
-        name = index if isinstance(index, str) else text_of(index)
+        name = scalar_text(index)
         if name in value:
             return value[name]
         return len(value) if name == "size" else MISSING
     if is_array(value):
         return _element(value, index)
-    return len(text_of(value)) if index == "size" and is_scalar(value) else MISSING
+    return len(scalar_text(value)) if index == "size" and is_scalar(value) else MISSING
 
 
 def _element(array: Sequence[Any], index: Any) -> Any:
@@ -156,9 +190,9 @@ def unknown_index(path: Sequence[Any], place: int, parent: Any) -> TemplateError
         available = ", ".join(([f"0..{len(parent) - 1}"] if len(parent) else []) + ["first", "last"])
     else:
         available = ""
-    variable = ".".join(map(text_of, path[:place]))
+    variable = ".".join(map(scalar_text, path[:place]))
     return TemplateError("liquid: Unknown index\n  with:\n"
-                         f"    variable={variable}\n    requested index={text_of(path[place])}\n"
+                         f"    variable={variable}\n    requested index={scalar_text(path[place])}\n"
                          f"    available indexes={available}\n")
 
 
@@ -173,28 +207,28 @@ def _is_in_state(value: Any, state: State) -> bool:
     return value in (None, False, BLANK) if is_scalar(value) or value is None else not value or value is BLANK
 
 
-def equal(left: Any, right: Any, depth: int = limits.NESTING) -> bool:
-    """`==`. Numbers are compared by value; true equals everything except nil and false."""
+def equal(left: Any, right: Any, charge: Charge, depth: int = NESTING) -> bool:
+    """`==`. Numbers are compared by value; true equals all but nil and false. Raises TemplateError beyond the limits."""
     if isinstance(left, State) or isinstance(right, State):
         return _is_in_state(right, left) if isinstance(left, State) else _is_in_state(left, right)
     if left is None or right is None:
         return left is right
     if is_array(left) and is_array(right):
-        return len(left) == len(right) and all(_equal_inside(a, b, depth) for a, b in zip(left, right))
+        inside = _deeper(depth)
+        charge(len(left))
+        return len(left) == len(right) and all(equal(a, b, charge, inside) for a, b in zip(left, right))
     if isinstance(left, Mapping) and isinstance(right, Mapping):
+        inside = _deeper(depth)
+        charge(len(left))
         return len(left) == len(right) and all(
-            key in right and _equal_inside(member, right[key], depth) for key, member in left.items())
+            key in right and equal(member, right[key], charge, inside) for key, member in left.items())
     if not (is_scalar(left) and is_scalar(right)):
         return False
     if isinstance(left, bool) or isinstance(right, bool):
         return is_truthy(left) == is_truthy(right)
+    if isinstance(left, str) and isinstance(right, str):
+        charge(min(len(left), len(right)) // 1024)
     return bool(left == right)
-
-
-def _equal_inside(left: Any, right: Any, depth: int) -> bool:
-    if not depth:
-        raise TemplateError("liquid: Value is nested too deeply\n")
-    return equal(left, right, depth - 1)
 
 
 def order(left: Any, right: Any) -> int | None:
@@ -208,12 +242,15 @@ def order(left: Any, right: Any) -> int | None:
     return None
 
 
-def contains(left: Any, right: Any) -> bool:
-    """`contains`: part of a text, element of an array, name of a member. Raises TemplateError for nil."""
+def contains(left: Any, right: Any, charge: Charge) -> bool:
+    """`contains`: part of a text, element of an array, name of a member. Raises TemplateError for nil and beyond the limits."""
     if is_scalar(left):
-        return text_of(right) in text_of(left)
+        text = scalar_text(left)
+        charge(len(text) // 64)
+        return text_of(right, charge) in text
     if isinstance(left, Mapping):
-        return is_scalar(right) and text_of(right) in left
+        return is_scalar(right) and scalar_text(right) in left
     if is_array(left):
-        return any(equal(element, right) for element in left)
+        charge(len(left))
+        return any(equal(element, right, charge) for element in left)
     raise TemplateError(f"liquid: Expected string | array | object, found `{type_name(left)}`\n")
