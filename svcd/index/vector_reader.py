@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from svcd.base.docids import EMPTY, DocIds
 from svcd.index.read_transaction import ReadTransaction, placeholders, statement_portions
 from svcd.index.schema import DOCID_BITS
+from svcd.index.sketch_reader import SketchReader
 from svcd.index.vector_writer import (
     EMBEDDED,
     FIRST_FRAGMENT,
@@ -22,9 +23,18 @@ from svcd.index.vector_writer import (
     stored_vectors,
     vector_id,
 )
-from svcd.vectors.vector import DocumentVectors, cosine_distance, quantized_distance
+from svcd.vectors.estimates import Estimates, SketchQuery
+from svcd.vectors.nearest import Nearest, first_of_each, numpy
+from svcd.vectors.sketches import SketchForm
+from svcd.vectors.vector import DocumentVectors
 
-_PORTION = 500  # documents read together
+# Of up to so many candidates all are compared exactly: as quick as to find some of them by their sketches.
+FEW, FEW_WITH_NUMPY = 600, 2000
+# So many of those that are nearest by estimate are compared exactly at first. It is enough when the last of the nearest is in the
+# first part of this order, one of FACTOR; else more follow, up to MOST_REFINED.
+FIRST_COUNT, MOST_REFINED, FACTOR = 200, 3000, 4
+
+_PORTION = 2000  # documents compared together
 
 
 class VectorReader:
@@ -83,12 +93,45 @@ class VectorReader:
         row = self._embedders().get(embedder)
         if row is None:
             return []
-        distance = quantized_distance if row.is_quantized else cosine_distance
-        docids = (self.embedded_docids(embedder) & candidates).to_array()
-        found: list[tuple[float, int]] = []
-        for start in range(0, len(docids), _PORTION):
-            for docid, held in self.document_vectors(docids[start:start + _PORTION], embedder):
-                found += [(distance(vector, each), docid) for each in held.vectors]
-            found = sorted(found)[:limit]
-        return [(least, docid) for docid, least in sorted(
-            {docid: least for least, docid in reversed(found)}.items(), key=lambda each: (each[1], each[0]))]
+        embedded = self.embedded_docids(embedder)
+        docids = embedded & candidates
+        found = Nearest(vector, row.is_quantized, limit)
+        few = FEW_WITH_NUMPY if numpy() else FEW
+        if len(docids) <= few or not (row.is_quantized or SketchQuery.is_comparable(vector)):
+            listed = docids.to_array()
+            for start in range(0, len(listed), _PORTION):
+                found.add(self._rows(row, listed[start:start + _PORTION]))
+            return found.result()
+        sketches = SketchReader(self._transaction, row.number, SketchForm.of(row.dimensions, row.is_quantized))
+        query = SketchQuery(sketches.form, sketches.bits, vector)
+        estimates = Estimates(query, sketches.blocks(), None if len(docids) == len(embedded) else docids)
+        if row.is_quantized:
+            return first_of_each((query.distance(estimate), docid) for estimate, docid in estimates.best(limit))
+        return self._refined(row, estimates, found, limit)
+
+    def _refined(self, row: EmbedderRow, estimates: Estimates, found: Nearest, limit: int) -> Sequence[tuple[float, int]]:
+        """The nearest vectors, of those that are so by estimate."""
+        found.add(self._rows(row, estimates.special_docids))
+        known: set[int] = set(estimates.special_docids)
+        count = max(FIRST_COUNT, limit * FACTOR)
+        most = max(MOST_REFINED, count)
+        while True:
+            best = estimates.best(count)
+            order: dict[int, int] = {}
+            for place, (_, docid) in enumerate(best):
+                order.setdefault(docid, place)
+            found.add(self._rows(row, [docid for docid in order if docid not in known]))
+            known |= order.keys()
+            # The last of the nearest is how far down in the order of estimates?
+            last = max((order.get(docid, 0) for docid in found.docids()), default=0) + 1
+            if len(best) < count or count >= min(FACTOR * last, most):
+                return found.result()
+            count = min(FACTOR * last, most)
+
+    def _rows(self, row: EmbedderRow, docids: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+        """(docid, its vectors as stored) of some documents."""
+        for portion in statement_portions(docids):
+            ids = [vector_id(row.number, docid) for docid in portion]
+            for key, vectors in self._transaction.connection.execute(
+                    f"SELECT id, vectors FROM document_vectors WHERE id IN ({placeholders(ids)})", ids):
+                yield key & (1 << DOCID_BITS) - 1, vectors

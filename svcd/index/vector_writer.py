@@ -16,7 +16,8 @@ from typing import NamedTuple
 from svcd.base.docids import DocIds
 from svcd.index.bitmap_blocks import BLOCK_BITS, edited_block, joined_blocks
 from svcd.index.schema import DOCID_BITS
-from svcd.vectors.vector import from_bytes, padded, to_bytes
+from svcd.index.sketch_writer import SketchWriter
+from svcd.vectors.vector import from_bytes, quantized_bytes, quantized_size, to_bytes, unquantized
 
 # Where the vectors of a document are from, added up: did a user give them? Are they made again when the document changes?
 USER_PROVIDED, REGENERATED = 1, 2
@@ -28,9 +29,6 @@ FIRST_FRAGMENT = 16
 
 _PARAMETERS = 500
 _MOST_GATHERED = 200_000  # edits of sets
-_BITS = bytes.maketrans(b"\0\1", b"01")
-_VALUES = bytes.maketrans(b"01", b"\0\1")
-_ABOVE_ZERO = (0.0).__lt__
 
 _SELECT = "SELECT id, origin, fragments, vectors FROM document_vectors WHERE id"
 _PUT = "INSERT OR REPLACE INTO document_vectors(id, origin, fragments, vectors) VALUES (?, ?, ?, ?)"
@@ -84,23 +82,7 @@ def stored_vectors(stored: bytes, dimensions: int, is_quantized: bool) -> list[a
     if not is_quantized:
         return from_bytes(stored, dimensions)
     size = quantized_size(dimensions)
-    return [_unquantized(stored[start:start + size], dimensions) for start in range(0, len(stored), size)]
-
-
-def quantized_bytes(vector: Sequence[float]) -> bytes:
-    """A bit for each number, 1 above zero, padded to a multiple of 64; the first number is the lowest bit of the first byte."""
-    bits = bytes(map(_ABOVE_ZERO, vector))[::-1].translate(_BITS)
-    return int(bits, 2).to_bytes(quantized_size(len(vector)), "little")
-
-
-def quantized_size(dimensions: int) -> int:
-    """The bytes of a quantized vector."""
-    return padded(dimensions) // 8
-
-
-def _unquantized(stored: bytes, dimensions: int) -> array[float]:
-    bits = f"{int.from_bytes(stored, 'little'):0{len(stored) * 8}b}".encode()[::-1].translate(_VALUES)
-    return array("f", list(bits[:dimensions]))
+    return [unquantized(stored[start:start + size], dimensions) for start in range(0, len(stored), size)]
 
 
 class VectorWriter:
@@ -108,6 +90,7 @@ class VectorWriter:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._sketches = SketchWriter(connection)
         self.forget()
 
     def forget(self) -> None:
@@ -116,6 +99,7 @@ class VectorWriter:
         self._edits: dict[tuple[int, int, int], list[int]] = {}  # by embedder, kind and block, as edited_block() takes them
         self._gathered = 0
         self._added: dict[int, int] = {}  # by embedder: by how much its number of vectors grows
+        self._sketches.forget()
 
     # Embedders
 
@@ -163,18 +147,23 @@ class VectorWriter:
         number = self.embedders[name].number
         self._connection.execute("DELETE FROM document_vectors WHERE id BETWEEN ? AND ?", _id_range(number))
         self._connection.execute("DELETE FROM vector_postings WHERE embedder = ?", (number,))
+        self._sketches.clear(number)
         self._connection.execute("UPDATE embedders SET vectors = 0 WHERE number = ?", (number,))
 
     def clear(self) -> None:
         """Delete the vectors of all documents; the embedders stay."""
         self.forget()
-        for statement in ("DELETE FROM document_vectors", "DELETE FROM vector_postings", "UPDATE embedders SET vectors = 0"):
+        for statement in ("DELETE FROM document_vectors", "DELETE FROM vector_postings", "DELETE FROM vector_sketches",
+                          "UPDATE embedders SET vectors = 0"):
             self._connection.execute(statement)
 
     def quantize(self, name: str) -> None:
         """Reduce the vectors of an embedder to a bit a number."""
         row = self.embedders[name]
+        self._sketches.clear(row.number)
         for part in self.portions(name):
+            for docid, stored in part:
+                self._sketches.change(row.number, row.dimensions, True, docid, stored.vectors)
             self._connection.executemany("UPDATE document_vectors SET vectors = ? WHERE id = ?", [
                 (stored_bytes(stored.vectors, True), vector_id(row.number, docid)) for docid, stored in part])
         self._connection.execute("UPDATE embedders SET is_quantized = 1 WHERE number = ?", (row.number,))
@@ -224,6 +213,9 @@ class VectorWriter:
         for docid in docids:
             entry, key = entries[docid], vector_id(row.number, docid)
             kinds, count = before.get(key, (_NO_KINDS, 0))
+            vectors = entry.vectors if entry else ()
+            if vectors or count:
+                self._sketches.change(row.number, row.dimensions, row.is_quantized, docid, vectors)
             if entry is not None:
                 written.append((key, entry.origin, entry.fragments, stored_bytes(entry.vectors, row.is_quantized)))
                 self._edit_sets(row.number, docid, kinds, _kinds(entry.origin, len(entry.vectors), entry.fragments))
@@ -254,6 +246,7 @@ class VectorWriter:
 
     def flush(self) -> None:
         """Write the gathered edits."""
+        self._sketches.flush()
         edits, self._edits, self._gathered = self._edits, {}, 0
         for key, docids in sorted(edits.items()):
             row = self._connection.execute(f"SELECT docids {_OF_SET}", key).fetchone()

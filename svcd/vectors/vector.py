@@ -58,6 +58,30 @@ def from_bytes(stored: bytes, dimensions: int) -> list[array[float]]:
     return [joined[start:start + dimensions] for start in range(0, len(joined), dimensions)]
 
 
+# Quantized vectors
+
+_BINARY = bytes.maketrans(b"\0\1", b"01")
+_VALUES = bytes.maketrans(b"01", b"\0\1")
+_is_above_zero = (0.0).__lt__
+
+
+def quantized_bytes(vector: Sequence[float]) -> bytes:
+    """A bit for each number, 1 above zero, padded to a multiple of 64; the first number is the lowest bit of the first byte."""
+    bits = bytes(map(_is_above_zero, vector))[::-1].translate(_BINARY)
+    return int(bits or b"0", 2).to_bytes(quantized_size(len(vector)), "little")
+
+
+def quantized_size(dimensions: int) -> int:
+    """The bytes of a quantized vector."""
+    return padded(dimensions) // 8
+
+
+def unquantized(stored: bytes, dimensions: int) -> array[float]:
+    """The ones and zeros of quantized_bytes()."""
+    bits = f"{int.from_bytes(stored, 'little'):0{len(stored) * 8}b}".encode()[::-1].translate(_VALUES)
+    return array("f", list(bits[:dimensions]))
+
+
 # Distances
 
 
