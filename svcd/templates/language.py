@@ -33,6 +33,7 @@ from liquid.expression import (
 from svcd.templates import limits, values
 from svcd.templates.errors import TemplateError
 from svcd.templates.filters import FILTERS
+from svcd.templates.plain import Render
 from svcd.templates.scanner import Part, located, scan
 from svcd.templates.values import MISSING, find, source_of, text_of, unknown_variable
 
@@ -45,8 +46,8 @@ _ROUND = 3  # steps of a round of a loop, besides those of its block
 _AFTER_TAGS = frozenset({"else", "elsif", "when", "raw"})
 
 
-def parse(text: str) -> Callable[[Mapping[str, Any]], str]:
-    """A function that renders this template with variables. Raises TemplateError; so does the function."""
+def parse(text: str) -> Render:
+    """A function that renders this template. Raises TemplateError; so does the function."""
     parts = scan(text)
     try:
         nodes = _environment().parse(text).statements
@@ -56,8 +57,8 @@ def parse(text: str) -> Callable[[Mapping[str, Any]], str]:
     except RecursionError:
         raise TemplateError("liquid: Template is nested too deeply\n") from None
 
-    def render(variables: Mapping[str, Any]) -> str:
-        context = _Context(variables)
+    def render(variables: Mapping[str, Any], budget: limits.Budget) -> str:
+        context = _Context(variables, budget)
         buffer = _Buffer(context)
         try:
             for node in nodes:
@@ -97,11 +98,11 @@ def _is_wrong(part: Part) -> bool:
 class _Context(Context):
     """The variables of one rendering, and what it has cost."""
 
-    def __init__(self, variables: Mapping[str, Any]) -> None:
+    def __init__(self, variables: Mapping[str, Any], budget: limits.Budget) -> None:
         super().__init__(_environment(), globals=variables)
         # Without the library's own `now` and `today`.
         self.scope = ReadOnlyChainMap(self.locals, variables, self.counters)
-        self.charge = limits.Budget().charge
+        self.charge = budget.charge
 
     def get(self, path: Any, default: object = None) -> object:
         """The value at a path of names and indexes. Raises TemplateError when there is none."""

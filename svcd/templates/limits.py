@@ -14,6 +14,7 @@ from svcd.templates.errors import TemplateError
 TEXT = 100_000  # characters of a template
 PART = 4_000  # characters between `{{` and `}}`, or `{%` and `%}`
 NESTING = 50  # blocks in each other; also the depth of a value that is written or compared
+FRAGMENT_NESTING = 128  # arrays and objects of a fragment in each other
 
 # While it is rendered. All steps together take about a second.
 STEPS = 500_000  # tags, outputs, variables, rounds of loops, and elements of arrays that are read, written or compared

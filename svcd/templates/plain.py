@@ -12,7 +12,7 @@ from typing import Any
 from svcd.templates import limits
 from svcd.templates.values import find, text_of, unknown_variable
 
-Render = Callable[[Mapping[str, Any]], str]
+Render = Callable[[Mapping[str, Any], limits.Budget], str]
 
 # As svcd.schema.embedder_settings has it.
 _DEFAULT = ("{% for field in fields %}{% if field.is_searchable and field.value != nil %}"
@@ -28,15 +28,16 @@ def plain(text: str) -> Render | None:
     if len(text) > limits.TEXT:
         return None
     pieces = _VARIABLE.split(text)  # text, path, text, path, ..., text
-    if any("{{" in piece or "{%" in piece for piece in pieces[::2]):
+    # `{{{ doc.a }}` is for the library: its output begins with the first two braces.
+    if any("{{" in piece or "{%" in piece for piece in pieces[::2]) or any(piece.endswith("{") for piece in pieces[:-1:2]):
         return None
     return _renderer(pieces[::2], [path.split(".") for path in pieces[1::2]])
 
 
 def _renderer(texts: list[str], paths: list[list[str]]) -> Render:
-    def render(variables: Mapping[str, Any]) -> str:
+    def render(variables: Mapping[str, Any], budget: limits.Budget) -> str:
         parts = [texts[0]]
-        charge = limits.Budget().charge
+        charge = budget.charge
         for path, text in zip(paths, texts[1:]):
             if path[0] not in variables:
                 raise unknown_variable(path[0])
@@ -48,8 +49,8 @@ def _renderer(texts: list[str], paths: list[list[str]]) -> Render:
     return render
 
 
-def _render_default(variables: Mapping[str, Any]) -> str:
-    charge = limits.Budget().charge
+def _render_default(variables: Mapping[str, Any], budget: limits.Budget) -> str:
+    charge = budget.charge
     rendered = "".join([
         f"{field['name']}: {value if type(value) is str else text_of(value, charge)}\n"
         for field in variables["fields"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from svcd.templates.limits import Budget
 from svcd.templates.plain import Render, plain
 
 
@@ -26,11 +27,11 @@ class Template:
             render = parse(text)
         return cls(text, render)
 
-    def render(self, variables: Mapping[str, Any]) -> str:
+    def render(self, variables: Mapping[str, Any], budget: Budget | None = None) -> str:
         """The text for these variables (see svcd.templates.variables), not cut to any length.
 
-        Raises TemplateError for a variable that does not exist, a filter that rejects its input, and beyond the limits of time,
-        size and nesting (docs/templates.md#limits).
+        budget: what it may do, when it shares that with others. Raises TemplateError for a variable that does not exist, a
+        filter that rejects its input, and beyond the limits of work, size and nesting (docs/templates.md#limits).
         """
-        return self._render(variables)
+        return self._render(variables, budget or Budget())
 
