@@ -46,6 +46,11 @@ class GivenVectors(NamedTuple):
     regenerate: bool
     is_made: bool = False
 
+    def after(self, earlier: GivenVectors | None) -> GivenVectors:
+        """The same, when an earlier change said something that is not written yet: vectors that are to stay are its vectors."""
+        is_to_stay = self.vectors is None and not self.regenerate
+        return earlier._replace(regenerate=False) if earlier and is_to_stay else self
+
 
 def split_vectors(document_id: str, value: Any, embedders: Mapping[str, int]) -> tuple[dict[str, GivenVectors], dict[str, Any]]:
     """The vectors for configured embedders in a value of `_vectors`, and what it has under other names.

@@ -206,7 +206,7 @@ class DocumentWriter:
         except ApiError as error:
             raise IndexingFailure(error) from None
         self._vectors.names.update(others.keys())
-        held.given = {**held.given, **given}
+        held.given = {**held.given, **{name: each.after(held.given.get(name)) for name, each in given.items()}}
         if is_merged and held.document:
             others = {**held.document.get(_VECTORS, {}), **others}
         return {**document, _VECTORS: others} if others else document
