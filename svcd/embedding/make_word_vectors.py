@@ -10,16 +10,16 @@ import argparse
 import sys
 from array import array
 from collections.abc import Iterable, Iterator
-from math import sqrt
-from operator import add, mul, sub
+from operator import add, sub
 from pathlib import Path
 
 from svcd.embedding.word_vectors import MOST_DIMENSIONS, WordVector, write
 from svcd.text.analyzer import WORD, shared_analyzer
+from svcd.vectors.vector import norm
 
 DEFAULT_WORDS = 200_000
-# From Arora, Liang and Ma, "A simple but tough-to-beat baseline for sentence embeddings" (2017).
-SMOOTHING = 1e-3
+# From Arora, Liang and Ma, "A simple but tough-to-beat baseline for sentence embeddings" (2017), where it is 0.0001 to 0.001.
+SMOOTHING = 1e-4
 # The share of the most frequent word of a language in its texts, as of "the".
 FIRST_FREQUENCY = 0.07
 _STEPS = 127
@@ -78,19 +78,23 @@ def _term(word: str) -> str | None:
 
 
 def weighted(words: dict[str, array[float]], dimensions: int) -> Iterator[tuple[str, WordVector]]:
-    """The words with weights, their vectors without what all have in common, of length 1 before they are weighted."""
+    """The words with weights, their vectors without what all have in common, in a unit of which the average length is 1.
+
+    Lengths stay different: with GloVe's vectors and the weights, neighbours of films share more genres so than with equal
+    lengths (by 0.264 to 0.254; 0.250 without all this, 0.119 by chance).
+    """
     weights = _weights(len(words))
     common = [0.0] * dimensions
     for vector, weight in zip(words.values(), weights):
         common = list(map(add, common, (number * weight for number in vector)))
     total = sum(weights)
     common = [number / total for number in common]
+    unit = sum(map(norm, words.values())) / len(words) or 1.0
     for (word, vector), weight in zip(words.items(), weights):
         special = list(map(sub, vector, common))
-        length = sqrt(sum(map(mul, special, special))) or 1.0
         largest = max(map(abs, special)) or 1.0
         steps = array("b", (round(number / largest * _STEPS) for number in special))
-        yield word, WordVector(weight * largest / _STEPS / length, steps)
+        yield word, WordVector(weight * largest / _STEPS / unit, steps)
 
 
 def _weights(count: int) -> list[float]:

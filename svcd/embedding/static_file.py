@@ -76,9 +76,9 @@ class StaticFileEmbedder:
             factor, steps = self._word_vector(word)
             factor *= times
             total = [sum_ + factor * step for sum_, step in zip(total, steps)]
+        if not any(total):  # a text without words, or of words that cancel out: it is like no other
+            total = list(map(float, _unknown("", self._file.dimensions).steps))
         length = sqrt(sum(map(mul, total, total)))
-        if not length:  # a text without words, or of words that cancel out
-            return self._vector("svcd")
         return array("f", [number / length for number in total])
 
     def _words(self, text: str) -> Iterator[str]:

@@ -55,7 +55,8 @@ def test_words_are_terms_of_which_the_most_frequent_form_counts(tmp_path: Path, 
     assert file.get("Cat") is None and file.get("zebra") is None and file.get("") is None
     the, cat = file.get("the"), file.get("cat")
     assert the is not None and cat is not None and max(cat.steps) == 127
-    assert cat.factor * norm(cat.steps) == pytest.approx(3 * the.factor * norm(the.steps), rel=0.05)  # by their ranks
+    lengths = [vector.factor * norm(vector.steps) for vector in (the, cat)]
+    assert lengths[1] > 3 * lengths[0]  # by their ranks, and because all words are like "the"
 
 
 def bytes_of(number: int) -> Any:
