@@ -169,8 +169,8 @@ _CHANGES: dict[str, Callable[[str], str]] = {
     "url_decode": urllib.parse.unquote_plus,
     "base64_encode": lambda text: base64.b64encode(text.encode()).decode(),
     "base64_url_safe_encode": lambda text: base64.urlsafe_b64encode(text.encode()).decode(),
-    "base64_decode": lambda text: base64.b64decode(text).decode(),
-    "base64_url_safe_decode": lambda text: base64.urlsafe_b64decode(text).decode(),
+    "base64_decode": lambda text: base64.b64decode(text, validate=True).decode(),
+    "base64_url_safe_decode": lambda text: base64.b64decode(text, b"-_", validate=True).decode(),
     "strip_html": _without_tags,
 }
 for _name, _change in _CHANGES.items():

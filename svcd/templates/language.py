@@ -34,7 +34,7 @@ from svcd.templates import limits, values
 from svcd.templates.errors import TemplateError
 from svcd.templates.filters import FILTERS
 from svcd.templates.plain import Render
-from svcd.templates.scanner import Part, located, scan
+from svcd.templates.scanner import Part, located, readable, readable_part, scan
 from svcd.templates.values import MISSING, find, source_of, text_of, unknown_variable
 
 _TAGS = frozenset({
@@ -50,7 +50,7 @@ def parse(text: str) -> Render:
     """A function that renders this template. Raises TemplateError; so does the function."""
     parts = scan(text)
     try:
-        nodes = _environment().parse(text).statements
+        nodes = _environment().parse(readable(text, parts)).statements
         weights = {id(node): _weight(node) for node in nodes}
     except Error as error:
         raise _located_error(text, parts, error) from None
@@ -78,15 +78,15 @@ def parse(text: str) -> Render:
 def _located_error(text: str, parts: Sequence[Part], error: Error) -> TemplateError:
     """The library knows the line; the mark is put to the first part of this line that it does not understand."""
     on_line = [part for part in parts if text.count("\n", 0, part.start) + 1 == (error.linenum or 1)]
-    part = next(filter(_is_wrong, on_line), (on_line or parts or [Part(0, "", "")])[0])
-    return located(text, part.start, str(error.message))
+    part = next(filter(_is_wrong, on_line), None) or next(iter(on_line or parts), None)
+    return located(text, part.start if part else 0, str(error.message))
 
 
 def _is_wrong(part: Part) -> bool:
     if part.name:
         return part.name not in _TAGS | _AFTER_TAGS and not part.name.startswith("end")
     try:
-        _environment().parse_filtered_expression_value(part.text, 1)
+        _environment().parse_filtered_expression_value(readable_part(part.text), 1)
     except Error:
         return True
     return False

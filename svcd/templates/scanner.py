@@ -5,7 +5,7 @@ It is linear in the length of the text, also for text made to be slow.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from svcd.templates import limits
@@ -19,9 +19,19 @@ _END_OF_RAW = re.compile(r"\{%-?\s*endraw\s*-?%\}")
 BLOCKS = frozenset({"capture", "case", "comment", "for", "if", "ifchanged", "tablerow", "unless"})
 
 
-class Part(NamedTuple):
-    """A tag or output. start: where its first word is; name: of the tag, empty for an output."""
+# Members of documents may have the names of these words of the language, which its library does not take after a dot.
+_KEYWORD_MEMBER = re.compile(
+    r"""("[^"]*"|'[^']*')|(?<!\.)\.\s*(and|as|blank|cols|contains|continue|else|empty|false|for|if|in|limit|nil|not|null|offset|or"""
+    r"""|reversed|true|with)(?![\w-])""")
 
+
+class Part(NamedTuple):
+    """A tag or output. inner: from where to where between its delimiters; start: where its first word is.
+
+    name: of the tag, empty for an output.
+    """
+
+    inner: tuple[int, int]
     start: int
     text: str
     name: str
@@ -55,12 +65,28 @@ def _parts(text: str) -> Iterator[Part]:
             raise located(text, start, f"longer than {limits.PART} characters")
         position = end + 2
         name = _NAME.match(inner)[1] if opening[0] == "{%" else ""  # type: ignore[index] # it matches everything
-        yield Part(start, inner.strip("- \t\r\n"), name)
+        yield Part((opening.end(), end), start, inner.strip("- \t\r\n"), name)
         if name == "raw":
             closed = _END_OF_RAW.search(text, position)
             if closed is None:
                 raise located(text, start, "Unclosed block. {% endraw %} tag expected.")
             position = closed.end()
+
+
+def readable(text: str, parts: Sequence[Part]) -> str:
+    """The template for the library: `doc.limit` becomes `doc['limit']`."""
+    pieces: list[str] = []
+    position = 0
+    for part in parts:
+        begin, end = part.inner
+        pieces += (text[position:begin], readable_part(text[begin:end]))
+        position = end
+    return "".join([*pieces, text[position:]])
+
+
+def readable_part(inner: str) -> str:
+    """One tag or output for the library."""
+    return _KEYWORD_MEMBER.sub(lambda found: found[1] or f"['{found[2]}']", inner)
 
 
 def located(text: str, offset: int, reason: str) -> TemplateError:

@@ -186,6 +186,17 @@ def test_templates_of_users() -> None:
         "A movie titled 'Up' whose description starts with an old man... (A, B)")
 
 
+@pytest.mark.parametrize("name", [
+    "and", "blank", "cols", "contains", "continue", "empty", "false", "for", "if", "in", "limit", "nil", "null", "offset", "or",
+    "reversed", "true", "with", "now", "today", "forloop", "__class__", "keys", "items", "assign", "endif",
+])
+def test_members_may_have_any_name(name: str) -> None:
+    text = (f"{{{{ doc.{name} | join }}}} {{% for x in doc.{name} limit:1 %}}{{{{ x.{name} }}}}{{% endfor %}}"
+            f"{{% if doc.{name} and doc.{name}[0].{name} == 1 %}}'.{name}'{{% endif %}}{{% assign y = doc . {name}  %}}{{{{ y.size }}}}"
+            f"{{{{ '.{name}' }}}}{{% case doc.{name}.size %}}{{% when doc.{name}.size %}}!{{% endcase %}}")
+    assert rendered(text, {name: [{name: 1}]}) == f"{name}1 1'.{name}'1.{name}!"
+
+
 def test_one_template_in_several_threads() -> None:
     template = Template.parse("{% assign a = doc.id %}{% for i in (1..50) %}{% cycle 'x', 'y' %}{{ a }}{% endfor %}")
     with ThreadPoolExecutor(4) as threads:
