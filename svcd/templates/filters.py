@@ -188,7 +188,12 @@ def _prepend(charge: Charge, value: Any, begin: Any) -> str:
 
 
 @_filter("replace")
-def _replace(charge: Charge, value: Any, old: Any, new: Any = "", count: int = -1) -> str:
+def _replace(charge: Charge, value: Any, old: Any, new: Any = "") -> str:
+    return _replaced(charge, value, old, new, -1)
+
+
+def _replaced(charge: Charge, value: Any, old: Any, new: Any, count: int) -> str:
+    """count: how often at most; -1 for always."""
     text, old, new = _text(charge, value), _text(charge, old), _text(charge, new)
     found = text.count(old) if count < 0 else count
     charge(len(text) // 32, len(text) + found * len(new))
@@ -197,7 +202,7 @@ def _replace(charge: Charge, value: Any, old: Any, new: Any = "", count: int = -
 
 @_filter("replace_first")
 def _replace_first(charge: Charge, value: Any, old: Any, new: Any = "") -> str:
-    return _replace(charge, value, old, new, 1)
+    return _replaced(charge, value, old, new, 1)
 
 
 @_filter("replace_last")
