@@ -6,12 +6,13 @@ from its letters alone: it is like that of no other word, so that names and numb
 from __future__ import annotations
 
 import hashlib
+import sys
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import sqrt
 from operator import mul
-from typing import Any
+from typing import Any, NamedTuple
 
 from svcd.embedding.embedder import DEFAULT_SEARCH_DEADLINE_S, MODELS_VARIABLE, Environment, RequestCounts
 from svcd.embedding.errors import NO_MEDIA, RUNTIME, USER, EmbeddingError
@@ -21,8 +22,12 @@ from svcd.text.analyzer import WORD, shared_analyzer
 SUFFIX = ".vectors"
 # An unknown word counts as much as a known one of which the vector has this length, in the unit of files: a rare word has 1.
 UNKNOWN_WEIGHT = 0.5
-# Words kept between texts: those of a language that are used often, 3 MB.
+# Words kept between texts: those of a language that are used often, 5 MB with 100 numbers.
 _MOST_KEPT = 5000
+_ZERO = 128
+# Factors become integers of this unit. A lane has 64 bits: 8 for a step, up to 27 for a weight, the rest for millions of words.
+_WEIGHT_UNIT = 1 << 24
+_MOST_WEIGHT = 8.0
 
 
 def static_file_embedder(settings: Mapping[str, Any], environment: Environment, dimensions: int | None) -> StaticFileEmbedder:
@@ -49,7 +54,7 @@ class StaticFileEmbedder:
     def __init__(self, file: WordVectorFile) -> None:
         self._file = file
         self._analyzer = shared_analyzer()
-        self._kept: dict[str, WordVector] = {}
+        self._kept: dict[str, _Summand] = {}
 
     def dimensions(self) -> int:
         """As in Embedder."""
@@ -69,29 +74,52 @@ class StaticFileEmbedder:
         """Nothing takes long."""
 
     def _vector(self, text: str) -> array[float]:
-        """A vector of length 1."""
-        words = Counter(self._words(text))
-        total = [0.0] * self._file.dimensions
-        for word, times in sorted(words.items()):
-            factor, steps = self._word_vector(word)
-            factor *= times
-            total = [sum_ + factor * step for sum_, step in zip(total, steps)]
+        """A vector of length 1: that of the sum of the words."""
+        lanes = weights = 0
+        for word, times in Counter(self._words(text)).items():
+            kept = self._summand(word)
+            weights += kept.weight * times
+            lanes += kept.weight * times * kept.lanes
+        total = _numbers(lanes, weights, self._file.dimensions)
         if not any(total):  # a text without words, or of words that cancel out: it is like no other
-            total = list(map(float, _unknown("", self._file.dimensions).steps))
+            total = list(_unknown("", self._file.dimensions).steps)
         length = sqrt(sum(map(mul, total, total)))
         return array("f", [number / length for number in total])
 
     def _words(self, text: str) -> Iterator[str]:
         return (token.lemma for token in self._analyzer.tokens(text) if token.kind is WORD and token.lemma)
 
-    def _word_vector(self, word: str) -> WordVector:
+    def _summand(self, word: str) -> _Summand:
         found = self._kept.get(word)
         if found is None:
-            found = self._file.get(word) or _unknown(word, self._file.dimensions)
+            found = _summand(self._file.get(word) or _unknown(word, self._file.dimensions))
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
             self._kept[word] = found
         return found
+
+
+# Sums of vectors, all numbers at once: an integer has a lane of 64 bits for each of them. Ten times as fast as a loop.
+
+
+class _Summand(NamedTuple):
+    """A word vector. lanes: its steps plus _ZERO, so that none is negative."""
+
+    weight: int
+    lanes: int
+
+
+def _summand(vector: WordVector) -> _Summand:
+    shifted = array("Q", (step + _ZERO for step in vector.steps))
+    weight = round(min(max(vector.factor, 0.0), _MOST_WEIGHT) * _WEIGHT_UNIT)
+    return _Summand(weight, int.from_bytes(shifted.tobytes(), sys.byteorder))
+
+
+def _numbers(lanes: int, weights: int, dimensions: int) -> list[int]:
+    """The sum of steps times weights. lanes: of the summands, times their weights; weights: the sum of these."""
+    shifted = array("Q", lanes.to_bytes(8 * dimensions, sys.byteorder))
+    shift = weights * _ZERO
+    return [number - shift for number in shifted]
 
 
 def _unknown(word: str, dimensions: int) -> WordVector:
