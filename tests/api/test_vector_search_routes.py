@@ -4,7 +4,7 @@
 2. Searches of one request answer each for itself, or merged, with the vectors of their queries.
 3. An answer is cached with its vector and count, but not if the query could not be embedded.
 4. While a search waits for a service, it holds no slot of the search queue, and its cutoff stands still; of many that wait
-   only so many do so.
+   only so many do so. A service that did not answer in time is asked by one search at a time, if words will do.
 5. Errors of services have the words of the interface; `media` needs its feature.
 """
 from __future__ import annotations
@@ -13,6 +13,7 @@ import threading
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -194,6 +195,32 @@ def test_only_so_many_wait(service) -> None:
     with pytest.raises(ApiError) as refused:
         embedding.vector(wanted, Timer())
     assert refused.value.code == "too_many_search_requests" and service.asked == []
+
+
+def test_one_search_at_a_time_asks_a_slow_service_again(client, service, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = {"q": "night sun", "hybrid": {"embedder": "e", "semanticRatio": 0.9}}
+    now = [0.0]
+    monkeypatch.setattr("svcd.api.query_embedding.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def slow() -> None:
+        now[0] += 3.0
+
+    def asked(offset: int) -> int:
+        """How often the service was asked for a search."""
+        before = len(service.asked)
+        assert client.json("POST", PATH, {**body, "offset": offset}).value["semanticHitCount"] == 0
+        return len(service.asked) - before
+
+    service.meanwhile, service.failure = slow, EmbeddingError("runtime error", "gone")
+    assert asked(0) == 1
+    others: list[int] = []
+    service.meanwhile = lambda: (slow(), others.append(asked(1)))
+    assert asked(2) == 1 and others == [0]  # another one meanwhile is answered by its words
+    service.meanwhile, service.failure = (lambda: None), None
+    assert client.json("POST", PATH, {**body, "offset": 0}).value["semanticHitCount"] == 2
+    service.failure = EmbeddingError("user error", "no")
+    service.meanwhile = lambda: None
+    assert [asked(offset) for offset in (10, 11)] == [1, 1]  # it fails, but at once
 
 
 def test_media_needs_its_feature(client, service) -> None:
