@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -520,9 +520,11 @@ def semantic_members(found: SearchResult) -> dict[str, int]:
     return {} if found.semantic_hits is None else {"semanticHitCount": found.semantic_hits}
 
 
-def shown_vector(vector: Iterable[float]) -> list[float]:
+def shown_vector(vector: Sequence[float]) -> list[float | None]:
     """Numbers of single precision with as few digits as tell them apart from others: 0.1, not 0.10000000149011612."""
-    return list(map(_shortest, vector))
+    from svcd.search.shown_vectors import finite
+
+    return [number if number is None else _shortest(number) for number in finite(vector)]
 
 
 def _shortest(number: float) -> float:

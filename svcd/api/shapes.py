@@ -136,7 +136,7 @@ def _answer(members: Mapping[str, Json], metadata: Json, more: Mapping[str, Json
 
 
 _HITS = array({"type": "object"})
-_VECTOR = array({"type": "number"})
+_VECTOR = array({"type": ["number", "null"]})
 _FACETS: Mapping[str, Json] = {
     "facetDistribution": mapping(mapping(COUNT)),
     "facetStats": mapping(record({"min": {"type": "number"}, "max": {"type": "number"}})),
