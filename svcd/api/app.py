@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from svcd.api import (
     documents,
     event_streams,
+    facet_search,
     features,
     indexes,
     instance,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
-    *search.FACET_SEARCH_ROUTES, *similar.ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
+    *facet_search.ROUTES, *similar.ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
     *event_streams.LOG_ROUTES, *metrics.ROUTES,
     *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *render.ROUTES, *not_yet.ROUTES,
 )

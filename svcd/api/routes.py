@@ -360,13 +360,13 @@ def segments_of(path: str) -> tuple[str, ...]:
 # Which requests any worker process may answer (docs/http.md#worker-processes); checked before routes are matched
 
 _METHODS = frozenset(("GET", "POST"))
-_SEARCHES = frozenset(("search", "facet-search"))
+_SEARCHES = frozenset(("search", "facet-search", "similar"))
 _SEVERAL = ("multi-search",)
 
 
 def is_for_all(request: Request) -> bool:
-    """True for searches, facet searches and multi-searches: they only read, so any process may answer them."""
-    if request.method not in _METHODS or "search" not in request.path:
+    """True for searches of all kinds: they only read, so any process may answer them."""
+    if request.method not in _METHODS or "search" not in request.path and "similar" not in request.path:
         return False
     segments = request.segments
     return segments == _SEVERAL or len(segments) == 3 and segments[0] == "indexes" and segments[2] in _SEARCHES

@@ -1,4 +1,4 @@
-"""Search and facet search routes.
+"""The search routes.
 
 Declares every search parameter with its check and error code, turns a body or a query string into a query, and writes the
 answer. Parameters that are not supported yet are rejected with their own code, so that none is ignored silently.
@@ -560,46 +560,4 @@ ROUTES = (
           body=Fields(FIELDS), joins_rules=True, headers=METADATA_HEADERS),
     Route("GET", _PATH, search_with_url_query, "search", {200: "SearchAnswer"}, "Search with a query string", _TAG,
           query=_PARAMS, joins_rules=True, headers=METADATA_HEADERS),
-)
-
-
-# Facet search: finds values of one attribute
-
-# Other members of a search are accepted and ignored, so that one body can be sent to both routes.
-_FACET_SEARCH_BODY = Fields({
-    "facetQuery": Field(nullable(string), "invalid_facet_search_query",
-                        about="What the values begin with, typos forgiven; absent lists all values."),
-    "facetName": Field(string, "invalid_facet_search_facet_name", required=True,
-                       missing_code="missing_facet_search_facet_name"),
-    **{name: FIELDS[name] for name in (
-        "q", "vector", "media", "hybrid", "filter", "matchingStrategy", "attributesToSearchOn", "rankingScoreThreshold",
-        "locales")},
-    "exhaustiveFacetCount": Field(nullable(boolean), "invalid_facet_search_exhaustive_facet_count",
-                                  about="Apply `distinct` to all documents, not to the best twenty alone."),
-    "useNetwork": FIELDS["useNetwork"],
-}, is_open=True)
-
-
-def search_facets(ctx: Context) -> HandlerResult:
-    """Search values. Raises index_not_found, facet_search_disabled, invalid_facet_search_facet_name and what a search
-    raises."""
-    # Imported here as in _run_search().
-    from svcd.search.search import FacetQuery, facet_search
-
-    started, body = time.monotonic(), ctx.body
-    facet = FacetQuery(body["facetName"], body.get("facetQuery"), body.get("locales"))
-    with ctx.searches.slot(), index_snapshot(ctx, [ctx.index_uid]), ctx.read(ctx.index_uid) as reader:
-        check_available(body, ctx.instance.features)
-        query = with_joins_resolved(ctx, query_of(ctx, ctx.index_uid, body).indexed, reader).query
-        hits = facet_search(reader, facet, query, bool(body.get("exhaustiveFacetCount")), Timer())
-    return HandlerResult(200, {
-        "facetHits": [hit._asdict() for hit in hits],
-        "facetQuery": facet.text,
-        "processingTimeMs": milliseconds_since(started),
-    })
-
-
-FACET_SEARCH_ROUTES = (
-    Route("POST", "/indexes/{index_uid}/facet-search", search_facets, "search", {200: "FacetSearchAnswer"},
-          "Search the values of an attribute", "Facet Search", body=_FACET_SEARCH_BODY, joins_rules=True),
 )
