@@ -22,5 +22,5 @@ def distribution_of(embedder: Mapping[str, Any]) -> tuple[float, float] | None:
     if given is not None:
         return given["mean"], given["sigma"]
     if embedder.get("source") == "composite":
-        return distribution_of(embedder.get("indexingEmbedder") or {})
+        return distribution_of(embedder.get("searchEmbedder") or {}) or distribution_of(embedder.get("indexingEmbedder") or {})
     return _OF_MODELS.get((embedder.get("source", ""), embedder.get("model", "")))
