@@ -33,6 +33,8 @@ FEW, FEW_WITH_NUMPY = 600, 2000
 # So many of those that are nearest by estimate are compared exactly at first. It is enough when the last of the nearest is in the
 # first part of this order, one of FACTOR; else more follow, up to MOST_REFINED.
 FIRST_COUNT, MOST_REFINED, FACTOR = 200, 3000, 4
+# The one in so many of the nearest that is farthest down in this order is disregarded.
+DISREGARDED = 32
 
 _PORTION = 2000  # documents compared together
 
@@ -91,7 +93,7 @@ class VectorReader:
     def nearest(self, embedder: str, vector: array[float], candidates: DocIds, limit: int) -> Sequence[tuple[float, int]]:
         """(distance, docid) of the `limit` nearest vectors of the candidates, nearest first, equally near ones by docid."""
         row = self._embedders().get(embedder)
-        if row is None:
+        if row is None or limit <= 0:
             return []
         embedded = self.embedded_docids(embedder)
         docids = embedded & candidates
@@ -113,7 +115,7 @@ class VectorReader:
         """The nearest vectors, of those that are so by estimate."""
         found.add(self._rows(row, estimates.special_docids))
         known: set[int] = set(estimates.special_docids)
-        count = max(FIRST_COUNT, limit * FACTOR)
+        count = max(FIRST_COUNT, 2 * limit)
         most = max(MOST_REFINED, count)
         while True:
             best = estimates.best(count)
@@ -122,8 +124,9 @@ class VectorReader:
                 order.setdefault(docid, place)
             found.add(self._rows(row, [docid for docid in order if docid not in known]))
             known |= order.keys()
-            # The last of the nearest is how far down in the order of estimates?
-            last = max((order.get(docid, 0) for docid in found.docids()), default=0) + 1
+            # How far down in the order of estimates are the nearest? Of many a few may be anywhere.
+            places = sorted([order.get(docid, 0) for docid in found.docids()])
+            last = 1 + places[~(len(places) // DISREGARDED)]
             if len(best) < count or count >= min(FACTOR * last, most):
                 return found.result()
             count = min(FACTOR * last, most)

@@ -113,9 +113,18 @@ def _first_bits(bits: int, count: int) -> int:
     return bits & (1 << low) - 1
 
 
-def values(sums: Sequence[int], slots: int) -> list[tuple[int, int]]:
-    """(slot, its sum) of some slots, ascending by slot."""
-    size = SLOTS // 8
-    columns = [plane.to_bytes(size, "little") for plane in sums]
-    return [(slot, sum((column[slot >> 3] >> (slot & 7) & 1) << digit for digit, column in enumerate(columns)))
-            for slot in lows_of(slots)]
+# A byte with any bit as a binary digit.
+_DIGIT = bytes(b"0" + b"1" * 255)
+
+
+def values(sums: Sequence[int], slots: int) -> tuple[list[int], list[int]]:
+    """Some slots, ascending, and their sums."""
+    listed = list(lows_of(slots))
+    places = [slot >> 3 for slot in listed]
+    # The bit of each slot in its byte.
+    bits = int.from_bytes(bytes([1 << (slot & 7) for slot in listed]), "little")
+    digits = []
+    for plane in reversed(sums or [0]):
+        found = bytes(map(plane.to_bytes(SLOTS // 8, "little").__getitem__, places))
+        digits.append((int.from_bytes(found, "little") & bits).to_bytes(len(listed), "little").translate(_DIGIT))
+    return listed, [int(bytes(each), 2) for each in zip(*digits)]

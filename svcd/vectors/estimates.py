@@ -6,9 +6,8 @@ subtracted, `Estimates` has the sums. See docs/vectors.md#search.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from itertools import chain
 from math import hypot, isfinite, sqrt
 from operator import or_
 from typing import NamedTuple
@@ -85,9 +84,10 @@ class SketchBlock:
         """A plane by its number: bit n of part p of the sketches has number p * 8 * part_size + n."""
         return self._planes[number]
 
-    def docid(self, slot: int) -> int:
-        """The document of a slot."""
-        return self._docids[slot // REGION][slot % REGION]
+    def docids_at(self, slots: Iterable[int]) -> list[int]:
+        """The documents of some slots."""
+        docids = self._docids
+        return [docids[slot // REGION][slot % REGION] for slot in slots]
 
     def slots_of(self, members: bytes) -> int:
         """The slots of some documents. members: as membership_bytes() gives them."""
@@ -107,9 +107,8 @@ class SketchBlock:
 class SketchQuery:
     """What is added up to estimate the products of sketched vectors with a query.
 
-    The numbers of the query are weights of as many bits as those of the sketches. A weight times a number is a sum of planes, one
-    for each bit of the one and of the other; those that count least are left out, which costs a little precision, and is made up
-    for by many.
+    The numbers of the query become weights of as many bits as those of the sketches have, and a sign. A weight times a number is
+    the sum of a plane for each bit of the one and of the other.
     """
 
     def __init__(self, form: SketchForm, bits: int, vector: Sequence[float]) -> None:
@@ -118,22 +117,23 @@ class SketchQuery:
         self._size = form.dimensions
         weights = [int(number > 0) for number in vector] if self._is_quantized else _weights(form, vector)
         weights += [0] * (form.dimensions - len(weights))
-        digits = 2 * form.bits - 1
-        # For each binary digit the numbers of planes.
-        self._added: list[list[int]] = [[] for _ in range(digits)]
-        self._subtracted: list[list[int]] = [[] for _ in range(digits)]
         # Zeros of a quantized query differ from ones.
         self._zeros = weights.count(0)
-        for number, weight in enumerate(weights):
-            planes = self._added if weight > 0 else self._subtracted
-            weight = abs(weight) or int(self._is_quantized)
-            for part in range(bits):
-                plane = part * 8 * form.part_size + number
-                for digit in range(form.bits):
-                    if weight >> digit & 1:
-                        planes[form.bits - 1 - part + digit].append(plane)
-        if not self._is_quantized:
-            del self._added[:form.bits - 1], self._subtracted[:form.bits - 1]
+        # For each binary digit the numbers of planes.
+        digits = form.bits + bits - 1
+        self._added: list[list[int]] = [[] for _ in range(digits)]
+        self._subtracted: list[list[int]] = [[] for _ in range(digits)]
+        ones = [[digit for digit in range(form.bits) if weight >> digit & 1] for weight in range(1 << form.bits)]
+        if self._is_quantized:
+            ones[0] = ones[1]
+        for part in range(bits):
+            plane = part * 8 * form.part_size
+            # The lowest bit that the blocks have counts once.
+            added, subtracted = self._added[bits - 1 - part:], self._subtracted[bits - 1 - part:]
+            for weight in weights:
+                for digit in ones[abs(weight)]:
+                    (added if weight > 0 else subtracted)[digit].append(plane)
+                plane += 1
 
     @staticmethod
     def is_comparable(vector: Sequence[float]) -> bool:
@@ -153,10 +153,15 @@ class SketchQuery:
 
 
 def _weights(form: SketchForm, vector: Sequence[float]) -> list[int]:
-    most = (1 << form.bits) - 1
+    most = (1 << form.bits) - 2
     limit = max(_LARGEST, form.step * (1 << form.bits - 1))
     factor = most * sqrt(form.dimensions) / (hypot(*vector) * limit)
-    return [max(-most, min(most, round(number * factor))) for number in vector]
+    weights = []
+    for number in vector:
+        exact = max(-most, min(most, number * factor))
+        # Odd ones are avoided: they lead to a fourth more additions than they are worth.
+        weights.append(round(exact) if -1.5 < exact < 1.5 else 2 * round(exact / 2))
+    return weights
 
 
 class Estimates:
@@ -176,7 +181,7 @@ class Estimates:
         for block in blocks:
             slots = block.slots if members is None else block.slots_of(members)
             if special := slots & block.special:
-                self.special_docids += map(block.docid, lows_of(special))
+                self.special_docids += block.docids_at(lows_of(special))
             if slots:
                 sums, self._raised_by = query.sums(block)
                 self._sums.append(sums)
@@ -185,13 +190,9 @@ class Estimates:
 
     def best(self, count: int) -> list[tuple[int, int]]:
         """(estimate, docid) of the `count` vectors that seem nearest, in this order, equal ones by docid; or of all."""
-        chosen = largest(self._sums, self._slots, count)
-        found = list(chain.from_iterable(
-            ((estimate - self._raised_by, block.docid(slot)) for slot, estimate in values(sums, slots))
-            for block, sums, slots in zip(self._blocks, self._sums, chosen)))
-        found.sort(key=_nearest_first)
-        return found
-
-
-def _nearest_first(found: tuple[int, int]) -> tuple[int, int]:
-    return -found[0], found[1]
+        found: list[tuple[int, int]] = []  # with the estimate's opposite, so that they sort
+        for block, sums, chosen in zip(self._blocks, self._sums, largest(self._sums, self._slots, count)):
+            slots, estimates = values(sums, chosen)
+            found += zip(map(self._raised_by.__sub__, estimates), block.docids_at(slots))
+        found.sort()
+        return [(-opposite, docid) for opposite, docid in found]

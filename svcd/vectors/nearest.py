@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import repeat
 from math import dist, hypot
-from operator import itemgetter
+from operator import itemgetter, mul
 from typing import Any
 
-from svcd.vectors.vector import EPSILON, cosine_distance, from_bytes, quantized_bytes, single
+from svcd.vectors.vector import EPSILON, distance_of_product, from_bytes, norm, quantized_bytes, single
 
 # By how much a distance that is nearly right may differ from the exact one: single precision, and sums of thousands of products.
 _MARGIN = 1e-5
@@ -74,8 +74,11 @@ class Nearest:
         if self._is_quantized:
             exact = [(single(distance), docid) for distance, docid, _ in self._found]
         else:
-            exact = [(cosine_distance(self._vector, from_bytes(stored, len(self._vector))[0]), docid)
-                     for _, docid, stored in self._found]
+            length = norm(self._vector)
+            exact = []
+            for _, docid, stored in self._found:
+                (vector,) = from_bytes(stored, len(self._vector))
+                exact.append((distance_of_product(sum(map(mul, self._vector, vector)), length, norm(vector)), docid))
         exact.sort()
         return first_of_each(exact[:self._limit])
 
