@@ -11,7 +11,8 @@ from typing import Any
 
 from svcd.base.errors import ApiError
 from svcd.schema.exchange_templates import TemplateMismatch, request_template, response_template
-from svcd.templates import JsonTemplate, Template, TemplateError
+from svcd.schema.template_check import fault_of_template
+from svcd.templates import JsonTemplate, TemplateError
 from svcd.validation import (
     Field,
     anything,
@@ -265,11 +266,9 @@ def _check_embedder(name: str, embedder: Embedder, place: _Place, is_whole: bool
 
 def _check_document_template(template: str | None, name: str) -> None:
     """The message names the embedder, also when the template is that of a nested one."""
-    try:
-        Template.parse(template or "")
-    except TemplateError as error:
-        reason = f"Invalid template: user error: cannot parse template: {error.message}."
-        raise _refusal(f".embedders.{name}.documentTemplate", reason) from None
+    fault = fault_of_template(template) if template else None
+    if fault is not None:
+        raise _refusal(f".embedders.{name}.documentTemplate", f"Invalid template: {fault}.")
 
 
 # Fragments, requests and responses

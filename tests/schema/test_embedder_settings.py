@@ -240,6 +240,22 @@ def test_a_document_template_parses() -> None:
     assert message.startswith("`.embedders.e.documentTemplate`: Invalid template: user error: cannot parse template: liquid: ")
 
 
+@pytest.mark.parametrize("template", ["{{ title }}", "{% for field in fields %}{{ field.names }}{% endfor %}"])
+def test_a_document_template_uses_what_there_is(template: str) -> None:
+    message = refusal({**REST, "documentTemplate": template})
+    assert message.startswith(
+        "`.embedders.e.documentTemplate`: Invalid template: user error: template contains invalid fields: liquid: Unknown ")
+    assert message.endswith(". Only `doc.*`, `fields[i].name`, `fields[i].value` are supported.")
+
+
+@pytest.mark.parametrize("template", [
+    DEFAULT_TEMPLATE, "{{ doc.a.b[0].c }}", "{{ doc.genres | join: ', ' }}", "{{ doc.n | plus: 1 }}", "{{ fields[0].value }}",
+    "{% for x in doc.list %}{{ x.y }}{% endfor %}", "{% assign a = doc.b %}{{ a.c }}", "{% if doc.a == 1 %}{% endif %}", "", "x",
+])
+def test_document_templates_of_use(template: str) -> None:
+    decoded({"e": {**REST, "documentTemplate": template}})
+
+
 def test_a_local_file_is_a_source() -> None:
     stored = after({"e": {"source": "staticFile", "model": "glove"}})
     assert resolve_embedders(stored)["e"]["documentTemplate"] == DEFAULT_TEMPLATE
