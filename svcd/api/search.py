@@ -507,7 +507,7 @@ def _parts(hits: Iterable[str], found: SearchResult, index_uid: str) -> _Parts:
         ",".join(hits).encode(),
         b"" if vector is None else _more_members({"queryVector": shown_vector(vector)}),
         _more_members({**found.pagination, **facet_members(found.facets.get(index_uid))}),
-        _more_members(semantic_members(found)),
+        b"" if found.semantic_hits is None else _more_members(semantic_members(found)),
     )
 
 

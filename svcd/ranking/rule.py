@@ -38,12 +38,11 @@ class Bucket(NamedTuple):
 class Rule(Protocol):
     """Splits candidates into buckets, best first; buckets are disjoint subsets of the candidates.
 
-    Lazily: a bucket is worked out when it is asked for. Empty buckets are left out.
+    Lazily: a bucket is worked out when it is asked for. Empty buckets are left out. is_ready: is the next bucket known
+    already? It is then taken even after the cutoff.
     """
 
-    @property
-    def is_ready(self) -> bool:
-        """Is the next bucket of the last call known already? It is then taken even after the cutoff."""
+    is_ready: bool
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
         """The buckets of any set of documents."""
@@ -58,10 +57,7 @@ class Rule(Protocol):
 class InvertedIndexRule:
     """A rule that asks the inverted index, however few documents there are."""
 
-    @property
-    def is_ready(self) -> bool:
-        """Is the next bucket of the last call known already? Here never."""
-        return False
+    is_ready = False
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
         """The buckets of any set of documents."""

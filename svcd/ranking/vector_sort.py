@@ -35,11 +35,6 @@ class VectorSort(InvertedIndexRule):
         self._hits = max(hits, 1)
         self._found: deque[tuple[float, int]] = deque()  # (distance, docid) of the documents that come next
 
-    @property
-    def is_ready(self) -> bool:
-        """Are the documents of the next bucket known?"""
-        return bool(self._found)
-
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
         """One bucket for each distance, nearest first, then those without vectors. Finds the first portion at once."""
         embedded = candidates & self._reader.vectors.embedded_docids(self._target.embedder)
@@ -55,6 +50,7 @@ class VectorSort(InvertedIndexRule):
             while self._found and self._found[0][0] == distance:
                 equal.append(self._found.popleft()[1])
             taken += equal
+            self.is_ready = bool(self._found)
             yield Bucket(DocIds(equal), VectorSorted(similarity(distance, self._target.shift)), lambda: graph)
             if not self._found:
                 portion *= 2
@@ -66,3 +62,4 @@ class VectorSort(InvertedIndexRule):
     def _find(self, candidates: DocIds, count: int) -> None:
         target = self._target
         self._found = deque(self._reader.vectors.nearest(target.embedder, target.vector, candidates, count) if candidates else ())
+        self.is_ready = bool(self._found)

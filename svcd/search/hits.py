@@ -21,7 +21,7 @@ from svcd.search.formatting import FormatOptions, Formatter
 from svcd.search.keyword import Found
 from svcd.search.matches import FormattingBudget
 from svcd.search.request import SearchQuery
-from svcd.search.shown_vectors import average_bytes, vectors_setter
+from svcd.search.shown_vectors import VECTORS_MEMBER, average_bytes, with_or_without_vectors
 from svcd.search.stored_strings import LONG_BYTES, LongStrings
 
 # A page up to this size is rendered at once; a longer one in portions. Both in bytes of documents.
@@ -48,7 +48,8 @@ def render_hits(
     if _is_reshaped(reader, query):
         texts, formatted = _formatted(reader, query, found, texts, expired, long_strings)
         members.append(formatted)
-    texts = vectors_setter(reader, query.retrieve_vectors)([hit.docid for hit in hits], texts)
+    if query.retrieve_vectors or [text for text in texts if VECTORS_MEMBER in text]:
+        texts = with_or_without_vectors(reader, query.retrieve_vectors, [hit.docid for hit in hits], texts)
     if query.sort and (origin := sorted_from(query.sort)):
         texts = [with_distance(text, origin) for text in texts]
     if query.show_ranking_score or query.show_ranking_score_details:

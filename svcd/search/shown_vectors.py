@@ -4,7 +4,7 @@ Also used by the documents routes.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
@@ -13,6 +13,8 @@ from svcd.query.reader import Reader
 from svcd.vectors.vector import DocumentVectors
 
 MEMBER = "_vectors"
+# A document without this text has no such member.
+VECTORS_MEMBER = f'"{MEMBER}"'
 # Bytes of a number of a vector in JSON: a single-precision number, printed in double precision.
 _NUMBER_BYTES = 21
 
@@ -53,22 +55,18 @@ def are_displayed(reader: Reader) -> bool:
     return (MEMBER in reader.settings.displayed_attributes) != (MEMBER in reader.fields())
 
 
-def vectors_setter(reader: Reader, are_retrieved: bool) -> Callable[[Sequence[int], Sequence[str]], Sequence[str]]:
-    """A function that gives documents (docids, JSON texts) the member `_vectors`, or takes it from them."""
+def with_or_without_vectors(reader: Reader, are_retrieved: bool, docids: Sequence[int], texts: Sequence[str]) -> Sequence[str]:
+    """Documents (JSON texts) with their vectors if these are retrieved and displayed, else without the member `_vectors`."""
     if not are_retrieved or not are_displayed(reader):
-        return lambda docids, texts: [_without_vectors(text) for text in texts]
-
-    def set_all(docids: Sequence[int], texts: Sequence[str]) -> Sequence[str]:
-        documents = list(map(loads, texts))
-        for document, vectors in zip(documents, vectors_of(reader, docids)):
-            set_vectors(document, vectors)
-        return list(map(dumps, documents))
-
-    return set_all
+        return [_without_vectors(text) for text in texts]
+    documents = list(map(loads, texts))
+    for document, vectors in zip(documents, vectors_of(reader, docids)):
+        set_vectors(document, vectors)
+    return list(map(dumps, documents))
 
 
 def _without_vectors(text: str) -> str:
-    if f'"{MEMBER}"' not in text:
+    if VECTORS_MEMBER not in text:
         return text
     document = loads(text)
     document.pop(MEMBER, None)
