@@ -98,7 +98,7 @@ class VectorReader:
         embedded = self.embedded_docids(embedder)
         docids = embedded & candidates
         found = Nearest(vector, row.is_quantized, limit)
-        few = FEW_WITH_NUMPY if numpy() else FEW
+        few = FEW if row.is_quantized or not numpy() else FEW_WITH_NUMPY
         if len(docids) <= few or not (row.is_quantized or SketchQuery.is_comparable(vector)):
             listed = docids.to_array()
             for start in range(0, len(listed), _PORTION):

@@ -19,6 +19,7 @@ from svcd.vectors.vector import EPSILON, distance_of_product, from_bytes, norm, 
 
 # By how much a distance that is nearly right may differ from the exact one: single precision, and sums of thousands of products.
 _MARGIN = 1e-5
+_MOST_RATIO = 1e6
 
 Stored = tuple[int, bytes]  # docid, its vectors one after the other
 
@@ -125,15 +126,20 @@ def _plain_distances(vector: Sequence[float], length: float) -> Callable[[list[b
     query = tuple(vector)
     zero = (0.0,) * len(query)
     square = length * length
+    # Of lengths that differ by more, too little is left of the sum of squares.
+    shortest, longest = length / _MOST_RATIO, length * _MOST_RATIO
 
     def distance(stored: bytes) -> float:
         numbers = unpack(stored)
-        norm = dist(numbers, zero)
-        norms = norm * length
+        own = dist(numbers, zero)
+        norms = own * length
         if not norms > EPSILON:
             return 0.0
-        apart = dist(numbers, query)
-        cosine = (norm * norm + square - apart * apart) / (2 * norms)
+        if shortest < own < longest:
+            apart = dist(numbers, query)
+            cosine = (own * own + square - apart * apart) / (2 * norms)
+        else:
+            cosine = sum(map(mul, numbers, query)) / norms
         return (1.0 - cosine) / 2 if cosine == cosine else 1.0
 
     return lambda vectors: map(distance, vectors)
