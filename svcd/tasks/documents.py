@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
@@ -93,12 +93,15 @@ class _DistinctDocuments:
 class DocumentWriter:
     """Writes documents through an IndexWriter. limit: bytes of text gathered per portion.
 
-    To be used inside a transaction of the writer; call finish() at the end.
+    To be used inside a transaction of the writer; call finish() at the end. on_embedding: called while texts of documents
+    are embedded, with how many are, of how many.
     """
 
-    def __init__(self, writer: IndexWriter, limit: int, process: AnalysisProcess | None = None) -> None:
+    def __init__(self, writer: IndexWriter, limit: int, process: AnalysisProcess | None = None,
+                 on_embedding: Callable[[int, int], None] = lambda finished, total: None) -> None:
         self._writer = writer
         self._process = process
+        self._on_embedding = on_embedding
         # Parts of portions that the process analyzes: not in the index yet, and not pending any more.
         self._sent: deque[_Part] = deque()
         self._sent_ids: set[str] = set()
@@ -294,7 +297,7 @@ class DocumentWriter:
             held.document, held.given, has_entries=held.before is not None)
             for document_id, held in pending.items() if held.document is not None]
         try:
-            return self._vectors.changes(changed)
+            return self._vectors.changes(changed, self._on_embedding)
         except ApiError as error:
             raise IndexingFailure(error) from None
         except EmbeddingFailure as failure:

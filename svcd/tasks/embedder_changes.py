@@ -15,12 +15,11 @@ from svcd.index.writer import IndexWriter, StoredDocument
 from svcd.schema.document_vectors import MEMBER, checked_vectors, dimension_error, shown_entry
 from svcd.schema.index_settings import IndexSettings
 from svcd.tasks.document_vectors import EmbeddingFailure, Generations
-from svcd.tasks.embedding import IDENTITY, USER_PROVIDED, Source, fragments_of
+from svcd.tasks.embedding import EMBEDDING, IDENTITY, USER_PROVIDED, Source, fragments_of
 
 Settings = Mapping[str, Any]
 Progress = Callable[[str, int, int], None]
 
-_STEP = "embedding"
 _PORTION = 500  # documents read together
 # Changes of these members of an embedder make all vectors stale.
 _FULL = tuple(member for member in IDENTITY if member not in ("url", "dimensions"))
@@ -99,7 +98,9 @@ class EmbedderChanges:
             before = Source(name, old, self._before, known)
             is_full = _is_stale(old, settings)
             dimensions = known.dimensions
-            if is_full or _indexing(old).get("dimensions") != _indexing(settings).get("dimensions"):
+            # The parts of a composite embedder are compared when their length is asked for.
+            if is_full or _indexing(old).get("dimensions") != _indexing(settings).get("dimensions") or (
+                    settings["source"] == "composite" and old != settings):
                 dimensions = Source(name, settings, self._after).dimensions()
             if dimensions != known.dimensions:
                 is_full = True
@@ -141,7 +142,7 @@ class EmbedderChanges:
     def _embed(self, changes: Sequence[_Change], progress: Progress) -> None:
         """Embed all documents as the changes need it. Raises ApiError."""
         total, last = self._writer.number_of_documents, -1
-        progress(_STEP, 0, total)
+        progress(EMBEDDING, 0, total)
         while part := self._writer.all_stored(last, _PORTION):
             documents = [(stored, json_text.loads(stored.json)) for stored in part]
             entries: dict[int, dict[str, StoredVectors | None]] = {}
@@ -152,7 +153,7 @@ class EmbedderChanges:
             self._writer.write_vectors(entries)
             self._write_texts([(stored, moved[stored.docid]) for stored, _ in documents if stored.docid in moved])
             last, self._finished = part[-1].docid, self._finished + len(part)
-            progress(_STEP, self._finished, total)
+            progress(EMBEDDING, self._finished, total)
 
     def _entries(self, change: _Change, documents: Sequence[tuple[StoredDocument, dict[str, Any]]],
                  moved: dict[int, dict[str, Any]]) -> dict[int, StoredVectors | None]:

@@ -25,12 +25,13 @@ Inputs = dict["int | None", Any]  # number of the indexing fragment, None for a 
 Report = Callable[[int, int], None]  # how many inputs are embedded, of how many
 
 USER_PROVIDED = "userProvided"
+EMBEDDING = "embedding"  # the step of a batch
 CODE = "vector_embedding_error"
 _MISSING = "missing field in document `{id}`: {error}"
 _FRAGMENT = "in `.indexingFragments.{name}`, {error}"
 
 # Members on which vectors depend, beside those that the inputs are rendered with.
-IDENTITY = ("source", "model", "revision", "pooling", "url", "request", "response", "dimensions", "path")
+IDENTITY = ("source", "model", "revision", "pooling", "url", "request", "response", "dimensions")
 # Embedders that call no service: their vectors are made again at less than the cost of keeping them.
 _LOCAL = frozenset(("huggingFace", "staticFile", USER_PROVIDED))
 

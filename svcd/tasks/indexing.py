@@ -29,6 +29,7 @@ from svcd.schema.settings import Redo
 from svcd.tasks import batching, embedding
 from svcd.tasks.analysis import AnalysisProcess
 from svcd.tasks.batching import KINDS
+from svcd.tasks.embedding import EMBEDDING
 from svcd.tasks.documents import DocumentWriter, GeoExtraction, IndexingFailure, read_payload
 from svcd.tasks.indexing_client import MemoryBudget
 
@@ -231,7 +232,8 @@ def _documents(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: Memor
         process = None
         if threads > 1 and total >= ANALYZED_BESIDE:
             process = stack.enter_context(closing(AnalysisProcess(writer.settings)))
-        yield from _document_tasks(writer, DocumentWriter(writer, budget.documents, process), tasks, budget, progress)
+        documents = DocumentWriter(writer, budget.documents, process, partial(progress, EMBEDDING))
+        yield from _document_tasks(writer, documents, tasks, budget, progress)
 
 
 def _document_tasks(writer: IndexWriter, documents: DocumentWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget,
