@@ -160,7 +160,7 @@ def _input(ctx: Context, given: Mapping[str, Any]) -> tuple[dict[str, Any], Call
             if docid is None:
                 raise ApiError("render_document_not_found",
                                f"{_FETCHING_INPUT}: document `{given['id']}` not found in `{uid}`")
-            return json.loads(reader.document(docid)), reader.settings.searchable.__contains__
+            return json.loads(reader.documents([docid])[0]), reader.settings.searchable.__contains__
     except ApiError as error:
         if error.code != "index_not_found":
             raise

@@ -37,7 +37,7 @@ from svcd.templates.plain import Render
 from svcd.templates.scanner import Part, located, readable, readable_part, scan
 from svcd.templates.values import MISSING, find, source_of, text_of, unknown_variable
 
-_TAGS = frozenset({
+TAGS = frozenset({
     "assign", "break", "capture", "case", "comment", "continue", "cycle", "decrement", "for", "if", "ifchanged", "increment",
     "tablerow", "unless",
 })
@@ -84,7 +84,7 @@ def _located_error(text: str, parts: Sequence[Part], error: Error) -> TemplateEr
 
 def _is_wrong(part: Part) -> bool:
     if part.name:
-        return part.name not in _TAGS | _AFTER_TAGS and not part.name.startswith("end")
+        return part.name not in TAGS | _AFTER_TAGS and not part.name.startswith("end")
     try:
         _environment().parse_filtered_expression_value(readable_part(part.text), 1)
     except Error:
@@ -468,7 +468,7 @@ class _Environment(Environment):
 
     def __init__(self) -> None:
         super().__init__(cache_size=0)
-        for name in self.tags.keys() - _TAGS - _PSEUDO_TAGS:
+        for name in self.tags.keys() - TAGS - _PSEUDO_TAGS:
             del self.tags[name]  # in place: the parser has the same dictionary
         for tag in (_IfTag, _UnlessTag, _CaseTag, _ForTag, _TablerowTag):
             self.add_tag(tag)

@@ -7,6 +7,8 @@
 """
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 
 from svcd.templates import Template, TemplateError
 from svcd.templates.filters import FILTERS
+from svcd.templates.language import TAGS
 from svcd.templates.limits import Budget
 from svcd.templates.values import equal
 from tests.templates.test_templates import json_values, words
@@ -59,6 +62,14 @@ def rendered(expression: str) -> str:
 ])
 def test_what_filters_do(expression: str, wanted: str) -> None:
     assert rendered(expression) == wanted
+
+
+def test_the_documentation_has_all_filters_and_tags() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "templates.md").read_text()
+    filters, tags = page.split("## Filters")[1].split("## ")[0], page.split("## Tags")[1].split("Comparisons")[0]
+    named = re.findall(r"`(\w+)`", "".join(line.split("|")[2] for line in filters.splitlines() if line.startswith("| ")))
+    assert set(named) == set(FILTERS)
+    assert set(re.findall(r"`(\w+)`", tags)) == TAGS | {"else", "elsif", "when", "limit", "offset", "reversed", "forloop", "raw"}
 
 
 @pytest.mark.parametrize("expression, words", [
