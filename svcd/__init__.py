@@ -8,7 +8,7 @@ INTERFACE_VERSION = "1.52.0"
 # one row do not know each other. A test reads this list.
 LAYERS = [
     "base",
-    "validation geo http rhai",
+    "validation geo http rhai vectors templates",
     "text",
     "schema",
     "query",
@@ -17,6 +17,7 @@ LAYERS = [
     "auth index",
     "instance",
     "remote",
+    "embedding",
     "tasks",
     "api",
     "analytics",

@@ -93,6 +93,7 @@ class SearchQueue:
         self._congestion = Congestion()
         self._max_wait_s = max_wait_s
         self._head_start_s = head_start_s
+        self._own = threading.local()  # `started_at` of the search of a thread
         self._started: list[float] = []  # start of each running search, the newest last
         self._waiting: list[_Waiter] = []
         self._lock = threading.Lock()
@@ -121,11 +122,31 @@ class SearchQueue:
             self._wait(waiter)
             self._watch()
         if waiter.started_at is None:
-            raise self._too_many_searches()
+            raise self.too_many_searches()
+        self._own.started_at = waiter.started_at
         try:
             yield
         finally:
+            self._own.started_at = None
             self._leave(waiter.started_at)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Give up the slot of this thread in the block, which waits for another host.
+
+        The search then goes on at once: it has waited for its turn before, and is half done.
+        """
+        started_at: float | None = getattr(self._own, "started_at", None)
+        if started_at is None:
+            yield
+            return
+        self._leave(started_at)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._started.insert(0, started_at)  # the newest is the last one
+            self._watch()
 
     def _has_room(self) -> bool:
         if len(self._started) >= self._parallel:
@@ -144,7 +165,7 @@ class SearchQueue:
                 self._run(waiter)
                 return waiter
             if not self.capacity:
-                raise self._too_many_searches()
+                raise self.too_many_searches()
             if len(self._waiting) >= self._own_capacity:
                 # Drop a random one, so that under load no client is rejected for being early or late.
                 self._waiting.pop(_random_index(len(self._waiting))).wakeup.set()
@@ -188,7 +209,8 @@ class SearchQueue:
         if queues_up:
             self.on_congestion()
 
-    def _too_many_searches(self) -> ApiError:
+    def too_many_searches(self) -> ApiError:
+        """The error of a search for which there is no room."""
         return ApiError(
             "too_many_search_requests",
             f"Too many search requests running at the same time: {self.capacity}. Retry after {_RETRY_AFTER_S}s.",
@@ -208,14 +230,27 @@ _ran_out = 0
 
 
 class Timer:
-    """The cutoff of one search: called with milliseconds, returns a predicate: have they passed since the call?"""
+    """The cutoff of one search: called with milliseconds, returns a predicate: have they passed since the call?
+
+    The time of paused() does not count.
+    """
 
     def __init__(self) -> None:
         self.has_run_out = False
+        self._paused_s = 0.0
 
     def __call__(self, milliseconds: int) -> Callable[[], bool]:
-        end = time.monotonic() + milliseconds / 1000
-        return lambda: time.monotonic() >= end and self._run_out()
+        end = time.monotonic() + milliseconds / 1000 - self._paused_s
+        return lambda: time.monotonic() - self._paused_s >= end and self._run_out()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the clock in the block."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self._paused_s += time.monotonic() - started
 
     def _run_out(self) -> bool:
         if not self.has_run_out:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from svcd.api import (
     documents,
     event_streams,
+    facet_search,
     features,
     indexes,
     instance,
@@ -21,14 +22,17 @@ from svcd.api import (
     multi_search,
     not_yet,
     openapi,
+    render,
     search,
     settings,
+    similar,
     tasks,
     waiting,
     webhooks,
 )
 from svcd.api.admission import SearchCache, SearchQueue
 from svcd.api.bodies import json_value, read_body
+from svcd.api.query_embedding import QueryEmbedding, no_services
 from svcd.api.routes import JSON, Context, HandlerResult, Match, Report, Route, Stream, Table, Text, Traffic, Value
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.auth.keys import ALL_PERMITTED, Keys, Permission
@@ -40,13 +44,14 @@ from svcd.index.disk_space import disk_full_error, lacks_room
 from svcd.validation import checked_index_uid, decode_body, decode_query, decode_value
 
 if TYPE_CHECKING:
+    from svcd.embedding import Embedders
     from svcd.instance.instance import Instance
 
 _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
-    *search.FACET_SEARCH_ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
+    *facet_search.ROUTES, *similar.ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
     *event_streams.LOG_ROUTES, *metrics.ROUTES,
-    *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *not_yet.ROUTES,
+    *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *render.ROUTES, *not_yet.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 
@@ -87,11 +92,13 @@ class App:
     def __init__(self, instance: Instance, runner: Any, keys: Keys, searches: SearchQueue,
                  traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
                  broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None,
-                 streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: UsageCounter | None = None) -> None:
+                 streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: UsageCounter | None = None,
+                 make_embedders: Callable[[], Embedders] = no_services) -> None:
         """traffic: where requests are counted; reports: fetches the counters of the other processes of the instance.
         broadcast: sends them a command (svcd.cli.search_worker).
 
         streams, waiting_writes, large: how many there may be at once. usage: where they are counted for a usage report.
+        make_embedders: called when the first query is embedded.
         """
         self._instance = instance
         self._runner = runner
@@ -106,6 +113,7 @@ class App:
         self._waiting_writes = ConcurrencyLimit(waiting_writes)
         self.usage = usage
         self.search_cache = SearchCache(lambda: instance.answer_limit)
+        self._embedding = QueryEmbedding(searches, make_embedders)
 
     @property
     def searches(self) -> SearchQueue:
@@ -163,7 +171,7 @@ class App:
             permission=permission, query=_query(route, query), body=_body(route, request), traffic=self._traffic,
             reports=self._reports, keys=self._keys, broadcast=self._broadcast, streams=self._streams,
             recheck_permission=check_permission,
-            search_cache=self.search_cache, large_answers=self._large_answers,
+            search_cache=self.search_cache, large_answers=self._large_answers, embedding=self._embedding,
         )
         if route.feature:
             features.require(self._instance.features(), *route.feature)

@@ -109,14 +109,14 @@ def _no_sequence(content: bytes, start: int) -> ApiError:
     """The error for a body that is no list. Its position is the first byte of an object, but the end of another value."""
     is_map = content[start:start + 1] == b"{"
     end = start if is_map else json_text.value_end(content, start)
-    found = "map" if is_map else _serde_type(json_text.loads(content[start:end]))
+    found = "map" if is_map else serde_type(json_text.loads(content[start:end]))
     line_start = content.rfind(b"\n", 0, end) + 1
     line = content.count(b"\n", 0, end) + 1
     place = f"line {line} column {end - line_start}"
     return ApiError("bad_request", f"Json deserialize error: invalid type: {found}, expected a sequence at {place}")
 
 
-def _serde_type(value: Any) -> str:
+def serde_type(value: Any) -> str:
     """A scalar as serde names what it did not expect."""
     if value is None:
         return "null"

@@ -29,6 +29,7 @@ from svcd.base.errors import ApiError
 from svcd.filters.evaluation import check_shape
 from svcd.ranking.sort import SortError, SortRule, check_sortable, geo_buckets, parse_rule, split_rules
 from svcd.schema.documents import Selection, checked_identifier, select
+from svcd.search.shown_vectors import average_bytes, set_vectors, vectors_of
 from svcd.validation import Field, Param, anything, array_of, boolean, nullable, positive_integer, query_strings, string
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _TAG = "Documents"
 _VECTORS = "_vectors"
+_VECTOR_BYTES = 1 << 18  # of documents with their vectors that are read together
 _MAX_IDS = 2_000_000  # of one deletion: the indexing process holds them all in memory
 _FILTER_CODE, _SORT_CODE = "invalid_document_filter", "invalid_document_sort"
 _NOT_YET = "this version of svcd does not have `{}` yet."
@@ -56,17 +58,18 @@ def fetch(ctx: Context, wanted: Mapping[str, Any]) -> HandlerResult:
     _refuse_network(ctx, wanted)
     ids = None if wanted.get("ids") is None else _identifiers(wanted["ids"])
     rules = _sort_rules(wanted.get("sort") or ())
-    view = _view(wanted.get("fields"), bool(wanted["retrieveVectors"]))
+    view, has_vectors = _view(wanted.get("fields")), bool(wanted["retrieveVectors"])
     with ExitStack() as held:
         held.enter_context(index_snapshot(ctx, [ctx.index_uid]))
         reader = held.enter_context(ctx.read(ctx.index_uid))
         selected = _selected(reader, ids, _condition(ctx, reader, wanted.get("filter")))
         _check_sortable(rules, reader.settings.sortable_attributes)
         docids, total = _page(reader, selected, rules, offset, limit)
-        expected = min(limit, max(total - offset, 0)) * reader.average_document_size()
+        size = reader.average_document_size() + (average_bytes(reader) if has_vectors else 0)
+        expected = min(limit, max(total - offset, 0)) * size
         if expected > WHOLE:
             held.callback(reader.close)
-        body = list_body(b'{"results":[', (view(text).encode() for text in reader.each_document(docids)),
+        body = list_body(b'{"results":[', _shown(reader, docids, view, size if has_vectors else 0),
                       f'],"offset":{offset},"limit":{limit},"total":{total}}}'.encode,
                       expected=expected, limit=ctx.large_answers, held=held)
     return HandlerResult(200, Text(body))
@@ -150,21 +153,37 @@ def _buckets(reader: IndexReader, docids: DocIds, rule: SortRule) -> Iterator[Do
     return (bucket for _, bucket in reader.values.sort_buckets(rule.field, rule.is_ascending, docids))
 
 
-def _view(fields: Sequence[str] | None, has_vectors: bool) -> Callable[[str], str]:
-    """How a stored document is shown: the fields asked for, without `_vectors` unless they are."""
+def _view(fields: Sequence[str] | None) -> Callable[[str], str]:
+    """How a stored document is shown without its vectors: the fields asked for."""
     names = None if fields is None or "*" in fields else Selection(fields)
 
     def view(text: str) -> str:
-        if names is None and not has_vectors and f'"{_VECTORS}"' not in text:
+        if names is None and f'"{_VECTORS}"' not in text:
             return text
         document = json_text.loads(text)
-        vectors = document.pop(_VECTORS, None)
-        shown = document if names is None else select(document, names)
-        if has_vectors:
-            shown[_VECTORS] = vectors if isinstance(vectors, dict) else {}
-        return json_text.dumps(shown)
+        document.pop(_VECTORS, None)
+        return json_text.dumps(document if names is None else select(document, names))
 
     return view
+
+
+def _shown(reader: IndexReader, docids: Iterable[int], view: Callable[[str], str], size: int) -> Iterator[bytes]:
+    """The documents as they are shown. size: about the bytes of one with its vectors; 0 shows none."""
+    if not size:
+        yield from (view(text).encode() for text in reader.each_document(docids))
+        return
+    wanted, count = iter(docids), max(_VECTOR_BYTES // size, 1)
+    while part := list(islice(wanted, count)):
+        for text, vectors in zip(reader.documents(part), vectors_of(reader, part)):
+            yield _with_vectors(text, vectors, view).encode()
+
+
+def _with_vectors(text: str, vectors: dict[str, Any], view: Callable[[str], str]) -> str:
+    """A document as it is shown with its vectors; these do not count as a field."""
+    stored, shown = json_text.loads(text), json_text.loads(view(text))
+    shown[_VECTORS] = stored.get(_VECTORS)
+    set_vectors(shown, vectors)
+    return json_text.dumps(shown)
 
 
 def _refuse_network(ctx: Context, wanted: Mapping[str, Any]) -> None:
@@ -193,8 +212,10 @@ def get(ctx: Context) -> HandlerResult:
         docid = reader.docid_of(document_id)
         if docid is None:
             raise ApiError("document_not_found", f"Document `{document_id}` not found.")
-        text = reader.document(docid)
-    return HandlerResult(200, Text(_view(ctx.query["fields"], ctx.query["retrieveVectors"])(text)))
+        text, view = reader.document(docid), _view(ctx.query["fields"])
+        if ctx.query["retrieveVectors"]:
+            return HandlerResult(200, Text(_with_vectors(text, vectors_of(reader, [docid])[0], view)))
+    return HandlerResult(200, Text(view(text)))
 
 
 # Write

@@ -187,8 +187,7 @@ def index_stats(ctx: Context, row: IndexRow) -> dict[str, Any]:
         with ctx.instance.read_file(row.uid, row.uuid) as reader:
             tables = reader.internal_database_sizes()
         view["internalDatabaseSizes"] = {name: shapes.size(size, size_format) for name, size in tables.items()}
-    # Vectors are not supported yet, so there is nothing to count.
-    view |= {"numberOfEmbeddings": 0, "numberOfEmbeddedDocuments": 0}
+    view |= {"numberOfEmbeddings": stats.get("embeddings", 0), "numberOfEmbeddedDocuments": stats.get("embeddedDocuments", 0)}
     view["fieldDistribution"] = dict(sorted(stats.get("fields", {}).items()))
     return view
 

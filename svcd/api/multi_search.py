@@ -32,11 +32,12 @@ from svcd.api.search import (
     page_of,
     performance_details,
     query_of,
+    semantic_members,
+    shown_vector,
     timed_slot,
     uuid7,
     wants_metadata,
     with_joins_resolved,
-    without_vectors,
 )
 from svcd.base import tracing
 from svcd.base.errors import ApiError
@@ -300,21 +301,26 @@ def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query
             readers[uid] = stack.enter_context(ctx.read(uid))
             return readers[uid]
 
-        found = federated(read, asked, _federation_of(federation), Timer())
+        timer = Timer()
+        found = federated(read, asked, _federation_of(federation), timer, ctx.embedding.for_search(timer))
         if isinstance(found.hits, LongPage):
             answer.add_hits(ctx, found.hits, readers)
             for reader in readers.values():
                 stack.callback(reader.close)
             answer.held.push(stack.pop_all())
         else:
-            answer.add(",".join(hydrate_hits(ctx, without_vectors(found.hits), readers)).encode())
+            answer.add(",".join(hydrate_hits(ctx, found.hits, readers)).encode())
         primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
+    vectors = {str(number): shown_vector(vector) for number, vector in found.query_vectors.items()}
+    are_retrieved = any(query.get("retrieveVectors") for query in queries)
     rest: dict[str, Any] = {
+        **({"queryVectors": vectors} if are_retrieved else {}),
         "processingTimeMs": milliseconds_since(started), **found.pagination,
         **_facet_members(found.facets, federation.get("mergeFacets")), "requestUid": uuid7(),
     }
     if wants_metadata(ctx):
         rest["metadata"] = [metadata(query.get("q"), query["indexUid"], primary_keys[query["indexUid"]]) for query in queries]
+    rest.update(semantic_members(found))
     return rest
 
 

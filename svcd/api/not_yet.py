@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from svcd.api.filters import allowed_filter, filter_of_query_string, has_joins
 from svcd.api.routes import Context, Fields, HandlerResult, Route
 from svcd.base.errors import ApiError
 from svcd.base.quantities import parse_size
-from svcd.schema.documents import checked_identifier
 from svcd.validation import (
     Field,
     Param,
@@ -22,27 +20,19 @@ from svcd.validation import (
     anything,
     array_of,
     boolean,
-    index_uid,
     map_of,
     nullable,
-    number,
     object_of,
-    one_of,
     parsed,
-    positive_integer,
     query_strings,
     string,
 )
 
 _NETWORK = ("network", "Using the /network route")
 _CONTROL = ("network", "Using the /network/control route")
-_RENDER = ("renderRoute", "calling the /render-template route")
-
 
 _NETWORKS = "networks of instances"
-_TEMPLATES = "the rendering of templates"
 _EXPORTS = "exports to another instance"
-_SIMILAR = "similar documents"
 _CHATS = "chats"
 _RULES = "search rules with pinned results"
 
@@ -59,11 +49,11 @@ class Missing:
     routes: tuple[Route, ...] = ()
 
 
-def _rejecting_handler(what: str, code: str = "bad_request") -> Callable[[Context], HandlerResult]:
+def _rejecting_handler(what: str) -> Callable[[Context], HandlerResult]:
     """A handler that rejects every request."""
 
     def refuse(_ctx: Context) -> HandlerResult:
-        raise ApiError(code, f"This version of svcd does not have {what} yet.")
+        raise ApiError("bad_request", f"This version of svcd does not have {what} yet.")
 
     return refuse
 
@@ -91,31 +81,6 @@ _NETWORK_BODY = Fields({  # in the order in which messages list them
 _CONTROL_BODY = Fields({"origin": Field(any_object, required=True), "message": Field(any_object, required=True)})
 
 
-# Templates
-
-_TEMPLATE_KINDS = ("documentTemplate", "chatDocumentTemplate", "indexingFragment", "searchFragment",
-                   "inlineDocumentTemplate", "inlineFragment")
-_INPUT_KINDS = ("indexDocument", "inlineDocument", "inlineSearch")
-_RENDER_BODY = Fields({
-    "template": Field(object_of({
-        "kind": Field(one_of(*_TEMPLATE_KINDS), "invalid_render_template", required=True,
-                      missing_code="invalid_render_template"),
-        "indexUid": Field(nullable(index_uid), "invalid_render_template"),
-        "embedder": Field(nullable(string), "invalid_render_template"),
-        "fragment": Field(nullable(string), "invalid_render_template"),
-        "inline": Field(anything, "invalid_render_template"),
-        "documentTemplateMaxBytes": Field(nullable(positive_integer), "invalid_render_template"),
-    }), "invalid_render_template", required=True, missing_code="bad_request"),
-    "input": Field(nullable(object_of({
-        "kind": Field(one_of(*_INPUT_KINDS), "invalid_render_input", required=True,
-                      missing_code="invalid_render_input"),
-        "indexUid": Field(nullable(index_uid), "invalid_render_input"),
-        "id": Field(nullable(string), "invalid_render_input"),
-        "inline": Field(anything, "invalid_render_input"),
-    })), "invalid_render_input"),
-})
-
-
 # Export
 
 def _size(text: str) -> int:
@@ -136,94 +101,6 @@ _EXPORT_BODY = Fields({
         "overrideSettings": Field(boolean, "invalid_export_index_override_settings"),
     }))), "invalid_export_indexes_patterns"),
 })
-
-
-# Similar documents
-
-_FILTER_CODE = "invalid_similar_filter"
-
-
-def _similar(ctx: Context, wanted: Mapping[str, Any]) -> HandlerResult:
-    """Reject what is wrong in the order that clients expect; then everything else.
-
-    Raises index_not_found, invalid_similar_filter, invalid_similar_embedder.
-    """
-    from svcd.filters.evaluation import filter_docids  # see svcd.api.filters
-
-    with ctx.instance.read(ctx.index_uid) as reader:
-        condition = allowed_filter(wanted.get("filter"), _FILTER_CODE, ctx.instance.features)
-        name = wanted["embedder"]
-        if name not in reader.settings.embedders:
-            raise ApiError("invalid_similar_embedder", f"Cannot find embedder with name `{name}`.")
-        if not has_joins(condition):
-            filter_docids(reader, condition, _FILTER_CODE)
-    raise ApiError("invalid_similar_embedder",
-                   f"Embedder `{name}` embeds nothing: this version of svcd does not have {_SIMILAR} yet.")
-
-
-def similar(ctx: Context) -> HandlerResult:
-    """`POST /indexes/{index_uid}/similar`."""
-    return _similar(ctx, ctx.body)
-
-
-def similar_by_query_string(ctx: Context) -> HandlerResult:
-    """`GET /indexes/{index_uid}/similar`."""
-    return _similar(ctx, {**ctx.query, "filter": filter_of_query_string(ctx.query["filter"], _FILTER_CODE)})
-
-
-def _document_id(value: Any) -> str:
-    try:
-        return checked_identifier(value)
-    except ApiError as error:
-        raise ValueError(error.message) from None
-
-
-def _unit_score(value: float) -> float:
-    if not 0 <= value <= 1:
-        raise ValueError("the value of `rankingScoreThreshold` is invalid, expected a float between `0.0` and `1.0`.")
-    return value
-
-
-_FLAGS = {
-    "retrieveVectors": "invalid_similar_retrieve_vectors",
-    "showRankingScore": "invalid_similar_show_ranking_score",
-    "showRankingScoreDetails": "invalid_similar_show_ranking_score_details",
-    "showPerformanceDetails": "invalid_similar_show_performance_details",
-}
-_SCORE_CODE = "invalid_similar_ranking_score_threshold"
-
-
-def _flag_fields(*names: str) -> dict[str, Field]:
-    return {name: Field(boolean, _FLAGS[name], default=False) for name in names}
-
-
-def _flag_params(*names: str) -> dict[str, Param]:
-    return {name: Param(query_strings.boolean, _FLAGS[name], default=False) for name in names}
-
-
-_SHOW = ("showRankingScore", "showRankingScoreDetails", "showPerformanceDetails")
-_SIMILAR_BODY = Fields({  # in the order in which messages list them
-    "id": Field(parsed(anything, _document_id), "invalid_similar_id", required=True),
-    "offset": Field(positive_integer, "invalid_similar_offset", default=0),
-    "limit": Field(positive_integer, "invalid_similar_limit", default=20),
-    "filter": Field(anything, _FILTER_CODE),
-    "embedder": Field(string, "invalid_similar_embedder", required=True),
-    "attributesToRetrieve": Field(nullable(array_of(string)), "invalid_similar_attributes_to_retrieve"),
-    **_flag_fields("retrieveVectors", *_SHOW),
-    "rankingScoreThreshold": Field(nullable(parsed(number, _unit_score)), _SCORE_CODE),
-})
-_SIMILAR_PARAMS = {  # in the order in which messages list them
-    "id": Param(_document_id, "invalid_similar_id", required=True),
-    "embedder": Param(query_strings.text, "invalid_similar_embedder", required=True),
-    "offset": Param(query_strings.positive_integer, "invalid_similar_offset", default=0),
-    "limit": Param(query_strings.positive_integer, "invalid_similar_limit", default=20),
-    "attributesToRetrieve": Param.list_of(query_strings.text, "invalid_similar_attributes_to_retrieve"),
-    **_flag_params("retrieveVectors"),
-    "filter": Param(query_strings.text, _FILTER_CODE),
-    **_flag_params(*_SHOW),
-    "rankingScoreThreshold": Param(lambda text: _unit_score(query_strings.number(text)), _SCORE_CODE,
-                                   schema={"type": "number"}),
-}
 
 
 # Chats and search rules: their bodies are not checked yet
@@ -259,20 +136,9 @@ MISSING = (
         Route("POST", "/network/control", _rejecting_handler(_NETWORKS), "network.update", {},
               "Receive a change of the network", _EXPERIMENTAL, feature=_CONTROL, body=_CONTROL_BODY),
     )),
-    Missing(_TEMPLATES, ("renderRoute",), (
-        Route("POST", "/render-template", _rejecting_handler(_TEMPLATES, "invalid_render_template"),
-              ("settings.get", "documents.get"), {}, "Render a template", "Template", feature=_RENDER,
-              body=_RENDER_BODY),
-    )),
     Missing(_EXPORTS, routes=(
         Route("POST", "/export", _rejecting_handler(_EXPORTS), "export", {}, "Export to another instance", "Export",
               body=_EXPORT_BODY),
-    )),
-    Missing(_SIMILAR, routes=(
-        Route("GET", "/indexes/{index_uid}/similar", similar_by_query_string, "search", {},
-              "Get similar documents by a query string", "Similar documents", query=_SIMILAR_PARAMS),
-        Route("POST", "/indexes/{index_uid}/similar", similar, "search", {}, "Get similar documents",
-              "Similar documents", body=_SIMILAR_BODY),
     )),
     Missing(_CHATS, ("chatCompletions",), (
         _chats("GET", "", "chats.get", "List chat workspaces", "listing the chats", query=_PAGE_PARAMS),
@@ -298,7 +164,6 @@ MISSING = (
         _rules("DELETE", "/{uid}", "delete", "Delete a search rule", query=_METADATA),
     )),
     Missing("composite embedders", ("compositeEmbedders",)),
-    Missing("searches with media", ("multimodal",)),
 )
 
 ROUTES = tuple(replace(route, missing=row.what) for row in MISSING for route in row.routes)

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from svcd.api.admission import SearchCache
+from svcd.api.admission import SearchCache, SearchQueue
+from svcd.api.query_embedding import QueryEmbedding
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.auth.keys import ALL_PERMITTED, Keys, Permission
 from svcd.http.message import Portions
 from svcd.validation import Field, Param
 
 if TYPE_CHECKING:
-    from svcd.api.admission import SearchQueue
     from svcd.http.message import Request
     from svcd.index.reader import IndexReader
     from svcd.instance.data_folder import IndexSnapshot
@@ -161,6 +161,7 @@ class Context:
     keys: computes the values of API keys.
     streams, large_answers: limits of answers without end, and of those made in portions.
     recheck_permission: checks the key again, for long answers. Raises the same errors as the first check.
+    embedding: makes vectors of queries.
     snapshot: while a request reads several indexes, all of them as of one moment (api.joins.index_snapshot).
     """
 
@@ -180,6 +181,7 @@ class Context:
     large_answers: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(1))
     recheck_permission: Callable[[], Permission] = lambda: ALL_PERMITTED
     search_cache: SearchCache = field(default_factory=lambda: SearchCache(lambda: 0))
+    embedding: QueryEmbedding = field(default_factory=lambda: QueryEmbedding(SearchQueue(1)))
     snapshot: IndexSnapshot | None = None
 
     @property
@@ -358,13 +360,13 @@ def segments_of(path: str) -> tuple[str, ...]:
 # Which requests any worker process may answer (docs/http.md#worker-processes); checked before routes are matched
 
 _METHODS = frozenset(("GET", "POST"))
-_SEARCHES = frozenset(("search", "facet-search"))
+_SEARCHES = frozenset(("search", "facet-search", "similar"))
 _SEVERAL = ("multi-search",)
 
 
 def is_for_all(request: Request) -> bool:
-    """True for searches, facet searches and multi-searches: they only read, so any process may answer them."""
-    if request.method not in _METHODS or "search" not in request.path:
+    """True for searches of all kinds: they only read, so any process may answer them."""
+    if request.method not in _METHODS or "search" not in request.path and "similar" not in request.path:
         return False
     segments = request.segments
     return segments == _SEVERAL or len(segments) == 3 and segments[0] == "indexes" and segments[2] in _SEARCHES

@@ -1,4 +1,4 @@
-"""Search and facet search routes.
+"""The search routes.
 
 Declares every search parameter with its check and error code, turns a body or a query string into a query, and writes the
 answer. Parameters that are not supported yet are rejected with their own code, so that none is ignored silently.
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -30,10 +30,10 @@ from svcd.api.routes import Context, Fields, HandlerResult, Route, Text
 from svcd.api.streaming import SEPARATOR, joined_body
 from svcd.base import tracing
 from svcd.base.errors import ApiError
-from svcd.base.json_text import dumps, loads
+from svcd.base.json_text import dumps
 from svcd.facets.distribution import Facets
 from svcd.ranking.sort import SortError, parse_rule, split_rules
-from svcd.search.request import Federation, IndexedQuery, SearchQuery
+from svcd.search.request import Federation, Hybrid, IndexedQuery, SearchQuery, SearchResult
 from svcd.validation import (
     Field,
     Param,
@@ -51,6 +51,7 @@ from svcd.validation import (
 )
 from svcd.validation import query_strings as query
 from svcd.validation.names import locale, parse_locale
+from svcd.vectors.vector import single
 
 if TYPE_CHECKING:
     from svcd.http.message import Portions
@@ -62,7 +63,6 @@ _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 _TAG = "Search"
 _PATH = "/indexes/{index_uid}/search"
 _STRATEGIES = ("last", "all", "frequency")
-_VECTORS = "_vectors"
 _METADATA_HEADER = "Svc-Include-Metadata"
 METADATA_HEADERS = {_METADATA_HEADER: "`true` or `1`, in any letter case, adds `metadata`: of each search, or in a merged "
                                       "answer a list of those of all."}
@@ -207,7 +207,6 @@ _PARAMS: Mapping[str, Param] = {  # in the order in which messages list them
     "showPerformanceDetails": _flag("invalid_search_show_performance_details"),
 }
 
-_NOT_YET = ("hybrid", "vector", "retrieveVectors", "media", "useNetwork")
 _GATED = {  # parameter: (feature that it needs, the words that open the refusal)
     "media": ("multimodal", "passing `media` in a search query"),
     "useNetwork": ("network", "passing `useNetwork` in a search query"),
@@ -251,16 +250,12 @@ def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bo
     """
     if body.get("personalize") is not None:
         raise features.not_enabled(features.PERSONALIZATION, "reranking search results")
-    if body.get("hybrid") is None and (body.get("vector") is not None or body.get("media") is not None):
-        message = "Invalid request: missing `hybrid` parameter when `vector` or `media` are present."
-        raise ApiError("missing_search_hybrid", message)
-    for name in _NOT_YET:
-        if name in _GATED and body.get(name) is not None:  # even `false` needs the feature
-            features.require(flags(), *_GATED[name])
-        if not body.get(name):  # null, false and empty ask for nothing
-            continue
-        raise ApiError(FIELDS[name].code or "bad_request",
-                       f"Invalid value at `.{name}`: this version of svcd does not have `{name}` yet.")
+    for name, gate in _GATED.items():
+        if body.get(name) is not None:  # even `false` needs the feature
+            features.require(flags(), *gate)
+    if body.get("useNetwork"):
+        raise ApiError("invalid_search_use_network",
+                       "Invalid value at `.useNetwork`: this version of svcd does not have `useNetwork` yet.")
 
 
 def uuid7() -> str:
@@ -289,6 +284,9 @@ _QUERY_FIELDS = {  # parameter: field of SearchQuery
     "locales": "locales",
     "showRankingScore": "show_ranking_score",
     "showRankingScoreDetails": "show_ranking_score_details",
+    "vector": "vector",
+    "media": "media",
+    "retrieveVectors": "retrieve_vectors",
 }
 _PAGE_FIELDS = {"offset": "offset", "limit": "limit", "page": "page", "hitsPerPage": "hits_per_page"}
 
@@ -307,16 +305,6 @@ def metadata(text: str | None, index_uid: str, primary_key: str | None) -> dict[
     """The `metadata` of one query; members without a value are left out."""
     members = {"query": text, "queryUid": uuid7(), "indexUid": index_uid, "primaryKey": primary_key}
     return {name: value for name, value in members.items() if value is not None}
-
-
-def without_vectors(hits: Iterable[str]) -> list[str]:
-    """The hits without `_vectors`: they are shown only if asked for, which is not supported yet.
-
-    `_formatted` keeps them, as in the reference implementation.
-    """
-    name = f'"{_VECTORS}"'
-    return [hit if name not in hit else dumps({key: value for key, value in loads(hit).items() if key != _VECTORS})
-            for hit in hits]
 
 
 class BearerQuery(NamedTuple):
@@ -341,8 +329,12 @@ def query_of(
     bearer_filter = ctx.permission.search_filter(index_uid)
     value = with_bearer_filter(body.get("filter"), bearer_filter, "invalid_search_filter")
     condition = allowed_filter(value, "invalid_search_filter", ctx.instance.features)
-    query = SearchQuery(**_renamed(body, _QUERY_FIELDS), filter=condition)
+    query = SearchQuery(**_renamed(body, _QUERY_FIELDS), filter=condition, hybrid=_hybrid(body.get("hybrid")))
     return BearerQuery(IndexedQuery(index_uid, query, weight, position), bearer_filter)
+
+
+def _hybrid(given: Mapping[str, Any] | None) -> Hybrid | None:
+    return None if given is None else Hybrid(given["embedder"], given["semanticRatio"])
 
 
 def with_joins_resolved(ctx: Context, indexed: IndexedQuery, reader: Reader) -> IndexedQuery:
@@ -392,7 +384,7 @@ class AnswerBuilder:
         def parts() -> Iterator[bytes]:
             between = b""
             for portion in hits.portions():
-                for hit in hydrate_hits(ctx, without_vectors(portion), readers, index_uid):
+                for hit in hydrate_hits(ctx, portion, readers, index_uid):
                     yield between
                     yield from hits.long_strings.pieces(hit)
                     between = SEPARATOR
@@ -438,31 +430,39 @@ def add_answer(answer: AnswerBuilder, ctx: Context, asked: BearerQuery, body: Ma
     indexed = asked.indexed
     long_page: list[LongPage] = []
     with tracing.span("search"), answer.reading(ctx, indexed.index_uid) as (reader, keep):
-        hits, rest = ctx.search_cache.get(reader.state, asked.cache_key(body),
-                                          lambda: _run_search(ctx, indexed, body, reader, long_page))
+        parts = _Parts(*ctx.search_cache.get(reader.state, asked.cache_key(body),
+                                             lambda: _run_search(ctx, indexed, body, reader, long_page)))
         primary_key = reader.primary_key
         if long_page:
             keep()
-    middle, suffix = _members(ctx, indexed.index_uid, primary_key, body, started, request_uid)
-    answer.add(f'{{{head}"hits":['.encode(), hits)
+    rest = _members(ctx, indexed.index_uid, primary_key, body, parts, started, request_uid)
+    answer.add(f'{{{head}"hits":['.encode(), parts.hits)
     for page in long_page:
         answer.add_hits(ctx, page, {indexed.index_uid: reader}, indexed.index_uid)
-    answer.add(middle, rest, suffix)
+    answer.add(rest)
 
 
-def _members(ctx: Context, index_uid: str, primary_key: str | None, body: Mapping[str, Any], started: float,
-             request_uid: str) -> tuple[bytes, bytes]:
-    """The text of an answer between its hits and its other cached members, and after these.
+class _Parts(NamedTuple):
+    """What is cached of an answer, as JSON texts without the outer brackets: concatenating them saves a parse and a dump of
+    every hit. The others are members with the comma before them: of the query, of the page, and at the end."""
 
-    Those are JSON texts already; concatenating them saves a parse and a dump of every hit.
-    """
-    middle = f'],"query":{dumps(body.get("q") or "")},"processingTimeMs":{milliseconds_since(started)},'
+    hits: bytes
+    of_query: bytes
+    of_page: bytes
+    last: bytes
+
+
+def _members(ctx: Context, index_uid: str, primary_key: str | None, body: Mapping[str, Any], parts: _Parts, started: float,
+             request_uid: str) -> bytes:
+    """The text of an answer after its hits."""
+    query = f'],"query":{dumps(body.get("q") or "")}'
+    elapsed = f',"processingTimeMs":{milliseconds_since(started)}'
     suffix = f',"requestUid":"{request_uid}"'
     if wants_metadata(ctx):
         suffix += f',"metadata":{dumps(metadata(body.get("q"), index_uid, primary_key))}'
     if (details := performance_details()) is not None:
         suffix += f',"{PERFORMANCE_DETAILS}":{dumps(details)}'
-    return middle.encode(), f"{suffix}}}".encode()
+    return b"".join((query.encode(), parts.of_query, elapsed.encode(), parts.of_page, suffix.encode(), parts.last, b"}"))
 
 
 def _cached_answer(ctx: Context, asked: BearerQuery, body: Mapping[str, Any]) -> bytes | None:
@@ -472,14 +472,13 @@ def _cached_answer(ctx: Context, asked: BearerQuery, body: Mapping[str, Any]) ->
     parts = ctx.search_cache.peek(now.state, asked.cache_key(body)) if now else None
     if now is None or parts is None:
         return None
-    middle, suffix = _members(ctx, ctx.index_uid, now.primary_key, body, started, uuid7())
-    hits, rest = parts
-    return b"".join((b'{"hits":[', hits, middle, rest, suffix))
+    cached = _Parts(*parts)
+    return b"".join((b'{"hits":[', cached.hits, _members(ctx, ctx.index_uid, now.primary_key, body, cached, started, uuid7())))
 
 
 def _run_search(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], reader: Reader, long_page: list[LongPage]
-                ) -> tuple[tuple[bytes, bytes], bool]:
-    """Run one search: ((hits, members after the hits), may it be cached?), both as JSON without the outer brackets.
+                ) -> tuple[tuple[bytes, ...], bool]:
+    """Run one search: (the parts of its answer as a plain tuple, which the cache can send, and may they be cached?).
 
     long_page: an empty list that receives the hits instead, when there are too many to be formatted at once.
     """
@@ -489,17 +488,47 @@ def _run_search(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], read
 
     _check_sort(body)
     index_uid, timer = asked.index_uid, Timer()
+    embedding = ctx.embedding.for_search(timer)
     # An empty list of facets is the same as none: no facetDistribution in the answer.
     federation = Federation(**page_of(body), facets={index_uid: body["facets"]} if body.get("facets") else {})
-    found = search({index_uid: reader}, [with_joins_resolved(ctx, asked, reader)], federation, timer)
-    rest = dumps({**found.pagination, **facet_members(found.facets.get(index_uid))})
+    found = search({index_uid: reader}, [with_joins_resolved(ctx, asked, reader)], federation, timer, embedding)
     if isinstance(found.hits, LongPage):
         long_page.append(found.hits)
-        return (b"", rest[1:-1].encode()), False
-    hits = hydrate_hits(ctx, without_vectors(found.hits), {index_uid: reader}, index_uid)
-    is_lasting = not (timer.has_run_out or has_joins(asked.query.filter) or has_foreign_keys(reader)
+        return tuple(_parts((), found, index_uid)), False
+    hits = hydrate_hits(ctx, found.hits, {index_uid: reader}, index_uid)
+    is_lasting = not (timer.has_run_out or embedding.has_failed or has_joins(asked.query.filter) or has_foreign_keys(reader)
                       or body.get("showPerformanceDetails"))
-    return (",".join(hits).encode(), rest[1:-1].encode()), is_lasting
+    return tuple(_parts(hits, found, index_uid)), is_lasting
+
+
+def _parts(hits: Iterable[str], found: SearchResult, index_uid: str) -> _Parts:
+    vector = found.query_vectors.get(0)
+    return _Parts(
+        ",".join(hits).encode(),
+        b"" if vector is None else _more_members({"queryVector": shown_vector(vector)}),
+        _more_members({**found.pagination, **facet_members(found.facets.get(index_uid))}),
+        b"" if found.semantic_hits is None else _more_members(semantic_members(found)),
+    )
+
+
+def _more_members(members: Mapping[str, Any]) -> bytes:
+    return f",{dumps(members)[1:-1]}".encode() if members else b""
+
+
+def semantic_members(found: SearchResult) -> dict[str, int]:
+    """The last member of an answer: how many hits were found by their vectors; none if no query searched vectors."""
+    return {} if found.semantic_hits is None else {"semanticHitCount": found.semantic_hits}
+
+
+def shown_vector(vector: Sequence[float]) -> list[float | None]:
+    """Numbers of single precision with as few digits as tell them apart from others: 0.1, not 0.10000000149011612."""
+    from svcd.search.shown_vectors import finite
+
+    return [number if number is None else _shortest(number) for number in finite(vector)]
+
+
+def _shortest(number: float) -> float:
+    return next((shown for digits in (6, 7, 8) if single(shown := float(f"{number:.{digits}g}")) == number), number)
 
 
 def _search(ctx: Context, body: Mapping[str, Any]) -> HandlerResult:
@@ -531,46 +560,4 @@ ROUTES = (
           body=Fields(FIELDS), joins_rules=True, headers=METADATA_HEADERS),
     Route("GET", _PATH, search_with_url_query, "search", {200: "SearchAnswer"}, "Search with a query string", _TAG,
           query=_PARAMS, joins_rules=True, headers=METADATA_HEADERS),
-)
-
-
-# Facet search: finds values of one attribute
-
-# Other members of a search are accepted and ignored, so that one body can be sent to both routes.
-_FACET_SEARCH_BODY = Fields({
-    "facetQuery": Field(nullable(string), "invalid_facet_search_query",
-                        about="What the values begin with, typos forgiven; absent lists all values."),
-    "facetName": Field(string, "invalid_facet_search_facet_name", required=True,
-                       missing_code="missing_facet_search_facet_name"),
-    **{name: FIELDS[name] for name in (
-        "q", "vector", "media", "hybrid", "filter", "matchingStrategy", "attributesToSearchOn", "rankingScoreThreshold",
-        "locales")},
-    "exhaustiveFacetCount": Field(nullable(boolean), "invalid_facet_search_exhaustive_facet_count",
-                                  about="Apply `distinct` to all documents, not to the best twenty alone."),
-    "useNetwork": FIELDS["useNetwork"],
-}, is_open=True)
-
-
-def search_facets(ctx: Context) -> HandlerResult:
-    """Search values. Raises index_not_found, facet_search_disabled, invalid_facet_search_facet_name and what a search
-    raises."""
-    # Imported here as in _run_search().
-    from svcd.search.search import FacetQuery, facet_search
-
-    started, body = time.monotonic(), ctx.body
-    facet = FacetQuery(body["facetName"], body.get("facetQuery"), body.get("locales"))
-    with ctx.searches.slot(), index_snapshot(ctx, [ctx.index_uid]), ctx.read(ctx.index_uid) as reader:
-        check_available(body, ctx.instance.features)
-        query = with_joins_resolved(ctx, query_of(ctx, ctx.index_uid, body).indexed, reader).query
-        hits = facet_search(reader, facet, query, bool(body.get("exhaustiveFacetCount")), Timer())
-    return HandlerResult(200, {
-        "facetHits": [hit._asdict() for hit in hits],
-        "facetQuery": facet.text,
-        "processingTimeMs": milliseconds_since(started),
-    })
-
-
-FACET_SEARCH_ROUTES = (
-    Route("POST", "/indexes/{index_uid}/facet-search", search_facets, "search", {200: "FacetSearchAnswer"},
-          "Search the values of an attribute", "Facet Search", body=_FACET_SEARCH_BODY, joins_rules=True),
 )

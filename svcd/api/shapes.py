@@ -130,12 +130,13 @@ def _answer(members: Mapping[str, Json], metadata: Json, more: Mapping[str, Json
     """
     paging = ("hitsPerPage", "page", "totalPages", "totalHits", "limit", "offset", "estimatedTotalHits")
     return record({
-        **members, **dict.fromkeys(paging, COUNT), **_FACETS, **(more or {}),
+        **members, **dict.fromkeys(paging, COUNT), **_FACETS, **(more or {}), "semanticHitCount": COUNT,
         "requestUid": {"type": "string", "format": "uuid"}, "metadata": metadata, "performanceDetails": mapping(STRING),
-    }, optional=[*paging, *_FACETS, *(more or {}), "metadata", "performanceDetails"])
+    }, optional=[*paging, *_FACETS, *(more or {}), "metadata", "performanceDetails", "semanticHitCount"])
 
 
 _HITS = array({"type": "object"})
+_VECTOR = array({"type": ["number", "null"]})
 _FACETS: Mapping[str, Json] = {
     "facetDistribution": mapping(mapping(COUNT)),
     "facetStats": mapping(record({"min": {"type": "number"}, "max": {"type": "number"}})),
@@ -221,12 +222,19 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
     "WebhookFailurePage": page_of("WebhookFailure"),
     "Version": record({"commitSha": STRING, "commitDate": STRING, "pkgVersion": STRING}),
     "Features": record(dict.fromkeys(FEATURES, BOOLEAN) | {"legacySearch": nullable(BOOLEAN)}),
-    "SearchAnswer": _answer({"hits": _HITS, "query": STRING, "processingTimeMs": COUNT}, ref("SearchMetadata")),
+    "SearchAnswer": _answer({"hits": _HITS, "query": STRING, "processingTimeMs": COUNT}, ref("SearchMetadata"),
+                            {"queryVector": _VECTOR}),
     "IndexedAnswer": _answer(
-        {"indexUid": STRING, "hits": _HITS, "query": STRING, "processingTimeMs": COUNT}, ref("SearchMetadata")),
+        {"indexUid": STRING, "hits": _HITS, "query": STRING, "processingTimeMs": COUNT}, ref("SearchMetadata"),
+        {"queryVector": _VECTOR}),
     "MergedAnswer": _answer({"hits": _HITS, "processingTimeMs": COUNT}, array(ref("SearchMetadata")), {
+        "queryVectors": mapping(_VECTOR),
         "facetsByIndex": mapping(record(dict(zip(("distribution", "stats"), _FACETS.values()))))}),
     "MultiSearchAnswer": {"oneOf": [record({"results": array(ref("IndexedAnswer"))}), ref("MergedAnswer")]},
+    "SimilarAnswer": record({
+        "hits": _HITS, "id": STRING, "processingTimeMs": COUNT, "limit": COUNT, "offset": COUNT, "estimatedTotalHits": COUNT,
+        "performanceDetails": mapping(STRING),
+    }, optional=["performanceDetails"]),
     "FacetSearchAnswer": record({
         "facetHits": array(record({"value": STRING, "count": COUNT})), "facetQuery": _TEXT_OR_NULL,
         "processingTimeMs": COUNT,

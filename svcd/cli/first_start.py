@@ -113,7 +113,8 @@ def _import_dump(path: Path, config: Config) -> None:
     from svcd.cli.wiring import import_budget, indexing_threads  # loaded only for an import
     from svcd.tasks import archive_import
 
-    archive_import.import_dump(path, config.db_path, import_budget(config), indexing_threads(config))
+    archive_import.import_dump(path, config.db_path, import_budget(config), indexing_threads(config),
+                               networks=list(map(str, config.experimental_allowed_ip_networks)))
 
 
 def _import_snapshot(path: Path, config: Config) -> None:

@@ -361,6 +361,9 @@ OPTIONS: tuple[Option, ...] = (
            about="Memory for what searches keep for later ones, in all processes together: a quarter of it answers, the rest "
                  "parts of the indexes."),
 
+    Option("--experimental-embedding-cache-entries", COUNT, "Search", default="0",
+           about="Vectors of queries that each process keeps per embedder, so that no service is asked twice for one query."),
+
     Option("--max-indexing-memory", SIZE, "Indexing", derived=_indexing_memory,
            default_description="two thirds of the memory", example="1 GiB",
            about="Maximum memory of indexing."),
@@ -379,8 +382,6 @@ OPTIONS: tuple[Option, ...] = (
            about="Accepted for compatibility: indexing always keeps to its memory limit."),
     Option("--experimental-no-edition-2024-for-settings", SWITCH, "Without effect", default="false", has_effect=False,
            about="Accepted for compatibility: svcd has one way to apply settings."),
-    Option("--experimental-embedding-cache-entries", COUNT, "Without effect", default="0", has_effect=False,
-           about="Accepted for compatibility: svcd does not cache embeddings."),
 )
 
 BY_NAME: dict[str, Option] = {option.name: option for option in OPTIONS}
@@ -412,12 +413,14 @@ VARIABLES_WITHOUT_EFFECT = frozenset((
     "SVC_EXPERIMENTAL_DSR_FUEL_FILTER_AND_FUEL", "SVC_EXPERIMENTAL_DSR_FUEL_FILTER_DEPTH_FUEL",
     "SVC_EXPERIMENTAL_REMOTE_SEARCH_TIMEOUT_SECONDS", "SVC_EXPERIMENTAL_PROXY_CONNECT_TIMEOUT_SECONDS",
     "SVC_EXPERIMENTAL_PROXY_BACKOFF_TIMEOUT_SECONDS", "SVC_EXPERIMENTAL_PROXY_REQUEST_TIMEOUT_SECONDS",
-    "SVC_EXPERIMENTAL_REST_EMBEDDER_TIMEOUT_SECONDS", "SVC_EXPERIMENTAL_REST_EMBEDDER_MAX_RETRY_DURATION_SECONDS",
-    "SVC_EXPERIMENTAL_DISABLE_FID_BASED_DATABASES_CLEANUP", "SVC_OLLAMA_URL", "SVC_OPENAI_API_KEY",
+    "SVC_EXPERIMENTAL_DISABLE_FID_BASED_DATABASES_CLEANUP",
 ))
 
-# Variables that are not options but have an effect: the usage report reads this one.
-OTHER_VARIABLES = frozenset(("SVC_SERVER_PROVIDER",))
+# Variables that are not options but have an effect: the usage report reads the first one, embedders (docs/embedders.md) the others.
+OTHER_VARIABLES = frozenset((
+    "SVC_SERVER_PROVIDER", "SVC_OPENAI_API_KEY", "SVC_OLLAMA_URL", "SVC_EMBEDDER_FILES_PATH",
+    "SVC_EXPERIMENTAL_REST_EMBEDDER_TIMEOUT_SECONDS", "SVC_EXPERIMENTAL_REST_EMBEDDER_MAX_RETRY_DURATION_SECONDS",
+))
 
 # Kubernetes sets such variables in every container next to a service named `svc`.
 _OF_A_SERVICE = re.compile(r"SVC_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)", re.ASCII)

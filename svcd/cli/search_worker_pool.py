@@ -364,5 +364,6 @@ class SearchWorkerPool:
             parallel_searches=serving.parallel_searches(config), queue_size=config.experimental_search_queue_size,
             drop_after_s=config.experimental_drop_search_after, log_level=config.log_level,
             logs_mode=config.experimental_logs_mode, log_targets=self._settings["log"], followed=self._settings["follow"],
-            counts_usage=serving.reports_usage(config),
+            counts_usage=serving.reports_usage(config), embedding_cache=config.experimental_embedding_cache_entries,
+            networks=serving.allowed_networks(config),
         )

@@ -10,7 +10,7 @@ import json
 import os
 import resource
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from svcd.http.message import Response
 if TYPE_CHECKING:
     import ssl
 
+    from svcd.embedding import Embedders
     from svcd.http.message import Request
 
 AVAILABLE = b'{"status":"available"}'  # a test compares it with the answer of the route
@@ -94,6 +95,21 @@ def most_search_workers(config: Config) -> int:
     return max(0, min(machine.cores() - 1, by_descriptors, by_memory, MAX_PROCESSES))
 
 
+def embedders(networks: Sequence[str], cache_entries: int) -> Embedders:
+    """The embedders of queries. networks: see allowed_networks(); cache_entries: an option."""
+    from ipaddress import ip_network
+
+    from svcd.embedding import Embedders, Environment  # loaded with the first query that is embedded
+    from svcd.remote.guard import Guard
+
+    return Embedders(Environment(guard=Guard(tuple(map(ip_network, networks))), query_cache_entries=cache_entries))
+
+
+def allowed_networks(config: Config) -> list[str]:
+    """The networks that services may be in though they are not global, as texts."""
+    return [str(network) for network in config.experimental_allowed_ip_networks]
+
+
 def preload_search() -> None:
     """Import the code of searches now, so that the first search need not wait for it."""
     import svcd.index.reader
@@ -143,7 +159,8 @@ class WorkerConfiguration:
     number: of the worker, from 1; listeners: sockets that listen, none with TLS; load_table, incoming, outgoing: see
     svcd.http.worker_sharing; counters: shared memory, with a region for each process (svcd.api.shared_traffic).
     processes: that answer searches now. log_targets: what POST /logs/stderr has set, followed: what a client of
-    /logs/stream follows, "" if nothing. counts_usage: for the usage report. search_memory: the option.
+    /logs/stream follows, "" if nothing. counts_usage: for the usage report. search_memory, embedding_cache: the options.
+    networks: see allowed_networks().
     """
 
     number: int
@@ -167,6 +184,8 @@ class WorkerConfiguration:
     followed: str = ""
     counts_usage: bool = False
     search_memory: int | None = None
+    embedding_cache: int = 0
+    networks: Sequence[str] = ()
 
     @property
     def descriptors(self) -> list[int]:

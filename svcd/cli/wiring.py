@@ -64,7 +64,9 @@ def application(config: Config, instance: Instance, runner: Runner,
     instance.keys.add_to_empty(default_keys())
     return App(instance, runner, Keys(config.master_key, instance.keys), searches, reports=reports, broadcast=broadcast,
                streams=serving.MAX_STREAMS, waiting_writes=serving.MAX_WAITING_WRITES,
-               large=serving.MAX_LARGE_ANSWERS, usage=usage)
+               large=serving.MAX_LARGE_ANSWERS, usage=usage,
+               make_embedders=lambda: serving.embedders(serving.allowed_networks(config),
+                                                        config.experimental_embedding_cache_entries))
 
 
 def usage() -> Usage:
@@ -128,6 +130,7 @@ def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = la
         instance, workers=workers, limits=limits, budget=memory_budget(config.max_indexing_memory, workers),
         on_batch=lambda batch, tasks: _batch_ended(batch, tasks, locales, on_batch),
         on_bug=lambda traceback: logs.failure("bug", traceback), folders=Folders(config.dump_dir, config.snapshot_dir),
+        networks=[str(network) for network in config.experimental_allowed_ip_networks],
     )
 
 

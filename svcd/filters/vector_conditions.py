@@ -8,15 +8,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from svcd.base.docids import EMPTY, DocIds
+from svcd.base.docids import EMPTY, DocIds, union_of
 from svcd.filters import lexer
 from svcd.filters.lexer import QUOTES, FilterError, NoValue, Unclosed, fail, piece, quoted_value, rest
 from svcd.filters.tree import VECTORS, Condition, Not, Token, VectorExists
 from svcd.query.reader import Reader
 from svcd.validation.messages import edit_distance
 
-FRAGMENTS = "fragments"
-KINDS = ("fragments", "userProvided", "documentTemplate", "regenerate")
+KINDS = FRAGMENTS, USER_PROVIDED, DOCUMENT_TEMPLATE, REGENERATE = ("fragments", "userProvided", "documentTemplate", "regenerate")
 _MOST_TYPOS = 2
 
 _NO_EMBEDDER = "Was expecting embedder name but found nothing."
@@ -137,12 +136,20 @@ _NO_FRAGMENTS = "This embedder does not have any configured fragments."
 
 def vector_docids(reader: Reader, condition: VectorExists) -> DocIds:
     """The documents with such vectors. Raises FilterError."""
-    embedders = reader.settings.embedders
-    if condition.embedder is not None:
-        check_names(embedders, condition.embedder, condition.fragment)
-    if not embedders:
-        return EMPTY
-    raise FilterError("This version of svcd does not have filters on vectors yet.", condition.name)
+    embedders, vectors = reader.settings.embedders, reader.vectors
+    if condition.embedder is None:
+        return union_of(map(vectors.embedded_docids, embedders))
+    check_names(embedders, condition.embedder, condition.fragment)
+    name = condition.embedder.text
+    if condition.kind == USER_PROVIDED:
+        return vectors.user_provided_docids(name)
+    if condition.fragment is not None:
+        return vectors.fragment_docids(name, condition.fragment.text) - vectors.user_provided_docids(name)
+    if condition.kind == DOCUMENT_TEMPLATE:
+        has_fragments = bool(_fragments(embedders, name))
+        return EMPTY if has_fragments else vectors.embedded_docids(name) - vectors.user_provided_docids(name)
+    embedded = vectors.embedded_docids(name)
+    return embedded - vectors.fixed_docids(name) if condition.kind == REGENERATE else embedded
 
 
 def check_names(embedders: Mapping[str, Any], embedder: Token, fragment: Token | None) -> None:
@@ -152,10 +159,16 @@ def check_names(embedders: Mapping[str, Any], embedder: Token, fragment: Token |
         fail(_UNKNOWN_EMBEDDER.format(name=embedder.text, available=available), embedder)
     if fragment is None:
         return
-    fragments = (embedders[embedder.text] or {}).get("indexingFragments") or {}
+    fragments = _fragments(embedders, embedder.text)
     if fragment.text not in fragments:
         available = _available("Available fragments on this embedder", fragment.text, list(fragments)) or _NO_FRAGMENTS
         fail(_UNKNOWN_FRAGMENT.format(name=fragment.text, embedder=embedder.text, available=available), fragment)
+
+
+def _fragments(embedders: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The indexing fragments of an embedder; a composite one has those of the part that embeds documents."""
+    settings = embedders[name] or {}
+    return (settings.get("indexingEmbedder") or settings).get("indexingFragments") or {}
 
 
 def _available(what: str, name: str, known: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from svcd.index.geo_reader import GeoReader
 from svcd.index.read_transaction import Cache, Key, ReadTransaction, placeholders, statement_portions
 from svcd.index.term_reader import TermReader, VocabularyReader
 from svcd.index.value_reader import ValueReader
+from svcd.index.vector_reader import VectorReader
 from svcd.schema.field_values import stored_form
 from svcd.schema.index_settings import IndexSettings
 
@@ -60,6 +61,11 @@ class IndexReader:
     def geo(self) -> GeoReader:
         """The points and geometries of documents."""
         return GeoReader(self.transaction)
+
+    @cached_property
+    def vectors(self) -> VectorReader:
+        """The vectors of documents."""
+        return VectorReader(self.transaction)
 
     @property
     def generation(self) -> int:

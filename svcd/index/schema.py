@@ -27,6 +27,9 @@ COUNTED_WORDS = 30
 # Indexes with at least so many documents have materialized postings; all sets of smaller ones are quickly read from FTS5.
 LEAST_DOCUMENTS = 4_096
 
+# Rows of document_vectors are ordered by embedder, then by docid.
+DOCID_BITS = 40
+
 Create = Callable[[Any], None]  # given a sqlite_utils.Database
 
 
@@ -106,6 +109,7 @@ def _create_index(database: Any) -> None:
                      "docids BLOB NOT NULL, PRIMARY KEY (letter, fts_column, block)) WITHOUT ROWID")
     _create_values(database)
     _create_geography(database)
+    _create_vectors(database)
     columns = ", ".join(f"c{n}" for n in range(COLUMNS))
     # Every printable character belongs to a term; quotes are doubled once for the list, once for the option.
     characters = "".join(chr(c) for c in range(0x21, 0x7F) if not chr(c).isalnum()).replace("'", "''''").replace('"', '""')
@@ -140,6 +144,25 @@ def _create_geography(database: Any) -> None:
     sides = {"south": float, "west": float, "north": float, "east": float}
     database["geometries"].create({"docid": int, "size": int, **sides, "geometry": bytes}, pk="docid")
     database["geometries"].create_index(["size", "south", "west", "north", "east"])
+
+
+def _create_vectors(database: Any) -> None:
+    # The embedders of the settings, each with a number below 256. fragments: JSON {name: number} of its indexing fragments;
+    # vectors: how many its documents have. See svcd.index.vector_writer.
+    database["embedders"].create(
+        {"number": int, "name": str, "dimensions": int, "is_quantized": int, "fragments": str, "vectors": int},
+        pk="number", not_null={"name", "dimensions", "is_quantized", "fragments", "vectors"})
+    database["embedders"].create_index(["name"], unique=True)
+    # id: vector_id(); origin: a constant of svcd.index.vector_writer; fragments: a byte for each vector, the number of its
+    # fragment, null where they are not of fragments; vectors: one after the other.
+    database["document_vectors"].create({"id": int, "origin": int, "fragments": bytes, "vectors": bytes}, pk="id",
+                                        not_null={"origin", "vectors"})
+    # A few bits for each number of the vectors of some documents: see svcd.index.sketch_writer.
+    database["vector_sketches"].create({"id": int, "generation": int, "docids": bytes, "sketches": bytes}, pk="id",
+                                       not_null={"generation", "docids", "sketches"})
+    # Sets of the documents of an embedder, in bitmap blocks. kind: a constant of svcd.index.vector_writer.
+    database.execute("CREATE TABLE vector_postings (embedder INTEGER NOT NULL, kind INTEGER NOT NULL, block INTEGER NOT NULL, "
+                     "docids BLOB NOT NULL, PRIMARY KEY (embedder, kind, block)) WITHOUT ROWID")
 
 
 # The step that creates the tables of a new file, and {format: the step to the next format}. A format without a step

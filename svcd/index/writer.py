@@ -29,6 +29,7 @@ from svcd.index.prefix_postings import PrefixPostingWriter
 from svcd.index.read_transaction import Cache, forward_texts, placeholders, statement_portions
 from svcd.index.reader import IndexReader
 from svcd.index.value_writer import FieldEntry, Postings, ValueWriter
+from svcd.index.vector_writer import StoredVectors, VectorWriter
 from svcd.schema.field_values import stored_form
 
 # `changes` has the docids of writes of at most so many documents (those that are too many for a delta refresh the materialized
@@ -68,6 +69,7 @@ class DocumentChange:
     names, names_before: its top-level fields after and before, for the field distribution. bytes_before: the size of its old
     JSON text. values, values_before: of the fields whose values the index keeps. location: where it is. is_new: the index holds
     nothing of this docid. has_other_words: do its words differ from those that are stored, as far as its attributes tell?
+    vectors: the embedders for which its vectors change, None where it has no entry any more; all go with the document.
     """
 
     docid: int
@@ -82,6 +84,7 @@ class DocumentChange:
     location: DocumentLocation = field(default_factory=lambda: NO_LOCATION)
     is_new: bool = False
     has_other_words: bool = True
+    vectors: Mapping[str, StoredVectors | None] = field(default_factory=dict)
 
 
 @dataclass
@@ -106,17 +109,18 @@ class IndexWriter:
     def __init__(self, path: Path, *, cache_kib: int = 8192, hash_bytes: int = 4 << 20) -> None:
         self._connection = open_writer(path, cache_kib=cache_kib)
         schema.prepare(self._connection, schema.INDEX)
-        self._path = path
+        self.path = path
         self._hash_bytes = hash_bytes
         self._values = ValueWriter(self._connection, stored_form)
         self._prefix_postings = PrefixPostingWriter(self._connection)
         self._points, self._geometries = PointWriter(self._connection), GeometryWriter(self._connection)
+        self.vectors = VectorWriter(self._connection)
         self._load()
 
     def close(self) -> None:
         """Close the file; uncommitted changes are lost."""
         self._connection.close()
-        keep_log(self._path)
+        keep_log(self.path)
 
     def _load(self) -> None:
         rows = self._connection.execute("SELECT name, fid, fts_column FROM fields ORDER BY fid").fetchall()
@@ -129,6 +133,7 @@ class IndexWriter:
         self._values.forget()
         self._prefix_postings.forget()
         self._points.forget()
+        self.vectors.forget()
 
     def _begin_log(self) -> None:
         self._written: set[int] | None = set()  # docids; None when there are too many to log
@@ -195,6 +200,7 @@ class IndexWriter:
     def _save(self) -> None:
         self._values.save()
         self._prefix_postings.flush()
+        self.vectors.flush()
         self._set_meta("docids", to_bytes(self.docids))
         self._set_meta("document_bytes", self._document_bytes)
         self._connection.executemany("UPDATE fields SET documents = documents + ? WHERE name = ?",
@@ -220,7 +226,7 @@ class IndexWriter:
 
     def log_bytes(self) -> int:
         """The size of the write-ahead log in bytes."""
-        return self._path.with_name(f"{self._path.name}-wal").stat().st_size
+        return self.path.with_name(f"{self.path.name}-wal").stat().st_size
 
     def needs_materialized_postings(self) -> bool:
         """Are the materialized postings missing, or too old to be brought up to date?"""
@@ -282,10 +288,22 @@ class IndexWriter:
         """How many documents the index holds, the changes of this transaction included."""
         return len(self.docids)
 
+    def field_distribution(self) -> dict[str, int]:
+        """Top-level field -> how many documents have it, the changes of this transaction included."""
+        counts = dict(self._connection.execute("SELECT name, documents FROM fields"))
+        for name, count in self._distribution.items():
+            counts[name] = counts.get(name, 0) + count
+        return counts
+
     def stats(self) -> dict[str, Any]:
-        """Number of documents, bytes of their texts, field distribution; to be called after a commit."""
+        """Number of documents, bytes of their texts, field distribution, number of vectors and of documents that have some.
+
+        To be called after a commit.
+        """
         counts = self._connection.execute("SELECT name, documents FROM fields WHERE documents > 0 ORDER BY name")
-        return {"documents": self.number_of_documents, "bytes": self._document_bytes, "fields": dict(counts)}
+        vectors, embedded = self.vectors.counts()
+        return {"documents": self.number_of_documents, "bytes": self._document_bytes, "fields": dict(counts),
+                "embeddings": vectors, "embeddedDocuments": embedded}
 
     # Fields
 
@@ -359,7 +377,15 @@ class IndexWriter:
         self._connection.executemany(_PUT_DOCUMENT, [(change.docid, change.document_id, change.json) for change in kept])
         self.docids |= DocIds([change.docid for change in kept])
         self.docids -= DocIds([docid for (docid,) in removed])
+        self.write_vectors({change.docid: change.vectors for change in kept if change.vectors})
+        self.vectors.remove(docid for (docid,) in removed)
         self._count_fields(ordered)
+
+    def write_texts(self, documents: Sequence[tuple[StoredDocument, str]]) -> None:
+        """Replace the JSON texts of documents, which differ in what has no words, values or location: (stored, new text)."""
+        self._connection.executemany("UPDATE documents SET json = ? WHERE docid = ?",
+                                     [(text, stored.docid) for stored, text in documents])
+        self._document_bytes += sum(_bytes_of(text) - _bytes_of(stored.json) for stored, text in documents)
 
     def _count_fields(self, changes: Sequence[DocumentChange]) -> None:
         distribution = self._distribution
@@ -376,6 +402,7 @@ class IndexWriter:
         self._values.clear()
         self._prefix_postings.clear()
         self.clear_locations()
+        self.vectors.clear()
         for statement in (*_CLEAR_WORDS, "DELETE FROM documents", "DELETE FROM forward_index", "DELETE FROM field_word_counts",
                           "DELETE FROM materialized_postings", "UPDATE fields SET documents = 0"):
             self._connection.execute(statement)
@@ -426,6 +453,18 @@ class IndexWriter:
         """Delete the locations of all documents."""
         self._points.clear()
         self._geometries.clear()
+
+    # Vectors
+
+    def write_vectors(self, vectors: Mapping[int, Mapping[str, StoredVectors | None]]) -> None:
+        """Set vectors of documents, by docid and embedder; None for an embedder that a document shall have no entry for."""
+        entries: dict[str, dict[int, StoredVectors | None]] = {}
+        for docid, changed in vectors.items():
+            self._log(docid, "")
+            for name, entry in changed.items():
+                entries.setdefault(name, {})[docid] = entry
+        for name in sorted(entries):
+            self.vectors.write(name, entries[name])
 
     # Words
 

@@ -29,7 +29,7 @@ from typing import IO, Any
 
 from svcd import __version__
 from svcd.base import logs
-from svcd.index import schema
+from svcd.index import kept_embeddings, schema
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.connections import keep_log, open_reader, open_writer, sync_folder, write_transaction
 from svcd.index.disk_space import PART_BYTES, Reserve, lacks_room
@@ -40,7 +40,7 @@ from svcd.instance.task_records import Batch, Task
 from svcd.instance.webhooks import Outbox, Webhooks
 
 UNCLAIMED = "unclaimed"
-_SUFFIXES = ("", "-wal", "-shm")  # an index is up to three files
+_SUFFIXES = ("", "-wal", "-shm", *kept_embeddings.SUFFIXES)  # the files of an index
 LOCK_TIMEOUT_S = 2.0
 
 

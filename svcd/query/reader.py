@@ -7,6 +7,7 @@ one read transaction: all of its answers belong to one state of the index. Its p
     terms        which documents hold a word, in which field, at which position, near which other word; forward index
     values       which documents have a value of a field, the values in their order, doc values
     geo          points and geometries of documents
+    vectors      vectors of documents by embedder, the nearest ones of a vector
 
 Sets of documents are roaring bitmaps (`svcd.base.docids`), words are lemmas, fields are dotted names. An unknown word, field
 or pair has the empty set; nothing here raises for a name that the index does not know. Bucketed positions are those of
@@ -14,12 +15,14 @@ or pair has the empty set; nothing here raises for a name that the index does no
 """
 from __future__ import annotations
 
+from array import array
 from typing import Callable, Hashable, Iterator, Mapping, Protocol, Sequence, TypeVar
 
 from svcd.base.docids import DocIds
 from svcd.base.doc_values import DocValues
 from svcd.geo.sphere import Bounds, Point
 from svcd.schema.index_settings import IndexSettings
+from svcd.vectors.vector import DocumentVectors
 
 T = TypeVar("T")
 
@@ -224,6 +227,40 @@ class Geo(Protocol):
         """The geometry of a document that has one, as it was kept."""
 
 
+class Vectors(Protocol):
+    """The vectors of documents, by the name of the embedder of the settings that they belong to (docs/vectors.md).
+
+    An embedder without vectors, and a name that is none, have empty answers.
+    """
+
+    def dimensions(self, embedder: str) -> int | None:
+        """The length of the embedder's vectors, None while it is not known."""
+
+    def embedded_docids(self, embedder: str) -> DocIds:
+        """Documents that have a vector."""
+
+    def user_provided_docids(self, embedder: str) -> DocIds:
+        """Documents of which a user has given the vectors; perhaps none at all."""
+
+    def fixed_docids(self, embedder: str) -> DocIds:
+        """Documents whose vectors are not made again (`regenerate` is false); perhaps none at all."""
+
+    def fragment_docids(self, embedder: str, fragment: str) -> DocIds:
+        """Documents with a vector that was made of this indexing fragment."""
+
+    def document_vectors(self, docids: Sequence[int], embedder: str) -> Iterator[tuple[int, DocumentVectors]]:
+        """(docid, vectors) of those of some documents that have an entry for the embedder, in no order."""
+
+    def nearest(
+        self, embedder: str, vector: array[float], candidates: DocIds, limit: int
+    ) -> Sequence[tuple[float, int]]:
+        """(distance, docid) of the `limit` nearest vectors of the candidates, nearest first, equally near ones by docid.
+
+        A document is named once, with its nearest vector; the further ones of it count for the limit, so that there may be
+        fewer documents. vector: of the embedder's length.
+        """
+
+
 class Reader(Protocol):
     """One index in one read transaction."""
 
@@ -254,6 +291,10 @@ class Reader(Protocol):
     @property
     def geo(self) -> Geo:
         """The points and geometries of documents."""
+
+    @property
+    def vectors(self) -> Vectors:
+        """The vectors of documents."""
 
     def cached(self, key: Key, make: Callable[[], T]) -> T:
         """make(), cached under the key for later readers until the index is written to.

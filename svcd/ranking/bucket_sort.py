@@ -30,11 +30,14 @@ _RULES: dict[str, tuple[Sequence[Callable[[RankingContext], Rule]], Sequence[str
 }
 
 
-def chain(context: RankingContext, ranking_rules: Iterable[str], sort: Sequence[str], has_terms: bool) -> list[Rule]:
+def chain(
+    context: RankingContext, ranking_rules: Iterable[str], sort: Sequence[str], has_terms: bool, vector_sort: Rule | None = None
+) -> list[Rule]:
     """The rules of one search.
 
     ranking_rules: the setting. sort: of the request, as parse_rule takes them. has_terms: False for a placeholder search,
-    of which only the rules that sort are left.
+    of which only the rules that sort are left. vector_sort: takes the place of the first rule about words, and the others are
+    left out.
     """
     rules: list[Rule] = []
     seen: set[str] = set()
@@ -48,7 +51,9 @@ def chain(context: RankingContext, ranking_rules: Iterable[str], sort: Sequence[
 
     for entry in ranking_rules:
         if entry == "words" or entry in _RULES:
-            if not has_terms:
+            if vector_sort is not None and vector_sort not in rules:
+                rules.append(vector_sort)
+            if vector_sort is not None or not has_terms:
                 continue
             # Dropped words weigh more than anything else about words, so `words` comes before the first such rule.
             if "words" not in seen:
@@ -156,7 +161,7 @@ class _BucketSort:
         rule, hits, threshold = self._rules[level], self._ranking.hits, self._limits.threshold
         batch, universe, buckets = _start(rule, graph(), universe, batch)
         while universe and (self._enough is None or len(hits) < self._enough):
-            if self._expired():
+            if not rule.is_ready and self._expired():
                 self._deliver(universe, (*details, Skipped()), batch)
                 return
             bucket = next(buckets, None)

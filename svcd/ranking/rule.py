@@ -38,8 +38,11 @@ class Bucket(NamedTuple):
 class Rule(Protocol):
     """Splits candidates into buckets, best first; buckets are disjoint subsets of the candidates.
 
-    Lazily: a bucket is worked out when it is asked for. Empty buckets are left out.
+    Lazily: a bucket is worked out when it is asked for. Empty buckets are left out. is_ready: is the next bucket known
+    already? It is then taken even after the cutoff.
     """
+
+    is_ready: bool
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
         """The buckets of any set of documents."""
@@ -53,6 +56,8 @@ class Rule(Protocol):
 
 class InvertedIndexRule:
     """A rule that asks the inverted index, however few documents there are."""
+
+    is_ready = False
 
     def buckets(self, graph: Graph, candidates: DocIds) -> Iterator[Bucket]:
         """The buckets of any set of documents."""

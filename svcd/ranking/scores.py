@@ -52,19 +52,32 @@ class GeoSorted(NamedTuple):
     metres: float | None
 
 
+class VectorSorted(NamedTuple):
+    """How similar the documents are to the vector of the query, from 0 to 1; None for documents without a vector."""
+
+    similarity: float | None
+
+    @property
+    def score(self) -> float:
+        """Between 0 and 1."""
+        return self.similarity or 0.0
+
+
 class Skipped(NamedTuple):
     """The cutoff passed before the rule could order the documents."""
 
 
-Detail = Ranked | Sorted | GeoSorted | Skipped
+Detail = Ranked | Sorted | GeoSorted | VectorSorted | Skipped
 
 
 def score(details: Iterable[Detail]) -> float:
-    """The global score of a document: all ranks merged in order, between 0 and 1; 1.0 without any."""
+    """The global score of a document, between 0 and 1: its similarity, or all ranks merged in order; 1.0 without either."""
     rank, most = 1, 1
     for detail in details:
         if isinstance(detail, Ranked):
             rank, most = max(rank - 1, 0) * detail.most + detail.rank & _WRAP, most * detail.most & _WRAP
+        elif isinstance(detail, VectorSorted):
+            return detail.score
         elif isinstance(detail, Skipped):
             rank = max(rank - 1, 0)
     return rank / most if most else 0.0
@@ -90,6 +103,8 @@ def score_details(
             view.update(_sorted(detail, order, is_hidden))
         elif isinstance(detail, GeoSorted):
             view.update(_geo_sorted(detail, order))
+        elif isinstance(detail, VectorSorted):
+            view["vectorSort"] = {"order": order, "similarity": detail.similarity}
         elif isinstance(detail, Skipped):
             view["skipped"] = {"order": order}
         elif not _merged_into_earlier(detail, view, by_rule, are_separated):

@@ -1,7 +1,7 @@
 """HTTP requests to other hosts, over connections made by the guard.
 
-No redirect is followed, no proxy is used, only the status of a response is read. Import it late, when there is something to
-send: it loads urllib and OpenSSL. See docs/tasks-and-batches.md#outgoing-calls.
+No redirect is followed, no proxy is used; post() reads nothing of a response but its status, exchange() reads its body, too.
+Import it late, when there is something to send: it loads urllib and OpenSSL. See docs/tasks-and-batches.md#outgoing-calls.
 
 Threads: any number may call at once. `_lock` guards `_context` and `_calls`, the calls in progress, which abort() ends. One
 timer per call ends it at its deadline.
@@ -17,14 +17,14 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.error import URLError
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import AbstractHTTPHandler, OpenerDirector, Request
 
 from svcd import __version__
 from svcd.remote import Undelivered
-from svcd.remote.guard import Guard
+from svcd.remote.guard import ForbiddenAddress, Guard
 
 TIMEOUT_S = 30.0
 # The deadline of a call grows by a second per so many bytes of the body: enough for slow networks, not for slow attacks.
@@ -37,6 +37,18 @@ _BEGIN = re.compile(r"^(https?):[/\\]*", re.IGNORECASE)
 _PLACE = re.compile(r"^[^?#]*")
 _KEPT_IN_PATHS = "%/:=&?~+!$,;'@()*[]|"
 _LONGEST_REASON = 300
+
+
+# Responses are read in pieces of this size.
+_PIECE = 1 << 16
+
+
+class Answer(NamedTuple):
+    """A response. headers: names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 class Client:
@@ -58,15 +70,40 @@ class Client:
 
         Exceptions of the iterator `body` are passed through.
         """
-        target, own = request_target(url)
-        given = {name: value for name, value in headers.items() if name.lower() not in _RESERVED_HEADERS}
-        with self._call(self._timeout_s + length / BYTES_PER_S) as call, _as_undelivered(call):
-            request = _Request(call, target, body, {**own, **given, "Content-Length": str(length)})
-            with self._opener.open(request, timeout=self._timeout_s) as answer:
-                status = answer.status
+        with self._response(url, headers, body, length, self._timeout_s + length / BYTES_PER_S) as (_, answer):
+            status = answer.status
         if not 200 <= status < 300:
             moved = "; redirects are not followed, name the address itself" if 300 <= status < 400 else ""
             raise Undelivered(f"answered with status {status}{moved}")
+
+    def exchange(self, url: str, headers: Mapping[str, str], body: bytes, within_s: float, most_bytes: int) -> Answer:
+        """Send a body and return the whole response, whatever its status, within so many seconds.
+
+        Raises Undelivered, also when the response ends early or is longer than `most_bytes`.
+        """
+        with self._response(url, headers, (body,), len(body), within_s) as (call, answer):
+            received = bytearray()
+            while len(received) <= most_bytes and (piece := answer.read(_PIECE)):
+                received += piece
+            if len(received) > most_bytes:
+                raise Undelivered(f"its answer is longer than {most_bytes} bytes")
+            if call.is_aborted:
+                raise TimeoutError
+            if answer.length:  # read() with a size does not complain
+                raise http.client.IncompleteRead(bytes(received), answer.length)
+            return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, bytes(received))
+
+    @contextmanager
+    def _response(
+        self, url: str, headers: Mapping[str, str], body: Iterable[bytes], length: int, within_s: float,
+    ) -> Iterator[tuple[_Call, http.client.HTTPResponse]]:
+        """Send a request; the response is open within the context. Errors in the context become Undelivered, too."""
+        target, own = request_target(url)
+        given = {name: value for name, value in headers.items() if name.lower() not in _RESERVED_HEADERS}
+        with self._call(within_s) as call, _as_undelivered(call):
+            request = _Request(call, target, body, {**own, **given, "Content-Length": str(length)})
+            with self._opener.open(request, timeout=min(self._timeout_s, within_s)) as answer:
+                yield call, answer
 
     @contextmanager
     def _call(self, within_s: float) -> Iterator[_Call]:
@@ -186,7 +223,7 @@ def _as_undelivered(call: _Call) -> Iterator[None]:
     except (OSError, http.client.HTTPException, ValueError) as failure:  # ValueError: of invalid headers; its text contains them
         cause = failure.reason if isinstance(failure, URLError) else failure
         reason = "no answer in time" if call.is_aborted else _reason(cause)
-        raise Undelivered(reason[:_LONGEST_REASON]) from None
+        raise Undelivered(reason[:_LONGEST_REASON], is_final=isinstance(cause, (ForbiddenAddress, ValueError))) from None
 
 
 def _reason(failure: Any) -> str:
@@ -196,6 +233,8 @@ def _reason(failure: Any) -> str:
         return f"its certificate is not accepted: {failure.verify_message}"
     if isinstance(failure, OSError):
         return failure.strerror or str(failure) or type(failure).__name__
+    if isinstance(failure, http.client.IncompleteRead):
+        return "its answer ends early"
     return type(failure).__name__  # its text may repeat what was sent
 
 
@@ -205,15 +244,15 @@ def request_target(url: str) -> tuple[str, dict[str, str]]:
     Raises Undelivered when it is not an HTTP URL.
     """
     if not _BEGIN.match(url.strip()):
-        raise Undelivered("its URL begins with neither http: nor https:")
+        raise Undelivered("its URL begins with neither http: nor https:", is_final=True)
     try:
         parts = urlsplit(_PLACE.sub(lambda place: place[0].replace("\\", "/"), _BEGIN.sub(r"\1://", url.strip())))
         host, port = parts.hostname or "", parts.port
         place = f"[{host}]" if ":" in host else host.encode("idna").decode()
     except ValueError:  # UnicodeError is one
-        raise Undelivered("its URL names no host that can be called") from None
+        raise Undelivered("its URL names no host that can be called", is_final=True) from None
     if not host:
-        raise Undelivered("its URL names no host")
+        raise Undelivered("its URL names no host", is_final=True)
     place += f":{port}" if port is not None else ""
     query = f"?{quote(parts.query, _KEPT_IN_PATHS)}" if parts.query else ""
     return f"{parts.scheme}://{place}{quote(parts.path, _KEPT_IN_PATHS) or '/'}{query}", _credentials(parts)

@@ -1,14 +1,18 @@
 """The setting `embedders`: members of each source, checks, defaults, and how a change is merged with the stored value.
 
-Checks are those that need no call to the service; templates and the names of models are not checked, except models of OpenAI.
+Checks are those that need no call to the service: names of models are not checked, except those of OpenAI and of local files.
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from svcd.base.errors import ApiError
+from svcd.schema.exchange_templates import TemplateMismatch, request_template, response_template
+from svcd.schema.template_check import fault_of_template
+from svcd.templates import JsonTemplate, TemplateError
 from svcd.validation import (
     Field,
     anything,
@@ -28,6 +32,9 @@ from svcd.validation.urls import parse_url, redacted_secret, redacted_url
 Embedder = dict[str, Any]
 
 CODE = "invalid_settings_embedders"
+EMBEDDING_CODE = "vector_embedding_error"
+# Messages about fragments and templates of requests begin so.
+USELESS = "Error while generating embeddings: user error: "
 MAX_EMBEDDERS = 256
 DEFAULT_SOURCE = "openAi"
 DEFAULT_TEMPLATE = (
@@ -71,10 +78,17 @@ SOURCES: dict[str, Source] = {
         {**_DEFAULT_TEXT, "headers": {}}),
     "composite": Source(_NESTED, _ALWAYS, {}),
 }
+# Sources that other engines do not have: accepted, but not listed in messages that clients know word for word.
+OWN_SOURCES: dict[str, Source] = {
+    "staticFile": Source(("model",), (*_TEXT, *_ALWAYS), _DEFAULT_TEXT),
+}
+ALL_SOURCES = SOURCES | OWN_SOURCES
+# The name of a file or folder in the folder of local models: it cannot lead out of it.
+_LOCAL_MODEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _DEFAULT_REVISION = "617ca489d9e86b49b8167676d8220688b99db36e"  # of the default model of huggingFace
 
 # Models of OpenAI: (dimensions, are fewer possible?).
-_OPEN_AI_MODELS = {
+OPEN_AI_MODELS = {
     "text-embedding-ada-002": (1536, False),
     "text-embedding-3-small": (1536, True),
     "text-embedding-3-large": (3072, True),
@@ -119,7 +133,7 @@ _DISTRIBUTION = parsed(
     object_of({"mean": Field(number, required=True), "sigma": Field(number, required=True)}), _checked_distribution)
 
 _CHECKS = {  # in the order of messages and responses
-    "source": one_of(*SOURCES),
+    "source": one_of(*SOURCES, unlisted=tuple(OWN_SOURCES)),
     "model": string,
     "revision": string,
     "pooling": one_of("useModel", "forceCls", "forceMean"),
@@ -198,7 +212,7 @@ def _merged_embedder(name: str, stored: Embedder, change: Embedder) -> Embedder:
     changed = {member: _merged_member(member, kept.get(member), value) for member, value in change.items()}
     given = {"source": DEFAULT_SOURCE, **_without_null({**kept, **changed})}
     after = {member: given[member] for member in EMBEDDER_FIELDS if member in given}
-    _check_embedder(name, after, _TOP)
+    _check_embedder(name, after, _TOP, is_whole=True)
     return after
 
 
@@ -208,7 +222,7 @@ def _kept_members(stored: Embedder, change: Embedder) -> Embedder:
     source = change.get("source", before) or DEFAULT_SOURCE
     if source == before:
         return stored
-    return {member: value for member, value in stored.items() if member in SOURCES[source].members}
+    return {member: value for member, value in stored.items() if member in ALL_SOURCES[source].members}
 
 
 def _merged_member(member: str, stored: Any, value: Any) -> Any:
@@ -228,19 +242,107 @@ def _refusal(path: str, reason: str) -> ApiError:
     return ApiError(CODE, f"`{path}`: {reason}")
 
 
-def _check_embedder(name: str, embedder: Embedder, place: _Place) -> None:
+def _check_embedder(name: str, embedder: Embedder, place: _Place, is_whole: bool = False) -> None:
+    """Check one embedder. is_whole: it is the result of a change, not a change, of which any member may be left out."""
     for member in ("dimensions", "documentTemplateMaxBytes"):
         if embedder.get(member) == 0:
             raise _refusal(f"{place.path(name)}.{member}", f"`{member}` cannot be zero")
+    _check_document_template(embedder.get("documentTemplate"), name)
     _check_url(name, embedder.get("url"), place)
+    if place is _TOP:
+        _check_exchange(embedder, is_whole)
     source = embedder.get("source")
     if source is None:
         return
     _check_members(name, embedder, source, place)
     if source == "openAi" and not embedder.get("url"):
         _check_open_ai(name, embedder, place)
+    if source == "staticFile" and not _LOCAL_MODEL.fullmatch(embedder["model"]):
+        raise _refusal(f"{place.path(name)}.model", f"`{embedder['model']}` is not the name of a file: it may have "
+                                                    "letters, digits, `_`, `-` and `.`, and does not begin with `.` or `-`")
     for nested in _PLACES if source == "composite" else ():
         _check_nested(name, embedder[nested.role], nested)
+
+
+def _check_document_template(template: str | None, name: str) -> None:
+    """The message names the embedder, also when the template is that of a nested one."""
+    fault = fault_of_template(template) if template else None
+    if fault is not None:
+        raise _refusal(f".embedders.{name}.documentTemplate", f"Invalid template: {fault}.")
+
+
+# Fragments, requests and responses
+
+
+def fragments(embedder: Mapping[str, Any], member: str) -> dict[str, Any]:
+    """The fragments of one kind: {name: JSON value with templates}, in byte order of the names."""
+    given = embedder.get(member) or {}
+    return {name: given[name]["value"] for name in sorted(given) if given[name] is not None}
+
+
+def _check_both_fragments(embedder: Mapping[str, Any]) -> None:
+    """Both kinds of fragments or none. Raises vector_embedding_error."""
+    indexing, searching = (fragments(embedder, member) for member in _FRAGMENTS)
+    if bool(indexing) != bool(searching):
+        raise _useless("inconsistent fragments: " + (_lonely(indexing, *_FRAGMENTS, " -") if indexing else
+                                                     _lonely(searching, *_FRAGMENTS[::-1], "  -")))
+
+
+def _lonely(given: Mapping[str, Any], member: str, other: str, dash: str) -> str:
+    names = ", ".join(list(given)[:3]) + (", ..." if len(given) > 3 else "")
+    return (f"`{other}` is empty, but `{member}` declares {len(given)} fragments: {names}\n{dash} Hint: declare at least one "
+            f"fragment in `{other}` or remove fragments from `{member}` by setting them to `null`")
+
+
+def parse_fragments(embedder: Mapping[str, Any]) -> None:
+    """Parse all fragments. Raises vector_embedding_error for one that is no template."""
+    for member in _FRAGMENTS:
+        for name, value in fragments(embedder, member).items():
+            try:
+                JsonTemplate.parse(value)
+            except TemplateError as error:
+                raise _useless(error.while_parsing(f".{member}.{name}")) from None
+
+
+def _check_exchange(embedder: Embedder, is_whole: bool) -> None:
+    """Templates of requests, responses and fragments, as far as they are given. Raises vector_embedding_error."""
+    indexing, searching = (fragments(embedder, member) for member in _FRAGMENTS)
+    has_fragments = bool(indexing or searching)
+    if is_whole:
+        _check_both_fragments(embedder)
+    elif has_fragments and embedder.get("documentTemplate") is not None:
+        raise _useless(
+            f"cannot pass both fragments and a document template.\n  - Note: {len(indexing)} fragments declared in "
+            f"`indexingFragments` and {len(searching)} fragments declared in `search_fragments_len`.\n  - Hint: remove the "
+            "declared fragments or remove the `documentTemplate`")
+    if embedder.get("request") is None:
+        return
+    # A change may leave out the fragments that are stored; a member that is null removes them.
+    may_have = not is_whole and not any(member in embedder and embedder[member] is None for member in _FRAGMENTS)
+    _check_templates(embedder, has_fragments or None if may_have else has_fragments)
+    parse_fragments(embedder)
+
+
+def _check_templates(embedder: Embedder, has_fragments: bool | None) -> None:
+    """Templates of requests and responses. has_fragments: None when not known. Raises vector_embedding_error."""
+    try:
+        try:
+            request = request_template(embedder["request"], has_fragments is not False)
+        except TemplateMismatch:
+            if has_fragments is not None:
+                raise
+            request = request_template(embedder["request"], False)
+        if embedder.get("response") is not None:
+            response_template(embedder["response"], request)
+    except TemplateMismatch as mismatch:
+        raise _useless(str(mismatch)) from None
+
+
+def _useless(reason: str) -> ApiError:
+    return ApiError(EMBEDDING_CODE, f"{USELESS}{reason}")
+
+
+# Members
 
 
 def _check_url(name: str, url: str | None, place: _Place) -> None:
@@ -266,14 +368,14 @@ def _check_members(name: str, embedder: Embedder, source: str, place: _Place) ->
     for member in EMBEDDER_FIELDS:
         if embedder.get(member) is not None and not _is_available(member, source, place):
             raise _refusal(place.path(name), _unavailable(member, source, place))
-    for member in SOURCES[source].mandatory:
+    for member in ALL_SOURCES[source].mandatory:
         if embedder.get(member) is None:
             note = f"(note: this field is mandatory for source `{source}`)"
             raise _refusal(place.path(name), f"Missing field `{member}` {note}")
 
 
 def _is_available(member: str, source: str, place: _Place) -> bool:
-    return member in SOURCES[source].members and member not in place.forbidden
+    return member in ALL_SOURCES[source].members and member not in place.forbidden
 
 
 def _unavailable(member: str, source: str, place: _Place) -> str:
@@ -284,7 +386,7 @@ def _unavailable(member: str, source: str, place: _Place) -> str:
         f"\n  - note: `{member}` is available for sources: {name_list(sources)}"
         f"\n  - note: available fields for source `{source}`{place.note}: {name_list(members)}"
     )
-    if place.note and member in SOURCES[source].members:
+    if place.note and member in ALL_SOURCES[source].members:
         text += f"\n  - note: `{member}` is available when source `{source}` is not{place.note}"
     return text
 
@@ -292,12 +394,12 @@ def _unavailable(member: str, source: str, place: _Place) -> str:
 def _check_open_ai(name: str, embedder: Embedder, place: _Place) -> None:
     """OpenAI itself has only certain models; another address may have any."""
     model, dimensions = embedder.get("model"), embedder.get("dimensions")
-    if model is not None and model not in _OPEN_AI_MODELS:
-        listed = ", ".join(f'"{known}"' for known in _OPEN_AI_MODELS)
+    if model is not None and model not in OPEN_AI_MODELS:
+        listed = ", ".join(f'"{known}"' for known in OPEN_AI_MODELS)
         reason = f"Invalid model `{model}` for OpenAI. Supported models: [{listed}]"
         raise _refusal(f"{place.path(name)}.model", reason)
     model = model or SOURCES["openAi"].defaults["model"]
-    native, may_be_fewer = _OPEN_AI_MODELS[model]
+    native, may_be_fewer = OPEN_AI_MODELS[model]
     if dimensions is None or dimensions == native or (may_be_fewer and dimensions < native):
         return
     limit = f"dimensions to a value higher than {native}" if may_be_fewer else f"native dimensions of {native}"
@@ -313,7 +415,7 @@ def resolve_embedders(stored: Mapping[str, Embedder]) -> dict[str, Embedder]:
 def _resolved_embedder(embedder: Embedder, place: _Place) -> Embedder:
     source = embedder.get("source") or DEFAULT_SOURCE
     defaults = {
-        member: value for member, value in SOURCES[source].defaults.items() if _is_available(member, source, place)
+        member: value for member, value in ALL_SOURCES[source].defaults.items() if _is_available(member, source, place)
     }
     if any(embedder.get(member) for member in _FRAGMENTS):
         defaults = {member: value for member, value in defaults.items() if member not in _TEXT}

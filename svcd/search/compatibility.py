@@ -24,7 +24,8 @@ class QueryOrder:
     """What decides the order of the hits of one query.
 
     number: of the query in the request, from 0. ranking_rules: the setting. sort: parsed `sort` of the request, None without.
-    keeps_all_words: is the matching strategy `all`? has_text: False for a placeholder search.
+    keeps_all_words: is the matching strategy `all`? has_text: False for a placeholder search. is_semantic: is it a search by
+    vectors alone, which has one relevancy rule?
     """
 
     number: int
@@ -33,6 +34,7 @@ class QueryOrder:
     sort: Sequence[SortRule] | None
     keeps_all_words: bool = False
     has_text: bool = True
+    is_semantic: bool = False
 
 
 class Step(NamedTuple):
@@ -132,14 +134,20 @@ class _CanonicalRules:
     changes: list[str] = field(default_factory=list)
     _seen: dict[str, tuple[str, str]] = field(default_factory=dict)  # rule or sort key -> (its name, its position)
     _is_prepended: bool = False
+    _vector_position: str | None = None  # the position of the rule that vectors replace
+    _is_complete: bool = False
 
     def add(self, number: int, entry: str) -> None:
         """Add an entry of the setting; number: its index."""
         position = f"#{number} in ranking rules"
+        if self._is_complete:
+            return
         if entry == _SORT:
             self._add_sort(number, position)
         elif ":" in entry:
             self._add_once(entry, _sorted_field(entry), position)
+        elif self.query.is_semantic:
+            self._add_relevancy_of_vectors(entry, position)
         elif not self.query.has_text:
             self.changes.append(f"Removed relevancy rule `{entry}` at position {position}"
                                 " because the query is a placeholder search (`q`: \"\")")
@@ -161,6 +169,19 @@ class _CanonicalRules:
         name, first = self._seen[key]
         self.changes.append(f"Removed duplicate rule `{name}` at position {position} as it already appears at position {first}")
         return True
+
+    def _add_relevancy_of_vectors(self, entry: str, position: str) -> None:
+        """The first relevancy rule stands for vectors; later ones are removed, and after a sort rule all that follows."""
+        if self._vector_position is None:
+            self._vector_position = position
+            self.rules.append(entry)
+        elif any(":" in key for key in self._seen):
+            self._is_complete = True
+            self.changes.append(f"Truncated relevancy rule `{entry}` at position {position} and later rules because the query is"
+                                f" a vector search and `vector` was inserted at position {self._vector_position}")
+        else:
+            self.changes.append(f"Removed relevancy rule `{entry}` at position {position} because the query is a vector search"
+                                f" and `vector` was already inserted at position {self._vector_position}")
 
     def _add_words(self, position: str) -> None:
         is_all = self.query.keeps_all_words

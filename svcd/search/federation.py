@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cmp_to_key
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from svcd.base import tracing
@@ -20,16 +19,18 @@ from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps, loads
 from svcd.facets.distribution import FacetOrders, Facets, facets_of, subtract
 from svcd.facets.fields import check_facets
-from svcd.query.reader import Reader, Value
+from svcd.query.reader import Reader
 from svcd.ranking import scores
 from svcd.ranking.bucket_sort import Hit
 from svcd.ranking.scores import Detail, GeoSorted, Sorted
 from svcd.ranking.sort import SortError, parse_rule
 from svcd.search.compatibility import Compatibility, Incompatible, QueryOrder
-from svcd.search.hits import LongPage, RepeatedValues, is_long, page_of_texts, render_hits, without_ranking_hits
-from svcd.search.keyword import DistinctFilter, KeywordResult
-from svcd.search.request import Federation, IndexedQuery, SearchResult
-from svcd.search.search import Timer, cutoff_ms, formatting_timer, ranking_limits, required_hits, search_one_index
+from svcd.search.hits import LongPage, RepeatedValues, average_hit_size, is_long, page_of_texts, render_hits, without_ranking_hits
+from svcd.search.keyword import DistinctFilter, Found
+from svcd.search.kinds import Kind, Search
+from svcd.search.request import Embed, Federation, IndexedQuery, SearchResult, no_embedding
+from svcd.search.score_values import Compared, by_score, by_value, compared_values
+from svcd.search.search import Timer, count_semantic, cutoff_ms, formatting_timer, ranking_limits, required_hits
 from svcd.search.stored_strings import LongStrings
 
 _LOCAL = "execute local search"  # the name of the tracing span
@@ -47,7 +48,7 @@ class _QueryResult(NamedTuple):
 
     query: _NumberedQuery
     reader: Reader
-    found: KeywordResult
+    found: Found
     is_formatting_over: Callable[[], bool]
 
     def hits(self) -> list[MergedHit]:
@@ -63,12 +64,13 @@ class _QueryResult(NamedTuple):
 
 
 def federated(
-    read: Callable[[str], Reader], queries: Sequence[IndexedQuery], federation: Federation, timer: Timer
+    read: Callable[[str], Reader], queries: Sequence[IndexedQuery], federation: Federation, timer: Timer,
+    embed: Embed = no_embedding,
 ) -> SearchResult:
     """Run several queries, and return the requested page of their merged hits.
 
-    read: index uid -> its reader, called once for each index. Raises what read raises, the codes of search parameters, and
-    invalid_multi_search_query_ranking_rules; messages begin with the number of the query.
+    read: index uid -> its reader, called once for each index. embed: makes vectors of queries. Raises what read raises, the
+    codes of search parameters, and invalid_multi_search_query_ranking_rules; messages begin with the number of the query.
     """
     tracing.begin("partition queries")
     by_index: dict[str, list[_NumberedQuery]] = {}
@@ -77,12 +79,14 @@ def federated(
     tracing.end()
     compatibility, facets = Compatibility(), FederatedFacets(federation)
     lists, total = [], 0
+    found: list[_QueryResult] = []
     for index_uid in sorted(by_index):
         numbered = by_index[index_uid]
         with _query_error_context(numbered[0].number):
             reader = read(index_uid)
             facets.open(index_uid, reader)
-        results = _run_queries(reader, numbered, federation, compatibility, timer)
+        results = _run_queries(reader, numbered, federation, compatibility, timer, embed)
+        found += results
         hits, counted = _merge_index(reader, results, federation)
         with _query_error_context(numbered[0].number), tracing.span(_LOCAL):
             facets.count(index_uid, reader, counted)
@@ -93,7 +97,16 @@ def federated(
     first, end = federation.window
     hits, rejected = _split_distinct(merged(lists), federation.distinct if len(lists) > 1 else None)
     _reject(rejected, facets)
-    return SearchResult(_page(hits[first:end]), federation.pagination(total - len(rejected)), facets.counted)
+    page = hits[first:end]
+    semantic_hits = count_semantic(each.hit for each in page) if any(each.found.is_semantic for each in found) else None
+    return SearchResult(_page(page), federation.pagination(total - len(rejected)), facets.counted, semantic_hits,
+                        _query_vectors(found))
+
+
+def _query_vectors(results: Iterable[_QueryResult]) -> dict[int, array[float]]:
+    """Number of a query -> its vector, of those that retrieve vectors."""
+    vectors = {each.query.number: each.found.vector for each in results if each.query.indexed.query.retrieve_vectors}
+    return {number: vector for number, vector in sorted(vectors.items()) if vector is not None}
 
 
 def _reject(hits: Iterable[MergedHit], facets: FederatedFacets) -> None:
@@ -115,36 +128,40 @@ def _query_error_context(number: int) -> Iterator[None]:
 
 @tracing.span(_LOCAL)
 def _run_queries(
-    reader: Reader, queries: Sequence[_NumberedQuery], federation: Federation, compatibility: Compatibility, timer: Timer
+    reader: Reader, queries: Sequence[_NumberedQuery], federation: Federation, compatibility: Compatibility, timer: Timer,
+    embed: Embed,
 ) -> list[_QueryResult]:
     """Run the queries of one index, in the order of the request."""
     expired, is_formatting_over = timer(cutoff_ms(reader)), formatting_timer(reader, timer)
     results = []
     for each in queries:
         with _query_error_context(each.number):
-            _check_order(reader, each, compatibility)
-            results.append(_QueryResult(each, reader, _run_query(reader, each.indexed, federation, expired), is_formatting_over))
+            wanted = _search_of(reader, each.indexed, federation, embed)
+            _check_order(reader, each, wanted.kind, compatibility)
+            limits = ranking_limits(reader, wanted.query, federation)
+            found = wanted.run(limits, expired, each.indexed.index_uid)
+            results.append(_QueryResult(each, reader, found, is_formatting_over))
     return results
 
 
-def _check_order(reader: Reader, numbered: _NumberedQuery, compatibility: Compatibility) -> None:
+def _search_of(reader: Reader, indexed: IndexedQuery, federation: Federation, embed: Embed) -> Search:
+    query = indexed.query
+    if federation.distinct is not None:
+        query = replace(query, distinct=federation.distinct)
+    return Search.of(reader, query, embed)
+
+
+def _check_order(reader: Reader, numbered: _NumberedQuery, kind: Kind, compatibility: Compatibility) -> None:
     """Raise invalid_multi_search_query_ranking_rules, or invalid_search_sort for a wrong sort expression."""
     index_uid, query = numbered.indexed.index_uid, numbered.indexed.query
     rules, is_all = reader.settings.ranking_rules, query.matching_strategy == "all"
     try:
         sort = None if query.sort is None else list(map(parse_rule, query.sort))
-        compatibility.add(QueryOrder(numbered.number, index_uid, rules, sort, is_all, bool(query.q)))
+        compatibility.add(QueryOrder(numbered.number, index_uid, rules, sort, is_all, bool(query.q), kind is Kind.SEMANTIC))
     except SortError as error:
         raise ApiError("invalid_search_sort", str(error)) from None
     except Incompatible as error:
         raise ApiError("invalid_multi_search_query_ranking_rules", str(error)) from None
-
-
-def _run_query(reader: Reader, indexed: IndexedQuery, federation: Federation, expired: Callable[[], bool]) -> KeywordResult:
-    query = indexed.query
-    if federation.distinct is not None:
-        query = replace(query, distinct=federation.distinct)
-    return search_one_index(indexed.index_uid, reader, query, ranking_limits(reader, query, federation), expired)
 
 
 @tracing.span(_LOCAL)
@@ -192,21 +209,21 @@ def _document(merged_hit: MergedHit) -> Mapping[str, Any]:
 
 def _page(hits: Sequence[MergedHit]) -> Sequence[str]:
     """The JSON texts of a page; a long page holds docids and scores only, and is rendered on access."""
-    readers: Collection[Reader] = {id(each.source.reader): each.source.reader for each in hits}.values()
+    sources: Collection[_QueryResult] = {each.source.query.number: each.source for each in hits}.values()
 
     def size() -> int:
-        return max(reader.average_document_size() for reader in readers)
+        return max(average_hit_size(source.reader, source.query.indexed.query) for source in sources)
 
     long_strings = LongStrings()
     if not is_long(len(hits), size):
         return page_of_texts(_render(hits, long_strings), long_strings)
     docids, scores = array("I", (each.hit.docid for each in hits)), array("d", (each.key.score for each in hits))
     details = RepeatedValues([each.hit.details if _shows_scores(each.source) else () for each in hits])
-    sources = {each.source.query.number: each.source._replace(found=without_ranking_hits(each.source.found)) for each in hits}
+    light = {each.query.number: each._replace(found=without_ranking_hits(each.found)) for each in sources}
     numbers = array("I", (each.source.query.number for each in hits))
 
     def hit_at(place: int) -> MergedHit:
-        result = sources[numbers[place]]
+        result = light[numbers[place]]
         return MergedHit(Hit(docids[place], details[place]), MergeKey((), scores[place]), result.position, result)
 
     def render_between(first: int, end: int) -> Sequence[str]:
@@ -246,12 +263,6 @@ def _federation_member(merged_hit: MergedHit) -> str:
 
 # Merge order (docs/search.md#merge-order). Merged lists are compatible, so keys mostly have the same kinds in the same places.
 
-_EPSILON = 2.0 ** -52
-
-# An entry of a merge key: a weighted score, the value of a sort rule, or a distance.
-Compared = float | Sorted | GeoSorted
-
-
 class MergeKey(NamedTuple):
     """What orders a hit among others: entries that are compared one by one, and its weighted score."""
 
@@ -278,18 +289,10 @@ def merge_keys(weight: float) -> Callable[[tuple[Detail, ...]], MergeKey]:
     def key(details: tuple[Detail, ...]) -> MergeKey:
         found = known.get(details)
         if found is None:
-            found = known[details] = MergeKey(_compared(details, weight), scores.score(details) * weight)
+            found = known[details] = MergeKey(compared_values(details, weight), scores.score(details) * weight)
         return found
 
     return key
-
-
-def _compared(details: Sequence[Detail], weight: float) -> tuple[Compared, ...]:
-    """The entries of a key: neighbouring ranks merged to one weighted score; sort values and distances as they are."""
-    compared: list[Compared] = []
-    for is_sorted, run in groupby(details, lambda detail: isinstance(detail, (Sorted, GeoSorted))):
-        compared += run if is_sorted else [scores.score(run) * weight]  # type: ignore[arg-type]  # noqa: B031 (read once)
-    return tuple(compared)
 
 
 def merged(lists: Iterable[Iterable[MergedHit]]) -> Iterator[MergedHit]:
@@ -320,33 +323,14 @@ def _is_comparable(left: Compared, right: Compared) -> bool:
     return isinstance(left, float) or left.ascending == right.ascending  # type: ignore[union-attr]  # both are of one type
 
 
-def _by_score(left: float, right: float) -> float:
-    return 0 if abs(left - right) <= _EPSILON else right - left
-
-
-def _by_value(left: Sorted, right: Sorted) -> float:
-    """Numbers before strings before no value, whatever the direction."""
-    if left.value == right.value:
-        return 0
-    kinds = _kind(left.value) - _kind(right.value)
-    if kinds:
-        return kinds
-    is_smaller = left.value < right.value  # type: ignore[operator]  # both are numbers or both strings
-    return -1 if is_smaller == left.ascending else 1
-
-
 def _by_distance(left: GeoSorted, right: GeoSorted) -> float:
     """The larger distance is better in both directions, a quirk of the reference engine; no distance is worst."""
     if left.metres is None or right.metres is None:
         return (left.metres is None) - (right.metres is None)
-    return _by_score(left.metres, right.metres)
+    return by_score(left.metres, right.metres)
 
 
-def _kind(value: Value | None) -> int:
-    return 2 if value is None else int(isinstance(value, str))
-
-
-_COMPARISONS: dict[type, Callable[[Any, Any], float]] = {float: _by_score, Sorted: _by_value, GeoSorted: _by_distance}
+_COMPARISONS: dict[type, Callable[[Any, Any], float]] = {float: by_score, Sorted: by_value, GeoSorted: _by_distance}
 
 
 # Facets (docs/search.md#facets-of-a-federation)

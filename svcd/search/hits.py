@@ -18,9 +18,10 @@ from svcd.ranking.bucket_sort import Hit, Ranking
 from svcd.ranking.sort import sorted_from, with_distance
 from svcd.schema.attributes import WILDCARD
 from svcd.search.formatting import FormatOptions, Formatter
-from svcd.search.keyword import KeywordResult
+from svcd.search.keyword import Found
 from svcd.search.matches import FormattingBudget
 from svcd.search.request import SearchQuery
+from svcd.search.shown_vectors import VECTORS_MEMBER, average_bytes, with_or_without_vectors
 from svcd.search.stored_strings import LONG_BYTES, LongStrings
 
 # A page up to this size is rendered at once; a longer one in portions. Both in bytes of documents.
@@ -32,7 +33,7 @@ T = TypeVar("T")
 
 
 def render_hits(
-    reader: Reader, query: SearchQuery, found: KeywordResult, hits: Sequence[Hit], expired: Callable[[], bool],
+    reader: Reader, query: SearchQuery, found: Found, hits: Sequence[Hit], expired: Callable[[], bool],
     long_strings: LongStrings, extra_members: Sequence[str] = ()
 ) -> Sequence[str]:
     """The JSON texts of hits.
@@ -47,6 +48,8 @@ def render_hits(
     if _is_reshaped(reader, query):
         texts, formatted = _formatted(reader, query, found, texts, expired, long_strings)
         members.append(formatted)
+    if query.retrieve_vectors or [text for text in texts if VECTORS_MEMBER in text]:
+        texts = with_or_without_vectors(reader, query.retrieve_vectors, [hit.docid for hit in hits], texts)
     if query.sort and (origin := sorted_from(query.sort)):
         texts = [with_distance(text, origin) for text in texts]
     if query.show_ranking_score or query.show_ranking_score_details:
@@ -65,7 +68,7 @@ def _joined(text: str, *members: str) -> str:
 
 
 def _formatted(
-    reader: Reader, query: SearchQuery, found: KeywordResult, texts: Sequence[str], expired: Callable[[], bool],
+    reader: Reader, query: SearchQuery, found: Found, texts: Sequence[str], expired: Callable[[], bool],
     long_strings: LongStrings
 ) -> tuple[Sequence[str], Sequence[str]]:
     """(the requested parts of the documents, their `_formatted` and `_matchesPosition` members), as texts."""
@@ -87,7 +90,7 @@ def _is_reshaped(reader: Reader, query: SearchQuery) -> bool:
 
 
 def _formatter(
-    reader: Reader, query: SearchQuery, found: KeywordResult, expired: Callable[[], bool], long_strings: LongStrings
+    reader: Reader, query: SearchQuery, found: Found, expired: Callable[[], bool], long_strings: LongStrings
 ) -> Formatter:
     options = FormatOptions(
         attributes_to_retrieve=query.attributes_to_retrieve,
@@ -183,6 +186,11 @@ def is_long(count: int, size: Callable[[], int]) -> bool:
     return count > 1 and count * size() > MAX_PAGE_BYTES
 
 
+def average_hit_size(reader: Reader, query: SearchQuery) -> int:
+    """About how many bytes a hit has."""
+    return reader.average_document_size() + (average_bytes(reader) if query.retrieve_vectors else 0)
+
+
 def page_of_texts(texts: Sequence[str], long_strings: LongStrings) -> Sequence[str]:
     """A page of rendered texts: a LongPage if placeholders stand for long strings in them."""
     if not long_strings:
@@ -191,13 +199,13 @@ def page_of_texts(texts: Sequence[str], long_strings: LongStrings) -> Sequence[s
     return LongPage(len(texts), size, lambda first, end: texts[first:end], long_strings)
 
 
-def paged(reader: Reader, query: SearchQuery, result: KeywordResult, hits: Sequence[Hit], long_strings: LongStrings,
-          render: Callable[[KeywordResult, Sequence[Hit]], Sequence[str]]) -> Sequence[str]:
+def paged(reader: Reader, query: SearchQuery, result: Found, hits: Sequence[Hit], long_strings: LongStrings,
+          render: Callable[[Found, Sequence[Hit]], Sequence[str]]) -> Sequence[str]:
     """The JSON texts of the hits of a page, a LongPage if they are many or long.
 
     render: renders some of them, and puts their long strings into long_strings.
     """
-    if not is_long(len(hits), reader.average_document_size):
+    if not is_long(len(hits), lambda: average_hit_size(reader, query)):
         return page_of_texts(render(result, hits), long_strings)
     docids, without_ranking = array("I", (hit.docid for hit in hits)), without_ranking_hits(result)
     details = _details_of(query, hits)
@@ -206,10 +214,10 @@ def paged(reader: Reader, query: SearchQuery, result: KeywordResult, hits: Seque
         long_strings.clear()
         return render(without_ranking, [Hit(docids[place], details[place]) for place in range(first, end)])
 
-    return LongPage(len(hits), reader.average_document_size(), render_between, long_strings)
+    return LongPage(len(hits), average_hit_size(reader, query), render_between, long_strings)
 
 
-def without_ranking_hits(result: KeywordResult) -> KeywordResult:
+def without_ranking_hits(result: Found) -> Found:
     """The result without its list of hits (150 bytes each), which rendering does not need."""
     return result._replace(ranking=Ranking(EMPTY))
 

@@ -1,10 +1,11 @@
-"""Runs one query on one index: from its text to ranked documents, with the words that found them.
+"""Runs one query on one index by its words: from its text to ranked documents, with the words that found them.
 
-Steps: filter, tokens, query graph, universe, ranking rules, bucket sort (docs/ranking.md). Also: the attributes and languages
-of a query, and its distinct attribute.
+Steps: filter, tokens, query graph, universe, ranking rules, bucket sort (docs/ranking.md). What a search by vectors has in common
+with it is here, too: the scope of a search, the attributes and languages of a query, and its distinct attribute.
 """
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -31,66 +32,104 @@ from svcd.search.request import SearchQuery
 _NONE_FILTERABLE = "This index does not have configured filterable attributes."
 
 
-class KeywordResult(NamedTuple):
+class Found(NamedTuple):
     """The ranked documents of a query.
 
     terms: its terms with their derivations. located: (term, first position, last position) of each term in the query.
+    is_semantic: was it a search by vectors, or might it have been? vector: that of the query, None if none was needed.
     """
 
     ranking: Ranking
     terms: Terms
     located: Sequence[tuple[Term, int, int]]
+    is_semantic: bool = False
+    vector: array[float] | None = None
 
     def matching_words(self) -> MatchFinder:
         """The words that highlighting marks: those derived during ranking (docs/search.md#matched-words)."""
         return MatchFinder([_located_term(self.terms, *place) for place in self.located])
 
 
-def keyword_search(
-    reader: Reader,
-    query: SearchQuery,
-    limits: RankingLimits,
-    expired: Callable[[], bool],
-    candidates: DocIds | None = None,
-) -> KeywordResult:
-    """Rank the documents of one index.
+class Scope(NamedTuple):
+    """What a query searches: the documents that its filter leaves, and what its rules share. distinct: None without."""
 
-    limits: how far to rank; expired: has the time limit passed? candidates: restricts the search to these, None for all.
+    reader: Reader
+    query: SearchQuery
+    docids: DocIds
+    distinct: Distinct | None
+    restricted: Sequence[str] | None
+    context: RankingContext
+
+    def parse(self) -> ParsedQuery:
+        """The words and phrases of the query."""
+        settings = self.reader.settings
+        locales = locales_of(self.reader, self.query, self.restricted)
+        return parse_text(self.query.q or "", settings.analyzer, locales, settings.has_prefix_search)
+
+    def excluded(self, parsed: ParsedQuery) -> DocIds:
+        """The documents that the negated words and phrases of the query exclude."""
+        postings = self.context.postings
+        return union_of([*map(postings.original, parsed.negative_words), *map(postings.phrase, parsed.negative_phrases)])
+
+
+def scope_of(reader: Reader, query: SearchQuery) -> Scope:
+    """The scope of a search of one index.
+
     Raises invalid_search_filter, invalid_search_sort for a field that is not sortable, invalid_search_distinct for one that
     is not filterable, invalid_search_attributes_to_search_on for one that is not searchable.
     """
     settings = reader.settings
     restricted = restricted_fields(reader, query.attributes_to_search_on)
     field = distinct_field(reader, query.distinct)
-    if query.filter is None:
-        docids = reader.all_docids()
-    else:
-        tracing.begin("evaluate filter")
-        docids = filter_docids(reader, query.filter, "invalid_search_filter", is_rewritten=True)
-        tracing.end()
+    docids = filtered_docids(reader, query)
     _check_sort(settings, query.sort or ())
-    tracing.begin("tokenize query")
-    terms = Terms(Postings(reader, restricted), settings.typo_tolerance, settings.synonyms)
-    locales = locales_of(reader, query, restricted)
-    parsed = parse_text(query.q or "", settings.analyzer, locales, settings.has_prefix_search)
-    tracing.begin("evaluate query")
-    context = RankingContext(terms, MatchingStrategy(query.matching_strategy))
-    if candidates is not None:
-        docids &= candidates
-    docids -= _excluded(terms.postings, parsed)
-    built = build_graph(terms, parsed) if parsed.parts else BuiltQuery(Graph([None, None], [[], []]), [])
-    if parsed.parts:
-        docids = universe(built.graph, terms, context.strategy, docids)
-    rules = chain(context, settings.ranking_rules, query.sort or (), bool(parsed.parts))
-    tracing.begin("keyword ranking" if parsed.parts else "placeholder ranking")
-    ranking = rank(rules, built.graph, docids, limits, expired, None if field is None else Distinct(reader, field))
+    context = RankingContext(terms_of(reader, restricted), MatchingStrategy(query.matching_strategy))
+    return Scope(reader, query, docids, None if field is None else Distinct(reader, field), restricted, context)
+
+
+def terms_of(reader: Reader, restricted: Sequence[str] | None) -> Terms:
+    """The terms of one query, none yet. restricted: the fields that it searches, None for all."""
+    return Terms(Postings(reader, restricted), reader.settings.typo_tolerance, reader.settings.synonyms)
+
+
+def filtered_docids(reader: Reader, query: SearchQuery) -> DocIds:
+    """The documents that the filter of a query leaves. Raises invalid_search_filter."""
+    if query.filter is None:
+        return reader.all_docids()
+    tracing.begin("evaluate filter")
+    docids = filter_docids(reader, query.filter, "invalid_search_filter", is_rewritten=True)
     tracing.end()
-    return KeywordResult(ranking, terms, built.located)
+    return docids
 
 
-def _excluded(postings: Postings, parsed: ParsedQuery) -> DocIds:
-    """The documents that the negated words and phrases of the query exclude."""
-    return union_of([*map(postings.original, parsed.negative_words), *map(postings.phrase, parsed.negative_phrases)])
+def keyword_search(reader: Reader, query: SearchQuery, limits: RankingLimits, expired: Callable[[], bool]) -> Found:
+    """Rank the documents of one index by the words of a query.
+
+    limits: how far to rank; expired: has the time limit passed? Raises as scope_of() does.
+    """
+    scope = scope_of(reader, query)
+    tracing.begin("tokenize query")
+    return rank_by_words(scope, scope.parse(), limits, expired)
+
+
+def rank_by_words(scope: Scope, parsed: ParsedQuery, limits: RankingLimits, expired: Callable[[], bool]) -> Found:
+    """Rank the documents of a scope by the words of its query; of a query without words by the rules that sort."""
+    tracing.begin("evaluate query")
+    context, settings = scope.context, scope.reader.settings
+    docids = scope.docids - scope.excluded(parsed)
+    built = build_graph(context.terms, parsed) if parsed.parts else BuiltQuery(empty_graph(), [])
+    if parsed.parts:
+        docids = universe(built.graph, context.terms, context.strategy, docids)
+    rules = chain(context, settings.ranking_rules, scope.query.sort or (), bool(parsed.parts))
+    tracing.begin("keyword ranking" if parsed.parts else "placeholder ranking")
+    ranking = rank(rules, built.graph, docids, limits, expired, scope.distinct)
+    tracing.end()
+    return Found(ranking, context.terms, built.located)
+
+
+def empty_graph() -> Graph:
+    """The graph of a query without words."""
+    return Graph([None, None], [[], []])
 
 
 def _located_term(terms: Terms, term: Term, start: int, end: int) -> LocatedTerm:

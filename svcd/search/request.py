@@ -1,12 +1,45 @@
 """The parameters of a search after validation, and its result."""
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Mapping, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
+from svcd.base.errors import ApiError
 from svcd.facets.distribution import Facets
 from svcd.filters.tree import Condition
+
+
+class QueryInput(NamedTuple):
+    """What the vector of a query is made of, and by which embedder.
+
+    settings: of the embedder, defaults filled in. dimensions: None while they are not known. q, media: None if not given.
+    is_needed: False if words alone will do when there is no vector.
+    """
+
+    embedder: str
+    settings: Mapping[str, Any]
+    dimensions: int | None
+    q: str | None
+    media: Any
+    is_needed: bool
+
+
+# Makes the vector of a query. Raises vector_embedding_error and other errors of the interface.
+Embed = Callable[[QueryInput], "array[float]"]
+
+
+def no_embedding(_wanted: QueryInput) -> array[float]:
+    """For searches that bring their vectors with them."""
+    raise ApiError("vector_embedding_error", "There is no service that could embed the query.")
+
+
+class Hybrid(NamedTuple):
+    """How much meaning counts: 0 for words alone, 1 for vectors alone; and whose vectors are searched."""
+
+    embedder: str
+    ratio: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +64,10 @@ class SearchQuery:
     distinct: str | None = None
     locales: Sequence[str] | None = None
     filter: Condition | None = None  # with _foreign already resolved
+    hybrid: Hybrid | None = None
+    vector: Sequence[float] | None = None
+    media: Any = None
+    retrieve_vectors: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +132,13 @@ class SearchResult:
     """The result of a search.
 
     hits: JSON texts, best first; a LongPage (svcd.search.hits) renders them on access.
-    pagination: members of the answer, in their order. facets: index uid -> facets of that index.
+    pagination: members of the answer, in their order. facets: index uid -> facets of that index. semantic_hits: how many of the
+    hits were found by their vectors, None if no query searched vectors. query_vectors: number of a query -> its vector, of
+    those that retrieve vectors.
     """
 
     hits: Sequence[str]
     pagination: dict[str, int]
     facets: Mapping[str, Facets] = field(default_factory=dict)
+    semantic_hits: int | None = None
+    query_vectors: Mapping[int, array[float]] = field(default_factory=dict)

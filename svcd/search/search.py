@@ -4,20 +4,21 @@ Also: facet search, over the documents that such a search counts.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from svcd.base import tracing
 from svcd.base.docids import DocIds
-from svcd.base.errors import ApiError
 from svcd.base.json_text import loads
 from svcd.facets.distribution import Facets, facets_of
 from svcd.facets.fields import check_enabled
 from svcd.facets.value_search import FacetHit, FacetQuery, search_values
 from svcd.query.reader import Reader
 from svcd.ranking.bucket_sort import Hit, RankingLimits
+from svcd.ranking.scores import VectorSorted
 from svcd.search.hits import paged, render_hits, shows_matches
-from svcd.search.keyword import DistinctFilter, KeywordResult, keyword_search
-from svcd.search.request import Federation, IndexedQuery, SearchQuery, SearchResult
+from svcd.search.keyword import DistinctFilter, filtered_docids, keyword_search
+from svcd.search.kinds import Kind, Search
+from svcd.search.request import Embed, Federation, IndexedQuery, SearchQuery, SearchResult, no_embedding
 from svcd.search.stored_strings import LongStrings
 
 __all__ = ["FacetHit", "FacetQuery", "Federation", "IndexedQuery", "SearchQuery", "SearchResult", "facet_search", "search"]
@@ -32,18 +33,19 @@ Timer = Callable[[int], Callable[[], bool]]
 
 @tracing.span("execute local search")
 def search(
-    readers: Mapping[str, Reader], queries: Sequence[IndexedQuery], federation: Federation, timer: Timer
+    readers: Mapping[str, Reader], queries: Sequence[IndexedQuery], federation: Federation, timer: Timer,
+    embed: Embed = no_embedding,
 ) -> SearchResult:
     """Run one query, and return the requested page.
 
-    readers: index uid -> reader, of the index of the query; queries: exactly one. Raises the codes of search parameters,
-    with messages that begin with the index, and invalid_search_facets.
+    readers: index uid -> reader, of the index of the query; queries: exactly one; embed: makes vectors of queries. Raises the
+    codes of search parameters, with messages that begin with the index, and invalid_search_facets.
     """
     (indexed,) = queries
     reader, query = readers[indexed.index_uid], indexed.query
     expired, is_formatting_over = timer(cutoff_ms(reader)), formatting_timer(reader, timer)
-    limits = ranking_limits(reader, query, federation, _needs_order_only(reader, query))
-    found = search_one_index(indexed.index_uid, reader, query, limits, expired)
+    wanted = Search.of(reader, query, embed)
+    found = wanted.run(ranking_limits(reader, query, federation, _needs_order_only(wanted)), expired, indexed.index_uid)
     hits: Sequence[Hit] = found.ranking.hits
     rejected: Sequence[Hit] = ()
     if query.distinct is not None:
@@ -53,17 +55,16 @@ def search(
     page = paged(reader, query, found, hits[first:end], long_strings,
                  lambda found, some: render_hits(reader, query, found, some, is_formatting_over, long_strings))
     counted = found.ranking.counted - DocIds([hit.docid for hit in rejected])
-    return SearchResult(page, federation.pagination(len(counted)), _facets(indexed.index_uid, reader, federation, counted))
+    return SearchResult(
+        page, federation.pagination(len(counted)), _facets(indexed.index_uid, reader, federation, counted),
+        count_semantic(hits[first:end]) if found.is_semantic else None,
+        {0: found.vector} if query.retrieve_vectors and found.vector is not None else {},
+    )
 
 
-def search_one_index(
-    index_uid: str, reader: Reader, query: SearchQuery, limits: RankingLimits, expired: Callable[[], bool]
-) -> KeywordResult:
-    """keyword_search(), with the index named in the messages of errors."""
-    try:
-        return keyword_search(reader, query, limits, expired)
-    except ApiError as error:
-        raise error.inside(f"Index `{index_uid}`") from None
+def count_semantic(hits: Iterable[Hit]) -> int:
+    """How many of the hits were found by their vectors."""
+    return sum(any(isinstance(detail, VectorSorted) for detail in hit.details) for hit in hits)
 
 
 def cutoff_ms(reader: Reader) -> int:
@@ -108,11 +109,14 @@ def _split_distinct(reader: Reader, field: str, hits: Sequence[Hit]) -> tuple[li
     return kept, rejected
 
 
-def _needs_order_only(reader: Reader, query: SearchQuery) -> bool:
-    """May ranking skip rules for a bucket of one document? Not if scores, a threshold or matched words need them.
+def _needs_order_only(wanted: Search) -> bool:
+    """May ranking skip rules for a bucket of one document? Not if scores, a threshold, vectors or matched words need them.
 
     Matched words show what the rules derived. With proximity by attribute, later buckets depend on the skipped rules.
     """
+    reader, query = wanted.reader, wanted.query
+    if wanted.kind is not Kind.KEYWORD:
+        return False
     is_scored = query.show_ranking_score or query.show_ranking_score_details
     is_rejecting = query.ranking_score_threshold is not None
     return not (is_scored or is_rejecting or reader.settings.is_proximity_by_attribute or shows_matches(query))
@@ -126,11 +130,15 @@ def facet_search(
 ) -> list[FacetHit]:
     """The values that a facet query matches, with their counts over the documents of an ordinary query.
 
-    is_exhaustive: apply `distinct` to all documents, not only to those of the first page. Raises facet_search_disabled,
-    invalid_facet_search_facet_name and the codes of search parameters.
+    is_exhaustive: apply `distinct` to all documents, not only to those of the first page. Of a search by vectors all documents
+    count that the filter leaves, and no vector is needed. Raises facet_search_disabled, invalid_facet_search_facet_name and the
+    codes of search parameters.
     """
+    kind = Search.of(reader, query, no_embedding).kind
     check_enabled(reader.settings)
     # First the search: its errors come before those of the facet name.
+    if kind is not Kind.KEYWORD:
+        return search_values(reader, facet, filtered_docids(reader, query))
     limits = _limits_for_facet_search(reader, query, is_exhaustive)
     result = keyword_search(reader, query, limits, timer(cutoff_ms(reader)))
     return search_values(reader, facet, result.ranking.counted)

@@ -11,7 +11,7 @@ import os
 import re
 import sqlite3
 import uuid as uuids
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
@@ -75,19 +75,23 @@ _ODD_ROW = """
 
 
 def import_dump(path: Path, folder: Path, budget: MemoryBudget = MemoryBudget(), threads: int = 1,
-                make_writer: Callable[[], Any] = IndexingProcess) -> None:
-    """Create the data folder `folder`, which is absent or empty, from a dump. Raises ArchiveRefused, OSError."""
+                make_writer: Callable[[], Any] = IndexingProcess, networks: Sequence[str] = ()) -> None:
+    """Create the data folder `folder`, which is absent or empty, from a dump. Raises ArchiveRefused, OSError.
+
+    networks: those that embedders may call though they are not global.
+    """
     with new_data_folder(folder) as data, as_refusal(path, "dump"), closing(make_writer()) as writer:
         dump = data.with_name("dump")
         unpack(path, dump, "dump")
-        _Import(dump, data, budget, threads, writer).run()
+        _Import(dump, data, {"budget": asdict(budget), "threads": threads, "networks": list(networks)}, writer).run()
 
 
 class _Import:
     """The import of one dump, unpacked in `dump`, into the folder `data`."""
 
-    def __init__(self, dump: Path, data: Path, budget: MemoryBudget, threads: int, writer: Any) -> None:
-        self._dump, self._data, self._budget, self._threads, self._writer = dump, data, budget, threads, writer
+    def __init__(self, dump: Path, data: Path, means: Mapping[str, Any], writer: Any) -> None:
+        """means: members of the requests to the indexing process that say what it may use."""
+        self._dump, self._data, self._means, self._writer = dump, data, means, writer
 
     def run(self) -> None:
         version = self._object("metadata.json", {}).get("dumpVersion")
@@ -180,7 +184,7 @@ class _Import:
         if change:
             steps.append((_SETTINGS, batching.SETTINGS, "settingsUpdate", {"settings": change}, None))
         if documents.stat().st_size:
-            content = {"method": "replace", "primaryKey": row.primary_key}
+            content = {"method": "replace", "primaryKey": row.primary_key, "isImport": True}
             steps.append((_DOCUMENTS, batching.DOCUMENTS, "documentAdditionOrUpdate", content, documents))
         answer: dict[str, Any] = {}
         path = instance.index_path(row.uuid)
@@ -194,9 +198,7 @@ class _Import:
         """Have the indexing process apply one step; its answer. Raises ArchiveRefused when it fails."""
         task = {"uid": uid, "kind": kind, "content": content, "payload": str(payload) if payload else None,
                 "payload_bytes": payload.stat().st_size if payload else 0}
-        request = {"do": "batch", "path": str(path), "indexUid": index_uid, "shape": shape, "budget": asdict(self._budget),
-                   "threads": self._threads,
-                   "tasks": [task]}
+        request = {"do": "batch", "path": str(path), "indexUid": index_uid, "shape": shape, **self._means, "tasks": [task]}
         try:
             answer = self._writer.run(request, _silently)
         except IndexingProcessDied as error:

@@ -6,8 +6,8 @@ analyzed once. Also reads payloads, and extracts locations from documents.
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
@@ -19,11 +19,15 @@ from svcd.base.errors import ApiError
 from svcd.geo.geojson import read_geojson
 from svcd.index.encoded_document import EncodedDocuments
 from svcd.index.geo_writer import StoredShape
+from svcd.index.vector_writer import StoredVectors
 from svcd.index.writer import NO_LOCATION, DocumentChange, DocumentLocation, IndexWriter, StoredDocument
+from svcd.schema.document_vectors import MEMBER as _VECTORS
+from svcd.schema.document_vectors import GivenVectors, split_vectors
 from svcd.schema.documents import attribute_names
 from svcd.schema.field_values import FieldValues, validate_geo
 from svcd.schema.index_settings import IndexSettings
 from svcd.tasks.analysis import Analysis, AnalysisProcess, AnalysisProcessDied, DocumentText
+from svcd.tasks.document_vectors import ChangedDocument, DocumentVectors, EmbeddingFailure, VectorChanges
 
 Document = dict[str, Any]
 
@@ -31,7 +35,6 @@ MAX_FIELDS = 65_535
 _PORTION = 500  # documents read together
 _WRITTEN_AT_ONCE = 250  # documents whose terms and values are in memory together: these take many times the bytes of the text
 _MAX_LOCATIONS = 10_000  # written together: with so many, nearly every block of a million points is touched once, not repeatedly
-_VECTORS = "_vectors"
 _CONTAINERS = frozenset((dict, list))  # types of values that contain others
 
 
@@ -45,13 +48,22 @@ class IndexingFailure(Exception):
 
 @dataclass
 class _Pending:
-    """The newest state of one document, None when deleted. before: the state that the index holds, and its names and values."""
+    """The newest state of one document, None when deleted. before: the state that the index holds, and its names and values.
+
+    given: what it says about the vectors of embedders, which is not a part of it. is_recreated: was it deleted meanwhile?
+    """
 
     docid: int
     document: Document | None
     before: StoredDocument | None = None
     names_before: Sequence[str] = ()
     values_before: Mapping[str, FieldValues] = field(default_factory=dict)
+    given: Mapping[str, GivenVectors] = field(default_factory=dict)
+    is_recreated: bool = False
+
+    def delete(self) -> None:
+        """Delete the document; it may be added again."""
+        self.document, self.given, self.is_recreated = None, {}, True
 
 
 class _Part(NamedTuple):
@@ -81,12 +93,15 @@ class _DistinctDocuments:
 class DocumentWriter:
     """Writes documents through an IndexWriter. limit: bytes of text gathered per portion.
 
-    To be used inside a transaction of the writer; call finish() at the end.
+    To be used inside a transaction of the writer; call finish() at the end. on_embedding: called while texts of documents
+    are embedded, with how many are, of how many.
     """
 
-    def __init__(self, writer: IndexWriter, limit: int, process: AnalysisProcess | None = None) -> None:
+    def __init__(self, writer: IndexWriter, limit: int, process: AnalysisProcess | None = None,
+                 on_embedding: Callable[[int, int], None] = lambda finished, total: None) -> None:
         self._writer = writer
         self._process = process
+        self._on_embedding = on_embedding
         # Parts of portions that the process analyzes: not in the index yet, and not pending any more.
         self._sent: deque[_Part] = deque()
         self._sent_ids: set[str] = set()
@@ -100,6 +115,7 @@ class DocumentWriter:
         settings = IndexSettings.of(writer.settings)
         self._analysis = Analysis(settings)
         self._geo = GeoExtraction.of(settings)
+        self._vectors = DocumentVectors(writer, settings)
         self._distinct = _DistinctDocuments()
 
     @property
@@ -158,10 +174,11 @@ class DocumentWriter:
             self._limit = limit
 
     def put(self, documents: Sequence[tuple[str, Document]], text_bytes: int, *, is_update: bool,
-            may_create: bool) -> None:
+            may_create: bool, is_import: bool = False) -> None:
         """Add, replace or (is_update) merge documents by identifier; unknown ones are skipped unless may_create.
 
-        text_bytes: total size of their JSON. Raises max_fields_limit_exceeded.
+        text_bytes: total size of their JSON. is_import: are they of a dump, which says of vectors that embedders made that
+        they may be made again? Raises max_fields_limit_exceeded.
         """
         self._fetch([document_id for document_id, _ in documents])
         self._pending_bytes += text_bytes
@@ -169,6 +186,7 @@ class DocumentWriter:
             if len(document) > MAX_FIELDS:
                 raise _too_many_fields()
             self._register(document)  # field numbers follow the order of the payload, skipped documents included
+            vectors = document.pop(_VECTORS, None)
             held = self._pending.get(document_id)
             if (held is None or held.document is None) and not may_create:
                 self._distinct.count += 1
@@ -176,8 +194,25 @@ class DocumentWriter:
             if held is None:
                 held = self._pending[document_id] = _Pending(self._new_docid(document_id), None)
             self._distinct.add(held.docid)
-            held.document = {**held.document, **document} if is_update and held.document else document
+            is_merged = is_update and bool(held.document)
+            if vectors is not None:
+                document = self._with_vectors(document_id, held, document, vectors, is_merged)
+                if is_import:
+                    held.given = {name: each._replace(is_made=each.regenerate) for name, each in held.given.items()}
+            held.document = {**(held.document or {}), **document} if is_merged else document
         self._flush_if_full()
+
+    def _with_vectors(self, document_id: str, held: _Pending, document: Document, vectors: Any, is_merged: bool) -> Document:
+        """Note what a document says about embedders, and return it with what it says about names that are none."""
+        try:
+            given, others = split_vectors(document_id, vectors, self._vectors.dimensions)
+        except ApiError as error:
+            raise IndexingFailure(error) from None
+        self._vectors.names.update(others.keys())
+        held.given = {**held.given, **{name: each.after(held.given.get(name)) for name, each in given.items()}}
+        if is_merged and held.document:
+            others = {**held.document.get(_VECTORS, {}), **others}
+        return {**document, _VECTORS: others} if others else document
 
     def _new_docid(self, document_id: str) -> int:
         docid = self._tombstones.pop(document_id, None)
@@ -196,7 +231,7 @@ class DocumentWriter:
                 held = self._pending.get(document_id)
                 if held is not None and held.document is not None:
                     removed += 1
-                    held.document = None
+                    held.delete()
             self._flush_if_full()
         return removed
 
@@ -206,7 +241,9 @@ class DocumentWriter:
             if len(after) > MAX_FIELDS:
                 raise IndexingFailure(_too_many_fields())
             self._register(after)
-        self._pending[stored.document_id] = _Pending(stored.docid, after, stored, _counted(before), self.values(before))
+        held = self._pending[stored.document_id] = _Pending(stored.docid, after, stored, _counted(before), self.values(before))
+        if after is not None and (vectors := after.pop(_VECTORS, None)) is not None:
+            held.document = self._with_vectors(stored.document_id, held, after, vectors, False)
         self._pending_bytes += len(stored.json)
         self._flush_if_full()
 
@@ -238,8 +275,9 @@ class DocumentWriter:
     def _write_or_send(self) -> None:
         """Write the portion, or have its last parts analyzed meanwhile."""
         pending, self._pending, self._pending_bytes = self._pending, {}, 0
+        vectors = self._vector_changes(pending) if self._vectors.has_embedders else {}
         left = [(change, held.document) for document_id, held in pending.items()
-                if (change := self._change(document_id, held)) is not None]
+                if (change := self._change(document_id, held, vectors.get(held.docid, {}))) is not None]
         left.sort(key=lambda each: -each[0].docid)
         del pending
         while left:  # popped, so that memory is freed as it goes
@@ -251,6 +289,23 @@ class DocumentWriter:
                 encoded = self._analysis.encoded((document or {}, _new_docid(change), change.has_other_words)
                                                  for change, document in part)
                 self._writer.write([change for change, _ in part], encoded)
+
+    def _vector_changes(self, pending: Mapping[str, _Pending]) -> VectorChanges:
+        """What changes in the vectors of a portion. Raises IndexingFailure."""
+        changed = [ChangedDocument(
+            held.docid, document_id, json_text.loads(held.before.json) if held.before and not held.is_recreated else None,
+            held.document, held.given, has_entries=held.before is not None)
+            for document_id, held in pending.items() if held.document is not None]
+        try:
+            return self._vectors.changes(changed, self._on_embedding)
+        except ApiError as error:
+            raise IndexingFailure(error) from None
+        except EmbeddingFailure as failure:
+            fields = Counter(self._writer.field_distribution())
+            for held in pending.values():
+                fields.subtract(held.names_before)
+                fields.update(_counted(held.document or {}))
+            raise IndexingFailure(failure.as_error(fields, self._vectors.names)) from None
 
     def _send(self, process: AnalysisProcess, part: list[tuple[DocumentChange, Document | None]]) -> None:
         """Have documents analyzed, and write those that are analyzed by now."""
@@ -291,7 +346,7 @@ class DocumentWriter:
         self.flush()
         self._tombstones.clear()
 
-    def _change(self, document_id: str, held: _Pending) -> DocumentChange | None:
+    def _change(self, document_id: str, held: _Pending, vectors: Mapping[str, StoredVectors | None]) -> DocumentChange | None:
         """The change of one document, without its tokens and values; None when it does not change."""
         before = held.before
         bytes_before = len(before.json.encode()) if before else 0
@@ -300,13 +355,14 @@ class DocumentWriter:
             gone = DocumentChange(held.docid, document_id, None, {}, (), held.names_before, bytes_before, {}, held.values_before)
             return gone if before else None
         text = self._text(held.document)
-        if before and before.json == text:
+        if before and before.json == text and not vectors:
             return None
         location = self._location(document_id, held.document)
         self._number_nested(held.document)
         has_other_words = before is None or not self._analysis.has_same_words(json_text.loads(before.json), held.document)
         return DocumentChange(held.docid, document_id, text, None, _counted(held.document), held.names_before, bytes_before,
-                              {}, held.values_before, location, is_new=before is None, has_other_words=has_other_words)
+                              {}, held.values_before, location, is_new=before is None, has_other_words=has_other_words,
+                              vectors=vectors)
 
     def _text(self, document: Document) -> str:
         """The stored JSON: members ordered by field number."""

@@ -19,15 +19,17 @@ from svcd.base.errors import ApiError, error_object
 from svcd.base.quantities import human_size
 from svcd.index.batch_outcomes import BatchOutcomes
 from svcd.index.disk_space import disk_full_error, lacks_room
+from svcd.index.kept_embeddings import KeptEmbeddings
 from svcd.index.writer import IndexWriter
 from svcd.schema import settings as settings_table
 from svcd.schema.documents import document_identifier, infer_primary_key
 from svcd.schema.field_values import COORDINATES, field_values, kept_fields
 from svcd.schema.index_settings import IndexSettings
 from svcd.schema.settings import Redo
-from svcd.tasks import batching
+from svcd.tasks import batching, embedding
 from svcd.tasks.analysis import AnalysisProcess
 from svcd.tasks.batching import KINDS
+from svcd.tasks.embedding import EMBEDDING
 from svcd.tasks.documents import DocumentWriter, GeoExtraction, IndexingFailure, read_payload
 from svcd.tasks.indexing_client import MemoryBudget
 
@@ -172,6 +174,7 @@ def handle_request(request: Mapping[str, Any], progress: Progress,
 
 def _do_batch(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:
     tasks = [IndexingTask(**task) for task in request["tasks"]]
+    embedding.allow(request.get("networks", ()))
     return apply_batch(Path(request["path"]), request["indexUid"], request["shape"], tasks, MemoryBudget(**request["budget"]),
                        progress, request.get("freeBytes", 0), request.get("threads", 1))
 
@@ -207,6 +210,7 @@ def _apply(writer: IndexWriter, index_uid: str, shape: str, tasks: Sequence[Inde
     except IndexingFailure as failure:
         error = error_object(failure.error.code, f"Index `{index_uid}`: {failure.error.message}")
     else:
+        KeptEmbeddings(writer.path).discard()
         return outcomes
     return [Outcome(task.uid, error=dict(error)).as_json() for task in tasks]
 
@@ -228,7 +232,8 @@ def _documents(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: Memor
         process = None
         if threads > 1 and total >= ANALYZED_BESIDE:
             process = stack.enter_context(closing(AnalysisProcess(writer.settings)))
-        yield from _document_tasks(writer, DocumentWriter(writer, budget.documents, process), tasks, budget, progress)
+        documents = DocumentWriter(writer, budget.documents, process, partial(progress, EMBEDDING))
+        yield from _document_tasks(writer, documents, tasks, budget, progress)
 
 
 def _document_tasks(writer: IndexWriter, documents: DocumentWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget,
@@ -263,7 +268,7 @@ def _add(writer: IndexWriter, documents: DocumentWriter, task: IndexingTask, rep
         size = sum(map(len, lines))
         documents.put([(document_identifier(document, key), document) for document in parsed], size,
                       is_update=task.content.get("method") == "update",
-                      may_create=task.content.get("mayCreate", True))
+                      may_create=task.content.get("mayCreate", True), is_import=task.content.get("isImport", False))
         read += size
         report(read)
     return {"indexedDocuments": documents.named}
@@ -420,8 +425,20 @@ def _settings(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: Memory
         _update_values(writer, before, after, progress)
     if Redo.WORDS in redo:
         _reindex(writer, progress)
+    if Redo.VECTORS in redo and (IndexSettings.of(after).embedders or writer.vectors.embedders):
+        _change_embedders(writer, before, after, progress)
     for task in tasks:
         yield Outcome(task.uid)
+
+
+def _change_embedders(writer: IndexWriter, before: Mapping[str, Any], after: Mapping[str, Any], progress: Progress) -> None:
+    # Imported late: few indexes have embedders.
+    from svcd.tasks.embedder_changes import EmbedderChanges
+
+    try:
+        EmbedderChanges(writer, before, after).apply(progress)
+    except ApiError as error:
+        raise IndexingFailure(error) from error
 
 
 def _reindex(writer: IndexWriter, progress: Progress) -> None:

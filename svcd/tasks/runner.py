@@ -89,7 +89,7 @@ class Runner:
 
     on_batch: called with each batch that ended and its tasks; on_bug: with the text of unexpected errors. retry_s: seconds
     until a batch that could not be finished is tried again. quiet_s: seconds without a task before postings are
-    materialized. folders: where dumps and snapshots go.
+    materialized. folders: where dumps and snapshots go. networks: those that embedders may call though they are not global.
 
     Indexes whose postings should be materialized are known from their last batch, and after a start from a look at the larger
     ones.
@@ -98,12 +98,14 @@ class Runner:
     def __init__(self, instance: Instance, *, workers: int = 1, limits: Limits = Limits(), budget: MemoryBudget = MemoryBudget(),
                  on_batch: OnBatch = lambda batch, tasks: None, on_bug: Callable[[str], None] = print,
                  make_writer: Callable[[int], IndexingProcess] = IndexingProcess, retry_s: float = 1.0,
-                 quiet_s: float = 0.3, folders: global_tasks.Folders = global_tasks.Folders()) -> None:
+                 quiet_s: float = 0.3, folders: global_tasks.Folders = global_tasks.Folders(),
+                 networks: Sequence[str] = ()) -> None:
         self._instance = instance
         self._queue = instance.queue
         self._limits = limits
         self._budget = budget
         self._folders = folders
+        self._networks = list(networks)
         self._retry_s = retry_s
         self._quiet_s = quiet_s
         self._on_batch = on_batch
@@ -521,7 +523,7 @@ class Runner:
         first = job.plan.tasks[0]
         shape = job.plan.shape if job.plan.shape in (*batching.JOINS, INDEX_DELETION) else first.kind
         return {"do": "batch", "path": str(self._instance.index_path(target.uuid)), "indexUid": job.index_uid, "shape": shape,
-                "budget": asdict(self._budget), "threads": self._threads_per_job(), "tasks": [
+                "budget": asdict(self._budget), "threads": self._threads_per_job(), "networks": self._networks, "tasks": [
                     {"uid": task.uid, "kind": task.kind, "content": task.content, "enqueued_at": task.enqueued_at,
                      "payload_bytes": task.payload_bytes,
                      "payload": str(folder / task.payload) if task.payload else None} for task in job.plan.tasks]}

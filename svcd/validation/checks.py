@@ -184,11 +184,12 @@ class _OneOf:
     """One of some strings."""
 
     names: tuple[str, ...]
+    unlisted: tuple[str, ...] = ()
 
     def decode(self, value: Any, location: str) -> str:
         if not isinstance(value, str):
             raise messages.wrong_type(value, (STRING,), location)
-        if value not in self.names:
+        if value not in self.names and value not in self.unlisted:
             raise messages.unknown_value(value, self.names, location)
         return value
 
@@ -331,9 +332,9 @@ def map_of(check: Check) -> Check:
     return _Map(check)
 
 
-def one_of(*names: str) -> Check:
-    """One of some strings, which messages list in this order."""
-    return _OneOf(names)
+def one_of(*names: str, unlisted: tuple[str, ...] = ()) -> Check:
+    """One of some strings, which messages list in this order. unlisted: further ones, which messages do not list."""
+    return _OneOf(names, unlisted)
 
 
 def nullable(check: Check) -> Check:

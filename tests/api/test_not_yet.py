@@ -2,8 +2,7 @@
 
 1. A feature that is off is named first; with the feature on, the refusal says what svcd lacks.
 2. A wrong body or query string is told as if the rest worked.
-3. Similar documents: index, filter and embedder are looked at before the refusal.
-4. Every operation of the interface has a route, and every feature that has no effect says so in the log.
+3. Every operation of the interface has a route, and every feature that has no effect says so in the log.
 """
 from __future__ import annotations
 
@@ -16,8 +15,6 @@ from svcd.api import not_yet
 from svcd.api.app import ROUTES
 from svcd.api.features import FEATURES
 from svcd.base import logs
-from svcd.index.writer import IndexWriter
-from svcd.instance.instance import IndexRow
 from tests.support.contract import table
 
 LACKS = "This version of svcd does not have"
@@ -26,8 +23,6 @@ GATED = [
     ("PATCH", "/network", {"self": "me", "remotes": {"you": {"url": "http://you"}, "gone": None}}, "network",
      "bad_request"),
     ("POST", "/network/control", {"origin": {}, "message": {}}, "network", "bad_request"),
-    ("POST", "/render-template", {"template": {"kind": "inlineFragment", "inline": {}}}, "renderRoute",
-     "invalid_render_template"),
     ("GET", "/chats", None, "chatCompletions", "bad_request"),
     ("GET", "/chats/a b", None, "chatCompletions", "bad_request"),
     ("DELETE", "/chats/a", None, "chatCompletions", "bad_request"),
@@ -70,54 +65,15 @@ def test_exports_are_rejected_with_a_clear_error(client) -> None:
      "`previousRemotes`"),
     ("PATCH", "/network", {"remotes": {"new": {"url": 7700}}}, "invalid_network_url",
      "Invalid value type at `.remotes.new.url`: expected a string, but found a positive integer: `7700`"),
-    ("POST", "/render-template", {}, "bad_request", "Missing field `template`"),
-    ("POST", "/render-template", {"template": {}}, "invalid_render_template",
-     "Missing field `kind` inside `.template`"),
     ("POST", "/export", {}, "bad_request", "Missing field `url`"),
     ("POST", "/export", {"url": 1}, "invalid_export_url",
      "Invalid value type at `.url`: expected a string, but found a positive integer: `1`"),
     ("POST", "/export", {"url": "http://other", "payloadSize": "much"}, "invalid_export_payload_size",
      "Invalid value at `.payloadSize`: `much` is not a size; write a number of bytes, or a number with a unit, as "
      "100 MB or 512 KiB (units: B, kB, MB, GB, TB, PB, KiB, MiB, GiB, TiB, PiB)"),
-    ("POST", "/indexes/a/similar", {"id": 1}, "bad_request", "Missing field `embedder`"),
-    ("POST", "/indexes/a/similar", {"rankingScoreThreshold": 42}, "invalid_similar_ranking_score_threshold",
-     "Invalid value at `.rankingScoreThreshold`: the value of `rankingScoreThreshold` is invalid, expected a float "
-     "between `0.0` and `1.0`."),
 ])
 def test_wrong_bodies_are_rejected(client, method: str, path: str, body: object, code: str, message: str) -> None:
     assert client.json(method, path, body).fault == (400, code, message)
-
-
-def test_similar_documents_look_at_the_index_first(client) -> None:
-    wanted = {"id": 1, "embedder": "manual"}
-    by_body = client.json("POST", "/indexes/films/similar", wanted)
-    by_query_string = client.get("/indexes/films/similar?id=1&embedder=manual")
-    assert by_body.fault == by_query_string.fault == (404, "index_not_found", "Index `films` not found.")
-
-
-def test_similar_documents_look_at_filter_and_embedder(client) -> None:
-    row = IndexRow("films", "u", 1, 1)
-    with client.instance.queue.finishing() as connection:
-        client.instance.create_index(connection, row)
-    writer = IndexWriter(client.instance.index_path(row.uuid))
-    with writer.transaction():
-        writer.settings = {"embedders": {"manual": {"source": "userProvided", "dimensions": 3}}}
-    writer.close()
-
-    def told(**wanted: object) -> tuple[int, str, str]:
-        return client.json("POST", "/indexes/films/similar", {"id": 1, "embedder": "manual", **wanted}).fault
-
-    assert told(embedder="auto", filter="n = 1") == (
-        400, "invalid_similar_embedder", "Cannot find embedder with name `auto`.")
-    assert told(embedder="auto", filter="n &")[1] == told(filter="n = 1")[1] == "invalid_similar_filter"
-    status, code, message = told()
-    assert (status, code) == (400, "invalid_similar_embedder") and "does not have similar documents yet" in message
-
-
-def test_a_bad_identifier_is_rejected(client) -> None:
-    status, code, message = client.json("POST", "/indexes/a/similar", {"id": ["doggo"], "embedder": "a"}).fault
-    assert (status, code) == (400, "invalid_similar_id")
-    assert message.startswith("Invalid value at `.id`: Document identifier `[\"doggo\"]` is invalid.")
 
 
 def test_every_operation_of_the_interface_has_a_route() -> None:
@@ -126,7 +82,7 @@ def test_every_operation_of_the_interface_has_a_route() -> None:
 
 
 def test_features_without_effect_say_what_is_missing(client) -> None:
-    idle = ("network", "dynamicSearchRules", "chatCompletions", "compositeEmbedders", "multimodal", "renderRoute")
+    idle = ("network", "dynamicSearchRules", "chatCompletions", "compositeEmbedders")
     assert set(not_yet.flags_without_effect(FEATURES)) == set(idle)
     log = io.StringIO()
     logs.configure(stream=log)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from svcd.api import multi_search, search
+from svcd.api import facet_search, multi_search, search, similar
 from svcd.api.app import ROUTES
 from svcd.api.routes import Context, HandlerResult, Route, Table, is_for_all, segments_of
 from svcd.http.message import Body, Headers, NoBody, Request
@@ -77,7 +77,8 @@ def test_a_slash_at_the_end_counts_for_nothing(client) -> None:
 
 # Which requests every process answers
 
-SEARCHES = {(route.method, route.path) for route in (*search.ROUTES, *multi_search.ROUTES, *search.FACET_SEARCH_ROUTES)}
+SEARCHES = {(route.method, route.path) for route in (
+    *search.ROUTES, *multi_search.ROUTES, *facet_search.ROUTES, *similar.ROUTES)}
 
 
 def request(verb: str, path: str) -> Request:
@@ -101,6 +102,8 @@ def test_it_is_the_searches(route: Route, index_uid: str) -> None:
     ("POST", "/indexes/films/searches", False),
     ("POST", "/indexes/search", False),
     ("POST", "/multi-search/", True),
+    ("GET", "/indexes/films/similar", True),
+    ("GET", "/indexes/similar/stats", False),
     ("POST", "/indexes/multi-search", False),
 ])
 def test_spelling(verb: str, path: str, expected: bool) -> None:

@@ -1,5 +1,5 @@
 """1. Every parameter, in a body or a query string, refuses what it can't read with its own code and words.
-2. What this version does not have is refused with the code of its parameter; null and empty ask for nothing.
+2. Null and empty ask for nothing.
 3. A query string means the same as the body it stands for.
 4. The answer has the members of its kind of paging, in the order of the interface.
 """
@@ -102,8 +102,6 @@ def test_a_bad_element_is_named_by_its_place(client, name) -> None:
      "Invalid syntax for the filter parameter: `expected String, [String], found: 1`."),
     ({"filter": [["a = 1", ["b = 1"]]]}, "invalid_search_filter",
      'Invalid syntax for the filter parameter: `expected String, found: ["b = 1"]`.'),
-    ({"vector": [1.0]}, "missing_search_hybrid",
-     "Invalid request: missing `hybrid` parameter when `vector` or `media` are present."),
     ({"marin": 1}, "bad_request",
      "Unknown field `marin`: expected one of " + ", ".join(f"`{name}`" for name in search.FIELDS)),
 ])
@@ -146,19 +144,6 @@ def test_parameters_are_checked(client, query, code, reason) -> None:
 def test_parameters_are_checked_together(client, query, code, beginning) -> None:
     status, found, message = client.get(f"/indexes/films/search?{query}").fault
     assert (status, found) == (400, code) and message.startswith(beginning)
-
-
-NOT_YET = {
-    "hybrid": {"embedder": "a"},
-    "retrieveVectors": True,
-}
-
-
-@pytest.mark.parametrize(("name", "value"), NOT_YET.items())
-def test_what_is_not_there_yet_is_rejected_with_a_clear_error(client, name, value) -> None:
-    status, code, message = post(client, **{name: value}).fault
-    assert (status, code) == (400, search.FIELDS[name].code)
-    assert f"`.{name}`" in message and "does not have" in message
 
 
 @pytest.mark.parametrize("body", [
@@ -213,10 +198,10 @@ class Engine:
     def read(self, _index_uid: str) -> Iterator[Any]:
         yield SimpleNamespace(primary_key=self.primary_key, state=None, settings=IndexSettings.of({}))
 
-    def search(self, _readers: Any, queries: Any, federation: Federation, timer: Any) -> SearchResult:
+    def search(self, _readers: Any, queries: Any, federation: Federation, timer: Any, _embed: Any) -> SearchResult:
         self.asked.append((queries[0].query, federation))
         assert timer(0)() and not timer(60_000)()
-        hits = ['{"id":1}', '{"id":2,"_vectors":{"e":[1]},"_formatted":{"id":"2","_vectors":{"e":["1"]}}}']
+        hits = ['{"id":1}', '{"id":2,"_formatted":{"id":"2","_vectors":{"e":["1"]}}}']
         return SearchResult(hits, federation.pagination(2))
 
 

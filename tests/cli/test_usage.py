@@ -202,7 +202,7 @@ def test_every_figure_of_a_launch_option_can_be_another(tmp_path: Path, instance
     named = {name.removeprefix("infos.") for name in FIGURES if name.startswith("infos.")}
     known = {*BY_NAME, *instance_figures.FEATURES, *instance_figures.OTHER_NAMES, "with_configuration_file"}
     assert named - known <= {  # options of the reference without effect: accepted by svcd.cli.options
-        "experimental_embedding_cache_entries", "experimental_no_edition_2024_for_settings",
+        "experimental_no_edition_2024_for_settings",
         "experimental_reduce_indexing_memory_usage"}
 
 

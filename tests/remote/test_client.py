@@ -5,6 +5,7 @@
 3. A body is sent part by part, with its length; what the headers of others say of it counts for nothing.
 4. Over TLS, the certificate is of the host that the URL names, and one that the system's authorities vouch for.
 5. A call ends at its deadline, or when it is aborted, whatever the other side does.
+6. An exchange gives the whole response, or says why there is none: it is cut, too long, or too late.
 """
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from svcd.remote.client import Client, request_target
+from svcd.remote.client import Answer, Client, request_target
 from svcd.remote import Undelivered
 from svcd.remote.guard import Guard
 from tests.remote.conftest import LOOPBACK, Receiver
@@ -233,3 +234,40 @@ def test_user_and_password_become_a_header(client: Client, receive: Receive) -> 
                                  "http://" + "x" * 300])
 def test_what_cannot_be_called_is_a_failure(client: Client, url: str) -> None:
     assert "its URL" in failure(client, url)
+
+
+# exchange(): a request and the whole response
+
+
+def exchanged(client: Client, receiver: Receiver, most_bytes: int = 1000, within_s: float = 20.0) -> Answer:
+    return client.exchange(f"http://127.0.0.1:{receiver.port}/", {"X-A": "b"}, b"{}", within_s, most_bytes)
+
+
+def test_an_exchange_returns_the_whole_response_whatever_its_status(receive, client):
+    receiver = receive(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 3\r\nContent-Length: 4\r\n\r\nbusy")
+    answer = exchanged(client, receiver)
+    assert (answer.status, answer.headers["retry-after"], answer.body) == (429, "3", b"busy")
+    assert receiver.requests[0][1] == b"{}"
+
+
+@pytest.mark.parametrize("sent, reason", [
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", "its answer ends early"),
+    (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhalf", "its answer ends early"),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n" + b"x" * 2000, "its answer is longer than 1000 bytes"),
+    (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 2000, "its answer is longer than 1000 bytes"),
+])
+def test_a_response_that_is_cut_or_too_long_is_no_answer(receive, client, sent, reason):
+    with pytest.raises(Undelivered, match=reason) as failure:
+        exchanged(client, receive(sent))
+    assert not failure.value.is_final
+
+
+def test_an_exchange_ends_at_its_deadline(receive, client):
+    with pytest.raises(Undelivered, match="no answer in time"):
+        exchanged(client, receive(None), within_s=0.05)
+
+
+def test_an_address_that_is_not_allowed_stays_so(receive):
+    with pytest.raises(Undelivered) as failure:
+        exchanged(Client(Guard()), receive())
+    assert failure.value.is_final

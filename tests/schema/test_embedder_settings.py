@@ -6,6 +6,8 @@
 4. Another source drops the members it doesn't take.
 5. Quantisation can't be undone.
 6. Answers fill the defaults of the source and hide secrets.
+7. Templates of documents, requests, responses and fragments are of use, as far as that can be said without the service.
+8. A source of our own is accepted, and not listed where clients know the words.
 """
 from __future__ import annotations
 
@@ -115,12 +117,13 @@ def test_nested_embedders_take_less(nested: dict[str, Any], message: str) -> Non
 
 def test_null_removes_members_fragments_and_embedders() -> None:
     fragments = {"b": {"value": 1}, "a": {"value": {"x": "{{doc.a}}"}}}
+    rest = {**REST, "request": "{{fragment}}", "searchFragments": {"q": {"value": "{{q}}"}}}
     stored = after(
-        {"rest": {**REST, "dimensions": 3, "indexingFragments": fragments}, "manual": {"source": "userProvided",
+        {"rest": {**rest, "dimensions": 3, "indexingFragments": fragments}, "manual": {"source": "userProvided",
                                                                                       "dimensions": 3}},
         {"rest": {"dimensions": None, "indexingFragments": {"b": None}}, "manual": None, "unknown": None},
     )
-    assert stored == {"rest": {**REST, "indexingFragments": {"a": {"value": {"x": "{{doc.a}}"}}}}}
+    assert stored == {"rest": {**rest, "indexingFragments": {"a": {"value": {"x": "{{doc.a}}"}}}}}
 
 
 def test_another_source_drops_what_it_does_not_take() -> None:
@@ -176,3 +179,90 @@ def test_features_are_asked_for_in_order() -> None:
                           embedder_settings.embedders)
     assert [action for _, action in embedder_settings.features_used(change)] == [
         "setting `searchFragments`", 'using `"composite"` as source', "setting `searchEmbedder`"]
+
+
+# Templates
+
+
+def useless(*changes: dict[str, Any]) -> str:
+    with pytest.raises(ApiError) as refused:
+        after(*changes)
+    assert refused.value.code == "vector_embedding_error"
+    return refused.value.message.removeprefix("Error while generating embeddings: user error: ")
+
+
+TEXT_NOTE = ('\n  - Note: this template is using a document template, and so expects to contain the placeholder "{{text}}" '
+             'rather than "{{fragment}}"')
+FRAGMENT_NOTE = ('\n  - Note: this template is using fragments, and so expects to contain the placeholder "{{fragment}}" '
+                 'rathern than "{{text}}"')
+BOTH = {"indexingFragments": {"a": {"value": "{{doc.a}}"}}, "searchFragments": {"b": {"value": "{{q}}"}}}
+
+
+@pytest.mark.parametrize("members, message", [
+    ({"request": 42}, 'in `request`: "{{text}}" not found' + TEXT_NOTE),
+    ({"request": 42, **BOTH}, 'in `request`: "{{fragment}}" not found' + FRAGMENT_NOTE),
+    ({"request": "{{fragment}}", "indexingFragments": None}, 'in `request`: "{{text}}" not found' + TEXT_NOTE),
+    ({"response": 42}, 'in `response`: "{{embedding}}" not found'),
+    ({"response": ["{{embedding}}", "{{..}}"]},
+     "in `response`: `response` has multiple embeddings, but `request` has only one text to embed"),
+    ({"request": ["{{text}}", "{{..}}"]},
+     "in `response`: `response` has a single embedding, but `request` has multiple texts to embed"),
+    ({"request": "{{fragment}}", **BOTH, "documentTemplate": "x"},
+     "cannot pass both fragments and a document template.\n  - Note: 1 fragments declared in `indexingFragments` and 1 fragments "
+     "declared in `search_fragments_len`.\n  - Hint: remove the declared fragments or remove the `documentTemplate`"),
+])
+def test_templates_of_a_change_are_checked(members: dict[str, Any], message: str) -> None:
+    assert useless({"e": {**REST, **members}}) == message
+
+
+def test_a_change_may_leave_out_stored_fragments() -> None:
+    fragmented = {**REST, "request": "{{fragment}}", **BOTH}
+    assert after({"e": fragmented}, {"e": {"request": ["{{fragment}}"]}})["e"]["request"] == ["{{fragment}}"]
+    assert useless({"e": fragmented}, {"e": {"request": "{{text}}"}}) == (
+        'in `request`: "{{fragment}}" not found' + FRAGMENT_NOTE)
+
+
+def test_fragments_come_in_pairs() -> None:
+    rest = {**REST, "request": "{{fragment}}"}
+    many = {"indexingFragments": {name: {"value": 1} for name in "dcba"}}
+    assert useless({"e": {**rest, **many}}) == (
+        "inconsistent fragments: `searchFragments` is empty, but `indexingFragments` declares 4 fragments: a, b, c, ...\n"
+        " - Hint: declare at least one fragment in `searchFragments` or remove fragments from `indexingFragments` by setting "
+        "them to `null`")
+    assert useless({"e": {**rest, "searchFragments": BOTH["searchFragments"]}}) == (
+        "inconsistent fragments: `indexingFragments` is empty, but `searchFragments` declares 1 fragments: b\n"
+        "  - Hint: declare at least one fragment in `indexingFragments` or remove fragments from `searchFragments` by setting "
+        "them to `null`")
+
+
+def test_a_document_template_parses() -> None:
+    message = refusal({**REST, "documentTemplate": "{{ doc.a"})
+    assert message.startswith("`.embedders.e.documentTemplate`: Invalid template: user error: cannot parse template: liquid: ")
+
+
+@pytest.mark.parametrize("template", ["{{ title }}", "{% for field in fields %}{{ field.names }}{% endfor %}"])
+def test_a_document_template_uses_what_there_is(template: str) -> None:
+    message = refusal({**REST, "documentTemplate": template})
+    assert message.startswith(
+        "`.embedders.e.documentTemplate`: Invalid template: user error: template contains invalid fields: liquid: Unknown ")
+    assert message.endswith(". Only `doc.*`, `fields[i].name`, `fields[i].value` are supported.")
+
+
+@pytest.mark.parametrize("template", [
+    DEFAULT_TEMPLATE, "{{ doc.a.b[0].c }}", "{{ doc.genres | join: ', ' }}", "{{ doc.n | plus: 1 }}", "{{ fields[0].value }}",
+    "{% for x in doc.list %}{{ x.y }}{% endfor %}", "{% assign a = doc.b %}{{ a.c }}", "{% if doc.a == 1 %}{% endif %}", "", "x",
+])
+def test_document_templates_of_use(template: str) -> None:
+    decoded({"e": {**REST, "documentTemplate": template}})
+
+
+def test_a_local_file_is_a_source() -> None:
+    stored = after({"e": {"source": "staticFile", "model": "glove"}})
+    assert resolve_embedders(stored)["e"]["documentTemplate"] == DEFAULT_TEMPLATE
+    assert refusal({"source": "staticFile"}) == (
+        "`.embedders.e`: Missing field `model` (note: this field is mandatory for source `staticFile`)")
+    for name in ("../glove", ".glove", "a/b", ""):
+        assert "is not the name of a file" in refusal({"source": "staticFile", "model": name})
+    with pytest.raises(ApiError) as refused:
+        decoded({"e": {"source": "x"}})
+    assert "staticFile" not in refused.value.message

@@ -136,6 +136,20 @@ def test_a_placeholder_has_no_relevancy() -> None:
     assert refusal(ordered(0, DEFAULT, has_text=False), ordered(1, ["a:asc", "words"])) is None
 
 
+def test_vectors_stand_for_the_first_relevancy_rule() -> None:
+    by_vectors = ordered(0, ["words", "typo", "sort", "a:asc", "exactness", "b:asc"], is_semantic=True)
+    assert refusal(by_vectors, ordered(1, ["typo", "a:asc", "words"])) is None  # both lists end with the field
+    assert notes(by_vectors) == [
+        "    1. Removed relevancy rule `typo` at position #1 in ranking rules because the query is a vector search and `vector` was "
+        "already inserted at position #0 in ranking rules",
+        "   2. Removed rule `sort` at position #2 in ranking rules because `query.sort` is empty",
+        "    3. Truncated relevancy rule `exactness` at position #4 in ranking rules and later rules because the query is a vector "
+        "search and `vector` was inserted at position #0 in ranking rules",
+    ]
+    message = refusal(ordered(0, ["a:asc", "typo"], is_semantic=True), ordered(1, ["a:asc", "b:asc"]))
+    assert message is not None and "  1. `queries[0]`, `i.rankingRules[1]`: relevancy rule(s) typo\n" in message
+
+
 def test_the_longest_order_is_the_one_to_agree_with() -> None:
     short, ascending, descending = ordered(0, []), ordered(1, ["a:asc"]), ordered(2, ["a:desc"])
     for queries in ((short, ascending, descending), (ascending, short, descending)):

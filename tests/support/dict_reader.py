@@ -20,6 +20,7 @@ from svcd.query.reader import WORD_MARK, Value
 from svcd.schema import documents
 from svcd.schema.field_values import FieldValues, field_values, kept_fields, validate_geo
 from svcd.schema.index_settings import IndexSettings
+from svcd.vectors.vector import DocumentVectors, Vector, cosine_distance, quantized_distance, vector_of
 
 DEFAULTS: dict[str, Any] = {
     "displayedAttributes": ["*"],
@@ -296,6 +297,57 @@ class DictGeo:
         return shape.packed()
 
 
+class DictVectors:
+    """The vectors that `_vectors` of the documents gives, for the embedders of the settings.
+
+    fragments: (embedder, fragment) -> docids, for tests to fill.
+    """
+
+    def __init__(self, documents: Sequence[Mapping[str, Any]], settings: IndexSettings) -> None:
+        self._quantized = {name: bool((embedder or {}).get("binaryQuantized")) for name, embedder in settings.embedders.items()}
+        self._entries = {name: dict(self._read_entries(documents, name)) for name in self._quantized}
+        self.fragments: dict[tuple[str, str], DocIds] = {}
+        self._dimensions = {name: (embedder or {}).get("dimensions") for name, embedder in settings.embedders.items()}
+
+    def dimensions(self, embedder: str) -> int | None:
+        return self._dimensions.get(embedder)
+
+    def _read_entries(self, documents: Sequence[Mapping[str, Any]], embedder: str) -> Iterator[tuple[int, DocumentVectors]]:
+        for docid, document in enumerate(documents):
+            given = document.get("_vectors") or {}
+            if embedder not in given:
+                continue
+            entry = given[embedder]
+            regenerate = isinstance(entry, Mapping) and entry["regenerate"]
+            listed = (entry.get("embeddings") if isinstance(entry, Mapping) else entry) or []
+            vectors = [listed] if listed and not isinstance(listed[0], list) else listed
+            if self._quantized[embedder]:
+                vectors = [[float(number > 0) for number in vector] for vector in vectors]
+            yield docid, DocumentVectors([vector_of(vector) for vector in vectors], regenerate)
+
+    def embedded_docids(self, embedder: str) -> DocIds:
+        return DocIds([docid for docid, entry in self._entries.get(embedder, {}).items() if entry.vectors])
+
+    def user_provided_docids(self, embedder: str) -> DocIds:
+        return DocIds([docid for docid, entry in self._entries.get(embedder, {}).items() if not entry.regenerate])
+
+    def fragment_docids(self, embedder: str, fragment: str) -> DocIds:
+        return self.fragments.get((embedder, fragment), EMPTY)
+
+    def document_vectors(self, docids: Sequence[int], embedder: str) -> Iterator[tuple[int, DocumentVectors]]:
+        entries = self._entries.get(embedder, {})
+        return ((docid, entries[docid]) for docid in docids if docid in entries)
+
+    def nearest(self, embedder: str, vector: Vector, candidates: DocIds, limit: int) -> list[tuple[float, int]]:
+        distance = quantized_distance if self._quantized.get(embedder) else cosine_distance
+        found = sorted((distance(vector, each), docid) for docid, entry in self._entries.get(embedder, {}).items()
+                       for each in entry.vectors if docid in candidates)
+        nearest: dict[int, float] = {}
+        for apart, docid in found[:limit]:
+            nearest.setdefault(docid, apart)
+        return [(apart, docid) for docid, apart in nearest.items()]
+
+
 class DictReader:
     """An index in memory: documents get the docids 0, 1, 2... in their order."""
 
@@ -317,6 +369,7 @@ class DictReader:
         is_kept = kept_fields(self.settings)
         self.values = DictValues([field_values(document, is_kept) for document in self._documents])
         self.geo = DictGeo(self._documents, self.settings)
+        self.vectors = DictVectors(self._documents, self.settings)
 
     def _words_by_position(self, document: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
         self._names.update(dict.fromkeys(documents.attribute_names(document)))
@@ -355,6 +408,10 @@ class DictReader:
     def identified_documents(self, document_ids: Sequence[str]) -> dict[str, str]:
         docids = {str(document.get(self.primary_key)): docid for docid, document in enumerate(self._documents)}
         return {wanted: self._text(docids[wanted]) for wanted in document_ids if wanted in docids}
+
+    def docid_of(self, document_id: str) -> int | None:
+        return next((docid for docid, document in enumerate(self._documents)
+                     if str(document.get(self.primary_key)) == document_id), None)
 
     def _text(self, docid: int) -> str:
         document = self._documents[docid]

@@ -1,0 +1,183 @@
+"""Routes of similar documents: documents whose vectors are near to those of one document.
+
+The order of the checks is part of the interface: the filter as a text, the embedder, the document, then the filter on the index.
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from svcd.api.filters import (
+    allowed_filter, filter_of_query_string, index_snapshot, read_joined, resolve_joins, with_bearer_filter,
+)
+from svcd.api.routes import Context, Fields, HandlerResult, Route, Text
+from svcd.api.search import PERFORMANCE_DETAILS, AnswerBuilder, measured, milliseconds_since, performance_details, timed_slot
+from svcd.base import tracing
+from svcd.base.errors import ApiError
+from svcd.base.json_text import dumps
+from svcd.schema.documents import checked_identifier
+from svcd.search.request import SearchQuery
+from svcd.validation import (
+    Field,
+    Param,
+    anything,
+    array_of,
+    boolean,
+    nullable,
+    number,
+    parsed,
+    positive_integer,
+    query_strings,
+    string,
+)
+
+if TYPE_CHECKING:
+    from svcd.base.docids import DocIds
+    from svcd.index.reader import IndexReader as Reader
+
+_TAG = "Similar documents"
+_PATH = "/indexes/{index_uid}/similar"
+_FILTER_CODE = "invalid_similar_filter"
+
+
+def _similar(ctx: Context, wanted: Mapping[str, Any]) -> HandlerResult:
+    """Raises index_not_found, invalid_similar_filter, invalid_similar_embedder, not_found_similar_id."""
+    with ExitStack() as held:
+        answer = AnswerBuilder(held)
+        with measured(wanted.get("showPerformanceDetails")), timed_slot(ctx.searches):
+            held.enter_context(index_snapshot(ctx, [ctx.index_uid]))
+            _add_answer(answer, ctx, wanted)
+        return HandlerResult(200, Text(answer.body(ctx)))
+
+
+def _add_answer(answer: AnswerBuilder, ctx: Context, wanted: Mapping[str, Any]) -> None:
+    from svcd.search.hits import LongPage  # see svcd.api.filters
+
+    started = time.monotonic()
+    with tracing.span("search"), answer.reading(ctx, ctx.index_uid) as (reader, keep):
+        hits, total = _run(ctx, wanted, reader)
+        if isinstance(hits, LongPage):
+            keep()
+    answer.add(b'{"hits":[')
+    if isinstance(hits, LongPage):
+        answer.add_hits(ctx, hits, {})
+    else:
+        answer.add(",".join(hits).encode())
+    rest = {"id": wanted["id"], "processingTimeMs": milliseconds_since(started), "limit": wanted["limit"],
+            "offset": wanted["offset"], "estimatedTotalHits": total}
+    if (details := performance_details()) is not None:
+        rest[PERFORMANCE_DETAILS] = details
+    answer.add(f"],{dumps(rest)[1:]}".encode())
+
+
+def _run(ctx: Context, wanted: Mapping[str, Any], reader: Reader) -> tuple[Any, int]:
+    """(JSON texts of the hits, the number of documents that count)."""
+    from svcd.search.semantic import embedder_settings
+    from svcd.search.similar import SimilarQuery, render_similar, similar_documents
+
+    embedder, limit, offset = wanted["embedder"], wanted["limit"], wanted["offset"]
+    given = allowed_filter(wanted.get("filter"), _FILTER_CODE, ctx.instance.features)
+    embedder_settings(reader, embedder, "invalid_similar_embedder")
+    allowed = _filtered(ctx, reader, _bearer_filter(ctx))
+    docid = reader.docid_of(wanted["id"])
+    if docid is None or docid not in allowed:
+        raise ApiError("not_found_similar_id", f"Document `{wanted['id']}` not found.")
+    candidates = allowed & _filtered(ctx, reader, given)
+    query = SimilarQuery(docid, embedder, offset, limit, wanted.get("rankingScoreThreshold"))
+    ranking = similar_documents(reader, query, candidates)
+    shown = SearchQuery(
+        attributes_to_retrieve=wanted.get("attributesToRetrieve"), retrieve_vectors=bool(wanted.get("retrieveVectors")),
+        show_ranking_score=bool(wanted.get("showRankingScore")),
+        show_ranking_score_details=bool(wanted.get("showRankingScoreDetails")),
+    )
+    return render_similar(reader, shown, ranking), min(len(ranking.counted), reader.settings.max_total_hits)
+
+
+def _bearer_filter(ctx: Context) -> Any:
+    """The filter of the tenant token: documents that it hides are not found, and similar to none."""
+    value = with_bearer_filter(None, ctx.permission.search_filter(ctx.index_uid), _FILTER_CODE)
+    return allowed_filter(value, _FILTER_CODE, ctx.instance.features)
+
+
+def _filtered(ctx: Context, reader: Reader, condition: Any) -> DocIds:
+    from svcd.filters.evaluation import filter_docids
+
+    resolved = resolve_joins(condition, ctx.index_uid, reader, lambda other: read_joined(ctx, other))
+    return filter_docids(reader, resolved, _FILTER_CODE)
+
+
+def similar_post(ctx: Context) -> HandlerResult:
+    """Find similar documents with the parameters of the body."""
+    return _similar(ctx, ctx.body)
+
+
+def similar_get(ctx: Context) -> HandlerResult:
+    """Find similar documents with the parameters of the query string."""
+    return _similar(ctx, {**ctx.query, "filter": filter_of_query_string(ctx.query["filter"], _FILTER_CODE)})
+
+
+# Parameters
+
+
+def _document_id(value: Any) -> str:
+    try:
+        return checked_identifier(value)
+    except ApiError as error:
+        raise ValueError(error.message) from None
+
+
+def _unit_score(value: float) -> float:
+    if not 0 <= value <= 1:
+        raise ValueError("the value of `rankingScoreThreshold` is invalid, expected a float between `0.0` and `1.0`.")
+    return value
+
+
+_FLAGS = {
+    "retrieveVectors": "invalid_similar_retrieve_vectors",
+    "showRankingScore": "invalid_similar_show_ranking_score",
+    "showRankingScoreDetails": "invalid_similar_show_ranking_score_details",
+    "showPerformanceDetails": "invalid_similar_show_performance_details",
+}
+_SCORE_CODE = "invalid_similar_ranking_score_threshold"
+
+
+def _flag_fields(*names: str) -> dict[str, Field]:
+    return {name: Field(boolean, _FLAGS[name], default=False) for name in names}
+
+
+def _flag_params(*names: str) -> dict[str, Param]:
+    return {name: Param(query_strings.boolean, _FLAGS[name], default=False) for name in names}
+
+
+_SHOW = ("showRankingScore", "showRankingScoreDetails", "showPerformanceDetails")
+_BODY = Fields({  # in the order in which messages list them
+    "id": Field(parsed(anything, _document_id), "invalid_similar_id", required=True, about="The document to compare with."),
+    "offset": Field(positive_integer, "invalid_similar_offset", default=0),
+    "limit": Field(positive_integer, "invalid_similar_limit", default=20),
+    "filter": Field(anything, _FILTER_CODE),
+    "embedder": Field(string, "invalid_similar_embedder", required=True, about="Whose vectors are compared."),
+    "attributesToRetrieve": Field(nullable(array_of(string)), "invalid_similar_attributes_to_retrieve"),
+    **_flag_fields("retrieveVectors", *_SHOW),
+    "rankingScoreThreshold": Field(nullable(parsed(number, _unit_score)), _SCORE_CODE),
+})
+_PARAMS = {  # in the order in which messages list them
+    "id": Param(_document_id, "invalid_similar_id", required=True),
+    "embedder": Param(query_strings.text, "invalid_similar_embedder", required=True),
+    "offset": Param(query_strings.positive_integer, "invalid_similar_offset", default=0),
+    "limit": Param(query_strings.positive_integer, "invalid_similar_limit", default=20),
+    "attributesToRetrieve": Param.list_of(query_strings.text, "invalid_similar_attributes_to_retrieve"),
+    **_flag_params("retrieveVectors"),
+    "filter": Param(query_strings.text, _FILTER_CODE),
+    **_flag_params(*_SHOW),
+    "rankingScoreThreshold": Param(lambda text: _unit_score(query_strings.number(text)), _SCORE_CODE,
+                                   schema={"type": "number"}),
+}
+
+ROUTES = (
+    Route("GET", _PATH, similar_get, "search", {200: "SimilarAnswer"}, "Get similar documents with a query string", _TAG,
+          query=_PARAMS, joins_rules=True),
+    Route("POST", _PATH, similar_post, "search", {200: "SimilarAnswer"}, "Get similar documents with a body", _TAG,
+          body=_BODY, joins_rules=True),
+)

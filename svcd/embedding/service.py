@@ -1,0 +1,220 @@
+"""One embedding service over HTTP: requests of several inputs, retries with pauses, and errors in the words of the interface.
+
+Network errors, answers that are not JSON, 5xx and unknown statuses are tried again after pauses of 1, 10, 100 ms and so on,
+429 after 100 ms more or when the service says, other statuses not at all. See docs/embedders.md#requests-and-retries.
+"""
+from __future__ import annotations
+
+import json
+import threading
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from svcd.base import json_text, logs
+from svcd.embedding.embedder import Environment, RequestCounts
+from svcd.embedding.errors import RUNTIME, UNDECIDED, USER, EmbeddingError, ServiceError, stopped, wrong_dimensions
+from svcd.remote import Undelivered
+from svcd.schema.exchange_templates import ExchangeTemplate, TemplateMismatch
+from svcd.validation.urls import redacted_secret
+
+if TYPE_CHECKING:
+    from svcd.remote.client import Answer, Client
+
+TIMEOUT_VARIABLE, DEFAULT_TIMEOUT_S = "SVC_EXPERIMENTAL_REST_EMBEDDER_TIMEOUT_SECONDS", 30.0
+PAUSE_VARIABLE, DEFAULT_LONGEST_PAUSE_S = "SVC_EXPERIMENTAL_REST_EMBEDDER_MAX_RETRY_DURATION_SECONDS", 60.0
+MOST_RETRIES = 10
+# After 429 each pause is so much longer.
+RATE_LIMIT_PAUSE_S = 0.1
+# Ten vectors of 4,096 numbers have about 1 MB of JSON. A service that sends more than this is broken or hostile.
+MOST_ANSWER_BYTES = 32 << 20
+# Error messages repeat the answer up to so many characters.
+_MOST_SHOWN = 10_000
+# A key is masked where a service repeats it. Shorter words are no keys, and may be part of a sentence.
+_LEAST_SECRET = 16
+
+
+@dataclass(frozen=True)
+class Wording:
+    """What messages say of one kind of service. name: before `server`. key_hint, request_hint: ends of two messages."""
+
+    name: str
+    key_hint: str = "\n  - Hint: Check the `apiKey` parameter in the embedder configuration"
+    request_hint: str = ""
+
+
+REST = Wording("embedding", request_hint="\n  - Hint: check that the `request` in the embedder configuration matches the "
+                                         "remote server's API")
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """How a service is called. api_key: None for none. headers: further ones, of the settings."""
+
+    url: str
+    api_key: str | None
+    headers: Mapping[str, str]
+    request: ExchangeTemplate
+    response: ExchangeTemplate
+    wording: Wording
+
+
+class _Failed(Exception):
+    """One attempt failed. again_after_s: the pause before the next attempt, given the number of this one; None: do not retry."""
+
+    def __init__(self, error: EmbeddingError, again_after_s: Callable[[int], float] | None) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.again_after_s = again_after_s
+
+
+class Service:
+    """Sends inputs to one endpoint. Any thread may call at once."""
+
+    def __init__(self, endpoint: Endpoint, environment: Environment) -> None:
+        self._endpoint = endpoint
+        self._environment = environment
+        self._timeout_s = environment.seconds(TIMEOUT_VARIABLE, DEFAULT_TIMEOUT_S)
+        self._longest_pause_s = environment.seconds(PAUSE_VARIABLE, DEFAULT_LONGEST_PAUSE_S)
+        self._lock = threading.Lock()
+        self._client: Client | None = None
+
+    def vectors(
+        self, inputs: Sequence[Any], count: int, dimensions: int | None, stop: threading.Event,
+        counts: RequestCounts | None = None, deadline: float | None = None,
+    ) -> list[array[float]]:
+        """The vectors of one request. Raises EmbeddingError.
+
+        inputs: what is put into the request. count: how many vectors are expected, each of `dimensions` numbers, if known.
+        stop: set to end pauses. deadline: by the clock of the environment; None when retries may take minutes.
+        """
+        body = json.dumps(self._endpoint.request.inject(inputs), ensure_ascii=False).encode("utf-8", "replace")
+        attempt = 0
+        while True:
+            within_s = self._timeout_s if deadline is None else min(self._timeout_s, deadline - self._environment.clock())
+            try:
+                vectors = self._attempt(body, count, dimensions, max(within_s, 0.001))
+            except _Failed as failed:
+                self._report(failed.error, attempt, counts)
+                self._pause(failed, attempt, stop, deadline)
+                attempt += 1
+            else:
+                if counts is not None:
+                    counts.add()
+                return vectors
+
+    def abort(self) -> None:
+        """End requests in progress."""
+        with self._lock:
+            client = self._client
+        if client is not None:
+            client.abort()
+
+    def _report(self, error: EmbeddingError, attempt: int, counts: RequestCounts | None) -> None:
+        if counts is not None:
+            counts.add(error)
+        logs.warn("request to an embedding service failed", attempt=attempt + 1, error=str(error))
+
+    def _pause(self, failed: _Failed, attempt: int, stop: threading.Event, deadline: float | None) -> None:
+        """Wait before the next attempt. Raises the error when there is none."""
+        if failed.again_after_s is None or attempt >= MOST_RETRIES or stop.is_set():
+            raise failed.error from None
+        pause_s = min(failed.again_after_s(attempt), self._longest_pause_s) * (0.5 + self._environment.random() / 2)
+        if deadline is not None and self._environment.clock() + pause_s >= deadline:
+            raise failed.error from None
+        if self._environment.wait(stop, pause_s):
+            raise stopped() from None
+
+    # One attempt
+
+    def _attempt(self, body: bytes, count: int, dimensions: int | None, within_s: float) -> list[array[float]]:
+        answer = self._answer(body, within_s)
+        if not 200 <= answer.status < 300:
+            raise self._refused(answer)
+        try:
+            response = json_text.decoded(answer.body)
+        except ValueError as error:
+            raise _Failed(EmbeddingError(
+                RUNTIME, f"error deserializing the response body as JSON:\n  - {error}"), _growing) from None
+        try:
+            found = self._endpoint.response.extract(response)
+            vectors = [_vector(numbers) for numbers in found]
+        except TemplateMismatch as mismatch:
+            raise _Failed(EmbeddingError(
+                RUNTIME, f"error extracting embeddings from the response:\n  - {mismatch}"), None) from None
+        if len(vectors) != count:
+            raise _Failed(EmbeddingError(
+                RUNTIME, f"expected a response containing {count} embeddings, got only {len(vectors)}"), None)
+        for vector in vectors:
+            if dimensions is not None and len(vector) != dimensions:
+                raise _Failed(wrong_dimensions(dimensions, len(vector)), None)
+        return vectors
+
+    def _answer(self, body: bytes, within_s: float) -> Answer:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if self._endpoint.api_key:
+            headers["Authorization"] = f"Bearer {self._endpoint.api_key}"
+        try:
+            return self._sender().exchange(
+                self._endpoint.url, {**headers, **self._endpoint.headers}, body, within_s, MOST_ANSWER_BYTES)
+        except Undelivered as failure:
+            error = EmbeddingError(RUNTIME, f"could not reach embedding server:\n  - {failure}")
+            raise _Failed(error, None if failure.is_final else _growing) from None
+
+    def _sender(self) -> Client:
+        """The client; made for the first request, because it loads urllib and OpenSSL."""
+        from svcd.remote.client import Client
+
+        with self._lock:
+            self._client = self._client or Client(self._environment.guard, self._timeout_s)
+            return self._client
+
+    def _refused(self, answer: Answer) -> _Failed:
+        status, words = answer.status, self._endpoint.wording
+        reply = self._reply(answer.body)
+        if status == 401:
+            reason = f"could not authenticate against {words.name} server{reply}{words.key_hint}"
+            return _Failed(ServiceError(USER, reason, status, ""), None)
+        if status == 400:
+            reason = f"sent a bad request to embedding server{words.request_hint}"
+            return _Failed(ServiceError(USER, reason, status, reply), None)
+        if status == 429:
+            wait_s = _retry_after(answer.headers)
+            error = ServiceError(RUNTIME, "sent too many requests to embedding server", status, reply)
+            return _Failed(error, lambda attempt: max(RATE_LIMIT_PAUSE_S + _growing(attempt), wait_s))
+        if 500 <= status < 600:
+            reason = f"received internal error HTTP {status} from embedding server"
+            return _Failed(ServiceError(RUNTIME, reason, status, reply), _growing)
+        reason = f"received unexpected HTTP {status} from embedding server"
+        error = ServiceError(UNDECIDED, reason, status, reply)
+        return _Failed(error, None if 400 < status < 500 else _growing)
+
+    def _reply(self, body: bytes) -> str:
+        """What the service answered, as messages repeat it: without the key, should it contain that."""
+        try:
+            text = body.decode()
+        except UnicodeDecodeError:
+            return ""
+        key = self._endpoint.api_key or ""
+        if len(key) >= _LEAST_SECRET:
+            text = text.replace(key, redacted_secret(key))
+        return f"\n  - server replied with `{text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + '...'}`"
+
+
+def _growing(attempt: int) -> float:
+    """The pause in seconds after an attempt, counted from 0."""
+    return float(10 ** attempt) / 1000
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """The seconds that the service asks for; 0 when it does not, or names a date."""
+    given = headers.get("retry-after", "").strip()
+    return float(given) if given.isascii() and given.isdigit() and len(given) < 10 else 0.0
+
+
+def _vector(numbers: list[float]) -> array[float]:
+    try:
+        return array("f", numbers)
+    except OverflowError:  # an integer of more than 300 digits
+        return array("f", (float("inf") if abs(number) > 1e300 else number for number in numbers))

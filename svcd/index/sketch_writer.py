@@ -1,0 +1,162 @@
+"""Writes the sketches of vectors to an index file, in the transaction of the index writer.
+
+`vector_sketches` has a row for each run of documents of an embedder, with up to REGION sketches by docid. id: the embedder and
+the first docid that may be in the row; the first row of an embedder begins at 0, each ends where the next one begins.
+generation: the one that wrote the row, by which readers know what they have cached. See docs/vectors.md#sketches.
+"""
+from __future__ import annotations
+
+import sqlite3
+import sys
+from array import array
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Iterator, Sequence
+
+from svcd.index.schema import DOCID_BITS
+from svcd.vectors.estimates import REGION, Region
+from svcd.vectors.sketches import SketchForm
+from svcd.vectors.vector import quantized_bytes
+
+# Documents whose sketches are gathered before they are written; 200 bytes each where a vector has 384 numbers.
+_MOST_GATHERED = 16_384
+# A row with fewer sketches is joined to the next one.
+_LEAST = REGION // 4
+
+_PUT = "INSERT OR REPLACE INTO vector_sketches(id, generation, docids, sketches) VALUES (?, ?, ?, ?)"
+
+Sketch = tuple[int, bytes]  # the docid before it, so that they are ordered by it
+
+
+class SketchWriter:
+    """Updates the sketches of an index as vectors of documents change; the writer calls forget() on a rollback."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.forget()
+
+    def forget(self) -> None:
+        """Discard what is gathered, and what is known of the table."""
+        self._gathered: dict[tuple[int, SketchForm], dict[int, list[bytes]]] = {}
+        self._starts: dict[int, list[int]] = {}
+
+    def change(self, embedder: int, dimensions: int, is_quantized: bool, docid: int, vectors: Sequence[array[float]]) -> None:
+        """Set the vectors of a document for an embedder, of which it may have none."""
+        form = SketchForm.of(dimensions, is_quantized)
+        gathered = self._gathered.setdefault((embedder, form), {})
+        gathered[docid] = list(map(quantized_bytes if is_quantized else form.sketch, vectors))
+        if len(gathered) >= _MOST_GATHERED:
+            self.flush()
+
+    def clear(self, embedder: int) -> None:
+        """Delete the sketches of an embedder."""
+        self._gathered = {key: docids for key, docids in self._gathered.items() if key[0] != embedder}
+        self._starts.pop(embedder, None)
+        self._connection.execute("DELETE FROM vector_sketches WHERE id BETWEEN ? AND ?", _id_range(embedder))
+
+    def flush(self) -> None:
+        """Write what is gathered."""
+        if not self._gathered:
+            return
+        (last,) = self._connection.execute("SELECT ifnull(max(value), 0) FROM meta WHERE key = 'generation'").fetchone()
+        gathered, self._gathered = self._gathered, {}
+        for (embedder, form), sketches in gathered.items():
+            self._write(embedder, form, sketches, int(last) + 1)
+
+    def _write(self, embedder: int, form: SketchForm, sketches: dict[int, list[bytes]], generation: int) -> None:
+        starts = self._starts_of(embedder)
+        touched: dict[int, list[int]] = {}
+        for docid in sorted(sketches):
+            touched.setdefault(starts[bisect_right(starts, docid) - 1], []).append(docid)
+        for start, docids in touched.items():
+            held = [each for each in self._read(embedder, form, start) if each[0] not in sketches]
+            is_end = not held or held[-1][0] < docids[0]
+            held += [(docid, sketch) for docid in docids for sketch in sketches[docid]]
+            if not is_end:
+                held.sort(key=_by_docid)
+            # What comes at the end usually goes on there, so rows before the last one are filled.
+            self._put(embedder, start, held, REGION if is_end else REGION * 3 // 4, generation)
+        for start in touched:
+            self._join(embedder, form, start, generation)
+
+    def _put(self, embedder: int, start: int, held: Sequence[Sketch], most: int, generation: int) -> None:
+        """Write the sketches of a row; as several of about `most` when they are too many for one."""
+        parts = list(_parts(held, most)) if len(held) > REGION else [held]
+        for place, part in enumerate(parts):
+            first = part[0][0] if place else start
+            if place:
+                insort(self._starts_of(embedder), first)
+            self._connection.execute(_PUT, (embedder << DOCID_BITS | first, generation, *_encoded(part)))
+
+    def _join(self, embedder: int, form: SketchForm, start: int, generation: int) -> None:
+        """Join a row that has few sketches to a neighbour, if this one has room."""
+        starts = self._starts_of(embedder)
+        if start not in starts or len(starts) == 1:
+            return
+        held = self._read(embedder, form, start)
+        if len(held) >= _LEAST:
+            return
+        place = starts.index(start)
+        first, second = starts[place:place + 2] if place + 1 < len(starts) else starts[place - 1:]
+        other = self._read(embedder, form, second if start == first else first)
+        # The last row may be about to grow.
+        if len(held) + len(other) > REGION // 2:
+            return
+        starts.remove(second)
+        self._connection.execute("DELETE FROM vector_sketches WHERE id = ?", (embedder << DOCID_BITS | second,))
+        self._put(embedder, first, sorted([*held, *other], key=_by_docid), REGION, generation)
+
+    def _starts_of(self, embedder: int) -> list[int]:
+        """The first docids of the rows of an embedder."""
+        starts = self._starts.get(embedder)
+        if starts is None:
+            starts = self._starts[embedder] = [key & (1 << DOCID_BITS) - 1 for (key,) in self._connection.execute(
+                "SELECT id FROM vector_sketches WHERE id BETWEEN ? AND ? ORDER BY id", _id_range(embedder))] or [0]
+        return starts
+
+    def _read(self, embedder: int, form: SketchForm, start: int) -> list[Sketch]:
+        row = self._connection.execute("SELECT docids, sketches FROM vector_sketches WHERE id = ?",
+                                       (embedder << DOCID_BITS | start,)).fetchone()
+        if row is None:
+            return []
+        docids, sketches = region_of(*row)
+        return [(docid, sketches[place * form.size:(place + 1) * form.size]) for place, docid in enumerate(docids)]
+
+
+def region_of(docids: bytes, sketches: bytes) -> Region:
+    """What a row holds."""
+    listed = array("I", docids)
+    if sys.byteorder == "big":
+        listed.byteswap()
+    return Region(listed, sketches)
+
+
+def _encoded(sketches: Iterable[Sketch]) -> tuple[bytes, bytes]:
+    several = list(sketches)
+    docids = array("I", [docid for docid, _ in several])
+    if sys.byteorder == "big":
+        docids.byteswap()
+    return docids.tobytes(), b"".join([sketch for _, sketch in several])
+
+
+def _parts(sketches: Sequence[Sketch], most: int) -> Iterator[Sequence[Sketch]]:
+    """Sketches in parts of about `most`, those of a document together; at most REGION, which no document alone exceeds."""
+    start = 0
+    while start < len(sketches):
+        end = min(start + most, len(sketches))
+        while end < len(sketches) and sketches[end][0] == sketches[end - 1][0] and end > start:
+            end -= 1
+        if end == start:  # a document with more
+            end = start + most
+            while end < len(sketches) and sketches[end][0] == sketches[start][0]:
+                end += 1
+        yield sketches[start:end]
+        start = end
+
+
+def _by_docid(sketch: Sketch) -> int:
+    return sketch[0]
+
+
+def _id_range(embedder: int) -> tuple[int, int]:
+    """The first and the last id of an embedder."""
+    return embedder << DOCID_BITS, (embedder + 1 << DOCID_BITS) - 1

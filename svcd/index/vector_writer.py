@@ -1,0 +1,315 @@
+"""Writes the vectors of documents to an index file, in the transaction of the index writer.
+
+`embedders` has the embedders of the settings, each with a number; `document_vectors` the vectors of each document, by embedder
+and docid; `vector_postings` the sets of documents that have vectors, by where these are from, in bitmap blocks. Edits of sets
+are gathered in memory and written at the end of each savepoint and transaction; the writer calls forget() on a rollback. See
+docs/storage.md#vectors.
+"""
+from __future__ import annotations
+
+import json
+import sqlite3
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from svcd.base.docids import DocIds
+from svcd.index.bitmap_blocks import BLOCK_BITS, edited_block, joined_blocks
+from svcd.index.schema import DOCID_BITS
+from svcd.index.sketch_writer import SketchWriter
+from svcd.vectors.vector import from_bytes, quantized_bytes, quantized_size, to_bytes, unquantized
+
+# Where the vectors of a document are from, added up: did a user give them? Are they made again when the document changes?
+USER_PROVIDED, REGENERATED = 1, 2
+# Kinds of sets in vector_postings: documents with a vector; those of which a user gave the vectors, or said that there shall be
+# none; those whose vectors are not made again; from FIRST_FRAGMENT on those with a vector of the indexing fragment of this
+# number.
+EMBEDDED, GIVEN, FIXED = range(3)
+FIRST_FRAGMENT = 16
+
+_PARAMETERS = 500
+_MOST_GATHERED = 200_000  # edits of sets
+
+_SELECT = "SELECT id, origin, fragments, vectors FROM document_vectors WHERE id"
+_PUT = "INSERT OR REPLACE INTO document_vectors(id, origin, fragments, vectors) VALUES (?, ?, ?, ?)"
+_PUT_SET = "INSERT OR REPLACE INTO vector_postings(embedder, kind, block, docids) VALUES (?, ?, ?, ?)"
+_OF_SET = "FROM vector_postings WHERE embedder = ? AND kind = ? AND block = ?"
+
+class EmbedderRow(NamedTuple):
+    """An embedder of the settings. fragments: the number of each of its indexing fragments, below 256."""
+
+    number: int
+    name: str
+    dimensions: int
+    is_quantized: bool
+    fragments: Mapping[str, int]
+
+
+class StoredVectors(NamedTuple):
+    """The vectors of a document for an embedder.
+
+    is_user_provided: did a user give them? regenerate: are they made again when the document changes? fragments: the number
+    of the indexing fragment of each, ascending; None for an embedder without.
+    """
+
+    vectors: Sequence[array[float]]
+    is_user_provided: bool = False
+    regenerate: bool = True
+    fragments: bytes | None = None
+
+    @property
+    def origin(self) -> int:
+        """As it is stored."""
+        return USER_PROVIDED * self.is_user_provided + REGENERATED * self.regenerate
+
+
+# What a document without an entry is like.
+NONE_YET = StoredVectors(())
+
+
+def vector_id(embedder: int, docid: int) -> int:
+    """The id of a row of document_vectors."""
+    return embedder << DOCID_BITS | docid
+
+
+def stored_bytes(vectors: Iterable[array[float]], is_quantized: bool) -> bytes:
+    """Vectors as document_vectors has them."""
+    return b"".join(map(quantized_bytes, vectors)) if is_quantized else to_bytes(vectors)
+
+
+def stored_vectors(stored: bytes, dimensions: int, is_quantized: bool) -> list[array[float]]:
+    """The vectors of a row of document_vectors; quantized ones are of ones and zeros."""
+    if not is_quantized:
+        return from_bytes(stored, dimensions)
+    size = quantized_size(dimensions)
+    return [unquantized(stored[start:start + size], dimensions) for start in range(0, len(stored), size)]
+
+
+class VectorWriter:
+    """Writes through a connection that is inside a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._sketches = SketchWriter(connection)
+        self.forget()
+
+    def forget(self) -> None:
+        """Discard the gathered edits, and read the embedders again."""
+        self._embedders: dict[str, EmbedderRow] | None = None
+        self._edits: dict[tuple[int, int, int], list[int]] = {}  # by embedder, kind and block, as edited_block() takes them
+        self._gathered = 0
+        self._added: dict[int, int] = {}  # by embedder: by how much its number of vectors grows
+        self._sketches.forget()
+
+    # Embedders
+
+    @property
+    def embedders(self) -> Mapping[str, EmbedderRow]:
+        """The embedders of the settings, by name."""
+        if self._embedders is None:
+            self._embedders = {row.name: row for row in embedder_rows(self._connection)}
+        return self._embedders
+
+    def add_embedder(self, name: str, dimensions: int, is_quantized: bool, fragments: Iterable[str]) -> None:
+        """Add an embedder, with the smallest unused number."""
+        number = _unused({row.number for row in self.embedders.values()})
+        self._connection.execute(
+            "INSERT INTO embedders(number, name, dimensions, is_quantized, fragments, vectors) VALUES (?, ?, ?, ?, ?, 0)",
+            (number, name, dimensions, is_quantized, json.dumps({name: n for n, name in enumerate(fragments)})))
+        self._embedders = None
+
+    def change_embedder(self, name: str, *, dimensions: int | None = None, fragments: Iterable[str] | None = None) -> None:
+        """Set what an embedder is like; its documents must have no vectors of another length, or of a fragment that goes.
+
+        A fragment that stays keeps its number, a new one gets the smallest unused one.
+        """
+        row = self.embedders[name]
+        numbers = dict(row.fragments)
+        if fragments is not None:
+            names = list(fragments)
+            numbers = {fragment: number for fragment, number in numbers.items() if fragment in names}
+            for fragment in names:
+                if fragment not in numbers:
+                    numbers[fragment] = _unused(set(numbers.values()))
+        self._connection.execute("UPDATE embedders SET dimensions = ?, fragments = ? WHERE number = ?",
+                                 (dimensions or row.dimensions, json.dumps(numbers), row.number))
+        self._embedders = None
+
+    def remove_embedder(self, name: str) -> None:
+        """Delete an embedder with all its vectors."""
+        self.clear_embedder(name)
+        self._connection.execute("DELETE FROM embedders WHERE number = ?", (self.embedders[name].number,))
+        self._embedders = None
+
+    def clear_embedder(self, name: str) -> None:
+        """Delete the vectors of an embedder."""
+        self.flush()
+        number = self.embedders[name].number
+        self._connection.execute("DELETE FROM document_vectors WHERE id BETWEEN ? AND ?", _id_range(number))
+        self._connection.execute("DELETE FROM vector_postings WHERE embedder = ?", (number,))
+        self._sketches.clear(number)
+        self._connection.execute("UPDATE embedders SET vectors = 0 WHERE number = ?", (number,))
+
+    def clear(self) -> None:
+        """Delete the vectors of all documents; the embedders stay."""
+        self.forget()
+        for statement in ("DELETE FROM document_vectors", "DELETE FROM vector_postings", "DELETE FROM vector_sketches",
+                          "UPDATE embedders SET vectors = 0"):
+            self._connection.execute(statement)
+
+    def quantize(self, name: str) -> None:
+        """Reduce the vectors of an embedder to a bit a number."""
+        row = self.embedders[name]
+        self._sketches.clear(row.number)
+        for part in self.portions(name):
+            for docid, stored in part:
+                self._sketches.change(row.number, row.dimensions, True, docid, stored.vectors)
+            self._connection.executemany("UPDATE document_vectors SET vectors = ? WHERE id = ?", [
+                (stored_bytes(stored.vectors, True), vector_id(row.number, docid)) for docid, stored in part])
+        self._connection.execute("UPDATE embedders SET is_quantized = 1 WHERE number = ?", (row.number,))
+        self._embedders = None
+
+    # Vectors of documents
+
+    def stored(self, name: str, docids: Sequence[int]) -> dict[int, StoredVectors]:
+        """docid -> its vectors, of those of some documents that have an entry for an embedder."""
+        row = self.embedders[name]
+        found: dict[int, StoredVectors] = {}
+        for start in range(0, len(docids), _PARAMETERS):
+            ids = [vector_id(row.number, docid) for docid in docids[start:start + _PARAMETERS]]
+            found.update(_read_row(row, each) for each in self._connection.execute(
+                f"{_SELECT} IN ({','.join('?' * len(ids))})", ids))
+        return found
+
+    def portions(self, name: str, size: int = _PARAMETERS) -> Iterator[list[tuple[int, StoredVectors]]]:
+        """All (docid, vectors) of an embedder by docid, in portions of at most so many; each is read when its turn comes."""
+        row = self.embedders[name]
+        first, last = _id_range(row.number)
+        while rows := self._connection.execute(f"{_SELECT} BETWEEN ? AND ? ORDER BY id LIMIT ?",
+                                               (first, last, size)).fetchall():
+            first = rows[-1][0] + 1
+            yield [_read_row(row, each) for each in rows]
+
+    def origins(self, name: str, docids: Sequence[int]) -> dict[int, int]:
+        """docid -> where its vectors are from (USER_PROVIDED + REGENERATED), of those that have an entry for an embedder."""
+        return {key & _DOCID_MASK: origin for key, origin, _, _ in self._states(self.embedders[name].number, docids)}
+
+    def _states(self, number: int, docids: Sequence[int]) -> Iterator[tuple[int, int, bytes | None, int]]:
+        """(id, origin, fragments, bytes of the vectors) of some documents."""
+        for start in range(0, len(docids), _PARAMETERS):
+            ids = [vector_id(number, docid) for docid in docids[start:start + _PARAMETERS]]
+            yield from self._connection.execute("SELECT id, origin, fragments, length(vectors) FROM document_vectors WHERE id IN "
+                                                f"({','.join('?' * len(ids))})", ids)
+
+    def write(self, name: str, entries: Mapping[int, StoredVectors | None]) -> None:
+        """Set the vectors of documents for an embedder, by docid; None for one that shall have no entry."""
+        row = self.embedders[name]
+        size = quantized_size(row.dimensions) if row.is_quantized else 4 * row.dimensions
+        docids = sorted(entries)
+        before = {key: (_kinds(origin, length, fragments), length // size)
+                  for key, origin, fragments, length in self._states(row.number, docids)}
+        removed: list[tuple[int]] = []
+        written: list[tuple[int, int, bytes | None, bytes]] = []
+        for docid in docids:
+            entry, key = entries[docid], vector_id(row.number, docid)
+            kinds, count = before.get(key, (_NO_KINDS, 0))
+            vectors = entry.vectors if entry else ()
+            if vectors or count:
+                self._sketches.change(row.number, row.dimensions, row.is_quantized, docid, vectors)
+            if entry is not None:
+                written.append((key, entry.origin, entry.fragments, stored_bytes(entry.vectors, row.is_quantized)))
+                self._edit_sets(row.number, docid, kinds, _kinds(entry.origin, len(entry.vectors), entry.fragments))
+                self._count(row.number, len(entry.vectors) - count)
+            elif key in before:
+                removed.append((key,))
+                self._edit_sets(row.number, docid, kinds, _NO_KINDS)
+                self._count(row.number, -count)
+        self._connection.executemany("DELETE FROM document_vectors WHERE id = ?", removed)
+        self._connection.executemany(_PUT, written)
+        if self._gathered > _MOST_GATHERED:
+            self.flush()
+
+    def remove(self, docids: Iterable[int]) -> None:
+        """Delete the vectors of documents, of all embedders."""
+        gone = dict.fromkeys(docids)
+        for name in self.embedders if gone else ():
+            self.write(name, gone)
+
+    def _count(self, number: int, added: int) -> None:
+        self._added[number] = self._added.get(number, 0) + added
+
+    def _edit_sets(self, number: int, docid: int, before: frozenset[int], after: frozenset[int]) -> None:
+        block = docid >> BLOCK_BITS
+        for kind in before ^ after:
+            self._edits.setdefault((number, kind, block), []).append(docid if kind in after else ~docid)
+            self._gathered += 1
+
+    def flush(self) -> None:
+        """Write the gathered edits."""
+        self._sketches.flush()
+        edits, self._edits, self._gathered = self._edits, {}, 0
+        for key, docids in sorted(edits.items()):
+            row = self._connection.execute(f"SELECT docids {_OF_SET}", key).fetchone()
+            if edited := edited_block(row[0] if row else None, docids):
+                self._connection.execute(_PUT_SET, (*key, edited))
+            else:
+                self._connection.execute(f"DELETE {_OF_SET}", key)
+        self._connection.executemany("UPDATE embedders SET vectors = vectors + ? WHERE number = ?",
+                                     [(count, number) for number, count in self._added.items() if count])
+        self._added.clear()
+
+    # Sets and numbers, of what is flushed
+
+    def docids(self, name: str, kind: int) -> DocIds:
+        """A set of documents of an embedder, by kind."""
+        return posting_docids(self._connection, self.embedders[name].number, kind)
+
+    def counts(self) -> tuple[int, int]:
+        """How many vectors there are, and how many documents have one."""
+        (vectors,) = self._connection.execute("SELECT ifnull(sum(vectors), 0) FROM embedders").fetchone()
+        return vectors, len(joined_blocks(self._connection.execute(
+            "SELECT docids FROM vector_postings WHERE kind = ?", (EMBEDDED,)).fetchall()))
+
+
+_NO_KINDS: frozenset[int] = frozenset()
+_DOCID_MASK = (1 << DOCID_BITS) - 1
+
+
+def _kinds(origin: int, length: int, fragments: bytes | None) -> frozenset[int]:
+    """The sets that a document belongs to. length: above 0 if it has a vector."""
+    kinds = {FIRST_FRAGMENT + number for number in fragments or b""}
+    if length:
+        kinds.add(EMBEDDED)
+    if origin & USER_PROVIDED:
+        kinds.add(GIVEN)
+    if not origin & REGENERATED:
+        kinds.add(FIXED)
+    return frozenset(kinds)
+
+
+def embedder_rows(connection: sqlite3.Connection) -> list[EmbedderRow]:
+    """The embedders of an index, by name."""
+    return [EmbedderRow(number, name, dimensions, bool(is_quantized), json.loads(fragments))
+            for number, name, dimensions, is_quantized, fragments in connection.execute(
+                "SELECT number, name, dimensions, is_quantized, fragments FROM embedders ORDER BY name")]
+
+
+def posting_docids(connection: sqlite3.Connection, embedder: int, kind: int) -> DocIds:
+    """A set of vector_postings."""
+    return joined_blocks(connection.execute("SELECT docids FROM vector_postings WHERE embedder = ? AND kind = ?",
+                                            (embedder, kind)).fetchall())
+
+
+def _read_row(row: EmbedderRow, stored: tuple[int, int, bytes | None, bytes]) -> tuple[int, StoredVectors]:
+    key, origin, fragments, vectors = stored
+    return key & _DOCID_MASK, StoredVectors(stored_vectors(vectors, row.dimensions, row.is_quantized),
+                                            bool(origin & USER_PROVIDED), bool(origin & REGENERATED), fragments)
+
+
+def _id_range(embedder: int) -> tuple[int, int]:
+    """The first and the last id of an embedder."""
+    return vector_id(embedder, 0), vector_id(embedder + 1, 0) - 1
+
+
+def _unused(numbers: set[int]) -> int:
+    return next(number for number in range(len(numbers) + 1) if number not in numbers)

@@ -1,0 +1,41 @@
+"""Checks of document templates before there is a document: they parse, and use no variables but `doc` and `fields`."""
+from __future__ import annotations
+
+from typing import Any
+
+from svcd.templates import Template, TemplateError
+
+# Beginnings of the errors that a template has whatever the document is. Others, as of filters, may be due to the example.
+_ALWAYS_WRONG = ("liquid: Unknown variable\n", "liquid: Unknown index\n")
+
+
+class _AnyObject(dict[str, Any]):
+    """Has every member, each of which is the same object again."""
+
+    def __missing__(self, key: str) -> _AnyObject:
+        return self
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __bool__(self) -> bool:
+        return True
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self
+
+
+def fault_of_template(text: str) -> str | None:
+    """What is wrong with a document template, in the words of the interface; None when nothing is."""
+    try:
+        template = Template.parse(text)
+    except TemplateError as error:
+        return f"user error: cannot parse template: {error.message}"
+    field = {"name": "field", "value": "value", "is_searchable": True}
+    try:
+        template.render({"doc": _AnyObject(), "fields": [field]})
+    except TemplateError as error:
+        if error.message.startswith(_ALWAYS_WRONG):
+            return (f"user error: template contains invalid fields: {error.message}. Only `doc.*`, `fields[i].name`, "
+                    "`fields[i].value` are supported")
+    return None

@@ -1,0 +1,83 @@
+"""Semantic search: documents ranked by how near their vectors are to that of a query (docs/search.md#semantic-search)."""
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from svcd.base import tracing
+from svcd.base.docids import DocIds
+from svcd.base.errors import ApiError
+from svcd.query.reader import Reader
+from svcd.ranking.bucket_sort import RankingLimits, chain, rank
+from svcd.ranking.vector_sort import Target, VectorSort
+from svcd.schema.distributions import distribution_of
+from svcd.search.keyword import Found, Scope, empty_graph, scope_of
+from svcd.search.request import Embed, Hybrid, QueryInput, SearchQuery
+from svcd.vectors.vector import vector_of
+
+
+class QueryTarget:
+    """What one query compares documents with; its vector is made when it is needed."""
+
+    def __init__(self, reader: Reader, query: SearchQuery, hybrid: Hybrid, embed: Embed) -> None:
+        """Raises invalid_search_embedder, and invalid_vector_dimensions for a given vector."""
+        self.ratio = hybrid.ratio
+        self._name = hybrid.embedder
+        self._settings = embedder_settings(reader, hybrid.embedder, "invalid_search_embedder")
+        self._query = query
+        self._embed = embed
+        self._dimensions = reader.vectors.dimensions(hybrid.embedder)
+        if query.vector is not None:
+            self._check(query.vector)
+
+    def _check(self, vector: Any) -> None:
+        if self._dimensions is not None and len(vector) != self._dimensions:
+            raise ApiError("invalid_vector_dimensions",
+                           f"Invalid vector dimensions: expected: `{self._dimensions}`, found: `{len(vector)}`.")
+
+    def get(self, is_needed: bool) -> Target:
+        """The target. is_needed: False if words alone will do. Raises what `embed` raises."""
+        return Target(self._name, self._vector(is_needed), distribution_of(self._settings))
+
+    def _vector(self, is_needed: bool) -> array[float]:
+        query = self._query
+        if query.vector is not None:
+            return vector_of(query.vector)
+        tracing.begin("embed query")
+        try:
+            vector = self._embed(
+                QueryInput(self._name, self._settings, self._dimensions, query.q, query.media, is_needed))
+        finally:
+            tracing.end()
+        self._check(vector)
+        return vector
+
+
+def embedder_settings(reader: Reader, name: str, code: str) -> Mapping[str, Any]:
+    """The settings of an embedder. Raises `code` if there is none of this name."""
+    settings: Mapping[str, Any] | None = reader.settings.embedders.get(name)
+    if settings is None:
+        raise ApiError(code, f"Cannot find embedder with name `{name}`.")
+    return settings
+
+
+def semantic_search(
+    reader: Reader, query: SearchQuery, target: Target, limits: RankingLimits, expired: Callable[[], bool]
+) -> Found:
+    """Rank the documents of one index by their vectors; the words of the query play no part. Raises as scope_of() does."""
+    scope = scope_of(reader, query)
+    return rank_by_vectors(scope, scope.docids, target, limits, expired)
+
+
+def rank_by_vectors(
+    scope: Scope, docids: DocIds, target: Target, limits: RankingLimits, expired: Callable[[], bool]
+) -> Found:
+    """Rank documents by their vectors and the rules that sort; those without vectors come last."""
+    vector_sort = VectorSort(scope.reader, target, limits.hits)
+    ranking_rules, sort = scope.reader.settings.ranking_rules, scope.query.sort or ()
+    rules = chain(scope.context, ranking_rules, sort, has_terms=False, vector_sort=vector_sort)
+    tracing.begin("semantic ranking")
+    ranking = rank(rules, empty_graph(), docids, limits, expired, scope.distinct)
+    tracing.end()
+    return Found(ranking, scope.context.terms, [], is_semantic=True, vector=target.vector)

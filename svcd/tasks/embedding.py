@@ -1,0 +1,179 @@
+"""Turns documents into what embedders take, and has it embedded: templates and fragments, calls, what earlier attempts kept.
+
+What an index embeds and when is decided by svcd.tasks.document_vectors and svcd.tasks.embedder_changes.
+"""
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from ipaddress import ip_network
+from typing import TYPE_CHECKING, Any
+
+from svcd.base.errors import ApiError
+from svcd.index.kept_embeddings import KeptEmbeddings, embedding_key
+from svcd.index.vector_writer import EmbedderRow
+from svcd.schema.index_settings import IndexSettings
+
+if TYPE_CHECKING:
+    from svcd.embedding import Embedder, Embedders
+    from svcd.templates import JsonTemplate, Template
+
+Document = Mapping[str, Any]
+Inputs = dict["int | None", Any]  # number of the indexing fragment, None for a document template -> what is embedded
+Report = Callable[[int, int], None]  # how many inputs are embedded, of how many
+
+USER_PROVIDED = "userProvided"
+EMBEDDING = "embedding"  # the step of a batch
+CODE = "vector_embedding_error"
+_MISSING = "missing field in document `{id}`: {error}"
+_FRAGMENT = "in `.indexingFragments.{name}`, {error}"
+
+# Members on which vectors depend, beside those that the inputs are rendered with.
+IDENTITY = ("source", "model", "revision", "pooling", "url", "request", "response", "dimensions")
+# Embedders that call no service: their vectors are made again at less than the cost of keeping them.
+_LOCAL = frozenset(("huggingFace", "staticFile", USER_PROVIDED))
+
+_networks: tuple[str, ...] = ()
+_embedders: Embedders | None = None
+
+
+def allow(networks: Sequence[str]) -> None:
+    """Set the networks that embedders of this process may call though they are not global: a launch option of the daemon."""
+    global _networks, _embedders
+    if tuple(networks) != _networks:
+        _networks, _embedders = tuple(networks), None
+
+
+def _kept_embedders() -> Embedders:
+    """The embedders of this process, with their connections."""
+    global _embedders
+    if _embedders is None:
+        # Imported late: most indexes have no embedder that makes vectors.
+        from svcd.embedding import Embedders, Environment
+        from svcd.remote.guard import Guard
+
+        _embedders = Embedders(Environment(guard=Guard(tuple(map(ip_network, _networks)))))
+    return _embedders
+
+
+class Source:
+    """Where the vectors of one embedder come from.
+
+    settings: its object, resolved. index: the settings of the index. row: how the index knows it; None before it does.
+    """
+
+    def __init__(self, name: str, settings: Mapping[str, Any], index: IndexSettings, row: EmbedderRow | None = None) -> None:
+        self.name = name
+        self.settings = settings
+        self._is_searchable = index.searchable.__contains__
+        self._row = row
+        # A composite embedder renders and embeds documents as one of its parts says.
+        self._indexing: Mapping[str, Any] = settings.get("indexingEmbedder") or settings
+
+    @property
+    def is_user_provided(self) -> bool:
+        """Do users give all vectors?"""
+        return self.settings["source"] == USER_PROVIDED
+
+    @property
+    def has_fragments(self) -> bool:
+        """Are there vectors of indexing fragments instead of one of a document template?"""
+        return bool(fragments_of(self.settings))
+
+    @cached_property
+    def _embedder(self) -> Embedder:
+        return _kept_embedders().get(self.settings, self._row.dimensions if self._row else None)
+
+    def dimensions(self) -> int:
+        """The length of the vectors; asks the service if the settings do not say. Raises vector_embedding_error."""
+        if self.is_user_provided:
+            return int(self.settings["dimensions"])
+        from svcd.embedding import EmbeddingError
+
+        try:
+            return self._embedder.dimensions()
+        except EmbeddingError as error:
+            raise ApiError(CODE, error.while_generating()) from None
+
+    # Inputs
+
+    @cached_property
+    def _template(self) -> Template:
+        from svcd.schema.embedder_settings import DEFAULT_TEMPLATE
+        from svcd.templates import Template
+
+        return self._parsed(Template.parse, self._indexing.get("documentTemplate") or DEFAULT_TEMPLATE)
+
+    @cached_property
+    def _fragments(self) -> Sequence[tuple[int, JsonTemplate]]:
+        from svcd.templates import JsonTemplate
+
+        found = fragments_of(self.settings)
+        assert self._row
+        return sorted(((self._row.fragments[name], self._parsed(JsonTemplate.parse, fragment["value"], name))
+                       for name, fragment in found.items()), key=lambda each: each[0])
+
+    def _parsed(self, parse: Callable[[Any], Any], value: Any, fragment: str = "") -> Any:
+        from svcd.templates import TemplateError
+
+        try:
+            return parse(value)
+        except TemplateError as error:
+            reason = error.while_parsing(f".indexingFragments.{fragment}" if fragment else "")
+            raise ApiError(CODE, f"Error while generating embeddings: user error: {reason}") from None
+
+    def inputs(self, document_id: str, document: Document) -> Inputs:
+        """What is embedded of a document: its rendered template, or those of its fragments that can be rendered.
+
+        Raises vector_embedding_error for a template that cannot.
+        """
+        from svcd.templates import TemplateError, document_variables, fragment_variables
+
+        if not self.has_fragments:
+            try:
+                return {None: self._template.render(document_variables(document, self._is_searchable))}
+            except TemplateError as error:
+                raise ApiError(CODE, _MISSING.format(id=document_id, error=error.message)) from None
+        variables = fragment_variables(document)
+        found: Inputs = {}
+        for number, template in self._fragments:
+            try:
+                found[number] = template.render(variables)
+            except TemplateError:  # a document has no vector of such a fragment
+                pass
+        return found
+
+    # Calls
+
+    @cached_property
+    def _identity(self) -> str:
+        return json.dumps({member: self._indexing.get(member) for member in IDENTITY}, sort_keys=True)
+
+    def embed(self, inputs: Sequence[Any], kept: KeptEmbeddings, report: Report = lambda finished, total: None
+              ) -> list[array[float]]:
+        """One vector for each input; equal inputs, and those that an earlier attempt had embedded, are not sent again.
+
+        Raises EmbeddingError.
+        """
+        keys = [embedding_key(self._identity, each) for each in inputs]
+        is_local = self._indexing["source"] in _LOCAL
+        vectors = {} if is_local else kept.find(dict.fromkeys(keys))
+        missing = {key: each for key, each in zip(keys, inputs) if key not in vectors}
+        wanted = list(missing)
+        portion = max(1, self._embedder.inputs_per_request * self._embedder.requests_at_once)
+        for start in range(0, len(wanted), portion):
+            part = wanted[start:start + portion]
+            made = self._embedder.embed([missing[key] for key in part])
+            if not is_local:
+                kept.keep(part, made)
+            vectors.update(zip(part, made))
+            report(start + len(part), len(wanted))
+        return [vectors[key] for key in keys]
+
+
+def fragments_of(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The indexing fragments of an embedder, {} if it has none."""
+    indexing: Mapping[str, Any] = settings.get("indexingEmbedder") or settings
+    return indexing.get("indexingFragments") or {}

@@ -1,0 +1,11 @@
+"""Templates in the language Liquid: texts for embedders and language models, made from documents and search queries.
+
+`Template` is one text, `JsonTemplate` a JSON value in which every string is one (a fragment of an embedder). What a template may
+use is in docs/templates.md. The library that parses them is imported when a template needs it.
+"""
+from svcd.templates.errors import TemplateError
+from svcd.templates.json_template import JsonTemplate
+from svcd.templates.template import Template
+from svcd.templates.variables import document_variables, fragment_variables, search_variables
+
+__all__ = ["JsonTemplate", "Template", "TemplateError", "document_variables", "fragment_variables", "search_variables"]

@@ -1,0 +1,490 @@
+"""The language Liquid by the library python-liquid: it parses, this module says what differs from it.
+
+1. A variable that does not exist is an error, except as a condition of its own (`{% if doc.title %}`), where it is false.
+2. `and` binds more than `or`, and neither looks at its right side without need.
+3. Values are written and compared as svcd.templates.values does.
+4. Tags: those of a text. Nothing reads other templates (`include`, `render`).
+5. Work is charged against svcd.templates.limits.
+6. Errors say where they happened: `from: {% for field in fields  %}`.
+
+Only svcd.templates.template imports this module, and only for a template that needs it: the library takes 15 MB.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from liquid import Environment
+from liquid.ast import BlockNode, Node
+from liquid.builtin.statement import StatementNode
+from liquid.builtin.tags.case_tag import CaseNode, CaseTag
+from liquid.builtin.tags.for_tag import ForNode, ForTag
+from liquid.builtin.tags.if_tag import IfNode, IfTag
+from liquid.builtin.tags.tablerow_tag import TablerowNode, TablerowTag
+from liquid.builtin.tags.unless_tag import UnlessNode, UnlessTag
+from liquid.context import Context, ReadOnlyChainMap
+from liquid.exceptions import BreakLoop, ContinueLoop, Error, LiquidInterrupt
+from liquid.expression import (
+    BLANK, CONTINUE, EMPTY, BooleanExpression, Expression, Filter, FilteredExpression, Identifier, InfixExpression, Literal,
+    LoopExpression, Nil, RangeLiteral,
+)
+
+from svcd.templates import limits, values
+from svcd.templates.errors import TemplateError
+from svcd.templates.filters import FILTERS
+from svcd.templates.plain import Render
+from svcd.templates.scanner import Part, located, readable, readable_part, scan
+from svcd.templates.values import MISSING, find, source_of, text_of, unknown_variable
+
+TAGS = frozenset({
+    "assign", "break", "capture", "case", "comment", "continue", "cycle", "decrement", "for", "if", "ifchanged", "increment",
+    "tablerow", "unless",
+})
+_PSEUDO_TAGS = frozenset({"literal", "statement", "illegal"})  # how the library calls text, outputs and everything else
+_ROUND = 3  # steps of a round of a loop, besides those of its block
+_AFTER_TAGS = frozenset({"else", "elsif", "when", "raw"})
+
+
+def parse(text: str) -> Render:
+    """A function that renders this template. Raises TemplateError; so does the function."""
+    parts = scan(text)
+    try:
+        nodes = _environment().parse(readable(text, parts)).statements
+        weights = {id(node): _weight(node) for node in nodes}
+    except Error as error:
+        raise _located_error(text, parts, error) from None
+    except RecursionError:
+        raise TemplateError("liquid: Template is nested too deeply\n") from None
+
+    def render(variables: Mapping[str, Any], budget: limits.Budget) -> str:
+        context = _Context(variables, budget)
+        buffer = _Buffer(context)
+        try:
+            for node in nodes:
+                context.charge(weights[id(node)])
+                node.render(context, buffer)  # type: ignore[arg-type] # it writes, which is all that is asked for
+        except LiquidInterrupt:
+            pass  # `break` outside of a loop ends the template
+        except RecursionError:
+            raise TemplateError("liquid: Template is nested too deeply\n") from None
+        except Error as error:
+            raise TemplateError(f"liquid: {error.message}\n") from None
+        return buffer.getvalue()
+
+    return render
+
+
+def _located_error(text: str, parts: Sequence[Part], error: Error) -> TemplateError:
+    """The library knows the line; the mark is put to the first part of this line that it does not understand."""
+    on_line = [part for part in parts if text.count("\n", 0, part.start) + 1 == (error.linenum or 1)]
+    part = next(filter(_is_wrong, on_line), None) or next(iter(on_line or parts), None)
+    return located(text, part.start if part else 0, str(error.message))
+
+
+def _is_wrong(part: Part) -> bool:
+    if part.name:
+        return part.name not in TAGS | _AFTER_TAGS and not part.name.startswith("end")
+    try:
+        _environment().parse_filtered_expression_value(readable_part(part.text), 1)
+    except Error:
+        return True
+    return False
+
+
+# What a rendering costs
+
+
+class _Context(Context):
+    """The variables of one rendering, and what it has cost."""
+
+    def __init__(self, variables: Mapping[str, Any], budget: limits.Budget) -> None:
+        super().__init__(_environment(), globals=variables)
+        # Without the library's own `now` and `today`.
+        self.scope = ReadOnlyChainMap(self.locals, variables, self.counters)
+        self.charge = budget.charge
+
+    def get(self, path: Any, default: object = None) -> object:
+        """The value at a path of names and indexes. Raises TemplateError when there is none."""
+        self.charge(1)
+        path = [path] if isinstance(path, str) else path
+        name = text_of(path[0], self.charge)
+        try:
+            root = self.scope[name]
+        except KeyError:
+            raise unknown_variable(name) from None
+        for index in path[1:]:
+            if not values.is_scalar(index):
+                raise TemplateError(f"liquid: Expected scalar, found `{source_of(index)}`\n")
+        return find(root, path)
+
+    def resolve(self, name: str, default: object = None) -> Any:
+        """The value of a variable."""
+        return self.get(name)
+
+    def assign(self, key: str, val: Any) -> None:
+        """Set a variable; what it holds has been charged when it was made."""
+        self.locals[key] = val
+
+    def cycle(self, group_name: str, args: Sequence[object]) -> object:
+        """The next of the texts."""
+        self.charge(len(args))
+        return super().cycle(group_name, [text_of(arg, self.charge) for arg in args])
+
+    def get_buffer(self, buf: Any = None) -> Any:
+        """What a block writes before it is known whether it is kept."""
+        return _Buffer(self)
+
+
+class _Buffer:
+    """Text being written; each part is charged."""
+
+    def __init__(self, context: _Context) -> None:
+        self._parts: list[str] = []
+        self._context = context
+
+    def write(self, text: str) -> int:
+        """Append a text."""
+        self._context.charge(1, len(text))
+        self._parts.append(text)
+        return len(text)
+
+    def getvalue(self) -> str:
+        """Everything written so far."""
+        return "".join(self._parts)
+
+
+def _weight(node: Node) -> int:
+    """How many nodes there are in this one, with itself: what a round of a loop costs at most, except for inner loops."""
+    return 1 + sum(_weight(child.node) for child in node.children() if child.node is not None) if _has_children(node) else 1
+
+
+def _has_children(node: Node) -> bool:
+    return type(node).children is not Node.children
+
+
+# Expressions
+
+
+def _source(expression: Any) -> str:
+    """An expression as messages show it."""
+    if isinstance(expression, Identifier):
+        first, *indexes = expression.path
+        return _part_source(first).strip('"') + "".join(f"[{_part_source(index)}]" for index in indexes)
+    if isinstance(expression, Nil):
+        return "nil"
+    if isinstance(expression, Literal):
+        return source_of(expression.value)
+    if isinstance(expression, RangeLiteral):
+        return f"({_source(expression.start)}..{_source(expression.stop)})"
+    if isinstance(expression, InfixExpression):
+        return f"{_source(expression.left)} {expression.operator} {_source(expression.right)}"
+    return str(expression)
+
+
+def _part_source(part: Any) -> str:
+    return _source(part) if isinstance(part, Identifier) else source_of(part.value)
+
+
+def _evaluated(expression: Expression, context: Any) -> Any:
+    """Its value, where `empty` and `blank` are those of svcd.templates.values.
+
+    Raises TemplateError for a range that is too long.
+    """
+    value = expression.evaluate(context)
+    if isinstance(value, range) and value.stop - value.start > limits.ELEMENTS:
+        raise TemplateError(f"liquid: Range has more than {limits.ELEMENTS} elements\n")
+    if value is EMPTY:
+        return values.EMPTY
+    return values.BLANK if value is BLANK else value
+
+
+class _Condition(BooleanExpression):
+    """A condition. groups: one of these lists must hold, with all of its terms."""
+
+    __slots__ = ("groups",)
+
+    def __init__(self, parsed: BooleanExpression) -> None:
+        super().__init__(parsed.expression)
+        self.groups: list[list[Expression]] = [[]]
+        term = parsed.expression
+        while isinstance(term, InfixExpression) and term.operator in ("and", "or"):
+            self.groups[-1].append(term.left)
+            if term.operator == "or":
+                self.groups.append([])
+            term = term.right
+        self.groups[-1].append(term)
+
+    def evaluate(self, context: Any) -> bool:
+        """True or false."""
+        return any(all(_holds(term, context) for term in group) for group in self.groups)
+
+
+def _holds(term: Expression, context: Any) -> bool:
+    context.charge(1)
+    if not isinstance(term, InfixExpression):
+        return _exists(term, context)
+    left, right = _evaluated(term.left, context), _evaluated(term.right, context)
+    if term.operator == "contains":
+        return values.contains(left, right, context.charge)
+    if term.operator in ("==", "!=", "<>"):
+        return values.equal(left, right, context.charge) is (term.operator == "==")
+    order = values.order(left, right)
+    return order is not None and _ORDERS[term.operator](order)
+
+
+_ORDERS: dict[str, Callable[[int], bool]] = {
+    "<": lambda order: order < 0,
+    ">": lambda order: order > 0,
+    "<=": lambda order: order <= 0,
+    ">=": lambda order: order >= 0,
+}
+
+
+def _exists(term: Expression, context: _Context) -> bool:
+    """True for a variable that exists and is neither nil nor false."""
+    if not isinstance(term, Identifier):
+        return values.is_truthy(term.evaluate(context))
+    context.charge(len(term.path))
+    path = [_index(part, context) for part in term.path]
+    value: Any = context.scope.get(path[0], MISSING) if isinstance(path[0], str) else MISSING
+    for index in path[1:]:
+        value = values.get(value, index) if values.is_scalar(index) and value is not MISSING else MISSING
+    return value is not MISSING and values.is_truthy(value)
+
+
+def _index(part: Any, context: _Context) -> Any:
+    """One part of a path; MISSING for `[variable]` when there is no such variable."""
+    if not isinstance(part, Identifier):
+        return part.value
+    return part.evaluate(context) if _exists(part, context) else MISSING
+
+
+class _Loop(LoopExpression):
+    """What a loop goes through. weight: what a round costs, set by its node."""
+
+    __slots__ = ("weight",)
+
+    def __init__(self, parsed: LoopExpression) -> None:
+        super().__init__(parsed.name, parsed.iterable, parsed.limit, parsed.offset, parsed.cols, parsed.reversed)
+        self.weight = 1
+
+    @property
+    def source(self) -> str:
+        """The loop as messages show it, without parameters with two spaces at its end."""
+        named = (("limit", self.limit), ("offset", self.offset))
+        parameters = [f"{name}:{_source(value)}" for name, value in named if not isinstance(value, Nil)]
+        iterable = _source(self.iterable)
+        return f"{{% for {self.name} in {iterable} {', '.join(parameters + ['reversed'] * self.reversed)} %}}"
+
+    def evaluate(self, context: Any) -> tuple[Iterator[Any], int]:
+        """The elements and their number. Raises TemplateError for what is no array, and beyond the limit of ELEMENTS."""
+        elements = _elements(_evaluated(self.iterable, context), context.charge)
+        key = f"{self.name}-{self.iterable}"
+        start = context.stopindex(key) if self.offset == CONTINUE else self._number(self.offset, context, 0)
+        limit = self._number(self.limit, context, len(elements))
+        chosen = elements[start:start + limit]
+        context.stopindex(key, start + len(chosen))
+        if len(chosen) > limits.ELEMENTS:
+            raise TemplateError(f"liquid: Loop has more than {limits.ELEMENTS} rounds\n")
+        context.charge(len(chosen) // 16)
+        return self._rounds(chosen[::-1] if self.reversed else chosen, context), len(chosen)
+
+    def _rounds(self, elements: Sequence[Any], context: Any) -> Iterator[Any]:
+        for element in elements:
+            context.charge(self.weight)
+            yield element
+
+    @staticmethod
+    def _number(expression: Expression, context: Any, default: int) -> int:
+        if isinstance(expression, Nil):
+            return default
+        value = expression.evaluate(context)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TemplateError(f"liquid: Expected whole number, found `{values.type_name(value)}`\n")
+        return max(value, 0)
+
+
+def _elements(value: Any, charge: limits.Charge) -> Sequence[Any]:
+    if values.is_array(value):
+        return value
+    if isinstance(value, Mapping):
+        charge(len(value))
+        return [list(member) for member in value.items()]
+    if value is None or isinstance(value, values.State):
+        return ()
+    raise TemplateError(f"liquid: Expected array, found `{values.type_name(value)}`\n")
+
+
+class _Filtered(FilteredExpression):
+    """A value that filters change. Raises TemplateError when it is made with a filter that does not exist."""
+
+    __slots__ = ()
+
+    def __init__(self, parsed: FilteredExpression) -> None:
+        super().__init__(parsed.expression, parsed.filters)
+        for call in self.filters:
+            if call.name not in FILTERS:
+                raise Error(f"Unknown filter `{call.name}`, expected one of: {', '.join(sorted(FILTERS))}")
+
+    def evaluate(self, context: Any) -> Any:
+        """The value after all filters."""
+        value = _evaluated(self.expression, context)
+        for call in self.filters:
+            value = _filtered(value, call, context)
+        return value
+
+
+def _filtered(value: Any, call: Filter, context: _Context) -> Any:
+    args = [_evaluated(arg, context) for arg in call.args]
+    named = {name: _evaluated(arg, context) for name, arg in call.kwargs.items()}
+    context.charge(1 + len(args) + len(named))
+    try:
+        return FILTERS[call.name](context.charge, value, *args, **named)
+    except TemplateError as error:
+        words = ", ".join([*map(_source, call.args), *(f"{name}: {_source(arg)}" for name, arg in call.kwargs.items())])
+        raise _from(error, "Filter error", filter=f"{call.name}: {words}" if words else call.name,
+                    input=source_of(value)) from None
+
+
+# Tags
+
+
+def _from(error: TemplateError, where: str, **details: object) -> TemplateError:
+    """The same error, with the place in which it happened."""
+    shown = "".join(f"    {name}={value}\n" for name, value in details.items())
+    return TemplateError(f"{error.message}from: {where}\n" + (f"  with:\n{shown}" if shown else ""))
+
+
+def _render_conditional(node: Any, context: Any, buffer: Any, expected: bool) -> bool:
+    """Render the first block of `if` or `unless` whose condition holds."""
+    try:
+        if node.condition.evaluate(context) is expected:
+            node.consequence.render(context, buffer)
+        elif not any(block.render(context, buffer) for block in node.conditional_alternatives) and node.alternative:
+            node.alternative.render(context, buffer)
+    except TemplateError as error:
+        raise _from(error, f"{{% if {_source(node.condition.expression)} %}}") from None
+    return True
+
+
+class _If(IfNode):
+    def render_to_output(self, context: Any, buffer: Any) -> bool:
+        return _render_conditional(self, context, buffer, True)
+
+
+class _Unless(UnlessNode):
+    def render_to_output(self, context: Any, buffer: Any) -> bool:
+        return _render_conditional(self, context, buffer, False)
+
+
+class _Case(CaseNode):
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        for when in self.whens:
+            if isinstance(when.condition, BooleanExpression):
+                when.condition = _Condition(when.condition)
+
+
+class _Tablerow(TablerowNode):
+    def __init__(self, tok: Any, expression: Any, block: BlockNode) -> None:
+        super().__init__(tok, expression, block)
+        expression.weight = _ROUND + _weight(block)
+
+
+class _For(ForNode):
+    def __init__(self, tok: Any, expression: Any, block: BlockNode, default: BlockNode | None = None) -> None:
+        super().__init__(tok, expression, block, default)
+        expression.weight = _ROUND + _weight(block)
+
+    def render_to_output(self, context: Any, buffer: Any) -> bool:
+        try:
+            elements, length = self.expression.evaluate(context)
+        except TemplateError as error:
+            raise _from(error, self.expression.source) from None  # type: ignore[attr-defined] # it is a _Loop
+        if not length:
+            return bool(self.default and self.default.render(context, buffer))
+        parent = context.loops[-1] if context.loops else None
+        namespace: dict[str, Any] = {}
+        context.scope.push(namespace)
+        context.loops.append(None)
+        try:
+            for place, element in enumerate(elements):
+                context.loops[-1] = namespace["forloop"] = _forloop(place, length, parent)
+                namespace[self.expression.name] = element
+                self._render_round(place, context, buffer)
+        except BreakLoop:
+            pass
+        finally:
+            context.loops.pop()
+            context.scope.pop()
+        return True
+
+    def _render_round(self, place: int, context: Any, buffer: Any) -> None:
+        try:
+            self.block.render(context, buffer)
+        except ContinueLoop:
+            pass
+        except TemplateError as error:
+            where = self.expression.source  # type: ignore[attr-defined] # it is a _Loop
+            raise _from(error, where, index=place + 1) from None
+
+
+def _forloop(place: int, length: int, parent: Any) -> dict[str, Any]:
+    return {
+        "length": length, "parentloop": parent, "index0": place, "index": place + 1, "rindex0": length - place - 1,
+        "rindex": length - place, "first": place == 0, "last": place == length - 1,
+    }
+
+
+class _Output(StatementNode):
+    def render_to_output(self, context: Any, buffer: Any) -> None:
+        buffer.write(text_of(self.expression.evaluate(context), context.charge))
+
+
+class _IfTag(IfTag):
+    node_class = _If
+
+
+class _UnlessTag(UnlessTag):
+    node_class = _Unless
+
+
+class _CaseTag(CaseTag):
+    node_class = _Case
+
+
+class _ForTag(ForTag):
+    node_class = _For
+
+
+class _TablerowTag(TablerowTag):
+    node_class = _Tablerow
+
+
+class _Environment(Environment):
+    render_whitespace_only_blocks = True
+    context_depth_limit = limits.NESTING + 10
+
+    def __init__(self) -> None:
+        super().__init__(cache_size=0)
+        for name in self.tags.keys() - TAGS - _PSEUDO_TAGS:
+            del self.tags[name]  # in place: the parser has the same dictionary
+        for tag in (_IfTag, _UnlessTag, _CaseTag, _ForTag, _TablerowTag):
+            self.add_tag(tag)
+        self.tags["statement"].node_class = _Output  # type: ignore[attr-defined] # it is a Statement
+        parse_condition, parse_loop = self.parse_boolean_expression_value, self.parse_loop_expression_value
+        parse_filtered = self.parse_filtered_expression_value
+        self.parse_boolean_expression_value = _changed(parse_condition, _Condition)
+        self.parse_loop_expression_value = _changed(parse_loop, _Loop)
+        self.parse_filtered_expression_value = _changed(parse_filtered, _Filtered)
+
+
+def _changed(parse_expression: Callable[..., Any], change: Callable[[Any], Any]) -> Callable[..., Any]:
+    """The parser of the library, with the result made one of ours."""
+    return lambda text, line=1: change(parse_expression(text, line))
+
+
+@cache
+def _environment() -> _Environment:
+    return _Environment()

@@ -1,0 +1,47 @@
+"""Limits of templates: on their text when they are parsed, on their work while they are rendered.
+
+A template may come from anybody who may change settings, and it runs inside of a server that has other things to do. Work is
+counted, not timed, so that the same template with the same document always has the same outcome.
+"""
+from __future__ import annotations
+
+from typing import Protocol
+
+from svcd.templates.errors import TemplateError
+
+# When a template is parsed. The library reads text with regular expressions that cannot be interrupted and take quadratic time
+# within one tag or output: hence the limit for each.
+TEXT = 100_000  # characters of a template
+PART = 4_000  # characters between `{{` and `}}`, or `{%` and `%}`
+NESTING = 50  # blocks in each other; also the depth of a value that is written or compared
+FRAGMENT_NESTING = 128  # arrays and objects of a fragment in each other
+
+# While it is rendered. All steps together take about a second.
+STEPS = 500_000  # tags, outputs, variables, rounds of loops, and elements of arrays that are read, written or compared
+CHARACTERS = 16 * 2**20  # made in all, by outputs, filters and captures
+ELEMENTS = 100_000  # of an array that a filter or loop reads
+
+
+class Charge(Protocol):
+    """Counts work. Raises TemplateError beyond the limits."""
+
+    def __call__(self, steps: int, characters: int = 0) -> None: ...
+
+
+class Budget:
+    """What one rendering may still do."""
+
+    __slots__ = ("_characters", "_steps")
+
+    def __init__(self) -> None:
+        self._steps = STEPS
+        self._characters = CHARACTERS
+
+    def charge(self, steps: int, characters: int = 0) -> None:
+        """Count work. Raises TemplateError beyond the limits."""
+        self._steps -= steps
+        self._characters -= characters
+        if self._characters < 0:
+            raise TemplateError(f"liquid: Template makes more than {CHARACTERS} characters\n")
+        if self._steps < 0:
+            raise TemplateError(f"liquid: Template takes more than {STEPS} steps\n")

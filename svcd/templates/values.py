@@ -1,0 +1,256 @@
+"""Values in templates: how they are written, looked up and compared.
+
+A value is JSON (None is `nil`), a range `(1..3)`, or one of the states EMPTY and BLANK, which stand for `empty` and `blank`.
+What goes through elements takes `charge`, which counts them (svcd.templates.limits).
+"""
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+from svcd.templates.errors import TemplateError
+from svcd.templates.limits import NESTING, Charge
+
+
+class State(Enum):
+    """A literal that equals every value in that state."""
+
+    EMPTY = "empty"
+    BLANK = "blank"
+    MISSING = "missing"  # no value at all: what get() answers for an index that does not exist
+
+
+EMPTY, BLANK, MISSING = State.EMPTY, State.BLANK, State.MISSING
+SHOWN = 200
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+def is_array(value: Any) -> bool:
+    """True for arrays and ranges."""
+    return isinstance(value, (list, tuple, range))
+
+
+def is_scalar(value: Any) -> bool:
+    """True for text, numbers and booleans."""
+    return isinstance(value, (str, int, float))
+
+
+def is_truthy(value: Any) -> bool:
+    """All values except nil and false are true."""
+    return value is not None and value is not False
+
+
+def type_name(value: Any) -> str:
+    """The word for its type in messages."""
+    if value is None:
+        return "nil"
+    if isinstance(value, bool):
+        return "boolean"
+    names = ((int, "whole number"), (float, "fractional number"), (str, "string"), (Mapping, "object"))
+    return next((name for kind, name in names if isinstance(value, kind)), "array")
+
+
+# Writing
+
+
+def text_of(value: Any, charge: Charge, depth: int = NESTING) -> str:
+    """The value as an output writes it: nil is nothing, elements of arrays and members of objects follow each other without
+    anything between them, numbers have no exponent. Raises TemplateError beyond the limits."""
+    if is_scalar(value) or value is None:
+        return scalar_text(value)
+    if isinstance(value, range):
+        return f"{value.start}..{value.stop - 1}"
+    if isinstance(value, State):
+        return ""
+    charge(len(value))
+    inside = _deeper(depth)
+    if isinstance(value, Mapping):
+        return "".join([part for key, member in value.items() for part in (key, text_of(member, charge, inside))])
+    return "".join([text_of(element, charge, inside) for element in value])
+
+
+def _deeper(depth: int) -> int:
+    if not depth:
+        raise TemplateError("liquid: Value is nested too deeply\n")
+    return depth - 1
+
+
+def scalar_text(value: str | float | None) -> str:
+    """text_of() for text, numbers, booleans and nil."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int) else _float_text(value)
+
+
+def _float_text(value: float) -> str:
+    """The shortest decimal number that is read as this one, without exponent: `1`, `0.1`, `0.0000001`."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    text = repr(value)
+    return _without_exponent(text) if "e" in text else text.removesuffix(".0")
+
+
+def _without_exponent(text: str) -> str:
+    """`-1.5e-07` as `-0.00000015`."""
+    mantissa, exponent = text.removeprefix("-").split("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits, places = whole + fraction, len(whole) + int(exponent)
+    plain = f"0.{'0' * -places}{digits}" if places <= 0 else digits.ljust(places, "0")
+    return "-" * text.startswith("-") + plain
+
+
+def source_of(value: Any) -> str:
+    """The value as messages show it: text in quotes, nil by its name, cut after SHOWN characters."""
+    shown = ""
+    for part in _source_parts(value, NESTING):
+        shown += part[:SHOWN + 1]
+        if len(shown) > SHOWN:
+            return shown[:SHOWN] + "…"
+    return shown
+
+
+def _source_parts(value: Any, depth: int) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from ('"', value, '"')
+    elif not isinstance(value, (Mapping, list, tuple)) or not depth:
+        yield "nil" if value is None else scalar_text(value) if is_scalar(value) else "..."
+    elif isinstance(value, Mapping):
+        yield "{"
+        for key, member in value.items():
+            yield f'"{key}": '
+            yield from _source_parts(member, depth - 1)
+            yield ", "
+        yield "}"
+    else:
+        yield "["
+        for element in value:
+            yield from _source_parts(element, depth - 1)
+            yield ", "
+        yield "]"
+
+
+# Looking up
+
+
+def get(value: Any, index: Any) -> Any:
+    """An element of an array (from its end, if negative), a member of an object, or `size`, `first`, `last`; else MISSING."""
+    if isinstance(value, Mapping):
+        name = scalar_text(index)
+        if name in value:
+            return value[name]
+        return len(value) if name == "size" else MISSING
+    if is_array(value):
+        return _element(value, index)
+    return len(scalar_text(value)) if index == "size" and is_scalar(value) else MISSING
+
+
+def _element(array: Sequence[Any], index: Any) -> Any:
+    if isinstance(index, str):
+        if index == "size":
+            return len(array)
+        index = {"first": 0, "last": -1}.get(index, index)
+    if isinstance(index, str) and _WHOLE_NUMBER.fullmatch(index):
+        index = int(index)
+    if not isinstance(index, int) or isinstance(index, bool) or not -len(array) <= index < len(array):
+        return MISSING
+    return array[index]
+
+
+def find(root: Any, path: Sequence[Any]) -> Any:
+    """The value at a path; path[0] is the name of the variable whose value is root.
+
+    Raises TemplateError with the indexes that there are.
+    """
+    value = root
+    for place in range(1, len(path)):
+        inner = get(value, path[place])
+        if inner is MISSING:
+            raise unknown_index(path, place, value)
+        value = inner
+    return value
+
+
+def unknown_variable(name: str) -> TemplateError:
+    """A variable that does not exist."""
+    return TemplateError(f"liquid: Unknown variable\n  with:\n    requested variable={name}\n")
+
+
+def unknown_index(path: Sequence[Any], place: int, parent: Any) -> TemplateError:
+    """An index that the value before it does not have. place: which one of the path."""
+    if isinstance(parent, Mapping):
+        available = ", ".join(parent)
+    elif is_array(parent):
+        available = ", ".join(([f"0..{len(parent) - 1}"] if len(parent) else []) + ["first", "last"])
+    else:
+        available = ""
+    variable = ".".join(map(scalar_text, path[:place]))
+    return TemplateError("liquid: Unknown index\n  with:\n"
+                         f"    variable={variable}\n    requested index={scalar_text(path[place])}\n"
+                         f"    available indexes={available}\n")
+
+
+# Comparing
+
+
+def _is_in_state(value: Any, state: State) -> bool:
+    if state is EMPTY:
+        return value is EMPTY or ((isinstance(value, (str, Mapping)) or is_array(value)) and not value)
+    if isinstance(value, str):
+        return not value.strip()
+    return value in (None, False, BLANK) if is_scalar(value) or value is None else not value or value is BLANK
+
+
+def equal(left: Any, right: Any, charge: Charge, depth: int = NESTING) -> bool:
+    """`==`. Numbers are compared by value; true equals all but nil and false. Raises TemplateError beyond the limits."""
+    if isinstance(left, State) or isinstance(right, State):
+        return _is_in_state(right, left) if isinstance(left, State) else _is_in_state(left, right)
+    if left is None or right is None:
+        return left is right
+    if is_array(left) and is_array(right):
+        inside = _deeper(depth)
+        charge(len(left))
+        return len(left) == len(right) and all(equal(a, b, charge, inside) for a, b in zip(left, right))
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        inside = _deeper(depth)
+        charge(len(left))
+        return len(left) == len(right) and all(
+            key in right and equal(member, right[key], charge, inside) for key, member in left.items())
+    if not (is_scalar(left) and is_scalar(right)):
+        return False
+    if isinstance(left, bool) or isinstance(right, bool):
+        return is_truthy(left) == is_truthy(right)
+    if isinstance(left, str) and isinstance(right, str):
+        charge(min(len(left), len(right)) // 1024)
+    return bool(left == right)
+
+
+def order(left: Any, right: Any) -> int | None:
+    """-1, 0 or 1: less, equal or greater; None: they have no order."""
+    if isinstance(left, str) and isinstance(right, str):
+        return (left > right) - (left < right)
+    if isinstance(left, bool) or isinstance(right, bool):
+        return (left > right) - (left < right) if isinstance(left, bool) and isinstance(right, bool) else None
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)) and left == left and right == right:
+        return (left > right) - (left < right)
+    return None
+
+
+def contains(left: Any, right: Any, charge: Charge) -> bool:
+    """`contains`: part of a text, element of an array, name of a member. Raises TemplateError for nil and beyond the limits."""
+    if is_scalar(left):
+        text = scalar_text(left)
+        charge(len(text) // 64)
+        return text_of(right, charge) in text
+    if isinstance(left, Mapping):
+        return is_scalar(right) and scalar_text(right) in left
+    if is_array(left):
+        charge(len(left))
+        return any(equal(element, right, charge) for element in left)
+    raise TemplateError(f"liquid: Expected string | array | object, found `{type_name(left)}`\n")

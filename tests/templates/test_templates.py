@@ -1,0 +1,212 @@
+"""Templates. What must hold:
+
+1. A text without `{{` and `{%` is rendered as it is.
+2. An output writes text as it is, nil as nothing, numbers without exponent, elements and members one after the other.
+3. A variable that does not exist is an error, which says what exists; as a condition of its own it is false.
+4. `and` binds more than `or`; neither looks at its right side without need.
+5. An error says in which tags, and in which round of a loop, it happened.
+6. A template that does not parse is an error with a mark at the place.
+7. The templates of users: those of the documentation of other engines do what they should.
+8. A template is rendered with any document by any number of threads; no document is changed.
+"""
+from __future__ import annotations
+
+import copy
+import json
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from svcd.schema.embedder_settings import DEFAULT_TEMPLATE
+from svcd.templates import Template, TemplateError, document_variables
+
+IKO = {"id": 1, "name": "iko", "tags": ["small", 2, 2.5], "breed": {"name": "jack russell", "kind": "terrier"}, "owner": None,
+       "good": True, "bad": False, "empty": "", "none": [], "_vectors": {"e": [1]}, "_geo": {"lat": 1, "lng": 2}}
+words = st.text(max_size=8)
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | words
+json_values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3), max_leaves=6)
+
+
+def rendered(text: str, document: Any = IKO) -> str:
+    return Template.parse(text).render(document_variables(document))
+
+
+def message(text: str, document: Any = IKO) -> str:
+    with pytest.raises(TemplateError) as caught:
+        rendered(text, document)
+    return caught.value.message
+
+
+@given(st.text().filter(lambda text: "{{" not in text and "{%" not in text))
+def test_a_text_alone_stays(text: str) -> None:
+    assert rendered(text) == text
+
+
+@pytest.mark.parametrize("text, wanted", [
+    ("{{ doc.name }}", "iko"), ("{{doc.name}}{{ doc.id }}", "iko1"), ("{{ doc.tags }}", "small22.5"),
+    ("{{ doc.breed }}", "namejack russellkindterrier"), ("{{ doc.owner }}", ""), ("{{ doc.good }}{{ doc.bad }}", "truefalse"),
+    ("{{ doc.breed.name }}", "jack russell"), ("{{ doc['breed']['kind'] }}", "terrier"), ("{{ doc.tags[0] }}", "small"),
+    ("{{ doc.tags[-1] }}", "2.5"), ("{{ doc.tags.first }}{{ doc.tags.last }}{{ doc.tags.size }}", "small2.53"),
+    ("{{ doc.name.size }}{{ doc.breed.size }}", "32"), ("{{ 'a' }}{{ \"b\" }}{{ 1.50 }}{{ -3 }}{{ true }}{{ nil }}", "ab1.5-3true"),
+    ("a{{- doc.name -}} b", "aikob"), ("{{ empty }}{{ blank }}", ""), ("{% raw %}{{ doc.name }}{% endraw %}", "{{ doc.name }}"),
+    ("{% assign n = doc.breed.name %}{{ n }}", "jack russell"), ("{% capture c %}<{{ doc.name }}>{% endcapture %}{{ c }}", "<iko>"),
+    ("{% comment %}{{ doc.nothing }}{% endcomment %}", ""), ("{% increment i %}{% increment i %}{% decrement i %}", "011"),
+    ("{% for t in doc.tags %}{% cycle 'a', 'b' %}{% endfor %}", "aba"), ("{% break %}never", ""),
+    ("{% for t in doc.tags %}{{ forloop.index }}{{ t }}{% unless forloop.last %}, {% endunless %}{% endfor %}", "1small, 22, 32.5"),
+    ("{% for t in doc.tags reversed %}{{ t }} {% endfor %}", "2.5 2 small "), ("{% for t in doc.none %}x{% else %}none{% endfor %}", "none"),
+    ("{% for t in doc.tags limit:1 offset:1 %}{{ t }}{% endfor %}", "2"), ("{% for m in doc.breed %}{{ m[0] }}={{ m[1] }};{% endfor %}",
+                                                                        "name=jack russell;kind=terrier;"),
+    ("{% for i in (1..3) %}{{ i }}{% endfor %}", "123"), ("{% for i in (1..9) %}{% if i == 3 %}{% break %}{% endif %}{{ i }}{% endfor %}", "12"),
+    ("{% for i in (1..2) %}{% for j in (1..2) %}{{ forloop.parentloop.index }}{{ j }} {% endfor %}{% endfor %}", "11 12 21 22 "),
+    ("{% case doc.name %}{% when 'a', 'iko' %}yes{% else %}no{% endcase %}", "yes"),
+    ("{% if doc.id == 1 %} {% endif %}|", " |"),  # what is but blank is kept
+    ("{% for f in fields %}{{ f.name }} {% endfor %}", "id name tags breed owner good bad empty none "),
+])
+def test_outputs_and_tags(text: str, wanted: str) -> None:
+    assert rendered(text) == wanted
+
+
+@given(json_values)
+def test_outputs_write_every_value(value: Any) -> None:
+    """As the rules say it, one after the other."""
+    def written(value: Any) -> str:
+        if value is None or isinstance(value, str):
+            return value or ""
+        if isinstance(value, bool):
+            return json.dumps(value)
+        if isinstance(value, float):
+            return format(Decimal(repr(value)), "f").removesuffix(".0")
+        if isinstance(value, dict):
+            return "".join(key + written(member) for key, member in value.items())
+        return "".join(map(written, value)) if isinstance(value, list) else str(value)
+
+    assert rendered("{{ doc.v }}", {"v": value}) == rendered("{{ doc['v'] }}", {"v": value}) == written(value)
+
+
+# Conditions
+
+
+@pytest.mark.parametrize("condition, holds", [
+    ("doc.name", True), ("doc.missing", False), ("doc.missing.deeper", False), ("doc.name.deeper", False), ("missing", False),
+    ("doc[missing]", False), ("doc.owner", False), ("doc.bad", False), ("doc.empty", True), ("doc.none", True), ("0", True),
+    ("doc.name == 'iko'", True), ("doc.id == 1.0", True), ("doc.id == '1'", False), ("doc.owner == nil", True), ("doc.bad == nil", False),
+    ("doc.empty == empty", True), ("doc.none == empty", True), ("doc.empty == blank", True), ("doc.name != blank", True),
+    ("doc.id < 2", True), ("doc.id >= 2", False), ("doc.name < 'ikp'", True), ("doc.name > 3", False), ("doc.id <> 2", True),
+    ("doc.name contains 'ik'", True), ("doc.tags contains 2", True), ("doc.tags contains 'x'", False), ("doc.breed contains 'kind'", True),
+    ("true or false and false", True), ("false and false or true", True), ("false and doc.missing == 1", False),
+    ("true or doc.missing == 1", True), ("doc.missing and doc.missing == 1", False),
+])
+def test_conditions(condition: str, holds: bool) -> None:
+    text = f"{{% if {condition} %}}yes{{% else %}}no{{% endif %}}"
+    assert rendered(text) == ("yes" if holds else "no")
+    assert rendered(text.replace("if", "unless")) == ("no" if holds else "yes")
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=6), st.data())
+def test_conditions_are_those_of_python(terms: list[bool], data: Any) -> None:
+    operators = data.draw(st.lists(st.sampled_from(["and", "or"]), min_size=len(terms) - 1, max_size=len(terms) - 1))
+    words = [str(terms[0]), *(word for pair in zip(operators, map(str, terms[1:])) for word in pair)]
+    text = " ".join(words).lower()
+    assert rendered(f"{{% if {text} %}}True{{% else %}}False{{% endif %}}") == str(eval(" ".join(words)))
+
+
+# Errors
+
+
+def test_unknown_variables_and_indexes_are_told() -> None:
+    known = "id, name, tags, breed, owner, good, bad, empty, none"
+    assert message("{{ title }}") == "liquid: Unknown variable\n  with:\n    requested variable=title\n"
+    assert message("{{ doc.title }}") == message("{{ doc.title | default: 'x' }}") == (
+        f"liquid: Unknown index\n  with:\n    variable=doc\n    requested index=title\n    available indexes={known}\n")
+    assert message("{{ doc.breed.size.x }}").endswith(
+        "    variable=doc.breed.size\n    requested index=x\n    available indexes=\n")
+    assert message("{{ doc.tags[7] }}").endswith("    available indexes=0..2, first, last\n")
+    assert message("{{ doc.none.first }}").endswith("    available indexes=first, last\n")
+    assert message("{{ doc._vectors }}").endswith(f"    available indexes={known}\n")
+    assert message("{{ doc[doc.breed] }}").startswith("liquid: Expected scalar, found `{\"name\": ")
+
+
+def test_errors_say_where_they_happened() -> None:
+    unknown = "liquid: Unknown index\n  with:\n    variable=t\n    requested index=x\n    available indexes=\n"
+    assert message("{% for t in doc.tags %}{% if t == 2 %}{{ t.x }}{% endif %}{% endfor %}") == (
+        unknown + "from: {% if t == 2 %}\nfrom: {% for t in doc[\"tags\"]  %}\n  with:\n    index=2\n")
+    assert message("{% if doc.gender == \"F\" and true %}{% endif %}").endswith("from: {% if doc[\"gender\"] == \"F\" and true %}\n")
+    assert message("{{ doc.tags | plus: 1 }}") == (
+        "liquid: Invalid argument: Number expected, found `array`\nfrom: Filter error\n  with:\n    filter=plus: 1\n"
+        "    input=[\"small\", 2, 2.5, ]\n")
+    assert message("{% for t in doc.name %}{% endfor %}").startswith("liquid: Expected array, found `string`\nfrom: {% for")
+
+
+@pytest.mark.parametrize("text, place, reason", [
+    ("{{ doc.name", "1:4", "expected Literal"), ("a\nb {{ doc.name ! }}", "2:6", "unexpected '!'"), ("{% if %}", "1:4", "expected 'expression'"),
+    ("{% if true %}", "1:4", "expected tag with value 'endif'"), ("{% nothing %}", "1:4", "unexpected tag 'nothing'"),
+    ("{{ doc.name }} {{ doc.name | nothing }}", "1:19", "Unknown filter `nothing`"), ("{% raw %}", "1:4", "endraw"),
+    ("{% endif %}", "1:4", "unexpected tag 'endif'"), ("{{ }}", "1:4", ""), ("{% %}", "1:4", ""), ("{{ 'a }}", "1:4", ""),
+    ("{% assign = 1 %}", "1:4", "assignment"), ("{% for a %}{% endfor %}", "1:4", ""), ("{% include 'a' %}", "1:4", "include"),
+    ("{% render 'a' %}", "1:4", "render"), ("{% liquid assign a = 1 %}", "1:4", "liquid"),
+])
+def test_what_does_not_parse(text: str, place: str, reason: str) -> None:
+    with pytest.raises(TemplateError) as caught:
+        Template.parse(text)
+    first, _, source, mark, _, last, end = caught.value.message.split("\n")
+    line, column = map(int, place.split(":"))
+    assert first == f"liquid:  --> {line}:{column}" and end == ""
+    assert source == f"{line} | {text.splitlines()[line - 1]}" and mark.index("^") == len(f"{line} | ") + column - 1
+    assert last.startswith("  = ") and reason in last
+
+
+@given(st.text(st.sampled_from("{}%| .'\"[]()-abdocif\n1=")), json_values)
+def test_nothing_but_template_errors(text: str, value: Any) -> None:
+    for candidate in (text, "{{" + text + "}}", "{% " + text + "%}"):
+        try:
+            assert isinstance(Template.parse(candidate).render({"doc": value, "fields": []}), str)
+        except TemplateError as error:
+            assert error.message.startswith("liquid: ") and error.message.endswith("\n")
+
+
+# In use
+
+
+def test_templates_of_users() -> None:
+    default = "id: 1\nname: iko\ntags: small22.5\nbreed: namejack russellkindterrier\ngood: true\nbad: false\nempty: \nnone: \n"
+    assert rendered(DEFAULT_TEMPLATE) == default
+    only_name = Template.parse(DEFAULT_TEMPLATE).render(document_variables(IKO, {"name"}.__contains__))
+    assert only_name == "name: iko\n"
+    gender = "{%- if doc.gender == \"F\" -%}Une chienne {{ doc.name }}{%- else -%}\n Un chien {{ doc.name }}\n{%- endif %}."
+    assert rendered(gender, {"name": "echo", "gender": "F"}) == "Une chienne echo."
+    assert rendered(gender, {"name": "iko", "gender": "M"}) == "Un chien iko."
+    film = ("A movie titled '{{doc.title}}' whose description starts with {{doc.overview|truncatewords: 3}}"
+            "{% if doc.genres %} ({{ doc.genres | join: \", \" }}){% endif %}")
+    assert rendered(film, {"title": "Up", "overview": "an old man flies away", "genres": ["A", "B"]}) == (
+        "A movie titled 'Up' whose description starts with an old man... (A, B)")
+
+
+@pytest.mark.parametrize("name", [
+    "and", "blank", "cols", "contains", "continue", "empty", "false", "for", "if", "in", "limit", "nil", "null", "offset", "or",
+    "reversed", "true", "with", "now", "today", "forloop", "__class__", "keys", "items", "assign", "endif",
+])
+def test_members_may_have_any_name(name: str) -> None:
+    text = (f"{{{{ doc.{name} | join }}}} {{% for x in doc.{name} limit:1 %}}{{{{ x.{name} }}}}{{% endfor %}}"
+            f"{{% if doc.{name} and doc.{name}[0].{name} == 1 %}}'.{name}'{{% endif %}}{{% assign y = doc . {name}  %}}{{{{ y.size }}}}"
+            f"{{{{ '.{name}' }}}}{{% case doc.{name}.size %}}{{% when doc.{name}.size %}}!{{% endcase %}}")
+    assert rendered(text, {name: [{name: 1}]}) == f"{name}1 1'.{name}'1.{name}!"
+
+
+def test_one_template_in_several_threads() -> None:
+    template = Template.parse("{% assign a = doc.id %}{% for i in (1..50) %}{% cycle 'x', 'y' %}{{ a }}{% endfor %}")
+    with ThreadPoolExecutor(4) as threads:
+        texts = list(threads.map(lambda number: template.render(document_variables({"id": number})), range(40)))
+    assert texts == [f"x{number}y{number}" * 25 for number in range(40)]
+
+
+@settings(max_examples=30)
+@given(st.dictionaries(words, json_values, max_size=4))
+def test_documents_stay_as_they_are(document: dict[str, Any]) -> None:
+    before = copy.deepcopy(document)
+    rendered("{{ doc }}{% for f in fields reversed %}{{ f }}{% assign v = f.value %}{{ v }}{% endfor %}", document)
+    assert document == before
