@@ -28,7 +28,6 @@ USER_PROVIDED = "userProvided"
 EMBEDDING = "embedding"  # the step of a batch
 CODE = "vector_embedding_error"
 _MISSING = "missing field in document `{id}`: {error}"
-_FRAGMENT = "in `.indexingFragments.{name}`, {error}"
 
 # Members on which vectors depend, beside those that the inputs are rendered with.
 IDENTITY = ("source", "model", "revision", "pooling", "url", "request", "response", "dimensions")
@@ -162,6 +161,13 @@ class Source:
             except TemplateError:  # a document has no vector of such a fragment
                 pass
         return found
+
+    def known_inputs(self, document_id: str, document: Document) -> Inputs | None:
+        """inputs() of what a document was like before; None if it could not have been embedded."""
+        try:
+            return self.inputs(document_id, document)
+        except ApiError:
+            return None
 
     # Calls
 
