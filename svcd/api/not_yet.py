@@ -163,7 +163,6 @@ MISSING = (
         _rules("PATCH", "/{uid}", "update", "Create or change a search rule", query=_METADATA, body=_ANY_OBJECT),
         _rules("DELETE", "/{uid}", "delete", "Delete a search rule", query=_METADATA),
     )),
-    Missing("composite embedders", ("compositeEmbedders",)),
 )
 
 ROUTES = tuple(replace(route, missing=row.what) for row in MISSING for route in row.routes)

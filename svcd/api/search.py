@@ -308,15 +308,10 @@ def metadata(text: str | None, index_uid: str, primary_key: str | None) -> dict[
 
 
 class BearerQuery(NamedTuple):
-    """A query with the filter of its bearer. bearer_filter: of the tenant token, already part of the query; or None."""
+    """A query with the filter of its bearer. cache_key: what the answer depends on, except the state of the index."""
 
     indexed: IndexedQuery
-    bearer_filter: Any
-
-    def cache_key(self, body: Mapping[str, Any]) -> str:
-        """What the answer depends on, except the state of the index. body: the parameters that the query was made from."""
-        # Bearers with other filters get other hits. Python's form of JSON values tells them apart, and takes less time than JSON.
-        return repr((body, self.bearer_filter))
+    cache_key: str
 
 
 def query_of(
@@ -330,7 +325,8 @@ def query_of(
     value = with_bearer_filter(body.get("filter"), bearer_filter, "invalid_search_filter")
     condition = allowed_filter(value, "invalid_search_filter", ctx.instance.features)
     query = SearchQuery(**_renamed(body, _QUERY_FIELDS), filter=condition, hybrid=_hybrid(body.get("hybrid")))
-    return BearerQuery(IndexedQuery(index_uid, query, weight, position), bearer_filter)
+    # Bearers with other filters get other hits. Python's form of JSON values tells them apart, and takes less time than JSON.
+    return BearerQuery(IndexedQuery(index_uid, query, weight, position), repr((body, bearer_filter)))
 
 
 def _hybrid(given: Mapping[str, Any] | None) -> Hybrid | None:
@@ -430,7 +426,7 @@ def add_answer(answer: AnswerBuilder, ctx: Context, asked: BearerQuery, body: Ma
     indexed = asked.indexed
     long_page: list[LongPage] = []
     with tracing.span("search"), answer.reading(ctx, indexed.index_uid) as (reader, keep):
-        parts = _Parts(*ctx.search_cache.get(reader.state, asked.cache_key(body),
+        parts = _Parts(*ctx.search_cache.get(reader.state, asked.cache_key,
                                              lambda: _run_search(ctx, indexed, body, reader, long_page)))
         primary_key = reader.primary_key
         if long_page:
@@ -469,7 +465,7 @@ def _cached_answer(ctx: Context, asked: BearerQuery, body: Mapping[str, Any]) ->
     """The answer if its hits are cached: nothing is computed, so it takes no slot of the search queue."""
     started = time.monotonic()
     now = ctx.instance.index_state(ctx.index_uid)
-    parts = ctx.search_cache.peek(now.state, asked.cache_key(body)) if now else None
+    parts = ctx.search_cache.peek(now.state, asked.cache_key) if now else None
     if now is None or parts is None:
         return None
     cached = _Parts(*parts)

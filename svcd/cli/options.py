@@ -416,7 +416,8 @@ VARIABLES_WITHOUT_EFFECT = frozenset((
     "SVC_EXPERIMENTAL_DISABLE_FID_BASED_DATABASES_CLEANUP",
 ))
 
-# Variables that are not options but have an effect: the usage report reads the first one, embedders (docs/embedders.md) the others.
+# Variables that are not options but have an effect: the usage report reads the first one, embedders the others
+# (docs/embedders.md).
 OTHER_VARIABLES = frozenset((
     "SVC_SERVER_PROVIDER", "SVC_OPENAI_API_KEY", "SVC_OLLAMA_URL", "SVC_EMBEDDER_FILES_PATH",
     "SVC_EXPERIMENTAL_REST_EMBEDDER_TIMEOUT_SECONDS", "SVC_EXPERIMENTAL_REST_EMBEDDER_MAX_RETRY_DURATION_SECONDS",

@@ -18,6 +18,7 @@ from svcd.embedding.errors import RUNTIME, UNDECIDED, USER, EmbeddingError, Serv
 from svcd.remote import Undelivered
 from svcd.schema.exchange_templates import ExchangeTemplate, TemplateMismatch
 from svcd.validation.urls import redacted_secret
+from svcd.vectors.vector import LARGEST, vector_of
 
 if TYPE_CHECKING:
     from svcd.remote.client import Answer, Client
@@ -215,6 +216,6 @@ def _retry_after(headers: Mapping[str, str]) -> float:
 
 def _vector(numbers: list[float]) -> array[float]:
     try:
-        return array("f", numbers)
+        return vector_of(numbers)
     except OverflowError:  # an integer of more than 300 digits
-        return array("f", (float("inf") if abs(number) > 1e300 else number for number in numbers))
+        return vector_of(max(-LARGEST, min(LARGEST, number)) for number in numbers)

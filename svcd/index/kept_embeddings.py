@@ -15,70 +15,66 @@ from pathlib import Path
 from typing import Any
 
 from svcd.index.disk_space import lacks_room
+from svcd.index.read_transaction import placeholders, statement_portions
 from svcd.vectors.vector import from_bytes, to_bytes
 
 # The names of the file and of its journal, after that of the index file.
 SUFFIXES = ("-embeddings", "-embeddings-journal")
 
 _KEY_BYTES = 16
-_PARAMETERS = 500
 # Without syncing: what was written survives the death of the process. The journal undoes what was half written.
 _PREPARE = ("PRAGMA journal_mode = DELETE", "PRAGMA synchronous = OFF",
             "CREATE TABLE IF NOT EXISTS embeddings(number INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, vector BLOB NOT NULL)")
 
 
 class KeptEmbeddings:
-    """The file of one index, opened when something is kept or looked for. Without room on the disk nothing is kept."""
+    """The file of one index, opened when something is kept or looked for.
+
+    Without room on the disk nothing is kept. A file that cannot be read, as a power cut may leave it, is deleted.
+    """
 
     def __init__(self, index_path: Path) -> None:
-        self._path = index_path.with_name(index_path.name + SUFFIXES[0])
+        self._files = [index_path.with_name(index_path.name + suffix) for suffix in SUFFIXES]
         self._connection: sqlite3.Connection | None = None
 
     def find(self, keys: Iterable[bytes]) -> dict[bytes, array[float]]:
         """The vectors that are kept, of those of these keys."""
         found: dict[bytes, array[float]] = {}
-        if self._connection is None and not self._path.exists():
+        if self._connection is None and not self._files[0].exists():
             return found
-        wanted = list(keys)
-        for start in range(0, len(wanted), _PARAMETERS):
-            part = wanted[start:start + _PARAMETERS]
-            rows = self._opened().execute(
-                f"SELECT key, vector FROM embeddings WHERE key IN ({','.join('?' * len(part))})", part)
-            found.update((key, from_bytes(stored, len(stored) // 4)[0]) for key, stored in rows)
+        try:
+            for portion in statement_portions(list(keys)):
+                rows = self._opened().execute(
+                    f"SELECT key, vector FROM embeddings WHERE key IN ({placeholders(portion)})", portion)
+                found.update((key, from_bytes(stored, len(stored) // 4)[0]) for key, stored in rows)
+        except sqlite3.DatabaseError:
+            self.discard()
         return found
 
     def keep(self, keys: Sequence[bytes], vectors: Sequence[array[float]]) -> None:
         """Keep vectors; they are stored when this returns."""
         try:
-            connection = self._opened()
-            connection.execute("BEGIN")
-            connection.executemany("INSERT OR IGNORE INTO embeddings(key, vector) VALUES (?, ?)",
-                                   [(key, to_bytes([vector])) for key, vector in zip(keys, vectors)])
-            connection.execute("COMMIT")
-        except sqlite3.OperationalError as error:
+            with self._opened() as connection:
+                connection.executemany("INSERT OR IGNORE INTO embeddings(key, vector) VALUES (?, ?)",
+                                       [(key, to_bytes([vector])) for key, vector in zip(keys, vectors)])
+        except sqlite3.DatabaseError as error:
             if not lacks_room(error):
-                raise
-            if self._connection is not None and self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+                self.discard()
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._connection = sqlite3.connect(self._path, isolation_level=None)
+            self._connection = sqlite3.connect(self._files[0])
             for statement in _PREPARE:
                 self._connection.execute(statement)
         return self._connection
 
-    def close(self) -> None:
-        """Close the file, which stays for the next attempt."""
+    def discard(self) -> None:
+        """Delete the file: the batch is committed."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-    def discard(self) -> None:
-        """Delete the file: the batch is committed."""
-        self.close()
-        for suffix in SUFFIXES:
-            self._path.with_name(self._path.name.removesuffix(SUFFIXES[0]) + suffix).unlink(missing_ok=True)
+        for file in self._files:
+            file.unlink(missing_ok=True)
 
 
 def embedding_key(identity: str, given: Any) -> bytes:

@@ -16,8 +16,9 @@ from svcd.vectors.sketches import SketchForm
 
 # With more changed rows than this, making a block again is quicker.
 _MOST_REPLACED = REGIONS // 4
-# Of the memory for cached values, how much planes may take; they have fewer bits of each number rather than more.
-_CACHE_SHARE = 3 / 4
+# Of the memory for cached values, how much planes may take: they have fewer bits of each number rather than more, and those that
+# are too many even so are made for each search.
+_CACHE_SHARE = 0.85
 
 _Rows = list[tuple[int, int]]  # id and generation of rows of vector_sketches
 
@@ -33,8 +34,10 @@ class SketchReader:
             "SELECT id, generation FROM vector_sketches WHERE id BETWEEN ? AND ? ORDER BY id",
             (embedder << DOCID_BITS, (embedder + 1 << DOCID_BITS) - 1)).fetchall())
         # Planes have a bit for each sketch, in integers that use 30 of 32 bits.
-        size = len(self._rows) * REGION * form.part_size * 32 // 30
-        self.bits = max(1, min(form.bits, int(transaction.cache.limit * _CACHE_SHARE) // max(size, 1)))
+        row_size = REGION * form.part_size * 32 // 30
+        room = int(transaction.cache.limit * _CACHE_SHARE) // row_size
+        self.bits = max(1, min(form.bits, room // max(len(self._rows), 1)))
+        self._cached_rows = room // self.bits
 
     def blocks(self) -> Iterator[SketchBlock]:
         """The sketches in blocks, by docid; each is made when its turn comes, if it is not cached."""
@@ -51,7 +54,8 @@ class SketchReader:
         if block is None:
             block = SketchBlock.of(self.form, self.bits, list(self._regions([row for row, _ in rows])))
         # A transaction that began earlier must not replace what a later one has cached.
-        if cached is None or _newest(cached[0]) <= _newest(rows):
+        is_newer = cached is None or _newest(cached[0]) <= _newest(rows)
+        if is_newer and place * REGIONS + len(rows) <= self._cached_rows:
             transaction.cache.put(key, (rows, block))
         return block
 

@@ -49,7 +49,6 @@ _IN_MEMORY = 1 << 20  # bytes of a list up to which no temporary file is used
 _REPORTED = 1000  # documents between two progress reports
 _WITH_VECTORS = 100  # documents read together with their vectors
 _NUMBER = "%.9g".__mod__
-_LARGEST = "3.40282347e+38"
 
 
 def write_archive(request: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
@@ -294,10 +293,8 @@ def _with_entries(text: str, entries: Sequence[str]) -> str:
 
 
 def _entry(held: DocumentVectors, is_fixed: bool) -> str:
-    """An entry of `_vectors`. Nine digits tell every number of single precision; JSON has none that is infinite."""
+    """An entry of `_vectors`. Nine digits tell every number of single precision."""
     vectors = ",".join([f"[{','.join(map(_NUMBER, vector))}]" for vector in held.vectors])
-    if "n" in vectors:
-        vectors = vectors.replace("inf", _LARGEST).replace("nan", "0")
     return f'{{"embeddings":[{vectors}],"regenerate":{dumps(held.regenerate and not is_fixed)}}}'
 
 

@@ -195,7 +195,7 @@ class DocumentVectors:
         inputs = source.inputs(document.document_id, document.after)
         known = None
         if document.before is not None and (held is None or held.regenerate):
-            known = source.inputs(document.document_id, document.before)
+            known = source.known_inputs(document.document_id, document.before)
             # What a user gave stands until the text changes.
             if held is not None and held.is_user_provided and not is_asked and known == inputs:
                 return

@@ -172,7 +172,7 @@ class EmbedderChanges:
                     entries[each.docid] = StoredVectors(given.vectors or (), given.vectors is not None, given.regenerate)
                     continue
             if held is None or held.regenerate:
-                known = change.before.inputs(each.document_id, document) if change.before else None
+                known = change.before.known_inputs(each.document_id, document) if change.before else None
                 generations.add(each.docid, each.document_id, source.inputs(each.document_id, document), known, held)
         try:
             return entries | generations.made()

@@ -17,7 +17,7 @@ from svcd.index.vector_writer import EmbedderRow
 from svcd.schema.index_settings import IndexSettings
 
 if TYPE_CHECKING:
-    from svcd.embedding import Embedder, Embedders
+    from svcd.embedding import Embedder, Embedders, RequestCounts
     from svcd.templates import JsonTemplate, Template
 
 Document = Mapping[str, Any]
@@ -28,7 +28,6 @@ USER_PROVIDED = "userProvided"
 EMBEDDING = "embedding"  # the step of a batch
 CODE = "vector_embedding_error"
 _MISSING = "missing field in document `{id}`: {error}"
-_FRAGMENT = "in `.indexingFragments.{name}`, {error}"
 
 # Members on which vectors depend, beside those that the inputs are rendered with.
 IDENTITY = ("source", "model", "revision", "pooling", "url", "request", "response", "dimensions")
@@ -37,13 +36,31 @@ _LOCAL = frozenset(("huggingFace", "staticFile", USER_PROVIDED))
 
 _networks: tuple[str, ...] = ()
 _embedders: Embedders | None = None
+_counts: RequestCounts | None = None  # of the batch; None before its first request
 
 
-def allow(networks: Sequence[str]) -> None:
+def begin_batch(networks: Sequence[str]) -> None:
     """Set the networks that embedders of this process may call though they are not global: a launch option of the daemon."""
-    global _networks, _embedders
+    global _networks, _embedders, _counts
+    _counts = None
     if tuple(networks) != _networks:
         _networks, _embedders = tuple(networks), None
+
+
+def request_counts() -> dict[str, Any] | None:
+    """The requests to services since begin_batch(), as batches show them; None without any."""
+    if _counts is None or not _counts.total:
+        return None
+    return {"total": _counts.total, "failed": _counts.failed, "lastError": _counts.last_error}
+
+
+def _kept_counts() -> RequestCounts:
+    global _counts
+    if _counts is None:
+        from svcd.embedding import RequestCounts
+
+        _counts = RequestCounts()
+    return _counts
 
 
 def _kept_embedders() -> Embedders:
@@ -145,6 +162,13 @@ class Source:
                 pass
         return found
 
+    def known_inputs(self, document_id: str, document: Document) -> Inputs | None:
+        """inputs() of what a document was like before; None if it could not have been embedded."""
+        try:
+            return self.inputs(document_id, document)
+        except ApiError:
+            return None
+
     # Calls
 
     @cached_property
@@ -165,7 +189,7 @@ class Source:
         portion = max(1, self._embedder.inputs_per_request * self._embedder.requests_at_once)
         for start in range(0, len(wanted), portion):
             part = wanted[start:start + portion]
-            made = self._embedder.embed([missing[key] for key in part])
+            made = self._embedder.embed([missing[key] for key in part], _kept_counts())
             if not is_local:
                 kept.keep(part, made)
             vectors.update(zip(part, made))

@@ -174,9 +174,10 @@ def handle_request(request: Mapping[str, Any], progress: Progress,
 
 def _do_batch(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:
     tasks = [IndexingTask(**task) for task in request["tasks"]]
-    embedding.allow(request.get("networks", ()))
-    return apply_batch(Path(request["path"]), request["indexUid"], request["shape"], tasks, MemoryBudget(**request["budget"]),
-                       progress, request.get("freeBytes", 0), request.get("threads", 1))
+    embedding.begin_batch(request.get("networks", ()))
+    answer = apply_batch(Path(request["path"]), request["indexUid"], request["shape"], tasks, MemoryBudget(**request["budget"]),
+                         progress, request.get("freeBytes", 0), request.get("threads", 1))
+    return answer | {"embedderRequests": embedding.request_counts()}
 
 
 def _do_commit_nothing(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:

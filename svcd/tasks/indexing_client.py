@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,6 +117,7 @@ class Progress:
         self._since = time.monotonic_ns()
         self._begun = self._since
         self.trace: dict[str, int] = {}
+        self.embedder_requests: Mapping[str, Any] | None = None
         self.view: dict[str, Any] = _view("", 0, 1)
 
     def __call__(self, step: str, finished: int, total: int) -> None:

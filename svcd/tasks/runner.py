@@ -456,6 +456,7 @@ class Runner:
         if answer.get("isDiskFull"):
             self._end_on_full_disk(job, row, target, answer["outcomes"])
             return
+        job.progress.embedder_requests = answer.get("embedderRequests")
         outcomes = {outcome["uid"]: outcome for outcome in answer["outcomes"]}
         others = [uid for uid in job.running.tasks if uid not in outcomes]
         if len(others) == len(job.running.tasks):  # else the tasks would be claimed and requeued for ever
@@ -627,7 +628,7 @@ class Runner:
         for task in ended:
             task.finished_at = batch.finished_at
         batch.details = views.joined_details(own)
-        batch.stats = views.batch_stats(own, progress.end())
+        batch.stats = views.batch_stats(own, progress.end(), progress.embedder_requests)
         batch.progress = None
 
     def _store_end(self, connection: sqlite3.Connection, running: RunningBatch, ended: Sequence[Task]) -> None:

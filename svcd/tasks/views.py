@@ -56,8 +56,10 @@ _JOINS: Mapping[str, Any] = {
 }
 
 
-def batch_stats(tasks: Sequence[Task], trace: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """The `stats` of a batch. trace: step path -> nanoseconds, for a finished batch."""
+def batch_stats(
+    tasks: Sequence[Task], trace: Mapping[str, int] | None = None, embedder_requests: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The `stats` of a batch. trace: step path -> nanoseconds; embedder_requests: None without any; both of a finished batch."""
     counts: dict[str, Any] = {
         "totalNbTasks": len(tasks),
         "status": dict(Counter(task.status for task in tasks)),
@@ -66,6 +68,8 @@ def batch_stats(tasks: Sequence[Task], trace: Mapping[str, int] | None = None) -
     }
     if trace is not None:
         counts["progressTrace"] = {path: duration_text(spent) for path, spent in trace.items()}
+    if embedder_requests is not None:
+        counts["embedderRequests"] = embedder_requests
     return counts
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from math import hypot, isfinite, sqrt
+from math import hypot, sqrt
 from operator import or_
 from typing import NamedTuple
 
 from svcd.base.docids import DocIds, membership_bytes
 from svcd.base.integer_bitmaps import lows_of
 from svcd.vectors.bit_planes import SLOTS, difference, largest, total, transposed, values
-from svcd.vectors.sketches import LEAST_NORM, SketchForm
+from svcd.vectors.sketches import LEAST_NORM, MOST_NORM, SketchForm
 from svcd.vectors.vector import single
 
 # The slots of a block are divided into regions, one for the sketches of each row of an index: a small write changes one of them.
@@ -138,8 +138,7 @@ class SketchQuery:
     @staticmethod
     def is_comparable(vector: Sequence[float]) -> bool:
         """Can the query be compared by sketches? All its distances may be special otherwise."""
-        length = hypot(*vector)
-        return length >= LEAST_NORM and isfinite(length)
+        return LEAST_NORM <= hypot(*vector) <= MOST_NORM
 
     def sums(self, block: SketchBlock) -> tuple[list[int], int]:
         """For each slot of a block its estimate, as planes, the greater the nearer; and a number that all have been raised by."""

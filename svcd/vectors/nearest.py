@@ -20,6 +20,8 @@ from svcd.vectors.vector import EPSILON, distance_of_product, from_bytes, norm, 
 # By how much a distance that is nearly right may differ from the exact one: single precision, and sums of thousands of products.
 _MARGIN = 1e-5
 _MOST_RATIO = 1e6
+# Squares of shorter vectors are too small for single precision, those of vectors longer than one by this too large.
+_LEAST_LENGTH = 1e-15
 
 Stored = tuple[int, bytes]  # docid, its vectors one after the other
 
@@ -59,6 +61,8 @@ class Nearest:
                 several = [stored[start:start + self._size] for start in range(0, len(stored), self._size)]
                 docids += repeat(docid, len(several))
                 vectors += several
+        if not vectors:
+            return
         self._found += zip(self._distances(vectors), docids, vectors)
         self._found.sort(key=_BY_DISTANCE)
         if len(self._found) > self._limit > 0:
@@ -102,44 +106,50 @@ def _quantized_distances(vector: Sequence[float]) -> Callable[[list[bytes]], Ite
 
 
 def _cosine_distances(vector: Sequence[float]) -> Callable[[list[bytes]], Iterable[float]]:
-    length = hypot(*vector)
+    plain = _plain_distance(vector)
     np = numpy()
     if np is None:
-        return _plain_distances(vector, length)
-    query = np.array(vector, dtype=np.float32)
+        return lambda vectors: map(plain, vectors)
+    query, length, least = np.array(vector, dtype=np.float32), hypot(*vector), _LEAST_LENGTH * _LEAST_LENGTH
+    if not _LEAST_LENGTH < length < 1 / _LEAST_LENGTH:
+        return lambda vectors: map(plain, vectors)
 
     def distances(vectors: list[bytes]) -> Iterable[float]:
         matrix = np.frombuffer(b"".join(vectors), dtype="<f4").reshape(-1, len(vector))
-        products = matrix @ query
-        norms = np.sqrt(np.einsum("ij,ij->i", matrix, matrix)) * np.float32(length)
         with np.errstate(all="ignore"):
-            cosines = np.where(norms > EPSILON, products / norms, 1)
-        found: Iterable[float] = ((1 - np.nan_to_num(np.clip(cosines, -1, 1), nan=-1)) / 2).tolist()
+            products = (matrix @ query).astype(np.float64)
+            squares = np.einsum("ij,ij->i", matrix, matrix).astype(np.float64)
+            norms = np.sqrt(squares) * length
+            found: list[float] = np.where(norms > EPSILON, (1 - products / norms) / 2, 0).tolist()
+        for place in np.flatnonzero(~((squares > least) & (squares < 1 / least))).tolist():
+            found[place] = plain(vectors[place])
         return found
 
     return distances
 
 
-def _plain_distances(vector: Sequence[float], length: float) -> Callable[[list[bytes]], Iterator[float]]:
+def _plain_distance(vector: Sequence[float]) -> Callable[[bytes], float]:
     """By the law of cosines: distances of points are what Python computes fastest."""
+    length = hypot(*vector)
     unpack = struct.Struct(f"<{len(vector)}f").unpack
     query = tuple(vector)
     zero = (0.0,) * len(query)
     square = length * length
-    # Of lengths that differ by more, too little is left of the sum of squares.
-    shortest, longest = length / _MOST_RATIO, length * _MOST_RATIO
+    own_norm = norm(vector)
+    # Of lengths that differ by more, too little is left of the sum of squares; others are too long or too short for single
+    # precision.
+    shortest = max(length / _MOST_RATIO, _LEAST_LENGTH)
+    longest = min(length * _MOST_RATIO, 1 / _LEAST_LENGTH)
 
     def distance(stored: bytes) -> float:
         numbers = unpack(stored)
         own = dist(numbers, zero)
+        if not shortest < own < longest:
+            return distance_of_product(sum(map(mul, query, numbers)), own_norm, norm(numbers))
         norms = own * length
         if not norms > EPSILON:
             return 0.0
-        if shortest < own < longest:
-            apart = dist(numbers, query)
-            cosine = (own * own + square - apart * apart) / (2 * norms)
-        else:
-            cosine = sum(map(mul, numbers, query)) / norms
-        return (1.0 - cosine) / 2 if cosine == cosine else 1.0
+        apart = dist(numbers, query)
+        return (1.0 - (own * own + square - apart * apart) / (2 * norms)) / 2
 
-    return lambda vectors: map(distance, vectors)
+    return distance

@@ -13,13 +13,13 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Sequence
-from math import hypot, isfinite, sqrt
+from math import hypot, sqrt
 from typing import NamedTuple
 
 from svcd.vectors.vector import padded
 
-# A vector or query with a smaller norm is compared exactly: distances to such vectors are special.
-LEAST_NORM = 2.0 ** -10
+# A vector or query with a smaller or larger norm is compared exactly: single precision makes distances to such vectors special.
+LEAST_NORM, MOST_NORM = 2.0 ** -10, 2.0 ** 50
 # (least dimensions, bits, step in root mean squares): the fewer numbers there are, the more each of them matters. The steps are
 # about those that lose least of normally distributed numbers.
 _FORMS = ((96, 3, 0.5), (48, 4, 0.335), (16, 6, 0.104), (1, 8, 0.0308))
@@ -55,7 +55,7 @@ class SketchForm(NamedTuple):
     def sketch(self, vector: Sequence[float]) -> bytes:
         """The sketch of a vector that is not quantized."""
         length = hypot(*vector)
-        if not (length >= LEAST_NORM and isfinite(length)):
+        if not LEAST_NORM <= length <= MOST_NORM:
             return bytes(self.size)
         factor = sqrt(self.dimensions) / (self.step * length)
         # A step goes from its number up to the next one, so its middle is what must be rounded to it.

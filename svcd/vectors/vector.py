@@ -17,6 +17,8 @@ Vector = array  # array("f")
 
 # Norms of which the product is not above this are those of vectors without direction: 2 to the power of -23.
 EPSILON = 2.0 ** -23
+LARGEST = (2 - 2.0 ** -23) * 2.0 ** 127  # of single precision
+_INFINITES = [array("f", [number]).tobytes() for number in (float("inf"), -float("inf"))]
 # Quantized vectors are padded with zeros to a multiple of this many bits.
 QUANTIZED_PADDING = 64
 
@@ -35,8 +37,12 @@ class DocumentVectors(NamedTuple):
 
 
 def vector_of(numbers: Iterable[float]) -> array[float]:
-    """Numbers as a vector of single precision; too large ones become infinite."""
-    return array("f", numbers)
+    """Numbers as a vector of single precision; too large ones become the largest, because JSON has none that is infinite."""
+    vector = array("f", numbers)
+    stored = vector.tobytes()
+    if any(infinite in stored for infinite in _INFINITES):
+        return array("f", [max(-LARGEST, min(LARGEST, number)) for number in vector])
+    return vector
 
 
 def to_bytes(vectors: Iterable[array[float]]) -> bytes:

@@ -82,7 +82,7 @@ def test_every_operation_of_the_interface_has_a_route() -> None:
 
 
 def test_features_without_effect_say_what_is_missing(client) -> None:
-    idle = ("network", "dynamicSearchRules", "chatCompletions", "compositeEmbedders")
+    idle = ("network", "dynamicSearchRules", "chatCompletions")
     assert set(not_yet.flags_without_effect(FEATURES)) == set(idle)
     log = io.StringIO()
     logs.configure(stream=log)

@@ -89,7 +89,7 @@ def random_vector(chosen: random.Random, size: int) -> array:
         return vector_of([0.0] * size)
     if kind < 0.3:  # of few directions, so that there are equal ones
         return vector_of([1.0 if place % 3 == chosen.randint(0, 1) else -1.0 for place in range(size)])
-    scale = chosen.choice((1, 1, 1, 1e-6, 1e6))
+    scale = chosen.choice((1, 1, 1, 1e-6, 1e6, 1e25, 1e-25))
     return vector_of([chosen.gauss(0, scale) for _ in range(size)])
 
 

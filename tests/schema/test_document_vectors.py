@@ -45,6 +45,11 @@ def test_numbers_are_rounded_to_single_precision(numbers: list[float]) -> None:
     assert list(vector) == [struct.unpack("f", struct.pack("f", number))[0] for number in numbers]
 
 
+def test_too_large_numbers_become_the_largest() -> None:
+    (vector,) = read_vectors([1e300, -1e39, 1], "").vectors or []
+    assert list(vector) == [3.4028234663852886e+38, -3.4028234663852886e+38, 1]
+
+
 @pytest.mark.parametrize("entry, message", [
     ({"embeddings": [0]}, f"Missing field `._vectors.e.regenerate`\n  - note: `._vectors.e` {REQUIRED}"),
     ({}, f"Missing field `._vectors.e.regenerate`\n  - note: `._vectors.e` {REQUIRED}"),

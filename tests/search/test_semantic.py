@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from svcd.base.errors import ApiError
 from svcd.filters.evaluation import read_filter
 from svcd.search.federation import federated
+from svcd.search.hits import LongPage
 from svcd.search.kinds import Kind, kind_of
 from svcd.search.request import Federation, Hybrid, IndexedQuery, QueryInput, SearchQuery, SearchResult
 from svcd.search.search import FacetQuery, facet_search, search
@@ -344,6 +345,18 @@ def test_vectors_stand_before_distance_and_federation() -> None:
     query = SearchQuery(retrieve_vectors=True, sort=["_geoPoint(1, 1):asc"], attributes_to_highlight=["id"])
     (hit,) = hits_of(federated({UID: reader}.__getitem__, [IndexedQuery(UID, query)], Federation(), never))
     assert list(hit) == ["id", "_geo", "_vectors", "_geoDistance", "_federation", "_formatted"]
+
+
+def test_a_page_of_long_vectors_is_rendered_in_portions() -> None:
+    dimensions = 3000
+    reader = DictReader([{"id": number, "_vectors": {"e": [float(number), *[0.5] * (dimensions - 1)]}} for number in range(8)],
+                        {"embedders": {"e": {"source": "userProvided", "dimensions": dimensions}}})
+    asked: dict[str, Any] = {"vector": [1.0] * dimensions, "hybrid": BY_VECTORS, "retrieve_vectors": True, "show_ranking_score": True}
+    whole = answer(reader, **asked)
+    assert isinstance(whole.hits, LongPage)
+    assert hits_of(whole) == [hit for place in range(8) for hit in hits_of(answer(reader, Federation(offset=place, limit=1), **asked))]
+    merged = federated({UID: reader}.__getitem__, [IndexedQuery(UID, SearchQuery(**asked))], Federation(), never)
+    assert isinstance(merged.hits, LongPage) and ids(merged) == ids(whole)
 
 
 def test_facet_search_counts_the_documents_of_the_filter() -> None:

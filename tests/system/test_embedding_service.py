@@ -62,6 +62,8 @@ def test_a_task_that_cannot_embed_fails_whole(daemon: Daemon, service: Service) 
     assert task["error"]["message"] == (
         "Index `dogs`: While embedding documents for embedder `e`: error: received unexpected HTTP 404 from embedding server\n"
         "  - server replied with `no`")
+    requests = daemon.get(f"/batches/{task['batchUid']}")["stats"]["embedderRequests"]
+    assert requests["failed"] == 1 and requests["lastError"].startswith("error: received unexpected HTTP 404")
     assert daemon.get("/indexes/dogs/stats")["numberOfDocuments"] == 0
     service.answers = [vector_of]
     asked = len(service.requests)

@@ -53,7 +53,7 @@ class Service:
     def dimensions(self) -> int:
         return self.length
 
-    def embed(self, inputs: Sequence[Any]) -> list[array[float]]:
+    def embed(self, inputs: Sequence[Any], counts: Any = None) -> list[array[float]]:
         if self.fail_after is not None and len(self.sent) + len(inputs) > self.fail_after:
             raise self.failure
         self.sent += inputs

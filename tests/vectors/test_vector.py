@@ -55,7 +55,7 @@ def test_distances_are_those_of_the_definition(pair: list[list[float]]) -> None:
     ([1e-20, 0], [0, 1e-20], 0.0), ([1e38, 1e38], [1e38, 1e38], 1.0), ([1, 2], [math.inf, 1], 1.0),
 ])
 def test_some_distances(left: list[float], right: list[float], distance: float) -> None:
-    assert cosine_distance(vector_of(left), vector_of(right)) == pytest.approx(distance, abs=1e-7)
+    assert cosine_distance(array("f", left), array("f", right)) == pytest.approx(distance, abs=1e-7)
 
 
 def test_norms_are_of_single_precision() -> None:
