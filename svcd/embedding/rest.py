@@ -104,7 +104,7 @@ class RestEmbedder:
                 stop.set()
                 for future in waiting:
                     future.cancel()
-                raise failed[0].exception()  # type: ignore[misc]
+                raise failed[0].exception()  # type: ignore[misc]  # those that are done without one are not in it
             return [future.result() for future in futures]
 
     def embed_query(self, q: str | None, media: Any = None, within_s: float = DEFAULT_SEARCH_DEADLINE_S) -> array[float]:

@@ -43,7 +43,7 @@ class _Words(Sequence[bytes]):
     def __len__(self) -> int:
         return len(self._starts) - 1
 
-    def __getitem__(self, place: int) -> bytes:  # type: ignore[override]
+    def __getitem__(self, place: int) -> bytes:  # type: ignore[override]  # slices are not needed
         return bytes(self._words[self._starts[place]:self._starts[place + 1]])
 
 

@@ -101,7 +101,7 @@ class ExchangeTemplate:
     def _numbers(self, value: Any, path: Path, doing: str) -> list[float]:
         fault = _fault_of_numbers(value)
         if fault is None:
-            return value  # type: ignore[no-any-return]
+            return value  # type: ignore[no-any-return]  # it has no fault
         raise TemplateMismatch(f"in {_place(self.root, path)}, while {doing}, expected {_named(self.root, path)} to be "
                                f"an array of numbers, but failed to parse server response:\n  - {fault}")
 

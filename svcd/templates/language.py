@@ -63,7 +63,7 @@ def parse(text: str) -> Render:
         try:
             for node in nodes:
                 context.charge(weights[id(node)])
-                node.render(context, buffer)  # type: ignore[arg-type] # it writes, which is all that is asked for
+                node.render(context, buffer)  # type: ignore[arg-type]  # it writes, which is all that is asked for
         except LiquidInterrupt:
             pass  # `break` outside of a loop ends the template
         except RecursionError:
@@ -401,7 +401,7 @@ class _For(ForNode):
         try:
             elements, length = self.expression.evaluate(context)
         except TemplateError as error:
-            raise _from(error, self.expression.source) from None  # type: ignore[attr-defined] # it is a _Loop
+            raise _from(error, self.expression.source) from None  # type: ignore[attr-defined]  # it is a _Loop
         if not length:
             return bool(self.default and self.default.render(context, buffer))
         parent = context.loops[-1] if context.loops else None
@@ -426,7 +426,7 @@ class _For(ForNode):
         except ContinueLoop:
             pass
         except TemplateError as error:
-            where = self.expression.source  # type: ignore[attr-defined] # it is a _Loop
+            where = self.expression.source  # type: ignore[attr-defined]  # it is a _Loop
             raise _from(error, where, index=place + 1) from None
 
 
@@ -472,7 +472,7 @@ class _Environment(Environment):
             del self.tags[name]  # in place: the parser has the same dictionary
         for tag in (_IfTag, _UnlessTag, _CaseTag, _ForTag, _TablerowTag):
             self.add_tag(tag)
-        self.tags["statement"].node_class = _Output  # type: ignore[attr-defined] # it is a Statement
+        self.tags["statement"].node_class = _Output  # type: ignore[attr-defined]  # it is a Statement
         parse_condition, parse_loop = self.parse_boolean_expression_value, self.parse_loop_expression_value
         parse_filtered = self.parse_filtered_expression_value
         self.parse_boolean_expression_value = _changed(parse_condition, _Condition)

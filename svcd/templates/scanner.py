@@ -64,7 +64,7 @@ def _parts(text: str) -> Iterator[Part]:
         if len(inner) > limits.PART:
             raise located(text, start, f"longer than {limits.PART} characters")
         position = end + 2
-        name = _NAME.match(inner)[1] if opening[0] == "{%" else ""  # type: ignore[index] # it matches everything
+        name = _NAME.match(inner)[1] if opening[0] == "{%" else ""  # type: ignore[index]  # it matches everything
         yield Part((opening.end(), end), start, inner.strip("- \t\r\n"), name)
         if name == "raw":
             closed = _END_OF_RAW.search(text, position)
