@@ -286,7 +286,7 @@ class SearchCache:
 
     def __init__(self, limit: Callable[[], int], max_answer_bytes: int = MAX_ANSWER_BYTES) -> None:
         self._limit = limit
-        self._cache = Cache(limit())
+        self._cache = Cache(0)
         self._max_answer_bytes = max_answer_bytes
         self.publish: Callable[[bytes], None] | None = None
 
