@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from svcd.base.docids import DocIds
 from svcd.index.bitmap_blocks import BLOCK_BITS, edited_block, joined_blocks
+from svcd.index.read_transaction import placeholders, statement_portions
 from svcd.index.schema import DOCID_BITS
 from svcd.index.sketch_writer import SketchWriter
 from svcd.vectors.vector import from_bytes, quantized_bytes, quantized_size, to_bytes, unquantized
@@ -27,7 +28,9 @@ USER_PROVIDED, REGENERATED = 1, 2
 EMBEDDED, GIVEN, FIXED = range(3)
 FIRST_FRAGMENT = 16
 
-_PARAMETERS = 500
+# Bytes of vectors that are read together; a document may have some megabytes.
+MOST_READ = 1 << 20
+_PORTION = 500  # rows
 _MOST_GATHERED = 200_000  # edits of sets
 
 _SELECT = "SELECT id, origin, fragments, vectors FROM document_vectors WHERE id"
@@ -173,33 +176,32 @@ class VectorWriter:
 
     def stored(self, name: str, docids: Sequence[int]) -> dict[int, StoredVectors]:
         """docid -> its vectors, of those of some documents that have an entry for an embedder."""
-        row = self.embedders[name]
-        found: dict[int, StoredVectors] = {}
-        for start in range(0, len(docids), _PARAMETERS):
-            ids = [vector_id(row.number, docid) for docid in docids[start:start + _PARAMETERS]]
-            found.update(_read_row(row, each) for each in self._connection.execute(
-                f"{_SELECT} IN ({','.join('?' * len(ids))})", ids))
-        return found
+        return {docid: stored for part in self.stored_parts(name, docids) for docid, stored in part.items()}
 
-    def portions(self, name: str, size: int = _PARAMETERS) -> Iterator[list[tuple[int, StoredVectors]]]:
-        """All (docid, vectors) of an embedder by docid, in portions of at most so many; each is read when its turn comes."""
+    def stored_parts(self, name: str, docids: Sequence[int]) -> Iterator[dict[int, StoredVectors]]:
+        """stored() in parts of about MOST_READ bytes, each read when its turn comes."""
+        row = self.embedders[name]
+        for part in _parts((key, size) for key, _, _, size in self._states(row.number, docids)):
+            for ids in statement_portions(part):
+                yield dict(_read_row(row, each) for each in self._connection.execute(
+                    f"{_SELECT} IN ({placeholders(ids)})", ids))
+
+    def portions(self, name: str) -> Iterator[list[tuple[int, StoredVectors]]]:
+        """All (docid, vectors) of an embedder by docid, in portions of about MOST_READ bytes, each read when its turn comes."""
         row = self.embedders[name]
         first, last = _id_range(row.number)
-        while rows := self._connection.execute(f"{_SELECT} BETWEEN ? AND ? ORDER BY id LIMIT ?",
-                                               (first, last, size)).fetchall():
-            first = rows[-1][0] + 1
-            yield [_read_row(row, each) for each in rows]
-
-    def origins(self, name: str, docids: Sequence[int]) -> dict[int, int]:
-        """docid -> where its vectors are from (USER_PROVIDED + REGENERATED), of those that have an entry for an embedder."""
-        return {key & _DOCID_MASK: origin for key, origin, _, _ in self._states(self.embedders[name].number, docids)}
+        while sizes := self._connection.execute("SELECT id, length(vectors) FROM document_vectors WHERE id BETWEEN ? AND ? "
+                                                "ORDER BY id LIMIT ?", (first, last, _PORTION)).fetchall():
+            part = next(_parts(sizes))
+            yield [_read_row(row, each) for each in self._connection.execute(
+                f"{_SELECT} BETWEEN ? AND ? ORDER BY id", (part[0], part[-1]))]
+            first = part[-1] + 1
 
     def _states(self, number: int, docids: Sequence[int]) -> Iterator[tuple[int, int, bytes | None, int]]:
-        """(id, origin, fragments, bytes of the vectors) of some documents."""
-        for start in range(0, len(docids), _PARAMETERS):
-            ids = [vector_id(number, docid) for docid in docids[start:start + _PARAMETERS]]
+        """(id, origin, fragments, bytes of the vectors) of some documents; no vector is read."""
+        for ids in statement_portions([vector_id(number, docid) for docid in docids]):
             yield from self._connection.execute("SELECT id, origin, fragments, length(vectors) FROM document_vectors WHERE id IN "
-                                                f"({','.join('?' * len(ids))})", ids)
+                                                f"({placeholders(ids)})", ids)
 
     def write(self, name: str, entries: Mapping[int, StoredVectors | None]) -> None:
         """Set the vectors of documents for an embedder, by docid; None for one that shall have no entry."""
@@ -304,6 +306,20 @@ def _read_row(row: EmbedderRow, stored: tuple[int, int, bytes | None, bytes]) ->
     key, origin, fragments, vectors = stored
     return key & _DOCID_MASK, StoredVectors(stored_vectors(vectors, row.dimensions, row.is_quantized),
                                             bool(origin & USER_PROVIDED), bool(origin & REGENERATED), fragments)
+
+
+def _parts(sizes: Iterable[tuple[int, int]]) -> Iterator[list[int]]:
+    """Ids in parts of about MOST_READ bytes. sizes: (id, bytes)."""
+    part: list[int] = []
+    read = 0
+    for key, size in sizes:
+        if part and read + size > MOST_READ:
+            yield part
+            part, read = [], 0
+        part.append(key)
+        read += size
+    if part:
+        yield part
 
 
 def _id_range(embedder: int) -> tuple[int, int]:

@@ -47,7 +47,7 @@ _MODE, _FOLDER_MODE = 0o644, 0o755
 _LEVEL = 2
 _IN_MEMORY = 1 << 20  # bytes of a list up to which no temporary file is used
 _REPORTED = 1000  # documents between two progress reports
-_WITH_VECTORS = 100  # documents read together with their vectors
+_WITH_VECTORS = 20  # documents read together with their vectors
 _NUMBER = "%.9g".__mod__
 
 

@@ -8,6 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from svcd.base.errors import ApiError
@@ -113,7 +114,7 @@ class Generations:
 
     def made(self, report: Report = lambda finished, total: None) -> dict[int, StoredVectors | None]:
         """The vectors of the documents, by docid; None for one that has none. Raises EmbeddingFailure, ApiError."""
-        wanted, self._wanted = self._wanted, []
+        wanted, self._wanted = sorted(self._wanted, key=attrgetter("docid")), []
         missing = [(each, number) for each in wanted for number in each.inputs if number not in each.kept]
         if missing and self._source.is_user_provided:
             raise self._not_given([each for each, _ in missing])
@@ -171,23 +172,32 @@ class DocumentVectors:
     def _changes_of(self, source: Source, documents: Sequence[ChangedDocument], report: Report
                     ) -> dict[int, StoredVectors | None]:
         found: dict[int, StoredVectors | None] = {}
-        name, generations = source.name, Generations(source, self._kept)
-        stored = self._stored(name, documents)
-        for document in documents:
-            entry, held = document.given.get(name), stored.get(document.docid)
-            if entry is None:
-                if document.before is None or held is None or held.regenerate:
-                    self._generate(source, generations, document, held, is_asked=False)
-            elif entry.vectors is not None:
-                given = StoredVectors(entry.vectors, not entry.is_made, entry.regenerate)
-                if held is None or given != held:
-                    found[document.docid] = given
-            elif entry.regenerate:
-                self._generate(source, generations, document, held, is_asked=True)
-            else:
-                held = held if document.before is not None else None
-                found[document.docid] = (held or StoredVectors(()))._replace(regenerate=False)
+        generations = Generations(source, self._kept)
+        # A document may have megabytes of vectors: not all of them are in memory together.
+        left = {each.docid: each for each in documents}
+        for stored in self._writer.vectors.stored_parts(source.name, [each.docid for each in documents if each.has_entries]):
+            for docid, held in stored.items():
+                self._change(source, generations, left.pop(docid), held, found)
+        for document in left.values():
+            self._change(source, generations, document, None, found)
         return found | generations.made(report)
+
+    def _change(self, source: Source, generations: Generations, document: ChangedDocument, held: StoredVectors | None,
+                found: dict[int, StoredVectors | None]) -> None:
+        """Note in `found` what becomes of the vectors of one document, or have them made. held: those of the index."""
+        entry = document.given.get(source.name)
+        if entry is None:
+            if document.before is None or held is None or held.regenerate:
+                self._generate(source, generations, document, held, is_asked=False)
+        elif entry.vectors is not None:
+            given = StoredVectors(entry.vectors, not entry.is_made, entry.regenerate)
+            if held is None or given != held:
+                found[document.docid] = given
+        elif entry.regenerate:
+            self._generate(source, generations, document, held, is_asked=True)
+        else:
+            held = held if document.before is not None else None
+            found[document.docid] = (held or StoredVectors(()))._replace(regenerate=False)
 
     def _generate(self, source: Source, generations: Generations, document: ChangedDocument, held: StoredVectors | None,
                   is_asked: bool) -> None:
@@ -200,6 +210,3 @@ class DocumentVectors:
             if held is not None and held.is_user_provided and not is_asked and known == inputs:
                 return
         generations.add(document.docid, document.document_id, inputs, known, held)
-
-    def _stored(self, name: str, documents: Sequence[ChangedDocument]) -> dict[int, StoredVectors]:
-        return self._writer.vectors.stored(name, [each.docid for each in documents if each.has_entries])

@@ -158,12 +158,15 @@ class EmbedderChanges:
     def _entries(self, change: _Change, documents: Sequence[tuple[StoredDocument, dict[str, Any]]],
                  moved: dict[int, dict[str, Any]]) -> dict[int, StoredVectors | None]:
         """What changes in the vectors of an embedder, by docid. moved: documents from which vectors are taken."""
-        source = change.source
-        stored = self._writer.vectors.stored(source.name, [each.docid for each, _ in documents])
-        entries: dict[int, StoredVectors | None] = {}
+        source, entries = change.source, dict[int, "StoredVectors | None"]()
         generations = Generations(source, self._kept)
-        for each, document in documents:
-            held = stored.get(each.docid)
+        left = {each.docid: (each, document) for each, document in documents}
+        for stored in self._writer.vectors.stored_parts(source.name, list(left)):
+            for docid, held in stored.items():
+                each, document = left.pop(docid)
+                if held.regenerate:
+                    self._generate(change, generations, each, document, held)
+        for each, document in left.values():
             others = document.get(MEMBER, {}) if change.is_new else {}
             if source.name in others:
                 moved[each.docid] = document = _without_entry(moved.get(each.docid, document), source.name)
@@ -171,13 +174,16 @@ class EmbedderChanges:
                 if given.vectors is not None or not given.regenerate:
                     entries[each.docid] = StoredVectors(given.vectors or (), given.vectors is not None, given.regenerate)
                     continue
-            if held is None or held.regenerate:
-                known = change.before.known_inputs(each.document_id, document) if change.before else None
-                generations.add(each.docid, each.document_id, source.inputs(each.document_id, document), known, held)
+            self._generate(change, generations, each, document, None)
         try:
             return entries | generations.made()
         except EmbeddingFailure as failure:
             raise failure.as_error(self._writer.field_distribution(), {}) from None
+
+    def _generate(self, change: _Change, generations: Generations, stored: StoredDocument, document: Mapping[str, Any],
+                  held: StoredVectors | None) -> None:
+        known = change.before.known_inputs(stored.document_id, document) if change.before else None
+        generations.add(stored.docid, stored.document_id, change.source.inputs(stored.document_id, document), known, held)
 
     def _dimensions(self, name: str) -> int:
         return self._writer.vectors.embedders[name].dimensions

@@ -1,7 +1,7 @@
 """What must hold of the document routes:
 
 1. Pages are stored texts in docid order; offset, limit, ids and sort choose, total counts what is paged.
-2. `fields` picks parts, nested ones too; `_vectors` is shown only when asked for.
+2. `fields` picks parts, nested ones too; `_vectors` is shown only when asked for, and then whatever the fields are.
 3. Each write enqueues one task with its details and content; an upload that is refused enqueues none.
 4. Wrong parameters and bodies are refused with the code of the parameter; of several faults the first one is told.
 5. What this version does not have is refused in words.
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from svcd.api import documents
 from svcd.api.documents import ROUTES
 
 DOCUMENTS = [
@@ -106,6 +107,30 @@ def test_vectors_are_shown_when_asked_for(films, query, members) -> None:
 
 def test_a_document_without_vectors_shows_none(films) -> None:
     assert films.get("/indexes/films/documents/2?retrieveVectors=true").value["_vectors"] == {}
+
+
+def test_vectors_are_of_all_embedders_after_what_has_none(films, work, monkeypatch) -> None:
+    monkeypatch.setattr(documents, "_VECTOR_BYTES", 100)  # read one by one
+    films.json("POST", "/indexes/films/documents", [
+        {"id": document["id"], "name": "x", "_vectors": {"m": [0.1, 2], "f": {"regenerate": True, "embeddings": [[1], [2]]}}}
+        for document in DOCUMENTS])
+    films.json("POST", "/indexes/films/documents", [{"id": 2, "name": "x", "_vectors": {"f": None, "m": [3, 4]}}])
+    films.json("PATCH", "/indexes/films/settings", {"embedders": {
+        name: {"source": "userProvided", "dimensions": length} for name, length in (("f", 1), ("e", 1))}, "displayedAttributes": ["n"]})
+    work()
+    assert films.get("/tasks?statuses=failed").value["total"] == 1  # no document has a vector for `e`
+    films.json("PATCH", "/indexes/films/settings", {"embedders": {"f": {"source": "userProvided", "dimensions": 1}}})
+    work()
+    one = '{"m":[0.1,2],"f":{"embeddings":[[1.0],[2.0]],"regenerate":true}}'
+    other = '{"m":[3,4],"f":{"embeddings":[],"regenerate":false}}'
+    expected = [f'{{"id":{json.dumps(document["id"])},"name":"x","_vectors":{other if document["id"] == 2 else one}}}'
+                for document in DOCUMENTS]
+    got = films.get("/indexes/films/documents?retrieveVectors=true")
+    assert json.dumps(got.value["results"], separators=(",", ":")) == f"[{','.join(expected)}]"
+    got = films.json("POST", "/indexes/films/documents/fetch", {"retrieveVectors": True, "fields": ["nothing"], "ids": [1]})
+    assert got.value["results"] == [{"_vectors": json.loads(one)}]
+    stats = films.get("/indexes/films/stats").value
+    assert (stats["numberOfEmbeddings"], stats["numberOfEmbeddedDocuments"]) == (6, 3)
 
 
 @pytest.mark.parametrize("document_id", ["404", "no%20such", "%C3%A9", "a/b"])

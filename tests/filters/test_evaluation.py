@@ -276,6 +276,24 @@ def test_embedders_and_fragments_must_exist(asked: str, settings: Any, message: 
     assert refusal(asked, settings, is_rewritten=True) == message
 
 
+@pytest.mark.parametrize(("asked", "found"), [
+    ("_vectors EXISTS", [0, 1, 3]), ("_vectors NOT EXISTS", [2, 4]), ("_vectors.rest EXISTS", [0, 1]), ("_vectors.manual EXISTS", [1, 3]),
+    ("_vectors.rest.userProvided EXISTS", [0, 2]), ("_vectors.rest.regenerate EXISTS", [1]), ("_vectors.manual.regenerate EXISTS", []),
+    ("_vectors.manual.documentTemplate EXISTS", []), ("_vectors.plain.documentTemplate EXISTS", [4]),
+    ("_vectors.rest.documentTemplate EXISTS", []), ("_vectors.rest.fragments.basic EXISTS", [1]),
+    ("_vectors.rest EXISTS AND NOT _vectors.manual EXISTS", [0])])
+def test_vectors_are_found_by_where_they_are_from(asked: str, found: list[int]) -> None:
+    made = {"regenerate": True, "embeddings": [1]}
+    documents = [{"_vectors": each} for each in (
+        {"rest": [1]}, {"rest": made, "manual": [1]}, {"rest": None}, {"manual": [[1], [2]]}, {"plain": made})]
+    settings = {"embedders": {**EMBEDDERS["embedders"], "plain": {"source": "rest"}}}
+    if asked.startswith(("_vectors E", "_vectors N")):
+        documents[4] = {}
+    reader = DictReader(documents, settings)
+    reader.vectors.fragments["rest", "basic"] = DocIds([0, 1])
+    assert list(filter_docids(reader, read_filter(asked, CODE), CODE)) == found
+
+
 def test_without_embedders_no_document_has_vectors() -> None:
     assert docids("_vectors EXISTS", settings={}) == []
     assert docids("_vectors = 1", settings={}) == []

@@ -117,7 +117,7 @@ def check(writer: VectorWriter, held: dict[int, dict[str, StoredVectors]]) -> No
         for docid, each in found.items():
             assert bits(each.vectors) == bits(entries[docid].vectors)
             assert each[1:] == entries[docid][1:]
-        assert [docid for part in writer.portions(name, 2) for docid, _ in part] == sorted(entries)
+        assert [docid for part in writer.portions(name) for docid, _ in part] == sorted(entries)
         embedded = {docid for docid, each in entries.items() if each.vectors}
         everything |= embedded
         count += sum(len(each.vectors) for each in entries.values())
@@ -182,6 +182,15 @@ def test_quantized_vectors_tell_which_numbers_are_above_zero(given_vectors: tupl
     assert len(stored) == len(vectors) * 8 * -(-dimensions // 64)
     expected = [[1.0 if number > 0 else 0.0 for number in vector] for vector in vectors]
     assert [list(vector) for vector in stored_vectors(stored, dimensions, True)] == expected
+
+
+def test_few_bytes_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_writer, "MOST_READ", 30)
+    writer = new_writer()
+    held = play(writer, [{docid: {"a": StoredVectors([array("f", [docid, 0, 0])] * (docid % 5))} for docid in range(9)}])
+    check(writer, held)
+    assert [[docid for docid, _ in part] for part in writer.portions("a")] == [[0, 1], [2], [3], [4], [5, 6], [7], [8]]
+    assert [list(part) for part in writer.stored_parts("a", [8, 1, 6])] == [[1, 6], [8]]
 
 
 def test_a_removed_embedder_leaves_nothing_and_its_number_is_given_again() -> None:

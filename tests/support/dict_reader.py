@@ -331,6 +331,8 @@ class DictVectors:
     def user_provided_docids(self, embedder: str) -> DocIds:
         return DocIds([docid for docid, entry in self._entries.get(embedder, {}).items() if not entry.regenerate])
 
+    fixed_docids = user_provided_docids
+
     def fragment_docids(self, embedder: str, fragment: str) -> DocIds:
         return self.fragments.get((embedder, fragment), EMPTY)
 
