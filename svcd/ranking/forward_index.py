@@ -71,6 +71,11 @@ class DocumentWords:
             if word in words
         ]
 
+    def length(self, field: int) -> int:
+        """The number of words of the field with this number."""
+        words = self._words[field]
+        return len(words) - words.count("")
+
     def occurrences_of_prefix(self, prefix: str) -> list[int]:
         """The occurrences of all words that start with a prefix."""
         return [

@@ -11,8 +11,9 @@ from svcd.base.positions import bucketed_position
 from svcd.query.graph import Graph, QueryNode, removal_groups
 from svcd.query.parser import Phrase
 from svcd.query.terms import EXACT, NONE, Subset, Terms
+from svcd.ranking.forward_index import FIELD_SHIFT, POSITION, CandidateBatch, DocumentWords, LocalBitset
 from svcd.ranking.path_search import Edge, EdgesBetween
-from svcd.ranking.rule import Bucket, GraphRule, InvertedIndexRule, RankingContext
+from svcd.ranking.rule import Bucket, Documents, GraphRule, InvertedIndexRule, RankingContext
 from svcd.ranking.scores import (
     EXACT_ATTRIBUTE,
     EXACT_MATCH,
@@ -112,7 +113,31 @@ class ExactAttribute(InvertedIndexRule):
         """At most three of them."""
         placed, length = _placed_words(graph)
         exact, starting = self._split(placed, length, candidates) if placed else (EMPTY, EMPTY)
-        return _three_buckets(graph, candidates, exact, starting)
+        return _three_buckets(graph, (exact, starting - exact, candidates - exact - starting))
+
+    def batch_buckets(self, batch: CandidateBatch, graph: Graph, documents: LocalBitset) -> Iterator[Bucket]:
+        """The same, found in the words of the documents."""
+        if self._postings.is_restricted:
+            return super().batch_buckets(batch, graph, documents)
+        placed, length = _placed_words(graph)
+        exact = starting = 0
+        for alone, document in batch.each(documents) if placed else ():
+            lengths = self._lengths_of_matches(document, placed)
+            if length in lengths and length <= COUNTED_WORDS:
+                exact |= alone
+            elif lengths:
+                starting |= alone
+        return _three_buckets(graph, (exact, starting, documents & ~exact & ~starting))
+
+    def _lengths_of_matches(self, document: DocumentWords, placed: _Placed) -> set[int]:
+        """How many words the fields have that hold all words, if each word is at its position of any field."""
+        fields = set(range(len(document.fields)))
+        for word, bucketed in placed:
+            occurrences = document.occurrences(word)
+            if not any(bucketed_position(occurrence & POSITION) == bucketed for occurrence in occurrences):
+                return set()
+            fields &= {occurrence >> FIELD_SHIFT for occurrence in occurrences}
+        return {document.length(field) for field in fields if document.fields[field] in self._searchable}
 
     def _split(self, placed: _Placed, length: int, candidates: DocIds) -> tuple[DocIds, DocIds]:
         """The documents with a field that is the query, and those with one that starts with it."""
@@ -137,13 +162,9 @@ class ExactAttribute(InvertedIndexRule):
         return exact, starting
 
 
-def _three_buckets(graph: Graph, candidates: DocIds, exact: DocIds, starting: DocIds) -> Iterator[Bucket]:
-    by_rank = (
-        (EXACT_MATCH, exact),
-        (MATCHES_START, starting - exact),
-        (NO_EXACT_MATCH, candidates - exact - starting),
-    )
-    for rank, docids in by_rank:
+def _three_buckets(graph: Graph, parts: Sequence[Documents]) -> Iterator[Bucket]:
+    """parts: the documents with an exact match, those with a match at the start, all others."""
+    for rank, docids in zip((EXACT_MATCH, MATCHES_START, NO_EXACT_MATCH), parts):
         if docids:
             yield Bucket(docids, Ranked(EXACT_ATTRIBUTE, rank, EXACT_MATCH), lambda: graph)
 
