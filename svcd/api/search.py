@@ -516,11 +516,9 @@ def semantic_members(found: SearchResult) -> dict[str, int]:
     return {} if found.semantic_hits is None else {"semanticHitCount": found.semantic_hits}
 
 
-def shown_vector(vector: Sequence[float]) -> list[float | None]:
+def shown_vector(vector: Sequence[float]) -> list[float]:
     """Numbers of single precision with as few digits as tell them apart from others: 0.1, not 0.10000000149011612."""
-    from svcd.search.shown_vectors import finite
-
-    return [number if number is None else _shortest(number) for number in finite(vector)]
+    return list(map(_shortest, vector))
 
 
 def _shortest(number: float) -> float:

@@ -5,7 +5,6 @@ Also used by the documents routes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
 from typing import Any
 
 from svcd.base.json_text import dumps, loads
@@ -30,15 +29,8 @@ def vectors_of(reader: Reader, docids: Sequence[int]) -> list[Json]:
         found = dict(reader.vectors.document_vectors(docids, name))
         for docid, members in zip(docids, shown):
             own = found.get(docid, _NONE_YET)
-            members[name] = {"embeddings": list(map(finite, own.vectors)), "regenerate": own.regenerate}
+            members[name] = {"embeddings": list(map(list, own.vectors)), "regenerate": own.regenerate}
     return shown
-
-
-def finite(vector: Sequence[float]) -> list[float | None]:
-    """The numbers of a vector; null, as in other engines, for those too large for single precision."""
-    if isfinite(sum(vector)):  # a sum in double precision is finite if all of them are
-        return list(vector)
-    return [number if isfinite(number) else None for number in vector]
 
 
 def set_vectors(document: Json, vectors: Json) -> None:
