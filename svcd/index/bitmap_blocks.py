@@ -105,7 +105,9 @@ def edited_set_rows(stored: Mapping[int, bytes], added: DocIds, removed: DocIds)
     for block in new.keys() | gone.keys():
         edited[block] = to_bytes((from_bytes(edited.get(block, b"")) | new.get(block, EMPTY)) - gone.get(block, EMPTY))
     left = {block: docids for block, docids in edited.items() if docids}
-    if removed and sum(map(block_count, left.values())) <= MOST_IN_WHOLE:
+    # No list of so few documents takes more bytes; most sets need not be counted.
+    may_be_whole = removed and sum(map(len, left.values())) <= (MOST_IN_WHOLE + 8 * len(left)) * DOCID_BYTES
+    if may_be_whole and sum(map(block_count, left.values())) <= MOST_IN_WHOLE:
         return edited_set_rows({WHOLE: b""}, union_of(map(from_bytes, left.values())), EMPTY)
     return left
 

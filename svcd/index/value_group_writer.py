@@ -9,11 +9,12 @@ from __future__ import annotations
 import sqlite3
 from bisect import bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from svcd.base.docids import DocIds, to_bytes
 from svcd.index.bitmap_blocks import WHOLE, edited_set_rows, set_rows
-from svcd.index.value_groups import LEVELS, OF_KIND, OF_LEVEL, Key, ValueGroups, level_of
+from svcd.index.value_groups import ALL_KEYS, LEVELS, OF_KIND, OF_LEVEL, Key, ValueGroups, level_of
 
 # Edits of a group that are noted; of a value that is edited for so few documents.
 _MOST_NOTED = 64
@@ -102,9 +103,10 @@ class ValueGroupWriter:
         noted = self._touched
         self.forget()
         for (fid, kind), touched in noted.items():
+            keys_of = cache(lambda docid, fid=fid, kind=kind: self._keys_of(docid, fid, kind))
             for level in range(1, LEVELS + 1):
                 for first, edits in touched.items():
-                    self._write_group((fid, kind, level, first), edits)
+                    self._write_group((fid, kind, level, first), edits, keys_of)
                 touched = self._touched_above(fid, kind, level + 1, touched) if level < LEVELS else {}
 
     def _touched_above(self, fid: int, kind: int, level: int, touched: Touched) -> Touched:
@@ -116,16 +118,17 @@ class ValueGroupWriter:
                 above[first] = None if noted is None or edits is None else [*noted, *edits]
         return above
 
-    def _write_group(self, group: _Group, edits: Sequence[int] | None) -> None:
+    def _write_group(self, group: _Group, edits: Sequence[int] | None, keys_of: Callable[[int], Iterable[Key]]) -> None:
         fid, kind, level, first = group
+        groups = ValueGroups(self._connection, fid, kind)
         stored = dict(self._connection.execute(f"SELECT block, docids {OF_LEVEL} AND first = ?", group))
         if edits is None:
-            fresh = dict(set_rows(ValueGroups(self._connection, fid, kind).group_docids(level, first)))
+            fresh = dict(set_rows(groups.group_docids(level, first)))
             self._put(group, stored, {block: to_bytes(docids) for block, docids in fresh.items()})
             return
         lost = {~edit for edit in edits if edit < 0}
-        kept = {docid for docid in lost if any(
-            self._group_of(fid, kind, level, key) == first for key in self._keys_of(docid, fid, kind))}
+        values = groups.group(level, first) if lost else ALL_KEYS
+        kept = {docid for docid in lost if any(map(values.holds, keys_of(docid)))}
         added = DocIds([edit for edit in edits if edit >= 0 and edit not in lost] + list(kept))
         self._put(group, stored, edited_set_rows(stored, added, DocIds(list(lost - kept))))
 

@@ -82,10 +82,14 @@ class ValueGroups:
         """The documents that have a value in a range."""
         return joined_blocks(self._rows(LEVELS, keys, keys.high is None))
 
+    def group(self, level: int, first: Key) -> KeyRange:
+        """The values of the group that begins at one."""
+        (end,) = self._select("min(first)", level, KeyRange(first, has_low=False)).fetchone()
+        return KeyRange(first, end)
+
     def group_docids(self, level: int, first: Key) -> DocIds:
         """The documents of the group that begins at a value, from the level beneath."""
-        (end,) = self._select("min(first)", level, KeyRange(first, has_low=False)).fetchone()
-        return joined_blocks(self._rows(level - 1, KeyRange(first, end), True))
+        return joined_blocks(self._rows(level - 1, self.group(level, first), True))
 
     def _rows(self, level: int, keys: KeyRange, is_end: bool) -> list[Row]:
         """The rows of the groups within a range, of the levels beneath for what is beside them. is_end: do groups end with it?"""

@@ -43,26 +43,52 @@ _WORDS = [mask.to_bytes(8, "little") for mask in (0x00AA00AA00AA00AA, 0x0000CCCC
 
 
 def total(addends: Sequence[Iterable[int]]) -> list[int]:
-    """The sums of planes. addends: for each binary digit, from the lowest on, the planes that count for so much."""
+    """The sums of planes. addends: for each binary digit, from the lowest on, the planes that count for so much.
+
+    Full adders make of three planes of a digit one of that digit and one of the next. Eight planes at a time go into sums of three
+    digits, so that few planes are at hand at any time, and these in the cache of the processor.
+    """
+    pending = [list(planes) for planes in addends]
     sums: list[int] = []
-    carried: list[int] = []
-    digit = 0
-    while digit < len(addends) or carried:
-        pending = iter([*carried, *(addends[digit] if digit < len(addends) else ())])
-        carried = []
-        digit += 1
-        one = next(pending, 0)
-        # A full adder: three planes become one of this digit and one of the next.
-        for two in pending:
-            three = next(pending, None)
-            differing = one ^ two
-            if three is None:
-                carried.append(one & two)
-                one = differing
-                break
-            carried.append(one & two | differing & three)
-            one = differing ^ three
+    while len(sums) < len(pending):
+        planes = pending[len(sums)]
+        ones = twos = fours = 0
+        eights = []
+        whole = len(planes) & ~7
+        eight = iter(planes[:whole])
+        for a, b, c, d, e, f, g, h in zip(*[eight] * 8):
+            u = ones ^ a
+            ones, two_ab = u ^ b, ones & a | u & b
+            u = ones ^ c
+            ones, two_cd = u ^ d, ones & c | u & d
+            u = twos ^ two_ab
+            twos, four_ad = u ^ two_cd, twos & two_ab | u & two_cd
+            u = ones ^ e
+            ones, two_ab = u ^ f, ones & e | u & f
+            u = ones ^ g
+            ones, two_cd = u ^ h, ones & g | u & h
+            u = twos ^ two_ab
+            twos, four_eh = u ^ two_cd, twos & two_ab | u & two_cd
+            u = fours ^ four_ad
+            fours, eight_ah = u ^ four_eh, fours & four_ad | u & four_eh
+            eights.append(eight_ah)
+        carried: list[list[int]] = [[], [], eights]
+        rest = planes[whole:]
+        if whole:
+            rest.append(ones)
+            carried[0].append(twos)
+            carried[1].append(fours)
+        one = rest.pop() if rest else 0
+        while rest:
+            a, b = rest.pop(), rest.pop() if rest else 0
+            u = one ^ a
+            one, two = u ^ b, one & a | u & b
+            carried[0].append(two)
         sums.append(one)
+        for place, planes in enumerate(carried, len(sums)):
+            if planes:
+                pending += [[] for _ in range(place + 1 - len(pending))]
+                pending[place] += planes
     return sums
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import cache, reduce
 from math import hypot, sqrt
 from operator import or_
 from typing import NamedTuple
@@ -44,14 +44,16 @@ class Region(NamedTuple):
 class SketchBlock:
     """The sketches of up to REGIONS regions as bit planes; immutable."""
 
-    __slots__ = ("_bytes", "_docids", "_planes", "_runs", "slots", "special")
+    __slots__ = ("_bytes", "_docids", "_runs", "planes", "slots", "special")
 
-    # slots: those that hold a sketch. special: those of vectors that must be compared exactly.
+    # planes: bit n of part p of the sketches is in plane p * 8 * part_size + n. slots: those that hold a sketch.
+    # special: those of vectors that must be compared exactly.
+    planes: list[int]
     slots: int
     special: int
 
     def __init__(self, planes: list[int], docids: list[array[int]]) -> None:
-        self._planes = planes
+        self.planes = planes
         self._docids = docids
         # The first docid of a region whose docids are a run without gaps, or -1.
         self._runs = [each[0] if each and each[-1] - each[0] == len(each) - 1 == len(set(each)) - 1 else -1 for each in docids]
@@ -67,7 +69,7 @@ class SketchBlock:
 
     def replaced(self, form: SketchForm, regions: Mapping[int, Region]) -> SketchBlock:
         """The block with other regions at some places, or one more at the end."""
-        planes, docids = self._planes, list(self._docids)
+        planes, docids = self.planes, list(self._docids)
         for place, region in sorted(regions.items()):
             shift = REGION * place
             kept = _ALL ^ _REGION_ONES << shift
@@ -79,10 +81,6 @@ class SketchBlock:
     def __sizeof__(self) -> int:
         """Bytes with all planes, for caches."""
         return super().__sizeof__() + self._bytes
-
-    def plane(self, number: int) -> int:
-        """A plane by its number: bit n of part p of the sketches has number p * 8 * part_size + n."""
-        return self._planes[number]
 
     def docids_at(self, slots: Iterable[int]) -> list[int]:
         """The documents of some slots."""
@@ -123,17 +121,16 @@ class SketchQuery:
         digits = form.bits + bits - 1
         self._added: list[list[int]] = [[] for _ in range(digits)]
         self._subtracted: list[list[int]] = [[] for _ in range(digits)]
-        ones = [[digit for digit in range(form.bits) if weight >> digit & 1] for weight in range(1 << form.bits)]
-        if self._is_quantized:
-            ones[0] = ones[1]
-        for part in range(bits):
-            plane = part * 8 * form.part_size
-            # The lowest bit that the blocks have counts once.
-            added, subtracted = self._added[bits - 1 - part:], self._subtracted[bits - 1 - part:]
-            for weight in weights:
-                for digit in ones[abs(weight)]:
-                    (added if weight > 0 else subtracted)[digit].append(plane)
-                plane += 1
+        for weight in set(weights):
+            numbers = [number for number, each in enumerate(weights) if each == weight]
+            planes = self._added if weight > 0 else self._subtracted
+            size = int(self._is_quantized) or abs(weight)
+            for part in range(bits):
+                first = part * 8 * form.part_size
+                for digit in range(form.bits):
+                    if size >> digit & 1:
+                        # The lowest bit that the blocks have counts once.
+                        planes[bits - 1 - part + digit] += map(first.__add__, numbers)
 
     @staticmethod
     def is_comparable(vector: Sequence[float]) -> bool:
@@ -142,7 +139,7 @@ class SketchQuery:
 
     def sums(self, block: SketchBlock) -> tuple[list[int], int]:
         """For each slot of a block its estimate, as planes, the greater the nearer; and a number that all have been raised by."""
-        plane = block.plane
+        plane = block.planes.__getitem__
         return difference(total([map(plane, numbers) for numbers in self._added]),
                           total([map(plane, numbers) for numbers in self._subtracted]), _ALL)
 
@@ -152,15 +149,24 @@ class SketchQuery:
 
 
 def _weights(form: SketchForm, vector: Sequence[float]) -> list[int]:
+    table, factor = _weight_table(form)
+    halves, middle = factor * 2 / hypot(*vector), len(table) // 2
+    return [table[int(number * halves + middle)] for number in vector]
+
+
+@cache
+def _weight_table(form: SketchForm) -> tuple[list[int], float]:
+    """The weights of numbers, by half units, zero in the middle; and how many units the norm of a vector has."""
     most = (1 << form.bits) - 2
-    limit = max(_LARGEST, form.step * (1 << form.bits - 1))
-    factor = most * sqrt(form.dimensions) / (hypot(*vector) * limit)
-    weights = []
-    for number in vector:
-        exact = max(-most, min(most, number * factor))
-        # Odd ones are avoided: they lead to a fourth more additions than they are worth.
-        weights.append(round(exact) if -1.5 < exact < 1.5 else 2 * round(exact / 2))
-    return weights
+    factor = most * sqrt(form.dimensions) / max(_LARGEST, form.step * (1 << form.bits - 1))
+    middle = int(2 * factor) + 2
+    table = []
+    for place in range(2 * middle):
+        number = (place - middle + 0.5) / 2
+        # Odd ones above 1 are left out: they lead to a fourth more additions than they are worth.
+        weight = round(number) if -1.5 < number < 1.5 else 2 * round(number / 2)
+        table.append(max(-most, min(most, weight)))
+    return table, factor
 
 
 class Estimates:

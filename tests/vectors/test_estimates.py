@@ -120,5 +120,5 @@ def test_replaced_regions(seed: int) -> None:
     after = [changed.get(place, each) for place, each in enumerate(before)] + [changed[3]]
     replaced = SketchBlock.of(form, form.bits, before).replaced(form, changed)
     made = SketchBlock.of(form, form.bits, after)
-    assert (replaced._planes, replaced._docids, replaced.slots, replaced.special) == (
-        made._planes, made._docids, made.slots, made.special)
+    assert (replaced.planes, replaced._docids, replaced.slots, replaced.special) == (
+        made.planes, made._docids, made.slots, made.special)
