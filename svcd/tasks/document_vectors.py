@@ -120,7 +120,8 @@ class Generations:
             raise self._not_given([each for each, _ in missing])
         vectors = self._embedded([each.inputs[number] for each, number in missing], report)
         for (each, number), vector in zip(missing, vectors):
-            each.kept[number] = vector
+            if vector is not None:
+                each.kept[number] = vector
         return {each.docid: self._entry(each.kept) for each in wanted}
 
     def _entry(self, vectors: Mapping[int | None, array[float]]) -> StoredVectors | None:
@@ -129,7 +130,7 @@ class Generations:
         numbers = sorted(number for number in vectors if number is not None)
         return StoredVectors([vectors[number] for number in numbers], fragments=bytes(numbers)) if numbers else None
 
-    def _embedded(self, inputs: Sequence[Any], report: Report) -> list[array[float]]:
+    def _embedded(self, inputs: Sequence[Any], report: Report) -> Sequence[array[float] | None]:
         if not inputs:
             return []
         from svcd.embedding import EmbeddingError

@@ -5,6 +5,7 @@ What an index embeds and when is decided by svcd.tasks.document_vectors and svcd
 from __future__ import annotations
 
 import json
+import os
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -34,6 +35,10 @@ IDENTITY = ("source", "model", "revision", "pooling", "url", "request", "respons
 # Embedders that call no service: their vectors are made again at less than the cost of keeping them.
 _LOCAL = frozenset(("huggingFace", "staticFile", USER_PROVIDED))
 
+# What indexing passes over, so that documents go without vectors: words of a variable, with commas between.
+FAILURE_MODES = "SVC_EXPERIMENTAL_CONFIG_EMBEDDER_FAILURE_MODES"
+_IGNORE_TEMPLATES, _IGNORE_EMBEDDERS = "ignore_document_template_failures", "ignore_embedder_failures"
+
 _networks: tuple[str, ...] = ()
 _embedders: Embedders | None = None
 _counts: RequestCounts | None = None  # of the batch; None before its first request
@@ -61,6 +66,15 @@ def _kept_counts() -> RequestCounts:
 
         _counts = RequestCounts()
     return _counts
+
+
+def _ignored_failures() -> frozenset[str]:
+    """The words of FAILURE_MODES. Raises vector_embedding_error for an unknown one."""
+    words = frozenset(filter(None, map(str.strip, os.environ.get(FAILURE_MODES, "").split(","))))
+    if unknown := sorted(words - {_IGNORE_TEMPLATES, _IGNORE_EMBEDDERS}):
+        raise ApiError(CODE, f"Unknown word `{unknown[0]}` in the variable `{FAILURE_MODES}`: expected "
+                             f"`{_IGNORE_TEMPLATES}` or `{_IGNORE_EMBEDDERS}`.")
+    return words
 
 
 def _kept_embedders() -> Embedders:
@@ -114,6 +128,10 @@ class Source:
         except EmbeddingError as error:
             raise ApiError(CODE, error.while_generating()) from None
 
+    @cached_property
+    def _ignored(self) -> frozenset[str]:
+        return _ignored_failures()
+
     # Inputs
 
     @cached_property
@@ -148,10 +166,13 @@ class Source:
         """
         from svcd.templates import TemplateError, document_variables, fragment_variables
 
+        is_ignored = _IGNORE_TEMPLATES in self._ignored
         if not self.has_fragments:
             try:
                 return {None: self._template.render(document_variables(document, self._is_searchable))}
             except TemplateError as error:
+                if is_ignored:
+                    return {}
                 raise ApiError(CODE, _MISSING.format(id=document_id, error=error.message)) from None
         variables = fragment_variables(document)
         found: Inputs = {}
@@ -176,11 +197,13 @@ class Source:
         return json.dumps({member: self._indexing.get(member) for member in IDENTITY}, sort_keys=True)
 
     def embed(self, inputs: Sequence[Any], kept: KeptEmbeddings, report: Report = lambda finished, total: None
-              ) -> list[array[float]]:
+              ) -> list[array[float] | None]:
         """One vector for each input; equal inputs, and those that an earlier attempt had embedded, are not sent again.
 
-        Raises EmbeddingError.
+        None where the embedder failed, if that is passed over; else raises EmbeddingError.
         """
+        from svcd.embedding import EmbeddingError
+
         keys = [embedding_key(self._identity, each) for each in inputs]
         is_local = self._indexing["source"] in _LOCAL
         vectors = {} if is_local else kept.find(dict.fromkeys(keys))
@@ -189,12 +212,17 @@ class Source:
         portion = max(1, self._embedder.inputs_per_request * self._embedder.requests_at_once)
         for start in range(0, len(wanted), portion):
             part = wanted[start:start + portion]
-            made = self._embedder.embed([missing[key] for key in part], _kept_counts())
+            try:
+                made = self._embedder.embed([missing[key] for key in part], _kept_counts())
+            except EmbeddingError:
+                if _IGNORE_EMBEDDERS not in self._ignored:
+                    raise
+                continue
             if not is_local:
                 kept.keep(part, made)
             vectors.update(zip(part, made))
             report(start + len(part), len(wanted))
-        return [vectors[key] for key in keys]
+        return [vectors.get(key) for key in keys]
 
 
 def fragments_of(settings: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -195,6 +195,30 @@ def test_a_template_that_cannot_be_rendered_names_the_document(harness: TaskHarn
     assert message.startswith("Index `movies`: missing field in document `7`: liquid: ")
 
 
+def test_failures_that_are_passed_over_leave_documents_without_vectors(
+        harness: TaskHarness, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    start(harness, REST)
+    monkeypatch.setenv(embedding.FAILURE_MODES, "ignore_embedder_failures, ignore_document_template_failures")
+    service.fail_after = 2
+    task = harness.add([{"id": 0, "u": "no text"}, *({"id": number, "t": f"x{number}"} for number in range(1, 6))])
+    harness.run()
+    assert error(harness, task) is None and len(harness.documents()) == 6
+    assert len(shown(harness)) == 2 == len(service.sent)
+    service.fail_after = None
+    harness.add([{"id": number, "t": f"x{number}"} for number in range(1, 6)])
+    harness.run()
+    assert len(shown(harness)) == 5 == len(service.sent)
+
+
+def test_an_unknown_failure_mode_is_named(harness: TaskHarness, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    start(harness, REST)
+    monkeypatch.setenv(embedding.FAILURE_MODES, "ignore_all")
+    task = harness.add([{"id": 0, "t": "x"}])
+    harness.run()
+    code, message = error(harness, task)
+    assert code == "vector_embedding_error" and "`ignore_all`" in message
+
+
 @pytest.mark.parametrize("documents, others, hint", [
     ([{"id": 1}], "", "\n- Hint: opt-out for a document with `_vectors.e: null`"),
     ([{"id": 1}, {"id": 2}], " and at least 1 other document(s)", "\n- Hint: opt-out for a document with `_vectors.e: null`"),
