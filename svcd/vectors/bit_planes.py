@@ -45,8 +45,8 @@ _WORDS = [mask.to_bytes(8, "little") for mask in (0x00AA00AA00AA00AA, 0x0000CCCC
 def total(addends: Sequence[Iterable[int]]) -> list[int]:
     """The sums of planes. addends: for each binary digit, from the lowest on, the planes that count for so much.
 
-    Full adders make of three planes of a digit one of that digit and one of the next. Eight planes at a time go into sums of three
-    digits, so that few planes are at hand at any time, and these in the cache of the processor.
+    Full adders make of three planes of a digit one of that digit and one of the next. Eight planes at a time go into sums of
+    three digits, so that few planes are at hand at any time, and these in the cache of the processor.
     """
     pending = [list(planes) for planes in addends]
     sums: list[int] = []
