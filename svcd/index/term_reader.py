@@ -176,7 +176,7 @@ _STORED_COST = 25  # of a materialized set
 _MOST_COMPARED = 8
 # The documents of a term are read to see in which fields and where it stands if there are at most so many: 8 us each. A
 # position takes 40 us, and most words are asked for at nine of them or at one.
-_RARE = 48
+RARE = 48
 
 
 class _Places(NamedTuple):
@@ -304,7 +304,7 @@ class TermReader:
     def word_field_docids(self, word: str, field: str) -> DocIds:
         """Documents that hold the word in one field."""
         docids = self.word_docids(word)
-        if len(docids) <= _RARE:
+        if len(docids) <= RARE:
             return self._places(word, docids).columns.get(self.columns.get(field, -1), EMPTY)
         return self._field_docids(fts_encoding.term_of_word(word), False, field)
 
@@ -360,7 +360,7 @@ class TermReader:
     def word_position_docids(self, word: str, bucketed: int) -> DocIds:
         """Documents that hold the word at a bucketed position of any field."""
         docids = self.word_docids(word)
-        if len(docids) <= _RARE:
+        if len(docids) <= RARE:
             if word in self._with_position or not docids:
                 return self._places(word, docids).positions.get(bucketed, EMPTY)
             self._with_position.add(word)

@@ -92,8 +92,10 @@ def check_relations(reader: IndexReader, held: Documents) -> None:
     assert dict(reader.terms.words_by_position(sorted(held))) == held
     assert docids(reader.terms.words_docids(["ab", "c", "none", "|"])) == {
         docid for docid, document in held.items() if any({"ab", "c", "|"} & set(row) for row in document.values())}
-    for word in ["a", "ab", "|", "X", "none"]:
-        check_word(reader, held, word)
+    for rare in (0, term_reader.RARE):  # from postings, then from the documents
+        with patch.object(term_reader, "RARE", rare):
+            for word in ["a", "ab", "|", "X", "none"]:
+                check_word(reader, held, word)
     for prefix in ["a", "b"]:
         check_prefix(reader, held, prefix)
     for left, right in [("a", "b"), ("b", "a"), ("a", "a"), ("|", "X")]:
@@ -137,7 +139,7 @@ def check_prefix(reader: IndexReader, held: Documents, prefix: str) -> None:
 def test_cached_sets_change_how_sets_are_read_but_not_what_they_hold(documents: list[Any], asked: list[Any]) -> None:
     held: Documents = dict(enumerate(documents))
     with tempfile.TemporaryDirectory() as folder, patch.object(term_reader, "COMMON", 3), patch.object(
-            term_reader, "_DOCUMENTS_A_TERM", 1):
+            term_reader, "_DOCUMENTS_A_TERM", 1), patch.object(term_reader, "RARE", 0):
         path = Path(folder) / "index.sqlite"
         writer = IndexWriter(path)
         play(writer, [[*held.items()]])
