@@ -175,8 +175,8 @@ _STORED_COST = 25  # of a materialized set
 # Fields whose cached sets are subtracted to see in which field a term mostly is.
 _MOST_COMPARED = 8
 # The documents of a term are read to see in which fields and where it stands if there are at most so many: 8 us each. A
-# position takes 40 us, and most words are asked for at nine of them or at one.
-RARE = 48
+# position takes 40 us, and most words are asked for at nine of them or at one. With 48, single words took 4 % longer.
+RARE = 16
 
 
 class _Places(NamedTuple):

@@ -33,6 +33,8 @@ FEW, FEW_WITH_NUMPY = 600, 2000
 # So many of those that are nearest by estimate are compared exactly at first. It is enough when the last of the nearest is in the
 # first part of this order, one of FACTOR; else more follow, up to MOST_REFINED.
 FIRST_COUNT, MOST_REFINED, FACTOR = 200, 3000, 4
+# So many documents that are no candidates are quickly looked up in the sketches, one by one; else all candidates are.
+MOST_EXCLUDED = 100
 # The one in so many of the nearest that is farthest down in this order is disregarded.
 DISREGARDED = 32
 
@@ -106,7 +108,8 @@ class VectorReader:
             return found.result()
         sketches = SketchReader(self._transaction, row.number, SketchForm.of(row.dimensions, row.is_quantized))
         query = SketchQuery(sketches.form, sketches.bits, vector)
-        estimates = Estimates(query, sketches.blocks(), None if len(docids) == len(embedded) else docids)
+        is_most = len(embedded) - len(docids) <= MOST_EXCLUDED
+        estimates = Estimates(query, sketches.blocks(), *((None, embedded - docids) if is_most else (docids,)))
         if row.is_quantized:
             return first_of_each((query.distance(estimate), docid) for estimate, docid in estimates.best(limit))
         return self._refined(row, estimates, found, limit)

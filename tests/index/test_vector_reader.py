@@ -99,6 +99,7 @@ def small_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sketch_writer, "_LEAST", 2)
     monkeypatch.setattr(sketch_reader, "REGIONS", 4)
     monkeypatch.setattr(sketch_reader, "_MOST_REPLACED", 2)
+    monkeypatch.setattr(vector_reader, "MOST_EXCLUDED", 5)
     monkeypatch.setattr(vector_reader, "FEW", 3)
     monkeypatch.setattr(vector_reader, "FEW_WITH_NUMPY", 3)
 

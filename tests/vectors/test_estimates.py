@@ -83,9 +83,17 @@ def test_estimates_are_weighted_sums_of_steps(size: int, is_all: bool, seed: int
     weights = _weights(form, query)
     docids = {start + 2 * place: vector for start, each in zip(starts, regions) for place, vector in enumerate(each)}
     among = DocIds(list(docids)) if is_all else DocIds([docid for docid in docids if chosen.random() < 0.5] + [1, 5000])
-    expected = sorted((-sum(weight * (step >> form.bits - bits) for weight, step in zip(weights, steps_of(form, form.sketch(vector)))),
-                       docid) for docid, vector in docids.items() if docid in among)
-    estimates = Estimates(SketchQuery(form, bits, query), iter([block]), None if is_all else among)
+
+    def product(weight: int, step: int) -> int:
+        both_lowest = abs(weight) & step & 1 if bits == form.bits else 0
+        return weight * (step >> form.bits - bits) - (both_lowest if weight > 0 else -both_lowest)
+
+    expected = sorted((-sum(map(product, weights, steps_of(form, form.sketch(vector)))), docid)
+                      for docid, vector in docids.items() if docid in among)
+    others = DocIds([docid for docid in docids if docid not in among] + [50, 5000])
+    sums = SketchQuery(form, bits, query)
+    estimates = Estimates(sums, iter([block]), None) if is_all else Estimates(sums, iter([block]), among)
+    assert Estimates(sums, iter([block]), None, others).best(1000) == estimates.best(1000)
     assert estimates.best(5) == [(-opposite, docid) for opposite, docid in expected[:5]]
     assert len(estimates.best(1000)) == len(expected)
     if bits == form.bits:
