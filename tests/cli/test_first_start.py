@@ -32,7 +32,8 @@ each_noun = pytest.mark.parametrize("noun", ["dump", "snapshot"])
 def imports(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path, Path]]:
     """What, file and folder of each import that is asked for."""
     made: list[tuple[str, Path, Path]] = []
-    monkeypatch.setattr(archive_import, "import_dump", lambda path, folder, budget, threads: made.append(("dump", path, folder)))
+    monkeypatch.setattr(archive_import, "import_dump",
+                        lambda path, folder, budget, threads, networks: made.append(("dump", path, folder)))
     monkeypatch.setattr(archive_import, "import_snapshot",
                         lambda path, folder: made.append(("snapshot", path, folder)))
     return made
