@@ -31,6 +31,8 @@ def numpy() -> Any:
     """The module numpy, or None if it is not installed, or not wanted: SVCD_PLAIN_VECTORS is set in the environment."""
     if os.environ.get("SVCD_PLAIN_VECTORS"):
         return None
+    # Its threads would only compete with other searches. It reads this once, when it is loaded.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         return importlib.import_module("numpy")
     except ImportError:
