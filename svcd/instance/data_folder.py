@@ -70,7 +70,7 @@ class IndexSnapshot:
 
 
 # Bounds of what is kept between searches, in all processes together; it grows with the indexes because cached sets do.
-MIN_CACHE_BYTES, MAX_CACHE_BYTES = 40 << 20, 128 << 20
+MIN_CACHE_BYTES, MAX_CACHE_BYTES = 32 << 20, 128 << 20
 _ANSWER_PART = 4  # this fraction of it is for answers, the others for what readers cache
 _CACHE_PART = 10  # the cache may take this fraction of the bytes of all indexes that were read
 _MEMORY_PART = 8  # and this one of the memory of the machine
