@@ -17,6 +17,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from svcd.base.little_endian import bytes_of
+
 FORMAT, VERSION = "svcd word vectors", 1
 MOST_DIMENSIONS = 4096
 _LONGEST_HEADER = 4096
@@ -112,14 +114,8 @@ def write(file: IO[bytes], dimensions: int, words: Iterable[tuple[str, WordVecto
     header = json.dumps({"format": FORMAT, "version": VERSION, "words": len(ordered), "dimensions": dimensions,
                          "bytes": position + padding}).encode()
     file.write(header + b" " * (-(len(header) + 1) % 8) + b"\n")
-    file.write(_little_endian(starts))
+    file.write(bytes_of(starts))
     file.write(b"".join(word for word, _ in ordered) + b"\0" * padding)
-    file.write(_little_endian(array("f", (vector.factor for _, vector in ordered))))
+    file.write(bytes_of(array("f", (vector.factor for _, vector in ordered))))
     for _, vector in ordered:
         file.write(vector.steps.tobytes())
-
-
-def _little_endian(numbers: array[int] | array[float]) -> bytes:
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers.tobytes()

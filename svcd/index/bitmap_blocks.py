@@ -7,12 +7,12 @@ docs/storage.md#field-values.
 from __future__ import annotations
 
 import json
-import sys
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes, union_of
+from svcd.base.little_endian import numbers_of
 
 BLOCK_BITS = 16  # a container of a roaring bitmap
 # The form of a stored set that lists its docids is known by its length, which is a multiple of this.
@@ -42,7 +42,7 @@ def edited_block(block: bytes | None, edits: Sequence[int]) -> bytes:
 
 def block_docids(block: bytes) -> array[int]:
     """The documents of a block, ascending."""
-    return _listed(block) if len(block) % DOCID_BYTES == 0 else from_bytes(block).to_array()
+    return numbers_of("I", block) if len(block) % DOCID_BYTES == 0 else from_bytes(block).to_array()
 
 
 def block_count(block: bytes) -> int:
@@ -62,7 +62,7 @@ def joined_blocks(rows: Sequence[Row]) -> DocIds:
 
 def joined_lists(blocks: bytes) -> DocIds:
     """The union of blocks that list their documents, one after the other in any order."""
-    return DocIds(_listed(blocks))
+    return DocIds(numbers_of("I", blocks))
 
 
 def joined_within(rows: Sequence[Row], docids: DocIds) -> DocIds:
@@ -110,13 +110,6 @@ def edited_set_rows(stored: Mapping[int, bytes], added: DocIds, removed: DocIds)
     if may_be_whole and sum(map(block_count, left.values())) <= MOST_IN_WHOLE:
         return edited_set_rows({WHOLE: b""}, union_of(map(from_bytes, left.values())), EMPTY)
     return left
-
-
-def _listed(blocks: bytes) -> array[int]:
-    docids = array("I", blocks)
-    if sys.byteorder == "big":
-        docids.byteswap()
-    return docids
 
 
 def listed_docids(docids: str | None) -> DocIds:

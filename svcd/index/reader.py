@@ -10,16 +10,18 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes
 from svcd.index.geo_reader import GeoReader
 from svcd.index.read_transaction import Cache, Key, ReadTransaction, placeholders, statement_portions
 from svcd.index.term_reader import TermReader, VocabularyReader
 from svcd.index.value_reader import ValueReader
-from svcd.index.vector_reader import VectorReader
 from svcd.schema.field_values import stored_form
 from svcd.schema.index_settings import IndexSettings
+
+if TYPE_CHECKING:
+    from svcd.index.vector_reader import VectorReader
 
 T = TypeVar("T")
 
@@ -65,6 +67,8 @@ class IndexReader:
     @cached_property
     def vectors(self) -> VectorReader:
         """The vectors of documents."""
+        from svcd.index.vector_reader import VectorReader  # loaded late: most indexes have none
+
         return VectorReader(self.transaction)
 
     @property

@@ -153,14 +153,14 @@ def _create_vectors(database: Any) -> None:
         {"number": int, "name": str, "dimensions": int, "is_quantized": int, "fragments": str, "vectors": int},
         pk="number", not_null={"name", "dimensions", "is_quantized", "fragments", "vectors"})
     database["embedders"].create_index(["name"], unique=True)
-    # id: vector_id(); origin: a constant of svcd.index.vector_writer; fragments: a byte for each vector, the number of its
+    # id: row_id() of svcd.index.vector_rows; origin: a constant of it; fragments: a byte for each vector, the number of its
     # fragment, null where they are not of fragments; vectors: one after the other.
     database["document_vectors"].create({"id": int, "origin": int, "fragments": bytes, "vectors": bytes}, pk="id",
                                         not_null={"origin", "vectors"})
     # A few bits for each number of the vectors of some documents: see svcd.index.sketch_writer.
     database["vector_sketches"].create({"id": int, "generation": int, "docids": bytes, "sketches": bytes}, pk="id",
                                        not_null={"generation", "docids", "sketches"})
-    # Sets of the documents of an embedder, in bitmap blocks. kind: a constant of svcd.index.vector_writer.
+    # Sets of the documents of an embedder, in bitmap blocks. kind: a constant of svcd.index.vector_rows.
     database.execute("CREATE TABLE vector_postings (embedder INTEGER NOT NULL, kind INTEGER NOT NULL, block INTEGER NOT NULL, "
                      "docids BLOB NOT NULL, PRIMARY KEY (embedder, kind, block)) WITHOUT ROWID")
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import compress
 
 from svcd.index.read_transaction import ReadTransaction, placeholders
-from svcd.index.schema import DOCID_BITS
-from svcd.index.sketch_writer import region_of
+from svcd.index.vector_rows import id_range, sketch_docids
 from svcd.vectors.estimates import REGION, REGIONS, Region, SketchBlock
 from svcd.vectors.sketches import SketchForm
 
@@ -32,7 +31,7 @@ class SketchReader:
         self.form = form
         self._rows: _Rows = transaction.cached(("sketch rows", embedder), lambda: transaction.connection.execute(
             "SELECT id, generation FROM vector_sketches WHERE id BETWEEN ? AND ? ORDER BY id",
-            (embedder << DOCID_BITS, (embedder + 1 << DOCID_BITS) - 1)).fetchall())
+            id_range(embedder)).fetchall())
         # Planes have a bit for each sketch, in integers that use 30 of 32 bits.
         row_size = REGION * form.part_size * 32 // 30
         room = int(transaction.cache.limit * _CACHE_SHARE) // row_size
@@ -71,7 +70,7 @@ class SketchReader:
 
     def _regions(self, rows: Sequence[int]) -> Iterator[Region]:
         """The sketches of some rows, in their order, of as many as a block has at most."""
-        return (region_of(docids, sketches) for docids, sketches in self._transaction.connection.execute(
+        return (Region(sketch_docids(docids), sketches) for docids, sketches in self._transaction.connection.execute(
             f"SELECT docids, sketches FROM vector_sketches WHERE id IN ({placeholders(rows)}) ORDER BY id", rows))
 
 

@@ -7,13 +7,13 @@ generation: the one that wrote the row, by which readers know what they have cac
 from __future__ import annotations
 
 import sqlite3
-import sys
 from array import array
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 
-from svcd.index.schema import DOCID_BITS
-from svcd.vectors.estimates import REGION, Region
+from svcd.base.little_endian import bytes_of
+from svcd.index.vector_rows import docid_of, id_range, row_id, sketch_docids
+from svcd.vectors.estimates import REGION
 from svcd.vectors.sketches import SketchForm
 from svcd.vectors.vector import quantized_bytes
 
@@ -51,7 +51,7 @@ class SketchWriter:
         """Delete the sketches of an embedder."""
         self._gathered = {key: docids for key, docids in self._gathered.items() if key[0] != embedder}
         self._starts.pop(embedder, None)
-        self._connection.execute("DELETE FROM vector_sketches WHERE id BETWEEN ? AND ?", _id_range(embedder))
+        self._connection.execute("DELETE FROM vector_sketches WHERE id BETWEEN ? AND ?", id_range(embedder))
 
     def flush(self) -> None:
         """Write what is gathered."""
@@ -85,7 +85,7 @@ class SketchWriter:
             first = part[0][0] if place else start
             if place:
                 insort(self._starts_of(embedder), first)
-            self._connection.execute(_PUT, (embedder << DOCID_BITS | first, generation, *_encoded(part)))
+            self._connection.execute(_PUT, (row_id(embedder, first), generation, *_encoded(part)))
 
     def _join(self, embedder: int, form: SketchForm, start: int, generation: int) -> None:
         """Join a row that has few sketches to a neighbour, if this one has room."""
@@ -102,40 +102,29 @@ class SketchWriter:
         if len(held) + len(other) > REGION // 2:
             return
         starts.remove(second)
-        self._connection.execute("DELETE FROM vector_sketches WHERE id = ?", (embedder << DOCID_BITS | second,))
+        self._connection.execute("DELETE FROM vector_sketches WHERE id = ?", (row_id(embedder, second),))
         self._put(embedder, first, sorted([*held, *other], key=_by_docid), REGION, generation)
 
     def _starts_of(self, embedder: int) -> list[int]:
         """The first docids of the rows of an embedder."""
         starts = self._starts.get(embedder)
         if starts is None:
-            starts = self._starts[embedder] = [key & (1 << DOCID_BITS) - 1 for (key,) in self._connection.execute(
-                "SELECT id FROM vector_sketches WHERE id BETWEEN ? AND ? ORDER BY id", _id_range(embedder))] or [0]
+            starts = self._starts[embedder] = [docid_of(key) for (key,) in self._connection.execute(
+                "SELECT id FROM vector_sketches WHERE id BETWEEN ? AND ? ORDER BY id", id_range(embedder))] or [0]
         return starts
 
     def _read(self, embedder: int, form: SketchForm, start: int) -> list[Sketch]:
         row = self._connection.execute("SELECT docids, sketches FROM vector_sketches WHERE id = ?",
-                                       (embedder << DOCID_BITS | start,)).fetchone()
+                                       (row_id(embedder, start),)).fetchone()
         if row is None:
             return []
-        docids, sketches = region_of(*row)
-        return [(docid, sketches[place * form.size:(place + 1) * form.size]) for place, docid in enumerate(docids)]
-
-
-def region_of(docids: bytes, sketches: bytes) -> Region:
-    """What a row holds."""
-    listed = array("I", docids)
-    if sys.byteorder == "big":
-        listed.byteswap()
-    return Region(listed, sketches)
+        docids, sketches = row
+        return [(docid, sketches[place * form.size:(place + 1) * form.size]) for place, docid in enumerate(sketch_docids(docids))]
 
 
 def _encoded(sketches: Iterable[Sketch]) -> tuple[bytes, bytes]:
     several = list(sketches)
-    docids = array("I", [docid for docid, _ in several])
-    if sys.byteorder == "big":
-        docids.byteswap()
-    return docids.tobytes(), b"".join([sketch for _, sketch in several])
+    return bytes_of(array("I", [docid for docid, _ in several])), b"".join([sketch for _, sketch in several])
 
 
 def _parts(sketches: Sequence[Sketch], most: int) -> Iterator[Sequence[Sketch]]:
@@ -155,8 +144,3 @@ def _parts(sketches: Sequence[Sketch], most: int) -> Iterator[Sequence[Sketch]]:
 
 def _by_docid(sketch: Sketch) -> int:
     return sketch[0]
-
-
-def _id_range(embedder: int) -> tuple[int, int]:
-    """The first and the last id of an embedder."""
-    return embedder << DOCID_BITS, (embedder + 1 << DOCID_BITS) - 1

@@ -6,22 +6,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from svcd.base.docids import EMPTY, DocIds
 from svcd.index.read_transaction import ReadTransaction, placeholders, statement_portions
-from svcd.index.schema import DOCID_BITS
 from svcd.index.sketch_reader import SketchReader
-from svcd.index.vector_writer import (
-    EMBEDDED,
-    FIRST_FRAGMENT,
-    FIXED,
-    GIVEN,
-    REGENERATED,
-    EmbedderRow,
-    embedder_rows,
-    posting_docids,
+from svcd.index.vector_rows import (
+    EMBEDDED, FIRST_FRAGMENT, FIXED, GIVEN, REGENERATED, EmbedderRow, docid_of, embedder_rows, posting_docids, row_id,
     stored_vectors,
-    vector_id,
 )
 from svcd.vectors.estimates import Estimates, SketchQuery
 from svcd.vectors.nearest import Nearest, first_of_each, numpy
@@ -84,12 +76,9 @@ class VectorReader:
     def document_vectors(self, docids: Sequence[int], embedder: str) -> Iterator[tuple[int, DocumentVectors]]:
         """(docid, vectors) of those of some documents that have an entry for the embedder, in no order."""
         row = self._embedders().get(embedder)
-        for portion in statement_portions(docids) if row else ():
-            assert row
-            ids = [vector_id(row.number, docid) for docid in portion]
-            for key, origin, vectors in self._transaction.connection.execute(
-                    f"SELECT id, origin, vectors FROM document_vectors WHERE id IN ({placeholders(ids)})", ids):
-                yield key & (1 << DOCID_BITS) - 1, DocumentVectors(
+        if row is not None:
+            for docid, vectors, origin in self._rows(row, docids, "vectors, origin"):
+                yield docid, DocumentVectors(
                     stored_vectors(vectors, row.dimensions, row.is_quantized), bool(origin & REGENERATED))
 
     def nearest(self, embedder: str, vector: array[float], candidates: DocIds, limit: int) -> Sequence[tuple[float, int]]:
@@ -134,10 +123,10 @@ class VectorReader:
                 return found.result()
             count = min(FACTOR * last, most)
 
-    def _rows(self, row: EmbedderRow, docids: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        """(docid, its vectors as stored) of some documents."""
+    def _rows(self, row: EmbedderRow, docids: Sequence[int], columns: str = "vectors") -> Iterator[Any]:
+        """(docid, its vectors as stored) of those of some documents that have a row; other columns where asked for."""
         for portion in statement_portions(docids):
-            ids = [vector_id(row.number, docid) for docid in portion]
-            for key, vectors in self._transaction.connection.execute(
-                    f"SELECT id, vectors FROM document_vectors WHERE id IN ({placeholders(ids)})", ids):
-                yield key & (1 << DOCID_BITS) - 1, vectors
+            ids = [row_id(row.number, docid) for docid in portion]
+            for key, *held in self._transaction.connection.execute(
+                    f"SELECT id, {columns} FROM document_vectors WHERE id IN ({placeholders(ids)})", ids):
+                yield docid_of(key), *held

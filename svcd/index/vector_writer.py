@@ -16,17 +16,12 @@ from typing import NamedTuple
 from svcd.base.docids import DocIds
 from svcd.index.bitmap_blocks import BLOCK_BITS, edited_block, joined_blocks
 from svcd.index.read_transaction import placeholders, statement_portions
-from svcd.index.schema import DOCID_BITS
 from svcd.index.sketch_writer import SketchWriter
-from svcd.vectors.vector import from_bytes, quantized_bytes, quantized_size, to_bytes, unquantized
-
-# Where the vectors of a document are from, added up: did a user give them? Are they made again when the document changes?
-USER_PROVIDED, REGENERATED = 1, 2
-# Kinds of sets in vector_postings: documents with a vector; those of which a user gave the vectors, or said that there shall be
-# none; those whose vectors are not made again; from FIRST_FRAGMENT on those with a vector of the indexing fragment of this
-# number.
-EMBEDDED, GIVEN, FIXED = range(3)
-FIRST_FRAGMENT = 16
+from svcd.index.vector_rows import (
+    EMBEDDED, FIRST_FRAGMENT, FIXED, GIVEN, REGENERATED, USER_PROVIDED, EmbedderRow, docid_of, embedder_rows, id_range,
+    posting_docids, row_id, stored_bytes, stored_vectors,
+)
+from svcd.vectors.vector import quantized_size
 
 # Bytes of vectors that are read together; a document may have some megabytes.
 MOST_READ = 1 << 20
@@ -37,15 +32,6 @@ _SELECT = "SELECT id, origin, fragments, vectors FROM document_vectors WHERE id"
 _PUT = "INSERT OR REPLACE INTO document_vectors(id, origin, fragments, vectors) VALUES (?, ?, ?, ?)"
 _PUT_SET = "INSERT OR REPLACE INTO vector_postings(embedder, kind, block, docids) VALUES (?, ?, ?, ?)"
 _OF_SET = "FROM vector_postings WHERE embedder = ? AND kind = ? AND block = ?"
-
-class EmbedderRow(NamedTuple):
-    """An embedder of the settings. fragments: the number of each of its indexing fragments, below 256."""
-
-    number: int
-    name: str
-    dimensions: int
-    is_quantized: bool
-    fragments: Mapping[str, int]
 
 
 class StoredVectors(NamedTuple):
@@ -68,24 +54,6 @@ class StoredVectors(NamedTuple):
 
 # What a document without an entry is like.
 NONE_YET = StoredVectors(())
-
-
-def vector_id(embedder: int, docid: int) -> int:
-    """The id of a row of document_vectors."""
-    return embedder << DOCID_BITS | docid
-
-
-def stored_bytes(vectors: Iterable[array[float]], is_quantized: bool) -> bytes:
-    """Vectors as document_vectors has them."""
-    return b"".join(map(quantized_bytes, vectors)) if is_quantized else to_bytes(vectors)
-
-
-def stored_vectors(stored: bytes, dimensions: int, is_quantized: bool) -> list[array[float]]:
-    """The vectors of a row of document_vectors; quantized ones are of ones and zeros."""
-    if not is_quantized:
-        return from_bytes(stored, dimensions)
-    size = quantized_size(dimensions)
-    return [unquantized(stored[start:start + size], dimensions) for start in range(0, len(stored), size)]
 
 
 class VectorWriter:
@@ -148,7 +116,7 @@ class VectorWriter:
         """Delete the vectors of an embedder."""
         self.flush()
         number = self.embedders[name].number
-        self._connection.execute("DELETE FROM document_vectors WHERE id BETWEEN ? AND ?", _id_range(number))
+        self._connection.execute("DELETE FROM document_vectors WHERE id BETWEEN ? AND ?", id_range(number))
         self._connection.execute("DELETE FROM vector_postings WHERE embedder = ?", (number,))
         self._sketches.clear(number)
         self._connection.execute("UPDATE embedders SET vectors = 0 WHERE number = ?", (number,))
@@ -168,7 +136,7 @@ class VectorWriter:
             for docid, stored in part:
                 self._sketches.change(row.number, row.dimensions, True, docid, stored.vectors)
             self._connection.executemany("UPDATE document_vectors SET vectors = ? WHERE id = ?", [
-                (stored_bytes(stored.vectors, True), vector_id(row.number, docid)) for docid, stored in part])
+                (stored_bytes(stored.vectors, True), row_id(row.number, docid)) for docid, stored in part])
         self._connection.execute("UPDATE embedders SET is_quantized = 1 WHERE number = ?", (row.number,))
         self._embedders = None
 
@@ -189,7 +157,7 @@ class VectorWriter:
     def portions(self, name: str) -> Iterator[list[tuple[int, StoredVectors]]]:
         """All (docid, vectors) of an embedder by docid, in portions of about MOST_READ bytes, each read when its turn comes."""
         row = self.embedders[name]
-        first, last = _id_range(row.number)
+        first, last = id_range(row.number)
         while sizes := self._connection.execute("SELECT id, length(vectors) FROM document_vectors WHERE id BETWEEN ? AND ? "
                                                 "ORDER BY id LIMIT ?", (first, last, _PORTION)).fetchall():
             part = next(_parts(sizes))
@@ -199,7 +167,7 @@ class VectorWriter:
 
     def _states(self, number: int, docids: Sequence[int]) -> Iterator[tuple[int, int, bytes | None, int]]:
         """(id, origin, fragments, bytes of the vectors) of some documents; no vector is read."""
-        for ids in statement_portions([vector_id(number, docid) for docid in docids]):
+        for ids in statement_portions([row_id(number, docid) for docid in docids]):
             yield from self._connection.execute("SELECT id, origin, fragments, length(vectors) FROM document_vectors WHERE id IN "
                                                 f"({placeholders(ids)})", ids)
 
@@ -213,7 +181,7 @@ class VectorWriter:
         removed: list[tuple[int]] = []
         written: list[tuple[int, int, bytes | None, bytes]] = []
         for docid in docids:
-            entry, key = entries[docid], vector_id(row.number, docid)
+            entry, key = entries[docid], row_id(row.number, docid)
             kinds, count = before.get(key, (_NO_KINDS, 0))
             vectors = entry.vectors if entry else ()
             if vectors or count:
@@ -274,7 +242,6 @@ class VectorWriter:
 
 
 _NO_KINDS: frozenset[int] = frozenset()
-_DOCID_MASK = (1 << DOCID_BITS) - 1
 
 
 def _kinds(origin: int, length: int, fragments: bytes | None) -> frozenset[int]:
@@ -289,22 +256,9 @@ def _kinds(origin: int, length: int, fragments: bytes | None) -> frozenset[int]:
     return frozenset(kinds)
 
 
-def embedder_rows(connection: sqlite3.Connection) -> list[EmbedderRow]:
-    """The embedders of an index, by name."""
-    return [EmbedderRow(number, name, dimensions, bool(is_quantized), json.loads(fragments))
-            for number, name, dimensions, is_quantized, fragments in connection.execute(
-                "SELECT number, name, dimensions, is_quantized, fragments FROM embedders ORDER BY name")]
-
-
-def posting_docids(connection: sqlite3.Connection, embedder: int, kind: int) -> DocIds:
-    """A set of vector_postings."""
-    return joined_blocks(connection.execute("SELECT docids FROM vector_postings WHERE embedder = ? AND kind = ?",
-                                            (embedder, kind)).fetchall())
-
-
 def _read_row(row: EmbedderRow, stored: tuple[int, int, bytes | None, bytes]) -> tuple[int, StoredVectors]:
     key, origin, fragments, vectors = stored
-    return key & _DOCID_MASK, StoredVectors(stored_vectors(vectors, row.dimensions, row.is_quantized),
+    return docid_of(key), StoredVectors(stored_vectors(vectors, row.dimensions, row.is_quantized),
                                             bool(origin & USER_PROVIDED), bool(origin & REGENERATED), fragments)
 
 
@@ -320,11 +274,6 @@ def _parts(sizes: Iterable[tuple[int, int]]) -> Iterator[list[int]]:
         read += size
     if part:
         yield part
-
-
-def _id_range(embedder: int) -> tuple[int, int]:
-    """The first and the last id of an embedder."""
-    return vector_id(embedder, 0), vector_id(embedder + 1, 0) - 1
 
 
 def _unused(numbers: set[int]) -> int:

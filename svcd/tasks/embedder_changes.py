@@ -10,7 +10,8 @@ from typing import Any
 
 from svcd.base import json_text
 from svcd.index.kept_embeddings import KeptEmbeddings
-from svcd.index.vector_writer import FIXED, StoredVectors
+from svcd.index.vector_rows import FIXED
+from svcd.index.vector_writer import StoredVectors
 from svcd.index.writer import IndexWriter, StoredDocument
 from svcd.schema.document_vectors import MEMBER, checked_vectors, dimension_error, shown_entry
 from svcd.schema.index_settings import IndexSettings

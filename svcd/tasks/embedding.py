@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from svcd.base.errors import ApiError
 from svcd.index.kept_embeddings import KeptEmbeddings, embedding_key
-from svcd.index.vector_writer import EmbedderRow
+from svcd.index.vector_rows import EmbedderRow
 from svcd.schema.index_settings import IndexSettings
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ The sketch of a quantized vector is the vector. See docs/vectors.md#sketches.
 """
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Sequence
 from math import hypot, sqrt
 from typing import NamedTuple
 
+from svcd.base.little_endian import bytes_of
 from svcd.vectors.vector import padded
 
 # A vector or query with a smaller or larger norm is compared exactly: single precision makes distances to such vectors special.
@@ -64,10 +64,7 @@ class SketchForm(NamedTuple):
         if sqrt(self.dimensions) >= self.step * _MOST_STEPS:  # else no number can be so large
             least, most = _TO_INTEGER - _MOST_STEPS, _TO_INTEGER + _MOST_STEPS
             shifted = [min(max(number, least), most) for number in shifted]
-        steps = array("f", shifted)
-        if sys.byteorder == "big":
-            steps.byteswap()
-        lows = steps.tobytes()[::4][::-1]
+        lows = bytes_of(array("f", shifted))[::4][::-1]
         size = self.part_size
         return b"".join([int(lows.translate(digits), 2).to_bytes(size, "little") for digits in _DIGITS[self.bits]])
 

@@ -6,12 +6,13 @@ stay equal, and printed scores agree with those of such engines in all but the l
 """
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from math import sqrt
 from operator import mul
 from typing import NamedTuple
+
+from svcd.base.little_endian import bytes_of, numbers_of
 
 Vector = array  # array("f")
 
@@ -50,17 +51,12 @@ def to_bytes(vectors: Iterable[array[float]]) -> bytes:
     joined = array("f")
     for vector in vectors:
         joined.extend(vector)
-    if sys.byteorder == "big":
-        joined.byteswap()
-    return joined.tobytes()
+    return bytes_of(joined)
 
 
 def from_bytes(stored: bytes, dimensions: int) -> list[array[float]]:
     """The vectors that to_bytes() has joined."""
-    joined = array("f")
-    joined.frombytes(stored)
-    if sys.byteorder == "big":
-        joined.byteswap()
+    joined = numbers_of("f", stored)
     return [joined[start:start + dimensions] for start in range(0, len(joined), dimensions)]
 
 

@@ -22,16 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.index import schema, vector_writer
-from svcd.index.vector_writer import (
-    EMBEDDED,
-    FIRST_FRAGMENT,
-    FIXED,
-    GIVEN,
-    StoredVectors,
-    VectorWriter,
-    stored_bytes,
-    stored_vectors,
-)
+from svcd.index.vector_rows import EMBEDDED, FIRST_FRAGMENT, FIXED, GIVEN, stored_bytes, stored_vectors
+from svcd.index.vector_writer import StoredVectors, VectorWriter
 from svcd.index.writer import DocumentChange, IndexWriter
 
 NUMBER = st.floats(width=32, allow_nan=False) | st.sampled_from([0.0, -0.0, 1e-45, -1e-45])

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from svcd.embedding import EmbeddingError
 from svcd.index.connections import open_writer
-from svcd.index.vector_writer import StoredVectors, VectorWriter, embedder_rows
+from svcd.index.vector_rows import embedder_rows
+from svcd.index.vector_writer import StoredVectors, VectorWriter
 from svcd.tasks import embedding
 from svcd.tasks.archive_import import import_dump
 from svcd.tasks.global_tasks import Folders
