@@ -13,7 +13,7 @@ from svcd.api.features import require
 from svcd.api.routes import Context, Fields, HandlerResult, Route
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
-from svcd.schema.embedder_settings import fragments
+from svcd.schema.embedder_settings import fragments, indexing_part
 from svcd.templates import JsonTemplate, Template, TemplateError, document_variables, fragment_variables
 from svcd.validation import (
     Field,
@@ -128,7 +128,7 @@ def _of_embedder(embedder: Mapping[str, Any] | None, wanted: Mapping[str, Any]) 
     if embedder is None:
         # For search fragments clients know other words, which take the fragment for an indexing one.
         raise _no_template(missing.format("indexing") if is_search else f"cannot find {place}")
-    indexing, searching = (embedder.get(role, embedder) for role in ("indexingEmbedder", "searchEmbedder"))
+    indexing, searching = indexing_part(embedder), embedder.get("searchEmbedder", embedder)
     if wanted["kind"] == "documentTemplate":
         if "documentTemplate" not in indexing or fragments(indexing, "indexingFragments"):
             raise _no_template(f"{place} does not use a document template.")

@@ -33,6 +33,9 @@ _OPEN_AI = Wording("OpenAI", "\n  - Hint: Check the `apiKey` parameter in the em
                              "`SVC_OPENAI_API_KEY` and `OPENAI_API_KEY` environment variables")
 _OLLAMA = Wording("Ollama")
 
+# Makes a request: (what is put into it, how many vectors it must have) -> these. Raises EmbeddingError.
+Send = Callable[[Sequence[Any], int], "list[array[float]]"]
+
 
 class RestEmbedder:
     """An embedder of the source `rest`, and what the other services have in common with it. See embedder.Embedder."""
@@ -147,7 +150,11 @@ class RestEmbedder:
         deadline: float | None,
     ) -> list[array[float]]:
         """The vectors of so many inputs as one request carries. Raises EmbeddingError."""
-        return self._service.vectors(inputs, len(inputs), dimensions, stop, counts, deadline)
+        return self._sent(inputs, lambda sent, count: self._service.vectors(sent, count, dimensions, stop, counts, deadline))
+
+    def _sent(self, inputs: Sequence[Any], send: Send) -> list[array[float]]:
+        """What becomes of the inputs of a request, and of its errors."""
+        return send(inputs, len(inputs))
 
     def abort(self) -> None:
         """As in Embedder."""
@@ -180,36 +187,26 @@ class OpenAiEmbedder(RestEmbedder):
 
     no_media = errors.NO_MEDIA
 
-    def _request(
-        self, inputs: Sequence[Any], dimensions: int | None, stop: threading.Event, counts: RequestCounts | None,
-        deadline: float | None,
-    ) -> list[array[float]]:
+    def _sent(self, inputs: Sequence[Any], send: Send) -> list[array[float]]:
         try:
-            return super()._request(inputs, dimensions, stop, counts, deadline)
+            return send(inputs, len(inputs))
         except ServiceError as error:
             if error.status != 400:
                 raise
             logs.warn("the embedding service rejects a request, maybe for long texts; each is sent alone, and shortened")
-            refusal = error
+            refusal = error if len(inputs) == 1 else None
+        return [self._shortened(text, refusal, send) for text in inputs]
 
-        def send(sent: Sequence[Any]) -> array[float]:
-            return self._service.vectors(sent, 1, dimensions, stop, counts, deadline)[0]
-
-        was_alone = len(inputs) == 1
-        return [self._shortened(text, refusal if was_alone else None, send) for text in inputs]
-
-    def _shortened(
-        self, text: str, refusal: ServiceError | None, send: Callable[[Sequence[Any]], array[float]],
-    ) -> array[float]:
+    def _shortened(self, text: str, refusal: ServiceError | None, send: Send) -> array[float]:
         """The vector of one text, of its first tokens, or of its beginning. refusal: of the text alone, if it was sent so."""
         tokens = first_tokens(text, self._environment.models)
         if tokens is not None and len(tokens) >= MOST_TOKENS:
-            return send(tokens)  # a request with token numbers instead of texts is one input
+            return send(tokens, 1)[0]  # a request with token numbers instead of texts is one input
         for part in (text,) if tokens is not None else (text, *shorter_texts(text)):
             if part is text and refusal is not None:
                 continue
             try:
-                return send([part])
+                return send([part], 1)[0]
             except ServiceError as error:
                 if error.status != 400:
                     raise
@@ -223,12 +220,9 @@ class OllamaEmbedder(RestEmbedder):
 
     no_media = errors.NO_MEDIA
 
-    def _request(
-        self, inputs: Sequence[Any], dimensions: int | None, stop: threading.Event, counts: RequestCounts | None,
-        deadline: float | None,
-    ) -> list[array[float]]:
+    def _sent(self, inputs: Sequence[Any], send: Send) -> list[array[float]]:
         try:
-            return super()._request(inputs, dimensions, stop, counts, deadline)
+            return send(inputs, len(inputs))
         except ServiceError as error:
             if error.status != 404:
                 raise

@@ -13,10 +13,10 @@ from svcd.filters import lexer
 from svcd.filters.lexer import QUOTES, FilterError, NoValue, Unclosed, fail, piece, quoted_value, rest
 from svcd.filters.tree import VECTORS, Condition, Not, Token, VectorExists
 from svcd.query.reader import Reader
-from svcd.validation.messages import edit_distance
+from svcd.schema.embedder_settings import indexing_fragments
+from svcd.validation.messages import is_near
 
 KINDS = FRAGMENTS, USER_PROVIDED, DOCUMENT_TEMPLATE, REGENERATE = ("fragments", "userProvided", "documentTemplate", "regenerate")
-_MOST_TYPOS = 2
 
 _NO_EMBEDDER = "Was expecting embedder name but found nothing."
 _BAD_EMBEDDER = "The vector filter's embedder name is invalid."
@@ -122,7 +122,7 @@ def _name(source: str, at: int) -> tuple[Token, int]:
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """A sentence that suggests the first known name, in byte order, within two typos; "" when there is none."""
-    near = [each for each in sorted(known) if edit_distance(name, each) <= _MOST_TYPOS]
+    near = [each for each in sorted(known) if is_near(name, each)]
     return f" Did you mean `{near[0]}`?" if near else ""
 
 
@@ -146,7 +146,7 @@ def vector_docids(reader: Reader, condition: VectorExists) -> DocIds:
     if condition.fragment is not None:
         return vectors.fragment_docids(name, condition.fragment.text) - vectors.user_provided_docids(name)
     if condition.kind == DOCUMENT_TEMPLATE:
-        has_fragments = bool(_fragments(embedders, name))
+        has_fragments = bool(indexing_fragments(embedders[name] or {}))
         return EMPTY if has_fragments else vectors.embedded_docids(name) - vectors.user_provided_docids(name)
     embedded = vectors.embedded_docids(name)
     return embedded - vectors.fixed_docids(name) if condition.kind == REGENERATE else embedded
@@ -159,16 +159,10 @@ def check_names(embedders: Mapping[str, Any], embedder: Token, fragment: Token |
         fail(_UNKNOWN_EMBEDDER.format(name=embedder.text, available=available), embedder)
     if fragment is None:
         return
-    fragments = _fragments(embedders, embedder.text)
+    fragments = indexing_fragments(embedders[embedder.text] or {})
     if fragment.text not in fragments:
         available = _available("Available fragments on this embedder", fragment.text, list(fragments)) or _NO_FRAGMENTS
         fail(_UNKNOWN_FRAGMENT.format(name=fragment.text, embedder=embedder.text, available=available), fragment)
-
-
-def _fragments(embedders: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The indexing fragments of an embedder; a composite one has those of the part that embeds documents."""
-    settings = embedders[name] or {}
-    return (settings.get("indexingEmbedder") or settings).get("indexingFragments") or {}
 
 
 def _available(what: str, name: str, known: Sequence[str]) -> str:

@@ -280,6 +280,17 @@ def fragments(embedder: Mapping[str, Any], member: str) -> dict[str, Any]:
     return {name: given[name]["value"] for name in sorted(given) if given[name] is not None}
 
 
+def indexing_part(embedder: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings by which documents are embedded: a part of a composite embedder, else all of them."""
+    part: Mapping[str, Any] = embedder.get("indexingEmbedder") or embedder
+    return part
+
+
+def indexing_fragments(embedder: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fragments by which documents are embedded, as they are set; {} without any."""
+    return indexing_part(embedder).get("indexingFragments") or {}
+
+
 def _check_both_fragments(embedder: Mapping[str, Any]) -> None:
     """Both kinds of fragments or none. Raises vector_embedding_error."""
     indexing, searching = (fragments(embedder, member) for member in _FRAGMENTS)

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from svcd.validation.messages import is_near
+
 TEXT, FRAGMENT, EMBEDDING, REPEAT = "{{text}}", "{{fragment}}", "{{embedding}}", "{{..}}"
 
 Path = tuple[str | int, ...]  # keys of objects, places in arrays
@@ -89,7 +91,7 @@ class ExchangeTemplate:
     def _missing(self, path: Path, depth: int, found: Any, doing: str) -> TemplateMismatch:
         part = path[depth]
         hint = ""
-        near = next((key for key in found if _is_near(key, part)), None) if isinstance(part, str) else None
+        near = next((key for key in found if is_near(key, part)), None) if isinstance(part, str) else None
         if near is not None:
             hint = (f"\n  - Hint: {_named(self.root, path[:depth])} has key `{near}`, did you mean "
                     f"{_place(self.root, (*path[:depth], near))} in embedder configuration?")
@@ -266,19 +268,3 @@ def _kind(value: Any) -> str:
     if isinstance(value, str):
         return f"string {_shown(value)}"
     return "map" if isinstance(value, Mapping) else "sequence"
-
-
-def _is_near(one: str, other: str) -> bool:
-    """True when at most two insertions, deletions, replacements or exchanges of neighbours lead from one to the other."""
-    if abs(len(one) - len(other)) > 2:
-        return False
-    before: list[int] = []
-    row = list(range(len(other) + 1))
-    for line, letter in enumerate(one, 1):
-        before, above, row = row, before, [line]
-        for column, wanted in enumerate(other, 1):
-            cost = min(before[column] + 1, row[-1] + 1, before[column - 1] + (letter != wanted))
-            if line > 1 and column > 1 and letter == other[column - 2] and one[line - 2] == wanted:
-                cost = min(cost, above[column - 2] + 1)
-            row.append(cost)
-    return row[-1] <= 2

@@ -34,9 +34,9 @@ from svcd.instance.data_folder import DataFolderReader, missing_file_error
 from svcd.instance.queue import stored_batches, stored_tasks
 from svcd.instance.task_records import ENQUEUED, SUCCEEDED, Batch, Task
 from svcd.schema.document_vectors import MEMBER
+from svcd.schema.embedder_settings import indexing_fragments
 from svcd.schema.settings import SETTINGS
 from svcd.tasks import dump_lines, views
-from svcd.tasks.embedding import fragments_of
 from svcd.vectors.vector import DocumentVectors
 
 Progress = Callable[[str, int, int], None]  # step, finished, total
@@ -275,7 +275,7 @@ def _add_indexes(archive: _Archive, data_folder: DataFolderReader, progress: Pro
 def _texts_with_vectors(reader: IndexReader) -> Iterator[str]:
     """The JSON texts of all documents by docid, with their vectors: those that each embedder has of them."""
     # What indexing fragments made cannot be told from one another any more, so that a later change must not make them again.
-    is_fixed = {name: bool(fragments_of(settings)) for name, settings in reader.settings.embedders.items()}
+    is_fixed = {name: bool(indexing_fragments(settings)) for name, settings in reader.settings.embedders.items()}
     docids = iter(reader.all_docids())
     while part := list(islice(docids, _WITH_VECTORS)):
         found = {name: dict(reader.vectors.document_vectors(part, name)) for name in is_fixed}

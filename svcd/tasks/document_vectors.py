@@ -18,7 +18,7 @@ from svcd.index.writer import IndexWriter
 from svcd.schema.document_vectors import MEMBER, GivenVectors
 from svcd.schema.index_settings import IndexSettings
 from svcd.tasks.embedding import CODE, Inputs, Report, Source
-from svcd.validation.messages import edit_distance
+from svcd.validation.messages import is_near
 
 Document = Mapping[str, Any]
 VectorChanges = dict[int, dict[str, "StoredVectors | None"]]  # docid -> embedder -> its vectors, None for no entry
@@ -30,7 +30,7 @@ _OTHERS = " and at least {count} other document(s)"
 _FIELD_HINT = "\n- Hint: try replacing `{name}` by `_vectors` in {count} document(s)."
 _NAME_HINT = "\n- Hint: try replacing `_vectors.{name}` by `_vectors.{embedder}` in {count} document(s)."
 _OPT_OUT_HINT = "\n- Hint: opt-out for a document with `_vectors.{embedder}: null`"
-_MOST_TYPOS, _MOST_HINTS = 2, 2
+_MOST_HINTS = 2
 
 
 @dataclass
@@ -82,7 +82,7 @@ class EmbeddingFailure(Exception):
 
 def _misspelled(name: str, found: Mapping[str, int]) -> list[str]:
     """The names that are perhaps meant to be this one."""
-    near = [each for each in sorted(found) if found[each] and each != name and edit_distance(each, name) <= _MOST_TYPOS]
+    near = [each for each in sorted(found) if found[each] and each != name and is_near(each, name)]
     return near[:_MOST_HINTS]
 
 

@@ -14,9 +14,10 @@ from svcd.index.vector_rows import FIXED
 from svcd.index.vector_writer import StoredVectors
 from svcd.index.writer import IndexWriter, StoredDocument
 from svcd.schema.document_vectors import MEMBER, checked_vectors, dimension_error, shown_entry
+from svcd.schema.embedder_settings import indexing_fragments, indexing_part
 from svcd.schema.index_settings import IndexSettings
 from svcd.tasks.document_vectors import EmbeddingFailure, Generations
-from svcd.tasks.embedding import EMBEDDING, IDENTITY, USER_PROVIDED, Source, fragments_of
+from svcd.tasks.embedding import EMBEDDING, IDENTITY, USER_PROVIDED, Source
 
 Settings = Mapping[str, Any]
 Progress = Callable[[str, int, int], None]
@@ -88,7 +89,7 @@ class EmbedderChanges:
     def _changes(self) -> Iterator[_Change]:
         vectors = self._writer.vectors
         for name, settings in self._after.embedders.items():
-            fragments = sorted(fragments_of(settings))
+            fragments = sorted(indexing_fragments(settings))
             known = vectors.embedders.get(name)
             old = self._before.embedders.get(name)
             if known is None or old is None:
@@ -100,7 +101,7 @@ class EmbedderChanges:
             is_full = _is_stale(old, settings)
             dimensions = known.dimensions
             # The parts of a composite embedder are compared when their length is asked for.
-            if is_full or _indexing(old).get("dimensions") != _indexing(settings).get("dimensions") or (
+            if is_full or indexing_part(old).get("dimensions") != indexing_part(settings).get("dimensions") or (
                     settings["source"] == "composite" and old != settings):
                 dimensions = Source(name, settings, self._after).dimensions()
             if dimensions != known.dimensions:
@@ -117,9 +118,9 @@ class EmbedderChanges:
         """May the inputs of some document differ?"""
         if new["source"] == USER_PROVIDED:
             return False
-        if fragments_of(new):
-            return fragments_of(old) != fragments_of(new)
-        return (_indexing(old).get("documentTemplate") != _indexing(new).get("documentTemplate")
+        if indexing_fragments(new):
+            return indexing_fragments(old) != indexing_fragments(new)
+        return (indexing_part(old).get("documentTemplate") != indexing_part(new).get("documentTemplate")
                 or self._before.resolved["searchableAttributes"] != self._after.resolved["searchableAttributes"])
 
     def _empty(self, name: str, dimensions: int) -> None:
@@ -195,18 +196,12 @@ def _without_entry(document: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {field: others if field == MEMBER else value for field, value in document.items() if field != MEMBER or others}
 
 
-def _indexing(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The part of an embedder that documents are embedded with."""
-    part: Mapping[str, Any] = settings.get("indexingEmbedder") or settings
-    return part
-
-
 def _is_stale(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Are all vectors stale that the embedder has made?"""
-    before, after = _indexing(old), _indexing(new)
+    before, after = indexing_part(old), indexing_part(new)
     if any(before.get(member) != after.get(member) for member in _FULL):
         return True
     if after["source"] not in ("openAi", USER_PROVIDED) and before.get("url") != after.get("url"):
         return True
-    return bool(fragments_of(old)) != bool(fragments_of(new))
+    return bool(indexing_fragments(old)) != bool(indexing_fragments(new))
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from svcd.base.errors import ApiError
 from svcd.index.kept_embeddings import KeptEmbeddings, embedding_key
 from svcd.index.vector_rows import EmbedderRow
+from svcd.schema.embedder_settings import DEFAULT_TEMPLATE, indexing_fragments, indexing_part
 from svcd.schema.index_settings import IndexSettings
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class Source:
         self._is_searchable = index.searchable.__contains__
         self._row = row
         # A composite embedder renders and embeds documents as one of its parts says.
-        self._indexing: Mapping[str, Any] = settings.get("indexingEmbedder") or settings
+        self._indexing = indexing_part(settings)
 
     @property
     def is_user_provided(self) -> bool:
@@ -111,7 +112,7 @@ class Source:
     @property
     def has_fragments(self) -> bool:
         """Are there vectors of indexing fragments instead of one of a document template?"""
-        return bool(fragments_of(self.settings))
+        return bool(indexing_fragments(self.settings))
 
     @cached_property
     def _embedder(self) -> Embedder:
@@ -136,7 +137,6 @@ class Source:
 
     @cached_property
     def _template(self) -> Template:
-        from svcd.schema.embedder_settings import DEFAULT_TEMPLATE
         from svcd.templates import Template
 
         return self._parsed(Template.parse, self._indexing.get("documentTemplate") or DEFAULT_TEMPLATE)
@@ -145,7 +145,7 @@ class Source:
     def _fragments(self) -> Sequence[tuple[int, JsonTemplate]]:
         from svcd.templates import JsonTemplate
 
-        found = fragments_of(self.settings)
+        found = indexing_fragments(self.settings)
         assert self._row
         return sorted(((self._row.fragments[name], self._parsed(JsonTemplate.parse, fragment["value"], name))
                        for name, fragment in found.items()), key=lambda each: each[0])
@@ -223,9 +223,3 @@ class Source:
             vectors.update(zip(part, made))
             report(start + len(part), len(wanted))
         return [vectors.get(key) for key in keys]
-
-
-def fragments_of(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The indexing fragments of an embedder, {} if it has none."""
-    indexing: Mapping[str, Any] = settings.get("indexingEmbedder") or settings
-    return indexing.get("indexingFragments") or {}

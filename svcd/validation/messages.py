@@ -20,6 +20,7 @@ _I64_MIN = -(2**63)
 # (bytes of an unknown name, typos allowed in a suggestion for at most so many bytes); longer names allow 5.
 _TYPOS_BY_LENGTH = ((3, 0), (7, 1), (12, 2), (17, 3), (24, 4))
 _MOST_TYPOS = 5
+_NEAR_TYPOS = 2
 
 # Messages show at most so many characters of a received value, which may have megabytes.
 MOST_SHOWN = 10_000
@@ -134,6 +135,11 @@ def did_you_mean(name: str, accepted: Iterable[str]) -> str:
 def _allowed_typos(name: str) -> int:
     length = len(name.encode("utf-8", "surrogatepass"))
     return next((typos for most, typos in _TYPOS_BY_LENGTH if length <= most), _MOST_TYPOS)
+
+
+def is_near(given: str, known: str) -> bool:
+    """May a name from elsewhere, as of an embedder, be meant by another one? At most two edits lead from one to the other."""
+    return edit_distance(given, known) <= _NEAR_TYPOS
 
 
 def edit_distance(left: str, right: str) -> int:

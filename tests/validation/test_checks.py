@@ -38,7 +38,7 @@ from svcd.validation import (
     positive_integer,
     string,
 )
-from svcd.validation.messages import KINDS, edit_distance, expected, found, kind_of
+from svcd.validation.messages import KINDS, edit_distance, expected, found, is_near, kind_of
 
 
 def refusal(value: Any, check: Any) -> str:
@@ -180,6 +180,7 @@ def test_first_of_the_nearest_names_is_suggested() -> None:
 ])
 def test_edit_distance_counts_a_swap_as_one(left: str, right: str, distance: int) -> None:
     assert edit_distance(left, right) == edit_distance(right, left) == distance
+    assert is_near(left, right) == is_near(right, left) == (distance <= 2)
 
 
 def test_checks_describe_themselves() -> None:
