@@ -5,7 +5,7 @@ them. Parameters that are not supported yet are rejected with a clear error.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,8 @@ from svcd.base.errors import ApiError
 from svcd.filters.evaluation import check_shape
 from svcd.ranking.sort import SortError, SortRule, check_sortable, geo_buckets, parse_rule, split_rules
 from svcd.schema.documents import Selection, checked_identifier, select
-from svcd.search.shown_vectors import average_bytes, set_vectors, vectors_of
+from svcd.schema.document_vectors import MEMBER
+from svcd.search.shown_vectors import VECTORS_MEMBER, average_bytes, set_vectors, vectors_of
 from svcd.validation import Field, Param, anything, array_of, boolean, nullable, positive_integer, query_strings, string
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from svcd.index.reader import IndexReader
 
 _TAG = "Documents"
-_VECTORS = "_vectors"
 _VECTOR_BYTES = 1 << 18  # of documents with their vectors that are read together
 _MAX_IDS = 2_000_000  # of one deletion: the indexing process holds them all in memory
 _FILTER_CODE, _SORT_CODE = "invalid_document_filter", "invalid_document_sort"
@@ -58,7 +58,7 @@ def fetch(ctx: Context, wanted: Mapping[str, Any]) -> HandlerResult:
     _refuse_network(ctx, wanted)
     ids = None if wanted.get("ids") is None else _identifiers(wanted["ids"])
     rules = _sort_rules(wanted.get("sort") or ())
-    view, has_vectors = _view(wanted.get("fields")), bool(wanted["retrieveVectors"])
+    fields, has_vectors = _selection(wanted.get("fields")), bool(wanted["retrieveVectors"])
     with ExitStack() as held:
         held.enter_context(index_snapshot(ctx, [ctx.index_uid]))
         reader = held.enter_context(ctx.read(ctx.index_uid))
@@ -69,7 +69,7 @@ def fetch(ctx: Context, wanted: Mapping[str, Any]) -> HandlerResult:
         expected = min(limit, max(total - offset, 0)) * size
         if expected > WHOLE:
             held.callback(reader.close)
-        body = list_body(b'{"results":[', _shown(reader, docids, view, size if has_vectors else 0),
+        body = list_body(b'{"results":[', _shown(reader, docids, fields, size if has_vectors else 0),
                       f'],"offset":{offset},"limit":{limit},"total":{total}}}'.encode,
                       expected=expected, limit=ctx.large_answers, held=held)
     return HandlerResult(200, Text(body))
@@ -153,37 +153,33 @@ def _buckets(reader: IndexReader, docids: DocIds, rule: SortRule) -> Iterator[Do
     return (bucket for _, bucket in reader.values.sort_buckets(rule.field, rule.is_ascending, docids))
 
 
-def _view(fields: Sequence[str] | None) -> Callable[[str], str]:
-    """How a stored document is shown without its vectors: the fields asked for."""
-    names = None if fields is None or "*" in fields else Selection(fields)
-
-    def view(text: str) -> str:
-        if names is None and f'"{_VECTORS}"' not in text:
-            return text
-        document = json_text.loads(text)
-        document.pop(_VECTORS, None)
-        return json_text.dumps(document if names is None else select(document, names))
-
-    return view
+def _selection(fields: Sequence[str] | None) -> Selection | None:
+    """The fields of documents that are shown; None for all."""
+    return None if fields is None or "*" in fields else Selection(fields)
 
 
-def _shown(reader: IndexReader, docids: Iterable[int], view: Callable[[str], str], size: int) -> Iterator[bytes]:
+def _view(text: str, fields: Selection | None, vectors: dict[str, Any] | None = None) -> str:
+    """How a stored document is shown: its vectors, if they are given, do not count as a field."""
+    if fields is None and vectors is None and VECTORS_MEMBER not in text:
+        return text
+    document = json_text.loads(text)
+    stored = document.pop(MEMBER, None)
+    shown = document if fields is None else select(document, fields)
+    if vectors is not None:
+        shown[MEMBER] = stored
+        set_vectors(shown, vectors)
+    return json_text.dumps(shown)
+
+
+def _shown(reader: IndexReader, docids: Iterable[int], fields: Selection | None, size: int) -> Iterator[bytes]:
     """The documents as they are shown. size: about the bytes of one with its vectors; 0 shows none."""
     if not size:
-        yield from (view(text).encode() for text in reader.each_document(docids))
+        yield from (_view(text, fields).encode() for text in reader.each_document(docids))
         return
     wanted, count = iter(docids), max(_VECTOR_BYTES // size, 1)
     while part := list(islice(wanted, count)):
         for text, vectors in zip(reader.documents(part), vectors_of(reader, part)):
-            yield _with_vectors(text, vectors, view).encode()
-
-
-def _with_vectors(text: str, vectors: dict[str, Any], view: Callable[[str], str]) -> str:
-    """A document as it is shown with its vectors; these do not count as a field."""
-    stored, shown = json_text.loads(text), json_text.loads(view(text))
-    shown[_VECTORS] = stored.get(_VECTORS)
-    set_vectors(shown, vectors)
-    return json_text.dumps(shown)
+            yield _view(text, fields, vectors).encode()
 
 
 def _refuse_network(ctx: Context, wanted: Mapping[str, Any]) -> None:
@@ -212,10 +208,9 @@ def get(ctx: Context) -> HandlerResult:
         docid = reader.docid_of(document_id)
         if docid is None:
             raise ApiError("document_not_found", f"Document `{document_id}` not found.")
-        text, view = reader.document(docid), _view(ctx.query["fields"])
-        if ctx.query["retrieveVectors"]:
-            return HandlerResult(200, Text(_with_vectors(text, vectors_of(reader, [docid])[0], view)))
-    return HandlerResult(200, Text(view(text)))
+        text = reader.document(docid)
+        vectors = vectors_of(reader, [docid])[0] if ctx.query["retrieveVectors"] else None
+    return HandlerResult(200, Text(_view(text, _selection(ctx.query["fields"]), vectors)))
 
 
 # Write

@@ -102,7 +102,7 @@ def duration(nanoseconds: int) -> str:
 # Parameters
 
 
-def _unit_interval(name: str) -> Callable[[float], float]:
+def unit_interval(name: str) -> Callable[[float], float]:
     """A function that checks that a number is from 0 to 1."""
 
     def check(value: float) -> float:
@@ -113,14 +113,15 @@ def _unit_interval(name: str) -> Callable[[float], float]:
     return check
 
 
-def _unit_parser(name: str) -> Callable[[str], float]:
-    check = _unit_interval(name)
+def unit_parser(name: str) -> Callable[[str], float]:
+    """A function that reads such a number from a query string."""
+    check = unit_interval(name)
     return lambda text: check(query.number(text))
 
 
 _STRINGS = nullable(array_of(string))
-_THRESHOLD = parsed(number, _unit_interval("rankingScoreThreshold"))
-_RATIO = parsed(number, _unit_interval("semanticRatio"))
+_THRESHOLD = parsed(number, unit_interval("rankingScoreThreshold"))
+_RATIO = parsed(number, unit_interval("semanticRatio"))
 _HYBRID = object_of({
     "semanticRatio": Field(_RATIO, "invalid_search_semantic_ratio", default=0.5),
     "embedder": Field(string, "invalid_search_embedder", required=True),
@@ -192,11 +193,11 @@ _PARAMS: Mapping[str, Param] = {  # in the order in which messages list them
     "matchingStrategy": Param(query.choice(*_STRATEGIES), "invalid_search_matching_strategy", default="last",
                               schema={"type": "string", "enum": list(_STRATEGIES)}),
     "attributesToSearchOn": _texts("invalid_search_attributes_to_search_on"),
-    "rankingScoreThreshold": Param(_unit_parser("rankingScoreThreshold"), "invalid_search_ranking_score_threshold",
+    "rankingScoreThreshold": Param(unit_parser("rankingScoreThreshold"), "invalid_search_ranking_score_threshold",
                                    schema={"type": "number"}),
     "locales": Param.list_of(parse_locale, "invalid_search_locales"),
     "hybridEmbedder": Param(query.text, "invalid_search_embedder"),
-    "hybridSemanticRatio": Param(_unit_parser("semanticRatio"), "invalid_search_semantic_ratio",
+    "hybridSemanticRatio": Param(unit_parser("semanticRatio"), "invalid_search_semantic_ratio",
                                  schema={"type": "number"}),
     "vector": Param.list_of(query.number, "invalid_search_vector"),
     "retrieveVectors": _flag("invalid_search_retrieve_vectors"),

@@ -13,7 +13,9 @@ from svcd.api.filters import (
     allowed_filter, filter_of_query_string, index_snapshot, read_joined, resolve_joins, with_bearer_filter,
 )
 from svcd.api.routes import Context, Fields, HandlerResult, Route, Text
-from svcd.api.search import PERFORMANCE_DETAILS, AnswerBuilder, measured, milliseconds_since, performance_details, timed_slot
+from svcd.api.search import (
+    PERFORMANCE_DETAILS, AnswerBuilder, measured, milliseconds_since, performance_details, timed_slot, unit_interval, unit_parser,
+)
 from svcd.base import tracing
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
@@ -128,12 +130,6 @@ def _document_id(value: Any) -> str:
         raise ValueError(error.message) from None
 
 
-def _unit_score(value: float) -> float:
-    if not 0 <= value <= 1:
-        raise ValueError("the value of `rankingScoreThreshold` is invalid, expected a float between `0.0` and `1.0`.")
-    return value
-
-
 _FLAGS = {
     "retrieveVectors": "invalid_similar_retrieve_vectors",
     "showRankingScore": "invalid_similar_show_ranking_score",
@@ -160,7 +156,7 @@ _BODY = Fields({  # in the order in which messages list them
     "embedder": Field(string, "invalid_similar_embedder", required=True, about="Whose vectors are compared."),
     "attributesToRetrieve": Field(nullable(array_of(string)), "invalid_similar_attributes_to_retrieve"),
     **_flag_fields("retrieveVectors", *_SHOW),
-    "rankingScoreThreshold": Field(nullable(parsed(number, _unit_score)), _SCORE_CODE),
+    "rankingScoreThreshold": Field(nullable(parsed(number, unit_interval("rankingScoreThreshold"))), _SCORE_CODE),
 })
 _PARAMS = {  # in the order in which messages list them
     "id": Param(_document_id, "invalid_similar_id", required=True),
@@ -171,8 +167,7 @@ _PARAMS = {  # in the order in which messages list them
     **_flag_params("retrieveVectors"),
     "filter": Param(query_strings.text, _FILTER_CODE),
     **_flag_params(*_SHOW),
-    "rankingScoreThreshold": Param(lambda text: _unit_score(query_strings.number(text)), _SCORE_CODE,
-                                   schema={"type": "number"}),
+    "rankingScoreThreshold": Param(unit_parser("rankingScoreThreshold"), _SCORE_CODE, schema={"type": "number"}),
 }
 
 ROUTES = (

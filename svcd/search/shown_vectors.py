@@ -9,9 +9,9 @@ from typing import Any
 
 from svcd.base.json_text import dumps, loads
 from svcd.query.reader import Reader
+from svcd.schema.document_vectors import MEMBER
 from svcd.vectors.vector import DocumentVectors
 
-MEMBER = "_vectors"
 # A document without this text has no such member.
 VECTORS_MEMBER = f'"{MEMBER}"'
 # Bytes of a number of a vector in JSON: a single-precision number, printed in double precision.
