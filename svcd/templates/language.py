@@ -18,11 +18,11 @@ from typing import Any
 from liquid import Environment
 from liquid.ast import BlockNode, Node
 from liquid.builtin.statement import StatementNode
-from liquid.builtin.tags.case_tag import CaseNode, CaseTag
-from liquid.builtin.tags.for_tag import ForNode, ForTag
-from liquid.builtin.tags.if_tag import IfNode, IfTag
-from liquid.builtin.tags.tablerow_tag import TablerowNode, TablerowTag
-from liquid.builtin.tags.unless_tag import UnlessNode, UnlessTag
+from liquid.builtin.tags.case_tag import CaseNode
+from liquid.builtin.tags.for_tag import ForNode
+from liquid.builtin.tags.if_tag import IfNode
+from liquid.builtin.tags.tablerow_tag import TablerowNode
+from liquid.builtin.tags.unless_tag import UnlessNode
 from liquid.context import Context, ReadOnlyChainMap
 from liquid.exceptions import BreakLoop, ContinueLoop, Error, LiquidInterrupt
 from liquid.expression import (
@@ -442,24 +442,8 @@ class _Output(StatementNode):
         buffer.write(text_of(self.expression.evaluate(context), context.charge))
 
 
-class _IfTag(IfTag):
-    node_class = _If
-
-
-class _UnlessTag(UnlessTag):
-    node_class = _Unless
-
-
-class _CaseTag(CaseTag):
-    node_class = _Case
-
-
-class _ForTag(ForTag):
-    node_class = _For
-
-
-class _TablerowTag(TablerowTag):
-    node_class = _Tablerow
+# The nodes that tags make; "statement" is how the library calls an output.
+_NODES = {"if": _If, "unless": _Unless, "case": _Case, "for": _For, "tablerow": _Tablerow, "statement": _Output}
 
 
 class _Environment(Environment):
@@ -470,9 +454,8 @@ class _Environment(Environment):
         super().__init__(cache_size=0)
         for name in self.tags.keys() - TAGS - _PSEUDO_TAGS:
             del self.tags[name]  # in place: the parser has the same dictionary
-        for tag in (_IfTag, _UnlessTag, _CaseTag, _ForTag, _TablerowTag):
-            self.add_tag(tag)
-        self.tags["statement"].node_class = _Output  # type: ignore[attr-defined]  # it is a Statement
+        for name, node in _NODES.items():
+            self.tags[name].node_class = node  # type: ignore[attr-defined]  # those of these tags have one
         parse_condition, parse_loop = self.parse_boolean_expression_value, self.parse_loop_expression_value
         parse_filtered = self.parse_filtered_expression_value
         self.parse_boolean_expression_value = _changed(parse_condition, _Condition)
