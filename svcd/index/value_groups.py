@@ -30,6 +30,8 @@ OF_KIND = "FROM value_postings WHERE fid = ? AND kind = ?"
 OF_LEVEL = "FROM value_groups WHERE fid = ? AND kind = ? AND level = ?"
 _FIRST_PAGE, _LARGEST_PAGE = 16, 256  # rows
 
+OrderedRow = tuple[Key, int, bytes]  # key, block, documents
+
 
 def level_of(key: Key) -> int:
     """The highest level on which a group begins at the value of a number or text; 0 for most of them."""
@@ -151,14 +153,22 @@ class ValueGroups:
         if last and last[1]:
             yield KeyRange(last[0], keys.high), last[1]
 
-    def _pages(self, level: int, ascending: bool, keys: KeyRange) -> Iterator[tuple[Key, int, bytes]]:
-        """Rows by group and block, in pages: a statement left open would keep its connection in the transaction."""
-        order, beyond, page = *(("ASC", ">") if ascending else ("DESC", "<")), _FIRST_PAGE
-        where, bound = f"{OF_LEVEL}{keys.condition('first')}", (*self._field, level, *keys.bounds)
-        rest: tuple[Any, ...] = ()
-        while rows := self._connection.execute(
-                f"SELECT first, block, docids {where}{f' AND (first, block) {beyond} (?, ?)' if rest else ''} "
-                f"ORDER BY first {order}, block {order} LIMIT {page}", (*bound, *rest)).fetchall():
-            yield from rows
-            rest = rows[-1][:2]
-            page = min(2 * page, _LARGEST_PAGE)
+    def _pages(self, level: int, ascending: bool, keys: KeyRange) -> Iterator[OrderedRow]:
+        return rows_in_order(self._connection, "first", f"{OF_LEVEL}{keys.condition('first')}",
+                             (*self._field, level, *keys.bounds), ascending, _FIRST_PAGE, _LARGEST_PAGE)
+
+
+def rows_in_order(connection: sqlite3.Connection, key: str, source: str, bound: Sequence[Any], ascending: bool,
+                  first_page: int, largest_page: int) -> Iterator[OrderedRow]:
+    """Rows by a column and by block, in pages of so many: a statement left open would keep its connection in the transaction.
+
+    source: `FROM` and `WHERE`, with the parameters `bound`. A page has four times as many rows as the one before.
+    """
+    order, beyond, page = *(("ASC", ">") if ascending else ("DESC", "<")), first_page
+    rest: tuple[Any, ...] = ()
+    while rows := connection.execute(
+            f"SELECT {key}, block, docids {source}{f' AND ({key}, block) {beyond} (?, ?)' if rest else ''} "
+            f"ORDER BY {key} {order}, block {order} LIMIT {page}", (*bound, *rest)).fetchall():
+        yield from rows
+        rest = rows[-1][:2]
+        page = min(4 * page, largest_page)

@@ -24,7 +24,7 @@ from svcd.index.bitmap_blocks import (
 )
 from svcd.index.delta import Delta
 from svcd.index.read_transaction import ReadTransaction, placeholders, statement_portions
-from svcd.index.value_groups import ALL_KEYS, OF_KIND, Key, KeyRange, ValueGroups
+from svcd.index.value_groups import ALL_KEYS, OF_KIND, Key, KeyRange, OrderedRow, ValueGroups, rows_in_order
 from svcd.index.value_writer import (
     FLAG,
     HAS_KIND,
@@ -270,18 +270,9 @@ class ValueReader:
             blocks = [row[2:] for row in of_value]
             yield value_of(found), joined_blocks(blocks) if among is None else joined_within(blocks, among)
 
-    def _rows_in_order(self, fid: int, kind: int, ascending: bool, keys: KeyRange = ALL_KEYS) -> Iterator[tuple[Key, int, bytes]]:
-        """Rows by value and block, read in pages: a statement left open would keep its connection in this transaction."""
-        page, order, beyond = _FIRST_PAGE, *(("ASC", ">") if ascending else ("DESC", "<"))
-        where, bound, after = f"{OF_KIND}{keys.condition('value')}", (fid, kind, *keys.bounds), ()
-        while rows := self._connection.execute(
-                f"SELECT value, block, docids {where} ORDER BY value {order}, block {order} LIMIT {page}",
-                (*bound, *after)).fetchall():
-            yield from rows
-            if not after:
-                where += f" AND (value, block) {beyond} (?, ?)"
-            after = rows[-1][:2]
-            page = min(4 * page, _LARGEST_PAGE)
+    def _rows_in_order(self, fid: int, kind: int, ascending: bool, keys: KeyRange = ALL_KEYS) -> Iterator[OrderedRow]:
+        return rows_in_order(self._connection, "value", f"{OF_KIND}{keys.condition('value')}", (fid, kind, *keys.bounds),
+                             ascending, _FIRST_PAGE, _LARGEST_PAGE)
 
     # Documents
 
