@@ -8,6 +8,7 @@ from hypothesis import settings
 
 from svcd.text import segmenters
 from tests.support.daemon import Daemon, running
+from tests.support.embedding_service import Service
 
 # The suite often runs beside other work: how long one example takes says nothing about the code under test.
 settings.register_profile("svcd", deadline=None)
@@ -20,6 +21,14 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     with running(tmp_path_factory.mktemp("daemon")) as started:
         yield started
         assert started.bugs() == []
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    """An embedding service."""
+    made = Service()
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -7,17 +7,13 @@
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from svcd.auth.keys import Permission
-from svcd.base.errors import ApiError
-from svcd.instance.instance import Instance
 from tests.support.dict_reader import DictReader
-from tests.support.patched_reading import read_from
+from tests.support.patched_reading import read_indexes
 
 KEYS = [{"fieldName": "by", "foreignIndexUid": "people"}, {"fieldName": "at", "foreignIndexUid": "places"}]
 ANN = {"id": "a", "name": "Ann"}
@@ -34,13 +30,7 @@ STORED = {"id": 1, "by": ["a", "z"], "at": 1}
 
 @pytest.fixture(autouse=True)
 def indexes(monkeypatch: pytest.MonkeyPatch, client: Any) -> None:
-    @contextmanager
-    def reading(_self: Instance, index_uid: str) -> Iterator[DictReader]:
-        if index_uid not in INDEXES:
-            raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
-        yield INDEXES[index_uid]
-
-    read_from(monkeypatch, reading)
+    read_indexes(monkeypatch, INDEXES)
     client.instance.force_feature("foreignKeys")
 
 

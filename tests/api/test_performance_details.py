@@ -8,16 +8,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from svcd.api.search import duration
-from svcd.instance.instance import Instance
 from tests.support.dict_reader import DictReader
-from tests.support.patched_reading import read_from
+from tests.support.patched_reading import read_indexes
 
 INDEXES = {
     "films": DictReader([{"id": 1, "title": "sun", "by": 7}], {
@@ -33,11 +30,7 @@ DURATION = re.compile(r"[0-9]+\.[0-9]{2}(ns|µs|ms|s)")
 
 @pytest.fixture(autouse=True)
 def indexes(monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def reading(_self: Instance, index_uid: str) -> Iterator[DictReader]:
-        yield INDEXES[index_uid]
-
-    read_from(monkeypatch, reading)
+    read_indexes(monkeypatch, INDEXES)
 
 
 def check(answer: Any, expected: list[str]) -> dict[str, str]:

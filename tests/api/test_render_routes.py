@@ -8,17 +8,13 @@
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from svcd.base.errors import ApiError
-from svcd.instance.instance import Instance
 from svcd.schema.embedder_settings import DEFAULT_TEMPLATE
 from tests.support.dict_reader import DictReader
-from tests.support.patched_reading import read_from
+from tests.support.patched_reading import read_indexes
 
 KEFIR = {"id": 0, "name": "kefir", "_vectors": {"other": [1]}}
 INTEL = {"id": 2, "name": "intel", "breed": "labrador", "_geo": {"lat": 1, "lng": 2}}
@@ -47,13 +43,7 @@ DOGS = DictReader([KEFIR, INTEL], {
 @pytest.fixture
 def dogs(client, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A client of an index `dogs` with embedders of all kinds."""
-    @contextmanager
-    def reading(_self: Instance, index_uid: str) -> Iterator[DictReader]:
-        if index_uid != "dogs":
-            raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
-        yield DOGS
-
-    read_from(monkeypatch, reading)
+    read_indexes(monkeypatch, {"dogs": DOGS})
     client.json("PATCH", "/experimental-features", dict.fromkeys(FEATURES, True))
     return client
 

@@ -9,18 +9,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
 from svcd.auth.keys import Permission
-from svcd.base.errors import ApiError
-from svcd.instance.instance import Instance
 from tests.support.dict_reader import DictReader
-from tests.support.patched_reading import read_from
+from tests.support.patched_reading import read_indexes
 
 PATH = "/indexes/films/similar"
 VECTORS: dict[str, Any] = {
@@ -36,13 +32,7 @@ FILMS = DictReader([{"id": name, "n": number, "owner": "me" if number % 2 else "
 
 @pytest.fixture(autouse=True)
 def films(monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def reading(_self: Instance, index_uid: str) -> Iterator[DictReader]:
-        if index_uid != "films":
-            raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
-        yield FILMS
-
-    read_from(monkeypatch, reading)
+    read_indexes(monkeypatch, {"films": FILMS})
 
 
 def similar(client, **wanted: Any) -> dict[str, Any]:

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import threading
 from array import array
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,11 +21,10 @@ from svcd.api.admission import SearchQueue, Timer
 from svcd.api.query_embedding import QueryEmbedding
 from svcd.base.errors import ApiError
 from svcd.embedding import EmbeddingError
-from svcd.instance.instance import Instance
 from svcd.search.request import QueryInput
 from svcd.vectors.vector import vector_of
 from tests.support.dict_reader import DictReader
-from tests.support.patched_reading import read_from
+from tests.support.patched_reading import read_indexes
 
 PATH = "/indexes/films/search"
 FILMS = DictReader([
@@ -66,11 +64,7 @@ def service(client) -> Service:
 
 @pytest.fixture(autouse=True)
 def films(monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def reading(_self: Instance, index_uid: str) -> Iterator[DictReader]:
-        yield FILMS
-
-    read_from(monkeypatch, reading)
+    read_indexes(monkeypatch, {"films": FILMS})
 
 
 def ids(got: dict[str, Any]) -> list[int]:

@@ -19,7 +19,8 @@ import pytest
 
 from svcd.embedding import EmbeddingError, Environment, RequestCounts, embedder_of
 from svcd.remote.guard import Guard
-from tests.embedding.conftest import PATIENCE_S, Answer, Pauses, Service
+from tests.embedding.conftest import Pauses
+from tests.support.embedding_service import PATIENCE_S, Answer, Service
 
 Make = Callable[..., Environment]
 ONE = {"request": "{{text}}", "response": "{{embedding}}", "dimensions": 2}

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from svcd.embedding import EmbeddingError, Embedders, Environment, embedder_of
-from tests.embedding.conftest import Answer, Service
+from tests.support.embedding_service import Answer, Service
 
 Make = Callable[..., Environment]
 FRAGMENTS = {

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.embedding.conftest import PATIENCE_S, Answer, Service
 from tests.support.daemon import Daemon, running
+from tests.support.embedding_service import PATIENCE_S, Answer, Service
 
 pytestmark = pytest.mark.slow
 
@@ -26,11 +26,9 @@ ENOUGH = 100
 
 
 @pytest.fixture
-def service() -> Iterator[Service]:
-    made = Service()
-    made.answers = [lambda body: Answer([int(body.removeprefix("name")), 1])]
-    yield made
-    made.close()
+def service(service: Service) -> Service:
+    service.answers = [lambda body: Answer([int(body.removeprefix("name")), 1])]
+    return service
 
 
 @pytest.fixture

@@ -14,19 +14,12 @@ from typing import Any
 
 import pytest
 
-from tests.embedding.conftest import PATIENCE_S, Answer, Service
 from tests.support.daemon import Daemon, running
+from tests.support.embedding_service import PATIENCE_S, Answer, Service
 
 pytestmark = pytest.mark.slow
 
 DOCUMENTS = [{"id": 1, "name": "kefir"}, {"id": 2, "name": "intel"}]
-
-
-@pytest.fixture
-def service() -> Iterator[Service]:
-    made = Service()
-    yield made
-    made.close()
 
 
 @pytest.fixture

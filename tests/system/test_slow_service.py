@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.embedding.conftest import Answer, Service
 from tests.support.daemon import Daemon, running
+from tests.support.embedding_service import Answer, Service
 
 FILMS = [{"id": 1, "title": "sun", "_vectors": {"e": [1, 0]}}, {"id": 2, "title": "night", "_vectors": {"e": [0, 1]}},
          {"id": 3, "title": "sunny night", "_vectors": {"e": [1, 1]}}]
@@ -28,11 +28,9 @@ QUICK_S = 1.5  # of a search that takes a few milliseconds, on a machine that do
 
 
 @pytest.fixture
-def service() -> Iterator[Service]:
-    made = Service()
-    made.answers = [Answer({"embedding": [0.0, 1.0]})]
-    yield made
-    made.close()
+def service(service: Service) -> Service:
+    service.answers = [Answer({"embedding": [0.0, 1.0]})]
+    return service
 
 
 @pytest.fixture(params=[0, pytest.param(2, marks=pytest.mark.skipif(
