@@ -36,9 +36,10 @@ ABOUT = (
 
 @dataclass(frozen=True)
 class Source:
-    """Where documents come from. identity: changes when its content does; total: bytes or rows, None when unknown.
+    """Where documents come from.
 
-    read: opens it; yields (texts of documents, how much of the total has been read).
+    identity: changes when its content does, empty for what cannot be read again. total: bytes or rows, None when unknown. read:
+    opens it; yields (texts of documents, how much of the total has been read).
     """
 
     name: str
@@ -172,10 +173,11 @@ def _row_text(names: Sequence[str], row: Sequence[Any]) -> str:
 class Place:
     """How much of an import the instance has acknowledged, kept in a file until the import is complete.
 
-    finished: sources that were sent whole; documents: of the next one; tasks: all that were enqueued.
+    path: of the file; None when there is none. finished: sources that were sent whole; documents: of the next one; tasks: all
+    that were enqueued.
     """
 
-    path: Path
+    path: Path | None
     finished: int = 0
     documents: int = 0
     total: int = 0
@@ -183,7 +185,9 @@ class Place:
 
     @classmethod
     def of(cls, target: str, index: str, sources: Sequence[Source]) -> Place:
-        """The place of an import of these sources, as far as it was noted; standard input has none."""
+        """The place of an import of these sources, as far as it was noted."""
+        if not all(source.identity for source in sources):
+            return cls(None)
         what = json.dumps([target, index, [source.identity for source in sources]])
         state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
         path = state / "svcd" / "imports" / f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.json"
@@ -195,6 +199,8 @@ class Place:
 
     def note(self) -> None:
         """Keep it."""
+        if self.path is None:
+            return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self.path.with_suffix(".new")
         fresh.write_text(json.dumps({"finished": self.finished, "documents": self.documents, "total": self.total,
@@ -203,7 +209,8 @@ class Place:
 
     def forget(self) -> None:
         """The next import begins anew."""
-        self.path.unlink(missing_ok=True)
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
 
 
 # Sending

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import sqlite3
 from pathlib import Path
@@ -136,3 +137,15 @@ def test_what_cannot_be_imported_says_why(tmp_path, monkeypatch, named, words):
         database.execute("CREATE TABLE films(id)")
     with pytest.raises(CommandFailed, match=words):
         imported(Target(), named)
+
+
+def test_standard_input_is_always_sent_whole(monkeypatch):
+    for fails_at in (1, None):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(ndjson(FILMS).encode())))
+        target = Target(fails_at)
+        if fails_at is None:
+            imported(target, "-")
+            assert target.received == FILMS
+        else:
+            with pytest.raises(CommandFailed):
+                imported(target, "-")
