@@ -60,7 +60,7 @@ class ValueTable:
                 by_value[value] = by_value.get(value, 0) | rule
 
     def met(self, condition: Condition | None, limits: Limits) -> Rules:
-        """The rules in force with a filter: some alternative of it has as many fields that a rule meets as the rule has values."""
+        """The rules in force with a filter: in some alternative they meet as many fields as they have values, or more."""
         if condition is None or not self.all:
             return 0
         alternatives = [_by_field(branch) for branch in branches(condition, limits)]
