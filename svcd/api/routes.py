@@ -167,6 +167,7 @@ class Context:
     embedding: makes vectors of queries.
     active_rules: returns the search rules; called while their feature is on.
     snapshot: while a request reads several indexes, all of them as of one moment (api.joins.index_snapshot).
+    shows_page: do browsers get the page at `/`?
     """
 
     instance: Instance
@@ -188,6 +189,7 @@ class Context:
     embedding: QueryEmbedding = field(default_factory=lambda: QueryEmbedding(SearchQueue(1)))
     active_rules: Callable[[], ActiveRules | None] = lambda: None
     snapshot: IndexSnapshot | None = None
+    shows_page: bool = False
 
     @property
     def queue(self) -> Queue:

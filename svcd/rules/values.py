@@ -25,18 +25,10 @@ from svcd.filters.tree import (
 from svcd.query.reader import Value
 from svcd.rules.branches import Branch, Leaf, branches
 from svcd.rules.limits import Limits
+from svcd.rules.stored import count_values
 from svcd.schema.field_values import GEO, field_values, normal_form
 
 Rules = int  # a set of rules
-
-
-def count_values(value: Any) -> int:
-    """How many texts, numbers and booleans a JSON value holds at any depth."""
-    if isinstance(value, Mapping):
-        return sum(map(count_values, value.values()))
-    if isinstance(value, list):
-        return sum(map(count_values, value))
-    return value is not None
 
 
 class ValueTable:
