@@ -25,6 +25,7 @@ from svcd.api import (
     page,
     render,
     search,
+    search_rules,
     settings,
     similar,
     tasks,
@@ -45,6 +46,7 @@ from svcd.index.disk_space import disk_full_error, lacks_room
 from svcd.validation import checked_index_uid, decode_body, decode_query, decode_value
 
 if TYPE_CHECKING:
+    from svcd.api.active_rules import ActiveRules
     from svcd.embedding import Embedders
     from svcd.instance.instance import Instance
 
@@ -52,7 +54,7 @@ _DECLARED = (
     *page.ROUTES, *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
     *facet_search.ROUTES, *similar.ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
     *event_streams.LOG_ROUTES, *metrics.ROUTES,
-    *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *render.ROUTES, *not_yet.ROUTES,
+    *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *render.ROUTES, *search_rules.ROUTES, *not_yet.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 
@@ -61,6 +63,7 @@ _PATH_CHECKS: Mapping[str, Callable[[str], Any]] = {  # path parameter: its chec
     "task_id": lambda text: tasks.path_uid(text, "Task", "invalid_task_uids"),
     "batch_id": lambda text: tasks.path_uid(text, "Batch", "invalid_batch_uids"),
     "uuid": webhooks.path_uuid,
+    "uid": checked_index_uid,
 }
 # Requests without a route are counted under these names: clients must not be able to add labels to the metrics.
 _OTHER_METHOD, _OTHER_PATH = "OTHER", "other"
@@ -115,12 +118,21 @@ class App:
         self.usage = usage
         self.search_cache = SearchCache(lambda: instance.answer_limit)
         self._embedding = QueryEmbedding(searches, make_embedders)
+        self._active_rules: ActiveRules | None = None
         self._shows_page = shows_page
 
     @property
     def searches(self) -> SearchQueue:
         """The queue of searches of this process."""
         return self._searches
+
+    def active_rules(self) -> ActiveRules:
+        """The search rules of the instance."""
+        if self._active_rules is None:
+            from svcd.api.active_rules import ActiveRules  # imported late: most instances have no search rules
+
+            self._active_rules = ActiveRules(self._instance)
+        return self._active_rules
 
     def share(self, processes: int) -> None:
         """Keep to an equal part of what so many processes may do and hold together: searches, and what readers cache."""
@@ -174,6 +186,7 @@ class App:
             reports=self._reports, keys=self._keys, broadcast=self._broadcast, streams=self._streams,
             recheck_permission=check_permission,
             search_cache=self.search_cache, large_answers=self._large_answers, embedding=self._embedding,
+            active_rules=self.active_rules,
             shows_page=self._shows_page,
         )
         if route.feature:

@@ -34,7 +34,7 @@ def search_facets(ctx: Context) -> HandlerResult:
     facet = FacetQuery(body["facetName"], body.get("facetQuery"), body.get("locales"))
     with ctx.searches.slot(), index_snapshot(ctx, [ctx.index_uid]), ctx.read(ctx.index_uid) as reader:
         check_available(body, ctx.instance.features)
-        query = with_joins_resolved(ctx, query_of(ctx, ctx.index_uid, body).indexed, reader).query
+        query = with_joins_resolved(ctx, query_of(ctx, ctx.index_uid, body, has_pins=False).indexed, reader).query
         hits = facet_search(reader, facet, query, bool(body.get("exhaustiveFacetCount")), Timer())
     return HandlerResult(200, {
         "facetHits": [hit._asdict() for hit in hits],

@@ -52,9 +52,21 @@ class _QueryResult(NamedTuple):
     is_formatting_over: Callable[[], bool]
 
     def hits(self) -> list[MergedHit]:
-        """The hits with their merge keys."""
+        """The hits that no rule has pinned, with their merge keys."""
         position, key = self.position, merge_keys(self.query.indexed.weight)
-        return [MergedHit(hit, key(hit.details), position, self) for hit in self.found.ranking.hits]
+        return [MergedHit(hit, key(hit.details), position, self) for hit in self._split()[0]]
+
+    def pins(self) -> list[tuple[int, MergedHit]]:
+        """The pinned hits with the positions that their rules ask for; nothing compares them with others."""
+        key = MergeKey((), self.query.indexed.weight)
+        return [(position, MergedHit(hit, key, self.position, self)) for position, hit in self._split()[1]]
+
+    def _split(self) -> tuple[Sequence[Hit], Sequence[tuple[int, Hit]]]:
+        if self.query.indexed.query.rules is None:
+            return self.found.ranking.hits, ()
+        from svcd.search.pins import split  # imported late: most instances have no search rules
+
+        return split(self.found.ranking.hits)
 
     @property
     def position(self) -> int:
@@ -97,6 +109,10 @@ def federated(
     first, end = federation.window
     hits, rejected = _split_distinct(merged(lists), federation.distinct if len(lists) > 1 else None)
     _reject(rejected, facets)
+    if pins := [pin for each in found for pin in each.pins()]:
+        from svcd.search.pins import by_position, placed
+
+        hits = placed(hits, by_position(pins), end)
     page = hits[first:end]
     semantic_hits = count_semantic(each.hit for each in page) if any(each.found.is_semantic for each in found) else None
     return SearchResult(_page(page), federation.pagination(total - len(rejected)), facets.counted, semantic_hits,
