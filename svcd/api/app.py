@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from svcd.api import (
@@ -33,7 +34,20 @@ from svcd.api import (
 from svcd.api.admission import SearchCache, SearchQueue
 from svcd.api.bodies import json_value, read_body
 from svcd.api.query_embedding import QueryEmbedding, no_services
-from svcd.api.routes import JSON, Context, HandlerResult, Match, Report, Route, Stream, Table, Text, Traffic, Value
+from svcd.api.routes import (
+    JSON,
+    Context,
+    HandlerResult,
+    Match,
+    Report,
+    Route,
+    Stream,
+    Table,
+    Text,
+    Traffic,
+    Value,
+    no_client,
+)
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.auth.keys import ALL_PERMITTED, Keys, Permission
 from svcd.base import logs
@@ -46,6 +60,7 @@ from svcd.validation import checked_index_uid, decode_body, decode_query, decode
 if TYPE_CHECKING:
     from svcd.embedding import Embedders
     from svcd.instance.instance import Instance
+    from svcd.remote.client import Client
 
 _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
@@ -93,12 +108,12 @@ class App:
                  traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
                  broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None,
                  streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: UsageCounter | None = None,
-                 make_embedders: Callable[[], Embedders] = no_services) -> None:
+                 make_embedders: Callable[[], Embedders] = no_services, make_client: Callable[[], Client] = no_client) -> None:
         """traffic: where requests are counted; reports: fetches the counters of the other processes of the instance.
         broadcast: sends them a command (svcd.cli.search_worker).
 
         streams, waiting_writes, large: how many there may be at once. usage: where they are counted for a usage report.
-        make_embedders: called when the first query is embedded.
+        make_embedders: called when the first query is embedded. make_client: called with the first search of other instances.
         """
         self._instance = instance
         self._runner = runner
@@ -114,6 +129,7 @@ class App:
         self.usage = usage
         self.search_cache = SearchCache(lambda: instance.answer_limit)
         self._embedding = QueryEmbedding(searches, make_embedders)
+        self._client = lru_cache(make_client)
 
     @property
     def searches(self) -> SearchQueue:
@@ -172,6 +188,7 @@ class App:
             reports=self._reports, keys=self._keys, broadcast=self._broadcast, streams=self._streams,
             recheck_permission=check_permission,
             search_cache=self.search_cache, large_answers=self._large_answers, embedding=self._embedding,
+            client=self._client,
         )
         if route.feature:
             features.require(self._instance.features(), *route.feature)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from svcd.instance.data_folder import IndexSnapshot
     from svcd.instance.instance import Instance
     from svcd.instance.queue import Queue
+    from svcd.remote.client import Client
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -149,6 +150,14 @@ class HandlerResult:
     headers: tuple[tuple[str, str], ...] = ()
 
 
+def no_client() -> Client:
+    """A client that calls global addresses only."""
+    from svcd.remote.client import Client  # loaded with the first call
+    from svcd.remote.guard import Guard
+
+    return Client(Guard())
+
+
 @dataclass(slots=True)
 class Context:
     """One request, authorised and decoded.
@@ -162,6 +171,7 @@ class Context:
     streams, large_answers: limits of answers without end, and of those made in portions.
     recheck_permission: checks the key again, for long answers. Raises the same errors as the first check.
     embedding: makes vectors of queries.
+    client: returns what calls other instances, one for each process.
     snapshot: while a request reads several indexes, all of them as of one moment (api.joins.index_snapshot).
     """
 
@@ -182,6 +192,7 @@ class Context:
     recheck_permission: Callable[[], Permission] = lambda: ALL_PERMITTED
     search_cache: SearchCache = field(default_factory=lambda: SearchCache(lambda: 0))
     embedding: QueryEmbedding = field(default_factory=lambda: QueryEmbedding(SearchQueue(1)))
+    client: Callable[[], Client] = no_client
     snapshot: IndexSnapshot | None = None
 
     @property

@@ -356,6 +356,11 @@ class DataFolderReader:
             parsed = self._parsed_network = stored, Network() if stored is None else from_json(stored)
         return parsed[1]
 
+    @property
+    def stored_network(self) -> Mapping[str, Any] | None:
+        """The network as Network.as_json(); None when it was never set."""
+        return self._network
+
     def use_network(self, network: Mapping[str, Any] | None) -> None:
         """Replace the network. network: as Network.as_json(); None for that of a new instance."""
         self._network = network

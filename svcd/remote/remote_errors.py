@@ -8,7 +8,7 @@ from typing import Any
 
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps, loads
-from svcd.remote import Undelivered
+from svcd.remote import Failure, Undelivered
 
 _SAME_VERSION = "\n  - hint: check that the remote instance is a Svc instance running the same version"
 _KEY_HINT = ("could not authenticate against the remote host\n  - hint: check that the remote instance was registered with a "
@@ -53,14 +53,20 @@ def error_of_status(status: int, reply: str) -> ApiError:
     return ApiError("remote_remote_error", f"remote host responded with code {status}{reply}")
 
 
+_NOT_SENT = {  # by what a request failed: words for it, where they are not the most frequent ones
+    Failure.URL: "builder error",
+    Failure.FORBIDDEN_ADDRESS: "Rejected IP",
+    Failure.REDIRECTS: "error following redirect",
+}
+
+
 def error_of_failure(failure: Undelivered) -> ApiError:
     """The error for a request without an answer."""
-    if failure.kind == "timeout":
+    if failure.kind is Failure.TIMEOUT:
         return late()
-    if failure.kind == "response":
+    if failure.kind is Failure.RESPONSE:
         return unreadable(f":\n  - additionally, could not retrieve response from remote: {failure}")
-    words = {"url": "builder error", "redirects": "error following redirect"}.get(failure.kind, "error sending request")
-    return ApiError("remote_could_not_send_request", "Rejected IP" if failure.kind == "refused" and failure.literal else words)
+    return ApiError("remote_could_not_send_request", _NOT_SENT.get(failure.kind, "error sending request"))
 
 
 def quoted_reply(body: bytes) -> str:

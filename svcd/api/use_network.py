@@ -1,0 +1,57 @@
+"""What the routes share that can ask the whole network (`useNetwork`): which remotes, calls of them, headers between instances.
+
+See docs/network.md.
+"""
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from svcd.api.routes import Context
+    from svcd.http.message import Request
+    from svcd.instance.network import Network
+    from svcd.remote.remote_calls import RemoteCalls
+
+# Headers between instances have two names: that of svcd and that of the reference engine.
+_BRANDS = ("svc", "meili")
+
+
+class Partition(NamedTuple):
+    """Who answers a query that uses the network. remotes: names of those to call, in byte order.
+
+    is_local: this instance answers too. `place` says where among all of them (remotes and itself) it stands.
+    """
+
+    remotes: tuple[str, ...]
+    is_local: bool
+    place: int = 0
+
+
+def partition(network: Network) -> Partition:
+    """Each remote of the network once; the one named like this instance is the instance itself."""
+    names = tuple(network.remotes)
+    if network.self_name is None or network.self_name not in network.remotes:
+        return Partition(names, is_local=False)
+    place = names.index(network.self_name)
+    return Partition(names[:place] + names[place + 1:], is_local=True, place=place)
+
+
+def begin_calls(ctx: Context, at_once: int | None = None) -> RemoteCalls:
+    """Calls of remotes for a request, or a part of it, that begins now: the deadline counts from here.
+
+    at_once: how many calls run at the same time; None for all.
+    """
+    from svcd.remote.remote_calls import RemoteCalls, timeout_s  # loaded with the first request over the network
+
+    return RemoteCalls(ctx.instance.network(), ctx.client(), time.monotonic() + timeout_s(os.environ), at_once)
+
+
+def is_proxied(request: Request) -> bool:
+    """Was the request sent by another instance that searches its network?"""
+    return _is_true(request, "proxy-search")
+
+
+def _is_true(request: Request, header: str) -> bool:
+    return any(request.headers.get(f"{brand}-{header}") == "true" for brand in _BRANDS)
