@@ -204,6 +204,16 @@ class Context:
         """An index as this request sees it; index_not_found when there is none."""
         return (self.instance if self.snapshot is None else self.snapshot).read(index_uid)
 
+    def header(self, name: str) -> str | None:
+        """A header that instances know under two names: `Svc-{name}` and, from the reference engine, `Meili-{name}`."""
+        headers = self.request.headers
+        return headers.get(f"Svc-{name}") or headers.get(f"Meili-{name}")
+
+    @property
+    def is_proxied(self) -> bool:
+        """Was the request sent by another instance that searches its network?"""
+        return self.header("Proxy-Search") == "true"
+
     @property
     def index_uid(self) -> str:
         """The index that the path names."""

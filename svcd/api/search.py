@@ -299,7 +299,7 @@ def _renamed(body: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any
 
 def wants_metadata(ctx: Context) -> bool:
     """True if the request asks for `metadata` by its header."""
-    return (ctx.request.headers.get(_METADATA_HEADER) or "").lower() in ("true", "1")
+    return (ctx.header("Include-Metadata") or "").lower() in ("true", "1")
 
 
 def metadata(text: str | None, index_uid: str, primary_key: str | None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What the routes share that can ask the whole network (`useNetwork`): which remotes, calls of them, headers between instances.
+"""What the routes share that can ask the whole network (`useNetwork`): which remotes, and calls of them.
 
 See docs/network.md.
 """
@@ -10,12 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from svcd.api.routes import Context
-    from svcd.http.message import Request
     from svcd.instance.network import Network
     from svcd.remote.remote_calls import RemoteCalls
-
-# Headers between instances have two names: that of svcd and that of the reference engine.
-_BRANDS = ("svc", "meili")
 
 
 class Partition(NamedTuple):
@@ -46,12 +42,3 @@ def begin_calls(ctx: Context, at_once: int | None = None) -> RemoteCalls:
     from svcd.remote.remote_calls import RemoteCalls, timeout_s  # loaded with the first request over the network
 
     return RemoteCalls(ctx.instance.network(), ctx.client(), time.monotonic() + timeout_s(os.environ), at_once)
-
-
-def is_proxied(request: Request) -> bool:
-    """Was the request sent by another instance that searches its network?"""
-    return _is_true(request, "proxy-search")
-
-
-def _is_true(request: Request, header: str) -> bool:
-    return any(request.headers.get(f"{brand}-{header}") == "true" for brand in _BRANDS)
