@@ -21,6 +21,7 @@ from svcd.api import (
     keys,
     metrics,
     multi_search,
+    network,
     not_yet,
     openapi,
     render,
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
 _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
     *facet_search.ROUTES, *similar.ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
-    *event_streams.LOG_ROUTES, *metrics.ROUTES,
+    *event_streams.LOG_ROUTES, *metrics.ROUTES, *network.ROUTES,
     *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *render.ROUTES, *not_yet.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))

@@ -222,6 +222,13 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
     "WebhookFailurePage": page_of("WebhookFailure"),
     "Version": record({"commitSha": STRING, "commitDate": STRING, "pkgVersion": STRING}),
     "Features": record(dict.fromkeys(FEATURES, BOOLEAN) | {"legacySearch": nullable(BOOLEAN)}),
+    "Network": record({
+        "self": _TEXT_OR_NULL,
+        "remotes": mapping(record({"url": STRING, "searchApiKey": _TEXT_OR_NULL, "writeApiKey": _TEXT_OR_NULL,
+                                   "status": {"type": "string", "enum": ["available", "unavailable"]}})),
+        "shards": mapping(record({"remotes": array(STRING)})), "leader": _TEXT_OR_NULL,
+        "version": {"type": "string", "format": "uuid"},
+    }),
     "SearchAnswer": _answer({"hits": _HITS, "query": STRING, "processingTimeMs": COUNT}, ref("SearchMetadata"),
                             {"queryVector": _VECTOR}),
     "IndexedAnswer": _answer(

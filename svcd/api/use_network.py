@@ -34,11 +34,11 @@ def partition(network: Network) -> Partition:
     return Partition(names[:place] + names[place + 1:], is_local=True, place=place)
 
 
-def begin_calls(ctx: Context, at_once: int | None = None) -> RemoteCalls:
+def begin_calls(ctx: Context, network: Network, at_once: int | None = None) -> RemoteCalls:
     """Calls of remotes for a request, or a part of it, that begins now: the deadline counts from here.
 
     at_once: how many calls run at the same time; None for all.
     """
     from svcd.remote.remote_calls import RemoteCalls, timeout_s  # loaded with the first request over the network
 
-    return RemoteCalls(ctx.instance.network(), ctx.client(), time.monotonic() + timeout_s(os.environ), at_once)
+    return RemoteCalls(network, ctx.client(), time.monotonic() + timeout_s(os.environ), at_once)
