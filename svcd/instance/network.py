@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from svcd.base.errors import ApiError
+from svcd.validation import Field, array_of, decode_value, map_of, nullable, object_of, string
 from svcd.validation.urls import parse_url
 
 NO_VERSION = "00000000-0000-0000-0000-000000000000"  # of a network that was never changed
@@ -54,12 +55,23 @@ class Network:
         }
 
 
+_REMOTE = object_of({
+    "url": Field(string, required=True), "searchApiKey": Field(nullable(string)), "writeApiKey": Field(nullable(string)),
+}, is_open=True)
+_SHARD = object_of({"remotes": Field(array_of(string), default=())}, is_open=True)
+_NETWORK = object_of({
+    "self": Field(nullable(string), default=None), "remotes": Field(map_of(_REMOTE), default={}),
+    "shards": Field(map_of(_SHARD), default={}), "version": Field(string, default=NO_VERSION),
+}, is_open=True)
+
+
 def from_json(stored: Json) -> Network:
-    """The network of an object as Network.as_json() makes it. Raises KeyError, TypeError, AttributeError for others."""
+    """The network of an object as Network.as_json() makes it, which may lack members. Raises ApiError for any other."""
+    known = decode_value(stored, _NETWORK)
     remotes = {name: Remote(remote["url"], remote.get("searchApiKey"), remote.get("writeApiKey"))
-               for name, remote in stored["remotes"].items()}
-    shards = {name: tuple(sorted(shard["remotes"])) for name, shard in stored["shards"].items()}
-    return Network(stored["self"], _in_byte_order(remotes), _in_byte_order(shards), stored["version"])
+               for name, remote in known["remotes"].items()}
+    shards = {name: tuple(sorted(set(shard["remotes"]))) for name, shard in known["shards"].items()}
+    return Network(known["self"], _in_byte_order(remotes), _in_byte_order(shards), known["version"])
 
 
 def _in_byte_order(named: Mapping[str, Any]) -> dict[str, Any]:
