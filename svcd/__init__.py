@@ -13,6 +13,7 @@ LAYERS = [
     "schema",
     "query",
     "facets filters ranking",
+    "rules",
     "search",
     "auth index",
     "instance",

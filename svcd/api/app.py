@@ -26,6 +26,7 @@ from svcd.api import (
     openapi,
     render,
     search,
+    search_rules,
     settings,
     similar,
     tasks,
@@ -59,6 +60,7 @@ from svcd.index.disk_space import disk_full_error, lacks_room
 from svcd.validation import checked_index_uid, decode_body, decode_query, decode_value
 
 if TYPE_CHECKING:
+    from svcd.api.active_rules import ActiveRules
     from svcd.embedding import Embedders
     from svcd.instance.instance import Instance
     from svcd.remote.client import Client
@@ -67,7 +69,7 @@ _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
     *facet_search.ROUTES, *similar.ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
     *event_streams.LOG_ROUTES, *metrics.ROUTES, *network.ROUTES,
-    *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *render.ROUTES, *not_yet.ROUTES,
+    *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *render.ROUTES, *search_rules.ROUTES, *not_yet.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 
@@ -76,6 +78,7 @@ _PATH_CHECKS: Mapping[str, Callable[[str], Any]] = {  # path parameter: its chec
     "task_id": lambda text: tasks.path_uid(text, "Task", "invalid_task_uids"),
     "batch_id": lambda text: tasks.path_uid(text, "Batch", "invalid_batch_uids"),
     "uuid": webhooks.path_uuid,
+    "uid": checked_index_uid,
 }
 # Requests without a route are counted under these names: clients must not be able to add labels to the metrics.
 _OTHER_METHOD, _OTHER_PATH = "OTHER", "other"
@@ -131,11 +134,20 @@ class App:
         self.search_cache = SearchCache(lambda: instance.answer_limit)
         self._embedding = QueryEmbedding(searches, make_embedders)
         self._client = lru_cache(make_client)
+        self._active_rules: ActiveRules | None = None
 
     @property
     def searches(self) -> SearchQueue:
         """The queue of searches of this process."""
         return self._searches
+
+    def active_rules(self) -> ActiveRules:
+        """The search rules of the instance."""
+        if self._active_rules is None:
+            from svcd.api.active_rules import ActiveRules  # imported late: most instances have no search rules
+
+            self._active_rules = ActiveRules(self._instance)
+        return self._active_rules
 
     def share(self, processes: int) -> None:
         """Keep to an equal part of what so many processes may do and hold together: searches, and what readers cache."""
@@ -190,6 +202,7 @@ class App:
             recheck_permission=check_permission,
             search_cache=self.search_cache, large_answers=self._large_answers, embedding=self._embedding,
             client=self._client,
+            active_rules=self.active_rules,
         )
         if route.feature:
             features.require(self._instance.features(), *route.feature)

@@ -66,7 +66,7 @@ def _search_here(ctx: Context) -> tuple[list[FacetHit], str]:
     facet = FacetQuery(body["facetName"], body.get("facetQuery"), body.get("locales"))
     with ctx.searches.slot(), index_snapshot(ctx, [ctx.index_uid]), ctx.read(ctx.index_uid) as reader:
         check_available(body, ctx.instance.features)
-        query = with_joins_resolved(ctx, query_of(ctx, ctx.index_uid, body).indexed, reader).query
+        query = with_joins_resolved(ctx, query_of(ctx, ctx.index_uid, body, has_pins=False).indexed, reader).query
         hits = facet_search(reader, facet, query, bool(body.get("exhaustiveFacetCount")), Timer())
         return hits, reader.settings.faceting.order_of(facet.field)
 

@@ -28,7 +28,6 @@ from svcd.validation import (
 
 _EXPORTS = "exports to another instance"
 _CHATS = "chats"
-_RULES = "search rules with pinned results"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,26 +73,19 @@ _EXPORT_BODY = Fields({
 })
 
 
-# Chats and search rules: their bodies are not checked yet
+# Chats: their bodies are not checked yet
 
 _ANY_OBJECT = Fields({}, is_open=True)
 _PAGE_PARAMS = {
     "offset": Param(query_strings.positive_integer, "invalid_index_offset", default=0, about="Workspaces to skip."),
     "limit": Param(query_strings.positive_integer, "invalid_index_limit", default=20, about="Workspaces to return."),
 }
-_METADATA = {"customMetadata": Param(query_strings.text, "invalid_index_custom_metadata", about="Free text kept on the task.")}
 
 
 def _chats(method: str, path: str, action: str, summary: str, words: str, **others: Any) -> Route:
     """words: what the message of feature_not_enabled begins with."""
     return Route(method, f"/chats{path}", _rejecting_handler(_CHATS), action, {}, summary, "Chats",
                  feature=("chatCompletions", words), **others)
-
-
-def _rules(method: str, path: str, action: str, summary: str, words: str = "Using the `/dynamic-search-rules` routes",
-           **others: Any) -> Route:
-    return Route(method, f"/dynamic-search-rules{path}", _rejecting_handler(_RULES), f"dynamicSearchRules.{action}", {}, summary,
-                 "Search rules", feature=("dynamicSearchRules", words), **others)
 
 
 _OF_SETTINGS = "using the /chats/settings route"
@@ -115,15 +107,6 @@ MISSING = (
         # The only one that takes tenant tokens, whatever their filters.
         _chats("POST", "/{workspace_uid}/chat/completions", "chatCompletions", "Request a chat completion",
                "using the /chats chat completions route", body=_ANY_OBJECT, joins_rules=True),
-    )),
-    Missing(_RULES, ("dynamicSearchRules",), (
-        _rules("POST", "", "get", "List search rules", "Calling the `POST /dynamic-search-rules` route",
-               body=_ANY_OBJECT),
-        _rules("DELETE", "", "delete", "Delete all search rules", query=_METADATA),
-        _rules("GET", "/{uid}", "get", "Get a search rule",
-               "Calling the `GET /dynamic-search-rules/{:ruleUid}` route"),
-        _rules("PATCH", "/{uid}", "update", "Create or change a search rule", query=_METADATA, body=_ANY_OBJECT),
-        _rules("DELETE", "/{uid}", "delete", "Delete a search rule", query=_METADATA),
     )),
 )
 

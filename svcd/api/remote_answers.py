@@ -32,7 +32,7 @@ def remote_result(remote: str, answer: Any) -> RemoteResult:
     hits = [hit for given in answer["hits"] if (hit := _hit(remote, given)) is not None]
     return RemoteResult(
         hits=[hit for hit in hits if hit.pinned_position is None],
-        pins=[hit for hit in hits if hit.pinned_position is not None],
+        pinned_hits=[hit for hit in hits if hit.pinned_position is not None],
         total=answer["totalHits"] if "totalHits" in answer else answer["estimatedTotalHits"],
         facets=facets,
         query_vectors=query_vectors,

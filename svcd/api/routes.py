@@ -19,10 +19,13 @@ from svcd.api.admission import SearchCache, SearchQueue
 from svcd.api.query_embedding import QueryEmbedding
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.auth.keys import ALL_PERMITTED, Keys, Permission
+from svcd.base.errors import ApiError
 from svcd.http.message import Portions
+from svcd.instance.data_folder import is_hidden
 from svcd.validation import Field, Param
 
 if TYPE_CHECKING:
+    from svcd.api.active_rules import ActiveRules
     from svcd.http.message import Request
     from svcd.index.reader import IndexReader
     from svcd.instance.data_folder import IndexSnapshot
@@ -172,6 +175,7 @@ class Context:
     recheck_permission: checks the key again, for long answers. Raises the same errors as the first check.
     embedding: makes vectors of queries.
     client: returns what calls other instances, one for each process.
+    active_rules: returns the search rules; called while their feature is on.
     snapshot: while a request reads several indexes, all of them as of one moment (api.joins.index_snapshot).
     """
 
@@ -193,6 +197,7 @@ class Context:
     search_cache: SearchCache = field(default_factory=lambda: SearchCache(lambda: 0))
     embedding: QueryEmbedding = field(default_factory=lambda: QueryEmbedding(SearchQueue(1)))
     client: Callable[[], Client] = no_client
+    active_rules: Callable[[], ActiveRules | None] = lambda: None
     snapshot: IndexSnapshot | None = None
 
     @property
@@ -202,6 +207,8 @@ class Context:
 
     def read(self, index_uid: str) -> AbstractContextManager[IndexReader]:
         """An index as this request sees it; index_not_found when there is none."""
+        if is_hidden(index_uid):  # the uids of foreign keys are not checked when they are set
+            raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
         return (self.instance if self.snapshot is None else self.snapshot).read(index_uid)
 
     def header(self, name: str) -> str | None:

@@ -313,9 +313,10 @@ class BearerQuery(NamedTuple):
 
 
 def query_of(
-    ctx: Context, index_uid: str, body: Mapping[str, Any], weight: float = 1.0, position: int | None = None
+    ctx: Context, index_uid: str, body: Mapping[str, Any], weight: float = 1.0, position: int | None = None,
+    has_pins: bool = True
 ) -> BearerQuery:
-    """The query that a body asks for. Raises invalid_search_filter, invalid_api_key.
+    """The query that a body asks for. has_pins: do search rules apply to it? Raises invalid_search_filter, invalid_api_key.
 
     The only place where the filter of a tenant token is joined to that of a search (docs/http.md#tenant-tokens).
     """
@@ -324,7 +325,12 @@ def query_of(
     condition = allowed_filter(value, "invalid_search_filter", ctx.instance.features)
     query = SearchQuery(**_renamed(body, _QUERY_FIELDS), filter=condition, hybrid=_hybrid(body.get("hybrid")))
     # Bearers with other filters get other hits. Python's form of JSON values tells them apart, and takes less time than JSON.
-    return BearerQuery(IndexedQuery(index_uid, query, weight, position), repr((body, bearer_filter)))
+    cache_key = repr((body, bearer_filter))
+    if has_pins and ctx.instance.is_enabled("dynamicSearchRules") and (active := ctx.active_rules()) is not None:
+        pinning = active.of_query(index_uid)
+        if pinning is not None:
+            query, cache_key = replace(query, rules=pinning.rules), cache_key + pinning.cache_key
+    return BearerQuery(IndexedQuery(index_uid, query, weight, position), cache_key)
 
 
 def _hybrid(given: Mapping[str, Any] | None) -> Hybrid | None:

@@ -220,6 +220,19 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
         "reason": _TEXT_OR_NULL, "givenUpAt": nullable(MOMENT),
     }),
     "WebhookFailurePage": page_of("WebhookFailure"),
+    "SearchRule": record({
+        "uid": STRING, "description": STRING, "lastUpdatedAt": MOMENT, "precedence": COUNT, "active": BOOLEAN,
+        "conditions": record({
+            "time": record({"start": MOMENT, "end": MOMENT}, optional=["start", "end"]),
+            "query": record({"isEmpty": BOOLEAN, "words": STRING}, optional=["isEmpty", "words"]),
+            "filter": record({"values": {"type": "object"}}),
+        }, optional=["time", "query", "filter"]),
+        "actions": array(record({
+            "selector": record({"indexUid": STRING, "id": STRING}, optional=["indexUid"]),
+            "action": record({"type": STRING, "position": COUNT}),
+        })),
+    }, optional=["description", "lastUpdatedAt", "precedence"]),
+    "SearchRulePage": page_of("SearchRule"),
     "Version": record({"commitSha": STRING, "commitDate": STRING, "pkgVersion": STRING}),
     "Features": record(dict.fromkeys(FEATURES, BOOLEAN) | {"legacySearch": nullable(BOOLEAN)}),
     "Network": record({

@@ -84,7 +84,19 @@ def load(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
     config = Config(values, given, idle)
     for check in CHECKS:
         check(config)
+    _check_rule_limits(environ)
     return config
+
+
+def _check_rule_limits(environ: Mapping[str, str]) -> None:
+    if not any(variable in environ for variable in options.RULE_VARIABLES):
+        return
+    from svcd.rules.limits import limits_of  # loaded only if one is set
+
+    try:
+        limits_of(environ)
+    except ValueError as wrong:
+        raise ConfigError(str(wrong)) from None
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # A request holds at most so many indexes open, each with three descriptors; further ones are opened when they are read.
 MAX_OPEN_INDEXES = 64
 
+_HIDDEN = "."  # first character of the uids of indexes that svcd keeps for itself
 _MAX_STATES = 1000  # of indexes that are remembered
 _UUID = "SELECT uuid FROM indexes WHERE uid = ?"
 _STATE = "SELECT key, value FROM meta WHERE key IN ('generation', 'primary_key')"
@@ -168,12 +169,15 @@ class DataFolderReader:
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
         return row
 
-    def list_indexes(self, offset: int = 0, limit: int | None = None,
-                     is_allowed: Callable[[str], bool] | None = None) -> tuple[list[IndexRow], int]:
-        """A page of the indexes ordered by uid, and their total; indexes that `is_allowed` rejects count in neither."""
+    def list_indexes(self, offset: int = 0, limit: int | None = None, is_allowed: Callable[[str], bool] | None = None,
+                     with_hidden: bool = False) -> tuple[list[IndexRow], int]:
+        """A page of the indexes ordered by uid, and their total; indexes that `is_allowed` rejects count in neither.
+
+        with_hidden: also those that no route of indexes shows (is_hidden()).
+        """
         with self.read_instance() as connection:
             rows = [_index_row(row) for row in connection.execute(f"SELECT {INDEX_COLUMNS} FROM indexes ORDER BY uid")
-                    if is_allowed is None or is_allowed(row[0])]
+                    if (with_hidden or not is_hidden(row[0])) and (is_allowed is None or is_allowed(row[0]))]
         return rows[offset:None if limit is None else offset + limit], len(rows)
 
     @contextmanager
@@ -327,7 +331,7 @@ class DataFolderReader:
     def last_update(self) -> int | None:
         """When any index changed last (nanoseconds), or None."""
         with self.read_instance() as connection:
-            newest: int | None = connection.execute("SELECT max(updated_at) FROM indexes").fetchone()[0]
+            newest: int | None = connection.execute(f"SELECT max(updated_at) FROM indexes WHERE uid NOT LIKE '{_HIDDEN}%'").fetchone()[0]
             return newest
 
     # Features
@@ -364,6 +368,11 @@ class DataFolderReader:
     def use_network(self, network: Mapping[str, Any] | None) -> None:
         """Replace the network. network: as Network.as_json(); None for that of a new instance."""
         self._network = network
+
+
+def is_hidden(index_uid: str) -> bool:
+    """Is it an index that svcd keeps for itself? No index of a user can have such a name."""
+    return index_uid.startswith(_HIDDEN)
 
 
 def uuids_of(connection: sqlite3.Connection, index_uids: Sequence[str]) -> dict[str, str]:

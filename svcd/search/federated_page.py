@@ -47,9 +47,21 @@ class QueryResult(NamedTuple):
     is_formatting_over: Callable[[], bool]
 
     def hits(self) -> list[MergedHit]:
-        """The hits with their merge keys."""
+        """The hits that no rule has pinned, with their merge keys."""
         position, key = self.query.position, merge_keys(self.query.indexed.weight)
-        return [MergedHit(hit, key(hit.details), position, self) for hit in self.found.ranking.hits]
+        return [MergedHit(hit, key(hit.details), position, self) for hit in self._split()[0]]
+
+    def pins(self) -> list[tuple[int, MergedHit]]:
+        """The pinned hits with the positions that their rules ask for; nothing compares them with others."""
+        key, number = MergeKey((), self.query.indexed.weight), self.query.position
+        return [(position, MergedHit(hit, key, number, self)) for position, hit in self._split()[1]]
+
+    def _split(self) -> tuple[Sequence[Hit], Sequence[tuple[int, Hit]]]:
+        if self.query.indexed.query.rules is None:
+            return self.found.ranking.hits, ()
+        from svcd.search.pins import split  # imported late: most instances have no search rules
+
+        return split(self.found.ranking.hits)
 
 
 class MergedHit(NamedTuple):

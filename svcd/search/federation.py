@@ -5,11 +5,10 @@ wait for remotes, merge the lists of all indexes and remotes, and cut the page.
 """
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from svcd.base import tracing
 from svcd.base.docids import DocIds, union_of
@@ -69,7 +68,9 @@ def federated(
     for hit in rejected:
         _reject(hit, facets)
     first, end = federation.window
-    page = list(_with_pins(kept, [pin for each in remote_results for pin in each.pins]))[first:end]
+    pins: list[tuple[int, MergedHit | RemoteHit]] = [pin for each in found for pin in each.pins()]
+    pins += [pin for each in remote_results for pin in each.pins()]
+    page = _with_pins(kept, pins, end)[first:end]
     total += sum(each.total for each in remote_results) - len(rejected)
     semantic_hits = sum(hit.is_semantic for hit in page) if any(each.found.is_semantic for each in found) else None
     texts = FederatedPage(federation, remotes).texts(page)
@@ -185,13 +186,10 @@ def _reject(hit: MergedHit | RemoteHit, facets: FederatedFacets) -> None:
         facets.reject_remote(hit.index_uid, hit.parts())
 
 
-def _with_pins(hits: Iterable[Any], pins: Iterable[Any]) -> Iterator[Any]:
-    """All hits, with each pin at its position, or as soon after it as earlier pins leave room; the rest at the end."""
-    waiting, place = deque(sorted(pins, key=lambda pin: pin.pinned_position)), 0
-    for each in hits:
-        while waiting and waiting[0].pinned_position <= place:
-            yield waiting.popleft()
-            place += 1
-        yield each
-        place += 1
-    yield from waiting
+def _with_pins(hits: list[H], pins: Sequence[tuple[int, H]], end: int) -> list[H]:
+    """The first `end` hits with the pins among them, or all without pins. pins: with the positions that their rules ask for."""
+    if not pins:
+        return hits
+    from svcd.search.pins import by_position, placed  # imported late: most instances have no search rules
+
+    return placed(hits, by_position(pins), end)

@@ -10,7 +10,7 @@ from typing import Any
 from svcd.base.json_text import loads
 from svcd.facets.fields import selected_fields
 from svcd.query.reader import Reader
-from svcd.ranking.scores import Detail
+from svcd.ranking.scores import Detail, Pinned
 from svcd.schema.attributes import is_everything
 from svcd.schema.documents import Selection, select, shown_parts
 from svcd.search.keyword import values_at
@@ -25,6 +25,8 @@ EXTRA_DOCUMENT, PINNED_POSITION = "extra_document", "pinnedPosition"
 
 def members_for_caller(details: Sequence[Detail], weight: float, extra: dict[str, Any]) -> dict[str, Any]:
     """The members of `_federation` for the instance that merges the hit. extra: its ExtraDocuments.of()."""
+    if details and isinstance(details[0], Pinned):
+        return {SCORE_VALUES: [], EXTRA_DOCUMENT: extra, PINNED_POSITION: details[0].position}
     return {SCORE_VALUES: shown_values(details, weight), EXTRA_DOCUMENT: extra}
 
 

@@ -39,19 +39,23 @@ class RemoteHit(NamedTuple):
 
 
 class RemoteResult(NamedTuple):
-    """What a remote found: the best hits of its queries, and its pins in their order.
+    """What a remote found: the best hits of its queries, and the pinned ones, each in their order.
 
     facets: by index uid. query_vectors: by the number of the query. primary_keys: by index uid, of a remote that was asked
     for metadata.
     """
 
     hits: Sequence[RemoteHit]
-    pins: Sequence[RemoteHit]
+    pinned_hits: Sequence[RemoteHit]
     total: int
     facets: Mapping[str, Facets]
     query_vectors: Mapping[int, Sequence[float]]
     milliseconds: int
     primary_keys: Mapping[str, str]
+
+    def pins(self) -> Sequence[tuple[int, RemoteHit]]:
+        """The pins with the positions that the rules of the remote ask for."""
+        return [(hit.pinned_position or 0, hit) for hit in self.pinned_hits]
 
 
 class Remotes(NamedTuple):

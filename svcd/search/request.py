@@ -4,11 +4,14 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Protocol, Sequence
 
+from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
 from svcd.facets.distribution import Facets
 from svcd.filters.tree import Condition
+from svcd.query.parser import ParsedQuery
+from svcd.query.reader import Reader
 
 
 class QueryInput(NamedTuple):
@@ -33,6 +36,16 @@ Embed = Callable[[QueryInput], "array[float]"]
 def no_embedding(_wanted: QueryInput) -> array[float]:
     """For searches that bring their vectors with them."""
     raise ApiError("vector_embedding_error", "There is no service that could embed the query.")
+
+
+class PinningRules(Protocol):
+    """The search rules that are in force for one query on one index. Implemented by svcd.rules."""
+
+    def pins(self, reader: Reader, parsed: ParsedQuery, condition: Condition | None, docids: DocIds) -> Sequence[tuple[int, int]]:
+        """(position, docid) of the documents that they pin for the query, each once, as the rules name them.
+
+        condition: the filter; docids: the documents that it leaves.
+        """
 
 
 class Hybrid(NamedTuple):
@@ -68,6 +81,7 @@ class SearchQuery:
     vector: Sequence[float] | None = None
     media: Any = None
     retrieve_vectors: bool = False
+    rules: PinningRules | None = None  # None: nothing is pinned
 
 
 @dataclass(frozen=True, slots=True)

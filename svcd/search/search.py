@@ -48,9 +48,18 @@ def search(
     found = wanted.run(ranking_limits(reader, query, federation, _needs_order_only(wanted)), expired, indexed.index_uid)
     hits: Sequence[Hit] = found.ranking.hits
     rejected: Sequence[Hit] = ()
+    pins: Sequence[tuple[int, Hit]] = ()
+    if query.rules is not None:
+        from svcd.search.pins import split  # imported late: most instances have no search rules
+
+        hits, pins = split(hits)
     if query.distinct is not None:
         hits, rejected = _split_distinct(reader, query.distinct, hits)
     first, end = federation.window
+    if pins:
+        from svcd.search.pins import by_position, placed
+
+        hits = placed(hits, by_position(pins), end)
     long_strings = LongStrings()
     page = paged(reader, query, found, hits[first:end], long_strings,
                  lambda found, some: render_hits(reader, query, found, some, is_formatting_over, long_strings))

@@ -252,7 +252,7 @@ def _batch_lines(connection: sqlite3.Connection, own: Batch, ended: list[Task]) 
 
 def _add_indexes(archive: _Archive, data_folder: DataFolderReader, progress: Progress) -> None:
     archive.add_folder("indexes")
-    rows, _ = data_folder.list_indexes()
+    rows, _ = data_folder.list_indexes(with_hidden=True)
     total = sum(row.stats.get("documents", 0) for row in rows)
     finished = 0
     progress("dump the indexes", finished, total)
@@ -326,7 +326,7 @@ def _write_snapshot(request: Mapping[str, Any], path: Path, progress: Progress) 
         archive.add_text("instance-uid", request["instanceUid"])
         for name in ("indexes", "payloads"):
             archive.add_folder(name)
-        rows, _ = data_folder.list_indexes()
+        rows, _ = data_folder.list_indexes(with_hidden=True)
         for position, row in enumerate(rows):
             progress("snapshot the indexes", position, len(rows))
             if not data_folder.index_path(row.uuid).exists():

@@ -25,6 +25,8 @@ DELETE_FILTER = "delete by filter"
 DELETE_ALL = "delete all"
 SETTINGS = "settings"
 INDEX_DELETION = "index deletion"
+RULE_UPDATE = "rule update"
+RULES_CLEAR = "clear of rules"
 ALONE = "alone"
 
 # Shapes of batches of one index (the rows of the table).
@@ -33,6 +35,8 @@ DELETIONS = "deletions by id"
 FILTER_DELETIONS = "deletions with a filter"
 CLEAR = "clear"
 CLEAR_AND_SETTINGS = "clear and settings"
+RULES = "search rules"
+RULES_CLEARED = "search rules cleared"
 
 ALREADY_APPLIED = "already applied"  # after a crash: the file of the index holds the outcomes
 
@@ -74,7 +78,8 @@ KINDS: dict[str, Kind] = {
     "dsrClear": Kind(failed={"deletedDocuments": 0}),
 }
 
-_CLASSES = {"documentAdditionOrUpdate": ADD, "settingsUpdate": SETTINGS, "indexDeletion": INDEX_DELETION}
+_CLASSES = {"documentAdditionOrUpdate": ADD, "settingsUpdate": SETTINGS, "indexDeletion": INDEX_DELETION,
+            "dsrUpdate": RULE_UPDATE, "dsrClear": RULES_CLEAR}
 
 
 def batching_class(kind: str, content: Mapping[str, Any]) -> str:
@@ -142,8 +147,11 @@ JOINS: dict[str, dict[str, str]] = {
     CLEAR_AND_SETTINGS: {DELETE_IDS: CLEAR_AND_SETTINGS, DELETE_FILTER: CLEAR_AND_SETTINGS,
                          DELETE_ALL: CLEAR_AND_SETTINGS, SETTINGS: CLEAR_AND_SETTINGS, INDEX_DELETION: INDEX_DELETION,
                          ADD: _DOCUMENT_OPERATION},
+    RULES: {RULE_UPDATE: RULES, RULES_CLEAR: RULES_CLEARED},
+    RULES_CLEARED: {RULES_CLEAR: RULES_CLEARED},
 }
-_FIRST = {ADD: DOCUMENTS, DELETE_IDS: DELETIONS, DELETE_FILTER: FILTER_DELETIONS, DELETE_ALL: CLEAR, SETTINGS: SETTINGS}
+_FIRST = {ADD: DOCUMENTS, DELETE_IDS: DELETIONS, DELETE_FILTER: FILTER_DELETIONS, DELETE_ALL: CLEAR, SETTINGS: SETTINGS,
+          RULE_UPDATE: RULES, RULES_CLEAR: RULES_CLEARED}
 
 
 @dataclass(frozen=True)
@@ -278,5 +286,5 @@ def _key_of(task: Task) -> str | None:
 
 def may_create(task: Task) -> bool:
     """May the task create its index?"""
-    creates = task.kind in ("documentAdditionOrUpdate", "settingsUpdate")
+    creates = task.kind in ("documentAdditionOrUpdate", "settingsUpdate", "dsrUpdate", "dsrClear")
     return creates and task.content.get("mayCreateIndex", True)

@@ -507,6 +507,18 @@ def _edit(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudg
     yield Outcome(tasks[0].uid, editing.edit(writer, budget.documents, tasks[0].content, progress))
 
 
+def _change_rules(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget,
+                  progress: Progress) -> Iterator[Outcome]:
+    # Imported late: most instances have no search rules.
+    from svcd.tasks import rule_changes
+
+    progress("updating the search rules", 0, 1)
+    is_clear = any(task.kind == "dsrClear" for task in tasks)
+    change = rule_changes.clear_rules if is_clear else rule_changes.update_rules
+    for uid, details in change(writer, tasks):
+        yield Outcome(uid, details)
+
+
 def _compact(writer: IndexWriter, path: Path, task: IndexingTask, progress: Progress) -> Outcome:
     progress("copy and compact the index", 0, 1)
     before = path.stat().st_size
@@ -520,5 +532,6 @@ _ACTIONS: dict[str, _Action] = {
     batching.DOCUMENTS: _documents, batching.DELETIONS: _documents, batching.FILTER_DELETIONS: _documents,
     batching.CLEAR: _clear,
     batching.CLEAR_AND_SETTINGS: _clear, batching.SETTINGS: _settings,
+    batching.RULES: _change_rules, batching.RULES_CLEARED: _change_rules,
     "indexCreation": _create, "indexUpdate": _update, "documentEdition": _edit,
 }

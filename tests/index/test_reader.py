@@ -251,6 +251,7 @@ def test_any_history_answers_as_its_documents_say(history: list[list[tuple[int, 
                 field: count for field in FIELDS if (count := sum(field in document for document in held.values()))}
             wanted = [f"d{docid}" for docid in (*held, 10_000)]
             assert reader.identified_documents(wanted) == {f"d{docid}": reader.document(docid) for docid in held}
+            assert reader.identified_docids(wanted) == {f"d{docid}": docid for docid in held}
             assert reader.raw_document_size() == sum(len(reader.document(docid)) for docid in held)
         writer.close()
         with closing(sqlite3.connect(path)) as connection:

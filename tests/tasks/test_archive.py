@@ -310,7 +310,7 @@ def test_a_dump_is_named_by_its_beginning() -> None:
 
 
 # svcd makes no tasks of these kinds.
-NEVER_MADE = {"export", "upgradeDatabase", "networkTopologyChange", "dsrUpdate", "dsrClear"}
+NEVER_MADE = {"export", "upgradeDatabase", "networkTopologyChange"}
 
 
 def test_every_kind_of_task_can_be_dumped() -> None:
@@ -334,6 +334,11 @@ def test_every_kind_of_task_can_be_dumped() -> None:
      {"settings": {"settings": {"embedders": {"a": {"apiKey": "secret"}}}, "is_deletion": False,
                    "allow_index_creation": False}},
      {"SettingsUpdate": {"settings": {"embedders": {"a": {"apiKey": "XXX..."}}}}}),
+    ("dsrUpdate", {"rule": {"active": None}, "updatedRules": 1}, {"uid": "a", "update": {"active": None}},
+     {"dsrUpdate": {"createOrUpdate": {"rule_id": "a", "update": {"active": None}}}},
+     {"DsrUpdate": {"createOrUpdate": {"rule_id": "a", "update": {"active": None}}}}),
+    ("dsrUpdate", {"updatedRules": 1}, {"uid": "a"}, {"dsrUpdate": {"deletion": "a"}}, {"DsrUpdate": {"deletion": "a"}}),
+    ("dsrClear", {"deletedDocuments": None}, {}, "dsrClear", {"ClearAll": {"deleted_documents": None}}),
     ("indexCompaction", {}, {}, {"indexCompaction": {"index_uid": "movies"}},
      {"IndexCompaction": {"index_uid": "movies", "pre_compaction_size": None, "post_compaction_size": None}}),
 ])

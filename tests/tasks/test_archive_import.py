@@ -157,10 +157,12 @@ def test_the_least_that_a_dump_may_have(tmp_path: Path, imported: Any) -> None:
     assert quantities.rfc3339(row.created_at) == MOMENT
 
 
-def test_hidden_indexes_are_left_out(tmp_path: Path, imported: Any) -> None:
-    hidden = {name.replace("films", ".svc_dsr"): value for name, value in LEAST.items() if "films" in name}
+@pytest.mark.parametrize("name, taken", [(".svc_dsr", [".svc_dsr"]), (".other_dsr", [".svc_dsr"]), (".svc_x", [])])
+def test_of_hidden_indexes_only_that_of_the_search_rules_is_taken(tmp_path: Path, imported: Any, name: str, taken: list[str]) -> None:
+    hidden = {entry.replace("films", name): value for entry, value in LEAST.items() if "films" in entry}
     harness = imported(packed(tmp_path / "x.dump", {**LEAST, **hidden}))
     assert [row.uid for row in harness.instance.list_indexes()[0]] == ["films"]
+    assert [row.uid for row in harness.instance.list_indexes(with_hidden=True)[0]] == [*taken, "films"]
 
 
 @pytest.mark.parametrize("changes, words", [
@@ -345,6 +347,17 @@ def test_kinds_of_the_reference_are_read(line: Mapping[str, Any], kind: str, det
 
 
 def test_tasks_that_svcd_cant_run_are_canceled() -> None:
-    task = dump_lines.task_of({"uid": 1, "indexUid": ".svc_dsr", "status": "enqueued", "enqueuedAt": MOMENT,
-                                 "type": "dsrClear"})
+    task = dump_lines.task_of({"uid": 1, "indexUid": None, "status": "enqueued", "enqueuedAt": MOMENT,
+                               "type": {"networkTopologyChange": {}}})
     assert task.status == "canceled"
+
+
+@pytest.mark.parametrize("kind, content, details", [
+    ({"dsrUpdate": {"createOrUpdate": {"rule_id": "a", "update": {"active": None}}}}, {"uid": "a", "update": {"active": None}},
+     {"rule": {"active": None}, "updatedRules": 1}),
+    ({"dsrUpdate": {"deletion": "a"}}, {"uid": "a"}, {"updatedRules": 1}),
+])
+def test_changes_of_search_rules_are_read(kind: Any, content: Any, details: Any) -> None:
+    task = dump_lines.task_of({"uid": 1, "indexUid": ".other_dsr", "status": "enqueued", "enqueuedAt": MOMENT, "type": kind,
+                               "details": {"DsrUpdate": kind["dsrUpdate"]}})
+    assert (task.index_uid, task.status, task.content, task.details) == (".svc_dsr", "enqueued", content, details)
