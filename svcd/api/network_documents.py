@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from svcd.api.documents import Selected, Wanted, select_documents
 from svcd.api.routes import HandlerResult, Text
 from svcd.api.streaming import WHOLE, list_body
-from svcd.api.use_network import begin_calls, partition
+from svcd.api.use_network import begin_calls, partition, waiting
 from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError, ErrorObject
 from svcd.base.json_text import dumps, loads
@@ -101,6 +101,7 @@ class _Calls:
                 "retrieveVectors": asked["retrieveVectors"], "ids": asked.get("ids"), "filter": asked.get("filter"),
                 "sort": asked.get("sort"), "useNetwork": None}
         calls = begin_calls(ctx, network, CALLS_AT_ONCE)
+        self._ctx = ctx
         self._pending = {name: calls.start(name, "POST", f"/indexes/{ctx.index_uid}/documents/fetch", body, _page)
                          for name in partition(network).remotes}
 
@@ -108,11 +109,12 @@ class _Calls:
         """Wait for all of them."""
         pages: dict[str, Mapping[str, Any]] = {}
         errors: dict[str, ErrorObject] = {}
-        for name, call in self._pending.items():
-            try:
-                pages[name] = call.result()
-            except ApiError as error:
-                errors[name] = error.as_json()
+        with waiting(self._ctx):
+            for name, call in self._pending.items():
+                try:
+                    pages[name] = call.result()
+                except ApiError as error:
+                    errors[name] = error.as_json()
         nested = [page.get("remoteErrors") or {} for page in pages.values()]
         return _Remotes(pages, {name: error for each in (*nested, errors) for name, error in each.items()})
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from svcd.api.filters import with_bearer_filter
-from svcd.api.use_network import begin_calls, partition
+from svcd.api.use_network import begin_calls, partition, waiting
 from svcd.base.errors import ApiError, ErrorObject
 from svcd.schema.field_values import normal_form
 from svcd.search.search import FacetHit
@@ -40,11 +40,12 @@ def search(ctx: Context, local: Callable[[], tuple[Hits, str]]) -> tuple[Hits, d
                for name in partition(network).remotes}
     hits, order = local()
     lists, errors = [hits], {}
-    for name, call in pending.items():
-        try:
-            lists.append(call.result())
-        except ApiError as error:
-            errors[name] = error.as_json()
+    with waiting(ctx):
+        for name, call in pending.items():
+            try:
+                lists.append(call.result())
+            except ApiError as error:
+                errors[name] = error.as_json()
     return _merged(lists, order), errors
 
 

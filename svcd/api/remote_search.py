@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from svcd.api.admission import Timer
 from svcd.api.remote_answers import remote_result
 from svcd.api.search import FIELDS, wants_metadata
-from svcd.api.streaming import ConcurrencyLimit
-from svcd.api.use_network import begin_calls, partition
+from svcd.api.use_network import begin_calls, partition, waiting
 from svcd.base import tracing
 from svcd.base.errors import ApiError, ErrorObject
 from svcd.remote.remote_calls import INCLUDE_METADATA, PROXY_SEARCH
@@ -26,10 +25,6 @@ if TYPE_CHECKING:
     from svcd.api.routes import Context
     from svcd.instance.network import Network
     from svcd.remote.remote_calls import Pending
-
-# Each search that waits for remotes holds a thread, and its readers.
-MAX_WAITING = 64
-_waiting = ConcurrencyLimit(MAX_WAITING)
 
 # Members of a query that the federation decides, and the network: a remote must not ask others in turn.
 _NOT_PASSED_ON = ("offset", "limit", "page", "hitsPerPage", "facets", "useNetwork", "showPerformanceDetails")
@@ -157,16 +152,11 @@ class NetworkSearch:
         """The results of the remotes that answered. Raises too_many_search_requests if too many searches wait already."""
         if not self._calls:
             return ()
-        if not _waiting.try_acquire():
-            raise self._ctx.searches.too_many_searches()
         tracing.begin("wait for remote results")
         started = time.monotonic()
-        try:
-            with self._ctx.searches.paused(), self._timer.paused():
-                self._collect()
-        finally:
-            _waiting.release()
-            self._waited_s = time.monotonic() - started
+        with waiting(self._ctx), self._ctx.searches.paused(), self._timer.paused():
+            self._collect()
+        self._waited_s = time.monotonic() - started
         return list(self._results.values())
 
     def _collect(self) -> None:

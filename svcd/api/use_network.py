@@ -6,12 +6,20 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
+
+from svcd.api.streaming import ConcurrencyLimit
 
 if TYPE_CHECKING:
     from svcd.api.routes import Context
     from svcd.instance.network import Network
     from svcd.remote.remote_calls import RemoteCalls
+
+# Each request that waits for remotes holds a thread, and perhaps readers.
+MAX_WAITING = 64
+_waiting = ConcurrencyLimit(MAX_WAITING)
 
 
 class Partition(NamedTuple):
@@ -42,3 +50,14 @@ def begin_calls(ctx: Context, network: Network, at_once: int | None = None) -> R
     from svcd.remote.remote_calls import RemoteCalls, timeout_s  # loaded with the first request over the network
 
     return RemoteCalls(network, ctx.client(), time.monotonic() + timeout_s(os.environ), at_once)
+
+
+@contextmanager
+def waiting(ctx: Context) -> Iterator[None]:
+    """Wait for remotes in this block. Raises too_many_search_requests if too many requests of this process do so already."""
+    if not _waiting.try_acquire():
+        raise ctx.searches.too_many_searches()
+    try:
+        yield
+    finally:
+        _waiting.release()
