@@ -80,7 +80,7 @@ class MergedHit(NamedTuple):
         """Was it found by its vector?"""
         return any(isinstance(detail, VectorSorted) for detail in self.hit.details)
 
-    def parts(self) -> Sequence[Mapping[str, Any]]:
+    def parts(self) -> list[Mapping[str, Any]]:
         """Its document."""
         (text,) = self.source.reader.documents([self.hit.docid])
         return [loads(text)]

@@ -278,7 +278,7 @@ class DistinctFilter:
         self._field = field
         self._seen: set[Hashable] = set()
 
-    def accepts(self, document: Mapping[str, Any] | Sequence[Any]) -> bool:
+    def accepts(self, document: Mapping[str, Any] | list[Any]) -> bool:
         """Is a document, or one in parts, accepted? If so, its values count as seen. One without values is always accepted."""
         values = document_values(document, self._field)
         if not self._seen.isdisjoint(values):
@@ -287,7 +287,7 @@ class DistinctFilter:
         return True
 
 
-def document_values(document: Mapping[str, Any] | Sequence[Any], field: str) -> set[Hashable]:
+def document_values(document: Mapping[str, Any] | list[Any], field: str) -> set[Hashable]:
     """The values of a field in a document, or in parts of one, as merged lists compare them.
 
     Strings and booleans in normal form, numbers as written: 1 and 1.0 differ. Elements of an array are values, elements

@@ -29,9 +29,9 @@ class RemoteHit(NamedTuple):
     pinned_position: int | None
     is_semantic: bool
 
-    def parts(self) -> Sequence[Json]:
+    def parts(self) -> list[Json]:
         """What is known of its document."""
-        return self.document, self.extra
+        return [self.document, self.extra]
 
     def text(self) -> str:
         """The JSON text of the hit."""
