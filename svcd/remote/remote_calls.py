@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -33,10 +34,16 @@ REDIRECTS = 10
 # An answer is held in memory as a whole. This is far more than a page of documents needs, and keeps a broken host from
 # filling the memory.
 MOST_BYTES = 512 << 20
+# Calls under way in this process, each with a thread. A request that fails does not wait for its calls, so that requests alone
+# do not bound them.
+MOST_CALLS = 1000
 
 # What the address of an instance begins with; those of other schemes are not called, though they may be stored.
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]+")
 _IN_URLS = re.compile(r"[!#-;=?-\[\]_a-z~]*")
+
+
+_free = threading.BoundedSemaphore(MOST_CALLS)
 
 
 def branded(header: str, value: str) -> dict[str, str]:
@@ -128,24 +135,36 @@ class RemoteCalls:
             return self._client.exchange(url, all_headers, text, within_s, MOST_BYTES, method=method, redirects=REDIRECTS,
                                          proxies=True)
 
-        threading.Thread(target=self._run, args=(exchange, read, pending), name="svcd-remote-call", daemon=True).start()
+        thread = threading.Thread(target=self._run, args=(exchange, read, pending), name="svcd-remote-call", daemon=True)
+        if not _is_started(thread):
+            pending.end(error=remote_errors.not_sent())
         return pending
 
     def _run(self, exchange: Exchange, read: Callable[[Any], T], pending: Pending[T]) -> None:
         """The main function of the thread of a call."""
-        if self._slots is not None and not self._slots.acquire(timeout=max(0.0, self._left_s())):
-            pending.end(error=remote_errors.late())
-            return
         try:
-            pending.end(self._tried(exchange, read))
+            with self._slot():
+                pending.end(self._tried(exchange, read))
         except ApiError as error:
             pending.end(error=error)
         except BaseException:
             pending.end(error=ApiError("internal", "Internal error: a call to a remote ended unexpectedly."))
             raise
         finally:
-            if self._slots is not None:
-                self._slots.release()
+            _free.release()
+
+    @contextmanager
+    def _slot(self) -> Iterator[None]:
+        """Be one of the calls that run at once. Raises remote_timeout."""
+        if self._slots is None:
+            yield
+            return
+        if not self._slots.acquire(timeout=max(0.0, self._left_s())):
+            raise remote_errors.late()
+        try:
+            yield
+        finally:
+            self._slots.release()
 
     def _tried(self, exchange: Exchange, read: Callable[[Any], T]) -> T:
         """The first result of several tries, without pauses between them: a client waits. Raises the error of the last try."""
@@ -166,6 +185,18 @@ class RemoteCalls:
 
     def _left_s(self) -> float:
         return self._deadline - self._clock()
+
+
+def _is_started(thread: threading.Thread) -> bool:
+    """Start the thread of a call if there may be one more; it releases `_free`."""
+    if not _free.acquire(blocking=False):
+        return False
+    try:
+        thread.start()
+    except RuntimeError:  # the system has no more threads
+        _free.release()
+        return False
+    return True
 
 
 class _Unusable(Exception):

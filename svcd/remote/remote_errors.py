@@ -53,11 +53,17 @@ def error_of_status(status: int, reply: str) -> ApiError:
     return ApiError("remote_remote_error", f"remote host responded with code {status}{reply}")
 
 
+_MOST_FREQUENT = "error sending request"
 _NOT_SENT = {  # by what a request failed: words for it, where they are not the most frequent ones
     Failure.URL: "builder error",
     Failure.FORBIDDEN_ADDRESS: "Rejected IP",
     Failure.REDIRECTS: "error following redirect",
 }
+
+
+def not_sent(reason: str = _MOST_FREQUENT) -> ApiError:
+    """The error for a remote that could not be connected to, or may not be called."""
+    return ApiError("remote_could_not_send_request", reason)
 
 
 def error_of_failure(failure: Undelivered) -> ApiError:
@@ -66,7 +72,7 @@ def error_of_failure(failure: Undelivered) -> ApiError:
         return late()
     if failure.kind is Failure.RESPONSE:
         return unreadable(f":\n  - additionally, could not retrieve response from remote: {failure}")
-    return ApiError("remote_could_not_send_request", _NOT_SENT.get(failure.kind, "error sending request"))
+    return not_sent(_NOT_SENT.get(failure.kind, _MOST_FREQUENT))
 
 
 def quoted_reply(body: bytes) -> str:

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from ipaddress import ip_network
@@ -20,6 +21,7 @@ import pytest
 
 from svcd.base.errors import ApiError
 from svcd.instance.network import Network, Remote
+from svcd.remote import remote_calls
 from svcd.remote.client import Client
 from svcd.remote.guard import Guard
 from svcd.remote.remote_calls import DEFAULT_TIMEOUT_S, TIMEOUT_VARIABLE, RemoteCalls, timeout_s
@@ -187,6 +189,19 @@ def test_so_many_calls_run_at_once(remote_of) -> None:
     remote.release()
     assert [call.result() for call in pending] == [{}] * 5
     assert remote.most_at_once == 2
+
+
+def test_beyond_so_many_calls_none_is_begun(remote_of, monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = remote_of(Reply({}, is_held=True))
+    monkeypatch.setattr(remote_calls, "_free", threading.BoundedSemaphore(1))
+    calls = calls_of(b=remote.url)
+    first, second = ask(calls), ask(calls)
+    with pytest.raises(ApiError) as error:
+        second.result()
+    assert error.value.code == "remote_could_not_send_request"
+    remote.release()
+    assert first.result() == {}
+    assert len(remote.calls) == 1
 
 
 @pytest.mark.parametrize("status, method, body", [(301, "GET", None), (303, "GET", None), (308, "POST", {"queries": []})])
