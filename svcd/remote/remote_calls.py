@@ -42,7 +42,6 @@ MOST_CALLS = 1000
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]+")
 _IN_URLS = re.compile(r"[!#-;=?-\[\]_a-z~]*")
 
-
 _free = threading.BoundedSemaphore(MOST_CALLS)
 
 
@@ -65,25 +64,23 @@ def timeout_s(environment: Mapping[str, str]) -> float:
     return float(text)
 
 
-def json_object(value: Any) -> Mapping[str, Any]:
-    """The least that an answer must be: a JSON object. Raises ValueError."""
-    if not isinstance(value, dict):
-        raise ValueError("no object")
-    return value
-
-
 class Pending(Generic[T]):
     """A call under way, or one that failed before anything was sent."""
 
     def __init__(self, deadline: float, clock: Callable[[], float]) -> None:
         self._deadline, self._clock = deadline, clock
         self._ended = threading.Event()
-        self._value: T | None = None
+        self._values: list[T] = []  # at most one
         self._error: ApiError | None = None
 
-    def end(self, value: T | None = None, error: ApiError | None = None) -> None:
-        """Set the outcome; called once."""
-        self._value, self._error = value, error
+    def end(self, value: T) -> None:
+        """Set the result."""
+        self._values.append(value)
+        self._ended.set()
+
+    def fail(self, error: ApiError) -> None:
+        """Set the error that result() raises."""
+        self._error = error
         self._ended.set()
 
     def result(self) -> T:
@@ -98,7 +95,7 @@ class Pending(Generic[T]):
             raise remote_errors.late()
         if self._error is not None:
             raise self._error
-        return self._value  # type: ignore[return-value]
+        return self._values[0]
 
 
 class RemoteCalls:
@@ -111,7 +108,7 @@ class RemoteCalls:
         self._deadline, self._clock = deadline, clock
         self._slots = threading.BoundedSemaphore(at_once) if at_once else None
 
-    def start(self, name: str, method: str, path: str, body: Any, read: Callable[[Any], T] = json_object,  # type: ignore[assignment]
+    def start(self, name: str, method: str, path: str, body: Any, read: Callable[[Any], T],
               headers: Mapping[str, str] = PROXY_SEARCH) -> Pending[T]:
         """Begin a call, and return while it runs. Calls of the same or other remotes may be started before its result is read.
 
@@ -126,7 +123,7 @@ class RemoteCalls:
         try:
             url = _address(remote.url, path)
         except ApiError as error:
-            pending.end(error=error)
+            pending.fail(error)
             return pending
         text = dumps(body).encode()
         all_headers = {"Content-Type": "application/json", **_authorization(remote), **headers}
@@ -137,7 +134,7 @@ class RemoteCalls:
 
         thread = threading.Thread(target=self._run, args=(exchange, read, pending), name="svcd-remote-call", daemon=True)
         if not _is_started(thread):
-            pending.end(error=remote_errors.not_sent())
+            pending.fail(remote_errors.not_sent())
         return pending
 
     def _run(self, exchange: Exchange, read: Callable[[Any], T], pending: Pending[T]) -> None:
@@ -146,9 +143,9 @@ class RemoteCalls:
             with self._slot():
                 pending.end(self._tried(exchange, read))
         except ApiError as error:
-            pending.end(error=error)
+            pending.fail(error)
         except BaseException:
-            pending.end(error=ApiError("internal", "Internal error: a call to a remote ended unexpectedly."))
+            pending.fail(ApiError("internal", "Internal error: a call to a remote ended unexpectedly."))
             raise
         finally:
             _free.release()

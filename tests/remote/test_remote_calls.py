@@ -51,8 +51,14 @@ def calls_of(within_s: float = PATIENCE_S, at_once: int | None = None, guard: Gu
     return RemoteCalls(network, Client(guard), time.monotonic() + within_s, at_once)
 
 
-def ask(calls: RemoteCalls, name: str = "b", **others: Any) -> Any:
-    return calls.start(name, "POST", "/multi-search", {"queries": []}, **others)
+def read_object(answer: Any) -> Any:
+    if not isinstance(answer, dict):
+        raise ValueError
+    return answer
+
+
+def ask(calls: RemoteCalls, name: str = "b", read: Callable[[Any], Any] = read_object) -> Any:
+    return calls.start(name, "POST", "/multi-search", {"queries": []}, read)
 
 
 def error_of(url: str, **others: Any) -> tuple[str, str]:
@@ -74,7 +80,7 @@ def test_a_call_names_itself_and_brings_the_key(remote_of) -> None:
 def test_a_remote_without_key_gets_none(remote_of) -> None:
     remote = remote_of(OK)
     RemoteCalls(Network(remotes={"b": Remote(remote.url)}), Client(ON_LOOPBACK), time.monotonic() + PATIENCE_S).start(
-        "b", "POST", "/multi-search", {}).result()
+        "b", "POST", "/multi-search", {}, read_object).result()
     assert "authorization" not in remote.calls[0].headers
 
 
