@@ -437,7 +437,8 @@ _ONE = "/indexes/{index_uid}/documents/{document_id}"
 _SUMMARY = {202: "TaskSummary"}
 _PAGE = shapes.record({
     "results": shapes.array({"type": "object"}), "offset": shapes.COUNT, "limit": shapes.COUNT, "total": shapes.COUNT,
-})
+    "remoteErrors": shapes.REMOTE_ERRORS,
+}, optional=["remoteErrors"])
 
 ROUTES = (
     Route("GET", _ALL, get_documents, "documents.get", {200: _PAGE}, "List documents", _TAG,

@@ -88,11 +88,12 @@ def test_counts_are_added(owner, remote_of, work) -> None:
     assert len(counts(search(owner))) == 4  # one of the two values with a count of 1 was cut here
 
 
-def test_failures_are_named(owner, remote_of) -> None:
+def test_failures_are_named(owner, remote_of, check_shape) -> None:
     remote_of("b", Reply({"facetHits": [{"value": 1, "count": 1}]}))
     remote_of("c", found(red=1))
     answer = search(owner)
     assert counts(answer) == [("Blue", 1), ("green", 1), ("red", 3)]
+    check_shape(answer.value, "FacetSearchAnswer")
     assert [(name, error["code"]) for name, error in answer.value["remoteErrors"].items()] == [("b", "remote_bad_response")]
 
 
