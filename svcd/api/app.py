@@ -24,6 +24,7 @@ from svcd.api import (
     network,
     not_yet,
     openapi,
+    page,
     render,
     search,
     search_rules,
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     from svcd.remote.client import Client
 
 _DECLARED = (
-    *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
+    *page.ROUTES, *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
     *facet_search.ROUTES, *similar.ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
     *event_streams.LOG_ROUTES, *metrics.ROUTES, *network.ROUTES,
     *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *render.ROUTES, *search_rules.ROUTES, *not_yet.ROUTES,
@@ -112,12 +113,14 @@ class App:
                  traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
                  broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None,
                  streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: UsageCounter | None = None,
-                 make_embedders: Callable[[], Embedders] = no_services, make_client: Callable[[], Client] = no_client) -> None:
+                 make_embedders: Callable[[], Embedders] = no_services, make_client: Callable[[], Client] = no_client,
+                 shows_page: bool = False) -> None:
         """traffic: where requests are counted; reports: fetches the counters of the other processes of the instance.
         broadcast: sends them a command (svcd.cli.search_worker).
 
         streams, waiting_writes, large: how many there may be at once. usage: where they are counted for a usage report.
         make_embedders: called when the first query is embedded. make_client: called with the first search of other instances.
+        shows_page: do browsers get the page at `/`?
         """
         self._instance = instance
         self._runner = runner
@@ -135,6 +138,7 @@ class App:
         self._embedding = QueryEmbedding(searches, make_embedders)
         self._client = lru_cache(make_client)
         self._active_rules: ActiveRules | None = None
+        self._shows_page = shows_page
 
     @property
     def searches(self) -> SearchQueue:
@@ -203,6 +207,7 @@ class App:
             search_cache=self.search_cache, large_answers=self._large_answers, embedding=self._embedding,
             client=self._client,
             active_rules=self.active_rules,
+            shows_page=self._shows_page,
         )
         if route.feature:
             features.require(self._instance.features(), *route.feature)

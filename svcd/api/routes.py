@@ -177,6 +177,7 @@ class Context:
     client: returns what calls other instances, one for each process.
     active_rules: returns the search rules; called while their feature is on.
     snapshot: while a request reads several indexes, all of them as of one moment (api.joins.index_snapshot).
+    shows_page: do browsers get the page at `/`?
     """
 
     instance: Instance
@@ -199,6 +200,7 @@ class Context:
     client: Callable[[], Client] = no_client
     active_rules: Callable[[], ActiveRules | None] = lambda: None
     snapshot: IndexSnapshot | None = None
+    shows_page: bool = False
 
     @property
     def queue(self) -> Queue:
