@@ -129,6 +129,7 @@ _SEARCH_MEMBERS: Mapping[str, FigureUpdate] = {
     "vector": adds("vector.max_vector_size", len),
     "retrieveVectors": adds("vector.retrieve_vectors"),
     "media": all_of(adds("multimodal"), adds("hybrid.total_media")),
+    "useNetwork": adds("network.total_explicit_use_network"),
     "showRankingScore": adds("scoring.show_ranking_score"),
     "showRankingScoreDetails": adds("scoring.show_ranking_score_details"),
 }

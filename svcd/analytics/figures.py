@@ -227,7 +227,7 @@ FIGURES: dict[str, Figure] = {row.name: row for row in (
     *_rows("network and export", LAST, "network_has_self network_size"),
     *_rows("network and export", ANY, "network"),
     *_rows("network and export", NOW, "experimental_network"),
-    *_rows("network and export", TOTAL, "remotes.total_distinct_remote_count"),
+    *_rows("network and export", TOTAL, "network.total_explicit_use_network remotes.total_distinct_remote_count"),
     *_rows("network and export", MEAN, "remotes.avg_distinct_remote_count"),
     *_rows("network and export", TOTAL, "export.total_received"),
     *_rows("network and export", ANY, "export.has_api_key"),

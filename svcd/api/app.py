@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from svcd.api import (
@@ -20,6 +21,7 @@ from svcd.api import (
     keys,
     metrics,
     multi_search,
+    network,
     not_yet,
     openapi,
     page,
@@ -35,7 +37,20 @@ from svcd.api import (
 from svcd.api.admission import SearchCache, SearchQueue
 from svcd.api.bodies import json_value, read_body
 from svcd.api.query_embedding import QueryEmbedding, no_services
-from svcd.api.routes import JSON, Context, HandlerResult, Match, Report, Route, Stream, Table, Text, Traffic, Value
+from svcd.api.routes import (
+    JSON,
+    Context,
+    HandlerResult,
+    Match,
+    Report,
+    Route,
+    Stream,
+    Table,
+    Text,
+    Traffic,
+    Value,
+    no_client,
+)
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.auth.keys import ALL_PERMITTED, Keys, Permission
 from svcd.base import logs
@@ -49,11 +64,12 @@ if TYPE_CHECKING:
     from svcd.api.active_rules import ActiveRules
     from svcd.embedding import Embedders
     from svcd.instance.instance import Instance
+    from svcd.remote.client import Client
 
 _DECLARED = (
     *page.ROUTES, *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
     *facet_search.ROUTES, *similar.ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
-    *event_streams.LOG_ROUTES, *metrics.ROUTES,
+    *event_streams.LOG_ROUTES, *metrics.ROUTES, *network.ROUTES,
     *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *render.ROUTES, *search_rules.ROUTES, *not_yet.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
@@ -97,12 +113,14 @@ class App:
                  traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
                  broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None,
                  streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: UsageCounter | None = None,
-                 make_embedders: Callable[[], Embedders] = no_services, shows_page: bool = False) -> None:
+                 make_embedders: Callable[[], Embedders] = no_services, make_client: Callable[[], Client] = no_client,
+                 shows_page: bool = False) -> None:
         """traffic: where requests are counted; reports: fetches the counters of the other processes of the instance.
         broadcast: sends them a command (svcd.cli.search_worker).
 
         streams, waiting_writes, large: how many there may be at once. usage: where they are counted for a usage report.
-        make_embedders: called when the first query is embedded. shows_page: do browsers get the page at `/`?
+        make_embedders: called when the first query is embedded. make_client: called with the first search of other instances.
+        shows_page: do browsers get the page at `/`?
         """
         self._instance = instance
         self._runner = runner
@@ -118,6 +136,7 @@ class App:
         self.usage = usage
         self.search_cache = SearchCache(lambda: instance.answer_limit)
         self._embedding = QueryEmbedding(searches, make_embedders)
+        self._client = lru_cache(make_client)
         self._active_rules: ActiveRules | None = None
         self._shows_page = shows_page
 
@@ -186,6 +205,7 @@ class App:
             reports=self._reports, keys=self._keys, broadcast=self._broadcast, streams=self._streams,
             recheck_permission=check_permission,
             search_cache=self.search_cache, large_answers=self._large_answers, embedding=self._embedding,
+            client=self._client,
             active_rules=self.active_rules,
             shows_page=self._shows_page,
         )

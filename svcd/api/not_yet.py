@@ -16,9 +16,7 @@ from svcd.base.quantities import parse_size
 from svcd.validation import (
     Field,
     Param,
-    any_object,
     anything,
-    array_of,
     boolean,
     map_of,
     nullable,
@@ -28,10 +26,6 @@ from svcd.validation import (
     string,
 )
 
-_NETWORK = ("network", "Using the /network route")
-_CONTROL = ("network", "Using the /network/control route")
-
-_NETWORKS = "networks of instances"
 _EXPORTS = "exports to another instance"
 _CHATS = "chats"
 
@@ -55,29 +49,6 @@ def _rejecting_handler(what: str) -> Callable[[Context], HandlerResult]:
         raise ApiError("bad_request", f"This version of svcd does not have {what} yet.")
 
     return refuse
-
-
-# Networks
-
-_REMOTE = object_of({
-    "url": Field(nullable(string), "invalid_network_url"),
-    "searchApiKey": Field(nullable(string), "invalid_network_search_api_key"),
-    "writeApiKey": Field(nullable(string), "invalid_network_write_api_key"),
-})
-_NAMES = nullable(array_of(string))
-_SHARD = object_of({name: Field(_NAMES, "invalid_network_shards")
-                    for name in ("remotes", "addRemotes", "removeRemotes")})
-_REMOTES = Field(nullable(map_of(nullable(_REMOTE))), "invalid_network_remotes")
-_SHARDS = Field(nullable(map_of(nullable(_SHARD))), "invalid_network_shards")
-_NETWORK_BODY = Fields({  # in the order in which messages list them
-    "remotes": _REMOTES,
-    "shards": _SHARDS,
-    "previousShards": _SHARDS,
-    "self": Field(nullable(string), "invalid_network_self"),
-    "leader": Field(nullable(string), "invalid_network_leader"),
-    "previousRemotes": _REMOTES,
-})
-_CONTROL_BODY = Fields({"origin": Field(any_object, required=True), "message": Field(any_object, required=True)})
 
 
 # Export
@@ -117,17 +88,8 @@ def _chats(method: str, path: str, action: str, summary: str, words: str, **othe
                  feature=("chatCompletions", words), **others)
 
 
-_EXPERIMENTAL = "Experimental features"
 _OF_SETTINGS = "using the /chats/settings route"
 MISSING = (
-    Missing(_NETWORKS, ("network",), (
-        Route("GET", "/network", _rejecting_handler(_NETWORKS), "network.get", {}, "Get the network", _EXPERIMENTAL,
-              feature=_NETWORK),
-        Route("PATCH", "/network", _rejecting_handler(_NETWORKS), "network.update", {}, "Change the network", _EXPERIMENTAL,
-              feature=_NETWORK, body=_NETWORK_BODY),
-        Route("POST", "/network/control", _rejecting_handler(_NETWORKS), "network.update", {},
-              "Receive a change of the network", _EXPERIMENTAL, feature=_CONTROL, body=_CONTROL_BODY),
-    )),
     Missing(_EXPORTS, routes=(
         Route("POST", "/export", _rejecting_handler(_EXPORTS), "export", {}, "Export to another instance", "Export",
               body=_EXPORT_BODY),

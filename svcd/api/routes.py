@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from svcd.instance.data_folder import IndexSnapshot
     from svcd.instance.instance import Instance
     from svcd.instance.queue import Queue
+    from svcd.remote.client import Client
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -152,6 +153,14 @@ class HandlerResult:
     headers: tuple[tuple[str, str], ...] = ()
 
 
+def no_client() -> Client:
+    """A client that calls global addresses only."""
+    from svcd.remote.client import Client  # loaded with the first call
+    from svcd.remote.guard import Guard
+
+    return Client(Guard())
+
+
 @dataclass(slots=True)
 class Context:
     """One request, authorised and decoded.
@@ -165,6 +174,7 @@ class Context:
     streams, large_answers: limits of answers without end, and of those made in portions.
     recheck_permission: checks the key again, for long answers. Raises the same errors as the first check.
     embedding: makes vectors of queries.
+    client: returns what calls other instances, one for each process.
     active_rules: returns the search rules; called while their feature is on.
     snapshot: while a request reads several indexes, all of them as of one moment (api.joins.index_snapshot).
     shows_page: do browsers get the page at `/`?
@@ -187,6 +197,7 @@ class Context:
     recheck_permission: Callable[[], Permission] = lambda: ALL_PERMITTED
     search_cache: SearchCache = field(default_factory=lambda: SearchCache(lambda: 0))
     embedding: QueryEmbedding = field(default_factory=lambda: QueryEmbedding(SearchQueue(1)))
+    client: Callable[[], Client] = no_client
     active_rules: Callable[[], ActiveRules | None] = lambda: None
     snapshot: IndexSnapshot | None = None
     shows_page: bool = False
@@ -201,6 +212,16 @@ class Context:
         if is_hidden(index_uid):  # the uids of foreign keys are not checked when they are set
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
         return (self.instance if self.snapshot is None else self.snapshot).read(index_uid)
+
+    def header(self, name: str) -> str | None:
+        """A header that instances know under two names: `Svc-{name}` and, from the reference engine, `Meili-{name}`."""
+        headers = self.request.headers
+        return headers.get(f"Svc-{name}") or headers.get(f"Meili-{name}")
+
+    @property
+    def is_proxied(self) -> bool:
+        """Was the request sent by another instance that searches its network?"""
+        return self.header("Proxy-Search") == "true"
 
     @property
     def index_uid(self) -> str:

@@ -234,7 +234,7 @@ def from_query_string(values: Mapping[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _check_sort(body: Mapping[str, Any]) -> None:
+def check_sort(body: Mapping[str, Any]) -> None:
     """Raise invalid_search_sort for a malformed expression. The message names no index, yet a missing index comes first."""
     try:
         for rule in body.get("sort") or ():
@@ -254,9 +254,6 @@ def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bo
     for name, gate in _GATED.items():
         if body.get(name) is not None:  # even `false` needs the feature
             features.require(flags(), *gate)
-    if body.get("useNetwork"):
-        raise ApiError("invalid_search_use_network",
-                       "Invalid value at `.useNetwork`: this version of svcd does not have `useNetwork` yet.")
 
 
 def uuid7() -> str:
@@ -299,12 +296,12 @@ def _renamed(body: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any
 
 def wants_metadata(ctx: Context) -> bool:
     """True if the request asks for `metadata` by its header."""
-    return (ctx.request.headers.get(_METADATA_HEADER) or "").lower() in ("true", "1")
+    return (ctx.header("Include-Metadata") or "").lower() in ("true", "1")
 
 
-def metadata(text: str | None, index_uid: str, primary_key: str | None) -> dict[str, str]:
-    """The `metadata` of one query; members without a value are left out."""
-    members = {"query": text, "queryUid": uuid7(), "indexUid": index_uid, "primaryKey": primary_key}
+def metadata(text: str | None, index_uid: str, primary_key: str | None, remote: str | None = None) -> dict[str, str]:
+    """The `metadata` of one query; members without a value are left out. remote: the instance that was asked."""
+    members = {"query": text, "queryUid": uuid7(), "indexUid": index_uid, "primaryKey": primary_key, "remote": remote}
     return {name: value for name, value in members.items() if value is not None}
 
 
@@ -429,6 +426,11 @@ def add_answer(answer: AnswerBuilder, ctx: Context, asked: BearerQuery, body: Ma
     body: the parameters that the query was made from. head: JSON text of members that come before the hits. Raises
     index_not_found and the errors of the search itself.
     """
+    if body.get("useNetwork"):
+        from svcd.api.network_answer import network_answer  # loaded with the first search over a network
+
+        answer.add(f"{{{head}{network_answer(ctx, asked.indexed, body, request_uid)[1:]}".encode())
+        return
     started = time.monotonic()
     indexed = asked.indexed
     long_page: list[LongPage] = []
@@ -489,7 +491,7 @@ def _run_search(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], read
     from svcd.search.hits import LongPage
     from svcd.search.search import search
 
-    _check_sort(body)
+    check_sort(body)
     index_uid, timer = asked.index_uid, Timer()
     embedding = ctx.embedding.for_search(timer)
     # An empty list of facets is the same as none: no facetDistribution in the answer.
@@ -536,7 +538,7 @@ def _search(ctx: Context, body: Mapping[str, Any]) -> HandlerResult:
     """Run one query on the index of the path."""
     asked = query_of(ctx, ctx.index_uid, body)
     check_available(body, ctx.instance.features)
-    if (cached := _cached_answer(ctx, asked, body)) is not None:
+    if not body.get("useNetwork") and (cached := _cached_answer(ctx, asked, body)) is not None:
         return HandlerResult(200, Text(cached))
     with ExitStack() as held:
         answer = AnswerBuilder(held)

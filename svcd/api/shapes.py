@@ -132,9 +132,11 @@ def _answer(members: Mapping[str, Json], metadata: Json, more: Mapping[str, Json
     return record({
         **members, **dict.fromkeys(paging, COUNT), **_FACETS, **(more or {}), "semanticHitCount": COUNT,
         "requestUid": {"type": "string", "format": "uuid"}, "metadata": metadata, "performanceDetails": mapping(STRING),
-    }, optional=[*paging, *_FACETS, *(more or {}), "metadata", "performanceDetails", "semanticHitCount"])
+        "remoteErrors": REMOTE_ERRORS,
+    }, optional=[*paging, *_FACETS, *(more or {}), "metadata", "performanceDetails", "remoteErrors", "semanticHitCount"])
 
 
+REMOTE_ERRORS = mapping(ref("Error"))  # by the name of the remote that failed
 _HITS = array({"type": "object"})
 _VECTOR = array({"type": ["number", "null"]})
 _FACETS: Mapping[str, Json] = {
@@ -235,6 +237,13 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
     "SearchRulePage": page_of("SearchRule"),
     "Version": record({"commitSha": STRING, "commitDate": STRING, "pkgVersion": STRING}),
     "Features": record(dict.fromkeys(FEATURES, BOOLEAN) | {"legacySearch": nullable(BOOLEAN)}),
+    "Network": record({
+        "self": _TEXT_OR_NULL,
+        "remotes": mapping(record({"url": STRING, "searchApiKey": _TEXT_OR_NULL, "writeApiKey": _TEXT_OR_NULL,
+                                   "status": {"type": "string", "enum": ["available", "unavailable"]}})),
+        "shards": mapping(record({"remotes": array(STRING)})), "leader": _TEXT_OR_NULL,
+        "version": {"type": "string", "format": "uuid"},
+    }),
     "SearchAnswer": _answer({"hits": _HITS, "query": STRING, "processingTimeMs": COUNT}, ref("SearchMetadata"),
                             {"queryVector": _VECTOR}),
     "IndexedAnswer": _answer(
@@ -250,9 +259,10 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
     }, optional=["performanceDetails"]),
     "FacetSearchAnswer": record({
         "facetHits": array(record({"value": STRING, "count": COUNT})), "facetQuery": _TEXT_OR_NULL,
-        "processingTimeMs": COUNT,
-    }),
+        "processingTimeMs": COUNT, "remoteErrors": REMOTE_ERRORS,
+    }, optional=["remoteErrors"]),
     "SearchMetadata": record({
         "query": STRING, "queryUid": {"type": "string", "format": "uuid"}, "indexUid": STRING, "primaryKey": STRING,
-    }, optional=["query", "primaryKey"]),
+        "remote": STRING,
+    }, optional=["query", "primaryKey", "remote"]),
 }

@@ -407,9 +407,8 @@ UNSUPPORTED: dict[str, str] = {  # name of the option: why it is not supported
 
 # Variables of the reference engine without a flag: limits and time-outs that svcd does not have, or sets otherwise.
 VARIABLES_WITHOUT_EFFECT = frozenset((
-    "SVC_EXPERIMENTAL_REMOTE_SEARCH_TIMEOUT_SECONDS", "SVC_EXPERIMENTAL_PROXY_CONNECT_TIMEOUT_SECONDS",
-    "SVC_EXPERIMENTAL_PROXY_BACKOFF_TIMEOUT_SECONDS", "SVC_EXPERIMENTAL_PROXY_REQUEST_TIMEOUT_SECONDS",
-    "SVC_EXPERIMENTAL_DISABLE_FID_BASED_DATABASES_CLEANUP",
+    "SVC_EXPERIMENTAL_PROXY_CONNECT_TIMEOUT_SECONDS", "SVC_EXPERIMENTAL_PROXY_BACKOFF_TIMEOUT_SECONDS",
+    "SVC_EXPERIMENTAL_PROXY_REQUEST_TIMEOUT_SECONDS", "SVC_EXPERIMENTAL_DISABLE_FID_BASED_DATABASES_CLEANUP",
 ))
 
 # Limits of search rules (docs/search-rules.md#limits). The module that reads them is loaded only if one is set.
@@ -418,13 +417,13 @@ RULE_VARIABLES = tuple(f"SVC_EXPERIMENTAL_DSR_FUEL_{name}" for name in (
     "FILTER_AND_FUEL", "FILTER_DEPTH_FUEL",
 ))
 
-# Variables that are not options but have an effect: the usage report reads the first one, search rules and embedders the others
-# (docs/embedders.md).
+# Variables that are not options but have an effect: the usage report reads the first one, search rules, embedders (docs/embedders.md)
+# and calls of remotes (docs/network.md) the others.
 OTHER_VARIABLES = frozenset((
     *RULE_VARIABLES,
     "SVC_SERVER_PROVIDER", "SVC_OPENAI_API_KEY", "SVC_OLLAMA_URL", "SVC_EMBEDDER_FILES_PATH",
     "SVC_EXPERIMENTAL_CONFIG_EMBEDDER_FAILURE_MODES", "SVC_EXPERIMENTAL_REST_EMBEDDER_TIMEOUT_SECONDS",
-    "SVC_EXPERIMENTAL_REST_EMBEDDER_MAX_RETRY_DURATION_SECONDS",
+    "SVC_EXPERIMENTAL_REST_EMBEDDER_MAX_RETRY_DURATION_SECONDS", "SVC_EXPERIMENTAL_REMOTE_SEARCH_TIMEOUT_SECONDS",
 ))
 
 # Kubernetes sets such variables in every container next to a service named `svc`.

@@ -67,6 +67,7 @@ def application(config: Config, instance: Instance, runner: Runner,
                large=serving.MAX_LARGE_ANSWERS, usage=usage,
                make_embedders=lambda: serving.embedders(serving.allowed_networks(config),
                                                         config.experimental_embedding_cache_entries),
+               make_client=lambda: serving.remote_client(serving.allowed_networks(config)),
                shows_page=config.env == "development")
 
 

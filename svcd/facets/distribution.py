@@ -218,7 +218,7 @@ def merged_facets(by_index: Iterable[Facets], most: int | None = None) -> Facets
             total = totals.setdefault(field, {})
             for text, count in counts.items():
                 total[text] = total.get(text, 0) + count
-    distribution = {field: _first(totals[field], orders[field], most) for field in sorted(totals)}
+    distribution = {field: _first(totals[field], orders.get(field, ALPHA), most) for field in sorted(totals)}
     return Facets(distribution, _merged_stats(counted), orders)
 
 

@@ -24,6 +24,7 @@ from svcd.instance.keys import KeyReader
 if TYPE_CHECKING:
     from svcd.index.read_transaction import Cache
     from svcd.index.reader import IndexReader
+    from svcd.instance.network import Network
 
 
 # A request holds at most so many indexes open, each with three descriptors; further ones are opened when they are read.
@@ -115,6 +116,8 @@ class DataFolderReader:
         self._readers = ReadPool()
         self.keys = KeyReader(self._instance_path, self._readers)
         self._features = dict(features or {})
+        self._network: Mapping[str, Any] | None = None
+        self._parsed_network: tuple[Mapping[str, Any] | None, Network] | None = None  # parsed when it is first asked for
 
     def close(self) -> None:
         """Close every file."""
@@ -346,6 +349,26 @@ class DataFolderReader:
         """Replace the state of all features."""
         # One assignment: readers without a lock see all of a change or nothing of it.
         self._features = dict(features)
+
+    # The network
+
+    def network(self) -> Network:
+        """The other instances that this one may ask; read from memory, so that each request may ask for it."""
+        from svcd.instance.network import Network, from_json  # imported late: most instances are in no network
+
+        stored, parsed = self._network, self._parsed_network
+        if parsed is None or parsed[0] is not stored:
+            parsed = self._parsed_network = stored, Network() if stored is None else from_json(stored)
+        return parsed[1]
+
+    @property
+    def stored_network(self) -> Mapping[str, Any] | None:
+        """The network as Network.as_json(); None when it was never set."""
+        return self._network
+
+    def use_network(self, network: Mapping[str, Any] | None) -> None:
+        """Replace the network. network: as Network.as_json(); None for that of a new instance."""
+        self._network = network
 
 
 def is_hidden(index_uid: str) -> bool:

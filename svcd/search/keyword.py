@@ -278,8 +278,8 @@ class DistinctFilter:
         self._field = field
         self._seen: set[Hashable] = set()
 
-    def accepts(self, document: Mapping[str, Any]) -> bool:
-        """Is a document accepted? If so, its values count as seen. A document without values is always accepted."""
+    def accepts(self, document: Mapping[str, Any] | list[Any]) -> bool:
+        """Is a document, or one in parts, accepted? If so, its values count as seen. One without values is always accepted."""
         values = document_values(document, self._field)
         if not self._seen.isdisjoint(values):
             return False
@@ -287,14 +287,21 @@ class DistinctFilter:
         return True
 
 
-def document_values(document: Mapping[str, Any], field: str) -> set[Hashable]:
-    """The values of a field in a document, as merged lists compare them.
+def document_values(document: Mapping[str, Any] | list[Any], field: str) -> set[Hashable]:
+    """The values of a field in a document, or in parts of one, as merged lists compare them.
 
     Strings and booleans in normal form, numbers as written: 1 and 1.0 differ. Elements of an array are values, elements
     of nested arrays are not.
     """
-    return {_key(value) for leaf in _leaves(document, field) for value in (leaf if isinstance(leaf, list) else [leaf])
-            if isinstance(value, (str, int, float))}
+    return set(map(_key, values_at(document, field)))
+
+
+def values_at(document: Any, field: str) -> Iterator[str | int | float]:
+    """The strings, booleans and numbers of a field in a document, or in parts of one; those in an array, too."""
+    for leaf in _leaves(document, field):
+        for value in leaf if isinstance(leaf, list) else [leaf]:
+            if isinstance(value, (str, int, float)):
+                yield value
 
 
 def _leaves(value: Any, field: str, name: str = "") -> Iterator[Any]:

@@ -103,6 +103,8 @@ class Federation:
 
     distinct: a field of which no two hits may share a value. facets: index uid -> patterns of fields to count, None for an
     index that is named without patterns. merges_facets: are the facets of all indexes merged, and so need one order?
+    is_single: is it a search of one query, whose errors do not name it? is_proxied: will another instance merge the hits with
+    its own, and so needs to know how they compare?
     """
 
     offset: int = 0
@@ -112,6 +114,8 @@ class Federation:
     distinct: str | None = None
     facets: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
     merges_facets: bool = False
+    is_single: bool = False
+    is_proxied: bool = False
 
     @cached_property
     def is_paged(self) -> bool:
@@ -123,22 +127,21 @@ class Federation:
         """(first, end) of the requested hits in the list; equal if there are none."""
         if not self.is_paged:
             return self.offset, self.offset + self.limit
-        page, size = self._page(), self._hits_per_page()
+        page, size = self.page_and_size
         return max(page - 1, 0) * size, page * size
 
     def pagination(self, total: int) -> dict[str, int]:
         """The pagination members of the answer, in their order."""
         if not self.is_paged:
             return {"limit": self.limit, "offset": self.offset, "estimatedTotalHits": total}
-        size = self._hits_per_page()
+        page, size = self.page_and_size
         pages = -(-total // size) if size else 0
-        return {"hitsPerPage": size, "page": self._page(), "totalPages": pages, "totalHits": total}
+        return {"hitsPerPage": size, "page": page, "totalPages": pages, "totalHits": total}
 
-    def _page(self) -> int:
-        return 1 if self.page is None else self.page
-
-    def _hits_per_page(self) -> int:
-        return 20 if self.hits_per_page is None else self.hits_per_page
+    @property
+    def page_and_size(self) -> tuple[int, int]:
+        """(number of the page, hits of a page) in page mode."""
+        return 1 if self.page is None else self.page, 20 if self.hits_per_page is None else self.hits_per_page
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,4 +158,4 @@ class SearchResult:
     pagination: dict[str, int]
     facets: Mapping[str, Facets] = field(default_factory=dict)
     semantic_hits: int | None = None
-    query_vectors: Mapping[int, array[float]] = field(default_factory=dict)
+    query_vectors: Mapping[int, Sequence[float]] = field(default_factory=dict)

@@ -170,6 +170,8 @@ def _write_dump(request: Mapping[str, Any], path: Path, progress: Progress) -> N
         _add_indexes(archive, data_folder, progress)
         progress("dump the experimental features", 0, 1)
         archive.add_json("experimental-features.json", request["features"])
+        if request["network"] is not None:
+            archive.add_json("network.json", request["network"])
         progress("dump the webhooks", 0, 1)
         archive.add_json("webhooks.json", {"webhooks": request["webhooks"]})
         progress("compress the dump", 0, 1)

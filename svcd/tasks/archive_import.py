@@ -21,8 +21,9 @@ from svcd.base import logs, quantities
 from svcd.base.errors import ApiError, quoted_name
 from svcd.index import schema
 from svcd.index.connections import open_reader, open_writer, sync_tree
+from svcd.instance import network
 from svcd.instance.data_folder import IndexRow, is_hidden
-from svcd.instance.instance import Instance, add_batches, add_features, add_keys, add_tasks
+from svcd.instance.instance import Instance, add_batches, add_features, add_keys, add_tasks, set_network
 from svcd.instance.task_records import ENQUEUED, STATUSES, Task
 from svcd.instance.webhooks import MAX_WEBHOOKS, Webhook
 from svcd.rules.stored import INDEX_UID as RULES_INDEX_UID
@@ -155,6 +156,8 @@ class _Import:
         with instance.queue.finishing() as connection:
             add_keys(connection, self._lines("keys.jsonl", dump_lines.key_of))
             add_features(connection, self._features())
+            if found := self._network():
+                set_network(connection, found)
             for folder in sorted(self._dump.glob("indexes/*/")):
                 if not is_hidden(folder.name):
                     instance.create_index(connection, self._index(instance, folder))
@@ -169,6 +172,14 @@ class _Import:
                  if is_on is not None}
         # Recorded: this one is null when a dump does not have it.
         return {"legacySearch": None} | flags
+
+    def _network(self) -> Json | None:
+        """The network without the name of this instance, which is to get another one; None when there is none."""
+        dumped = self._object("network.json", {})
+        try:
+            return replace(network.from_json(dumped), self_name=None).as_json() if dumped else None
+        except ApiError as error:
+            raise ArchiveRefused(f"network.json of the dump: {describe(error)}") from error
 
     def _index(self, instance: Instance, folder: Path, hidden_uid: str | None = None) -> IndexRow:
         """Build one index. hidden_uid: of one that svcd keeps for itself, None for that of the dump."""
@@ -330,6 +341,7 @@ def _check(path: Path, data: Path) -> None:
     _check_rows(data)
     with closing(Instance(data)) as instance:
         instance.keys.read()
+        instance.network()
         for row in instance.list_indexes(with_hidden=True)[0]:
             _check_index(instance, row)
 

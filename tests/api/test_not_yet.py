@@ -19,10 +19,6 @@ from tests.support.contract import table
 
 LACKS = "This version of svcd does not have"
 GATED = [
-    ("GET", "/network", None, "network", "bad_request"),
-    ("PATCH", "/network", {"self": "me", "remotes": {"you": {"url": "http://you"}, "gone": None}}, "network",
-     "bad_request"),
-    ("POST", "/network/control", {"origin": {}, "message": {}}, "network", "bad_request"),
     ("GET", "/chats", None, "chatCompletions", "bad_request"),
     ("GET", "/chats/a b", None, "chatCompletions", "bad_request"),
     ("DELETE", "/chats/a", None, "chatCompletions", "bad_request"),
@@ -55,11 +51,6 @@ def test_exports_are_rejected_with_a_clear_error(client) -> None:
 
 
 @pytest.mark.parametrize("method, path, body, code, message", [
-    ("PATCH", "/network", {"selfie": 1}, "bad_request",
-     "Unknown field `selfie`: expected one of `remotes`, `shards`, `previousShards`, `self`, `leader`, "
-     "`previousRemotes`"),
-    ("PATCH", "/network", {"remotes": {"new": {"url": 7700}}}, "invalid_network_url",
-     "Invalid value type at `.remotes.new.url`: expected a string, but found a positive integer: `7700`"),
     ("POST", "/export", {}, "bad_request", "Missing field `url`"),
     ("POST", "/export", {"url": 1}, "invalid_export_url",
      "Invalid value type at `.url`: expected a string, but found a positive integer: `1`"),
@@ -77,7 +68,7 @@ def test_every_operation_of_the_interface_has_a_route() -> None:
 
 
 def test_features_without_effect_say_what_is_missing(client) -> None:
-    idle = ("network", "chatCompletions")
+    idle = ("chatCompletions",)
     assert set(not_yet.flags_without_effect(FEATURES)) == set(idle)
     log = io.StringIO()
     logs.configure(stream=log)

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from svcd.ranking.bucket_sort import Hit
 from svcd.ranking.scores import Ranked, Skipped, Sorted, score
-from svcd.search.federation import Compared, MergedHit, MergeKey, compare, merge_keys, merged
+from svcd.search.federated_page import MergedHit
+from svcd.search.merge_order import MergeKey, compare, merge_keys, merged
+from svcd.search.score_values import Compared
 
 WORDS, TYPO = Ranked("words", 2, 2), Ranked("typo", 2, 3)
 

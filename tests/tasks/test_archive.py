@@ -22,6 +22,7 @@ import pytest
 
 from svcd.instance.instance import Instance
 from svcd.instance.keys import KeyRow
+from svcd.instance.network import Network, Remote
 from svcd.instance.task_records import SUCCEEDED, Task
 from svcd.instance.webhooks import Webhook
 from svcd.tasks import archive, dump_lines
@@ -73,6 +74,8 @@ def test_a_dump_has_everything(harness: TaskHarness, tmp_path: Path) -> None:
     harness.instance.update_features({"metrics": True})
     harness.instance.webhooks.create(Webhook("1" * 36, "http://here/", {"a": "b"}))
     harness.instance.webhooks.set_launch_webhook("http://launch/")
+    network = Network("a", {"b": Remote("http://b/", "k")}, {"s": ["b"]}, "v")
+    harness.instance.update_network(lambda before: network)
     task = dump(harness)
     harness.run()
     uid = harness.task(task).details["dumpUid"]
@@ -83,6 +86,7 @@ def test_a_dump_has_everything(harness: TaskHarness, tmp_path: Path) -> None:
     assert held["instance_uid.uuid"] == harness.instance.uid
     assert lines(held["keys.jsonl"]) == [KEY]
     assert json.loads(held["experimental-features.json"]) == {"metrics": True}
+    assert json.loads(held["network.json"]) == network.as_json()
     assert json.loads(held["webhooks.json"]) == {"webhooks": {"1" * 36: {"url": "http://here/", "headers": {"a": "b"}}}}
     assert held["indexes/movies/documents.jsonl"] == '{"id":1,"title":"café\\n\\"x\\""}\n{"id":2,"n":1.0}\n'
     assert json.loads(held["indexes/empty/metadata.json"])["primaryKey"] == "sku"

@@ -14,6 +14,7 @@ import json
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import pytest
 
 from svcd.base import quantities
 from svcd.instance.keys import KeyRow
+from svcd.instance.network import Network, Remote
 from svcd.instance.task_records import Task, TaskFilter
 from svcd.instance.webhooks import Webhook
 from svcd.tasks import dump_lines
@@ -82,7 +84,7 @@ def shown(harness: TaskHarness) -> dict[str, Any]:
                      one.latest_enqueued_at, one.stats) for one in batches if "dumpUid" not in one.details],
         "keys": harness.instance.keys.read()[1], "webhooks": list(harness.instance.webhooks.all()),
         "features": {name for name in harness.instance.features() if harness.instance.is_enabled(name)},
-        "uid": harness.instance.uid,
+        "network": harness.instance.network(), "uid": harness.instance.uid,
     }
     for row in rows:
         with harness.instance.read(row.uid) as reader:
@@ -95,6 +97,7 @@ def test_a_dump_and_its_import_change_no_answer(tmp_path: Path, imported: Any) -
     harness.instance.keys.add(KEY)
     harness.instance.webhooks.create(Webhook(KEY.uid, "http://here/", {"a": "b"}))
     harness.instance.update_features({"metrics": True})
+    harness.instance.update_network(lambda before: Network("a", {"b": Remote("http://b/", "k", "w")}, {"s": ("b", "c")}, "v"))
     harness.change({"filterableAttributes": ["n"], "typoTolerance": {"enabled": False}})
     harness.add([{"id": 1, "n": 2.0, "title": "kept"}, {"id": "b"}])
     harness.add([{"id": 3}], "other", key="id")
@@ -121,6 +124,7 @@ def test_a_dump_and_its_import_change_no_answer(tmp_path: Path, imported: Any) -
     harness.instance.close()
     ((dump),) = (tmp_path / "dumps").iterdir()
     again = imported(dump)
+    before["network"] = replace(before["network"], self_name=None)  # the new instance is to get a name of its own
     assert shown(again) == before
     assert all(row.updated_at > before_import for row in again.instance.list_indexes()[0])
 
@@ -213,6 +217,8 @@ def lines(*values: Any) -> str:
     ({"webhooks.json": {"webhooks": {KEY.uid: {"url": 5}}}}, "webhooks.json of the dump: `url` cannot be 5"),
     ({"webhooks.json": {"webhooks": {"x": {"url": "u"}}}}, "webhooks.json of the dump: 'x' is no UUID"),
     ({"webhooks.json": {"webhooks": [1]}}, "webhooks.json of the dump: it does not have the expected form"),
+    ({"network.json": {"remotes": {"b": {}}}}, "network.json of the dump: Missing field `url` inside `.remotes.b`"),
+    ({"network.json": {"shards": {"s": {"remotes": [1]}}}}, "network.json of the dump: Invalid value type at `.shards.s.remotes[0]`"),
     ({"experimental-features.json": "7"}, "experimental-features.json of the dump is 7, expected an object"),
     ({"keys.jsonl": lines({**dump_lines.key_line(KEY), "actions": "*"})}, "line 1: `actions` cannot be '*'"),
     ({"keys.jsonl": lines(*[dump_lines.key_line(KEY)] * 2)}, "two indexes, tasks, batches or keys of the same uid"),
