@@ -1,10 +1,11 @@
 """HTTP requests to other hosts, over connections made by the guard.
 
-No redirect is followed, no proxy is used; post() reads nothing of a response but its status, exchange() reads its body, too.
+post() reads nothing of a response but its status, exchange() reads all of it, stream() gives it as it comes. Redirects and
+proxies of the environment are followed by those who ask for it.
 Import it late, when there is something to send: it loads urllib and OpenSSL. See docs/tasks-and-batches.md#outgoing-calls.
 
 Threads: any number may call at once. `_lock` guards `_context` and `_calls`, the calls in progress, which abort() ends. One
-timer per call ends it at its deadline.
+timer per call ends it at its deadline, where it has one.
 """
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.error import URLError
-from urllib.parse import quote, unquote, urlsplit
-from urllib.request import AbstractHTTPHandler, OpenerDirector, Request
+from urllib.parse import quote, unquote, urljoin, urlsplit
+from urllib.request import AbstractHTTPHandler, OpenerDirector, Request, getproxies, proxy_bypass
 
 from svcd import __version__
-from svcd.remote import Undelivered
+from svcd.remote import Failure, Undelivered
 from svcd.remote.guard import ForbiddenAddress, Guard
 
 TIMEOUT_S = 30.0
@@ -37,6 +38,10 @@ _BEGIN = re.compile(r"^(https?):[/\\]*", re.IGNORECASE)
 _PLACE = re.compile(r"^[^?#]*")
 _KEPT_IN_PATHS = "%/:=&?~+!$,;'@()*[]|"
 _LONGEST_REASON = 300
+# Redirects that turn a request into a GET without body, and those that repeat it (RFC 9110, 15.4).
+_TURNED, _REPEATED = frozenset((301, 302, 303)), frozenset((307, 308))
+# What a redirect to another host may not carry along.
+_CREDENTIALS = frozenset(("authorization", "cookie", "api-key"))
 
 
 # Responses are read in pieces of this size.
@@ -49,6 +54,22 @@ class Answer(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+class Sent(NamedTuple):
+    """A request. body: None for none; `length` is its bytes. redirects: how many are followed, each checked by the guard.
+
+    uses_proxies: is a proxy of HTTP_PROXY, HTTPS_PROXY asked, but for hosts of NO_PROXY? The operator chose it, so the guard
+    lets it be called, and the host of the URL is then resolved by the proxy.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: Iterable[bytes] | None
+    length: int
+    redirects: int = 0
+    uses_proxies: bool = False
 
 
 class Client:
@@ -70,53 +91,77 @@ class Client:
 
         Exceptions of the iterator `body` are passed through.
         """
-        with self._response(url, headers, body, length, self._timeout_s + length / BYTES_PER_S) as (_, answer):
-            status = answer.status
+        request = Sent("POST", url, headers, body, length)
+        with self._call(self._timeout_s + length / BYTES_PER_S) as call, _as_undelivered(call):
+            with self._response(call, request) as answer:
+                status = answer.status
         if not 200 <= status < 300:
             moved = "; redirects are not followed, name the address itself" if 300 <= status < 400 else ""
-            raise Undelivered(f"answered with status {status}{moved}")
+            raise Undelivered(f"answered with status {status}{moved}", kind=Failure.RESPONSE)
 
-    def exchange(self, url: str, headers: Mapping[str, str], body: bytes, within_s: float, most_bytes: int) -> Answer:
-        """Send a body and return the whole response, whatever its status, within so many seconds.
+    def exchange(
+        self, url: str, headers: Mapping[str, str], body: bytes | None, within_s: float, most_bytes: int, *,
+        method: str = "POST", redirects: int = 0, proxies: bool = False,
+    ) -> Answer:
+        """Send a request and return the whole response, whatever its status, within so many seconds.
 
-        Raises Undelivered, also when the response ends early or is longer than `most_bytes`.
+        redirects, proxies: see Sent. Raises Undelivered, also when the response ends early or is longer than `most_bytes`.
         """
-        with self._response(url, headers, (body,), len(body), within_s) as (call, answer):
+        request = _sent(method, url, headers, body, redirects, proxies)
+        with self._call(within_s) as call, _as_undelivered(call), self._response(call, request) as answer:
             received = bytearray()
             while len(received) <= most_bytes and (piece := answer.read(_PIECE)):
                 received += piece
             if len(received) > most_bytes:
-                raise Undelivered(f"its answer is longer than {most_bytes} bytes")
+                raise Undelivered(f"its answer is longer than {most_bytes} bytes", kind=Failure.RESPONSE)
             if call.is_aborted:
                 raise TimeoutError
             if answer.length:  # read() with a size does not complain
                 raise http.client.IncompleteRead(bytes(received), answer.length)
-            return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, bytes(received))
+            return Answer(answer.status, _headers(answer), bytes(received))
 
     @contextmanager
-    def _response(
-        self, url: str, headers: Mapping[str, str], body: Iterable[bytes], length: int, within_s: float,
-    ) -> Iterator[tuple[_Call, http.client.HTTPResponse]]:
-        """Send a request; the response is open within the context. Errors in the context become Undelivered, too."""
-        target, own = request_target(url)
-        given = {name: value for name, value in headers.items() if name.lower() not in _RESERVED_HEADERS}
-        with self._call(within_s) as call, _as_undelivered(call):
-            request = _Request(call, target, body, {**own, **given, "Content-Length": str(length)})
-            with self._opener.open(request, timeout=min(self._timeout_s, within_s)) as answer:
-                yield call, answer
+    def stream(
+        self, url: str, headers: Mapping[str, str], body: bytes | None, *, method: str = "POST", redirects: int = 0,
+        proxies: bool = False, connect_s: float = TIMEOUT_S,
+    ) -> Iterator[Incoming]:
+        """Send a request; the response can be read within the context, without a time limit once the host is connected.
+
+        Leaving the context closes the connection. Raises Undelivered; errors of the context's own code pass through.
+        """
+        request = _sent(method, url, headers, body, redirects, proxies)
+        with self._call(None, connect_s) as call:
+            with _as_undelivered(call):
+                answer = self._response(call, request)
+            with answer:
+                yield Incoming(call, answer)
+
+    def _response(self, call: _Call, request: Sent) -> http.client.HTTPResponse:
+        """Send a request and those that redirects ask for. Returns the open response."""
+        left = request.redirects
+        while True:
+            answer: http.client.HTTPResponse = self._opener.open(_Request(call, request), timeout=call.connect_s)
+            moved = _redirected(request, answer)
+            if moved is None or not request.redirects:
+                return answer
+            answer.close()
+            if not left:
+                raise Undelivered("it redirects too often", kind=Failure.REDIRECTS)
+            request, left = moved, left - 1
 
     @contextmanager
-    def _call(self, within_s: float) -> Iterator[_Call]:
-        call = _Call(self._guard, self._timeout_s, self._tls_context)
-        deadline = threading.Timer(within_s, call.abort)
-        deadline.daemon = True
+    def _call(self, within_s: float | None, connect_s: float | None = None) -> Iterator[_Call]:
+        """A call that ends after so many seconds; None: when it is aborted."""
+        connect_s = self._timeout_s if connect_s is None else connect_s
+        if within_s is not None:
+            connect_s = min(connect_s, within_s)
+        call = _Call(self._guard, connect_s, None if within_s is None else connect_s, self._tls_context)
         with self._lock:
             self._calls.add(call)
-        deadline.start()
         try:
-            yield call
+            with _deadline(call, within_s):
+                yield call
         finally:
-            deadline.cancel()
             with self._lock:
                 self._calls.discard(call)
 
@@ -134,25 +179,97 @@ class Client:
             call.abort()
 
 
-class _Call:
-    """One request and its connection, which another thread may abort."""
+class Incoming:
+    """A response that is read as it comes. headers: names in lower case."""
 
-    def __init__(self, guard: Guard, timeout_s: float, tls_context: Any) -> None:
+    def __init__(self, call: _Call, answer: http.client.HTTPResponse) -> None:
+        self.status = answer.status
+        self.headers = _headers(answer)
+        self._call = call
+        self._answer = answer
+
+    def read(self, most_bytes: int = _PIECE) -> bytes:
+        """The next bytes, as soon as there are some; none at the end. Raises Undelivered when the response breaks off."""
+        with _as_undelivered(self._call):
+            piece = self._answer.read1(most_bytes)
+            if not piece and self._call.is_aborted:
+                raise TimeoutError
+            if not piece and self._answer.length:
+                raise http.client.IncompleteRead(b"", self._answer.length)
+            return piece
+
+    def abort(self) -> None:
+        """End the response; from any thread. A read in progress raises Undelivered."""
+        self._call.abort()
+
+
+def _sent(method: str, url: str, headers: Mapping[str, str], body: bytes | None, redirects: int, proxies: bool) -> Sent:
+    return Sent(method, url, headers, None if body is None else (body,), len(body or b""), redirects, proxies)
+
+
+def _headers(answer: http.client.HTTPResponse) -> Mapping[str, str]:
+    return {name.lower(): value for name, value in answer.getheaders()}
+
+
+def _redirected(request: Sent, answer: http.client.HTTPResponse) -> Sent | None:
+    """The request that a response asks for instead; None when it is no redirect."""
+    place = answer.getheader("Location")
+    if answer.status not in _TURNED | _REPEATED or place is None:
+        return None
+    url = urljoin(request_target(request.url)[0], place)
+    headers = request.headers
+    if _origin(url) != _origin(request.url):
+        headers = {name: value for name, value in headers.items() if name.lower() not in _CREDENTIALS}
+    request = request._replace(url=url, headers=headers)
+    if answer.status in _REPEATED:
+        return request
+    return request._replace(method="GET" if request.method != "HEAD" else "HEAD", body=None, length=0)
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(request_target(url)[0])
+    return parts.scheme, parts.netloc
+
+
+@contextmanager
+def _deadline(call: _Call, within_s: float | None) -> Iterator[None]:
+    """Aborts a call that takes longer."""
+    if within_s is None:
+        yield
+        return
+    timer = threading.Timer(within_s, call.abort)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+class _Call:
+    """One request and its connection, which another thread may abort.
+
+    connect_s: how long connecting may take, in seconds; silence_s: how long a read or write may wait, None for ever.
+    """
+
+    def __init__(self, guard: Guard, connect_s: float, silence_s: float | None, tls_context: Any) -> None:
         self._guard = guard
-        self._timeout_s = timeout_s
+        self.connect_s = connect_s
+        self._silence_s = silence_s
         self._tls_context = tls_context
         self._socket: socket.socket | None = None
         self.is_aborted = False
 
-    def connect(self, host: str, port: int) -> socket.socket:
-        """Open a plain connection."""
-        return self._use(self._guard.connect(host, port, self._timeout_s))
+    def connect(self, host: str, port: int, is_proxy: bool = False) -> socket.socket:
+        """Open a plain connection; to a proxy, which the operator chose, without the guard."""
+        if is_proxy:
+            return self._use(socket.create_connection((host, port), self.connect_s))
+        return self._use(self._guard.connect(host, port, self.connect_s))
 
-    def connect_tls(self, host: str, port: int) -> socket.socket:
-        """Open a TLS connection and verify the certificate of the host."""
-        plain = self.connect(host, port)
+    def wrap_tls(self, plain: socket.socket, host: str) -> socket.socket:
+        """Begin TLS on a connection and verify the certificate of the host."""
         try:
-            wrapped = self._tls_context().wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False)
+            wrapped: ssl.SSLSocket = self._tls_context().wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False)
         except BaseException:
             plain.close()
             raise
@@ -163,6 +280,10 @@ class _Call:
             wrapped.close()
             raise
         return wrapped
+
+    def expect_answer(self, opened: socket.socket) -> None:
+        """From now on waits are those for an answer."""
+        opened.settimeout(self._silence_s)
 
     def _use(self, opened: socket.socket) -> socket.socket:
         self._socket = opened
@@ -182,25 +303,55 @@ class _Call:
 
 
 class _Request(Request):
-    def __init__(self, call: _Call, url: str, body: Iterable[bytes], headers: Mapping[str, str]) -> None:
-        super().__init__(url, body, dict(headers), method="POST")
+    """A request as urllib wants it. is_by_proxy: is the connection one to a proxy?"""
+
+    def __init__(self, call: _Call, sent: Sent) -> None:
+        target, own = request_target(sent.url)
+        given = {name: value for name, value in sent.headers.items() if name.lower() not in _RESERVED_HEADERS}
+        length = {} if sent.body is None else {"Content-Length": str(sent.length)}
+        super().__init__(target, sent.body, {**own, **given, **length}, method=sent.method)
         self.call = call
+        proxy = _proxy(target) if sent.uses_proxies else None
+        self.is_by_proxy = proxy is not None
+        if proxy is not None:
+            place, credentials = proxy
+            for name, value in credentials.items():
+                self.add_unredirected_header(f"Proxy-{name}", value)
+            self.set_proxy(place, "http")
+
+
+def _proxy(target: str) -> tuple[str, dict[str, str]] | None:
+    """(host and port of the proxy that the environment names for a URL, its credentials)."""
+    parts, proxies = urlsplit(target), getproxies()
+    url = proxies.get(parts.scheme) or proxies.get("all")
+    if not url or proxy_bypass(parts.netloc):
+        return None
+    place, credentials = request_target(url if "://" in url else f"http://{url}")
+    return urlsplit(place).netloc, credentials
 
 
 class _Connection(http.client.HTTPConnection):
-    def __init__(self, host: str, *, call: _Call, **others: Any) -> None:
+    def __init__(self, host: str, *, call: _Call, is_by_proxy: bool, **others: Any) -> None:
         super().__init__(host, **others)
         self._call = call
+        self._is_by_proxy = is_by_proxy
 
     def connect(self) -> None:
-        self.sock = self._call.connect(self.host, self.port)
+        self.sock = self._call.connect(self.host, self.port, self._is_by_proxy)
+        self._call.expect_answer(self.sock)
 
 
 class _TlsConnection(_Connection):
     default_port = 443
+    _tunnel_host: str | None  # set by urllib when a proxy is to pass the connection on
+    _tunnel: Any
 
     def connect(self) -> None:
-        self.sock = self._call.connect_tls(self.host, self.port)
+        self.sock = self._call.connect(self.host, self.port, self._is_by_proxy)
+        if self._tunnel_host:
+            self._tunnel()
+        self.sock = self._call.wrap_tls(self.sock, self._tunnel_host or self.host)
+        self._call.expect_answer(self.sock)
 
 
 class _Handler(AbstractHTTPHandler):
@@ -209,10 +360,13 @@ class _Handler(AbstractHTTPHandler):
     http_request = https_request = AbstractHTTPHandler.do_request_
 
     def http_open(self, req: Any) -> http.client.HTTPResponse:
-        return self.do_open(partial(_Connection, call=req.call), req)
+        return self._open(_Connection, req)
 
     def https_open(self, req: Any) -> http.client.HTTPResponse:
-        return self.do_open(partial(_TlsConnection, call=req.call), req)
+        return self._open(_TlsConnection, req)
+
+    def _open(self, connection: type[_Connection], request: Any) -> http.client.HTTPResponse:
+        return self.do_open(partial(connection, call=request.call, is_by_proxy=request.is_by_proxy), request)
 
 
 @contextmanager
@@ -222,13 +376,22 @@ def _as_undelivered(call: _Call) -> Iterator[None]:
         yield
     except (OSError, http.client.HTTPException, ValueError) as failure:  # ValueError: of invalid headers; its text contains them
         cause = failure.reason if isinstance(failure, URLError) else failure
-        reason = "no answer in time" if call.is_aborted else _reason(cause)
-        raise Undelivered(reason[:_LONGEST_REASON], is_final=isinstance(cause, (ForbiddenAddress, ValueError))) from None
+        is_late = call.is_aborted or isinstance(cause, TimeoutError)
+        raise Undelivered(
+            "no answer in time" if is_late else _reason(cause)[:_LONGEST_REASON],
+            is_final=isinstance(cause, (ForbiddenAddress, ValueError)), kind=Failure.TIMEOUT if is_late else _kind(cause),
+        ) from None
+
+
+def _kind(failure: Any) -> Failure:
+    if isinstance(failure, ForbiddenAddress):
+        return Failure.FORBIDDEN_ADDRESS if failure.is_literal else Failure.FORBIDDEN_HOST
+    if isinstance(failure, http.client.IncompleteRead):
+        return Failure.RESPONSE
+    return Failure.URL if isinstance(failure, ValueError) and not isinstance(failure, OSError) else Failure.CONNECTION
 
 
 def _reason(failure: Any) -> str:
-    if isinstance(failure, TimeoutError):
-        return "no answer in time"
     if isinstance(failure, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {failure.verify_message}"
     if isinstance(failure, OSError):
@@ -244,15 +407,15 @@ def request_target(url: str) -> tuple[str, dict[str, str]]:
     Raises Undelivered when it is not an HTTP URL.
     """
     if not _BEGIN.match(url.strip()):
-        raise Undelivered("its URL begins with neither http: nor https:", is_final=True)
+        raise Undelivered("its URL begins with neither http: nor https:", is_final=True, kind=Failure.URL)
     try:
         parts = urlsplit(_PLACE.sub(lambda place: place[0].replace("\\", "/"), _BEGIN.sub(r"\1://", url.strip())))
         host, port = parts.hostname or "", parts.port
         place = f"[{host}]" if ":" in host else host.encode("idna").decode()
     except ValueError:  # UnicodeError is one
-        raise Undelivered("its URL names no host that can be called", is_final=True) from None
+        raise Undelivered("its URL names no host that can be called", is_final=True, kind=Failure.URL) from None
     if not host:
-        raise Undelivered("its URL names no host", is_final=True)
+        raise Undelivered("its URL names no host", is_final=True, kind=Failure.URL)
     place += f":{port}" if port is not None else ""
     query = f"?{quote(parts.query, _KEPT_IN_PATHS)}" if parts.query else ""
     return f"{parts.scheme}://{place}{quote(parts.path, _KEPT_IN_PATHS) or '/'}{query}", _credentials(parts)

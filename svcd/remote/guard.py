@@ -66,7 +66,14 @@ _NUMERIC = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)(?:\.(?:0[xX][0-9A-Fa-f]*|[0
 
 
 class ForbiddenAddress(OSError):
-    """The host may not be called. str(): the address, its kind, and the option that would allow it."""
+    """The host may not be called. str(): the address, its kind, and the option that would allow it.
+
+    is_literal: did the caller name the address itself, not a host that has it?
+    """
+
+    def __init__(self, reason: str, is_literal: bool) -> None:
+        super().__init__(reason)
+        self.is_literal = is_literal
 
 
 def parse_networks(text: str) -> tuple[Network, ...]:
@@ -167,9 +174,9 @@ class Guard:
         permitted = [address for address in addresses if blocked_kind(address, self.allowed) is None]
         if addresses and not permitted:
             first = addresses[0]
-            shown = str(first) if literal_address(host) == first and str(first) == host else f"{host} is {first}, which"
+            shown = str(first) if str(first) == host else f"{host} is {first}, which"
             raise ForbiddenAddress(f"{shown} is {blocked_kind(first, self.allowed)}: such are called only when "
-                                   f"{OPTION} names their network")
+                                   f"{OPTION} names their network", is_literal=literal_address(host) is not None)
         return permitted
 
     def _addresses(self, host: str, port: int) -> Sequence[Address]:

@@ -1,11 +1,13 @@
 """What must hold of a call:
 
 1. It is taken when the answer is 2xx; any other end says why, in words without URL and headers.
-2. No redirect is followed and no proxy is asked.
+2. No redirect is followed and no proxy is asked, but for those who want it: then each address is checked, credentials stay
+   with their host, and a proxy passes on what the guard was not asked about.
 3. A body is sent part by part, with its length; what the headers of others say of it counts for nothing.
 4. Over TLS, the certificate is of the host that the URL names, and one that the system's authorities vouch for.
 5. A call ends at its deadline, or when it is aborted, whatever the other side does.
 6. An exchange gives the whole response, or says why there is none: it is cut, too long, or too late.
+7. A stream gives what came as soon as it came, for as long as it takes; errors of its reader are not those of the call.
 """
 from __future__ import annotations
 
@@ -16,14 +18,15 @@ import subprocess
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
 
 from svcd.remote.client import Answer, Client, request_target
-from svcd.remote import Undelivered
+from svcd.remote import Failure, Undelivered
 from svcd.remote.guard import Guard
-from tests.remote.conftest import LOOPBACK, Receiver
+from tests.remote.conftest import LOOPBACK, PATIENCE_S, Receiver
 
 Receive = Callable[..., Receiver]
 SECRET = "Bearer some-secret"
@@ -271,3 +274,134 @@ def test_an_address_that_is_not_allowed_stays_so(receive):
     with pytest.raises(Undelivered) as failure:
         exchanged(Client(Guard()), receive())
     assert failure.value.is_final
+
+
+def test_a_request_may_have_another_method_and_no_body(receive, client):
+    receiver = receive(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx")
+    assert client.exchange(url_of(receiver), {}, None, 20, 10, method="GET").body == b"x"
+    [(head, body)] = receiver.requests
+    assert head.startswith(b"GET /hook?token=1 HTTP/1.1\r\n") and not body and b"ontent-" not in head
+
+
+# Redirects
+
+
+def moved(receiver: Receiver, status: int) -> bytes:
+    return f"HTTP/1.1 {status} x\r\nLocation: {url_of(receiver, '/there')}\r\nContent-Length: 0\r\n\r\n".encode()
+
+
+@pytest.mark.parametrize("status, line, body", [
+    (301, b"GET /there", b""), (302, b"GET /there", b""), (303, b"GET /there", b""),
+    (307, b"POST /there", b"{}"), (308, b"POST /there", b"{}"),
+])
+def test_who_wants_it_follows_redirects_without_credentials_to_another_host(receive, client, status, line, body):
+    target = receive(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    answer = client.exchange(url_of(receive(moved(target, status))), {"Authorization": SECRET, "X-A": "b"}, b"{}", 20, 10,
+                             redirects=1)
+    [(head, received)] = target.requests
+    assert answer.body == b"ok" and head.startswith(line) and received == body
+    assert b"X-A: b" in head and b"secret" not in head
+
+
+def test_redirects_within_a_host_keep_its_credentials_and_end(receive, client):
+    receiver = receive()
+    receiver.answer = moved(receiver, 307)
+    with pytest.raises(Undelivered) as failure:
+        client.exchange(url_of(receiver), {"Authorization": SECRET}, b"{}", 20, 10, redirects=3)
+    assert failure.value.kind is Failure.REDIRECTS and len(receiver.requests) == 4
+    assert all(b"secret" in head for head, _ in receiver.requests)
+
+
+def test_a_redirect_leads_only_where_the_guard_lets_it(receive):
+    target = receive()
+    answer = f"HTTP/1.1 307 x\r\nLocation: http://127.0.0.2:{target.port}/\r\n\r\n".encode()
+    with pytest.raises(Undelivered) as failure:
+        Client(Guard((ip_network("127.0.0.1/32"),))).exchange(url_of(receive(answer)), {}, b"", 20, 10, redirects=1)
+    assert failure.value.kind is Failure.FORBIDDEN_ADDRESS
+
+
+def test_a_redirect_without_a_place_is_the_answer(receive, client):
+    assert client.exchange(url_of(receive(b"HTTP/1.1 302 x\r\n\r\n")), {}, b"", 20, 10, redirects=1).status == 302
+
+
+# Proxies
+
+
+def test_a_proxy_is_asked_by_who_wants_it_but_not_for_excepted_hosts(receive, client, monkeypatch):
+    receiver, proxy = receive(), receive(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nproxy")
+    monkeypatch.setenv("http_proxy", f"http://ann:pw@127.0.0.1:{proxy.port}")
+    answer = client.exchange("http://far.test/x", {}, b"{}", 20, 10, proxies=True)
+    [(head, _)] = proxy.requests
+    assert answer.body == b"proxy" and head.startswith(b"POST http://far.test/x HTTP/1.1\r\n")
+    assert b"\r\nHost: far.test" in head and b"Proxy-Authorization: Basic YW5uOnB3" in head
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert client.exchange(url_of(receiver), {}, b"{}", 20, 10, proxies=True).status == 204
+
+
+def test_tls_goes_through_a_tunnel_of_the_proxy(receive, pem, monkeypatch):
+    receiver, proxy = _receive_tls(receive, pem), receive()
+
+    def tunnel(connection: socket.socket) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += connection.recv(1)
+        proxy.requests.append((head, b""))
+        with socket.create_connection(("127.0.0.1", receiver.port)) as far:
+            connection.sendall(b"HTTP/1.1 200 x\r\n\r\n")
+            back = threading.Thread(target=_copy, args=(far, connection))
+            back.start()
+            _copy(connection, far)
+            back.join()
+
+    proxy.handle = tunnel
+    monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.port}")
+    monkeypatch.setenv("SSL_CERT_FILE", str(pem / "cert.pem"))
+    assert Client(Guard()).exchange("https://localhost/x", {}, b"{}", 20, 10, proxies=True).status == 204
+    assert proxy.requests[0][0].startswith(b"CONNECT localhost:443 ") and receiver.requests[0][1] == b"{}"
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    try:
+        while piece := source.recv(65536):
+            target.sendall(piece)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+
+
+# stream(): a response as it comes
+
+
+def test_a_stream_gives_what_came_as_soon_as_it_came(receive, client):
+    receiver, read_one = receive(), threading.Event()
+
+    def answer(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nX-A: b\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
+        read_one.wait(PATIENCE_S)
+        connection.sendall(b"3\r\ntwo\r\n0\r\n\r\n")
+
+    receiver.handle = answer
+    with client.stream(url_of(receiver), {}, b"{}") as incoming:
+        assert (incoming.status, incoming.headers["x-a"], incoming.read()) == (200, "b", b"one")
+        read_one.set()
+        assert (incoming.read(), incoming.read()) == (b"two", b"")
+
+
+@pytest.mark.parametrize("sent", [b"Content-Length: 9\r\n\r\nhalf", b"Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"])
+def test_a_stream_that_breaks_off_says_so(receive, client, sent):
+    with client.stream(url_of(receive(b"HTTP/1.1 200 OK\r\n" + sent)), {}, b"{}") as incoming:
+        assert incoming.read() == b"half"
+        with pytest.raises(Undelivered, match="ends early") as failure:
+            incoming.read()
+    assert failure.value.kind is Failure.RESPONSE
+
+
+def test_a_stream_can_be_aborted_and_errors_of_its_reader_pass_through(receive, client):
+    receiver = receive(None)
+    receiver.handle = lambda connection: (connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n"), receiver.released.wait(PATIENCE_S))
+    with pytest.raises(BrokenPipeError), client.stream(url_of(receiver), {}, b"{}") as incoming:
+        threading.Thread(target=incoming.abort).start()
+        with pytest.raises(Undelivered, match="no answer in time"):
+            incoming.read()
+        raise BrokenPipeError
