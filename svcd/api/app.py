@@ -8,9 +8,10 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from svcd.api import (
+    chats,
     documents,
     event_streams,
     facet_search,
@@ -32,8 +33,9 @@ from svcd.api import (
 )
 from svcd.api.admission import SearchCache, SearchQueue
 from svcd.api.bodies import json_value, read_body
+from svcd.api.chat_state import Chats, unrestricted_client
 from svcd.api.query_embedding import QueryEmbedding, no_services
-from svcd.api.routes import JSON, Context, HandlerResult, Match, Report, Route, Stream, Table, Text, Traffic, Value
+from svcd.api.routes import JSON, Context, HandlerResult, Match, Report, Route, Stream, Table, Text, Traffic, UsageCounter, Value
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.auth.keys import ALL_PERMITTED, Keys, Permission
 from svcd.base import logs
@@ -46,12 +48,14 @@ from svcd.validation import checked_index_uid, decode_body, decode_query, decode
 if TYPE_CHECKING:
     from svcd.embedding import Embedders
     from svcd.instance.instance import Instance
+    from svcd.remote.client import Client
 
 _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
     *facet_search.ROUTES, *similar.ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
     *event_streams.LOG_ROUTES, *metrics.ROUTES,
-    *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *render.ROUTES, *not_yet.ROUTES,
+    *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *render.ROUTES, *chats.ROUTES,
+    *not_yet.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 
@@ -76,16 +80,6 @@ _SYSTEM_ERRORS = {  # errno: code
 }
 
 
-class UsageCounter(Protocol):
-    """Counts requests for the usage report. Implemented by svcd.analytics, which this package must not import."""
-
-    def note(self, route: Route, ctx: Context) -> None:
-        """Count the parameters of a request, before its handler runs."""
-
-    def answered(self, request: Request, status: int, seconds: float) -> None:
-        """Count an answer."""
-
-
 class App:
     """The HTTP interface of one instance; the HTTP server calls `answer`."""
 
@@ -93,12 +87,13 @@ class App:
                  traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
                  broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None,
                  streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: UsageCounter | None = None,
-                 make_embedders: Callable[[], Embedders] = no_services) -> None:
+                 make_embedders: Callable[[], Embedders] = no_services,
+                 make_client: Callable[[], Client] = unrestricted_client) -> None:
         """traffic: where requests are counted; reports: fetches the counters of the other processes of the instance.
         broadcast: sends them a command (svcd.cli.search_worker).
 
         streams, waiting_writes, large: how many there may be at once. usage: where they are counted for a usage report.
-        make_embedders: called when the first query is embedded.
+        make_embedders: called when the first query is embedded. make_client: called with the first chat.
         """
         self._instance = instance
         self._runner = runner
@@ -114,6 +109,7 @@ class App:
         self.usage = usage
         self.search_cache = SearchCache(lambda: instance.answer_limit)
         self._embedding = QueryEmbedding(searches, make_embedders)
+        self._chats = Chats(make_client)
 
     @property
     def searches(self) -> SearchQueue:
@@ -172,6 +168,7 @@ class App:
             reports=self._reports, keys=self._keys, broadcast=self._broadcast, streams=self._streams,
             recheck_permission=check_permission,
             search_cache=self.search_cache, large_answers=self._large_answers, embedding=self._embedding,
+            chats=self._chats, usage=self.usage,
         )
         if route.feature:
             features.require(self._instance.features(), *route.feature)

@@ -33,7 +33,6 @@ _CONTROL = ("network", "Using the /network/control route")
 
 _NETWORKS = "networks of instances"
 _EXPORTS = "exports to another instance"
-_CHATS = "chats"
 _RULES = "search rules with pinned results"
 
 
@@ -103,20 +102,10 @@ _EXPORT_BODY = Fields({
 })
 
 
-# Chats and search rules: their bodies are not checked yet
+# Search rules: their bodies are not checked yet
 
 _ANY_OBJECT = Fields({}, is_open=True)
-_PAGE_PARAMS = {
-    "offset": Param(query_strings.positive_integer, "invalid_index_offset", default=0, about="Workspaces to skip."),
-    "limit": Param(query_strings.positive_integer, "invalid_index_limit", default=20, about="Workspaces to return."),
-}
 _METADATA = {"customMetadata": Param(query_strings.text, "invalid_index_custom_metadata", about="Free text kept on the task.")}
-
-
-def _chats(method: str, path: str, action: str, summary: str, words: str, **others: Any) -> Route:
-    """words: what the message of feature_not_enabled begins with."""
-    return Route(method, f"/chats{path}", _rejecting_handler(_CHATS), action, {}, summary, "Chats",
-                 feature=("chatCompletions", words), **others)
 
 
 def _rules(method: str, path: str, action: str, summary: str, words: str = "Using the `/dynamic-search-rules` routes",
@@ -126,7 +115,6 @@ def _rules(method: str, path: str, action: str, summary: str, words: str = "Usin
 
 
 _EXPERIMENTAL = "Experimental features"
-_OF_SETTINGS = "using the /chats/settings route"
 MISSING = (
     Missing(_NETWORKS, ("network",), (
         Route("GET", "/network", _rejecting_handler(_NETWORKS), "network.get", {}, "Get the network", _EXPERIMENTAL,
@@ -139,20 +127,6 @@ MISSING = (
     Missing(_EXPORTS, routes=(
         Route("POST", "/export", _rejecting_handler(_EXPORTS), "export", {}, "Export to another instance", "Export",
               body=_EXPORT_BODY),
-    )),
-    Missing(_CHATS, ("chatCompletions",), (
-        _chats("GET", "", "chats.get", "List chat workspaces", "listing the chats", query=_PAGE_PARAMS),
-        _chats("GET", "/{workspace_uid}", "chats.get", "Get a chat workspace", "displaying a chat"),
-        _chats("DELETE", "/{workspace_uid}", "chats.delete", "Delete a chat workspace", "deleting a chat"),
-        _chats("GET", "/{workspace_uid}/settings", "chatsSettings.get", "Get the settings of a chat workspace",
-               _OF_SETTINGS),
-        _chats("PATCH", "/{workspace_uid}/settings", "chatsSettings.update", "Change the settings of a chat workspace",
-               _OF_SETTINGS, body=_ANY_OBJECT),
-        _chats("DELETE", "/{workspace_uid}/settings", "chatsSettings.update", "Reset the settings of a chat workspace",
-               _OF_SETTINGS),
-        # The only one that takes tenant tokens, whatever their filters.
-        _chats("POST", "/{workspace_uid}/chat/completions", "chatCompletions", "Request a chat completion",
-               "using the /chats chat completions route", body=_ANY_OBJECT, joins_rules=True),
     )),
     Missing(_RULES, ("dynamicSearchRules",), (
         _rules("POST", "", "get", "List search rules", "Calling the `POST /dynamic-search-rules` route",

@@ -234,7 +234,7 @@ def from_query_string(values: Mapping[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _check_sort(body: Mapping[str, Any]) -> None:
+def check_sort(body: Mapping[str, Any]) -> None:
     """Raise invalid_search_sort for a malformed expression. The message names no index, yet a missing index comes first."""
     try:
         for rule in body.get("sort") or ():
@@ -483,7 +483,7 @@ def _run_search(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], read
     from svcd.search.hits import LongPage
     from svcd.search.search import search
 
-    _check_sort(body)
+    check_sort(body)
     index_uid, timer = asked.index_uid, Timer()
     embedding = ctx.embedding.for_search(timer)
     # An empty list of facets is the same as none: no facetDistribution in the answer.

@@ -220,6 +220,12 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
         "reason": _TEXT_OR_NULL, "givenUpAt": nullable(MOMENT),
     }),
     "WebhookFailurePage": page_of("WebhookFailure"),
+    "ChatWorkspace": record({"uid": STRING}),
+    "ChatWorkspacePage": page_of("ChatWorkspace"),
+    "ChatWorkspaceSettings": record({
+        "source": STRING, **dict.fromkeys(("orgId", "projectId", "apiVersion", "deploymentId", "baseUrl", "apiKey"), _TEXT_OR_NULL),
+        "prompts": mapping(STRING),
+    }),
     "Version": record({"commitSha": STRING, "commitDate": STRING, "pkgVersion": STRING}),
     "Features": record(dict.fromkeys(FEATURES, BOOLEAN) | {"legacySearch": nullable(BOOLEAN)}),
     "SearchAnswer": _answer({"hits": _HITS, "query": STRING, "processingTimeMs": COUNT}, ref("SearchMetadata"),

@@ -5,7 +5,7 @@ services of this protocol expect, whatever the client has added.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +94,12 @@ def _object(needed: Mapping[str, Check], optional: Mapping[str, Check] | None = 
     return _Object(object_of({**fields, **{name: Field(check) for name, check in (optional or {}).items()}}, is_open=True))
 
 
+def _call_of_tool() -> Check:
+    """A call in a message of the model; its type may be missing, as there is only one."""
+    return _Object(object_of({"id": Field(string, required=True), "type": Field(_FUNCTION, default="function"),
+                              "function": Field(_CALLED, required=True)}, is_open=True))
+
+
 def _forms(tag: str, forms: Mapping[str, tuple[Mapping[str, Check], Mapping[str, Check]]]) -> Check:
     """forms: name -> (members that must be there, others)."""
     return _Tagged(tag, {name: _object({tag: one_of(name), **needed}, optional) for name, (needed, optional) in forms.items()})
@@ -116,17 +122,19 @@ _MESSAGE = _forms("role", {
     "user": ({"content": _USER_CONTENT}, {"name": string}),
     "assistant": ({}, {
         "content": _ASSISTANT_CONTENT, "refusal": string, "name": string, "audio": _object({"id": string}),
-        "tool_calls": array_of(_object({"id": string}, {"type": _FUNCTION, "function": _CALLED})), "function_call": _CALLED}),
+        "tool_calls": array_of(_call_of_tool()), "function_call": _CALLED}),
     "tool": ({"content": _TEXTS, "tool_call_id": string}, {}),
     "function": ({"name": string}, {"content": string}),
 })
 _VOICES = ("alloy", "ash", "ballad", "coral", "echo", "sage", "shimmer", "verse")
 _FORMATS = ("wav", "mp3", "flac", "opus", "pcm16")
 _SCHEMA = _object({"name": string}, {"description": string, "schema": anything, "strict": boolean})
-_MEMBERS = _object({  # in the order in which they are sent
+# The members in the order in which they are sent; those that must be there, and the others.
+_NEEDED: Mapping[str, Check] = {
     "messages": array_of(_MESSAGE),
     "model": string,
-}, {
+}
+_OPTIONAL: Mapping[str, Check] = {
     "store": boolean,
     "reasoning_effort": one_of("low", "medium", "high"),
     "metadata": anything,
@@ -157,11 +165,9 @@ _MEMBERS = _object({  # in the order in which they are sent
     "user": string,
     "function_call": object_or(_NAMED, one_of("none", "auto")),
     "functions": array_of(_object({"name": string}, {"description": string, "parameters": anything})),
-})
-_ORDER = ("messages", "model", "store", "reasoning_effort", "metadata", "frequency_penalty", "logit_bias", "logprobs",
-          "top_logprobs", "max_tokens", "max_completion_tokens", "n", "modalities", "prediction", "audio", "presence_penalty",
-          "response_format", "seed", "service_tier", "stop", "stream", "stream_options", "temperature", "top_p", "tools",
-          "tool_choice", "parallel_tool_calls", "user", "function_call", "functions")
+}
+_ORDER = (*_NEEDED, *_OPTIONAL)
+_MEMBERS = _object(_NEEDED, _OPTIONAL)
 
 
 class _Completion:
@@ -199,8 +205,4 @@ def next_request(workspace: Complete, body: Mapping[str, Any], search_tool: Json
     own = {"messages": [system, *body["messages"], *added], "stream": True, "stream_options": stream_options(workspace),
            "tools": [search_tool]}
     members = {**body, **own}
-    return {name: members[name] for name in _in_order(members) if members[name] is not None}
-
-
-def _in_order(members: Iterable[str]) -> list[str]:
-    return sorted(members, key=_ORDER.index)
+    return {name: members[name] for name in _ORDER if members.get(name) is not None}

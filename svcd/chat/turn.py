@@ -102,7 +102,9 @@ class Turn:
             yield chunk.shown
 
     def end_round(self) -> Iterator[Json]:
-        """The service has said all of its answer."""
+        """The service has said all of its answer. Nothing follows a failure."""
+        if not self.has_next:
+            return
         if self._calls and self._last is not None:
             yield from self._run_calls(self._last)
         wants_more = self._last is not None and self._last.reason == CONTINUES

@@ -66,7 +66,16 @@ def application(config: Config, instance: Instance, runner: Runner,
                streams=serving.MAX_STREAMS, waiting_writes=serving.MAX_WAITING_WRITES,
                large=serving.MAX_LARGE_ANSWERS, usage=usage,
                make_embedders=lambda: serving.embedders(serving.allowed_networks(config),
-                                                        config.experimental_embedding_cache_entries))
+                                                        config.experimental_embedding_cache_entries),
+               make_client=lambda: _client(config))
+
+
+def _client(config: Config) -> Client:
+    """The client for calls to other hosts, within the allowed networks."""
+    from svcd.remote.client import Client  # 8 ms and 1 MB, needed only with calls
+    from svcd.remote.guard import Guard
+
+    return Client(Guard(config.experimental_allowed_ip_networks))
 
 
 def usage() -> Usage:
@@ -96,11 +105,8 @@ def _sender(config: Config) -> Send:
     clients: list[Client] = []
 
     def send(address: str, content: bytes) -> None:
-        from svcd.remote.client import Client
-        from svcd.remote.guard import Guard
-
         if not clients:
-            clients.append(Client(Guard(config.experimental_allowed_ip_networks)))
+            clients.append(_client(config))
         clients[0].post(address, {"Content-Type": "application/json"}, [content], len(content))
 
     return send
@@ -111,10 +117,7 @@ def notifier(config: Config, instance: Instance) -> WebhookNotifier:
     instance.webhooks.set_launch_webhook(config.task_webhook_url, config.task_webhook_authorization_header)
 
     def sender() -> Sender:
-        from svcd.remote.client import Client  # 8 ms and 1 MB, needed only with webhooks
-        from svcd.remote.guard import Guard
-
-        return Client(Guard(config.experimental_allowed_ip_networks))
+        return _client(config)
 
     return WebhookNotifier(instance.webhooks, instance.outbox, sender, on_bug=lambda bug: logs.failure("bug", bug))
 
