@@ -1,4 +1,4 @@
-"""What a chat may search: the indexes that its model is told of, and the searches that it asks for, with the rights of the request.
+"""What a chat may search: the indexes that its model is told of, and its searches, with the rights of the request.
 
 A request needs the action `chatCompletions` to begin a turn, and `search` for each search of it. The filter of a tenant token is
 joined to those of the model. Rules with pinned results, other instances, personalization and joined documents play no part
@@ -22,9 +22,10 @@ from svcd.chat.tools import Call, SearchableIndex
 from svcd.chat.turn import Found
 from svcd.facets.distribution import frequent_values
 from svcd.facets.fields import selected_fields
+from svcd.filters.evaluation import filter_docids
 from svcd.schema.attributes import WILDCARD
 from svcd.search.keyword import filtered_docids
-from svcd.search.request import Federation, SearchResult
+from svcd.search.request import Federation, IndexedQuery, SearchResult
 from svcd.search.search import search
 from svcd.templates import Template, TemplateError, document_variables
 from svcd.validation import Field, FieldError, nullable, object_of, string
@@ -137,9 +138,21 @@ class ChatSearches:
             return search({index_uid: reader}, [asked], federation, timer, ctx.embedding.for_search(timer))
         except ApiError as error:
             place = f"Index `{index_uid}`: "
-            if error.message.startswith(place):  # of the search itself: an attribute that cannot be used as it is asked
-                raise _Rejected(error.message.removeprefix(place)) from None
-            raise
+            if not error.message.startswith(place):
+                raise
+            # Of the search itself: an attribute that cannot be used as it is asked.
+            raise _Rejected(_fault_of_filter(reader, asked) or error.message.removeprefix(place)) from None
+
+
+def _fault_of_filter(reader: Reader, asked: IndexedQuery) -> str | None:
+    """Why a filter cannot be evaluated, at its place in the text of the model; None if it can."""
+    if asked.query.filter is None:
+        return None
+    try:
+        filter_docids(reader, asked.query.filter, "invalid_search_filter")
+    except ApiError as error:
+        return error.message
+    return None
 
 
 def _check_embedder(reader: Reader, hybrid: Mapping[str, Any] | None) -> None:
@@ -155,6 +168,6 @@ def _rendered(reader: Reader, result: SearchResult, template_text: str) -> list[
     is_searchable = reader.settings.searchable.__contains__
     try:
         template = Template.parse(template_text)
-        return [template.render(document_variables(document, is_searchable)) for document in documents]  # type: ignore[arg-type]
+        return [template.render(document_variables(document, is_searchable)) for document in documents]
     except TemplateError as error:
         raise ApiError("template_rendering_error", f"user error: missing field in document: {error.message}") from None

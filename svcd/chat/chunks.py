@@ -1,6 +1,7 @@
 """Reads and rewrites the chunks of a completion: what a service sends in one event, and what a client gets of it.
 
-A chunk is written anew with all its members in a fixed order: absent ones are null, unknown ones are dropped (docs/chats.md#events).
+A chunk is written anew with all its members in a fixed order: absent ones are null, unknown ones are dropped. See
+docs/chats.md#events.
 """
 from __future__ import annotations
 
@@ -21,9 +22,12 @@ Json = dict[str, Any]
 
 
 class CallPart(NamedTuple):
-    """A part of a call of a tool. Of one call, the first part has id and name, and all have a piece of the arguments."""
+    """A part of a call of a tool. place: of the call among those of the round.
 
-    index: int
+    The first part of a call has its id and name, all have a piece of its arguments.
+    """
+
+    place: int
     id: str
     name: str
     arguments: str

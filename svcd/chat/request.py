@@ -1,6 +1,6 @@
 """The body of a completion: what a client may send, and what becomes of it for each round (docs/chats.md#completions).
 
-Unknown members are dropped at every level, null is as good as absent, and numbers are of single precision: what is sent on is what
+Unknown members are dropped at every level, null is as good as absent, and numbers are of single precision: what is sent is what
 services of this protocol expect, whatever the client has added.
 """
 from __future__ import annotations

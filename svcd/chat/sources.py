@@ -84,8 +84,8 @@ def error_of(workspace: Complete, body: bytes) -> SourceError:
     """The error that a body describes which is no stream of events."""
     try:
         value = loads(body)
-        found = value if SOURCES[workspace["source"]].has_flat_errors else value["error"]  # type: ignore[index,call-overload]
-        error = SourceError(found["type"], found.get("code"), found["message"], found.get("param"))  # type: ignore[index,union-attr,call-overload]
+        found = value if SOURCES[workspace["source"]].has_flat_errors else value["error"]
+        error = SourceError(found["type"], found.get("code"), found["message"], found.get("param"))
     except (AttributeError, KeyError, TypeError, ValueError):
         return UNREADABLE_BODY
     optional = (error.code, error.param)

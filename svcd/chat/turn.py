@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
 
 class Conversation(NamedTuple):
-    """What a turn begins with. body: the checked request; events: those that the client asks for; search_tool: its declaration."""
+    """What a turn begins with. body: the checked request; events: that the client asks for; search_tool: its declaration."""
 
     workspace: Complete
     body: Mapping[str, Any]
@@ -154,22 +154,22 @@ class _Calls:
     """Calls that arrive in parts; true when there are any."""
 
     def __init__(self) -> None:
-        self._by_index: dict[int, Call] = {}
+        self._by_place: dict[int, Call] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._by_index)
+        return bool(self._by_place)
 
     def add(self, parts: Sequence[CallPart]) -> None:
         """Add the parts of one chunk, of which there may be none."""
         for part in parts:
-            known = self._by_index.get(part.index)
-            self._by_index[part.index] = Call(part.id, part.name, part.arguments) if known is None else \
+            known = self._by_place.get(part.place)
+            self._by_place[part.place] = Call(part.id, part.name, part.arguments) if known is None else \
                 known._replace(arguments=known.arguments + part.arguments)
 
     def taken(self) -> list[Call]:
-        """The calls by their index; collecting begins anew."""
-        calls = [self._by_index[index] for index in sorted(self._by_index)]
-        self._by_index = {}
+        """The calls in their order; collecting begins anew."""
+        calls = [self._by_place[place] for place in sorted(self._by_place)]
+        self._by_place = {}
         return calls
 
 

@@ -127,7 +127,8 @@ class Client:
     ) -> Iterator[Incoming]:
         """Send a request; the response can be read within the context, without a time limit once the host is connected.
 
-        begun: gets, before the host is connected, a function that ends the call from any thread. Leaving the context closes the connection. Raises Undelivered; errors of the context's own code pass through.
+        begun: gets, before the host is connected, a function that ends the call from any thread. Leaving the context closes the
+        connection. Raises Undelivered; errors of the context's own code pass through.
         """
         request = _sent(method, url, headers, body, redirects, proxies)
         with self._call(None, connect_s) as call:
