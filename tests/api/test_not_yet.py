@@ -23,13 +23,6 @@ GATED = [
     ("PATCH", "/network", {"self": "me", "remotes": {"you": {"url": "http://you"}, "gone": None}}, "network",
      "bad_request"),
     ("POST", "/network/control", {"origin": {}, "message": {}}, "network", "bad_request"),
-    ("GET", "/chats", None, "chatCompletions", "bad_request"),
-    ("GET", "/chats/a b", None, "chatCompletions", "bad_request"),
-    ("DELETE", "/chats/a", None, "chatCompletions", "bad_request"),
-    ("GET", "/chats/a/settings", None, "chatCompletions", "bad_request"),
-    ("PATCH", "/chats/a/settings", {"source": "openAi"}, "chatCompletions", "bad_request"),
-    ("DELETE", "/chats/a/settings", None, "chatCompletions", "bad_request"),
-    ("POST", "/chats/a/chat/completions", {"model": "m", "messages": []}, "chatCompletions", "bad_request"),
     ("POST", "/dynamic-search-rules", {"limit": 1}, "dynamicSearchRules", "bad_request"),
     ("DELETE", "/dynamic-search-rules", None, "dynamicSearchRules", "bad_request"),
     ("GET", "/dynamic-search-rules/a", None, "dynamicSearchRules", "bad_request"),
@@ -37,7 +30,7 @@ GATED = [
     ("DELETE", "/dynamic-search-rules/a", None, "dynamicSearchRules", "bad_request"),
 ]
 # The words for features that are off name these routes otherwise.
-_CALLED = {"/chats": "chat", "/dynamic-search-rules": "`"}
+_CALLED = {"/dynamic-search-rules": "`"}
 
 
 @pytest.mark.parametrize("method, path, body, feature, code", GATED)
@@ -82,7 +75,7 @@ def test_every_operation_of_the_interface_has_a_route() -> None:
 
 
 def test_features_without_effect_say_what_is_missing(client) -> None:
-    idle = ("network", "dynamicSearchRules", "chatCompletions")
+    idle = ("network", "dynamicSearchRules")
     assert set(not_yet.flags_without_effect(FEATURES)) == set(idle)
     log = io.StringIO()
     logs.configure(stream=log)
@@ -94,4 +87,3 @@ def test_features_without_effect_say_what_is_missing(client) -> None:
         logs.configure()
     said = [line for line in log.getvalue().splitlines() if "without effect" in line]
     assert [re.search(r"feature=(\w+)", line)[1] for line in said] == [flag for row in not_yet.MISSING for flag in row.flags]
-    assert any("missing=chats" in line for line in said)
