@@ -100,7 +100,7 @@ def source() -> Iterator[Source]:
 
 
 @pytest.fixture
-def chat(instance: Instance, work: Callable[[], None], source: Source) -> Chat:  # noqa: F811
+def chat(instance: Instance, work: Callable[[], None], source: Source) -> Chat:
     """Everything as the cases presume it."""
     for feature in ("chatCompletions", "metrics"):
         instance.force_feature(feature)

@@ -33,7 +33,7 @@ def patched(client: Client, uid: str = "w", **members: Any) -> Any:
     return got.value
 
 
-def test_a_workspace_from_its_beginning_to_its_end(client: Client, check_shape: Any) -> None:  # noqa: F811
+def test_a_workspace_from_its_beginning_to_its_end(client: Client, check_shape: Any) -> None:
     assert client.get("/chats/w").fault == (404, "chat_not_found", "chat w not found")
     for method in ("GET", "DELETE"):
         assert client.send(method, "/chats/w/settings").fault == (404, "chat_not_found", "Chat `w` not found")
