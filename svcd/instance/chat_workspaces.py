@@ -64,6 +64,10 @@ class ChatWorkspaces:
             connection.execute("INSERT OR REPLACE INTO chat_workspaces(uid, settings) VALUES (?, ?)", (uid, json.dumps(changed)))
         return changed
 
+    def put(self, uid: str, stored: Stored) -> None:
+        """Store a workspace with these settings."""
+        self.update(uid, lambda before: stored)
+
     def delete(self, uid: str) -> bool:
         """Delete a workspace with its settings; False when there is none."""
         self._before_removal()

@@ -173,7 +173,7 @@ class _Import:
                 uid, stored = workspace.from_dump(file.name, self._object(name))
             except MALFORMED as error:
                 raise ArchiveRefused(f"{quoted_name(name)} of the dump: {describe(error)}") from error
-            instance.chat_workspaces.update(uid, lambda _, stored=stored: stored)  # type: ignore[misc]
+            instance.chat_workspaces.put(uid, stored)
 
     def _features(self) -> Mapping[str, bool | None]:
         flags = {name: bool(is_on) for name, is_on in self._object("experimental-features.json", {}).items()

@@ -73,7 +73,7 @@ def test_a_dump_has_everything(harness: TaskHarness, tmp_path: Path) -> None:
     harness.instance.update_features({"metrics": True})
     harness.instance.webhooks.create(Webhook("1" * 36, "http://here/", {"a": "b"}))
     harness.instance.webhooks.set_launch_webhook("http://launch/")
-    harness.instance.chat_workspaces.update("a/b", lambda _: {"apiKey": "sk-1"})
+    harness.instance.chat_workspaces.put("a/b", {"apiKey": "sk-1"})
     task = dump(harness)
     harness.run()
     uid = harness.task(task).details["dumpUid"]

@@ -98,7 +98,7 @@ def test_a_dump_and_its_import_change_no_answer(tmp_path: Path, imported: Any) -
     harness.instance.webhooks.create(Webhook(KEY.uid, "http://here/", {"a": "b"}))
     harness.instance.update_features({"metrics": True})
     for name in ("a/b", "x" * 511):
-        harness.instance.chat_workspaces.update(name, lambda _: {"apiKey": "k", "prompts": {"system": "S"}})
+        harness.instance.chat_workspaces.put(name, {"apiKey": "k", "prompts": {"system": "S"}})
     harness.change({"filterableAttributes": ["n"], "typoTolerance": {"enabled": False}})
     harness.add([{"id": 1, "n": 2.0, "title": "kept"}, {"id": "b"}])
     harness.add([{"id": 3}], "other", key="id")
