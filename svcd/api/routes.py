@@ -177,6 +177,7 @@ class Context:
     recheck_permission: checks the key again, for long answers. Raises the same errors as the first check.
     embedding: makes vectors of queries. chats: what chats share. usage: counts for the usage report; None without one.
     snapshot: while a request reads several indexes, all of them as of one moment (api.joins.index_snapshot).
+    shows_page: do browsers get the page at `/`?
     """
 
     instance: Instance
@@ -199,6 +200,7 @@ class Context:
     snapshot: IndexSnapshot | None = None
     chats: Chats = field(default_factory=Chats)
     usage: UsageCounter | None = None
+    shows_page: bool = False
 
     @property
     def queue(self) -> Queue:

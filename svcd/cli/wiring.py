@@ -67,7 +67,7 @@ def application(config: Config, instance: Instance, runner: Runner,
                large=serving.MAX_LARGE_ANSWERS, usage=usage,
                make_embedders=lambda: serving.embedders(serving.allowed_networks(config),
                                                         config.experimental_embedding_cache_entries),
-               make_client=lambda: _client(config))
+               make_client=lambda: _client(config), shows_page=config.env == "development")
 
 
 def _client(config: Config) -> Client:
