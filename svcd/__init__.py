@@ -9,7 +9,7 @@ INTERFACE_VERSION = "1.52.0"
 LAYERS = [
     "base",
     "validation geo http rhai vectors templates",
-    "text",
+    "text chat",
     "schema",
     "query",
     "facets filters ranking",

@@ -25,6 +25,7 @@ from svcd.analytics.figures import (
     agent,
     all_of,
     joined,
+    model_family,
     nothing,
 )
 from svcd.api import admission
@@ -274,6 +275,7 @@ _SETTINGS: Mapping[str, FigureUpdate] = {
     "dictionary": _total("dictionary"),
     "synonyms": _total("synonyms"),
     "embedders": _embedders,
+    "chat": _is_set("chat"),
 }
 
 
@@ -362,6 +364,18 @@ def _export(state: State, ctx: Context) -> None:
         adds("export.avg_payload_size", int)(state, size)
 
 
+# Chats: (model, messages of the request, milliseconds until the stream begins)
+
+
+_chat = all_of(
+    adds("chat.total_received"), adds("chat.total_succeeded"), adds("chat.total_streamed_requests"),
+    adds("chat.total_non_streamed_requests", lambda chat: 0),
+    adds("chat.models_used", lambda chat: model_family(chat[0])),
+    adds("chat.total_messages", lambda chat: chat[1]), adds("chat.avg_messages_per_request", lambda chat: chat[1]),
+    adds("chat.time_spent", lambda chat: chat[2]), adds("chat.streaming_ratio", lambda chat: 1),
+)
+
+
 # By route
 
 
@@ -445,6 +459,11 @@ class Usage:
                     self._count_names()
         except Exception as bug:
             logs.failure("usage was not counted", bug, route=route.path)
+
+    def chat_began(self, model: str, messages: int, milliseconds: float) -> None:
+        """Count a chat whose stream has begun; others are refused, and not counted here."""
+        with self._lock:
+            _chat(self._state, (model, messages, milliseconds))
 
     def _count_names(self) -> None:
         for figure, name in self._state.pop(NAMES):

@@ -9,9 +9,10 @@ import errno
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from svcd.api import (
+    chats,
     documents,
     event_streams,
     facet_search,
@@ -36,6 +37,7 @@ from svcd.api import (
 )
 from svcd.api.admission import SearchCache, SearchQueue
 from svcd.api.bodies import json_value, read_body
+from svcd.api.chat_state import Chats
 from svcd.api.query_embedding import QueryEmbedding, no_services
 from svcd.api.routes import (
     JSON,
@@ -48,6 +50,7 @@ from svcd.api.routes import (
     Table,
     Text,
     Traffic,
+    UsageCounter,
     Value,
     no_client,
 )
@@ -69,7 +72,7 @@ if TYPE_CHECKING:
 _DECLARED = (
     *page.ROUTES, *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
     *facet_search.ROUTES, *similar.ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
-    *event_streams.LOG_ROUTES, *metrics.ROUTES, *network.ROUTES,
+    *event_streams.LOG_ROUTES, *metrics.ROUTES, *network.ROUTES, *chats.ROUTES,
     *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *render.ROUTES, *search_rules.ROUTES, *not_yet.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
@@ -96,16 +99,6 @@ _SYSTEM_ERRORS = {  # errno: code
 }
 
 
-class UsageCounter(Protocol):
-    """Counts requests for the usage report. Implemented by svcd.analytics, which this package must not import."""
-
-    def note(self, route: Route, ctx: Context) -> None:
-        """Count the parameters of a request, before its handler runs."""
-
-    def answered(self, request: Request, status: int, seconds: float) -> None:
-        """Count an answer."""
-
-
 class App:
     """The HTTP interface of one instance; the HTTP server calls `answer`."""
 
@@ -119,7 +112,7 @@ class App:
         broadcast: sends them a command (svcd.cli.search_worker).
 
         streams, waiting_writes, large: how many there may be at once. usage: where they are counted for a usage report.
-        make_embedders: called when the first query is embedded. make_client: called with the first search of other instances.
+        make_embedders: called when the first query is embedded. make_client: called with the first call to another host.
         shows_page: do browsers get the page at `/`?
         """
         self._instance = instance
@@ -138,6 +131,7 @@ class App:
         self._embedding = QueryEmbedding(searches, make_embedders)
         self._client = lru_cache(make_client)
         self._active_rules: ActiveRules | None = None
+        self._chats = Chats()
         self._shows_page = shows_page
 
     @property
@@ -205,8 +199,7 @@ class App:
             reports=self._reports, keys=self._keys, broadcast=self._broadcast, streams=self._streams,
             recheck_permission=check_permission,
             search_cache=self.search_cache, large_answers=self._large_answers, embedding=self._embedding,
-            client=self._client,
-            active_rules=self.active_rules,
+            client=self._client, active_rules=self.active_rules, chats=self._chats, usage=self.usage,
             shows_page=self._shows_page,
         )
         if route.feature:

@@ -146,7 +146,7 @@ def get(ctx: Context) -> HandlerResult:
         raise ApiError("invalid_api_key", _ALL_INDEXES)
     reports = ctx.reports()
     traffic = sum_of(ctx.traffic, reports)
-    groups = (_sizes(ctx), _traffic(traffic), _indexes(ctx), _tasks(ctx), _searches(ctx, reports), _batches(ctx))
+    groups = (_sizes(ctx), _traffic(traffic), _indexes(ctx), _tasks(ctx), _searches(ctx, reports), _batches(ctx), _chats(ctx))
     families = sorted(chain(*groups), key=attrgetter("name"))
     return HandlerResult(200, Text(render((*families, *_process())), CONTENT_TYPE))
 
@@ -227,6 +227,18 @@ def _batches(ctx: Context) -> Iterator[Family]:
                  labelled(_BATCH_INDEX, counts))
     yield Family("svc_last_indexed_documents_duration_ms", GAUGE,
                  "The duration in ms of the last batch that indexed documents", labelled(_BATCH_INDEX, durations))
+
+
+def _chats(ctx: Context) -> Iterator[Family]:
+    """Searches of chats, and the tokens that language models have reported."""
+    searches = ctx.chats.searches
+    yield Family("svc_chat_searches_total", COUNTER, "Total number of searches performed by chats",
+                 labelled(("type",), {("internal",): searches} if searches else {}))
+    tokens = ctx.chats.tokens()
+    for place, (name, what) in enumerate((("prompt_tokens", "prompt tokens"), ("completion_tokens", "completion tokens"),
+                                          ("tokens", "tokens"))):
+        yield Family(f"svc_chat_{name}_total", COUNTER, f"Total number of {what} used by chats",
+                     labelled(("workspace", "model"), {pair: counts[place] for pair, counts in tokens.items()}))
 
 
 def _progress(batch: Batch) -> Iterator[tuple[tuple[str, str], float]]:

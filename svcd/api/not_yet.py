@@ -8,26 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from svcd.api.routes import Context, Fields, HandlerResult, Route
 from svcd.base.errors import ApiError
 from svcd.base.quantities import parse_size
 from svcd.validation import (
     Field,
-    Param,
     anything,
     boolean,
     map_of,
     nullable,
     object_of,
     parsed,
-    query_strings,
     string,
 )
 
 _EXPORTS = "exports to another instance"
-_CHATS = "chats"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,40 +69,10 @@ _EXPORT_BODY = Fields({
 })
 
 
-# Chats: their bodies are not checked yet
-
-_ANY_OBJECT = Fields({}, is_open=True)
-_PAGE_PARAMS = {
-    "offset": Param(query_strings.positive_integer, "invalid_index_offset", default=0, about="Workspaces to skip."),
-    "limit": Param(query_strings.positive_integer, "invalid_index_limit", default=20, about="Workspaces to return."),
-}
-
-
-def _chats(method: str, path: str, action: str, summary: str, words: str, **others: Any) -> Route:
-    """words: what the message of feature_not_enabled begins with."""
-    return Route(method, f"/chats{path}", _rejecting_handler(_CHATS), action, {}, summary, "Chats",
-                 feature=("chatCompletions", words), **others)
-
-
-_OF_SETTINGS = "using the /chats/settings route"
 MISSING = (
     Missing(_EXPORTS, routes=(
         Route("POST", "/export", _rejecting_handler(_EXPORTS), "export", {}, "Export to another instance", "Export",
               body=_EXPORT_BODY),
-    )),
-    Missing(_CHATS, ("chatCompletions",), (
-        _chats("GET", "", "chats.get", "List chat workspaces", "listing the chats", query=_PAGE_PARAMS),
-        _chats("GET", "/{workspace_uid}", "chats.get", "Get a chat workspace", "displaying a chat"),
-        _chats("DELETE", "/{workspace_uid}", "chats.delete", "Delete a chat workspace", "deleting a chat"),
-        _chats("GET", "/{workspace_uid}/settings", "chatsSettings.get", "Get the settings of a chat workspace",
-               _OF_SETTINGS),
-        _chats("PATCH", "/{workspace_uid}/settings", "chatsSettings.update", "Change the settings of a chat workspace",
-               _OF_SETTINGS, body=_ANY_OBJECT),
-        _chats("DELETE", "/{workspace_uid}/settings", "chatsSettings.update", "Reset the settings of a chat workspace",
-               _OF_SETTINGS),
-        # The only one that takes tenant tokens, whatever their filters.
-        _chats("POST", "/{workspace_uid}/chat/completions", "chatCompletions", "Request a chat completion",
-               "using the /chats chat completions route", body=_ANY_OBJECT, joins_rules=True),
     )),
 )
 

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from svcd.api.admission import SearchCache, SearchQueue
+from svcd.api.chat_state import Chats
 from svcd.api.query_embedding import QueryEmbedding
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.auth.keys import ALL_PERMITTED, Keys, Permission
@@ -136,6 +137,19 @@ def sum_of(own: Traffic, reports: Iterable[Report]) -> Traffic:
 # What a handler receives and what it returns
 
 
+class UsageCounter(Protocol):
+    """Counts requests for the usage report. Implemented by svcd.analytics, which this package must not import."""
+
+    def note(self, route: Route, ctx: Context) -> None:
+        """Count the parameters of a request, before its handler runs."""
+
+    def answered(self, request: Request, status: int, seconds: float) -> None:
+        """Count an answer."""
+
+    def chat_began(self, model: str, messages: int, milliseconds: float) -> None:
+        """Count a chat whose stream has begun. messages: those of the request; milliseconds: until then."""
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """A body that is encoded already: JSON text, bytes, portions, or an iterator of bytes that may block."""
@@ -173,9 +187,9 @@ class Context:
     keys: computes the values of API keys.
     streams, large_answers: limits of answers without end, and of those made in portions.
     recheck_permission: checks the key again, for long answers. Raises the same errors as the first check.
-    embedding: makes vectors of queries.
-    client: returns what calls other instances, one for each process.
+    embedding: makes vectors of queries. client: returns what calls other hosts, one for each process.
     active_rules: returns the search rules; called while their feature is on.
+    chats: what chats share. usage: counts for the usage report; None without one.
     snapshot: while a request reads several indexes, all of them as of one moment (api.joins.index_snapshot).
     shows_page: do browsers get the page at `/`?
     """
@@ -200,6 +214,8 @@ class Context:
     client: Callable[[], Client] = no_client
     active_rules: Callable[[], ActiveRules | None] = lambda: None
     snapshot: IndexSnapshot | None = None
+    chats: Chats = field(default_factory=Chats)
+    usage: UsageCounter | None = None
     shows_page: bool = False
 
     @property

@@ -235,6 +235,12 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
         })),
     }, optional=["description", "lastUpdatedAt", "precedence"]),
     "SearchRulePage": page_of("SearchRule"),
+    "ChatWorkspace": record({"uid": STRING}),
+    "ChatWorkspacePage": page_of("ChatWorkspace"),
+    "ChatWorkspaceSettings": record({
+        "source": STRING, "orgId": _TEXT_OR_NULL, "projectId": _TEXT_OR_NULL, "apiVersion": _TEXT_OR_NULL,
+        "deploymentId": _TEXT_OR_NULL, "baseUrl": _TEXT_OR_NULL, "apiKey": _TEXT_OR_NULL, "prompts": mapping(STRING),
+    }),
     "Version": record({"commitSha": STRING, "commitDate": STRING, "pkgVersion": STRING}),
     "Features": record(dict.fromkeys(FEATURES, BOOLEAN) | {"legacySearch": nullable(BOOLEAN)}),
     "Network": record({

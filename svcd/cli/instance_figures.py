@@ -30,6 +30,7 @@ FEATURES = {  # figure: the experimental feature that it reports
     "experimental_enable_metrics": "metrics",
     "experimental_enable_logs_route": "logsRoute",
     "experimental_multimodal": "multimodal",
+    "experimental_chat_completions": "chatCompletions",
 }
 # The environment variable with which hosting images name their provider.
 _PROVIDER = "SVC_SERVER_PROVIDER"

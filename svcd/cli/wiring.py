@@ -71,6 +71,14 @@ def application(config: Config, instance: Instance, runner: Runner,
                shows_page=config.env == "development")
 
 
+def _client(config: Config) -> Client:
+    """A client for webhooks and usage reports, within the allowed networks."""
+    from svcd.remote.client import Client  # 8 ms and 1 MB, needed only with calls
+    from svcd.remote.guard import Guard
+
+    return Client(Guard(config.experimental_allowed_ip_networks))
+
+
 def usage() -> Usage:
     """The counter of requests for the usage report."""
     from svcd.analytics.collector import Usage  # loaded only where usage is reported
@@ -98,11 +106,8 @@ def _sender(config: Config) -> Send:
     clients: list[Client] = []
 
     def send(address: str, content: bytes) -> None:
-        from svcd.remote.client import Client
-        from svcd.remote.guard import Guard
-
         if not clients:
-            clients.append(Client(Guard(config.experimental_allowed_ip_networks)))
+            clients.append(_client(config))
         clients[0].post(address, {"Content-Type": "application/json"}, [content], len(content))
 
     return send
@@ -113,10 +118,7 @@ def notifier(config: Config, instance: Instance) -> WebhookNotifier:
     instance.webhooks.set_launch_webhook(config.task_webhook_url, config.task_webhook_authorization_header)
 
     def sender() -> Sender:
-        from svcd.remote.client import Client  # 8 ms and 1 MB, needed only with webhooks
-        from svcd.remote.guard import Guard
-
-        return Client(Guard(config.experimental_allowed_ip_networks))
+        return _client(config)
 
     return WebhookNotifier(instance.webhooks, instance.outbox, sender, on_bug=lambda bug: logs.failure("bug", bug))
 

@@ -55,6 +55,7 @@ def _create_instance(database: Any) -> None:
     _create_webhooks(database)
     _create_outbox(database)
     _create_keys(database)
+    database["chat_workspaces"].create({"uid": str, "settings": str}, pk="uid", not_null={"settings"})
 
 
 def _create_webhooks(database: Any) -> None:

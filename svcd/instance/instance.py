@@ -24,6 +24,7 @@ import time
 import uuid as uuids
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ from svcd.instance.task_records import Batch, Task
 from svcd.instance.webhooks import Outbox, Webhooks
 
 if TYPE_CHECKING:
+    from svcd.instance.chat_workspaces import ChatWorkspaces
     from svcd.instance.network import Network
 
 UNCLAIMED = "unclaimed"
@@ -98,6 +100,13 @@ class Instance(DataFolderReader):
                 raise OSError(errno.ENOSPC, "there is no room left on the disk, and no reserve; some 100 KB are needed "
                                             "to begin with", str(self.path)) from None
         return _open_prepared(path)
+
+    @cached_property
+    def chat_workspaces(self) -> ChatWorkspaces:
+        """The workspaces of chats."""
+        from svcd.instance.chat_workspaces import ChatWorkspaces  # imported late: few instances have any
+
+        return ChatWorkspaces(self._instance_path, self._readers, self._writer, self._lock, self.reserve.make_way)
 
     def keep_reserve(self) -> None:
         """Keep a reserve of disk space from now on, sized for the largest index."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Callable, Mapping, NamedTuple, Protocol, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Protocol, Sequence
 
 from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
@@ -12,6 +12,9 @@ from svcd.facets.distribution import Facets
 from svcd.filters.tree import Condition
 from svcd.query.parser import ParsedQuery
 from svcd.query.reader import Reader
+
+if TYPE_CHECKING:
+    from svcd.ranking.bucket_sort import Hit
 
 
 class QueryInput(NamedTuple):
@@ -151,7 +154,7 @@ class SearchResult:
     hits: JSON texts, best first; a LongPage (svcd.search.hits) renders them on access.
     pagination: members of the answer, in their order. facets: index uid -> facets of that index. semantic_hits: how many of the
     hits were found by their vectors, None if no query searched vectors. query_vectors: number of a query -> its vector, of
-    those that retrieve vectors.
+    those that retrieve vectors. ranked: the hits of the page with their docids; () for merged lists.
     """
 
     hits: Sequence[str]
@@ -159,3 +162,4 @@ class SearchResult:
     facets: Mapping[str, Facets] = field(default_factory=dict)
     semantic_hits: int | None = None
     query_vectors: Mapping[int, Sequence[float]] = field(default_factory=dict)
+    ranked: Sequence[Hit] = ()

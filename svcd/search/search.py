@@ -60,14 +60,14 @@ def search(
         from svcd.search.pins import by_position, placed
 
         hits = placed(hits, by_position(pins), end)
-    long_strings = LongStrings()
-    page = paged(reader, query, found, hits[first:end], long_strings,
+    long_strings, ranked = LongStrings(), hits[first:end]
+    page = paged(reader, query, found, ranked, long_strings,
                  lambda found, some: render_hits(reader, query, found, some, is_formatting_over, long_strings))
     counted = found.ranking.counted - DocIds([hit.docid for hit in rejected])
     return SearchResult(
         page, federation.pagination(len(counted)), _facets(indexed.index_uid, reader, federation, counted),
-        count_semantic(hits[first:end]) if found.is_semantic else None,
-        {0: found.vector} if query.retrieve_vectors and found.vector is not None else {},
+        count_semantic(ranked) if found.is_semantic else None,
+        {0: found.vector} if query.retrieve_vectors and found.vector is not None else {}, ranked,
     )
 
 

@@ -49,6 +49,7 @@ _IN_MEMORY = 1 << 20  # bytes of a list up to which no temporary file is used
 _REPORTED = 1000  # documents between two progress reports
 _WITH_VECTORS = 20  # documents read together with their vectors
 _NUMBER = "%.9g".__mod__
+_CHAT = "chat"
 
 
 def write_archive(request: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
@@ -166,6 +167,8 @@ def _write_dump(request: Mapping[str, Any], path: Path, progress: Progress) -> N
             archive.add_text("instance_uid.uuid", request["instanceUid"])
         progress("dump the api keys", 0, 1)
         archive.add_lines("keys.jsonl", request["keys"])
+        progress("dump the chat completion settings", 0, 1)
+        _add_chats(archive, request["chats"])
         _add_queue(archive, folder, request, progress)
         _add_indexes(archive, data_folder, progress)
         progress("dump the experimental features", 0, 1)
@@ -175,6 +178,17 @@ def _write_dump(request: Mapping[str, Any], path: Path, progress: Progress) -> N
         progress("dump the webhooks", 0, 1)
         archive.add_json("webhooks.json", {"webhooks": request["webhooks"]})
         progress("compress the dump", 0, 1)
+
+
+def _add_chats(archive: _Archive, workspaces: Mapping[str, Any]) -> None:
+    if not workspaces:
+        return
+    from svcd.chat import workspace
+
+    archive.add_folder("chat-completions-settings")
+    for uid, stored in workspaces.items():
+        name, settings = workspace.dump_entry(uid, stored)
+        archive.add_json(f"chat-completions-settings/{name}", settings)
 
 
 def _add_queue(archive: _Archive, folder: Path, request: Mapping[str, Any], progress: Progress) -> None:
@@ -303,10 +317,11 @@ def _entry(held: DocumentVectors, is_fixed: bool) -> str:
 def _settings(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Every setting as in effect, secrets in clear.
 
-    One that needs a feature is left out unless set, because older versions refuse settings that they do not know.
+    One that needs a feature is left out unless set, because older versions refuse settings that they do not know; but `chat` is
+    in every dump.
     """
     return {setting.name: setting.resolved(stored) for setting in SETTINGS
-            if setting.feature is None or setting.name in stored}
+            if setting.feature is None or setting.name in stored or setting.name == _CHAT}
 
 
 def _with_progress(texts: Iterator[str], report: Callable[[int], None]) -> Iterator[str]:

@@ -153,6 +153,7 @@ class _Import:
     def _restore(self, instance: Instance) -> None:
         for webhook in self._webhooks():
             instance.webhooks.create(webhook)
+        self._restore_chats(instance)
         with instance.queue.finishing() as connection:
             add_keys(connection, self._lines("keys.jsonl", dump_lines.key_of))
             add_features(connection, self._features())
@@ -166,6 +167,20 @@ class _Import:
             add_batches(connection, self._lines("batches/queue.jsonl", dump_lines.batch_of))
             add_tasks(connection, (
                 self._with_payload(instance, task) for task in self._lines("tasks/queue.jsonl", dump_lines.task_of)))
+
+    def _restore_chats(self, instance: Instance) -> None:
+        files = sorted(self._dump.glob("chat-completions-settings/*.json"))
+        if not files:
+            return
+        from svcd.chat import workspace
+
+        for file in files:
+            name = str(file.relative_to(self._dump))
+            try:
+                uid, stored = workspace.from_dump(file.name, self._object(name))
+            except MALFORMED as error:
+                raise ArchiveRefused(f"{quoted_name(name)} of the dump: {describe(error)}") from error
+            instance.chat_workspaces.put(uid, stored)
 
     def _features(self) -> Mapping[str, bool | None]:
         flags = {name: bool(is_on) for name, is_on in self._object("experimental-features.json", {}).items()

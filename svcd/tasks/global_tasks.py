@@ -169,7 +169,8 @@ def _dump_of(running: RunningBatch, instance: Instance, folder: Path) -> Archive
                 for row in instance.webhooks.all() if row.is_editable}
     return _archive("dump", f"{uid}.dump", instance, folder, {"dumpUid": uid}, {
         "batch": asdict(batch), "keys": task.content["keys"], "instanceUid": task.content["instanceUid"],
-        "features": instance.features(), "network": instance.stored_network, "webhooks": webhooks})
+        "features": instance.features(), "network": instance.stored_network, "webhooks": webhooks,
+        "chats": instance.chat_workspaces.all()})
 
 
 def _snapshot_of(running: RunningBatch, instance: Instance, folder: Path) -> Archive:

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from svcd.analytics.figures import (
+    COUNTS,
+    EXTREMES,
     FIGURES,
     LAST,
     LEFT_OUT,
@@ -89,11 +91,15 @@ NAMES = """
     export.avg_patterns_with_filter export.avg_payload_size
 
     webhooks_created webhooks.updated
+
+    infos.experimental_chat_completions chat.set chat.total_received chat.total_succeeded chat.time_spent chat.total_messages
+    chat.avg_messages_per_request chat.total_streamed_requests chat.total_non_streamed_requests chat.streaming_ratio
+    chat.models_used
 """.split()
 
 
 def test_the_figures_are_those_of_the_specification() -> None:
-    assert len(NAMES) == 174 and set(FIGURES) == set(NAMES) - set(LEFT_OUT)
+    assert len(NAMES) == 184 and set(FIGURES) == set(NAMES) - set(LEFT_OUT)
     assert set(LEFT_OUT) < set(NAMES)
 
 
@@ -110,7 +116,9 @@ def test_the_state_is_json_and_joined_with_nothing_stays() -> None:
 @pytest.mark.parametrize(("kind", "one", "other", "shown"), [
     (TOTAL, 2, 3, 5), (MOST, 2, 3, 3), (LAST, 1, None, 1), (LAST, 1, False, False), (NOW, 1, 2, 2),
     (MEAN, [3, 2], [4, 2], 1.75), (MEAN, [0, 0], [0, 0], 0.0),
-    (USUAL, {"a": 1, "b": 2}, {"a": 3}, "a"), (USUAL, {}, {}, None), (WORDS, {"b": 1}, {"a": 1}, ["a", "b"]),
+    (COUNTS, {"a": 1}, {"a": 2, "b": 1}, {"a": 3, "b": 1}), (EXTREMES, None, [2, 2, 2, 1], {"max": 2, "min": 2, "avg": 2}),
+    (EXTREMES, [1, 1, 1, 1], [3, 8, 11, 2], {"max": 8, "min": 1, "avg": 4}),
+    (EXTREMES, None, None, {"max": 0, "min": 0, "avg": 0}), (USUAL, {"a": 1, "b": 2}, {"a": 3}, "a"), (USUAL, {}, {}, None), (WORDS, {"b": 1}, {"a": 1}, ["a", "b"]),
 ])
 def test_figures_are_joined_as_their_kind_says(kind: Any, one: Any, other: Any, shown: Any) -> None:
     assert kind.shown(kind.joined(one, other)) == shown

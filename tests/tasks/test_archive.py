@@ -76,6 +76,7 @@ def test_a_dump_has_everything(harness: TaskHarness, tmp_path: Path) -> None:
     harness.instance.webhooks.set_launch_webhook("http://launch/")
     network = Network("a", {"b": Remote("http://b/", "k")}, {"s": ["b"]}, "v")
     harness.instance.update_network(lambda before: network)
+    harness.instance.chat_workspaces.put("a/b", {"apiKey": "sk-1"})
     task = dump(harness)
     harness.run()
     uid = harness.task(task).details["dumpUid"]
@@ -88,11 +89,15 @@ def test_a_dump_has_everything(harness: TaskHarness, tmp_path: Path) -> None:
     assert json.loads(held["experimental-features.json"]) == {"metrics": True}
     assert json.loads(held["network.json"]) == network.as_json()
     assert json.loads(held["webhooks.json"]) == {"webhooks": {"1" * 36: {"url": "http://here/", "headers": {"a": "b"}}}}
+    workspace = json.loads(held["chat-completions-settings/a%2Fb.json"])
+    assert (workspace["source"], workspace["apiKey"], workspace["orgId"]) == ("openAi", "sk-1", None)
+    assert workspace["prompts"]["system"]
     assert held["indexes/movies/documents.jsonl"] == '{"id":1,"title":"café\\n\\"x\\""}\n{"id":2,"n":1.0}\n'
     assert json.loads(held["indexes/empty/metadata.json"])["primaryKey"] == "sku"
     assert held["indexes/empty/documents.jsonl"] == ""
     settings = json.loads(held["indexes/movies/settings.json"])
     assert settings["stopWords"] == ["the"] and settings["rankingRules"] and "foreignKeys" not in settings
+    assert settings["chat"]["documentTemplateMaxBytes"] == 400
     tasks, batches = lines(held["tasks/queue.jsonl"]), lines(held["batches/queue.jsonl"])
     assert [row["uid"] for row in tasks] == [0, 1, 2, 3]
     assert tasks[3]["status"] == SUCCEEDED and tasks[3]["details"] == {"Dump": {"dump_uid": uid}}

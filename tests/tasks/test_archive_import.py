@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from svcd.base import quantities
+from svcd.chat import workspace
 from svcd.instance.keys import KeyRow
 from svcd.instance.network import Network, Remote
 from svcd.instance.task_records import Task, TaskFilter
@@ -85,6 +86,7 @@ def shown(harness: TaskHarness) -> dict[str, Any]:
         "keys": harness.instance.keys.read()[1], "webhooks": list(harness.instance.webhooks.all()),
         "features": {name for name in harness.instance.features() if harness.instance.is_enabled(name)},
         "network": harness.instance.network(), "uid": harness.instance.uid,
+        "chats": {uid: workspace.complete(stored) for uid, stored in harness.instance.chat_workspaces.all().items()},
     }
     for row in rows:
         with harness.instance.read(row.uid) as reader:
@@ -98,6 +100,8 @@ def test_a_dump_and_its_import_change_no_answer(tmp_path: Path, imported: Any) -
     harness.instance.webhooks.create(Webhook(KEY.uid, "http://here/", {"a": "b"}))
     harness.instance.update_features({"metrics": True})
     harness.instance.update_network(lambda before: Network("a", {"b": Remote("http://b/", "k", "w")}, {"s": ("b", "c")}, "v"))
+    for name in ("a/b", "x" * 511):
+        harness.instance.chat_workspaces.put(name, {"apiKey": "k", "prompts": {"system": "S"}})
     harness.change({"filterableAttributes": ["n"], "typoTolerance": {"enabled": False}})
     harness.add([{"id": 1, "n": 2.0, "title": "kept"}, {"id": "b"}])
     harness.add([{"id": 3}], "other", key="id")
@@ -219,6 +223,9 @@ def lines(*values: Any) -> str:
     ({"webhooks.json": {"webhooks": [1]}}, "webhooks.json of the dump: it does not have the expected form"),
     ({"network.json": {"remotes": {"b": {}}}}, "network.json of the dump: Missing field `url` inside `.remotes.b`"),
     ({"network.json": {"shards": {"s": {"remotes": [1]}}}}, "network.json of the dump: Invalid value type at `.shards.s.remotes[0]`"),
+    ({"chat-completions-settings/w.json": {}}, "`chat-completions-settings/w.json` of the dump: 'source' is missing or unknown"),
+    ({"chat-completions-settings/w.json": {"source": "x"}}, "of the dump: Unknown value `x` at `.source`"),
+    ({"chat-completions-settings/w.json": []}, "chat-completions-settings/w.json of the dump is [], expected an object"),
     ({"experimental-features.json": "7"}, "experimental-features.json of the dump is 7, expected an object"),
     ({"keys.jsonl": lines({**dump_lines.key_line(KEY), "actions": "*"})}, "line 1: `actions` cannot be '*'"),
     ({"keys.jsonl": lines(*[dump_lines.key_line(KEY)] * 2)}, "two indexes, tasks, batches or keys of the same uid"),
