@@ -12,18 +12,14 @@ from typing import Any
 
 from svcd.api.routes import Context, Fields, HandlerResult, Route
 from svcd.base.errors import ApiError
-from svcd.base.quantities import parse_size
 from svcd.validation import (
     Field,
     Param,
     any_object,
-    anything,
     array_of,
-    boolean,
     map_of,
     nullable,
     object_of,
-    parsed,
     query_strings,
     string,
 )
@@ -32,7 +28,6 @@ _NETWORK = ("network", "Using the /network route")
 _CONTROL = ("network", "Using the /network/control route")
 
 _NETWORKS = "networks of instances"
-_EXPORTS = "exports to another instance"
 _CHATS = "chats"
 _RULES = "search rules with pinned results"
 
@@ -81,28 +76,6 @@ _NETWORK_BODY = Fields({  # in the order in which messages list them
 _CONTROL_BODY = Fields({"origin": Field(any_object, required=True), "message": Field(any_object, required=True)})
 
 
-# Export
-
-def _size(text: str) -> int:
-    """Bytes."""
-    try:
-        return parse_size(text)
-    except ValueError as fault:
-        raise ValueError(f"`{text}` {fault}") from None
-
-
-_EXPORT_BODY = Fields({
-    "url": Field(string, "invalid_export_url", required=True, about="The instance that gets the documents."),
-    "apiKey": Field(nullable(string), "invalid_export_api_key"),
-    "payloadSize": Field(nullable(parsed(string, _size)), "invalid_export_payload_size",
-                         about="Largest body sent, as `24 MiB`."),
-    "indexes": Field(nullable(map_of(object_of({
-        "filter": Field(anything, "invalid_export_index_filter"),
-        "overrideSettings": Field(boolean, "invalid_export_index_override_settings"),
-    }))), "invalid_export_indexes_patterns"),
-})
-
-
 # Chats and search rules: their bodies are not checked yet
 
 _ANY_OBJECT = Fields({}, is_open=True)
@@ -135,10 +108,6 @@ MISSING = (
               feature=_NETWORK, body=_NETWORK_BODY),
         Route("POST", "/network/control", _rejecting_handler(_NETWORKS), "network.update", {},
               "Receive a change of the network", _EXPERIMENTAL, feature=_CONTROL, body=_CONTROL_BODY),
-    )),
-    Missing(_EXPORTS, routes=(
-        Route("POST", "/export", _rejecting_handler(_EXPORTS), "export", {}, "Export to another instance", "Export",
-              body=_EXPORT_BODY),
     )),
     Missing(_CHATS, ("chatCompletions",), (
         _chats("GET", "", "chats.get", "List chat workspaces", "listing the chats", query=_PAGE_PARAMS),

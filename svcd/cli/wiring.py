@@ -131,6 +131,7 @@ def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = la
         on_batch=lambda batch, tasks: _batch_ended(batch, tasks, locales, on_batch),
         on_bug=lambda traceback: logs.failure("bug", traceback), folders=Folders(config.dump_dir, config.snapshot_dir),
         networks=[str(network) for network in config.experimental_allowed_ip_networks],
+        payload_limit=config.http_payload_size_limit,
     )
 
 
