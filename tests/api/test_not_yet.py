@@ -53,24 +53,12 @@ def test_the_feature_is_asked_first(client, method: str, path: str, body: object
     assert (status, refused) == (400, code) and message.startswith(LACKS)
 
 
-def test_exports_are_rejected_with_a_clear_error(client) -> None:
-    wanted = {"url": "http://other", "indexes": {"*": {"filter": "a = 1"}}}
-    status, code, message = client.json("POST", "/export", wanted).fault
-    assert (status, code) == (400, "bad_request") and message.startswith(LACKS)
-
-
 @pytest.mark.parametrize("method, path, body, code, message", [
     ("PATCH", "/network", {"selfie": 1}, "bad_request",
      "Unknown field `selfie`: expected one of `remotes`, `shards`, `previousShards`, `self`, `leader`, "
      "`previousRemotes`"),
     ("PATCH", "/network", {"remotes": {"new": {"url": 7700}}}, "invalid_network_url",
      "Invalid value type at `.remotes.new.url`: expected a string, but found a positive integer: `7700`"),
-    ("POST", "/export", {}, "bad_request", "Missing field `url`"),
-    ("POST", "/export", {"url": 1}, "invalid_export_url",
-     "Invalid value type at `.url`: expected a string, but found a positive integer: `1`"),
-    ("POST", "/export", {"url": "http://other", "payloadSize": "much"}, "invalid_export_payload_size",
-     "Invalid value at `.payloadSize`: `much` is not a size; write a number of bytes, or a number with a unit, as "
-     "100 MB or 512 KiB (units: B, kB, MB, GB, TB, PB, KiB, MiB, GiB, TiB, PiB)"),
 ])
 def test_wrong_bodies_are_rejected(client, method: str, path: str, body: object, code: str, message: str) -> None:
     assert client.json(method, path, body).fault == (400, code, message)
