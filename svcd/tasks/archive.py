@@ -1,4 +1,4 @@
-"""Writes the files of dumps and snapshots, in the indexing process, while the runner lets no index be written.
+"""Writes dumps and snapshots, in the indexing process, while the runner lets no index be written: files, or uploads of snapshots.
 
 Nothing is held in memory as a whole: documents are streamed from the table, lists of unknown length go through a file.
 
@@ -16,7 +16,7 @@ import sqlite3
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,8 @@ def write_archive(request: Mapping[str, Any], progress: Progress) -> dict[str, A
     partial = Path(request["partial"])
     try:
         partial.parent.mkdir(parents=True, exist_ok=True)
-        _WRITERS[request["archive"]](request, partial, progress)
+        opened = _uploaded_archive(request) if request.get("store") else _archive_file(partial)
+        _WRITERS[request["archive"]](request, opened, progress)
     except ApiError as error:
         return {"error": dict(error.as_json())}
     except (OSError, sqlite3.OperationalError) as error:
@@ -120,14 +121,33 @@ class _Archive:
 
 
 @contextmanager
-def _open_archive(path: Path) -> Iterator[_Archive]:
-    """An archive that is complete and synced when the block ends."""
+def _archive_file(path: Path) -> Iterator[_Archive]:
+    """An archive in a file that is complete and synced when the block ends."""
     with path.open("wb") as file:
-        with (gzip.GzipFile("", "wb", _LEVEL, file) as packed,
-              tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as tar):
-            yield _Archive(tar, path.parent)
+        with _packed_archive(file, _LEVEL, path.parent) as archive:
+            yield archive
         file.flush()
         os.fsync(file.fileno())
+
+
+@contextmanager
+def _uploaded_archive(request: Mapping[str, Any]) -> Iterator[_Archive]:
+    """An archive that is sent to the object store while it is written, and is there when the block ends."""
+    from svcd.tasks.uploads import uploaded  # imported late: it loads the HTTP client
+
+    with (uploaded(request) as file,
+          _packed_archive(file, request["store"]["level"], Path(request["folder"])) as archive):
+        yield archive
+
+
+@contextmanager
+def _packed_archive(file: Any, level: int, folder: Path) -> Iterator[_Archive]:
+    with (gzip.GzipFile("", "wb", level, file) as packed,
+          tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as tar):
+        yield _Archive(tar, folder)
+
+
+_OpenArchive = AbstractContextManager[_Archive]
 
 
 class _LineStream:
@@ -149,10 +169,10 @@ class _LineStream:
 
 # Dumps
 
-def _write_dump(request: Mapping[str, Any], path: Path, progress: Progress) -> None:
+def _write_dump(request: Mapping[str, Any], opened: _OpenArchive, progress: Progress) -> None:
     folder = Path(request["folder"])
     progress("start the dump creation", 0, 1)
-    with closing(DataFolderReader(folder)) as data_folder, _open_archive(path) as archive:
+    with closing(DataFolderReader(folder)) as data_folder, opened as archive:
         archive.add_json("metadata.json", {"dumpVersion": VERSION, "dbVersion": INTERFACE_VERSION,
                                            "dumpDate": rfc3339(request["batch"]["started_at"])})
         if request["instanceUid"] is not None:  # unknown for dump tasks that were enqueued in an imported older dump
@@ -276,10 +296,10 @@ def _with_progress(texts: Iterator[str], report: Callable[[int], None]) -> Itera
 
 # Snapshots
 
-def _write_snapshot(request: Mapping[str, Any], path: Path, progress: Progress) -> None:
+def _write_snapshot(request: Mapping[str, Any], opened: _OpenArchive, progress: Progress) -> None:
     folder, copy = Path(request["folder"]), Path(request["copy"])
     progress("start the snapshot creation", 0, 1)
-    with closing(DataFolderReader(folder)) as data_folder, _open_archive(path) as archive:
+    with closing(DataFolderReader(folder)) as data_folder, opened as archive:
         archive.add_text("VERSION", f"{__version__}\n")
         archive.add_text("instance-uid", request["instanceUid"])
         for name in ("indexes", "payloads"):
@@ -315,6 +335,6 @@ def _add_instance(archive: _Archive, folder: Path, copy: Path, own: Iterable[int
     archive.add_file("instance.sqlite", copy)
 
 
-_WRITERS: Mapping[str, Callable[[Mapping[str, Any], Path, Progress], None]] = {
+_WRITERS: Mapping[str, Callable[[Mapping[str, Any], _OpenArchive, Progress], None]] = {
     "dump": _write_dump, "snapshot": _write_snapshot,
 }

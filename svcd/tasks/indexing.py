@@ -195,6 +195,13 @@ def _do_archive(request: Mapping[str, Any], progress: Progress, should_stop: Sho
     return archive.write_archive(request, progress)
 
 
+def _do_abort_upload(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:
+    from svcd.tasks.uploads import abort_upload  # imported late: it loads the HTTP client
+
+    abort_upload(request)
+    return {}
+
+
 def _do_export(request: Mapping[str, Any], progress: ReportProgress, should_stop: ShouldStop) -> dict[str, Any]:
     from svcd.tasks import export  # imported late: it loads the HTTP client and the filters
 
@@ -203,7 +210,7 @@ def _do_export(request: Mapping[str, Any], progress: ReportProgress, should_stop
 
 _REQUESTS: Mapping[str, Callable[[Mapping[str, Any], ReportProgress, ShouldStop], dict[str, Any]]] = {
     "batch": _do_batch, "commitNothing": _do_commit_nothing, "materialize": _do_materialize, "archive": _do_archive,
-    "export": _do_export,
+    "abortUpload": _do_abort_upload, "export": _do_export,
 }
 
 

@@ -8,6 +8,8 @@
     -> {"do": "archive", "archive": "dump" or "snapshot", ...}    see svcd.tasks.global_tasks
     <- {"step", "finished", "total"}                          any number of times
     <- {"error"}
+    -> {"do": "abortUpload", ...}                             the members of an archive for the object store, after a kill
+    <- {}
     -> {"do": "export", ...}                                  see svcd.tasks.exports
     <- {"step", "finished", "total", "above"}                 any number of times; above: the step it is part of
     <- {"error", "exported"}

@@ -568,6 +568,8 @@ class Runner:
             error = None if job.is_canceled else self._archive_error(job, writer, archive)
             if job.is_canceled or self._stopping and error:  # a later cancelation waits for the end of the batch
                 self._queue.requeue(job.running)
+                if archive.is_uploaded and not self._stopping:
+                    self._abort_upload(writer, archive)
                 return
             error = error or _publish_error(archive.publish)
         finally:
@@ -578,11 +580,18 @@ class Runner:
     def _archive_error(self, job: _Job, writer: IndexingProcess, archive: global_tasks.Archive) -> Any:
         """The error of writing an archive, or None."""
         try:
-            return writer.run(dict(archive.request), self._progress_of(job))["error"]
+            return writer.run({**archive.request, "networks": self._networks}, self._progress_of(job))["error"]
         except (IndexingProcessDied, IndexingProcessCrashed) as death:
             if not job.is_canceled and not self._stopping:
                 self._on_bug(str(death))
             return error_object("internal", _crash_message(death))
+
+    def _abort_upload(self, writer: IndexingProcess, archive: global_tasks.Archive) -> None:
+        """Have the object store delete the parts that a killed process sent."""
+        try:
+            writer.run({**archive.request, "networks": self._networks, "do": "abortUpload"}, lambda *_: None)
+        except (IndexingProcessDied, IndexingProcessCrashed) as death:
+            self._on_bug(str(death))
 
     def _progress_of(self, job: _Job) -> ReportProgress:
         """A callback that publishes the progress of a batch."""
