@@ -15,6 +15,7 @@ from svcd.api import (
     chats,
     documents,
     event_streams,
+    export,
     facet_search,
     features,
     indexes,
@@ -23,7 +24,6 @@ from svcd.api import (
     metrics,
     multi_search,
     network,
-    not_yet,
     openapi,
     page,
     render,
@@ -73,7 +73,7 @@ _DECLARED = (
     *page.ROUTES, *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
     *facet_search.ROUTES, *similar.ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
     *event_streams.LOG_ROUTES, *metrics.ROUTES, *network.ROUTES, *chats.ROUTES,
-    *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *render.ROUTES, *search_rules.ROUTES, *not_yet.ROUTES,
+    *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *export.ROUTES, *render.ROUTES, *search_rules.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 

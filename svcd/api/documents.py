@@ -17,7 +17,6 @@ from svcd.api.filters import (
     allowed_filter,
     filter_of_query_string,
     index_snapshot,
-    local_filter,
     read_joined,
     resolve_joins,
 )
@@ -28,6 +27,7 @@ from svcd.base import json_text
 from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
 from svcd.filters.evaluation import check_shape
+from svcd.filters.one_index import local_filter
 from svcd.ranking.sort import SortError, SortRule, check_sortable, geo_buckets, parse_rule, split_rules
 from svcd.schema.documents import Selection, checked_identifier, select
 from svcd.schema.document_vectors import MEMBER

@@ -295,7 +295,6 @@ class Route:
     feature: (flag, what the message of feature_not_enabled begins with) of the experimental feature it needs.
     query: the declared parameters in the order in which messages list them.
     headers: request headers that change its answer -> description.
-    missing: what it needs that is not supported yet, so that it always rejects; "" for routes that work.
     """
 
     method: str
@@ -311,7 +310,6 @@ class Route:
     answer_type: str = JSON
     joins_rules: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
-    missing: str = ""
 
     @property
     def actions(self) -> tuple[str, ...]:

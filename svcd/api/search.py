@@ -1,7 +1,7 @@
 """The search routes.
 
 Declares every search parameter with its check and error code, turns a body or a query string into a query, and writes the
-answer. Parameters that are not supported yet are rejected with their own code, so that none is ignored silently.
+answer.
 """
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def check_sort(body: Mapping[str, Any]) -> None:
 
 
 def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bool | None]]) -> None:
-    """Reject parameters that need a feature that is off, or that are not supported yet.
+    """Reject parameters that need a feature that is off.
 
     flags: returns the features; called only if one is needed, because this runs in every search.
     Raises feature_not_enabled, or the code of the first such parameter.

@@ -133,9 +133,26 @@ def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = la
     return Runner(
         instance, workers=workers, limits=limits, budget=memory_budget(config.max_indexing_memory, workers),
         on_batch=lambda batch, tasks: _batch_ended(batch, tasks, locales, on_batch),
-        on_bug=lambda traceback: logs.failure("bug", traceback), folders=Folders(config.dump_dir, config.snapshot_dir),
+        on_bug=lambda traceback: logs.failure("bug", traceback),
+        folders=Folders(config.dump_dir, config.snapshot_dir, object_store(config)),
         networks=[str(network) for network in config.experimental_allowed_ip_networks],
+        payload_limit=config.http_payload_size_limit,
     )
+
+
+def object_store(config: Config) -> dict[str, Any] | None:
+    """The fields of the ObjectStore (svcd.remote.object_store) that gets snapshots; None for a folder."""
+    if config.s3_bucket_url is None:
+        return None
+    token_file = config.experimental_s3_web_identity_token_file
+    return {
+        "url": config.s3_bucket_url, "region": config.s3_bucket_region, "bucket": config.s3_bucket_name,
+        "prefix": config.s3_snapshot_prefix, "access_key": config.s3_access_key, "secret_key": config.s3_secret_key,
+        "role_arn": config.experimental_s3_role_arn, "token_file": None if token_file is None else str(token_file),
+        "parts_at_once": config.experimental_s3_max_in_flight_parts, "level": config.experimental_s3_compression_level,
+        "signature_s": config.experimental_s3_signature_duration_seconds,
+        "part_bytes": config.experimental_s3_multipart_part_size,
+    }
 
 
 def snapshots(config: Config, instance: Instance) -> SnapshotSchedule:

@@ -45,14 +45,15 @@ ALREADY_APPLIED = "already applied"  # after a crash: the file of the index hold
 class Kind:
     """rank: lower ranks are served first. failed: counters that failed and canceled tasks show.
 
-    is_archive: reads all indexes in one state, so none is written meanwhile. is_recorded: its outcome is stored in the file of
-    its index.
+    is_archive: reads all indexes in one state, so none is written meanwhile. runs_beside: has a thread and a process of its own,
+    beside all other batches. is_recorded: its outcome is stored in the file of its index.
     """
 
     rank: int = 9
     taken: str = WITH_ITS_INDEX
     is_global: bool = False
     is_archive: bool = False
+    runs_beside: bool = False
     is_recorded: bool = True
     failed: Mapping[str, Any] = field(default_factory=dict)
 
@@ -70,7 +71,7 @@ KINDS: dict[str, Kind] = {
     "taskDeletion": Kind(rank=4, taken=ALL_TOGETHER, is_global=True, failed={"deletedTasks": 0}),
     "dumpCreation": Kind(rank=8, taken=OLDEST_ALONE, is_archive=True),
     "snapshotCreation": Kind(rank=7, taken=ALL_TOGETHER, is_archive=True),
-    "export": Kind(rank=6, taken=OLDEST_ALONE, is_global=True),
+    "export": Kind(rank=6, taken=OLDEST_ALONE, runs_beside=True, is_recorded=False),
     "upgradeDatabase": Kind(rank=2, taken=ALL_TOGETHER, is_global=True),
     "indexCompaction": Kind(rank=5, taken=OLDEST_ALONE, is_recorded=False),
     "networkTopologyChange": Kind(rank=3, taken=OLDEST_ALONE, is_global=True),

@@ -13,13 +13,14 @@ from itertools import groupby
 from typing import Any
 
 from svcd.auth.keys import ACTIONS
-from svcd.base.quantities import parse_rfc3339, rfc3339
+from svcd.base.quantities import message_size, parse_rfc3339, parse_size, rfc3339
 from svcd.base.errors import quoted_name
 from svcd.instance.keys import KeyRow
 from svcd.instance.task_records import CANCELED, ENQUEUED, PROCESSING, STATUSES, Batch, Task
 from svcd.instance.webhooks import Webhook, merged_headers
 from svcd.rules.stored import INDEX_UID as RULES_INDEX_UID
 from svcd.tasks.batching import UNSPECIFIED
+from svcd.tasks.exports import task_content
 from svcd.tasks.unpacking import Malformed, quoted_value
 
 # Portable roaring bitmaps, in which dumps keep sets of task uids (docs/dumps.md#roaring-bitmaps).
@@ -175,6 +176,13 @@ def _of_tasks(name: str) -> Callable[[Task], Json]:
                                 "tasks": list(pack_bitmap(task.content.get("uids") or ()))}}
 
 
+def _export(task: Task) -> Json:
+    content = task.content
+    size = content.get("payloadSize")
+    return {"export": {"url": content["url"], "api_key": content.get("apiKey"),
+                       "payload_size": None if size is None else message_size(size), "indexes": content["indexes"]}}
+
+
 def _dump(task: Task) -> Json:
     return {"dumpCreation": {"keys": task.content.get("keys") or [], "instance_uid": task.content.get("instanceUid")}}
 
@@ -197,6 +205,7 @@ TYPES: Mapping[str, Callable[[Task], str | Json]] = {  # kind -> `type` of the l
     "taskDeletion": _of_tasks("tasksDeletion"),
     "dumpCreation": _dump,
     "snapshotCreation": lambda task: "snapshotCreation",
+    "export": _export,
     "indexCompaction": lambda task: {"indexCompaction": {"index_uid": task.index_uid}},
     "dsrUpdate": lambda task: {"dsrUpdate": _rule_change(task)},
     "dsrClear": lambda task: "dsrClear",
@@ -210,6 +219,7 @@ _NAMES: Mapping[str, str] = {  # kind -> name of its details, except deletions, 
     "indexCreation": "IndexInfo", "indexUpdate": "IndexInfo", "indexDeletion": "ClearAll", "indexSwap": "IndexSwap",
     "taskCancelation": "TaskCancelation", "taskDeletion": "TaskDeletion", "dumpCreation": "Dump",
     "dsrClear": "ClearAll",
+    "export": "Export",
 }
 MEMBERS = {
     "primaryKey": "primary_key", "receivedDocuments": "received_documents", "indexedDocuments": "indexed_documents",
@@ -249,7 +259,7 @@ def _deletion_details(task: Task, members: Json) -> Json:
 # Reading
 
 # Kinds that svcd does not run: enqueued ones become canceled, all are shown.
-_NEVER_RUN = frozenset(("export", "upgradeDatabase", "networkTopologyChange"))
+_NEVER_RUN = frozenset(("upgradeDatabase", "networkTopologyChange"))
 
 
 def _is_number(value: Any) -> bool:
@@ -407,6 +417,12 @@ def _rule_content(value: Line) -> dict[str, Any]:
     return {"uid": change["rule_id"], "update": change["update"]}
 
 
+def _export_content(value: Line) -> dict[str, Any]:
+    size = value.get("payload_size")
+    return task_content(value["url"], value.get("api_key"), parse_size(size) if isinstance(size, str) else size,
+                        value.get("indexes"))
+
+
 _METHODS = {name: method for method, name in METHODS.items()}
 _CONTENTS: Mapping[str, Callable[[Line], tuple[str, dict[str, Any]]]] = {  # type -> kind and content
     "documentImport": _of_kind("documentAdditionOrUpdate", lambda value: {
@@ -433,6 +449,7 @@ _CONTENTS: Mapping[str, Callable[[Line], tuple[str, dict[str, Any]]]] = {  # typ
     "indexCompaction": _of_kind("indexCompaction", _nothing),
     "dsrUpdate": _of_kind("dsrUpdate", _rule_content),
     "dsrClear": _of_kind("dsrClear", _nothing),
+    "export": _of_kind("export", _export_content),
     **{kind: _of_kind(kind, dict) for kind in sorted(_NEVER_RUN)},
 }
 

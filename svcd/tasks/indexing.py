@@ -31,7 +31,7 @@ from svcd.tasks.analysis import AnalysisProcess
 from svcd.tasks.batching import KINDS
 from svcd.tasks.embedding import EMBEDDING
 from svcd.tasks.documents import DocumentWriter, GeoExtraction, IndexingFailure, read_payload
-from svcd.tasks.indexing_client import MemoryBudget
+from svcd.tasks.indexing_client import MemoryBudget, ReportProgress
 
 _CHUNK = 500  # documents per look-up in the index
 _REINDEX_CHUNK = 200
@@ -166,7 +166,7 @@ def materialize_postings(path: Path, should_stop: ShouldStop) -> bool:
         return True
 
 
-def handle_request(request: Mapping[str, Any], progress: Progress,
+def handle_request(request: Mapping[str, Any], progress: ReportProgress,
            should_stop: ShouldStop = lambda: False) -> dict[str, Any]:
     """Answer one request of the runner; `do` names the action (see svcd.tasks.indexing_process)."""
     return _REQUESTS[request["do"]](request, progress, should_stop)
@@ -195,8 +195,22 @@ def _do_archive(request: Mapping[str, Any], progress: Progress, should_stop: Sho
     return archive.write_archive(request, progress)
 
 
-_REQUESTS: Mapping[str, Callable[[Mapping[str, Any], Progress, ShouldStop], dict[str, Any]]] = {
+def _do_abort_upload(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:
+    from svcd.tasks.uploads import abort_upload  # imported late: it loads the HTTP client
+
+    abort_upload(request)
+    return {}
+
+
+def _do_export(request: Mapping[str, Any], progress: ReportProgress, should_stop: ShouldStop) -> dict[str, Any]:
+    from svcd.tasks import export  # imported late: it loads the HTTP client and the filters
+
+    return export.run_export(request, progress)
+
+
+_REQUESTS: Mapping[str, Callable[[Mapping[str, Any], ReportProgress, ShouldStop], dict[str, Any]]] = {
     "batch": _do_batch, "commitNothing": _do_commit_nothing, "materialize": _do_materialize, "archive": _do_archive,
+    "abortUpload": _do_abort_upload, "export": _do_export,
 }
 
 

@@ -315,7 +315,7 @@ def test_a_dump_is_named_by_its_beginning() -> None:
 
 
 # svcd makes no tasks of these kinds.
-NEVER_MADE = {"export", "upgradeDatabase", "networkTopologyChange"}
+NEVER_MADE = {"upgradeDatabase", "networkTopologyChange"}
 
 
 def test_every_kind_of_task_can_be_dumped() -> None:
