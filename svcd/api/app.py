@@ -44,8 +44,10 @@ from svcd.index.disk_space import disk_full_error, lacks_room
 from svcd.validation import checked_index_uid, decode_body, decode_query, decode_value
 
 if TYPE_CHECKING:
+    from svcd.api.personalization import Personalization
     from svcd.embedding import Embedders
     from svcd.instance.instance import Instance
+    from svcd.remote.reranking import Reranker
 
 _DECLARED = (
     *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
@@ -93,12 +95,14 @@ class App:
                  traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
                  broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None,
                  streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: UsageCounter | None = None,
-                 make_embedders: Callable[[], Embedders] = no_services) -> None:
+                 make_embedders: Callable[[], Embedders] = no_services,
+                 make_reranker: Callable[[], Reranker] | None = None) -> None:
         """traffic: where requests are counted; reports: fetches the counters of the other processes of the instance.
         broadcast: sends them a command (svcd.cli.search_worker).
 
         streams, waiting_writes, large: how many there may be at once. usage: where they are counted for a usage report.
-        make_embedders: called when the first query is embedded.
+        make_embedders: called when the first query is embedded. make_reranker: when the first search is personalized; None if
+        searches are not.
         """
         self._instance = instance
         self._runner = runner
@@ -114,6 +118,7 @@ class App:
         self.usage = usage
         self.search_cache = SearchCache(lambda: instance.answer_limit)
         self._embedding = QueryEmbedding(searches, make_embedders)
+        self._personalization = None if make_reranker is None else _personalization(searches, make_reranker)
 
     @property
     def searches(self) -> SearchQueue:
@@ -172,6 +177,7 @@ class App:
             reports=self._reports, keys=self._keys, broadcast=self._broadcast, streams=self._streams,
             recheck_permission=check_permission,
             search_cache=self.search_cache, large_answers=self._large_answers, embedding=self._embedding,
+            personalization=self._personalization,
         )
         if route.feature:
             features.require(self._instance.features(), *route.feature)
@@ -205,6 +211,12 @@ class App:
         else:
             reason = f"There is no route `{path}`. `GET /openapi.json` describes all of them."
         return error_answer(HttpError(status, reason, headers))
+
+
+def _personalization(searches: SearchQueue, make_reranker: Callable[[], Reranker]) -> Personalization:
+    from svcd.api.personalization import Personalization  # loaded only where searches are personalized
+
+    return Personalization(searches, make_reranker)
 
 
 def _shown_path(request: Request) -> str:

@@ -146,7 +146,8 @@ def get(ctx: Context) -> HandlerResult:
         raise ApiError("invalid_api_key", _ALL_INDEXES)
     reports = ctx.reports()
     traffic = sum_of(ctx.traffic, reports)
-    groups = (_sizes(ctx), _traffic(traffic), _indexes(ctx), _tasks(ctx), _searches(ctx, reports), _batches(ctx))
+    groups = (_sizes(ctx), _traffic(traffic), _indexes(ctx), _tasks(ctx), _searches(ctx, reports), _personalized(traffic),
+              _batches(ctx))
     families = sorted(chain(*groups), key=attrgetter("name"))
     return HandlerResult(200, Text(render((*families, *_process())), CONTENT_TYPE))
 
@@ -210,6 +211,11 @@ def _searches(ctx: Context, reports: Sequence[Report]) -> Iterator[Family]:
     yield _gauge("svc_search_queue_size", "Svc Search Queue Size", searches.capacity)
     yield _gauge("svc_searches_running", "Svc Searches Running", running)
     yield _gauge("svc_searches_waiting_to_be_processed", "Svc Searches Being Processed", waiting)
+
+
+def _personalized(traffic: Traffic) -> Iterator[Family]:
+    if count := traffic.personalized():
+        yield _gauge("svc_personalized_search_requests", "Svc number of personalized search requests", count)
 
 
 def _batches(ctx: Context) -> Iterator[Family]:

@@ -31,6 +31,7 @@ from svcd.api.search import (
     milliseconds_since,
     page_of,
     performance_details,
+    personalized,
     query_of,
     semantic_members,
     shown_vector,
@@ -223,11 +224,6 @@ def _check_remote(ctx: Context, query: Query) -> None:
         features.require(ctx.instance.features(), "network", "Using `federationOptions.queryPosition`")
 
 
-def _check_federation(federation: Mapping[str, Any]) -> None:
-    if federation.get("personalize") is not None:
-        raise features.not_enabled(features.PERSONALIZATION, "reranking search results")
-
-
 def _federation_of(federation: Mapping[str, Any]) -> Federation:
     return Federation(**page_of(federation), distinct=federation.get("distinct"),
                       facets=federation.get("facetsByIndex") or {}, merges_facets=federation.get("mergeFacets") is not None)
@@ -287,7 +283,6 @@ def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query
     from svcd.search.hits import LongPage
 
     started = time.monotonic()
-    _check_federation(federation)
     asked = _each(queries, lambda query: _asked(ctx, query))
     has_distinct = federation.get("distinct") is not None
     _each(queries, lambda query: _check_separate(query, has_distinct))
@@ -302,7 +297,9 @@ def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query
             return readers[uid]
 
         timer = Timer()
-        found = federated(read, asked, _federation_of(federation), timer, ctx.embedding.for_search(timer))
+        personalize = federation.get("personalize")
+        ordering = personalize and personalized(ctx, personalize, [query.get("q") for query in queries], timer, readers)
+        found = federated(read, asked, _federation_of(federation), timer, ctx.embedding.for_search(timer), ordering)
         if isinstance(found.hits, LongPage):
             answer.add_hits(ctx, found.hits, readers)
             for reader in readers.values():

@@ -23,6 +23,7 @@ from svcd.http.message import Portions
 from svcd.validation import Field, Param
 
 if TYPE_CHECKING:
+    from svcd.api.personalization import Personalization
     from svcd.http.message import Request
     from svcd.index.reader import IndexReader
     from svcd.instance.data_folder import IndexSnapshot
@@ -64,6 +65,7 @@ class Traffic:
         self._lock = threading.Lock()
         self._answered: dict[tuple[str, str, int], int] = {}
         self._timings: dict[tuple[str, str], Timing] = {}
+        self._personalized = 0
 
     def timing(self, method: str, path: str) -> Timing:
         """The histogram of one method and path; from now on it is shown, even while it is empty."""
@@ -83,6 +85,15 @@ class Traffic:
             timing.by_bucket[bucket] += 1
             timing.seconds += seconds
 
+    def count_personalized(self) -> None:
+        """One more search came that asks for the order of a user."""
+        with self._lock:
+            self._personalized += 1
+
+    def personalized(self) -> int:
+        """How many of these searches came."""
+        return self._personalized
+
     def answered(self) -> dict[tuple[str, str, int], int]:
         """(method, path, status) -> requests."""
         with self._lock:
@@ -98,6 +109,7 @@ class Traffic:
         return {
             "answered": [[*key, count] for key, count in self.answered().items()],
             "timings": [[*key, timing.by_bucket, timing.seconds] for key, timing in self.timings().items()],
+            "personalized": self.personalized(),
         }
 
     def add_json(self, counters: Mapping[str, Any]) -> None:
@@ -110,6 +122,7 @@ class Traffic:
                 timing = self._timings.setdefault((method, path), Timing())
                 timing.by_bucket = [own + more for own, more in zip(timing.by_bucket, by_bucket, strict=True)]
                 timing.seconds += seconds
+            self._personalized += counters["personalized"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +174,7 @@ class Context:
     keys: computes the values of API keys.
     streams, large_answers: limits of answers without end, and of those made in portions.
     recheck_permission: checks the key again, for long answers. Raises the same errors as the first check.
-    embedding: makes vectors of queries.
+    embedding: makes vectors of queries. personalization: orders hits for users; None without a key of the service.
     snapshot: while a request reads several indexes, all of them as of one moment (api.joins.index_snapshot).
     """
 
@@ -182,6 +195,7 @@ class Context:
     recheck_permission: Callable[[], Permission] = lambda: ALL_PERMITTED
     search_cache: SearchCache = field(default_factory=lambda: SearchCache(lambda: 0))
     embedding: QueryEmbedding = field(default_factory=lambda: QueryEmbedding(SearchQueue(1)))
+    personalization: Personalization | None = None
     snapshot: IndexSnapshot | None = None
 
     @property

@@ -72,7 +72,8 @@ class SearchWorker:
         keys = Keys(configuration.master_key, self._data_folder.keys)  # read from the file for each request: always current
         app = App(cast("Instance", self._data_folder), None, keys, self._searches, _traffic(configuration), usage=self._usage,
                   large=serving.MAX_LARGE_ANSWERS,
-                  make_embedders=lambda: serving.embedders(configuration.networks, configuration.embedding_cache))
+                  make_embedders=lambda: serving.embedders(configuration.networks, configuration.embedding_cache),
+                  make_reranker=serving.reranker(configuration.personalization_key, configuration.networks))
         app.share(configuration.processes)
         peers = _peer_processes(configuration)
         self._server = Server(

@@ -365,5 +365,5 @@ class SearchWorkerPool:
             drop_after_s=config.experimental_drop_search_after, log_level=config.log_level,
             logs_mode=config.experimental_logs_mode, log_targets=self._settings["log"], followed=self._settings["follow"],
             counts_usage=serving.reports_usage(config), embedding_cache=config.experimental_embedding_cache_entries,
-            networks=serving.allowed_networks(config),
+            networks=serving.allowed_networks(config), personalization_key=config.experimental_personalization_api_key,
         )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from svcd.embedding import Embedders
     from svcd.http.message import Request
+    from svcd.remote.reranking import Reranker
 
 AVAILABLE = b'{"status":"available"}'  # a test compares it with the answer of the route
 # Seconds that running requests get to end after a stop signal.
@@ -105,6 +106,24 @@ def embedders(networks: Sequence[str], cache_entries: int) -> Embedders:
     return Embedders(Environment(guard=Guard(tuple(map(ip_network, networks))), query_cache_entries=cache_entries))
 
 
+def reranker(key: str | None, networks: Sequence[str]) -> Callable[[], Reranker] | None:
+    """Makes the client of the rerank service; None without a key of it. networks: see allowed_networks()."""
+    if key is None:
+        return None
+
+    def make() -> Reranker:
+        from ipaddress import ip_network
+
+        from svcd.remote.client import Client  # loaded with the first search that is personalized
+        from svcd.remote.guard import Guard
+        from svcd.remote.reranking import DEFAULT_URL, URL_VARIABLE, Reranker
+
+        client = Client(Guard(tuple(map(ip_network, networks))))
+        return Reranker(key, client.exchange, os.environ.get(URL_VARIABLE) or DEFAULT_URL)
+
+    return make
+
+
 def allowed_networks(config: Config) -> list[str]:
     """The networks that services may be in though they are not global, as texts."""
     return [str(network) for network in config.experimental_allowed_ip_networks]
@@ -160,7 +179,7 @@ class WorkerConfiguration:
     svcd.http.worker_sharing; counters: shared memory, with a region for each process (svcd.api.shared_traffic).
     processes: that answer searches now. log_targets: what POST /logs/stderr has set, followed: what a client of
     /logs/stream follows, "" if nothing. counts_usage: for the usage report. search_memory, embedding_cache: the options.
-    networks: see allowed_networks().
+    networks: see allowed_networks(). personalization_key: the option, a secret.
     """
 
     number: int
@@ -186,6 +205,7 @@ class WorkerConfiguration:
     search_memory: int | None = None
     embedding_cache: int = 0
     networks: Sequence[str] = ()
+    personalization_key: str | None = None
 
     @property
     def descriptors(self) -> list[int]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from svcd.base import tracing
 from svcd.base.docids import DocIds, union_of
 from svcd.base.errors import ApiError
-from svcd.base.json_text import dumps, loads
+from svcd.base.json_text import loads
 from svcd.facets.distribution import FacetOrders, Facets, facets_of, subtract
 from svcd.facets.fields import check_facets
 from svcd.query.reader import Reader
@@ -25,10 +25,21 @@ from svcd.ranking.bucket_sort import Hit
 from svcd.ranking.scores import Detail, GeoSorted, Sorted
 from svcd.ranking.sort import SortError, parse_rule
 from svcd.search.compatibility import Compatibility, Incompatible, QueryOrder
-from svcd.search.hits import LongPage, RepeatedValues, average_hit_size, is_long, page_of_texts, render_hits, without_ranking_hits
+from svcd.search.hits import (
+    LongPage,
+    RepeatedValues,
+    average_hit_size,
+    federation_member,
+    is_long,
+    page_of_texts,
+    plain_documents,
+    render_hits,
+    reranked,
+    without_ranking_hits,
+)
 from svcd.search.keyword import DistinctFilter, Found
 from svcd.search.kinds import Kind, Search
-from svcd.search.request import Embed, Federation, IndexedQuery, SearchResult, no_embedding
+from svcd.search.request import Embed, Federation, IndexedQuery, Reranking, SearchResult, no_embedding
 from svcd.search.score_values import Compared, by_score, by_value, compared_values
 from svcd.search.search import Timer, count_semantic, cutoff_ms, formatting_timer, ranking_limits, required_hits
 from svcd.search.stored_strings import LongStrings
@@ -65,12 +76,13 @@ class _QueryResult(NamedTuple):
 
 def federated(
     read: Callable[[str], Reader], queries: Sequence[IndexedQuery], federation: Federation, timer: Timer,
-    embed: Embed = no_embedding,
+    embed: Embed = no_embedding, reranking: Reranking | None = None,
 ) -> SearchResult:
     """Run several queries, and return the requested page of their merged hits.
 
-    read: index uid -> its reader, called once for each index. embed: makes vectors of queries. Raises what read raises, the
-    codes of search parameters, and invalid_multi_search_query_ranking_rules; messages begin with the number of the query.
+    read: index uid -> its reader, called once for each index. embed: makes vectors of queries; reranking: orders the hits of the
+    page. Raises what read raises, the codes of search parameters, and invalid_multi_search_query_ranking_rules; messages begin
+    with the number of the query.
     """
     tracing.begin("partition queries")
     by_index: dict[str, list[_NumberedQuery]] = {}
@@ -99,6 +111,8 @@ def federated(
     _reject(rejected, facets)
     page = hits[first:end]
     semantic_hits = count_semantic(each.hit for each in page) if any(each.found.is_semantic for each in found) else None
+    if reranking is not None:
+        page = reranked(page, reranking, lambda: _plain_documents(page, reranking.shows_source))
     return SearchResult(_page(page), federation.pagination(total - len(rejected)), facets.counted, semantic_hits,
                         _query_vectors(found))
 
@@ -241,24 +255,33 @@ def _shows_scores(result: _QueryResult) -> bool:
 @tracing.span(_LOCAL)
 def _render(hits: Sequence[MergedHit], long_strings: LongStrings) -> list[str]:
     """The JSON texts of hits, each rendered by the options of its own query."""
+    return _by_query(hits, lambda result, some: render_hits(
+        result.reader, result.query.indexed.query, result.found, [each.hit for each in some], result.is_formatting_over,
+        long_strings, list(map(_federation_member, some))))
+
+
+def _plain_documents(hits: Sequence[MergedHit], shows_source: bool) -> list[str]:
+    """The documents of hits as a reranking gets them."""
+    return _by_query(hits, lambda result, some: plain_documents(
+        result.reader, result.query.indexed.query, result.found, [each.hit for each in some],
+        list(map(_federation_member, some)) if shows_source else ()))
+
+
+def _by_query(hits: Sequence[MergedHit], render: Callable[[_QueryResult, Sequence[MergedHit]], Sequence[str]]) -> list[str]:
+    """The texts of hits in their order; render: makes those of the hits of one query."""
     places: dict[int, list[int]] = {}  # number of a query -> the places of its hits
     for place, each in enumerate(hits):
         places.setdefault(each.source.query.number, []).append(place)
     texts = [""] * len(hits)
     for among in places.values():
-        result = hits[among[0]].source
-        rendered = render_hits(result.reader, result.query.indexed.query, result.found, [hits[place].hit for place in among],
-                               result.is_formatting_over, long_strings, [_federation_member(hits[place]) for place in among])
+        rendered = render(hits[among[0]].source, [hits[place] for place in among])
         for place, text in zip(among, rendered):
             texts[place] = text
     return texts
 
 
 def _federation_member(merged_hit: MergedHit) -> str:
-    """The member `_federation`, as text: index, query and weighted score of the hit."""
-    member = {"indexUid": merged_hit.source.query.indexed.index_uid, "queriesPosition": merged_hit.number,
-              "weightedRankingScore": merged_hit.key.score}
-    return dumps({"_federation": member})[1:-1]
+    return federation_member(merged_hit.source.query.indexed.index_uid, merged_hit.number, merged_hit.key.score)
 
 
 # Merge order (docs/search.md#merge-order). Merged lists are compatible, so keys mostly have the same kinds in the same places.

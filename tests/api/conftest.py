@@ -16,6 +16,7 @@ from svcd.auth.keys import Keys, KeySource
 from svcd.base import quantities
 from svcd.http.message import Body, Headers, Portions, Request, Response
 from svcd.instance.instance import Instance
+from svcd.remote.reranking import Reranker
 from tests.support.tasks_in_process import instance, work  # noqa: F401 (fixtures)
 
 JSON_TYPE = {"content-type": "application/json"}
@@ -103,18 +104,21 @@ class Client:
 
 
 def client_of(instance: Instance, master_key: str | None, now: Callable[[], int], source: KeySource,
-              waiting_writes: int = 2) -> Client:
+              waiting_writes: int = 2, make_reranker: Callable[[], Reranker] | None = None) -> Client:
     """A client of an App. now: the clock of its keys, which are in `source`."""
     searches, keys, broadcasts = SearchQueue(2), Keys(master_key, source, now), []
-    app = App(instance, None, keys, searches, broadcast=broadcasts.append, streams=2, waiting_writes=waiting_writes, large=2)
+    app = App(instance, None, keys, searches, broadcast=broadcasts.append, streams=2, waiting_writes=waiting_writes, large=2,
+              make_reranker=make_reranker)
     return Client(app, instance, searches, keys, broadcasts)
 
 
 @pytest.fixture
 def connect(instance: Instance) -> Callable[..., Client]:
-    """connect(master_key, now, waiting_writes) -> a client of an App over the same folder. now: the clock of its keys."""
-    def connected(master_key: str | None = None, now: Callable[[], int] = quantities.now, waiting_writes: int = 2) -> Client:
-        return client_of(instance, master_key, now, instance.keys, waiting_writes)
+    """connect(master_key, now, waiting_writes, make_reranker) -> a client of an App over the same folder. now: the clock of
+    its keys."""
+    def connected(master_key: str | None = None, now: Callable[[], int] = quantities.now, waiting_writes: int = 2,
+                  make_reranker: Callable[[], Reranker] | None = None) -> Client:
+        return client_of(instance, master_key, now, instance.keys, waiting_writes, make_reranker)
 
     return connected
 

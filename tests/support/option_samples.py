@@ -34,6 +34,7 @@ OTHER: dict[str, str] = {  # as one writes it on the command line
     "experimental_max_number_of_batched_tasks": "10",
     "experimental_limit_batched_tasks_total_size": "1 GB",
     "experimental_embedding_cache_entries": "100",
+    "experimental_personalization_api_key": "a-key-of-a-service",
 }
 
 WRONG: dict[str, str] = {
@@ -68,6 +69,7 @@ WRONG: dict[str, str] = {
     "experimental_max_number_of_batched_tasks": "1.5",
     "experimental_limit_batched_tasks_total_size": "-1",
     "experimental_embedding_cache_entries": "few",
+    "experimental_personalization_api_key": "two\nlines",
 }
 
 # OCSP stapling is refused: it has no right value.
