@@ -50,7 +50,7 @@ from svcd.validation import (
     string,
 )
 from svcd.validation import query_strings as query
-from svcd.validation.names import locale, parse_locale
+from svcd.validation.names import LOCALES, locale, parse_locale
 from svcd.vectors.vector import single
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ _PARAMS: Mapping[str, Param] = {  # in the order in which messages list them
     "attributesToSearchOn": _texts("invalid_search_attributes_to_search_on"),
     "rankingScoreThreshold": Param(unit_parser("rankingScoreThreshold"), "invalid_search_ranking_score_threshold",
                                    schema={"type": "number"}),
-    "locales": Param.list_of(parse_locale, "invalid_search_locales"),
+    "locales": Param.list_of(parse_locale, "invalid_search_locales", schema={"type": "string", "enum": list(LOCALES)}),
     "hybridEmbedder": Param(query.text, "invalid_search_embedder"),
     "hybridSemanticRatio": Param(unit_parser("semanticRatio"), "invalid_search_semantic_ratio",
                                  schema={"type": "number"}),

@@ -201,7 +201,7 @@ def test_without_a_key_it_fails_also_without_hits(keyless: Any) -> None:
     (SEARCH, {"useNetwork": True}, "feature_not_enabled"),
 ])
 def test_errors_of_the_search_come_first(keyless: Any, path: str, body: Any, code: str) -> None:
-    status, found, message = keyless.json("POST", path, {**body, **ME}).fault
+    _, found, message = keyless.json("POST", path, {**body, **ME}).fault
     assert found == code and message != NOT_ENABLED
 
 
