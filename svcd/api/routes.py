@@ -176,6 +176,7 @@ class Context:
     recheck_permission: checks the key again, for long answers. Raises the same errors as the first check.
     embedding: makes vectors of queries. personalization: orders hits for users; None without a key of the service.
     snapshot: while a request reads several indexes, all of them as of one moment (api.joins.index_snapshot).
+    shows_page: do browsers get the page at `/`?
     """
 
     instance: Instance
@@ -197,6 +198,7 @@ class Context:
     embedding: QueryEmbedding = field(default_factory=lambda: QueryEmbedding(SearchQueue(1)))
     personalization: Personalization | None = None
     snapshot: IndexSnapshot | None = None
+    shows_page: bool = False
 
     @property
     def queue(self) -> Queue:

@@ -67,7 +67,8 @@ def application(config: Config, instance: Instance, runner: Runner,
                large=serving.MAX_LARGE_ANSWERS, usage=usage,
                make_embedders=lambda: serving.embedders(serving.allowed_networks(config),
                                                         config.experimental_embedding_cache_entries),
-               make_reranker=serving.reranker(config.experimental_personalization_api_key, serving.allowed_networks(config)))
+               make_reranker=serving.reranker(config.experimental_personalization_api_key, serving.allowed_networks(config)),
+               shows_page=config.env == "development")
 
 
 def usage() -> Usage:
