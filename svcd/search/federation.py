@@ -109,11 +109,11 @@ def federated(
     first, end = federation.window
     hits, rejected = _split_distinct(merged(lists), federation.distinct if len(lists) > 1 else None)
     _reject(rejected, facets)
-    page = hits[first:end]
-    semantic_hits = count_semantic(each.hit for each in page) if any(each.found.is_semantic for each in found) else None
+    is_semantic = any(each.found.is_semantic for each in found)
+    semantic_hits = count_semantic(each.hit for each in hits[first:end]) if is_semantic else None
     if reranking is not None:
-        page = reranked(page, reranking, lambda: _plain_documents(page, reranking.shows_source))
-    return SearchResult(_page(page), federation.pagination(total - len(rejected)), facets.counted, semantic_hits,
+        hits = reranked(hits, federation.window, reranking, lambda some: _plain_documents(some, reranking.shows_source))
+    return SearchResult(_page(hits[first:end]), federation.pagination(total - len(rejected)), facets.counted, semantic_hits,
                         _query_vectors(found))
 
 

@@ -143,12 +143,19 @@ def _score_members(reader: Reader, query: SearchQuery, hit: Hit) -> dict[str, An
 # Reranking (docs/personalization.md)
 
 
-def reranked(hits: Sequence[T], reranking: Reranking, documents: Callable[[], Sequence[str]]) -> list[T]:
-    """The hits of a page in the order for its user. documents: makes their JSON texts, as plain_documents()."""
+def reranked(
+    hits: Sequence[T], window: tuple[int, int], reranking: Reranking, documents: Callable[[Sequence[T]], Sequence[str]]
+) -> list[T]:
+    """The hits to the end of the page, those of the page in the order for its user. window: of the page, (first, end).
+
+    documents: makes the JSON texts of hits, as plain_documents().
+    """
+    first, end = window
+    page = hits[first:end]
     with tracing.span("merge results"), tracing.span("personalization"):
         with tracing.recording(None):
-            texts = documents()
-        return [hits[position] for position in reranking.order(texts)]
+            texts = documents(page)
+        return [*hits[:first], *(page[position] for position in reranking.order(texts))]
 
 
 def plain_documents(

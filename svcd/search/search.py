@@ -55,18 +55,19 @@ def search(
         if query.distinct is not None:
             hits, rejected = _split_distinct(reader, query.distinct, hits)
     first, end = federation.window
-    shown = hits[first:end]
+    semantic_hits = count_semantic(hits[first:end]) if found.is_semantic else None
     if reranking is not None:
         check_facets(reader.settings, federation.facets.get(indexed.index_uid) or ())  # before the service is asked
-        shown = reranked(shown, reranking, lambda: _documents(reader, indexed, found, shown, reranking.shows_source))
+        hits = reranked(hits, federation.window, reranking,
+                        lambda some: _documents(reader, indexed, found, some, reranking.shows_source))
     with tracing.span(_LOCAL):
         long_strings = LongStrings()
-        page = paged(reader, query, found, shown, long_strings,
+        page = paged(reader, query, found, hits[first:end], long_strings,
                      lambda found, some: render_hits(reader, query, found, some, is_formatting_over, long_strings))
         counted = found.ranking.counted - DocIds([hit.docid for hit in rejected])
         return SearchResult(
             page, federation.pagination(len(counted)), _facets(indexed.index_uid, reader, federation, counted),
-            count_semantic(hits[first:end]) if found.is_semantic else None,
+            semantic_hits,
             {0: found.vector} if query.retrieve_vectors and found.vector is not None else {},
         )
 
