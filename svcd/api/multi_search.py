@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from svcd.api import features
 from svcd.api.admission import Timer
 from svcd.api.filters import has_joins, hydrate_hits, index_snapshot
-from svcd.api.routes import Context, Fields, HandlerResult, Route, Text
+from svcd.api.routes import DEGRADED, Context, Fields, HandlerResult, Route, Text
 from svcd.api.search import (
     FIELDS,
     METADATA_HEADERS,
@@ -300,6 +300,8 @@ def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query
         personalize = federation.get("personalize")
         ordering = personalize and personalized(ctx, personalize, [query.get("q") for query in queries], timer, readers)
         found = federated(read, asked, _federation_of(federation), timer, ctx.embedding.for_search(timer), ordering)
+        if timer.has_run_out:
+            ctx.traffic.count_search(DEGRADED)
         if isinstance(found.hits, LongPage):
             answer.add_hits(ctx, found.hits, readers)
             for reader in readers.values():

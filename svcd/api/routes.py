@@ -40,6 +40,10 @@ NDJSON = "application/x-ndjson"
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 
 
+# Searches that are counted apart: those that ask for the order of a user, and those that reached their time limit.
+SEARCH_KINDS = PERSONALIZED, DEGRADED = "personalized", "degraded"
+
+
 class Timing:
     """Histogram of the durations of one method and path. Only Traffic changes it."""
 
@@ -65,7 +69,7 @@ class Traffic:
         self._lock = threading.Lock()
         self._answered: dict[tuple[str, str, int], int] = {}
         self._timings: dict[tuple[str, str], Timing] = {}
-        self._personalized = 0
+        self._searches = dict.fromkeys(SEARCH_KINDS, 0)
 
     def timing(self, method: str, path: str) -> Timing:
         """The histogram of one method and path; from now on it is shown, even while it is empty."""
@@ -85,14 +89,14 @@ class Traffic:
             timing.by_bucket[bucket] += 1
             timing.seconds += seconds
 
-    def count_personalized(self) -> None:
-        """One more search came that asks for the order of a user."""
+    def count_search(self, kind: str) -> None:
+        """One more search was of a kind: PERSONALIZED or DEGRADED."""
         with self._lock:
-            self._personalized += 1
+            self._searches[kind] += 1
 
-    def personalized(self) -> int:
-        """How many of these searches came."""
-        return self._personalized
+    def searches(self, kind: str) -> int:
+        """How many searches were of a kind."""
+        return self._searches[kind]
 
     def answered(self) -> dict[tuple[str, str, int], int]:
         """(method, path, status) -> requests."""
@@ -109,7 +113,7 @@ class Traffic:
         return {
             "answered": [[*key, count] for key, count in self.answered().items()],
             "timings": [[*key, timing.by_bucket, timing.seconds] for key, timing in self.timings().items()],
-            "personalized": self.personalized(),
+            "searches": {kind: self.searches(kind) for kind in SEARCH_KINDS},
         }
 
     def add_json(self, counters: Mapping[str, Any]) -> None:
@@ -122,7 +126,8 @@ class Traffic:
                 timing = self._timings.setdefault((method, path), Timing())
                 timing.by_bucket = [own + more for own, more in zip(timing.by_bucket, by_bucket, strict=True)]
                 timing.seconds += seconds
-            self._personalized += counters["personalized"]
+            for kind, count in counters["searches"].items():
+                self._searches[kind] += count
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from svcd.api.filters import (
     resolve_joins,
     with_bearer_filter,
 )
-from svcd.api.routes import Context, Fields, HandlerResult, Route, Text
+from svcd.api.routes import DEGRADED, PERSONALIZED, Context, Fields, HandlerResult, Route, Text
 from svcd.api.streaming import SEPARATOR, joined_body
 from svcd.base import tracing
 from svcd.base.errors import ApiError
@@ -489,6 +489,8 @@ def _run_search(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], read
     personalize = body.get("personalize")
     ordering = personalize and personalized(ctx, personalize, [body.get("q")], timer, {index_uid: reader})
     found = search({index_uid: reader}, [with_joins_resolved(ctx, asked, reader)], federation, timer, embedding, ordering)
+    if timer.has_run_out:
+        ctx.traffic.count_search(DEGRADED)
     if isinstance(found.hits, LongPage):
         long_page.append(found.hits)
         return tuple(_parts((), found, index_uid)), False
@@ -539,7 +541,7 @@ def _shortest(number: float) -> float:
 def _search(ctx: Context, body: Mapping[str, Any]) -> HandlerResult:
     """Run one query on the index of the path."""
     if body.get("personalize") is not None:
-        ctx.traffic.count_personalized()
+        ctx.traffic.count_search(PERSONALIZED)
     asked = query_of(ctx, ctx.index_uid, body)
     check_available(body, ctx.instance.features)
     if (cached := _cached_answer(ctx, asked, body)) is not None:

@@ -3,8 +3,8 @@
 A region of REGION_BYTES has three parts: the number of rows, the directory (one line of JSON for each row), and the
 figures of all rows, one after the other. A row (method, path, status) has one figure, how many requests were answered; a
 row (method, path) has those of a Timing. A row counts from the moment at which the number of rows includes it, so a
-process that ends in the middle of adding one leaves nothing half-written, and the next one goes on counting. The row () has one
-figure, how many searches asked for the order of a user.
+process that ends in the middle of adding one leaves nothing half-written, and the next one goes on counting. A row
+(kind of search) has one figure, how many searches were of it.
 """
 from __future__ import annotations
 
@@ -66,15 +66,15 @@ class SharedTraffic(Traffic):
             if figures is not None:
                 figures[0] += 1
 
-    def count_personalized(self) -> None:
+    def count_search(self, kind: str) -> None:
         with self._lock:
-            figures = self._row(())
+            figures = self._row((kind,))
             if figures is not None:
                 figures[0] += 1
 
-    def personalized(self) -> int:
+    def searches(self, kind: str) -> int:
         with self._lock:
-            figures = self._rows.get(())
+            figures = self._rows.get((kind,))
             return 0 if figures is None else int(figures[0])
 
     def answered(self) -> dict[tuple[str, str, int], int]:

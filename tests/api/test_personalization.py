@@ -266,7 +266,15 @@ def test_searches_are_counted_also_those_that_fail(client: Any, service: Service
     client.json("POST", "/indexes/nope/search", ME)
     client.json("POST", SEARCH, {"q": "sun"})
     client.json("POST", "/multi-search", {"queries": [{"indexUid": "films", **ME}]})
-    assert "\nsvc_personalized_search_requests 3\n" in client.get("/metrics").text
+    figures = client.get("/metrics").text
+    assert "\nsvc_personalized_search_requests 3\n" in figures and "degraded" not in figures
+
+
+def test_searches_that_reach_their_limit_are_counted(client: Any) -> None:
+    client.instance.force_feature("metrics")
+    for _ in range(2):
+        client.json("POST", "/indexes/slow/search", {"q": "sun red"})
+    assert "\nsvc_degraded_search_requests 2\n" in client.get("/metrics").text
 
 
 def test_it_is_a_step(client: Any, service: Service) -> None:
