@@ -149,7 +149,10 @@ def _members(state: State, values: Mapping[str, Any]) -> None:
 
 def search(state: State, ctx: Context) -> None:
     """One search with a body, or with a query string of the same members."""
-    _members(state, ctx.body or ctx.query)
+    values = ctx.body or ctx.query
+    _members(state, values)
+    if values.get("personalize") is not None:
+        state["personalization.total_personalized"] += 1
 
 
 def search_by_query_string(state: State, ctx: Context) -> None:
@@ -158,6 +161,8 @@ def search_by_query_string(state: State, ctx: Context) -> None:
     values["sort"] = (values.get("sort") or "").split(",") if values.get("sort") else None
     values["hybrid"] = values.get("hybridEmbedder") and {"semanticRatio": values.get("hybridSemanticRatio") or 0.5}
     _members(state, values)
+    if values.get("personalizeUserContext") is not None:
+        state["personalization.total_personalized"] += 1
 
 
 def multi_search(state: State, ctx: Context) -> None:

@@ -179,6 +179,7 @@ FIGURES: dict[str, Figure] = {row.name: row for row in (
     *_infos("experimental_no_edition_2024_for_settings experimental_reduce_indexing_memory_usage"),
     *_infos("experimental_logs_mode", ("HUMAN", "JSON")),
     *_infos("experimental_enable_logs_route experimental_search_queue_size experimental_dumpless_upgrade"),
+    *_infos("experimental_personalization"),
 
     *_rows("requests", TIMES, "requests.99th_response_time"),
     *_rows("requests", TOTAL, "requests.total_succeeded requests.total_failed requests.total_received"),
@@ -209,6 +210,7 @@ FIGURES: dict[str, Figure] = {row.name: row for row in (
     *_rows("searches", MEAN, "indexes.avg_distinct_index_count"),
     *_rows("searches", TOTAL, "indexes.total_distinct_index_count indexes.total_single_index"),
     *_rows("searches", ANY, "federation.use_federation"),
+    *_rows("searches", TOTAL, "personalization.total_personalized"),
 
     *_rows("documents and indexes", ANY, "primary_key"),
     *_rows("documents and indexes", WORDS, "payload_type", ("application/json", "application/x-ndjson", "text/csv")),

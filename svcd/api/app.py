@@ -65,9 +65,11 @@ from svcd.validation import checked_index_uid, decode_body, decode_query, decode
 
 if TYPE_CHECKING:
     from svcd.api.active_rules import ActiveRules
+    from svcd.api.personalization import Personalization
     from svcd.embedding import Embedders
     from svcd.instance.instance import Instance
     from svcd.remote.client import Client
+    from svcd.remote.reranking import Reranker
 
 _DECLARED = (
     *page.ROUTES, *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
@@ -107,13 +109,13 @@ class App:
                  broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None,
                  streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: UsageCounter | None = None,
                  make_embedders: Callable[[], Embedders] = no_services, make_client: Callable[[], Client] = no_client,
-                 shows_page: bool = False) -> None:
+                 make_reranker: Callable[[], Reranker] | None = None, shows_page: bool = False) -> None:
         """traffic: where requests are counted; reports: fetches the counters of the other processes of the instance.
         broadcast: sends them a command (svcd.cli.search_worker).
 
         streams, waiting_writes, large: how many there may be at once. usage: where they are counted for a usage report.
         make_embedders: called when the first query is embedded. make_client: called with the first call to another host.
-        shows_page: do browsers get the page at `/`?
+        make_reranker: when the first search is personalized; None if searches are not. shows_page: do browsers get the page at `/`?
         """
         self._instance = instance
         self._runner = runner
@@ -132,6 +134,7 @@ class App:
         self._client = lru_cache(make_client)
         self._active_rules: ActiveRules | None = None
         self._chats = Chats()
+        self._personalization = None if make_reranker is None else _personalization(searches, make_reranker)
         self._shows_page = shows_page
 
     @property
@@ -200,6 +203,7 @@ class App:
             recheck_permission=check_permission,
             search_cache=self.search_cache, large_answers=self._large_answers, embedding=self._embedding,
             client=self._client, active_rules=self.active_rules, chats=self._chats, usage=self.usage,
+            personalization=self._personalization,
             shows_page=self._shows_page,
         )
         if route.feature:
@@ -234,6 +238,12 @@ class App:
         else:
             reason = f"There is no route `{path}`. `GET /openapi.json` describes all of them."
         return error_answer(HttpError(status, reason, headers))
+
+
+def _personalization(searches: SearchQueue, make_reranker: Callable[[], Reranker]) -> Personalization:
+    from svcd.api.personalization import Personalization  # loaded only where searches are personalized
+
+    return Personalization(searches, make_reranker)
 
 
 def _shown_path(request: Request) -> str:

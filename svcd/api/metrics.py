@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from svcd.api.routes import BOUNDS_S, Context, HandlerResult, Report, Route, Text, Traffic, sum_of
+from svcd.api.routes import BOUNDS_S, SEARCH_KINDS, Context, HandlerResult, Report, Route, Text, Traffic, sum_of
 from svcd.base import quantities
 from svcd.base.errors import ApiError
 from svcd.instance.queue import DATABASE_BYTES
@@ -146,7 +146,8 @@ def get(ctx: Context) -> HandlerResult:
         raise ApiError("invalid_api_key", _ALL_INDEXES)
     reports = ctx.reports()
     traffic = sum_of(ctx.traffic, reports)
-    groups = (_sizes(ctx), _traffic(traffic), _indexes(ctx), _tasks(ctx), _searches(ctx, reports), _batches(ctx), _chats(ctx))
+    groups = (_sizes(ctx), _traffic(traffic), _indexes(ctx), _tasks(ctx), _searches(ctx, reports), _counted_searches(traffic),
+              _batches(ctx), _chats(ctx))
     families = sorted(chain(*groups), key=attrgetter("name"))
     return HandlerResult(200, Text(render((*families, *_process())), CONTENT_TYPE))
 
@@ -210,6 +211,12 @@ def _searches(ctx: Context, reports: Sequence[Report]) -> Iterator[Family]:
     yield _gauge("svc_search_queue_size", "Svc Search Queue Size", searches.capacity)
     yield _gauge("svc_searches_running", "Svc Searches Running", running)
     yield _gauge("svc_searches_waiting_to_be_processed", "Svc Searches Being Processed", waiting)
+
+
+def _counted_searches(traffic: Traffic) -> Iterator[Family]:
+    for kind in SEARCH_KINDS:
+        if count := traffic.searches(kind):
+            yield _gauge(f"svc_{kind}_search_requests", f"Svc number of {kind} search requests", count)
 
 
 def _batches(ctx: Context) -> Iterator[Family]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from svcd.api import features
 from svcd.api.admission import Timer
 from svcd.api.filters import has_joins, hydrate_hits, index_snapshot
-from svcd.api.routes import Context, Fields, HandlerResult, Route, Text
+from svcd.api.routes import DEGRADED, Context, Fields, HandlerResult, Route, Text
 from svcd.api.search import (
     FIELDS,
     METADATA_HEADERS,
@@ -30,6 +30,7 @@ from svcd.api.search import (
     metadata,
     page_of,
     performance_details,
+    personalized,
     query_of,
     semantic_members,
     shown_vector,
@@ -226,11 +227,9 @@ def _check_remote(ctx: Context, query: Query) -> None:
         features.require(ctx.instance.features(), "network", "Using `federationOptions.queryPosition`")
 
 
-def _check_federation(ctx: Context, federation: Mapping[str, Any]) -> None:
+def _check_federation(ctx: Context) -> None:
     if ctx.is_proxied:
         features.require(ctx.instance.features(), "network", _REMOTE_SEARCH)
-    if federation.get("personalize") is not None:
-        raise features.not_enabled(features.PERSONALIZATION, "reranking search results")
 
 
 def _federation_of(ctx: Context, federation: Mapping[str, Any]) -> Federation:
@@ -304,7 +303,7 @@ def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query
     from svcd.search.hits import LongPage
 
     started = time.monotonic()
-    _check_federation(ctx, federation)
+    _check_federation(ctx)
     asked = _each(queries, lambda query: _asked(ctx, query))
     has_distinct = federation.get("distinct") is not None
     _each(queries, lambda query: _check_separate(query, has_distinct))
@@ -321,10 +320,15 @@ def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query
             return readers[uid]
 
         embed = ctx.embedding.for_search(timer)
+        # An instance that is asked by another leaves the order for the user to that one.
+        personalize = None if wanted.is_proxied else federation.get("personalize")
+        ordering = personalize and personalized(ctx, personalize, [query.get("q") for query in queries], timer, readers)
         if network is None:
-            found = federated(read, asked, wanted, timer, embed)
+            found = federated(read, asked, wanted, timer, embed, None, ordering)
         else:
-            found = federated(read, network.local, wanted, timer, embed, network.remotes)
+            found = federated(read, network.local, wanted, timer, embed, network.remotes, ordering)
+        if timer.has_run_out:
+            ctx.traffic.count_search(DEGRADED)
         hydrated = {} if wanted.is_proxied else readers  # documents of other indexes are added by the instance that asks
         if isinstance(found.hits, LongPage):
             answer.add_hits(ctx, found.hits, hydrated)

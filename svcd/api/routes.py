@@ -27,6 +27,7 @@ from svcd.validation import Field, Param
 
 if TYPE_CHECKING:
     from svcd.api.active_rules import ActiveRules
+    from svcd.api.personalization import Personalization
     from svcd.http.message import Request
     from svcd.index.reader import IndexReader
     from svcd.instance.data_folder import IndexSnapshot
@@ -42,6 +43,10 @@ NDJSON = "application/x-ndjson"
 
 # Upper bounds of the histogram in seconds: those that existing dashboards expect.
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+
+
+# Searches that are counted apart: those that ask for the order of a user, and those that reached their time limit.
+SEARCH_KINDS = PERSONALIZED, DEGRADED = "personalized", "degraded"
 
 
 class Timing:
@@ -69,6 +74,7 @@ class Traffic:
         self._lock = threading.Lock()
         self._answered: dict[tuple[str, str, int], int] = {}
         self._timings: dict[tuple[str, str], Timing] = {}
+        self._searches = dict.fromkeys(SEARCH_KINDS, 0)
 
     def timing(self, method: str, path: str) -> Timing:
         """The histogram of one method and path; from now on it is shown, even while it is empty."""
@@ -88,6 +94,15 @@ class Traffic:
             timing.by_bucket[bucket] += 1
             timing.seconds += seconds
 
+    def count_search(self, kind: str) -> None:
+        """One more search was of a kind: PERSONALIZED or DEGRADED."""
+        with self._lock:
+            self._searches[kind] += 1
+
+    def searches(self, kind: str) -> int:
+        """How many searches were of a kind."""
+        return self._searches[kind]
+
     def answered(self) -> dict[tuple[str, str, int], int]:
         """(method, path, status) -> requests."""
         with self._lock:
@@ -103,6 +118,7 @@ class Traffic:
         return {
             "answered": [[*key, count] for key, count in self.answered().items()],
             "timings": [[*key, timing.by_bucket, timing.seconds] for key, timing in self.timings().items()],
+            "searches": {kind: self.searches(kind) for kind in SEARCH_KINDS},
         }
 
     def add_json(self, counters: Mapping[str, Any]) -> None:
@@ -115,6 +131,8 @@ class Traffic:
                 timing = self._timings.setdefault((method, path), Timing())
                 timing.by_bucket = [own + more for own, more in zip(timing.by_bucket, by_bucket, strict=True)]
                 timing.seconds += seconds
+            for kind, count in counters["searches"].items():
+                self._searches[kind] += count
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +208,7 @@ class Context:
     embedding: makes vectors of queries. client: returns what calls other hosts, one for each process.
     active_rules: returns the search rules; called while their feature is on.
     chats: what chats share. usage: counts for the usage report; None without one.
+    personalization: orders hits for users; None without a key of the service.
     snapshot: while a request reads several indexes, all of them as of one moment (api.joins.index_snapshot).
     shows_page: do browsers get the page at `/`?
     """
@@ -213,6 +232,7 @@ class Context:
     embedding: QueryEmbedding = field(default_factory=lambda: QueryEmbedding(SearchQueue(1)))
     client: Callable[[], Client] = no_client
     active_rules: Callable[[], ActiveRules | None] = lambda: None
+    personalization: Personalization | None = None
     snapshot: IndexSnapshot | None = None
     chats: Chats = field(default_factory=Chats)
     usage: UsageCounter | None = None

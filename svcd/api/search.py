@@ -26,14 +26,14 @@ from svcd.api.filters import (
     resolve_joins,
     with_bearer_filter,
 )
-from svcd.api.routes import Context, Fields, HandlerResult, Route, Text
+from svcd.api.routes import DEGRADED, PERSONALIZED, Context, Fields, HandlerResult, Route, Text
 from svcd.api.streaming import SEPARATOR, joined_body
 from svcd.base import tracing
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.facets.distribution import Facets
 from svcd.ranking.sort import SortError, parse_rule, split_rules
-from svcd.search.request import Federation, Hybrid, IndexedQuery, SearchQuery, SearchResult
+from svcd.search.request import Federation, Hybrid, IndexedQuery, Reranking, SearchQuery, SearchResult
 from svcd.validation import (
     Field,
     Param,
@@ -50,7 +50,7 @@ from svcd.validation import (
     string,
 )
 from svcd.validation import query_strings as query
-from svcd.validation.names import locale, parse_locale
+from svcd.validation.names import LOCALES, locale, parse_locale
 from svcd.vectors.vector import single
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ _PARAMS: Mapping[str, Param] = {  # in the order in which messages list them
     "attributesToSearchOn": _texts("invalid_search_attributes_to_search_on"),
     "rankingScoreThreshold": Param(unit_parser("rankingScoreThreshold"), "invalid_search_ranking_score_threshold",
                                    schema={"type": "number"}),
-    "locales": Param.list_of(parse_locale, "invalid_search_locales"),
+    "locales": Param.list_of(parse_locale, "invalid_search_locales", schema={"type": "string", "enum": list(LOCALES)}),
     "hybridEmbedder": Param(query.text, "invalid_search_embedder"),
     "hybridSemanticRatio": Param(unit_parser("semanticRatio"), "invalid_search_semantic_ratio",
                                  schema={"type": "number"}),
@@ -249,8 +249,6 @@ def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bo
     flags: returns the features; called only if one is needed, because this runs in every search.
     Raises feature_not_enabled, or the code of the first such parameter.
     """
-    if body.get("personalize") is not None:
-        raise features.not_enabled(features.PERSONALIZATION, "reranking search results")
     for name, gate in _GATED.items():
         if body.get(name) is not None:  # even `false` needs the feature
             features.require(flags(), *gate)
@@ -496,14 +494,28 @@ def _run_search(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], read
     embedding = ctx.embedding.for_search(timer)
     # An empty list of facets is the same as none: no facetDistribution in the answer.
     federation = Federation(**page_of(body), facets={index_uid: body["facets"]} if body.get("facets") else {})
-    found = search({index_uid: reader}, [with_joins_resolved(ctx, asked, reader)], federation, timer, embedding)
+    personalize = body.get("personalize")
+    ordering = personalize and personalized(ctx, personalize, [body.get("q")], timer, {index_uid: reader})
+    found = search({index_uid: reader}, [with_joins_resolved(ctx, asked, reader)], federation, timer, embedding, ordering)
+    if timer.has_run_out:
+        ctx.traffic.count_search(DEGRADED)
     if isinstance(found.hits, LongPage):
         long_page.append(found.hits)
         return tuple(_parts((), found, index_uid)), False
     hits = hydrate_hits(ctx, found.hits, {index_uid: reader}, index_uid)
+    # The service may order the hits of the same user otherwise the next time, and each search counts as one of its calls.
     is_lasting = not (timer.has_run_out or embedding.has_failed or has_joins(asked.query.filter) or has_foreign_keys(reader)
-                      or body.get("showPerformanceDetails"))
+                      or ordering or body.get("showPerformanceDetails"))
     return tuple(_parts(hits, found, index_uid)), is_lasting
+
+
+def personalized(ctx: Context, personalize: Mapping[str, str], texts: Iterable[str | None], timer: Timer,
+                 readers: Mapping[str, Reader]) -> Reranking:
+    """The order for the user whom `personalize` describes. texts: the `q` of all queries; readers: filled before it is used."""
+    from svcd.api.personalization import reranking  # only these searches need it
+    from svcd.search.search import cutoff_ms
+
+    return reranking(ctx, personalize["userContext"], texts, timer, lambda: max(map(cutoff_ms, readers.values()), default=0))
 
 
 def _parts(hits: Iterable[str], found: SearchResult, index_uid: str) -> _Parts:
@@ -536,6 +548,8 @@ def _shortest(number: float) -> float:
 
 def _search(ctx: Context, body: Mapping[str, Any]) -> HandlerResult:
     """Run one query on the index of the path."""
+    if body.get("personalize") is not None:
+        ctx.traffic.count_search(PERSONALIZED)
     asked = query_of(ctx, ctx.index_uid, body)
     check_available(body, ctx.instance.features)
     if not body.get("useNetwork") and (cached := _cached_answer(ctx, asked, body)) is not None:

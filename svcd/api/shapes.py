@@ -137,7 +137,13 @@ def _answer(members: Mapping[str, Json], metadata: Json, more: Mapping[str, Json
 
 
 REMOTE_ERRORS = mapping(ref("Error"))  # by the name of the remote that failed
-_HITS = array({"type": "object"})
+_MATCHES = mapping(array(record({"start": COUNT, "length": COUNT, "indices": array(COUNT)}, optional=["indices"])))
+_REQUESTS = record({"total": COUNT, "failed": COUNT, "lastError": {"type": ["string", "null"]}})
+_HITS = array({  # the members of the document, and what the search adds to them
+    "type": "object",
+    "properties": {"_formatted": {"type": "object"}, "_matchesPosition": _MATCHES, "_rankingScore": {"type": "number"},
+                   "_rankingScoreDetails": {"type": "object"}},
+})
 _VECTOR = array({"type": ["number", "null"]})
 _FACETS: Mapping[str, Json] = {
     "facetDistribution": mapping(mapping(COUNT)),
@@ -173,7 +179,7 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
     "BatchStats": record({
         "totalNbTasks": COUNT, "status": mapping(COUNT), "types": mapping(COUNT), "indexUids": mapping(COUNT),
         "progressTrace": mapping(STRING), "writeChannelCongestion": {"type": "object"},
-        "internalDatabaseSizes": mapping(STRING), "embedderRequests": {"type": "object"},
+        "internalDatabaseSizes": mapping(STRING), "embedderRequests": _REQUESTS,
     }, optional=["progressTrace", "writeChannelCongestion", "internalDatabaseSizes", "embedderRequests"]),
     "Batch": record({
         "uid": COUNT, "progress": nullable(ref("Progress")), "details": {"type": "object"},

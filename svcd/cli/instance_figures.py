@@ -22,7 +22,8 @@ _DAY_S = 86_400
 _PREFIX = "infos."
 _NUMBERS = (SIZE, COUNT, POSITIVE, PROCESSES, LIMIT, INTERVAL)
 _CHOICES = ("env", "log_level", "experimental_logs_mode")
-OTHER_NAMES = {"task_queue_webhook": "task_webhook_url", "experimental_dumpless_upgrade": "upgrade_db"}
+OTHER_NAMES = {"task_queue_webhook": "task_webhook_url", "experimental_dumpless_upgrade": "upgrade_db",
+               "experimental_personalization": "experimental_personalization_api_key"}
 FEATURES = {  # figure: the experimental feature that it reports
     "experimental_composite_embedders": "compositeEmbedders",
     "experimental_contains_filter": "containsFilter",

@@ -220,6 +220,11 @@ def _header_value(text: str) -> str:
     return text
 
 
+def _optional_header_value(text: str) -> str | None:
+    """A value that can be sent in a header; None if there is nothing but spaces."""
+    return _header_value(text.strip()) if text.strip() else None
+
+
 def _networks(text: str) -> tuple[Any, ...]:
     """Networks that may be called."""
     from svcd.remote.guard import parse_networks  # loaded only for options with networks
@@ -265,6 +270,7 @@ NETWORKS = Kind("CIDR,...", _networks, (str, list),
 KEY = Kind("KEY", _master_key)
 URL = Kind("URL", _url, expected="a URL in quotes")
 HEADER = Kind("VALUE", _header_value)
+OPTIONAL_HEADER = Kind("VALUE", _optional_header_value)
 OCSP = Kind("PATH", _refuse_ocsp)
 
 
@@ -413,6 +419,9 @@ OPTIONS: tuple[Option, ...] = (
            about="Memory for what searches keep for later ones, in all processes together: a quarter of it answers, the rest "
                  "parts of the indexes."),
 
+    Option("--experimental-personalization-api-key", OPTIONAL_HEADER, "Search", is_secret=True, example="a-key-of-cohere",
+           about="API key of the rerank service that orders the hits of searches with `personalize`; without it such searches "
+                 "fail. Prefer the variable: other users can see the command line."),
     Option("--experimental-embedding-cache-entries", COUNT, "Search", default="0",
            about="Vectors of queries that each process keeps per embedder, so that no service is asked twice for one query."),
 
@@ -446,7 +455,6 @@ GROUPS: tuple[str, ...] = tuple(dict.fromkeys(option.group for option in OPTIONS
 
 
 UNSUPPORTED: dict[str, str] = {  # name of the option: why it is not supported
-    "experimental_personalization_api_key": "svcd does not personalize searches",
     "experimental_dumpless_upgrade": "it is called --upgrade-db since version 1.51, and svcd always upgrades",
 }
 
@@ -463,13 +471,14 @@ RULE_VARIABLES = tuple(f"SVC_EXPERIMENTAL_DSR_FUEL_{name}" for name in (
 ))
 
 # Variables that are not options but have an effect: the usage report reads the first one, search rules, embedders
-# (docs/embedders.md), calls of remotes (docs/network.md) and of object stores (docs/dumps.md#object-store) the others.
+# (docs/embedders.md), calls of remotes (docs/network.md), of object stores (docs/dumps.md#object-store) and of the rerank service
+# (docs/personalization.md) the others.
 OTHER_VARIABLES = frozenset((
     *RULE_VARIABLES,
     "SVC_SERVER_PROVIDER", "SVC_OPENAI_API_KEY", "SVC_OLLAMA_URL", "SVC_EMBEDDER_FILES_PATH",
     "SVC_EXPERIMENTAL_CONFIG_EMBEDDER_FAILURE_MODES", "SVC_EXPERIMENTAL_REST_EMBEDDER_TIMEOUT_SECONDS",
     "SVC_EXPERIMENTAL_REST_EMBEDDER_MAX_RETRY_DURATION_SECONDS", "SVC_EXPERIMENTAL_REMOTE_SEARCH_TIMEOUT_SECONDS",
-    "SVC_EXPERIMENTAL_S3_WEB_IDENTITY_TOKEN_DURATION_SECONDS",
+    "SVC_EXPERIMENTAL_S3_WEB_IDENTITY_TOKEN_DURATION_SECONDS", "SVC_EXPERIMENTAL_PERSONALIZATION_URL",
 ))
 
 # Kubernetes sets such variables in every container next to a service named `svc`.

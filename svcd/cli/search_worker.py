@@ -75,7 +75,8 @@ class SearchWorker:
         app = App(cast("Instance", self._data_folder), None, keys, self._searches, _traffic(configuration), usage=self._usage,
                   large=serving.MAX_LARGE_ANSWERS,
                   make_embedders=lambda: serving.embedders(configuration.networks, configuration.embedding_cache),
-                  make_client=lambda: serving.remote_client(configuration.networks))
+                  make_client=lambda: serving.remote_client(configuration.networks),
+                  make_reranker=serving.reranker(configuration.personalization_key, configuration.networks))
         app.share(configuration.processes)
         peers = _peer_processes(configuration)
         self._server = Server(

@@ -367,4 +367,5 @@ class SearchWorkerPool:
             logs_mode=config.experimental_logs_mode, log_targets=self._settings["log"], followed=self._settings["follow"],
             counts_usage=serving.reports_usage(config), embedding_cache=config.experimental_embedding_cache_entries,
             networks=serving.allowed_networks(config), network=self._instance.stored_network,
+            personalization_key=config.experimental_personalization_api_key,
         )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from svcd.embedding import Embedders
     from svcd.http.message import Request
     from svcd.remote.client import Client
+    from svcd.remote.reranking import Reranker
 
 AVAILABLE = b'{"status":"available"}'  # a test compares it with the answer of the route
 # Seconds that running requests get to end after a stop signal.
@@ -109,13 +110,26 @@ def embedders(networks: Sequence[str], cache_entries: int) -> Embedders:
 
 
 def remote_client(networks: Sequence[str]) -> Client:
-    """The client that calls other instances. networks: see allowed_networks()."""
+    """The client that calls other hosts. networks: see allowed_networks()."""
     from ipaddress import ip_network
 
     from svcd.remote.client import Client  # loaded with the first call
     from svcd.remote.guard import Guard
 
     return Client(Guard(tuple(map(ip_network, networks))), _MOST_WAIT_S)
+
+
+def reranker(key: str | None, networks: Sequence[str]) -> Callable[[], Reranker] | None:
+    """Makes the client of the rerank service; None without a key of it. networks: see allowed_networks()."""
+    if key is None:
+        return None
+
+    def make() -> Reranker:
+        from svcd.remote.reranking import DEFAULT_URL, URL_VARIABLE, Reranker  # loaded with the first search that is personalized
+
+        return Reranker(key, remote_client(networks).exchange, os.environ.get(URL_VARIABLE) or DEFAULT_URL)
+
+    return make
 
 
 def allowed_networks(config: Config) -> list[str]:
@@ -173,7 +187,7 @@ class WorkerConfiguration:
     svcd.http.worker_sharing; counters: shared memory, with a region for each process (svcd.api.shared_traffic).
     processes: that answer searches now. log_targets: what POST /logs/stderr has set, followed: what a client of
     /logs/stream follows, "" if nothing. counts_usage: for the usage report. search_memory, embedding_cache: the options.
-    networks: see allowed_networks(). network: as Network.as_json(), None for none.
+    networks: see allowed_networks(). network: as Network.as_json(), None for none. personalization_key: the option, a secret.
     """
 
     number: int
@@ -200,6 +214,7 @@ class WorkerConfiguration:
     embedding_cache: int = 0
     networks: Sequence[str] = ()
     network: Mapping[str, Any] | None = None
+    personalization_key: str | None = None
 
     @property
     def descriptors(self) -> list[int]:

@@ -68,6 +68,7 @@ def application(config: Config, instance: Instance, runner: Runner,
                make_embedders=lambda: serving.embedders(serving.allowed_networks(config),
                                                         config.experimental_embedding_cache_entries),
                make_client=lambda: serving.remote_client(serving.allowed_networks(config)),
+               make_reranker=serving.reranker(config.experimental_personalization_api_key, serving.allowed_networks(config)),
                shows_page=config.env == "development")
 
 

@@ -13,7 +13,17 @@ from svcd.base.json_text import dumps, loads
 from svcd.query.reader import Reader
 from svcd.ranking.bucket_sort import Hit
 from svcd.ranking.scores import VectorSorted
-from svcd.search.hits import LongPage, RepeatedValues, average_hit_size, is_long, page_of_texts, render_hits, without_ranking_hits
+from svcd.search.hits import (
+    LongPage,
+    RepeatedValues,
+    average_hit_size,
+    federation_member,
+    is_long,
+    page_of_texts,
+    plain_documents,
+    render_hits,
+    without_ranking_hits,
+)
 from svcd.search.keyword import Found
 from svcd.search.merge_order import MergeKey, merge_keys
 from svcd.search.proxied_hits import FEDERATION, WEIGHTED_SCORE, ExtraDocuments, members_for_caller
@@ -133,17 +143,17 @@ class FederatedPage:
     @tracing.span(LOCAL)
     def _render(self, hits: Sequence[MergedHit], long_strings: LongStrings) -> list[str]:
         """The JSON texts of hits, each rendered by the options of its own query."""
-        places: dict[int, list[int]] = {}  # number of a query -> the places of its hits
-        for place, each in enumerate(hits):
-            places.setdefault(each.source.query.number, []).append(place)
-        texts = [""] * len(hits)
-        for among in places.values():
-            result, several = hits[among[0]].source, [hits[place] for place in among]
-            rendered = render_hits(result.reader, result.query.indexed.query, result.found, [each.hit for each in several],
-                                   result.is_formatting_over, long_strings, self._federation_members(result, several))
-            for place, text in zip(among, rendered):
-                texts[place] = text
-        return texts
+        return _by_query(hits, lambda result, some: render_hits(
+            result.reader, result.query.indexed.query, result.found, [each.hit for each in some], result.is_formatting_over,
+            long_strings, self._federation_members(result, some)))
+
+    def plain_documents(self, hits: Sequence[MergedHit | RemoteHit], shows_source: bool) -> list[str]:
+        """The documents of hits as a reranking gets them. shows_source: with the member `_federation`."""
+        own = iter(_by_query([hit for hit in hits if isinstance(hit, MergedHit)], lambda result, some: plain_documents(
+            result.reader, result.query.indexed.query, result.found, [each.hit for each in some],
+            [federation_member(result.query.indexed.index_uid, each.number, each.key.score) for each in some]
+            if shows_source else ())))
+        return [next(own) if isinstance(hit, MergedHit) else hit.plain_document(shows_source) for hit in hits]
 
     def _federation_members(self, result: QueryResult, hits: Sequence[MergedHit]) -> list[str]:
         """For each of the hits of a query, the member `_federation` as text: index, query, weighted score, and where it comes
@@ -156,3 +166,16 @@ class FederatedPage:
             for member, each in zip(members, hits):
                 member.update(members_for_caller(each.hit.details, weight, extra.of(each.hit.docid)))
         return [dumps({FEDERATION: member})[1:-1] for member in members]
+
+
+def _by_query(hits: Sequence[MergedHit], render: Callable[[QueryResult, Sequence[MergedHit]], Sequence[str]]) -> list[str]:
+    """The texts of hits in their order; render: makes those of the hits of one query."""
+    places: dict[int, list[int]] = {}  # number of a query -> the places of its hits
+    for place, each in enumerate(hits):
+        places.setdefault(each.source.query.number, []).append(place)
+    texts = [""] * len(hits)
+    for among in places.values():
+        rendered = render(hits[among[0]].source, [hits[place] for place in among])
+        for place, text in zip(among, rendered):
+            texts[place] = text
+    return texts

@@ -18,10 +18,11 @@ from svcd.ranking.sort import SortError, parse_rule
 from svcd.search.compatibility import Compatibility, Incompatible, QueryOrder
 from svcd.search.federated_facets import FederatedFacets
 from svcd.search.federated_page import LOCAL, FederatedPage, MergedHit, NumberedQuery, QueryResult
+from svcd.search.hits import reranked
 from svcd.search.keyword import DistinctFilter
 from svcd.search.kinds import Kind, Search
 from svcd.search.merge_order import merged
-from svcd.search.request import Embed, Federation, IndexedQuery, SearchResult, no_embedding
+from svcd.search.request import Embed, Federation, IndexedQuery, Reranking, SearchResult, no_embedding
 from svcd.search.search import Timer, cutoff_ms, formatting_timer, ranking_limits, required_hits
 
 if TYPE_CHECKING:
@@ -32,13 +33,13 @@ H = TypeVar("H", bound="MergedHit | RemoteHit")
 
 def federated(
     read: Callable[[str], Reader], queries: Sequence[IndexedQuery], federation: Federation, timer: Timer,
-    embed: Embed = no_embedding, remotes: Remotes | None = None,
+    embed: Embed = no_embedding, remotes: Remotes | None = None, reranking: Reranking | None = None,
 ) -> SearchResult:
     """Run several queries, and return the requested page of their merged hits.
 
     read: index uid -> its reader, called once for each index. embed: makes vectors of queries. remotes: those that take part.
-    Raises what read raises, the codes of search parameters, and invalid_multi_search_query_ranking_rules; messages begin with
-    the number of the query.
+    reranking: orders the hits of the page but for pins. Raises what read raises, the codes of search parameters, and
+    invalid_multi_search_query_ranking_rules; messages begin with the number of the query.
     """
     tracing.begin("partition queries")
     by_index = _by_index(queries)
@@ -70,11 +71,14 @@ def federated(
     first, end = federation.window
     pins: list[tuple[int, MergedHit | RemoteHit]] = [pin for each in found for pin in each.pins()]
     pins += [pin for each in remote_results for pin in each.pins()]
+    pages = FederatedPage(federation, remotes)
+    if reranking is not None:
+        kept = reranked(kept, federation.window, reranking, lambda some: pages.plain_documents(some, reranking.shows_source))
     page = _with_pins(kept, pins, end)[first:end]
     total += sum(each.total for each in remote_results) - len(rejected)
     semantic_hits = sum(hit.is_semantic for hit in page) if any(each.found.is_semantic for each in found) else None
-    texts = FederatedPage(federation, remotes).texts(page)
-    return SearchResult(texts, federation.pagination(total), facets.counted, semantic_hits, _query_vectors(found, remote_results))
+    return SearchResult(pages.texts(page), federation.pagination(total), facets.counted, semantic_hits,
+                        _query_vectors(found, remote_results))
 
 
 def _by_index(queries: Sequence[IndexedQuery]) -> dict[str, list[NumberedQuery]]:

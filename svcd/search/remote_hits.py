@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 from svcd.base.json_text import dumps
 from svcd.facets.distribution import Facets
 from svcd.search.merge_order import MergeKey
+from svcd.search.proxied_hits import FEDERATION
 
 Json = Mapping[str, Any]
+_ADDED = frozenset(("_formatted", "_matchesPosition", "_rankingScore", "_rankingScoreDetails"))
 
 
 class RemoteHit(NamedTuple):
@@ -36,6 +38,11 @@ class RemoteHit(NamedTuple):
     def text(self) -> str:
         """The JSON text of the hit."""
         return dumps(self.document)
+
+    def plain_document(self, shows_source: bool) -> str:
+        """The document without what the search added to it, as a reranking gets it; shows_source: but with `_federation`."""
+        added = _ADDED if shows_source else _ADDED | {FEDERATION}
+        return dumps({name: value for name, value in self.document.items() if name not in added})
 
 
 class RemoteResult(NamedTuple):

@@ -36,6 +36,17 @@ class QueryInput(NamedTuple):
 Embed = Callable[[QueryInput], "array[float]"]
 
 
+class Reranking(NamedTuple):
+    """How the hits of a page are ordered for the user.
+
+    order: documents of the hits as JSON texts -> positions in the new order; some may be missing or repeated. Called with no
+    hits, too. Raises errors of the interface. shows_source: do the documents have the member `_federation`?
+    """
+
+    order: Callable[[Sequence[str]], Sequence[int]]
+    shows_source: bool = True
+
+
 def no_embedding(_wanted: QueryInput) -> array[float]:
     """For searches that bring their vectors with them."""
     raise ApiError("vector_embedding_error", "There is no service that could embed the query.")

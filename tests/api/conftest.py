@@ -19,6 +19,7 @@ from svcd.http.message import Body, Headers, Portions, Request, Response
 from svcd.instance.instance import Instance
 from svcd.remote.client import Client as RemoteClient
 from svcd.remote.guard import Guard
+from svcd.remote.reranking import Reranker
 from tests.support.tasks_in_process import instance, work  # noqa: F401 (fixtures)
 
 JSON_TYPE = {"content-type": "application/json"}
@@ -111,20 +112,23 @@ def loopback_client() -> RemoteClient:
 
 
 def client_of(instance: Instance, master_key: str | None, now: Callable[[], int], source: KeySource,
-              waiting_writes: int = 2, make_client: Callable[[], RemoteClient] = loopback_client) -> Client:
-    """A client of an App. now: the clock of its keys, which are in `source`. make_client: makes what calls other instances."""
+              waiting_writes: int = 2, make_client: Callable[[], RemoteClient] = loopback_client,
+              make_reranker: Callable[[], Reranker] | None = None) -> Client:
+    """A client of an App. now: the clock of its keys, which are in `source`. make_client: makes what calls other hosts."""
     searches, keys, broadcasts = SearchQueue(2), Keys(master_key, source, now), []
     app = App(instance, None, keys, searches, broadcast=broadcasts.append, streams=2, waiting_writes=waiting_writes, large=2,
-              make_client=make_client)
+              make_client=make_client, make_reranker=make_reranker)
     return Client(app, instance, searches, keys, broadcasts)
 
 
 @pytest.fixture
 def connect(instance: Instance) -> Callable[..., Client]:
-    """connect(master_key, now, waiting_writes, make_client) -> a client of an App over the same folder: see client_of()."""
+    """connect(master_key, now, waiting_writes, make_client, make_reranker) -> a client of an App over the same folder: see
+    client_of()."""
     def connected(master_key: str | None = None, now: Callable[[], int] = quantities.now, waiting_writes: int = 2,
-                  make_client: Callable[[], RemoteClient] = loopback_client) -> Client:
-        return client_of(instance, master_key, now, instance.keys, waiting_writes, make_client)
+                  make_client: Callable[[], RemoteClient] = loopback_client,
+                  make_reranker: Callable[[], Reranker] | None = None) -> Client:
+        return client_of(instance, master_key, now, instance.keys, waiting_writes, make_client, make_reranker)
 
     return connected
 

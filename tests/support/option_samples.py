@@ -46,6 +46,7 @@ OTHER: dict[str, str] = {  # as one writes it on the command line
     "experimental_s3_compression_level": "6",
     "experimental_s3_signature_duration_seconds": "60",
     "experimental_s3_multipart_part_size": "8 MiB",
+    "experimental_personalization_api_key": "a-key-of-a-service",
 }
 
 WRONG: dict[str, str] = {
@@ -92,6 +93,7 @@ WRONG: dict[str, str] = {
     "experimental_s3_compression_level": "10",
     "experimental_s3_signature_duration_seconds": "0",
     "experimental_s3_multipart_part_size": "0",
+    "experimental_personalization_api_key": "two\nlines",
 }
 
 # OCSP stapling is refused: it has no right value.
