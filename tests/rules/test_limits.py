@@ -12,7 +12,7 @@ WORDS, FUEL = "SVC_EXPERIMENTAL_DSR_FUEL_MAX_COUNTED_WORDS", "SVC_EXPERIMENTAL_D
 
 def test_each_limit_has_a_variable() -> None:
     assert VARIABLES == options.RULE_VARIABLES
-    assert limits_of({name: "7" for name in VARIABLES}) == Limits(*[7] * len(Limits._fields))
+    assert limits_of(dict.fromkeys(VARIABLES, "7")) == Limits(*[7] * len(Limits._fields))
     assert limits_of({}) == Limits()
 
 
