@@ -115,7 +115,8 @@ class App:
 
         streams, waiting_writes, large: how many there may be at once. usage: where they are counted for a usage report.
         make_embedders: called when the first query is embedded. make_client: called with the first call to another host.
-        make_reranker: when the first search is personalized; None if searches are not. shows_page: do browsers get the page at `/`?
+        make_reranker: when the first search is personalized; None if searches are not. shows_page: do browsers get the page at
+        `/`?
         """
         self._instance = instance
         self._runner = runner

@@ -30,8 +30,8 @@ from tests.support.dict_reader import DictReader
 
 ANALYZER = IndexSettings.of({}).analyzer
 NOON = parse_rfc3339("2026-01-02T12:00:00Z")
+USUAL, ALL = Limits(), DocIds([0, 1, 2])
 READER = DictReader([{"id": "a"}, {"id": "b"}, {"id": "c"}])
-LIMITS, ALL = Limits(), DocIds([0, 1, 2])
 
 
 def rule(*ids: str, **members: Any) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def rule(*ids: str, **members: Any) -> dict[str, Any]:
     return {"uid": "r", "active": True, "conditions": conditions, "actions": actions, **members}
 
 
-def pins(rules: list[dict[str, Any]], q: str = "", *, condition: Any = None, now: int = NOON, limits: Limits = LIMITS,
+def pins(rules: list[dict[str, Any]], q: str = "", *, condition: Any = None, now: int = NOON, limits: Limits = USUAL,
          docids: DocIds = ALL, index_uid: str = "films") -> dict[str, int]:
     """Document -> the position at which it is pinned, in the order of the rules."""
     found = RuleSet(enumerate(rules), ANALYZER, limits, (object(),)).of_query(index_uid, now)
