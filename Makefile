@@ -3,6 +3,7 @@
 # make quick    the same without the slow ones
 # make check    check the sources alone: faults that ruff finds, types
 # make docs     rewrite what is made from the tables: man page, sample config, table of options
+# make dist     make what users are handed into dist/: svcd.pyz, a wheel, a Debian package; ARGS="pyz" makes the named ones
 # make clean    remove what the above has set up
 
 # The first Python that is new enough; `make PYTHON=...` names another.
@@ -12,7 +13,7 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: run test quick check docs clean
+.PHONY: run test quick check docs dist clean
 .DEFAULT_GOAL := test
 
 run: $(VENV)/ready-to-run
@@ -31,8 +32,11 @@ check: $(VENV)/ready-to-test
 docs: $(VENV)/ready-to-run
 	$(VENV)/bin/python -m svcd.reference $(ARGS)
 
+dist: $(VENV)/ready-to-run
+	$(VENV)/bin/python -m distribution.build $(ARGS)
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) dist
 
 # Installed again only when pyproject.toml changes: the sources are used where they are.
 $(VENV)/ready-to-run: pyproject.toml
