@@ -4,6 +4,7 @@
 # make check    check the sources alone: faults that ruff finds, types
 # make browser  install what the tests of the page drive: Chromium and its driver (as root, on Debian and its kin)
 # make docs     rewrite what is made from the tables: man page, sample config, table of options
+# make dist     make what users are handed into dist/: svcd.pyz, a wheel, a Debian package; ARGS="pyz" makes the named ones
 # make clean    remove what the above has set up
 
 # The first Python that is new enough; `make PYTHON=...` names another.
@@ -13,7 +14,7 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: run test quick check browser docs clean
+.PHONY: run test quick check browser docs dist clean
 .DEFAULT_GOAL := test
 
 run: $(VENV)/ready-to-run
@@ -39,8 +40,11 @@ browser:
 docs: $(VENV)/ready-to-run
 	$(VENV)/bin/python -m svcd.reference $(ARGS)
 
+dist: $(VENV)/ready-to-run
+	$(VENV)/bin/python -m distribution.build $(ARGS)
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) dist
 
 # Installed again only when pyproject.toml changes: the sources are used where they are.
 $(VENV)/ready-to-run: pyproject.toml

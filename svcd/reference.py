@@ -58,6 +58,17 @@ and
 .B SIGINT
 stop it: running requests are finished, and a running batch is finished or processed again at the next start.
 A second signal stops it immediately, without loss of data.
+.B SIGHUP
+reads the configuration again and sets the log level; with a controlling terminal it ends the daemon.
+.PP
+As a service of
+.BR systemd (1)
+it reports when it is ready and when it stops, pings the watchdog while it answers requests, listens on sockets that are passed
+to it instead of
+.BR \-\-http\-addr ,
+and takes the credential
+.I master\-key
+as master key.
 .PP
 Beside the daemon there are commands that talk to one, or work on its data folder; each has a page of its own:
 .BR svcd\-import (1)
@@ -97,6 +108,18 @@ Other variables SVC_* are ignored, with a warning.
 .TP
 .B SVC_MASTER_KEY
 The master key. Unlike the command line, other users of the machine cannot see it.
+.TP
+.B CREDENTIALS_DIRECTORY
+Set by systemd. A file
+.I master\-key
+in this folder is the master key, if no other is given.
+.TP
+.BR LISTEN_FDS ", " LISTEN_PID ", " NOTIFY_SOCKET ", " WATCHDOG_USEC ", " WATCHDOG_PID
+Set by systemd, as of
+.BR sd_listen_fds (3),
+.BR sd_notify (3)
+and
+.BR sd_watchdog_enabled (3).
 .SH FILES
 .TP
 .I ./config.toml
@@ -110,7 +133,8 @@ The data folder. One daemon at a time can use it.
 .SH EXIT STATUS
 .TP
 .B 0
-Stopped by a signal.
+Stopped by a signal, or by
+.BR \-\-exit\-when\-idle .
 .TP
 .B 1
 Could not start or run, for example because the address or the folder is in use. One line on standard error says why.
@@ -134,7 +158,8 @@ Add films from a file and search them:
 .SH SEE ALSO
 @COMMANDS@
 .BR curl (1),
-.BR systemd.service (5)
+.BR systemd.service (5),
+.BR systemd.socket (5)
 '''
 
 

@@ -14,6 +14,10 @@ from svcd.cli import options
 from svcd.cli.options import AUTO, BY_NAME, BY_VARIABLE, OPTIONS, URL, Option, key_proposal
 
 COMMAND_LINE, ENVIRONMENT, FILE, DEFAULT = "command line", "environment", "file", "default"
+# The credential that is the master key (docs/systemd.md#master-key): a file in the folder of this variable.
+CREDENTIALS_FOLDER, CREDENTIAL = "CREDENTIALS_DIRECTORY", "master-key"
+# A longer file is none with a key; it would be read as a whole.
+_MAX_KEY_FILE = 65536
 # Common prefixes are ignored when names are compared. `__` are the dashes of a flag.
 _COMMON_START = re.compile("(__|svc_)?(experimental_)?")
 _LEAST_LIKENESS = 0.75  # ratio of difflib; below it half of the hints would be wrong
@@ -77,6 +81,7 @@ def load(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
     in_file = _from_file(given.get("config_file_path"))
     idle = {name: one for name, one in in_file.items() if not BY_NAME[name].works_in_file}
     given = {**{name: one for name, one in in_file.items() if name not in idle}, **given}
+    given.update(_from_key_file(given, environ))
     values = {name: _parsed(BY_NAME[name], one) for name, one in given.items()}
     for option in OPTIONS:
         if option.name not in values:
@@ -151,6 +156,36 @@ def _from_file(named: Given | None) -> dict[str, Given]:
             raise ConfigError(f"{path}: `{row.name}` and `{row.variable}` are the same option; remove one")
         given[row.name] = Given(_toml_text(row, key, value, path), FILE, f"`{key}` in {path}")
     return given
+
+
+def _from_key_file(given: Mapping[str, Given], environ: Mapping[str, str]) -> dict[str, Given]:
+    """The master key of --master-key-file or, where neither that nor a key is given, of systemd's credential."""
+    named = given.get("master_key_file")
+    if named is not None:
+        if "master_key" in given:
+            raise ConfigError(f"{named.where}: {given['master_key'].where} is given as well; remove one of them")
+        key = _read_key(_parsed(BY_NAME["master_key_file"], named), named.where)
+        return {"master_key": Given(key, named.source, named.where)}
+    folder = environ.get(CREDENTIALS_FOLDER)
+    path = Path(folder, CREDENTIAL) if folder else None
+    if path is None or "master_key" in given or not path.is_file():
+        return {}
+    where = f"the credential {CREDENTIAL}"
+    return {"master_key": Given(_read_key(path, where), ENVIRONMENT, where)}
+
+
+def _read_key(path: Path, where: str) -> str:
+    """The only line of a file. Messages contain nothing of it."""
+    try:
+        with path.open("rb") as file:
+            lines = file.read(_MAX_KEY_FILE).decode().splitlines()
+    except OSError as refused:
+        raise ConfigError(f"{where}: cannot read {path}: {refused.strerror}") from None
+    except UnicodeDecodeError as wrong:
+        raise ConfigError(f"{where}: {path} is not UTF-8 text: byte {wrong.start} is wrong") from None
+    if len(lines) != 1:
+        raise ConfigError(f"{where}: {path} has {len(lines)} lines; write the master key as its only line")
+    return lines[0]
 
 
 def _read_toml(path: Path, named: Given | None) -> dict[str, Any]:
@@ -236,8 +271,8 @@ def _default(option: Option, values: Mapping[str, Any]) -> Any:
 def _production_needs_a_key(config: Config) -> None:
     if config.env == "production" and config.master_key is None:
         raise ConfigError(
-            f"{config.where('env')}: production requires a master key; set {BY_NAME['master_key'].variable} "
-            f"or --master-key, for example {key_proposal()}"
+            f"{config.where('env')}: production requires a master key; set {BY_NAME['master_key'].variable}, "
+            f"--master-key-file or --master-key, for example {key_proposal()}"
         )
 
 
@@ -306,6 +341,12 @@ def _workers_need_linux(config: Config) -> None:
         raise ConfigError(f"{config.where('search_workers')}: search workers need Linux; remove the option")
 
 
+def _fixed_workers_are_never_idle(config: Config) -> None:
+    if config.exit_when_idle is not None and config.search_workers not in (0, AUTO):
+        raise ConfigError(f"{config.where('exit_when_idle')}: a fixed number of search workers is never idle; "
+                          f"set {BY_NAME['search_workers'].flag} to {AUTO} or 0, or remove the option")
+
+
 def _named_folders_can_be_written(config: Config) -> None:
     """Default folders of dumps and snapshots are not checked: they may never be used."""
     for name in ("db_path", "dump_dir", "snapshot_dir"):
@@ -336,6 +377,7 @@ CHECKS: tuple[Callable[[Config], None], ...] = (
     _one_archive_is_imported,
     _object_store_is_complete,
     _workers_need_linux,
+    _fixed_workers_are_never_idle,
     _named_folders_can_be_written,
 )
 

@@ -3,25 +3,27 @@
 A start first opens the data folder and listens; what only requests need (svcd.cli.wiring: most of the code) is loaded in
 the background after that. See docs/architecture.md#processes-and-threads.
 
-Threads: the main thread runs `server.serve()` and the signal handlers; "svcd-startup" loads and starts the rest, and ends;
-the threads of server, runner and webhook delivery are described there.
+Threads: the main thread runs `server.serve()`, the signal handlers and the supervision; "svcd-startup" loads and starts the
+rest, and ends; the threads of server, runner and webhook delivery are described there.
 """
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from svcd import INTERFACE_VERSION, __version__
 from svcd.base import logs, machine
-from svcd.cli import first_start, serving
-from svcd.cli.config import Config
+from svcd.cli import first_start, serving, systemd
+from svcd.cli.config import DEFAULT, Config
 from svcd.cli.search_processes import SearchProcesses
 from svcd.cli.serving import StartupGate
+from svcd.cli.supervision import ReloadRequest, Supervision
 from svcd.http.server import Server
 from svcd.http.sockets import Address
 from svcd.instance.instance import Instance
@@ -86,6 +88,7 @@ class BackgroundStart:
 
     def __init__(self, config: Config, instance: Instance, gate: StartupGate, server: Server) -> None:
         self._config, self._instance, self._gate, self._server = config, instance, gate, server
+        self.on_ready: Callable[[], None] = lambda: None  # called once every request can be answered
         self._workers = _search_workers(config, instance)
         self._failure: Exception | None = None
         self._runner: Runner | None = None
@@ -102,6 +105,18 @@ class BackgroundStart:
         """Stop the workers, then the server; returns at once, and may be called from a signal handler."""
         if self._workers is None or not self._workers.stop(serving.GRACE_S):
             self._server.stop(serving.GRACE_S)
+
+    def has_work(self) -> bool:
+        """There are tasks to run, notices to deliver, or search workers, whose connections are not known here."""
+        return bool(self._workers and self._workers.are_running or self._instance.queue.count_enqueued()
+                    or any(self._instance.outbox.head(webhook.uuid) for webhook in self._instance.webhooks.all()))
+
+    def set_log_level(self, level: str) -> None:
+        """Set the lowest level of events that all processes print."""
+        targets = logs.of_level(logs.LEVELS[level])
+        logs.set_targets(targets)
+        if self._workers:
+            self._workers.broadcast({"log": str(targets)})
 
     def end(self) -> None:
         """Stop all parts that were started, and wait for them. Raises what kept a part from starting."""
@@ -140,6 +155,7 @@ class BackgroundStart:
             self._instance.keep_reserve()
             if self._workers:
                 self._workers.start(self._server, app)
+            self.on_ready()
             if self._config.schedule_snapshot:
                 self._snapshots = wiring.snapshots(self._config, self._instance)
                 self._snapshots.start()
@@ -155,34 +171,55 @@ class BackgroundStart:
             self._server.stop(0)
 
 
-def run(config: Config) -> int:
-    """Serve until SIGTERM or SIGINT; the exit status. Raises what keeps a part from starting."""
+def run(config: Config, reload: Callable[[], Config] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; the exit status. Raises what keeps a part from starting.
+
+    reload: loads the configuration again, for SIGHUP; without it nothing changes.
+    """
+    manager, sockets = systemd.ServiceManager(os.environ), systemd.passed_sockets(os.environ)
     serving.raise_file_limit()
     serving.check_descriptors(config)
     context = serving.server_context(config)
     with first_start.remove_on_failure(config.db_path) as keep_folder:
         first_start.import_archive(config)
-        return _run(config, context, keep_folder)
+        return _run(config, context, keep_folder, manager, sockets, reload or (lambda: config))
 
 
-def _run(config: Config, context: SSLContext | None, keep_folder: Callable[[], None]) -> int:
-    """keep_folder: called once the daemon listens; until then a failure removes a data folder made by this start."""
-    with StopSignals() as signals:
+def _run(config: Config, context: SSLContext | None, keep_folder: Callable[[], None], manager: systemd.ServiceManager,
+         sockets: Sequence[socket.socket], reload: Callable[[], Config]) -> int:
+    """keep_folder: called once the daemon listens; until then a failure removes a data folder made by this start.
+
+    sockets: those that were passed, if any; they are listened on instead of --http-addr.
+    """
+    with StopSignals() as signals, ReloadRequest() as reload_request:
         instance = Instance(config.db_path)
         instance.limit_cache(config.search_memory)
         try:
             force_features(config, instance)
             gate = StartupGate()
             server = Server(
-                gate.answer, config.http_addr, threads=serving.threads(config),
+                gate.answer, sockets or config.http_addr, threads=serving.threads(config),
                 payload_limit=config.http_payload_size_limit, ssl_context=context,
                 on_request=serving.log_request, on_error=serving.log_bug,
                 on_stopping=instance.queue.listeners.close, on_idle=machine.give_back_memory,
+                are_sockets_kept=bool(sockets),
             )
             keep_folder()
             startup = BackgroundStart(config, instance, gate, server)
-            signals.call(startup.stop)
-            _serve(config, server, startup)
+
+            def stop() -> None:
+                supervision.set_stopping()
+                startup.stop()
+
+            supervision = Supervision(config, manager, server, reload_request, reload=reload, has_work=startup.has_work,
+                                      stop=stop, set_log_level=startup.set_log_level)
+            server.on_sweep = supervision.look
+            startup.on_ready = lambda: supervision.set_ready(f"listening on {', '.join(_urls(config, server))}")
+            signals.call(stop)
+            try:
+                _serve(config, server, startup)
+            finally:
+                supervision.close()
         finally:
             instance.close()
     logs.info("stopped")
@@ -192,7 +229,7 @@ def _run(config: Config, context: SSLContext | None, keep_folder: Callable[[], N
 def _serve(config: Config, server: Server, startup: BackgroundStart) -> None:
     startup.start()
     try:
-        _announce(config, server.port)
+        _announce(config, server)
         server.serve()
         logs.info("stopping: the running batch finishes or returns to the queue")
     finally:
@@ -221,12 +258,27 @@ def _usage_description(config: Config) -> str:
     return f"hourly to {address.scheme}://{address.hostname}; --no-analytics turns it off"
 
 
-def _announce(config: Config, port: int) -> None:
+def _urls(config: Config, server: Server) -> list[str]:
+    """The addresses that it listens on."""
     scheme = "https" if config.ssl_cert_path else "http"
+    if not server.are_sockets_kept:
+        return [f"{scheme}://{Address(config.http_addr.host, server.port)}"]
+    return [f"{scheme}://{Address(*sock.getsockname()[:2])}" for sock in server.sockets]
+
+
+def _warn_of_passed_sockets(config: Config, server: Server) -> None:
+    if server.are_sockets_kept and config.source("http_addr") != DEFAULT:
+        logs.warn(f"{config.where('http_addr')}: has no effect, because the service manager has passed sockets")
+    if config.exit_when_idle and not server.are_sockets_kept:
+        logs.warn(f"{config.where('exit_when_idle')}: no socket was passed, so nothing starts svcd again after its exit")
+
+
+def _announce(config: Config, server: Server) -> None:
+    _warn_of_passed_sockets(config, server)
     for name, value, source in config.described():
         logs.debug("option", name=name, value=value, source=source)
     logs.announce(f"svcd {__version__}, interface {INTERFACE_VERSION}", {
-        "address": f"{scheme}://{Address(config.http_addr.host, port)}",
+        "address": ", ".join(_urls(config, server)) + " (passed)" * server.are_sockets_kept,
         "folder": config.db_path.absolute(),
         "env": config.env,
         "master key": "set" if config.master_key else "not set: every request is allowed",

@@ -1,14 +1,14 @@
 """The command `svcd`: parses the command line, loads the configuration, and runs the daemon, or one of the COMMANDS.
 
 A start that fails prints one line on stderr, never a traceback. The daemon itself is imported only when it starts, so that
-`--help`, `--version` and wrong options are answered at once. Exit status: 0 stopped by a signal, 1 could not start or
+`--help`, `--version` and wrong options are answered at once. Exit status: 0 stopped by a signal or idle, 1 could not start or
 run, 2 wrong options.
 """
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -101,14 +101,15 @@ def _start(context: click.Context, **flags: Any) -> int:
     logs.configure(config.log_level, config.experimental_logs_mode)
     for warning in warnings(config, os.environ):
         logs.warn(warning)
-    return _run(config)
+    return _run(config, lambda: load(flags, os.environ))
 
 
-def _run(config: Config) -> int:
+def _run(config: Config, reload: Callable[[], Config]) -> int:
+    """reload: loads the configuration again."""
     try:
         from svcd.cli.daemon import run  # loads most of the code
 
-        return run(config)
+        return run(config, reload)
     except ConfigError:
         raise
     except Exception as refused:

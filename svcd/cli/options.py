@@ -267,6 +267,7 @@ INTERVAL = Kind("[SECONDS]", _interval, (int, bool), "an integer, or true or fal
 NETWORKS = Kind("CIDR,...", _networks, (str, list),
                 'a string such as "10.0.0.0/8, fd00::/8", or an array of such strings',
                 lambda networks: ",".join(map(str, networks)), is_repeatable=True)
+SECONDS = Kind("SECONDS", _count(1), (int,), "an integer")
 KEY = Kind("KEY", _master_key)
 URL = Kind("URL", _url, expected="a URL in quotes")
 HEADER = Kind("VALUE", _header_value)
@@ -298,13 +299,17 @@ def _batch_bytes(values: Mapping[str, Any]) -> int:
 
 OPTIONS: tuple[Option, ...] = (
     Option("--config-file-path", PATH, "General", default="./config.toml", is_in_file=False,
-           about="TOML file with options. The default file may be absent; a file named here must exist."),
+           about="TOML file with options. The default file may be absent; a file named here must exist. SIGHUP reads its "
+                 "log_level again."),
     Option("--env", _choice(*ENVS), "General", default="development",
            about="Environment. With production a master key is required."),
     Option("--analytics-url", URL, "General", example="https://stats.example.com/svcd",
            about="URL that an anonymous usage report is sent to every hour. Without it there is no report."),
     Option("--no-analytics", SWITCH, "General", default="false",
            about="Do not send the usage report even if --analytics-url is set."),
+    Option("--exit-when-idle", SECONDS, "General", default_description="never", example="300",
+           about="Exit after so many seconds without a connection, a task or a notice to deliver. With socket activation the "
+                 "next connection starts svcd again."),
 
     Option("--http-addr", ADDRESS, "Network", default="localhost:7700",
            about="Address to listen on. Port 0 selects a free port, which the start banner shows."),
@@ -317,7 +322,10 @@ OPTIONS: tuple[Option, ...] = (
 
     Option("--master-key", KEY, "Access", is_secret=True, example="at-least-16-bytes",
            about="Key with all permissions, at least 16 bytes. Without it every request is allowed. "
-                 "Prefer the variable: other users can see the command line."),
+                 "Prefer the variable or a file: other users can see the command line."),
+    Option("--master-key-file", PATH, "Access", example="/etc/svcd/master-key",
+           default_description="master-key in $CREDENTIALS_DIRECTORY, if it exists",
+           about="File whose only line is the master key; instead of --master-key."),
 
     Option("--db-path", PATH, "Folders", default="./data.ms",
            about="Data folder, created if it does not exist."),

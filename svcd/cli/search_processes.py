@@ -107,6 +107,11 @@ class SearchProcesses:
         if self._pool:
             self._pool.close()
 
+    @property
+    def are_running(self) -> bool:
+        """There are workers, those that leave included."""
+        return self._pool is not None and (self._pool.size > 0 or self._pool.is_shrinking)
+
     def reports(self) -> Sequence[Report]:
         """The traffic of all workers since the start of the daemon, also of those that have ended."""
         return self._pool.reports() if self._pool else ()

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from svcd.remote.client import Client
     from svcd.remote.reranking import Reranker
 
+# The client of the requests that the daemon sends to itself for the watchdog (svcd.cli.supervision).
+PROBE_CLIENT = "watchdog"
 AVAILABLE = b'{"status":"available"}'  # a test compares it with the answer of the route
 # Seconds that running requests get to end after a stop signal.
 GRACE_S = 20.0
@@ -154,7 +156,9 @@ def settle() -> None:
 
 
 def log_request(request: Request, status: int, seconds: float, size: int) -> None:
-    """Log one answered request."""
+    """Log one answered request, unless it comes from the daemon itself."""
+    if request.client == PROBE_CLIENT:
+        return
     path = "/" + "/".join(request.segments)  # decoded, so that an API key in the path is recognized and redacted
     logs.request(request.verb, path, status, seconds, size, request.client)
 

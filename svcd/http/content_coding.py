@@ -7,7 +7,8 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from functools import cache
+from typing import Any, Protocol
 
 # Unpacked pieces are about this large (brotli: up to one and a half times), however well they were compressed.
 UNPACKED_PIECE = 65536
@@ -105,9 +106,26 @@ def _rest(inflater: zlib._Decompress) -> Iterator[bytes]:
             yield unpacked
 
 
-def _unbrotli(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    import brotli  # lazily: most daemons never see a br body
+@cache
+def _brotli_module() -> Any:
+    """The module brotli; None if it is not installed, or older than 1.2, which cannot unpack in bounded memory.
 
+    Imported lazily: many daemons never see a br body, nor a client that asks for one.
+    """
+    try:
+        import brotli
+    except ImportError:
+        return None
+    return brotli if hasattr(brotli.Decompressor, "can_accept_more_data") else None
+
+
+def is_available(coding: str) -> bool:
+    """Can this installation pack and unpack a coding of PACKERS or UNPACKERS? All but br always."""
+    return coding != "br" or _brotli_module() is not None
+
+
+def _unbrotli(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    brotli = _brotli_module()
     unpacker = None
     try:
         for piece in pieces:
@@ -148,9 +166,7 @@ class _Zlib:
 
 class _Brotli:
     def __init__(self) -> None:
-        import brotli  # lazily: only where a client asks for it
-
-        compressor = brotli.Compressor(quality=BROTLI_QUALITY, lgwin=BROTLI_WINDOW)
+        compressor = _brotli_module().Compressor(quality=BROTLI_QUALITY, lgwin=BROTLI_WINDOW)
         self.pack = compressor.process
         self.flush = compressor.flush
         self.finish = compressor.finish

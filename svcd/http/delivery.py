@@ -131,7 +131,7 @@ def _choose_coding(accept_encoding: str) -> str:
     best, best_q = "", qualities.get("identity", 0.0)
     for coding in content_coding.PACKERS:
         q = qualities.get(coding, others)
-        if q > 0 and (q > best_q or q == best_q and not best):
+        if q > 0 and (q > best_q or q == best_q and not best) and content_coding.is_available(coding):
             best, best_q = coding, q
     return best
 

@@ -146,13 +146,14 @@ def content_codings(encoding: str | None) -> list[str]:
     if not encoding:
         return []
     names = [name for name in elements(encoding) if name not in ("", "identity")]
-    unknown = [name for name in names if name not in content_coding.UNPACKERS]
+    unknown = [name for name in names if name not in content_coding.UNPACKERS or not content_coding.is_available(name)]
     if unknown or len(names) > content_coding.MAX_CODINGS:
+        known = list(filter(content_coding.is_available, content_coding.PACKERS))
         raise ApiError(
             "unsupported_media_type",
             f"The content encoding `{(unknown or [encoding])[0]}` is not supported: "
-            f"expected at most {content_coding.MAX_CODINGS} of `br`, `gzip`, `deflate`, `identity`.",
-            (("Accept-Encoding", "br, gzip, deflate"),),
+            f"expected at most {content_coding.MAX_CODINGS} of {', '.join(f'`{name}`' for name in (*known, 'identity'))}.",
+            (("Accept-Encoding", ", ".join(known)),),
         )
     return names
 

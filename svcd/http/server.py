@@ -101,7 +101,8 @@ class Listener:
     def drain(self) -> None:
         """Accept the connections that the kernel has completed already, so that their clients are answered."""
         # The main process stops last: those that stop earlier leave the backlog to it.
-        for _ in range(0, BACKLOG if self._server.is_main else 0, self._per_turn()):
+        is_last = self._server.is_main and not self._server.are_sockets_kept
+        for _ in range(0, BACKLOG if is_last else 0, self._per_turn()):
             self.handle()
 
     def _per_turn(self) -> int:
@@ -143,6 +144,8 @@ class Server(HTTPServer):
         peers: PeerProcesses | None = None,
         on_stopping: Callable[[], None] = lambda: None,
         on_idle: Callable[[], None] = lambda: None,
+        on_sweep: Callable[[], None] = lambda: None,
+        are_sockets_kept: bool = False,
     ) -> None:
         """Listens at once; requests are answered from `serve()` on. Raises ListenError.
 
@@ -150,7 +153,9 @@ class Server(HTTPServer):
         peers: of the other processes, if there are any (share()). payload_limit: bytes of a body, as sent and unpacked.
         on_request: called after each answer. on_error: called with the traceback of a bug (default: standard error).
         on_stopping: called when the stop begins, to end streams. on_idle: called in the thread of serve() some time
-        after work, preferably while no request runs: the time to release memory.
+        after work, preferably while no request runs: the time to release memory. on_sweep: called there each
+        `Limits.sweep_s`, until the stop begins. are_sockets_kept: the listening sockets stay open elsewhere, so that
+        connections which are not accepted at the stop wait for the next process.
         """
         self.answer = answer
         self.payload_limit = payload_limit
@@ -159,6 +164,9 @@ class Server(HTTPServer):
         self.on_error = on_error or sys.stderr.write
         self.on_stopping = on_stopping
         self.on_idle = on_idle
+        self.on_sweep = on_sweep
+        self.are_sockets_kept = are_sockets_kept
+        self.accepted = 0  # connections since the start
         self.limits = limits
         self.is_stopping = False  # nothing new is accepted
         self.on_message: Callable[[bytes], None] = lambda message: None  # called with what another process has sent
@@ -242,8 +250,14 @@ class Server(HTTPServer):
 
     # Connections
 
+    @property
+    def has_connections(self) -> bool:
+        """There are clients, idle ones included."""
+        return bool(self._connections) or self._relay_thread is not None and self._relay_thread.count > 0
+
     def accept(self, sock: socket.socket, address: tuple[str, int]) -> None:
         """Register a new connection with the poller; one that the client has closed already is dropped."""
+        self.accepted += 1
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -454,6 +468,10 @@ class Server(HTTPServer):
         self._resume_paused()
         self._dismiss_spare(now)
         self._call_on_idle(now)
+        try:
+            self.on_sweep()
+        except Exception:  # a bug there must not stop the sweep
+            self.on_error(_traceback())
 
     def _resume_paused(self) -> None:
         """Accept again after a pause for want of room."""
@@ -497,14 +515,11 @@ class Server(HTTPServer):
             self._close_source(source)
         self.on_stopping()
         self._close_unused()
-        while self._has_clients() and time.monotonic() < until:
+        while self.has_connections and time.monotonic() < until:
             wait(self._stop_reader, 0, 0.01)
             self._sweep()
             self._close_unused()
         self._disconnect_all()
-
-    def _has_clients(self) -> bool:
-        return bool(self._connections) or self._relay_thread is not None and self._relay_thread.count > 0
 
     def _begin_stop(self) -> None:
         """From here on answers close their connections (unless it leaves), and no process hands any to this one."""
@@ -524,7 +539,9 @@ class Server(HTTPServer):
         if self._is_leaving:
             self._give_back_unused()
             return
-        for pollable in self._poller.take_out_where(_is_unused_connection):
+        # Where the next process takes over at once, a client that has just connected is answered by this one.
+        is_unused = _is_idle_connection if self.are_sockets_kept else _is_unused_connection
+        for pollable in self._poller.take_out_where(is_unused):
             self._close(cast(Connection, pollable))
 
     def _give_back_unused(self) -> None:

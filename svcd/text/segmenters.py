@@ -2,7 +2,7 @@
 
 A segmenter is made, and its word list loaded, for the first text that needs it. Without a list Chinese is cut into single
 characters; Thai, Khmer and German are not cut. The packages that contain lists are located but never imported: only the file of
-the list is read.
+the list is read, also from a zip file.
 
 Threads: any thread may ask for a segmenter; `_lock` keeps two threads from loading the same list.
 """
@@ -20,10 +20,15 @@ from itertools import accumulate, groupby
 from math import log
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from svcd.text.scripts import ARABIC, CJ, KHMER, LATIN, THAI
 from svcd.validation.names import long_form
+
+if TYPE_CHECKING:
+    import zipfile
+
+    ListFile = Path | zipfile.Path
 
 Segmenter = Callable[[str], Iterator[str]]
 
@@ -107,7 +112,7 @@ def _sorted_parts(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield sorted(set(bytes(joined.pop(start)).split(_EDGE)[:-1]))
 
 
-def _counted(path: Path) -> Iterator[bytes]:
+def _counted(path: ListFile) -> Iterator[bytes]:
     """Read lines of a word, its frequency and its part of speech."""
     with path.open("rb") as lines:
         for line in lines:
@@ -115,7 +120,7 @@ def _counted(path: Path) -> Iterator[bytes]:
             yield word + _TAB + frequency
 
 
-def _plain(path: Path) -> Iterator[bytes]:
+def _plain(path: ListFile) -> Iterator[bytes]:
     """Read lines of a word, which may contain spaces."""
     with path.open("rb") as lines:
         for line in lines:
@@ -123,7 +128,7 @@ def _plain(path: Path) -> Iterator[bytes]:
                 yield word + _TAB + b"1"
 
 
-def read_compound_parts(path: Path) -> Iterator[bytes]:
+def read_compound_parts(path: ListFile) -> Iterator[bytes]:
     """Read parts of compounds with their endings: `land/es` is Land and Landes, at the beginning of a compound or inside.
 
     Parts with a capital are only found at the beginning: inside other words they are mostly coincidence, as `ring` in
@@ -142,7 +147,7 @@ class _Source(NamedTuple):
     language: str
     package: str
     file: str
-    read: Callable[[Path], Iterator[bytes]]
+    read: Callable[[ListFile], Iterator[bytes]]
 
 
 # Of the packages for Thai this small one has the list that clients of the interface expect. No package has the Khmer list of ICU,
@@ -178,9 +183,15 @@ def load_word_list(language: str) -> WordList | None:
     return WordList(source.read(path)) if source and path else None
 
 
-def _path(source: _Source) -> Path | None:
+def _path(source: _Source) -> ListFile | None:
     spec = find_spec(source.package)
     folders = (spec and spec.submodule_search_locations) or ()
+    archive = getattr(spec and spec.loader, "archive", None)
+    if archive:
+        from zipfile import Path as ZipPath  # svcd runs from a zip file
+
+        inside = (ZipPath(archive, Path(folder, source.file).relative_to(archive).as_posix()) for folder in folders)
+        return next((file for file in inside if file.is_file()), None)
     return next((path for folder in folders if (path := Path(folder, source.file)).is_file()), None)
 
 

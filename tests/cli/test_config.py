@@ -25,7 +25,7 @@ from svcd.cli import config as configuration
 from svcd.cli import options
 from svcd.cli.config import COMMAND_LINE, DEFAULT, ENVIRONMENT, FILE, Config, ConfigError, load, warnings
 from svcd.cli.options import BY_NAME, OPTIONS, Option
-from tests.support.option_samples import USABLE, WRONG, companions, other
+from tests.support.option_samples import OTHER, USABLE, WRONG, companions, other
 
 KEY = "a-master-key-of-some-length"
 in_file = pytest.mark.parametrize(
@@ -36,6 +36,7 @@ in_file = pytest.mark.parametrize(
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / OTHER["master_key_file"]).write_text(f"{KEY}\n")
 
 
 def file_with(path: str = "svcd.toml", **keys: Any) -> str:
@@ -240,7 +241,7 @@ def test_a_folder_that_cannot_be_written_is_refused(name: str, monkeypatch: pyte
 
 def test_folders_are_checked_without_being_made(tmp_path: Path) -> None:
     load({"db_path": "a/b", "dump_dir": "c", "snapshot_dir": "d"}, {})
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [OTHER["master_key_file"]]
 
 
 def test_the_size_of_batches_follows_the_indexing_memory() -> None:
@@ -391,3 +392,53 @@ def test_credentials_of_urls_are_hidden_in_described_options() -> None:
     with pytest.raises(ConfigError) as refused:
         load({"task_webhook_url": "ftp://someone:secret@hook.test"}, {})
     assert "secret" not in str(refused.value)
+
+
+# -- The master key from a file ------------------------------------------------------------------------------
+
+
+def key_file(content: str | bytes, path: str = "master-key") -> str:
+    """A file with this content; its path."""
+    Path(path).write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_the_master_key_may_be_the_line_of_a_file(end: str) -> None:
+    config = load({"env": "production"}, {"SVC_MASTER_KEY_FILE": key_file(KEY + end)})
+    assert (config.master_key, config.source("master_key")) == (KEY, ENVIRONMENT)
+    assert KEY not in str(list(config.described()))
+
+
+def test_the_credential_of_systemd_is_the_master_key_unless_another_is_given() -> None:
+    key_file(f"{KEY}\n")
+    environ = {"CREDENTIALS_DIRECTORY": str(Path.cwd())}
+    assert load({}, environ).master_key == KEY
+    assert load({"master_key": KEY[::-1]}, environ).master_key == KEY[::-1]
+    assert load({"master_key_file": key_file(KEY.upper(), "other")}, environ).master_key == KEY.upper()
+    assert load({}, {"CREDENTIALS_DIRECTORY": "/nowhere"}).master_key is None
+
+
+def test_a_key_and_a_file_with_a_key_exclude_each_other() -> None:
+    words = refusal({"master_key": KEY}, {"SVC_MASTER_KEY_FILE": key_file(KEY)})
+    assert words == "SVC_MASTER_KEY_FILE: --master-key is given as well; remove one of them"
+
+
+@pytest.mark.parametrize(("content", "words"), [
+    ("", "has 0 lines"),
+    ("short", "the key has 5 bytes"),
+    (f"{KEY}\n{KEY}\n", "has 2 lines"),
+    (KEY.encode() + b"\xff", "is not UTF-8 text: byte 27 is wrong"),
+])
+def test_a_file_without_a_usable_key_refuses_the_start(content: str | bytes, words: str) -> None:
+    refused = refusal({"master_key_file": key_file(content)})
+    assert refused.startswith("--master-key-file: ") and words in refused and KEY not in refused
+
+
+def test_a_key_file_that_cannot_be_read_refuses_the_start() -> None:
+    assert refusal({"master_key_file": "/nowhere/key"}) == "--master-key-file: cannot read /nowhere/key: No such file or directory"
+
+
+def test_the_exit_when_idle_needs_search_workers_that_end() -> None:
+    assert "--search-workers to auto or 0" in refusal({"exit_when_idle": "60", "search_workers": "1"})
+    assert load({"exit_when_idle": "60", "search_workers": "0"}, {}).exit_when_idle == 60

@@ -99,7 +99,7 @@ def test_misuse_is_one_line(arguments: list[str], words: str, capsys: pytest.Cap
 def test_what_keeps_the_daemon_from_starting_is_one_line(
     error: Exception, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail(_config: object) -> int:
+    def fail(_config: object, _reload: object) -> int:
         raise error
 
     monkeypatch.setitem(sys.modules, "svcd.cli.daemon", SimpleNamespace(run=fail))

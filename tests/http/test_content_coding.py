@@ -4,20 +4,26 @@
 2. Several gzip members are one body; padding with zeros is none.
 3. Cut off or damaged bytes are errors, and so are bytes after the end.
 4. A bomb comes out in small pieces, as they are asked for.
+5. Without brotli the other codings are used, and br bodies are rejected.
 """
 from __future__ import annotations
 
 import gzip
 import itertools
+import sys
 import zlib
+from collections.abc import Iterator
+from types import SimpleNamespace
 
 import brotli
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svcd.http import content_coding
+from svcd.base.errors import ApiError
+from svcd.http import content_coding, delivery
 from svcd.http.content_coding import BrokenCoding, pack, pack_stream, unpack
+from svcd.http.message import content_codings
 
 TEXT = b'{"id": 1, "title": "Star Wars"}\n' * 200
 # Unlike ours: written by the libraries' own one-call functions.
@@ -85,3 +91,34 @@ def test_a_bomb_comes_out_in_small_pieces(name: str) -> None:
     assert len(bomb) < 120_000
     sizes = [len(piece) for piece in unpack(name, iter([bomb]))]
     assert sum(sizes) == 20_000_000 and max(sizes) <= 2 * content_coding.UNPACKED_PIECE
+
+
+# -- Without brotli
+
+
+@pytest.fixture(params=["none", "old"])
+def without_brotli(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """brotli is not installed, or older than 1.2."""
+    old = SimpleNamespace(Decompressor=object)
+    monkeypatch.setitem(sys.modules, "brotli", None if request.param == "none" else old)
+    content_coding._brotli_module.cache_clear()
+    delivery._choose_coding.cache_clear()
+    yield
+    monkeypatch.undo()
+    content_coding._brotli_module.cache_clear()
+    delivery._choose_coding.cache_clear()
+
+
+@pytest.mark.usefixtures("without_brotli")
+def test_without_brotli_the_other_codings_are_used() -> None:
+    assert delivery.choose_coding("br") == ""
+    assert delivery.choose_coding("gzip, deflate, br") == "gzip"
+    assert content_codings("gzip") == ["gzip"]
+    with pytest.raises(ApiError, match=r"`br` is not supported: expected at most 3 of `gzip`, `deflate`, `identity`\.") as refused:
+        content_codings("br")
+    assert refused.value.headers == (("Accept-Encoding", "gzip, deflate"),)
+
+
+def test_with_brotli_it_is_preferred() -> None:
+    assert delivery.choose_coding("gzip, deflate, br") == "br"
+    assert content_codings("br") == ["br"]

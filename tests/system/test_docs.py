@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("docs/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
-SOURCES = sorted(path for folder in ("svcd", "tests", "docs", "examples", "man", "benchmarks")
+SOURCES = sorted(path for folder in ("svcd", "tests", "docs", "examples", "man", "benchmarks", "distribution")
                  for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md", ".1", ".toml"))
 EXAMPLES = re.findall(r"### (.*?)\n.*?```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.S)
 

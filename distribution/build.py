@@ -1,0 +1,76 @@
+"""Makes what is handed to users.
+
+    python -m distribution.build                     all of them, into dist/
+    python -m distribution.build --into FOLDER deb   the named ones: pyz, wheel, deb
+"""
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from distribution import deb, zip_file
+from distribution.bundle import ROOT, MissingPackage, files
+
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+
+
+def pyz(folder: Path) -> Path:
+    """Write svcd.pyz; its path."""
+    path = folder / "svcd.pyz"
+    path.write_bytes(zip_file.build(files()))
+    path.chmod(0o755)
+    return path
+
+
+def wheel(folder: Path) -> Path:
+    """Write the wheel, with pip and the tools that pyproject.toml names, which pip installs for this; its path.
+
+    It is made from a copy: the tools leave files beside the sources, and put those that are left there into the next wheel.
+    """
+    with TemporaryDirectory(dir=folder) as made:
+        sources = Path(made, "sources")
+        shutil.copytree(ROOT / "svcd", sources / "svcd", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "man", sources / "man")
+        for name in ("pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(ROOT / name, sources)
+        subprocess.run([*PIP, "wheel", "--no-deps", "--wheel-dir", made, str(sources)], check=True)
+        (path,) = Path(made).glob("*.whl")
+        return path.replace(folder / path.name)
+
+
+def debian(folder: Path) -> Path:
+    """Write the Debian package; its path."""
+    path = folder / deb.NAME
+    path.write_bytes(deb.build(files()))
+    return path
+
+
+TARGETS: dict[str, Callable[[Path], Path]] = {"pyz": pyz, "wheel": wheel, "deb": debian}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Make the named targets (default: all) and print their sizes; the exit status."""
+    parser = ArgumentParser("distribution.build", description="Make what is handed to users.")
+    parser.add_argument("--into", type=Path, default=ROOT / "dist", metavar="FOLDER", help="where to write (default: dist/)")
+    parser.add_argument("target", nargs="*", default=list(TARGETS), metavar="|".join(TARGETS))
+    given = parser.parse_args(arguments)
+    if unknown := set(given.target) - set(TARGETS):
+        parser.error(f"no target {min(unknown)}; targets are {', '.join(TARGETS)}")
+    given.into.mkdir(parents=True, exist_ok=True)
+    for name in given.target:
+        try:
+            path = TARGETS[name](given.into)
+        except MissingPackage as missing:
+            print(f"distribution.build: {missing}: run `make dist`, which installs it", file=sys.stderr)
+            return 1
+        print(f"{path.stat().st_size / 1e6:5.1f} MB  {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
