@@ -31,8 +31,8 @@ from svcd.validation.messages import STRING, FieldError, inside, invalid_value, 
 _BAD_REQUEST = "bad_request"
 _ACTION_TYPE = "pin"
 
-_BAD_DATE = ("`{text}` is not a valid date. It should follow the RFC 3339 format to represents a date or datetime in the future or "
-             "specified as a null value. e.g. 'YYYY-MM-DD' or 'YYYY-MM-DD HH:MM:SS'.\n")
+_BAD_DATE = ("`{text}` is not a valid date. It should follow the RFC 3339 format to represents a date or datetime in the future "
+             "or specified as a null value. e.g. 'YYYY-MM-DD' or 'YYYY-MM-DD HH:MM:SS'.\n")
 
 
 # Checks of a rule
@@ -73,7 +73,8 @@ def _long_form(moment: str) -> str:
 def _empty_or_words(query: Mapping[str, Any]) -> dict[str, Any]:
     given = _without_nulls(query)
     if given.get("isEmpty") and "words" in given:
-        raise FieldError("Invalid value at `.conditions.query`: either `isEmpty` or `words` can be used, not both at once", _BAD_REQUEST)
+        raise FieldError("Invalid value at `.conditions.query`: either `isEmpty` or `words` can be used, not both at once",
+                         _BAD_REQUEST)
     return given
 
 
@@ -128,7 +129,8 @@ _actions = array_of(object_of({
 }))
 _RULE = Fields({  # in the order in which messages list them
     "description": Field(nullable(string), "invalid_dynamic_search_rule_description"),
-    "precedence": Field(nullable(positive_integer), "invalid_dynamic_search_rule_priority", about="Rules of smaller numbers come first."),
+    "precedence": Field(nullable(positive_integer), "invalid_dynamic_search_rule_priority",
+                        about="Rules of smaller numbers come first."),
     "active": Field(nullable(boolean), "invalid_dynamic_search_rule_active"),
     "conditions": Field(nullable(_conditions), "invalid_dynamic_search_rule_conditions",
                         about="What must hold of a query for the rule to be in force."),

@@ -32,6 +32,7 @@ MAX_OPEN_INDEXES = 64
 
 _HIDDEN = "."  # first character of the uids of indexes that svcd keeps for itself
 _MAX_STATES = 1000  # of indexes that are remembered
+_LAST_UPDATE = f"SELECT max(updated_at) FROM indexes WHERE uid NOT LIKE '{_HIDDEN}%'"
 _UUID = "SELECT uuid FROM indexes WHERE uid = ?"
 _STATE = "SELECT key, value FROM meta WHERE key IN ('generation', 'primary_key')"
 
@@ -331,7 +332,7 @@ class DataFolderReader:
     def last_update(self) -> int | None:
         """When any index changed last (nanoseconds), or None."""
         with self.read_instance() as connection:
-            newest: int | None = connection.execute(f"SELECT max(updated_at) FROM indexes WHERE uid NOT LIKE '{_HIDDEN}%'").fetchone()[0]
+            newest: int | None = connection.execute(_LAST_UPDATE).fetchone()[0]
             return newest
 
     # Features

@@ -24,7 +24,7 @@ class Leaf(NamedTuple):
 
 Branch = tuple[Leaf, ...]
 
-_UNKNOWN = Leaf("", None)  # geo, vectors, other indexes: no field of a rule can meet it
+_NEVER: Branch = (Leaf("", None),)  # for geo, vectors, other indexes: no field of a rule can meet it
 
 
 def branches(condition: Condition, limits: Limits) -> list[Branch]:
@@ -41,7 +41,7 @@ class _Expansion:
     def of(self, condition: Condition, is_negated: bool, depth: int) -> Iterator[Branch]:
         """The alternatives of a condition. is_negated: of its opposite."""
         if depth > self._deepest:
-            return iter(((_UNKNOWN,),))
+            return iter((_NEVER,))
         if isinstance(condition, Not):
             return self.of(condition.part, not is_negated, depth + 1)
         if isinstance(condition, (And, Or)):
@@ -52,12 +52,13 @@ class _Expansion:
             return self._all(leaves) if is_negated else self._any(leaves)
         if isinstance(condition, Comparison):
             return iter(((Leaf(condition.field.text, condition.operator, condition.values, is_negated),),))
-        return iter(((_UNKNOWN,),))
+        return iter((_NEVER,))
 
     def _any(self, parts: Sequence[Callable[[], Iterator[Branch]]]) -> Iterator[Branch]:
         looked_at = parts[:self._ors]
         self._ors -= len(looked_at)
-        return chain.from_iterable(part() for part in looked_at)
+        # Never empty: the other parts of a conjunction count whether or not there was fuel left for this one.
+        return chain.from_iterable(part() for part in looked_at) if looked_at else iter((_NEVER,))
 
     def _all(self, parts: Sequence[Callable[[], Iterator[Branch]]]) -> Iterator[Branch]:
         looked_at = parts[:self._ands]

@@ -1,4 +1,4 @@
-"""How much of its time a search may spend on search rules: limits that environment variables set (docs/search-rules.md#limits)."""
+"""How much a search may do for search rules: limits that environment variables set (docs/search-rules.md#limits)."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -11,10 +11,11 @@ _COUNTED_WORDS = 30  # that are counted at most, whatever it says
 
 
 class Limits(NamedTuple):
-    """counted_words: words of a query that are looked up. active_rules: rules in force for a query. pin_actions: pins of a query.
+    """The most that a search does for rules.
 
-    word_fuel, filter_fuel: combinations of words, of filtered fields, that are tried. filter_or_fuel, filter_and_fuel: operands of
-    a filter that are looked at. filter_depth_fuel: how deep they may be nested.
+    counted_words: words of a query that are looked up. active_rules: rules in force. pin_actions: pinned documents.
+    word_fuel, filter_fuel: combinations of words, and of filtered fields, that are tried.
+    filter_or_fuel, filter_and_fuel: operands of a filter that are looked at; filter_depth_fuel: how deep they may be nested.
     """
 
     counted_words: int = 10
@@ -43,8 +44,8 @@ VARIABLES = tuple(_PREFIX + name for name in _FIELDS)
 
 def limits_of(environ: Mapping[str, str]) -> Limits:
     """The limits that environment variables set. Raises ValueError, with a message, for a value that is none."""
-    given = {field: _number(_PREFIX + name, environ[_PREFIX + name]) for name, field in _FIELDS.items() if _PREFIX + name in environ}
-    limits = Limits(**given)
+    given = {_PREFIX + name: field for name, field in _FIELDS.items() if _PREFIX + name in environ}
+    limits = Limits(**{field: _number(variable, environ[variable]) for variable, field in given.items()})
     return limits._replace(counted_words=min(limits.counted_words, _COUNTED_WORDS))
 
 

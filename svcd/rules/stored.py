@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from svcd.rules.values import count_values
-
 Rule = dict[str, Any]
 
 # No index can have this name, so that the index is seen by none of the routes of indexes.
@@ -56,6 +54,15 @@ def _counted(conditions: Mapping[str, Any]) -> Rule:
     if "filter" not in conditions:
         return dict(conditions)
     return {**conditions, "filter": {"values": values, "nbConstraints": count_values(values)}}
+
+
+def count_values(value: Any) -> int:
+    """How many texts, numbers and booleans a JSON value holds at any depth."""
+    if isinstance(value, Mapping):
+        return sum(map(count_values, value.values()))
+    if isinstance(value, list):
+        return sum(map(count_values, value))
+    return value is not None
 
 
 def shown(rule: Mapping[str, Any]) -> Rule:

@@ -25,18 +25,10 @@ from svcd.filters.tree import (
 from svcd.query.reader import Value
 from svcd.rules.branches import Branch, Leaf, branches
 from svcd.rules.limits import Limits
+from svcd.rules.stored import count_values
 from svcd.schema.field_values import GEO, field_values, normal_form
 
 Rules = int  # a set of rules
-
-
-def count_values(value: Any) -> int:
-    """How many texts, numbers and booleans a JSON value holds at any depth."""
-    if isinstance(value, Mapping):
-        return sum(map(count_values, value.values()))
-    if isinstance(value, list):
-        return sum(map(count_values, value))
-    return value is not None
 
 
 class ValueTable:
@@ -60,7 +52,7 @@ class ValueTable:
                 by_value[value] = by_value.get(value, 0) | rule
 
     def met(self, condition: Condition | None, limits: Limits) -> Rules:
-        """The rules in force with a filter: some alternative of it has as many fields that a rule meets as the rule has values."""
+        """The rules in force with a filter: in some alternative they meet as many fields as they have values, or more."""
         if condition is None or not self.all:
             return 0
         alternatives = [_by_field(branch) for branch in branches(condition, limits)]

@@ -186,8 +186,9 @@ class _Import:
         place = folder.relative_to(self._dump)
         about = self._object(str(place / "metadata.json"))
         try:
-            row = IndexRow(hidden_uid or checked_index_uid(about["uid"]), str(uuids.uuid4()), dump_lines.moment_of(about["createdAt"]),
-                           quantities.now(), dump_lines.primary_key_of(about))
+            index_uid = hidden_uid or checked_index_uid(about["uid"])
+            row = IndexRow(index_uid, str(uuids.uuid4()), dump_lines.moment_of(about["createdAt"]), quantities.now(),
+                           dump_lines.primary_key_of(about))
             change = decode_body(_completed(self._json(str(place / "settings.json"))), settings_table.FIELDS)
             settings_table.validate(change)
         except (ApiError, *MALFORMED) as error:

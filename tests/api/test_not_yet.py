@@ -26,14 +26,9 @@ GATED = [
     ("PATCH", "/chats/a/settings", {"source": "openAi"}, "chatCompletions", "bad_request"),
     ("DELETE", "/chats/a/settings", None, "chatCompletions", "bad_request"),
     ("POST", "/chats/a/chat/completions", {"model": "m", "messages": []}, "chatCompletions", "bad_request"),
-    ("POST", "/dynamic-search-rules", {"limit": 1}, "dynamicSearchRules", "bad_request"),
-    ("DELETE", "/dynamic-search-rules", None, "dynamicSearchRules", "bad_request"),
-    ("GET", "/dynamic-search-rules/a", None, "dynamicSearchRules", "bad_request"),
-    ("PATCH", "/dynamic-search-rules/a", {"active": True}, "dynamicSearchRules", "bad_request"),
-    ("DELETE", "/dynamic-search-rules/a", None, "dynamicSearchRules", "bad_request"),
 ]
 # The words for features that are off name these routes otherwise.
-_CALLED = {"/chats": "chat", "/dynamic-search-rules": "`"}
+_CALLED = {"/chats": "chat"}
 
 
 @pytest.mark.parametrize("method, path, body, feature, code", GATED)
@@ -73,7 +68,7 @@ def test_every_operation_of_the_interface_has_a_route() -> None:
 
 
 def test_features_without_effect_say_what_is_missing(client) -> None:
-    idle = ("dynamicSearchRules", "chatCompletions")
+    idle = ("chatCompletions",)
     assert set(not_yet.flags_without_effect(FEATURES)) == set(idle)
     log = io.StringIO()
     logs.configure(stream=log)

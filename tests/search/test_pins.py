@@ -59,8 +59,8 @@ def test_nothing_is_lost_and_the_organic_hits_keep_their_order(organic, pins, en
 @given(ORGANIC, PINS, st.integers(1, 4))
 def test_pages_joined_are_the_whole_list(organic, pins, size):
     pins = by_position(pins)
-    pages = [placed(organic, pins, end + size)[end:] for end in range(0, 20, size)]
-    assert sum(pages, []) == placed(organic, pins, 100)
+    pages = [hit for end in range(0, 20, size) for hit in placed(organic, pins, end + size)[end:]]
+    assert pages == placed(organic, pins, 100)
 
 
 def test_details_say_which_hits_are_pinned():

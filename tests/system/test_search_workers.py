@@ -3,7 +3,7 @@
 1. Every process gives the answers that the main one gives, refusals and keys included.
 2. Writes, and all else, go through the same port, also on a connection that searches.
 3. A committed write is seen by the next search, whoever answers it; so is the end, the renaming and the new making
-   of an index, a feature that is switched, and a change of the network.
+   of an index, a feature that is switched, a search rule that is changed, and a change of the network.
 4. A worker that is killed loses no write, and comes back; searches go on meanwhile.
 5. Killed, the main process takes the workers along, and a new one can have the folder.
 6. SIGTERM ends all in good order: what is asked is answered, and the exit status is 0.
@@ -278,6 +278,21 @@ def test_a_change_of_the_network_is_known_to_all_processes(daemon: Daemon, clien
         client.call("PATCH", "/network", {"remotes": {name: {"url": "http://10.1.2.3"}}})
         assert same(everywhere(daemon, asked, rounds=3)) == [f"{name}: Rejected IP"]
     client.call("PATCH", "/experimental-features", {"network": False})
+
+
+def test_a_search_rule_that_is_changed_is_known_to_all_processes(daemon: Daemon, client: Client) -> None:
+    def first(client: Client) -> int:
+        return client.call("POST", "/indexes/films/search", {})[1]["hits"][0]["id"]
+
+    client.call("PATCH", "/experimental-features", {"dynamicSearchRules": True})
+    unpinned = same(everywhere(daemon, first, rounds=3))
+    for pinned in (5, 6):
+        actions = [{"selector": {"id": str(pinned)}, "action": {"type": "pin", "position": 0}}]
+        client.done("PATCH", "/dynamic-search-rules/a", {"actions": actions})
+        assert same(everywhere(daemon, first, rounds=3)) == pinned
+    client.done("DELETE", "/dynamic-search-rules")
+    assert same(everywhere(daemon, first, rounds=3)) == unpinned
+    client.call("PATCH", "/experimental-features", {"dynamicSearchRules": False})
 
 
 def test_the_requests_of_all_processes_are_counted(daemon: Daemon, client: Client) -> None:

@@ -161,6 +161,7 @@ class opened:
 
 def test_a_snapshot_is_a_data_folder(harness: TaskHarness, tmp_path: Path) -> None:
     harness.add([{"id": 1, "title": "kept"}])
+    rule = harness.do("dsrUpdate", ".svc_dsr", {"rule": {}, "updatedRules": 1}, uid="a", update={})
     harness.run()
     first, second = snapshot(harness), snapshot(harness)
     waiting = harness.add([{"id": 2}])
@@ -170,7 +171,9 @@ def test_a_snapshot_is_a_data_folder(harness: TaskHarness, tmp_path: Path) -> No
     assert only(tmp_path / "snapshots").name == "data.snapshot"
     with opened(tmp_path / "snapshots" / "data.snapshot", tmp_path) as copy:
         assert copy.uid == harness.instance.uid
-        assert [task.uid for task in copy.queue.tasks_of(range(9))] == [0, waiting.uid]
+        assert [task.uid for task in copy.queue.tasks_of(range(9))] == [0, rule.uid, waiting.uid]
+        with copy.read(".svc_dsr") as reader:
+            assert reader.docid_of("a") == 0
         assert (copy.queue.payload_folder / str(waiting.payload)).read_text() == '{"id": 2}\n'
         with copy.read("movies") as reader:
             assert list(reader.texts()) == ['{"id":1,"title":"kept"}'] and list(reader.terms.word_docids("kept")) == [0]

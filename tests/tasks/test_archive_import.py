@@ -73,7 +73,7 @@ def imported(tmp_path: Path) -> Any:
 
 def shown(harness: TaskHarness) -> dict[str, Any]:
     """What clients see of an instance, but for the dump itself and the moment of the last change."""
-    rows, _ = harness.instance.list_indexes()
+    rows, _ = harness.instance.list_indexes(with_hidden=True)
     tasks = harness.queue.list_tasks(TaskFilter(), 99, None, True).results
     batches = harness.queue.list_batches(TaskFilter(), 99, None, True).results
     answer: dict[str, Any] = {
@@ -111,7 +111,12 @@ def test_a_dump_and_its_import_change_no_answer(tmp_path: Path, imported: Any) -
     harness.add([{"no": "key"}], "empty")
     harness.do("indexCompaction", "other", {})
     harness.clear("nowhere")
+    rule = {"description": "kept", "conditions": {"filter": {"values": {"n": [1, None]}}}, "actions": []}
+    harness.do("dsrUpdate", ".svc_dsr", {"rule": rule, "updatedRules": 1}, uid="a", update=rule)
+    harness.do("dsrUpdate", ".svc_dsr", {"rule": {"active": None}, "updatedRules": 1}, uid="b", update={"active": None})
+    harness.do("dsrUpdate", ".svc_dsr", {"updatedRules": 1}, uid="b")
     harness.run()
+    assert [rule["uid"] for rule in harness.documents(".svc_dsr").values()] == ["a"]
     gone = harness.add([{"id": 7}])
     harness.do("taskCancelation", None, {"matchedTasks": 1, "canceledTasks": None, "originalFilter": "?uids=9"},
              uids=[gone.uid])
