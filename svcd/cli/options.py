@@ -417,8 +417,8 @@ RULE_VARIABLES = tuple(f"SVC_EXPERIMENTAL_DSR_FUEL_{name}" for name in (
     "FILTER_AND_FUEL", "FILTER_DEPTH_FUEL",
 ))
 
-# Variables that are not options but have an effect: the usage report reads the first one, search rules, embedders (docs/embedders.md)
-# and calls of remotes (docs/network.md) the others.
+# Variables that are not options but have an effect: the usage report reads the first one, search rules, embedders
+# (docs/embedders.md) and calls of remotes (docs/network.md) the others.
 OTHER_VARIABLES = frozenset((
     *RULE_VARIABLES,
     "SVC_SERVER_PROVIDER", "SVC_OPENAI_API_KEY", "SVC_OLLAMA_URL", "SVC_EMBEDDER_FILES_PATH",
