@@ -56,18 +56,19 @@ def merged(lists: Iterable[Iterable[H]]) -> Iterator[H]:
     heap = [_Head(hit, rest) for rest in map(iter, lists) for hit in _first(rest)]
     for place in reversed(range(len(heap) // 2)):
         _sift_down(heap, place)
-    while heap:
+    while len(heap) > 1:
         head = heap[0]
         yield head.hit
         following = _first(head.rest)
         if following:
             heap[0] = _Head(following[0], head.rest)
         else:
-            last = heap.pop()
-            if not heap:
-                return
-            heap[0] = last
+            heap[0] = heap[-1]
+            heap.pop()
         _sift_down(heap, 0)
+    for head in heap:  # the last list
+        yield head.hit
+        yield from head.rest
 
 
 class _Head(NamedTuple):
