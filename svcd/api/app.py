@@ -23,6 +23,7 @@ from svcd.api import (
     multi_search,
     not_yet,
     openapi,
+    page,
     render,
     search,
     settings,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from svcd.instance.instance import Instance
 
 _DECLARED = (
-    *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
+    *page.ROUTES, *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
     *facet_search.ROUTES, *similar.ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
     *event_streams.LOG_ROUTES, *metrics.ROUTES,
     *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *export.ROUTES, *render.ROUTES, *not_yet.ROUTES,
@@ -94,12 +95,12 @@ class App:
                  traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
                  broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None,
                  streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: UsageCounter | None = None,
-                 make_embedders: Callable[[], Embedders] = no_services) -> None:
+                 make_embedders: Callable[[], Embedders] = no_services, shows_page: bool = False) -> None:
         """traffic: where requests are counted; reports: fetches the counters of the other processes of the instance.
         broadcast: sends them a command (svcd.cli.search_worker).
 
         streams, waiting_writes, large: how many there may be at once. usage: where they are counted for a usage report.
-        make_embedders: called when the first query is embedded.
+        make_embedders: called when the first query is embedded. shows_page: do browsers get the page at `/`?
         """
         self._instance = instance
         self._runner = runner
@@ -115,6 +116,7 @@ class App:
         self.usage = usage
         self.search_cache = SearchCache(lambda: instance.answer_limit)
         self._embedding = QueryEmbedding(searches, make_embedders)
+        self._shows_page = shows_page
 
     @property
     def searches(self) -> SearchQueue:
@@ -173,6 +175,7 @@ class App:
             reports=self._reports, keys=self._keys, broadcast=self._broadcast, streams=self._streams,
             recheck_permission=check_permission,
             search_cache=self.search_cache, large_answers=self._large_answers, embedding=self._embedding,
+            shows_page=self._shows_page,
         )
         if route.feature:
             features.require(self._instance.features(), *route.feature)

@@ -1,4 +1,4 @@
-"""Routes of the instance as a whole: health, version, statistics, experimental features, and the root."""
+"""Routes of the instance as a whole: health, version, statistics, experimental features."""
 from __future__ import annotations
 
 from typing import Any
@@ -12,11 +12,6 @@ from svcd.base import logs
 from svcd.base.errors import ApiError
 from svcd.base.quantities import rfc3339_micro
 from svcd.validation import Field, boolean, nullable
-
-
-def root(_ctx: Context) -> HandlerResult:
-    """For people who open the address in a browser."""
-    return HandlerResult(200, {"status": "Svc is running"})
 
 
 def health(_ctx: Context) -> HandlerResult:
@@ -72,7 +67,6 @@ def update_features(ctx: Context) -> HandlerResult:
 _FEATURES_BODY = Fields({flag: Field(nullable(boolean)) for flag in FEATURES})
 
 ROUTES = (
-    Route("GET", "/", root, None, {200: {"type": "object"}}, "Say that the instance runs", "Health"),
     Route("GET", "/health", health, None, {200: "Health"}, "Get the health", "Health"),
     Route("GET", "/version", version, "version", {200: "Version"}, "Get the version", "Version"),
     Route("GET", "/stats", stats, "stats.get", {200: "Stats"}, "Get statistics of all indexes", "Stats",

@@ -163,6 +163,7 @@ class Context:
     recheck_permission: checks the key again, for long answers. Raises the same errors as the first check.
     embedding: makes vectors of queries.
     snapshot: while a request reads several indexes, all of them as of one moment (api.joins.index_snapshot).
+    shows_page: do browsers get the page at `/`?
     """
 
     instance: Instance
@@ -183,6 +184,7 @@ class Context:
     search_cache: SearchCache = field(default_factory=lambda: SearchCache(lambda: 0))
     embedding: QueryEmbedding = field(default_factory=lambda: QueryEmbedding(SearchQueue(1)))
     snapshot: IndexSnapshot | None = None
+    shows_page: bool = False
 
     @property
     def queue(self) -> Queue:

@@ -66,7 +66,8 @@ def application(config: Config, instance: Instance, runner: Runner,
                streams=serving.MAX_STREAMS, waiting_writes=serving.MAX_WAITING_WRITES,
                large=serving.MAX_LARGE_ANSWERS, usage=usage,
                make_embedders=lambda: serving.embedders(serving.allowed_networks(config),
-                                                        config.experimental_embedding_cache_entries))
+                                                        config.experimental_embedding_cache_entries),
+               shows_page=config.env == "development")
 
 
 def usage() -> Usage:
