@@ -8,10 +8,13 @@
 5. Each search asks again: no answer is kept, and none is shown to another user.
 6. At the deadline of the search the hits stay as they are.
 7. Searches are counted, and measured as a step; a search that waits for the service leaves its slot to others.
+8. Without it none of its code is loaded.
 """
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -294,3 +297,10 @@ def test_a_waiting_search_has_no_slot(client: Any, service: Service) -> None:
     service.during = lambda: running.append(client.searches.running)
     client.json("POST", SEARCH, {"q": "sun", **ME})
     assert running == [0] and client.searches.running == 0
+
+
+def test_nothing_is_loaded_without_it() -> None:
+    code = ("import sys, svcd.cli.wiring, svcd.search.search\n"
+            "print([name for name in sys.modules if name.endswith(('.personalization', '.reranking'))])")
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert loaded.stdout.strip() == "[]"
