@@ -16,6 +16,7 @@ from svcd.api.search import (
     metadata,
     page_of,
     performance_details,
+    personalized,
     semantic_members,
     shown_vector,
     wants_metadata,
@@ -62,7 +63,9 @@ def _members(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], request
         if has_joins(asked.query.filter):
             asked = with_joins_resolved(ctx, asked, read(index_uid))
         network = NetworkSearch(ctx, [NetworkQuery(body, asked)], federation, timer, passed_on)
-        found = federated(read, network.local, federation, timer, ctx.embedding.for_search(timer), network.remotes)
+        personalize = body.get("personalize")
+        ordering = personalize and personalized(ctx, personalize, [body.get("q")], timer, readers)
+        found = federated(read, network.local, federation, timer, ctx.embedding.for_search(timer), network.remotes, ordering)
         hits = hydrate_hits(ctx, list(found.hits), readers)
         primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
     members: dict[str, Any] = {"hits": hits, "query": body.get("q") or "", **_vector_member(found.query_vectors)}

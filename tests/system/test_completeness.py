@@ -6,7 +6,6 @@
    code.
 3. What svcd accepts without effect, or does not have on purpose, is in WITHOUT_EFFECT with the reason, which
    docs/compatibility.md repeats; nothing there has an effect.
-4. What is still to come is in TO_COME; nothing there has come already.
 """
 from __future__ import annotations
 
@@ -29,24 +28,6 @@ from tests.support.contract import table
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "compatibility.md"
 
-# What other branches bring: a list of patterns of facts for each. A line whose facts have come must be deleted.
-TO_COME: Mapping[str, tuple[str, ...]] = {
-    "network": (
-        "* /network*", "* answer remoteErrors*", "* answer metadata*.remote*", "variable SVC_EXPERIMENTAL_REMOTE_SEARCH_*",
-        "code inconsistent_document_change_headers", "code invalid_header_value", "code missing_network_url", "code remote_timeout",
-        "code requires_enterprise_edition", "code unexpected_network_previous_remotes",
-    ),
-    "rules": (
-        "* /dynamic-search-rules*", "variable SVC_EXPERIMENTAL_DSR_*", "code *dynamic_search_rule*",
-    ),
-    "chats": (
-        "* /chats*", "code chat_not_found", "code invalid_chat_completion_*", "code invalid_chat_setting_*",
-        "code unimplemented_*",
-    ),
-    "export": ("POST /export*",),
-    "s3": ("option s3_*", "option experimental_s3_*", "code *s3_snapshot*"),
-}
-
 _OF_A_CHANGE = "stands in changes of the network alone, not in its description"
 _OF_A_LEADER = "belongs to networks with a leader, which the reference engine has in its Enterprise Edition alone"
 # Facts that have no effect here -> why. docs/compatibility.md has a row with the same words for each.
@@ -67,6 +48,8 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     "code bad_parameter": "reserved: found in old dumps only",
     "code dump_not_found": "reserved: found in old dumps only",
     "code duplicate_index_found": "reserved: the reference engine never answers it",
+    "code invalid_export_index_filter": "reserved: the reference engine never answers it",
+    "code invalid_export_indexes_patterns": "reserved: the reference engine never answers it",
     "code immutable_api_key_key": "reserved: the reference engine never answers it",
     "code invalid_facet_search_name": "reserved: the reference engine never answers it",
     "code invalid_multi_search_facets": "reserved: the reference engine never answers it",
@@ -89,6 +72,8 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     "code import_task_already_received": _OF_A_LEADER,
     "code import_task_unknown_remote": _OF_A_LEADER,
     "code import_task_without_network_task": _OF_A_LEADER,
+    "code inconsistent_document_change_headers": _OF_A_LEADER,
+    "code invalid_header_value": _OF_A_LEADER,
     "code network_version_mismatch": _OF_A_LEADER,
     "code network_version_too_old": _OF_A_LEADER,
     "code not_leader": _OF_A_LEADER,
@@ -131,13 +116,12 @@ def expanded(entries: Any, path: str = "") -> Iterator[str]:
 
 @cache
 def ours() -> frozenset[str]:
-    """The facts of our own document, routes that are only declared left out, and of the other tables of svcd."""
+    """The facts of our own document, and of the other tables of svcd."""
     described = document(ROUTES)
     found = {f"code {code}" for code in ERRORS} | {f"option {name}" for name in BY_NAME}
     found |= {f"variable {name}" for name in options.OTHER_VARIABLES} | {f"feature {flag}" for flag in FEATURES}
     for route in ROUTES:
-        if not route.missing:
-            found |= _of_operation(f"{route.method} {route.path}", described["paths"][route.path][route.method.lower()])
+        found |= _of_operation(f"{route.method} {route.path}", described["paths"][route.path][route.method.lower()])
     return frozenset(found)
 
 
@@ -173,19 +157,8 @@ def is_like(fact: str, patterns: Any) -> bool:
     return any(fnmatchcase(fact, pattern.replace("[", "[[]")) for pattern in patterns)
 
 
-def patterns_to_come() -> tuple[str, ...]:
-    return tuple(pattern for patterns in TO_COME.values() for pattern in patterns)
-
-
 def test_nothing_is_missing() -> None:
-    known = [*patterns_to_come(), *WITHOUT_EFFECT]
-    assert [fact for fact in facts() if fact not in ours() and not is_like(fact, known)] == []
-
-
-def test_what_is_to_come_has_not_come() -> None:
-    """A failure names lines of TO_COME that can be deleted."""
-    missing = [fact for fact in facts() if (fact not in ours() or not is_used(fact)) and not is_like(fact, WITHOUT_EFFECT)]
-    assert [pattern for pattern in patterns_to_come() if not any(is_like(fact, [pattern]) for fact in missing)] == []
+    assert [fact for fact in facts() if fact not in ours() and not is_like(fact, WITHOUT_EFFECT)] == []
 
 
 # Effects
@@ -245,8 +218,7 @@ def is_used(fact: str) -> bool:
 
 
 def test_what_a_client_may_send_is_used() -> None:
-    known = [*patterns_to_come(), *WITHOUT_EFFECT]
-    assert [fact for fact in facts() if not is_used(fact) and not is_like(fact, known)] == []
+    assert [fact for fact in facts() if not is_used(fact) and not is_like(fact, WITHOUT_EFFECT)] == []
 
 
 # The list
