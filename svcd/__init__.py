@@ -22,5 +22,6 @@ LAYERS = [
     "api",
     "analytics",
     "cli",
+    "commands",
     "reference",
 ]
