@@ -63,7 +63,7 @@ class ChatSearches:
     def indexes(self) -> list[SearchableIndex]:
         """The indexes that key and token open, in the order of their uids."""
         rows, _ = self._ctx.instance.list_indexes(is_allowed=self._ctx.permission.allows)
-        return [index for row in rows if not row.uid.startswith(".") for index in self._described(row.uid)]
+        return [index for row in rows if not _is_hidden(row.uid) for index in self._described(row.uid)]
 
     def _described(self, index_uid: str) -> Iterator[SearchableIndex]:
         """The index, or nothing when it has been deleted meanwhile."""
@@ -107,17 +107,18 @@ class ChatSearches:
 
     def _run(self, index_uid: str, q: str, condition: str | None) -> _Hits:
         """Raises _Rejected, and ApiError as a search route does."""
+        if _is_hidden(index_uid):
+            raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
         self._ctx.instance.require_index(index_uid)
         ctx = self._as_searcher(index_uid)
-        with index_snapshot(ctx, [index_uid]), ctx.read(index_uid) as reader:
+        with ctx.searches.slot(), index_snapshot(ctx, [index_uid]), ctx.read(index_uid) as reader:
             chat = reader.settings.resolved["chat"]
             parameters: Mapping[str, Any] = chat["searchParameters"]
             if not q.strip():  # meaning is not searched for without words
                 parameters = {name: value for name, value in parameters.items() if name != "hybrid"}
             _check_embedder(reader, parameters.get("hybrid"))
-            with ctx.searches.slot():
-                result = self._searched(ctx, index_uid, {**parameters, "q": q, "filter": condition}, reader)
-                return _Hits(list(result.hits), _rendered(reader, result, chat["documentTemplate"]))
+            result = self._searched(ctx, index_uid, {**parameters, "q": q, "filter": condition}, reader)
+            return _Hits(list(result.hits), _rendered(reader, result, chat["documentTemplate"]))
 
     def _as_searcher(self, index_uid: str) -> Context:
         """The request as one that searches this index. Raises what a search route raises for its key."""
@@ -142,6 +143,11 @@ class ChatSearches:
                 raise
             # Of the search itself: an attribute that cannot be used as it is asked.
             raise _Rejected(_fault_of_filter(reader, asked) or error.message.removeprefix(place)) from None
+
+
+def _is_hidden(index_uid: str) -> bool:
+    """True for indexes that svcd keeps for itself: names as no client can give them."""
+    return index_uid.startswith(".")
 
 
 def _fault_of_filter(reader: Reader, asked: IndexedQuery) -> str | None:

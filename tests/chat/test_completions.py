@@ -179,6 +179,11 @@ def test_08_an_unknown_index_is_an_error(chat: Chat) -> None:
         progress(wrong), asked(wrong), answered(_FAILED + message), failed(404, message), *HI_SHOWN]
 
 
+def test_08_hidden_indexes_do_not_exist(chat: Chat) -> None:
+    chat.plays(*call(arguments(index_uid=".hidden")))
+    assert told(chat.complete("sources"))[0] == failed(404, "Index `.hidden` not found.")
+
+
 def test_09_arguments_that_are_no_json_are_told_to_the_model_alone(chat: Chat) -> None:
     chat.plays(*call("{"))
     *own, last = told(chat.complete(*ALL))[:4]
@@ -255,7 +260,7 @@ def test_18_a_broken_stream(chat: Chat) -> None:
 
 @pytest.mark.parametrize("wrong", [
     json.dumps(BAD_KEY), "{", json.dumps(f("weary")), json.dumps(c(role="poet")), json.dumps({**c(), "service_tier": "gold"}),
-    json.dumps({**c(), "created": None}), json.dumps({**c(), "usage": {"total_tokens": 1}}),
+    "[" * 100_000, json.dumps({**c(), "created": None}), json.dumps({**c(), "usage": {"total_tokens": 1}}),
 ])
 def test_19_a_chunk_that_is_none(chat: Chat, wrong: str) -> None:
     chat.plays([c(content="a"), wrong, DONE])
@@ -275,6 +280,12 @@ def test_21_content_in_parts_is_joined(chat: Chat) -> None:
     parts = [{"type": "reference", "reference_ids": []}, {"type": "text", "text": "x"}, {"type": "text", "text": "y"}]
     chat.plays([c(content=parts), c(content=parts[:1]), f("stop"), DONE])
     assert chat.complete() == [shown(c(content="xy")), shown(c(content=None)), shown(f("stop")), DONE]
+
+
+def test_21_halves_of_characters_are_sent_on(chat: Chat) -> None:
+    chat.plays(['{"id":"c1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":'
+                '{"content":"\\ud83d"},"finish_reason":null}]}', DONE])
+    assert len(chat.complete()) == 2
 
 
 @pytest.mark.parametrize(("model", "role"), [
@@ -347,6 +358,13 @@ def test_28_hosts_inside_are_not_called(chat: Chat) -> None:
     chat.client = client_of(chat.client.instance, networks=())
     chat.plays(HI)
     assert told(chat.complete()) == [("error", "transport_error", None, "Rejected IP"), DONE]
+    assert chat.source.requests == []
+
+
+def test_28_headers_that_cannot_be_sent(chat: Chat) -> None:
+    chat.configure(apiKey="line\nend \u2603")
+    ((_, kind, _, message), last) = told(chat.complete())
+    assert (kind, last) == ("transport_error", DONE) and "line" not in message
     assert chat.source.requests == []
 
 
