@@ -78,7 +78,7 @@ class ChatSearches:
     def _frequent_values(self, index_uid: str, reader: Reader) -> Mapping[str, Sequence[str]]:
         names = selected_fields(reader.settings, reader.fields(), [WILDCARD])
         try:
-            asked = with_joins_resolved(self._ctx, query_of(self._ctx, index_uid, {}).indexed, reader)
+            asked = with_joins_resolved(self._ctx, query_of(self._ctx, index_uid, {}, has_pins=False).indexed, reader)
             counted = filtered_docids(reader, asked.query)
         except ApiError:  # the filter of the token cannot be evaluated, which a search will tell
             return dict.fromkeys(names, ())
@@ -128,7 +128,7 @@ class ChatSearches:
 
     def _searched(self, ctx: Context, index_uid: str, body: Mapping[str, Any], reader: Reader) -> SearchResult:
         try:
-            asked = query_of(ctx, index_uid, body).indexed
+            asked = query_of(ctx, index_uid, body, has_pins=False).indexed
         except ApiError as error:
             raise error.inside(f"Index `{index_uid}`") from None
         check_sort(body)

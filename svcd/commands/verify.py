@@ -70,7 +70,7 @@ def _checks(folder: Path, is_full: bool) -> Iterator[tuple[str, Callable[[], Ite
         rows = connection.execute("SELECT uid, uuid FROM indexes ORDER BY uid").fetchall()
     for uid, uuid in rows:
         path = folder / "indexes" / f"{uuid}.sqlite"
-        yield f"index {uid}", lambda path=path: _index_faults(path, is_full)  # type: ignore[misc]
+        yield f"index {uid}", lambda path=path: _index_faults(path, is_full)  # type: ignore[misc]  # of the default argument
 
 
 def _found(check: Callable[[], Iterator[str]]) -> list[str]:
