@@ -42,6 +42,7 @@ _HIDDEN = "."
 
 def run_export(request: Mapping[str, Any], report: ReportProgress) -> dict[str, Any]:
     """Do what svcd.tasks.exports.export_request() asks for: {"error": None or error object, "exported": details by index}."""
+    is_collected = gc.isenabled()
     gc.enable()  # an export may take hours, and what fails in urllib leaves cycles
     try:
         client = Client(Guard(parse_networks(",".join(request["networks"]))))
@@ -51,7 +52,8 @@ def run_export(request: Mapping[str, Any], report: ReportProgress) -> dict[str, 
     except ApiError as error:
         return {"error": dict(error.as_json()), "exported": {}}
     finally:
-        gc.disable()
+        if not is_collected:
+            gc.disable()
 
 
 def chosen_pattern(index_uid: str, patterns: Mapping[str, Any]) -> str | None:
