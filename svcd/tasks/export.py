@@ -8,6 +8,7 @@ Threads: this one reads, compresses and keeps the record; SENDERS others send on
 from __future__ import annotations
 
 import gc
+import sqlite3
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -19,6 +20,7 @@ from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
 from svcd.filters.evaluation import filter_docids
 from svcd.filters.one_index import local_filter, naming_index
+from svcd.index.disk_space import disk_full_error, lacks_room
 from svcd.index.reader import IndexReader
 from svcd.instance.data_folder import DataFolderReader, IndexRow
 from svcd.remote.client import Client
@@ -42,6 +44,7 @@ _HIDDEN = "."
 
 def run_export(request: Mapping[str, Any], report: ReportProgress) -> dict[str, Any]:
     """Do what svcd.tasks.exports.export_request() asks for: {"error": None or error object, "exported": details by index}."""
+    is_collected = gc.isenabled()
     gc.enable()  # an export may take hours, and what fails in urllib leaves cycles
     try:
         client = Client(Guard(parse_networks(",".join(request["networks"]))))
@@ -50,8 +53,13 @@ def run_export(request: Mapping[str, Any], report: ReportProgress) -> dict[str, 
             return {"error": None, "exported": export.run(data_folder)}
     except ApiError as error:
         return {"error": dict(error.as_json()), "exported": {}}
+    except sqlite3.OperationalError as error:  # of the record
+        if lacks_room(error):
+            return {"error": dict(disk_full_error().as_json()), "exported": {}}
+        raise
     finally:
-        gc.disable()
+        if not is_collected:
+            gc.disable()
 
 
 def chosen_pattern(index_uid: str, patterns: Mapping[str, Any]) -> str | None:

@@ -2,7 +2,7 @@
 
 1. All documents, vectors and settings of an index arrive at another svcd.
 2. After kill -9 the export goes on, and nothing that was acknowledged comes again.
-3. While an export waits for its target, other tasks and dumps run; canceled, it ends at once.
+3. While an export waits for its target, other tasks and dumps run; canceled (35), it ends at once.
 4. A target that is gone for a while gets the rest when it is back.
 5. A stop ends within its grace, and the export goes on at the next start.
 """
@@ -148,7 +148,7 @@ def test_after_a_kill_nothing_comes_twice(source: Daemon, host: Callable[[Target
     assert not [*(source.data / "exports").iterdir()]
 
 
-def test_others_run_meanwhile_and_a_cancelation_ends_it(source: Daemon, host: Callable[[Target], ScriptedHost]) -> None:
+def test_35_others_run_meanwhile_and_a_cancelation_ends_it(source: Daemon, host: Callable[[Target], ScriptedHost]) -> None:
     fill(source)
     receiver = host(Target(3, Reply(503)))
     uid = export(source, receiver.url, payloadSize=2000)

@@ -1,6 +1,5 @@
-"""Snapshots in the object stores of others: `moto_server` (pip install 'moto[s3,server]') and `s3rver` (npm install s3rver).
-
-A test is skipped where its server is not on the PATH; a scripted store answers in tests/tasks/test_object_store.py.
+"""Snapshots in the object stores of others: `s3rver`, which `make store` installs, and `moto_server`, if it is on the PATH
+(pip install 'moto[s3,server]': 140 MB). A test is skipped without its store; a scripted one answers in tests/tasks.
 
 1. A snapshot arrives in parts, and a new instance can be begun with it.
 40. A start with some of the options of the store is refused.
@@ -20,12 +19,13 @@ from urllib.error import URLError
 import pytest
 
 from svcd.remote.aws_signature import Credentials, signed_url
-from tests.support.daemon import Daemon, running, start
+from tests.support.daemon import ROOT, Daemon, running, start
 
 REGION, BUCKET, NAME = "us-east-1", "backups", "films/data.ms.snapshot"
 PART = 5 << 20  # the smallest that stores take
 KEYS = Credentials("S3RVER", "S3RVER")  # the only ones that s3rver knows; moto takes any
 PATIENCE_S = 30.0
+MADE = str(ROOT / ".venv/store/node_modules/.bin")
 SERVERS = {
     "moto_server": lambda port, folder: ["-p", str(port)],
     "s3rver": lambda port, folder: ["-d", str(folder), "-p", str(port), "-a", "127.0.0.1", "--configure-bucket", BUCKET],
@@ -35,12 +35,13 @@ SERVERS = {
 class Store:
     """A server that speaks S3."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, command: str, folder: Path) -> None:
+        name = Path(command).name
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         with (folder / "log").open("wb") as log:
-            self._process = subprocess.Popen([name, *SERVERS[name](port, folder)], stdout=log, stderr=log)
+            self._process = subprocess.Popen([command, *SERVERS[name](port, folder)], stdout=log, stderr=log)
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -69,11 +70,12 @@ class Store:
 
 @pytest.fixture(params=SERVERS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    if not shutil.which(request.param):
-        pytest.skip(f"{request.param} is not installed")
+    command = shutil.which(request.param) or shutil.which(request.param, path=MADE)
+    if command is None:
+        pytest.skip(f"{request.param} is not installed: `make store` does that for s3rver")
     folder = tmp_path / "store"
     folder.mkdir()
-    opened = Store(request.param, folder)
+    opened = Store(command, folder)
     yield opened
     opened.close()
 

@@ -6,9 +6,10 @@
 32. Of several patterns the first in byte order counts.
 33. A wrong filter fails the task before anything is sent.
 34. Passing failures are tried again with growing pauses, others fail at once, with the words of the target.
-35. A task that is canceled while it waits for the target ends at once, with its details as they were.
+35. A task that is canceled while it waits for the target ends at once, with its details as they were
+    (tests/system/test_export.py).
 36. A body has documents of one of 40 streams, and at most payloadSize bytes; a longer document goes alone.
-37. Documents without anything between them are accepted as NDJSON.
+37. Documents without anything between them are accepted as NDJSON (tests/api/test_export_routes.py).
 
 And of svcd alone:
 
