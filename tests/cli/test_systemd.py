@@ -282,7 +282,7 @@ def test_the_watchdog_is_not_pinged_while_the_threads_of_requests_hang(manager: 
             assert client.recv(15) == b"HTTP/1.1 200 OK"
     finally:
         released.set()
-        server.stop(0)
+        server.stop(SECONDS)
         serving.join(SECONDS)
         watchdog.close()
 
