@@ -101,8 +101,8 @@ class IdleTime:
         """has_work: there is something to do without a connection; asked only when there was none for long."""
         self._server = server
         self._has_work = has_work
-        self._accepted = 0
-        self._busy_at = time.monotonic()
+        self._accepted = -1  # the first look counts as use: before it the daemon was not ready
+        self._busy_at = 0.0
 
     def exceeds(self, seconds: float, now: float) -> bool:
         """No connection for so many seconds, and nothing to do. now: monotonic seconds."""

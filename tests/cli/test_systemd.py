@@ -154,7 +154,7 @@ def test_a_service_lives_and_ends(tmp_path: Path, manager: Manager, listener: so
 def test_an_idle_service_exits_and_the_next_connection_waits_for_its_successor(
     tmp_path: Path, manager: Manager, listener: socket.socket,
 ) -> None:
-    arguments = ("--exit-when-idle", "1")
+    arguments = ("--exit-when-idle", "2")
     with Service(tmp_path, manager, listener, *arguments) as service:
         manager.until("READY=1")
         assert status_of(listener, "/version") == 200
@@ -282,7 +282,7 @@ def test_the_watchdog_is_not_pinged_while_the_threads_of_requests_hang(manager: 
             assert client.recv(15) == b"HTTP/1.1 200 OK"
     finally:
         released.set()
-        server.stop(0)
+        server.stop(SECONDS)
         serving.join(SECONDS)
         watchdog.close()
 
@@ -291,7 +291,8 @@ def test_idle_is_no_connection_and_no_work() -> None:
     server: Any = Stub()
     work = [True, False]
     idle = IdleTime(server, lambda: work.pop(0))
-    now = time.monotonic()
+    now = 1000.0
+    assert not idle.exceeds(5, now + 2)  # the first look
     assert not idle.exceeds(5, now + 4)
     server.accepted = 1  # a short one, between two looks
     assert not idle.exceeds(5, now + 6)
