@@ -1,4 +1,4 @@
-"""Generated documentation: the man pages, the sample configuration, and the table of options in README, from svcd.cli.options.
+"""Generated documentation: the man pages, the sample configuration, and the table of options in README, from the options and commands.
 
     python -m svcd.reference              writes all of them
     python -m svcd.reference man config   writes the named ones
@@ -125,8 +125,8 @@ and
 .I ./config.toml
 Options, read if it exists; another file is set with
 .BR \-\-config\-file\-path .
-The file has one top-level key per option: the name of the flag with underscores, or the name of its variable.
-Unknown keys are rejected.
+Its keys are described in
+.BR svcd.toml (5).
 .TP
 .I ./data.ms
 The data folder. One daemon at a time can use it.
@@ -157,10 +157,81 @@ Add films from a file and search them:
 .fi
 .SH SEE ALSO
 @COMMANDS@
+.BR svcd.toml (5),
 .BR curl (1),
 .BR systemd.service (5),
 .BR systemd.socket (5)
 '''
+
+FILE_PAGE = r'''.\" Written by svcd/reference.py from the table of options: change it there.
+.TH SVCD.TOML 5 "" "svcd @VERSION@" "File Formats"
+.nh
+.ad l
+.SH NAME
+svcd.toml \- options of the search engine svcd
+.SH SYNOPSIS
+.I ./config.toml
+.br
+.I /etc/svcd/svcd.toml
+.SH DESCRIPTION
+At its start
+.BR svcd (1)
+reads options from one file in TOML 1.0, encoded in UTF-8: the file that
+.B \-\-config\-file\-path
+or the variable
+.B SVC_CONFIG_FILE_PATH
+names, else
+.I config.toml
+in the current folder, if there is one.
+The service of the Debian package reads
+.IR /etc/svcd/svcd.toml .
+Its commands, such as
+.BR svcd\-import (1),
+read the same file to find the daemon.
+.PP
+The file has top-level keys only, without tables.
+A key has the name of its flag without the leading dashes, with underscores for the others; the name of the variable of the
+option is accepted as well.
+An unknown key, a value of another type and a value that is not valid are rejected: svcd does not start, and one line on standard
+error names key, file and what is expected.
+.PP
+An option on the command line or in the environment overrides the file.
+.B svcd config
+shows which value counts and where it comes from;
+.B svcd config init
+writes a file with every key as a comment.
+.PP
+Changes have effect at the next start, but for
+.BR log_level ,
+which
+.B SIGHUP
+sets as well.
+.SH TYPES
+A
+.I SIZE
+is a number of bytes, or a string of a number and a unit: kB, MB, GB, TB, PB (powers of 1000) or KiB, MiB, GiB, TiB, PiB
+(powers of 1024), in any letter case.
+Relative paths begin in the folder in which svcd is started.
+Strings are written in quotes.
+@KEYS@
+.SH KEYS WITHOUT EFFECT
+These are accepted, because set-ups have them, but an import is done once and every start reads the file: give their flags.
+.TP
+@IDLE@
+.SH EXAMPLE
+.nf
+@EXAMPLE@
+.fi
+.SH SEE ALSO
+.BR svcd (1),
+.BR svcd\-config (1)
+'''
+EXAMPLE = (  # key and value in TOML, as a server has them
+    ("env", '"production"'), ("http_addr", '"127.0.0.1:7700"'), ("master_key_file", '"/etc/svcd/master-key"'),
+    ("db_path", '"/var/lib/svcd/data.ms"'), ("schedule_snapshot", "86400"), ("snapshot_dir", '"/var/backups/svcd"'),
+    ("max_indexing_memory", '"512 MiB"'), ("experimental_allowed_ip_networks", '["10.0.0.0/8", "fd00::/8"]'),
+)
+TOML_TYPES = {str: "string", int: "integer", bool: "boolean", list: "array of strings"}
 
 
 # -- The man page --------------------------------------------------------------------------------------
@@ -179,6 +250,24 @@ def _man_option(option: Option) -> str:
     names += [f"key {option.name}"] if is_settable(option) else ["not in the file"]
     names += [f"default: {option.default_text}"] if option.default_text and not option.is_switch else []
     return f".TP\n\\fB{roff_text(option.flag)}\\fP{value}\n{roff_text(option.about)}\n.br\n{roff_text('; '.join(names))}."
+
+
+def file_page() -> str:
+    """The text of svcd.toml.5, in macros of man(7)."""
+    sections = "\n".join(f".SH {roff_text(group.upper())}\n" + "\n".join(keys)
+                         for group in GROUPS if (keys := [_man_key(option) for option in options_of(group) if is_settable(option)]))
+    idle = "\n.TQ\n".join(f".B {option.name}" for option in OPTIONS if option.is_in_file and not option.works_in_file)
+    example = "\n".join(roff_text(f"{key} = {value}") for key, value in EXAMPLE)
+    page = FILE_PAGE.replace("@VERSION@", __version__).replace("@EXAMPLE@", example)
+    return page.replace("@KEYS@", sections).replace("@IDLE@", idle)
+
+
+def _man_key(option: Option) -> str:
+    metavar = option.kind.metavar or "true|false"
+    types = " or ".join(TOML_TYPES[kind] for kind in option.kind.toml)
+    default = f"default: {option.default_text}" if option.default_text else "no default"
+    return (f".TP\n\\fB{option.name}\\fP = \\fI{roff_text(metavar)}\\fP\n{roff_text(option.about)}\n.br\n"
+            f"{roff_text(f'Type: {types}; {default}.')}")
 
 
 def roff_text(text: str) -> str:
@@ -244,6 +333,7 @@ def _cell(text: str) -> str:
 
 TARGETS: dict[str, tuple[Path, Callable[[], str]]] = {
     "man": (ROOT / "man" / "svcd.1", man_page),
+    "file": (ROOT / "man" / "svcd.toml.5", file_page),
     "config": (ROOT / "examples" / "svcd.toml", sample_config),
     "readme": (ROOT / "README.md", readme),
     **{name: (ROOT / "man" / f"svcd-{name}.1", partial(command_page, name)) for name in COMMANDS},

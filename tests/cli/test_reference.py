@@ -1,9 +1,9 @@
 """Generated documentation. What must hold:
 
-1. Man page, sample configuration and README table are up to date; --check names the stale ones.
+1. Man pages, sample configuration and README table are up to date; --check names the stale ones.
 2. Each option is in all of them.
-3. The sample configuration can be loaded: it gives the defaults, and its examples are valid.
-4. The man page has no errors of roff.
+3. The sample configuration can be loaded: it gives the defaults, and its examples are valid. So can the example of svcd.toml(5).
+4. The man pages have no errors of roff.
 """
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 
 from svcd import reference
 from svcd.cli.config import load
+from svcd.cli.main import COMMANDS
 from svcd.cli.options import OPTIONS, Option
 
 
@@ -43,6 +44,9 @@ def test_each_option_stands_everywhere(option: Option) -> None:
     assert option.flag in reference.options_table()
     is_settable = option.is_in_file and option.works_in_file
     assert (f"; key {option.name}" in page) == is_settable
+    file_page = reference.file_page().replace("\\-", "-")
+    assert (f"\\fB{option.name}\\fP = " in file_page) == is_settable
+    assert (f".B {option.name}\n" in file_page) == (option.is_in_file and not option.works_in_file)
     if option.name != "ssl_ocsp_path":
         assert (f"\n#{option.name} = " in reference.sample_config()) == is_settable
 
@@ -70,14 +74,28 @@ def test_the_examples_of_the_sample_config_are_right(tmp_path: Path, monkeypatch
     assert load({}, {}).ssl_auth_path == Path("/etc/svcd/clients.pem")
 
 
-def test_the_man_page_has_no_faults() -> None:
-    if not shutil.which("groff"):
-        pytest.skip("groff is not installed")
-    page = reference.TARGETS["man"][0]
-    made = subprocess.run(["groff", "-man", "-ww", "-Tutf8", page], capture_output=True, text=True, check=True)
+def test_the_example_of_the_file_page_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("key").write_text("a-master-key-of-some-length\n")
+    Path("config.toml").write_text("".join(f"{key} = {value}\n" for key, value in reference.EXAMPLE))
+    assert load({"master_key_file": "key"}, {}).schedule_snapshot == 86400
+
+
+PAGES = {"svcd.1": ("EXIT STATUS", "--http-addr"), "svcd.toml.5": ("KEYS WITHOUT EFFECT", "http_addr = HOST:PORT"),
+         **{f"svcd-{name}.1": ("SYNOPSIS", f"svcd {name}") for name in COMMANDS}}
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+@pytest.mark.parametrize("page", PAGES)
+def test_the_man_pages_have_no_faults(page: str) -> None:
+    made = subprocess.run(["groff", "-man", "-ww", "-Tutf8", reference.ROOT / "man" / page], capture_output=True, text=True, check=True)
     assert made.stderr == ""
     plain = re.sub(".\b", "", made.stdout)  # bold is printed as a letter, a backspace, the letter
-    assert "EXIT STATUS" in plain and "--http-addr" in plain
+    assert all(text in plain for text in PAGES[page])
+
+
+def test_there_is_no_other_man_page() -> None:
+    assert {path.name for path in (reference.ROOT / "man").iterdir()} == set(PAGES)
 
 
 def test_a_line_never_begins_with_a_control_character_of_roff() -> None:

@@ -160,13 +160,18 @@ def run_pip(command: Sequence[str]) -> None:
     assert made.returncode == 0, made.stderr
 
 
+def man_pages(folder: Path) -> set[str]:
+    """The names of pages, each in the folder of its section."""
+    return {path.name for path in folder.glob("man*/*") if path.name.removesuffix(".gz")[-1] == path.parent.name[-1]}
+
+
 def test_the_wheel_does_the_main_job_in_a_fresh_environment(tmp_path: Path) -> None:
     run_pip([sys.executable, "-m", "distribution.build", "--into", str(tmp_path / "made"), "wheel"])
     (wheel,) = (tmp_path / "made").iterdir()
     fresh = tmp_path / "fresh"
     subprocess.run([PYTHON, "-m", "venv", "--without-pip", fresh], check=True)
     run_pip([*build.PIP, "--python", str(fresh / "bin" / "python"), "install", str(wheel)])
-    assert (fresh / "share" / "man" / "man1" / "svcd.1").exists()
+    assert man_pages(fresh / "share" / "man") == {path.name for path in (ROOT / "man").iterdir()}
     does_the_main_job([str(fresh / "bin" / "svcd")], tmp_path / "run")
 
 
@@ -232,7 +237,7 @@ def test_the_package_has_what_a_system_needs(package: Path, tmp_path: Path) -> N
     assert (root / "usr/lib/systemd/system/svcd.socket").read_text() == (ROOT / "examples/svcd.socket").read_text()
     assert "\nu svcd " in (root / "usr/lib/sysusers.d/svcd.conf").read_text()
     assert (root / "etc/svcd/svcd.toml").read_text() == (ROOT / "examples/svcd.toml").read_text()
-    assert (root / "usr/share/man/man1/svcd.1.gz").exists()
+    assert man_pages(root / "usr/share/man") == {f"{path.name}.gz" for path in (ROOT / "man").iterdir()}
     licences = (root / "usr/share/doc/svcd/copyright").read_text()
     for folder in re.findall(r"^/(usr/lib/svcd/.*)/$", licences, re.M):
         assert (root / folder / "METADATA").exists()
