@@ -1,4 +1,4 @@
-"""Generated documentation: the man pages, the sample configuration, and the table of options in README, from the options and commands.
+"""Generated documentation: man pages, sample configuration, and the table of options in README, from svcd.cli.
 
     python -m svcd.reference              writes all of them
     python -m svcd.reference man config   writes the named ones
@@ -254,8 +254,8 @@ def _man_option(option: Option) -> str:
 
 def file_page() -> str:
     """The text of svcd.toml.5, in macros of man(7)."""
-    sections = "\n".join(f".SH {roff_text(group.upper())}\n" + "\n".join(keys)
-                         for group in GROUPS if (keys := [_man_key(option) for option in options_of(group) if is_settable(option)]))
+    keys = {group: [_man_key(option) for option in options_of(group) if is_settable(option)] for group in GROUPS}
+    sections = "\n".join("\n".join([f".SH {roff_text(group.upper())}", *keys[group]]) for group in GROUPS if keys[group])
     idle = "\n.TQ\n".join(f".B {option.name}" for option in OPTIONS if option.is_in_file and not option.works_in_file)
     example = "\n".join(roff_text(f"{key} = {value}") for key, value in EXAMPLE)
     page = FILE_PAGE.replace("@VERSION@", __version__).replace("@EXAMPLE@", example)

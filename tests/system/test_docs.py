@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("docs/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+PAGES = sorted([*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
 SOURCES = sorted(path for folder in ("svcd", "tests", "docs", "examples", "man", "benchmarks", "distribution")
-                 for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md", ".1", ".toml"))
+                 for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md", ".1", ".5", ".toml"))
 EXAMPLES = re.findall(r"### (.*?)\n.*?```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.S)
 
 _PATH = re.compile(r"`((?:svcd/|tests/|docs/|examples/|man/)[\w./-]+)`")
@@ -50,7 +50,7 @@ def test_named_paths_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_named_modules_exist(page: Path) -> None:
-    known = {path.name for path in SOURCES}
+    known = {path.name for path in SOURCES} | set(re.findall(r"<!-- file: (.*?) -->", page.read_text()))
     assert [name for name in _FILE.findall(page.read_text()) if name not in known] == []
 
 
