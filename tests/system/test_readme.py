@@ -20,7 +20,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def fits(output: str, shown: str) -> bool:
 class Reader:
     """Somebody who types what a page says, in the folder of the daemon, which has the examples of the repository."""
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, port: int, variables: Mapping[str, str]) -> None:
         self._folder = folder
         self._groups: list[int] = []
         (folder / "examples").symlink_to(ROOT / "examples")
@@ -69,7 +69,7 @@ class Reader:
         environ = {name: value for name, value in os.environ.items() if not name.startswith(("SVC_", "XDG_"))}
         self._environ = {
             **environ, "PATH": os.pathsep.join([str(folder / "bin"), str(Path(sys.executable).parent), environ["PATH"]]),
-            "PYTHONPATH": str(ROOT), "HOME": str(folder), "SVC_HTTP_ADDR": f"127.0.0.1:{port}", "LC_ALL": "C.UTF-8",
+            "PYTHONPATH": str(ROOT), "HOME": str(folder), "SVC_HTTP_ADDR": f"127.0.0.1:{port}", "LC_ALL": "C.UTF-8", **variables,
         }
 
     def save(self, name: str, content: str) -> None:
@@ -112,17 +112,23 @@ class Reader:
         return status, printed.read_text()
 
 
+@pytest.fixture(scope="module")
+def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """Variables by which all processes share compiled files: compiling svcd takes most of the time of a start."""
+    return {"PYTHONPYCACHEPREFIX": str(tmp_path_factory.mktemp("bytecode")), "PYTHONDONTWRITEBYTECODE": ""}
+
+
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the commands need curl")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_shows_happens(page: Path, tmp_path: Path) -> None:
+def test_what_a_page_shows_happens(page: Path, tmp_path: Path, bytecode: Mapping[str, str]) -> None:
     text = page.read_text()
     parts = list(_PART.finditer(text))
     assert text.count("```console") == sum(part["console"] is not None for part in parts)
     if not parts:
         return
     started_with = [option for found in _STARTED_WITH.findall(text) for option in found.split()]
-    daemon = Daemon(tmp_path, started_with).start()
-    reader = Reader(tmp_path, daemon.port)
+    daemon = Daemon(tmp_path, started_with, variables=bytecode).start()
+    reader = Reader(tmp_path, daemon.port, bytecode)
     try:
         for part in parts:
             if part["name"]:
