@@ -20,6 +20,8 @@ import pytest
 from tests.support.daemon import Daemon, Reply as DaemonReply, running, start
 from tests.support.scripted_host import Received, Reply, ScriptedHost, scripted
 
+pytestmark = pytest.mark.slow
+
 ALLOWED = "--experimental-allowed-ip-networks=127.0.0.0/8"
 COUNT = 2000
 PATIENCE_S = 30.0
