@@ -2,6 +2,8 @@
 # make test     set up, check the sources, run all tests
 # make quick    the same without the slow ones
 # make check    check the sources alone: faults that ruff finds, types
+# make browser  install what the tests of the page drive: Chromium and its driver (as root, on Debian and its kin)
+# make store    install an object store for the tests of snapshots: s3rver, 14 MB, by npm
 # make docs     rewrite what is made from the tables: man page, sample config, table of options
 # make dist     make what users are handed into dist/: svcd.pyz, a wheel, a Debian package; ARGS="pyz" makes the named ones
 # make clean    remove what the above has set up
@@ -13,7 +15,7 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: run test quick check docs dist clean
+.PHONY: run test quick check browser store docs dist clean
 .DEFAULT_GOAL := test
 
 run: $(VENV)/ready-to-run
@@ -28,6 +30,19 @@ quick: check
 check: $(VENV)/ready-to-test
 	$(VENV)/bin/ruff check --quiet
 	$(VENV)/bin/mypy --no-error-summary
+
+browser:
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then :; \
+	elif test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver >/dev/null \
+		|| echo "make: no Chromium to be had: the tests of the page are skipped" >&2; \
+	else echo "make: chromium and chromedriver are missing: the tests of the page are skipped" >&2; fi
+
+store: $(VENV)/ready-to-run
+	@if command -v npm >/dev/null; then \
+		npm install --silent --no-audit --no-fund --prefix $(VENV)/store s3rver@3.7.1 \
+		|| echo "make: no s3rver to be had: the tests with an object store are skipped" >&2; \
+	else echo "make: npm is missing: the tests with an object store are skipped" >&2; fi
 
 docs: $(VENV)/ready-to-run
 	$(VENV)/bin/python -m svcd.reference $(ARGS)

@@ -9,10 +9,11 @@ INTERFACE_VERSION = "1.52.0"
 LAYERS = [
     "base",
     "validation geo http rhai vectors templates",
-    "text",
+    "text chat",
     "schema",
     "query",
     "facets filters ranking",
+    "rules",
     "search",
     "auth index",
     "instance",
@@ -22,5 +23,6 @@ LAYERS = [
     "api",
     "analytics",
     "cli",
+    "commands",
     "reference",
 ]

@@ -25,6 +25,7 @@ from svcd.analytics.figures import (
     agent,
     all_of,
     joined,
+    model_family,
     nothing,
 )
 from svcd.api import admission
@@ -129,6 +130,7 @@ _SEARCH_MEMBERS: Mapping[str, FigureUpdate] = {
     "vector": adds("vector.max_vector_size", len),
     "retrieveVectors": adds("vector.retrieve_vectors"),
     "media": all_of(adds("multimodal"), adds("hybrid.total_media")),
+    "useNetwork": adds("network.total_explicit_use_network"),
     "showRankingScore": adds("scoring.show_ranking_score"),
     "showRankingScoreDetails": adds("scoring.show_ranking_score_details"),
 }
@@ -147,7 +149,10 @@ def _members(state: State, values: Mapping[str, Any]) -> None:
 
 def search(state: State, ctx: Context) -> None:
     """One search with a body, or with a query string of the same members."""
-    _members(state, ctx.body or ctx.query)
+    values = ctx.body or ctx.query
+    _members(state, values)
+    if values.get("personalize") is not None:
+        state["personalization.total_personalized"] += 1
 
 
 def search_by_query_string(state: State, ctx: Context) -> None:
@@ -156,6 +161,8 @@ def search_by_query_string(state: State, ctx: Context) -> None:
     values["sort"] = (values.get("sort") or "").split(",") if values.get("sort") else None
     values["hybrid"] = values.get("hybridEmbedder") and {"semanticRatio": values.get("hybridSemanticRatio") or 0.5}
     _members(state, values)
+    if values.get("personalizeUserContext") is not None:
+        state["personalization.total_personalized"] += 1
 
 
 def multi_search(state: State, ctx: Context) -> None:
@@ -273,6 +280,7 @@ _SETTINGS: Mapping[str, FigureUpdate] = {
     "dictionary": _total("dictionary"),
     "synonyms": _total("synonyms"),
     "embedders": _embedders,
+    "chat": _is_set("chat"),
 }
 
 
@@ -361,6 +369,18 @@ def _export(state: State, ctx: Context) -> None:
         adds("export.avg_payload_size", int)(state, size)
 
 
+# Chats: (model, messages of the request, milliseconds until the stream begins)
+
+
+_chat = all_of(
+    adds("chat.total_received"), adds("chat.total_succeeded"), adds("chat.total_streamed_requests"),
+    adds("chat.total_non_streamed_requests", lambda chat: 0),
+    adds("chat.models_used", lambda chat: model_family(chat[0])),
+    adds("chat.total_messages", lambda chat: chat[1]), adds("chat.avg_messages_per_request", lambda chat: chat[1]),
+    adds("chat.time_spent", lambda chat: chat[2]), adds("chat.streaming_ratio", lambda chat: 1),
+)
+
+
 # By route
 
 
@@ -444,6 +464,11 @@ class Usage:
                     self._count_names()
         except Exception as bug:
             logs.failure("usage was not counted", bug, route=route.path)
+
+    def chat_began(self, model: str, messages: int, milliseconds: float) -> None:
+        """Count a chat whose stream has begun; others are refused, and not counted here."""
+        with self._lock:
+            _chat(self._state, (model, messages, milliseconds))
 
     def _count_names(self) -> None:
         for figure, name in self._state.pop(NAMES):

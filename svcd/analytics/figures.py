@@ -54,6 +54,18 @@ def _mean(sum_and_count: list[float]) -> float:
     return round(total / count, 2) if count else 0.0
 
 
+def _extremes_of_both(one: list[float] | None, other: list[float] | None) -> list[float] | None:
+    """Of two lists of numbers: minimum, maximum, sum, count; None for no numbers."""
+    if one is None or other is None:
+        return one or other
+    return [min(one[0], other[0]), max(one[1], other[1]), one[2] + other[2], one[3] + other[3]]
+
+
+def _min_mean_max(state: list[float] | None) -> dict[str, float]:
+    lowest, highest, total, count = state or [0.0, 0.0, 0.0, 1]
+    return {"max": round(highest, 2), "min": round(lowest, 2), "avg": round(total / count, 2)}
+
+
 def _most_frequent(counts: Mapping[str, int]) -> str | None:
     return max(counts, key=lambda word: (counts[word], word), default=None)
 
@@ -85,6 +97,9 @@ LAST = Kind(lambda: None, lambda one, other: one if other is None else other, _i
 MEAN = Kind(lambda: [0, 0], _sum_of_parts, _mean, lambda state, value: [state[0] + value, state[1] + 1], len)  # sum, count
 USUAL = Kind(dict, _sum_by_word, _most_frequent, _counted_word)  # word -> count
 WORDS = Kind(dict, _sum_by_word, sorted, _counted_word)
+COUNTS = Kind(dict, _sum_by_word, dict, _counted_word)  # word -> count, of all words
+EXTREMES = Kind(lambda: None, _extremes_of_both, _min_mean_max,
+                lambda state, value: _extremes_of_both(state, [value, value, value, 1]))
 TIMES = Kind(lambda: [0] * (len(TIME_BOUNDS_MS) + 1), _sum_of_parts, _slowest_of_a_hundred)
 
 
@@ -104,6 +119,8 @@ class Figure:
             return value
         if isinstance(value, (list, tuple)):
             return [self.admitted(each) for each in value]
+        if isinstance(value, dict):
+            return {name: self.admitted(each) for name, each in value.items() if name in self.words}
         if isinstance(value, str) and value in self.words:
             return value
         version = _VERSION.match(value) if self.is_version and isinstance(value, str) else None
@@ -122,6 +139,10 @@ _PROVIDERS = frozenset(
     "aws azure cloudron digitalocean fly gcp heroku hetzner koyeb linode northflank ovh railway render scaleway vultr".split())
 _RULES = frozenset("words typo proximity attribute attributeRank wordPosition sort exactness asc desc".split())
 _SOURCES = frozenset("openAi huggingFace ollama userProvided rest composite".split())
+_EXTREMES = ("max", "min", "avg")
+# Models of chats that are told apart, by the beginnings of their names; the names themselves are free text.
+MODELS = ("gpt-3.5", "gpt-4o", "gpt-4.1", "gpt-4.5", "gpt-4", "gpt-5", "chatgpt-4o", "o1", "o3", "o4", "mistral", "ministral",
+          "magistral", "codestral", "gemini", "claude", "llama", "qwen", "deepseek", "gemma", "phi")
 _LEVELS = frozenset("OFF ERROR WARN INFO DEBUG TRACE".split())
 
 
@@ -154,9 +175,11 @@ FIGURES: dict[str, Figure] = {row.name: row for row in (
     *_infos("ssl_require_auth ssl_resumption ssl_tickets with_configuration_file task_queue_webhook"),
     *_infos("experimental_composite_embedders experimental_contains_filter experimental_edit_documents_by_function"),
     *_infos("experimental_enable_metrics experimental_embedding_cache_entries experimental_multimodal"),
+    *_infos("experimental_chat_completions"),
     *_infos("experimental_no_edition_2024_for_settings experimental_reduce_indexing_memory_usage"),
     *_infos("experimental_logs_mode", ("HUMAN", "JSON")),
     *_infos("experimental_enable_logs_route experimental_search_queue_size experimental_dumpless_upgrade"),
+    *_infos("experimental_personalization"),
 
     *_rows("requests", TIMES, "requests.99th_response_time"),
     *_rows("requests", TOTAL, "requests.total_succeeded requests.total_failed requests.total_received"),
@@ -187,6 +210,7 @@ FIGURES: dict[str, Figure] = {row.name: row for row in (
     *_rows("searches", MEAN, "indexes.avg_distinct_index_count"),
     *_rows("searches", TOTAL, "indexes.total_distinct_index_count indexes.total_single_index"),
     *_rows("searches", ANY, "federation.use_federation"),
+    *_rows("searches", TOTAL, "personalization.total_personalized"),
 
     *_rows("documents and indexes", ANY, "primary_key"),
     *_rows("documents and indexes", WORDS, "payload_type", ("application/json", "application/x-ndjson", "text/csv")),
@@ -214,7 +238,7 @@ FIGURES: dict[str, Figure] = {row.name: row for row in (
     *_rows("settings", LAST, "facet_search.set facet_search.value prefix_search.set"),
     *_rows("settings", LAST, "prefix_search.value", ("indexingTime", "disabled")),
     *_rows("settings", LAST, "displayed_attributes.total displayed_attributes.with_wildcard stop_words.total"),
-    *_rows("settings", LAST, "separator_tokens.total non_separator_tokens.total dictionary.total synonyms.total"),
+    *_rows("settings", LAST, "separator_tokens.total non_separator_tokens.total dictionary.total synonyms.total chat.set"),
 
     *_rows("vectors", MOST, "vector.max_vector_size"),
     *_rows("vectors", ANY, "vector.retrieve_vectors hybrid.enabled hybrid.semantic_ratio multimodal"),
@@ -227,7 +251,7 @@ FIGURES: dict[str, Figure] = {row.name: row for row in (
     *_rows("network and export", LAST, "network_has_self network_size"),
     *_rows("network and export", ANY, "network"),
     *_rows("network and export", NOW, "experimental_network"),
-    *_rows("network and export", TOTAL, "remotes.total_distinct_remote_count"),
+    *_rows("network and export", TOTAL, "network.total_explicit_use_network remotes.total_distinct_remote_count"),
     *_rows("network and export", MEAN, "remotes.avg_distinct_remote_count"),
     *_rows("network and export", TOTAL, "export.total_received"),
     *_rows("network and export", ANY, "export.has_api_key"),
@@ -235,6 +259,14 @@ FIGURES: dict[str, Figure] = {row.name: row for row in (
     *_rows("network and export", MEAN, "export.avg_payload_size"),
 
     *_rows("webhooks", TOTAL, "webhooks_created webhooks.updated"),
+
+    *_rows("chat completions", TOTAL, "chat.total_received chat.total_succeeded"),
+    *_rows("chat completions", EXTREMES, "chat.time_spent", _EXTREMES),
+    *_rows("chat completions", TOTAL, "chat.total_messages"),
+    *_rows("chat completions", MEAN, "chat.avg_messages_per_request"),
+    *_rows("chat completions", TOTAL, "chat.total_streamed_requests chat.total_non_streamed_requests"),
+    *_rows("chat completions", MEAN, "chat.streaming_ratio"),
+    *_rows("chat completions", COUNTS, "chat.models_used", (*MODELS, _OTHER)),
 )}
 
 
@@ -260,6 +292,11 @@ def agent(header: str) -> str:
     """The first program of a User-Agent header if it is a common one, else `other`."""
     product = header.partition("/")[0].partition(" ")[0].lower()
     return product if product in _AGENTS else _OTHER
+
+
+def model_family(name: str) -> str:
+    """The family of a model of chats, by the beginning of its name; `other` for unknown ones."""
+    return next((family for family in MODELS if name.startswith(family)), _OTHER)
 
 
 # Counting: what a value of a request adds to a figure.

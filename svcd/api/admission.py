@@ -237,11 +237,16 @@ class Timer:
 
     def __init__(self) -> None:
         self.has_run_out = False
+        self._started = time.monotonic()
         self._paused_s = 0.0
 
     def __call__(self, milliseconds: int) -> Callable[[], bool]:
         end = time.monotonic() + milliseconds / 1000 - self._paused_s
         return lambda: time.monotonic() - self._paused_s >= end and self._run_out()
+
+    def elapsed_s(self) -> float:
+        """Seconds since the search began."""
+        return time.monotonic() - self._started - self._paused_s
 
     @contextmanager
     def paused(self) -> Iterator[None]:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from svcd.api import (
+    chats,
     documents,
     event_streams,
+    export,
     facet_search,
     features,
     indexes,
@@ -20,10 +23,12 @@ from svcd.api import (
     keys,
     metrics,
     multi_search,
-    not_yet,
+    network,
     openapi,
+    page,
     render,
     search,
+    search_rules,
     settings,
     similar,
     tasks,
@@ -32,8 +37,23 @@ from svcd.api import (
 )
 from svcd.api.admission import SearchCache, SearchQueue
 from svcd.api.bodies import json_value, read_body
+from svcd.api.chat_state import Chats
 from svcd.api.query_embedding import QueryEmbedding, no_services
-from svcd.api.routes import JSON, Context, HandlerResult, Match, Report, Route, Stream, Table, Text, Traffic, Value
+from svcd.api.routes import (
+    JSON,
+    Context,
+    HandlerResult,
+    Match,
+    Report,
+    Route,
+    Stream,
+    Table,
+    Text,
+    Traffic,
+    UsageCounter,
+    Value,
+    no_client,
+)
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.auth.keys import ALL_PERMITTED, Keys, Permission
 from svcd.base import logs
@@ -44,14 +64,18 @@ from svcd.index.disk_space import disk_full_error, lacks_room
 from svcd.validation import checked_index_uid, decode_body, decode_query, decode_value
 
 if TYPE_CHECKING:
+    from svcd.api.active_rules import ActiveRules
+    from svcd.api.personalization import Personalization
     from svcd.embedding import Embedders
     from svcd.instance.instance import Instance
+    from svcd.remote.client import Client
+    from svcd.remote.reranking import Reranker
 
 _DECLARED = (
-    *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
+    *page.ROUTES, *instance.ROUTES, *indexes.ROUTES, *documents.ROUTES, *search.ROUTES, *multi_search.ROUTES,
     *facet_search.ROUTES, *similar.ROUTES, *settings.ROUTES, *tasks.ROUTES, *event_streams.ROUTES,
-    *event_streams.LOG_ROUTES, *metrics.ROUTES,
-    *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *render.ROUTES, *not_yet.ROUTES,
+    *event_streams.LOG_ROUTES, *metrics.ROUTES, *network.ROUTES, *chats.ROUTES,
+    *keys.ROUTES, *webhooks.ROUTES, *tasks.ARCHIVE_ROUTES, *export.ROUTES, *render.ROUTES, *search_rules.ROUTES,
 )
 ROUTES: tuple[Route, ...] = (*_DECLARED, openapi.route_of(_DECLARED))
 
@@ -60,6 +84,7 @@ _PATH_CHECKS: Mapping[str, Callable[[str], Any]] = {  # path parameter: its chec
     "task_id": lambda text: tasks.path_uid(text, "Task", "invalid_task_uids"),
     "batch_id": lambda text: tasks.path_uid(text, "Batch", "invalid_batch_uids"),
     "uuid": webhooks.path_uuid,
+    "uid": checked_index_uid,
 }
 # Requests without a route are counted under these names: clients must not be able to add labels to the metrics.
 _OTHER_METHOD, _OTHER_PATH = "OTHER", "other"
@@ -76,16 +101,6 @@ _SYSTEM_ERRORS = {  # errno: code
 }
 
 
-class UsageCounter(Protocol):
-    """Counts requests for the usage report. Implemented by svcd.analytics, which this package must not import."""
-
-    def note(self, route: Route, ctx: Context) -> None:
-        """Count the parameters of a request, before its handler runs."""
-
-    def answered(self, request: Request, status: int, seconds: float) -> None:
-        """Count an answer."""
-
-
 class App:
     """The HTTP interface of one instance; the HTTP server calls `answer`."""
 
@@ -93,12 +108,15 @@ class App:
                  traffic: Traffic | None = None, reports: Callable[[], Sequence[Report]] = tuple,
                  broadcast: Callable[[Mapping[str, Any]], None] = lambda command: None,
                  streams: int = 1, waiting_writes: int = 1, large: int = 1, usage: UsageCounter | None = None,
-                 make_embedders: Callable[[], Embedders] = no_services) -> None:
+                 make_embedders: Callable[[], Embedders] = no_services, make_client: Callable[[], Client] = no_client,
+                 make_reranker: Callable[[], Reranker] | None = None, shows_page: bool = False) -> None:
         """traffic: where requests are counted; reports: fetches the counters of the other processes of the instance.
         broadcast: sends them a command (svcd.cli.search_worker).
 
         streams, waiting_writes, large: how many there may be at once. usage: where they are counted for a usage report.
-        make_embedders: called when the first query is embedded.
+        make_embedders: called when the first query is embedded. make_client: called with the first call to another host.
+        make_reranker: when the first search is personalized; None if searches are not. shows_page: do browsers get the page at
+        `/`?
         """
         self._instance = instance
         self._runner = runner
@@ -114,11 +132,24 @@ class App:
         self.usage = usage
         self.search_cache = SearchCache(lambda: instance.answer_limit)
         self._embedding = QueryEmbedding(searches, make_embedders)
+        self._client = lru_cache(make_client)
+        self._active_rules: ActiveRules | None = None
+        self._chats = Chats()
+        self._personalization = None if make_reranker is None else _personalization(searches, make_reranker)
+        self._shows_page = shows_page
 
     @property
     def searches(self) -> SearchQueue:
         """The queue of searches of this process."""
         return self._searches
+
+    def active_rules(self) -> ActiveRules:
+        """The search rules of the instance."""
+        if self._active_rules is None:
+            from svcd.api.active_rules import ActiveRules  # imported late: most instances have no search rules
+
+            self._active_rules = ActiveRules(self._instance)
+        return self._active_rules
 
     def share(self, processes: int) -> None:
         """Keep to an equal part of what so many processes may do and hold together: searches, and what readers cache."""
@@ -172,6 +203,9 @@ class App:
             reports=self._reports, keys=self._keys, broadcast=self._broadcast, streams=self._streams,
             recheck_permission=check_permission,
             search_cache=self.search_cache, large_answers=self._large_answers, embedding=self._embedding,
+            client=self._client, active_rules=self.active_rules, chats=self._chats, usage=self.usage,
+            personalization=self._personalization,
+            shows_page=self._shows_page,
         )
         if route.feature:
             features.require(self._instance.features(), *route.feature)
@@ -205,6 +239,12 @@ class App:
         else:
             reason = f"There is no route `{path}`. `GET /openapi.json` describes all of them."
         return error_answer(HttpError(status, reason, headers))
+
+
+def _personalization(searches: SearchQueue, make_reranker: Callable[[], Reranker]) -> Personalization:
+    from svcd.api.personalization import Personalization  # loaded only where searches are personalized
+
+    return Personalization(searches, make_reranker)
 
 
 def _shown_path(request: Request) -> str:

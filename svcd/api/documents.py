@@ -1,14 +1,15 @@
 """Document routes: list, get, add or replace, add or update, edit, delete.
 
 Uploads are read by svcd.api.uploads. Stored documents are JSON texts, and are parsed only if the request asks for parts of
-them. Parameters that are not supported yet are rejected with a clear error.
+them.
 """
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svcd.api import features, shapes
 from svcd.api.bodies import read_sequence
@@ -16,7 +17,6 @@ from svcd.api.filters import (
     allowed_filter,
     filter_of_query_string,
     index_snapshot,
-    local_filter,
     read_joined,
     resolve_joins,
 )
@@ -27,6 +27,7 @@ from svcd.base import json_text
 from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
 from svcd.filters.evaluation import check_shape
+from svcd.filters.one_index import local_filter
 from svcd.ranking.sort import SortError, SortRule, check_sortable, geo_buckets, parse_rule, split_rules
 from svcd.schema.documents import Selection, checked_identifier, select
 from svcd.schema.document_vectors import MEMBER
@@ -41,38 +42,91 @@ _TAG = "Documents"
 _VECTOR_BYTES = 1 << 18  # of documents with their vectors that are read together
 _MAX_IDS = 2_000_000  # of one deletion: the indexing process holds them all in memory
 _FILTER_CODE, _SORT_CODE = "invalid_document_filter", "invalid_document_sort"
-_NOT_YET = "this version of svcd does not have `{}` yet."
 
 
 # Read
 
 
-def fetch(ctx: Context, wanted: Mapping[str, Any]) -> HandlerResult:
+class Wanted(NamedTuple):
+    """What a request wants to see of which documents, checked as far as that needs no index.
+
+    ids: None for all. filter: not parsed yet. fields: None for all.
+    """
+
+    ids: Sequence[str] | None
+    filter: Any
+    rules: Sequence[SortRule]
+    fields: Selection | None
+    has_vectors: bool
+
+
+class Selected(NamedTuple):
+    """The documents that a request selects, in an index that stays open. docids: None for all of them."""
+
+    reader: IndexReader
+    docids: DocIds | None
+    wanted: Wanted
+
+    def size(self) -> int:
+        """About the bytes of a document as it is shown."""
+        return self.reader.average_document_size() + (average_bytes(self.reader) if self.wanted.has_vectors else 0)
+
+    def shown(self, docids: Iterable[int], size: int) -> Iterator[bytes]:
+        """Documents as they are shown. size: as size() gives it."""
+        return _shown(self.reader, docids, self.wanted.fields, size if self.wanted.has_vectors else 0)
+
+
+def fetch(ctx: Context, asked: Mapping[str, Any], is_for_caller: bool = False) -> HandlerResult:
     """One page of the documents that `ids` names, or of all, by docid or in the order of `sort`.
 
-    wanted: the members of the body of `/documents/fetch`. Raises, in this order, invalid_document_ids,
-    invalid_document_sort for what is no order, index_not_found, invalid_document_filter with the refusals of joins,
-    invalid_document_sort.
+    asked: the members of the body of `/documents/fetch`. is_for_caller: another instance asks, which merges the page with those
+    of others. Raises, in this order, feature_not_enabled, invalid_document_ids, invalid_document_sort for what is no order,
+    index_not_found, invalid_document_filter with the refusals of joins, invalid_document_sort.
     """
-    offset, limit = wanted["offset"], wanted["limit"]
-    _refuse_network(ctx, wanted)
-    ids = None if wanted.get("ids") is None else _identifiers(wanted["ids"])
-    rules = _sort_rules(wanted.get("sort") or ())
-    fields, has_vectors = _selection(wanted.get("fields")), bool(wanted["retrieveVectors"])
+    offset, limit = asked["offset"], asked["limit"]
+    uses_network = _uses_network(ctx, asked)
+    wanted = read_wanted(asked)
+    if uses_network:
+        return _network_documents().fetch(ctx, asked, wanted)
     with ExitStack() as held:
-        held.enter_context(index_snapshot(ctx, [ctx.index_uid]))
-        reader = held.enter_context(ctx.read(ctx.index_uid))
-        selected = _selected(reader, ids, _condition(ctx, reader, wanted.get("filter")))
-        _check_sortable(rules, reader.settings.sortable_attributes)
-        docids, total = _page(reader, selected, rules, offset, limit)
-        size = reader.average_document_size() + (average_bytes(reader) if has_vectors else 0)
+        selected = select_documents(ctx, wanted, held)
+        size = selected.size()
+        if is_for_caller:
+            elements, total = _network_documents().shown_for_caller(selected, offset, limit, size)
+        else:
+            docids, total = _page(selected.reader, selected.docids, wanted.rules, offset, limit)
+            elements = selected.shown(docids, size)
         expected = min(limit, max(total - offset, 0)) * size
         if expected > WHOLE:
-            held.callback(reader.close)
-        body = list_body(b'{"results":[', _shown(reader, docids, fields, size if has_vectors else 0),
-                      f'],"offset":{offset},"limit":{limit},"total":{total}}}'.encode,
-                      expected=expected, limit=ctx.large_answers, held=held)
+            held.callback(selected.reader.close)
+        body = list_body(b'{"results":[', elements, f'],"offset":{offset},"limit":{limit},"total":{total}}}'.encode,
+                         expected=expected, limit=ctx.large_answers, held=held)
     return HandlerResult(200, Text(body))
+
+
+def _network_documents() -> ModuleType:
+    from svcd.api import network_documents  # imported late: most instances are in no network
+
+    return network_documents
+
+
+def read_wanted(asked: Mapping[str, Any]) -> Wanted:
+    """asked: as for fetch(). Raises invalid_document_ids, invalid_document_sort."""
+    ids = None if asked.get("ids") is None else _identifiers(asked["ids"])
+    rules = _sort_rules(asked.get("sort") or ())
+    return Wanted(ids, asked.get("filter"), rules, _selection(asked.get("fields")), bool(asked["retrieveVectors"]))
+
+
+def select_documents(ctx: Context, wanted: Wanted, held: ExitStack) -> Selected:
+    """Open the index of a request until `held` is closed, and select documents of it.
+
+    Raises index_not_found, invalid_document_filter, invalid_document_sort.
+    """
+    held.enter_context(index_snapshot(ctx, [ctx.index_uid]))
+    reader = held.enter_context(ctx.read(ctx.index_uid))
+    docids = _selected(reader, wanted.ids, _condition(ctx, reader, wanted.filter))
+    _check_sortable(wanted.rules, reader.settings.sortable_attributes)
+    return Selected(reader, docids, wanted)
 
 
 def _page(reader: IndexReader, selected: DocIds | None, rules: Sequence[SortRule],
@@ -182,11 +236,12 @@ def _shown(reader: IndexReader, docids: Iterable[int], fields: Selection | None,
             yield _view(text, fields, vectors).encode()
 
 
-def _refuse_network(ctx: Context, wanted: Mapping[str, Any]) -> None:
-    if wanted.get("useNetwork"):
+def _uses_network(ctx: Context, asked: Mapping[str, Any]) -> bool:
+    """Does a request ask all instances of the network? Raises feature_not_enabled."""
+    given = asked.get("useNetwork")
+    if given is not None:  # even `false` needs the feature
         features.require(ctx.instance.features(), "network", "passing `useNetwork` in a search query")
-        message = f"Invalid value at `.useNetwork`: {_NOT_YET.format('useNetwork')}"
-        raise ApiError("invalid_document_use_network", message)
+    return bool(given)
 
 
 def get_documents(ctx: Context) -> HandlerResult:
@@ -197,20 +252,30 @@ def get_documents(ctx: Context) -> HandlerResult:
 
 def documents_by_query_post(ctx: Context) -> HandlerResult:
     """One page of the documents, by the body."""
-    return fetch(ctx, ctx.body)
+    return fetch(ctx, ctx.body, ctx.is_proxied)
 
 
 def get(ctx: Context) -> HandlerResult:
     """One document. Raises index_not_found, document_not_found."""
+    uses_network = _uses_network(ctx, ctx.query)
+    try:
+        text = _document_here(ctx)
+    except ApiError:
+        if not uses_network:
+            raise
+        text = _network_documents().find(ctx, ctx.path["document_id"])
+    return HandlerResult(200, Text(text))
+
+
+def _document_here(ctx: Context) -> str:
     document_id = ctx.path["document_id"]
-    _refuse_network(ctx, ctx.query)
     with ctx.instance.read(ctx.index_uid) as reader:
         docid = reader.docid_of(document_id)
         if docid is None:
             raise ApiError("document_not_found", f"Document `{document_id}` not found.")
         text = reader.document(docid)
         vectors = vectors_of(reader, [docid])[0] if ctx.query["retrieveVectors"] else None
-    return HandlerResult(200, Text(_view(text, _selection(ctx.query["fields"]), vectors)))
+    return _view(text, _selection(ctx.query["fields"]), vectors)
 
 
 # Write
@@ -372,7 +437,8 @@ _ONE = "/indexes/{index_uid}/documents/{document_id}"
 _SUMMARY = {202: "TaskSummary"}
 _PAGE = shapes.record({
     "results": shapes.array({"type": "object"}), "offset": shapes.COUNT, "limit": shapes.COUNT, "total": shapes.COUNT,
-})
+    "remoteErrors": shapes.REMOTE_ERRORS,
+}, optional=["remoteErrors"])
 
 ROUTES = (
     Route("GET", _ALL, get_documents, "documents.get", {200: _PAGE}, "List documents", _TAG,

@@ -207,13 +207,12 @@ def stream_batches(ctx: Context) -> HandlerResult:
 
 
 _FEATURE = "tasksStreamingRoute"
-_EVENTS_SHAPE: Mapping[str, Any] = {"type": "string"}
 
 ROUTES = (
-    Route("GET", "/tasks/stream", stream_tasks, "tasks.get", {200: _EVENTS_SHAPE}, "Follow the changes of tasks", _TAG,
+    Route("GET", "/tasks/stream", stream_tasks, "tasks.get", {200: "Task"}, "Follow the changes of tasks", _TAG,
           query=FILTER_PARAMS, answer_type=EVENTS, feature=(_FEATURE, "calling the /tasks/stream route"),
           headers=_HEADERS),
-    Route("GET", "/batches/stream", stream_batches, "tasks.get", {200: _EVENTS_SHAPE}, "Follow the changes of batches",
+    Route("GET", "/batches/stream", stream_batches, "tasks.get", {200: "Batch"}, "Follow the changes of batches",
           _TAG, query=FILTER_PARAMS, answer_type=EVENTS, feature=(_FEATURE, "calling the /batches/stream route"),
           headers=_HEADERS),
 )

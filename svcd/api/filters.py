@@ -5,85 +5,38 @@ moment, and of another index only what its bearer may search (docs/http.md#visib
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from svcd.api import features
 from svcd.api.routes import Context
 from svcd.auth.keys import INVALID_KEY
 from svcd.base.errors import ApiError
 from svcd.base.json_text import loads
 
 if TYPE_CHECKING:
+    from svcd.filters.requirements import Flags
     from svcd.filters.tree import Condition
     from svcd.query.reader import Reader
     from svcd.search.joins import Opener
 
-Flags = Callable[[], Mapping[str, bool | None]]  # None, which a dump may contain, means off
-
-_NO_JOIN = "Filter condition `_foreign` is not supported for this endpoint."
 _FEATURE = "foreignKeys"
 
 
 def allowed_filter(value: Any, code: str, flags: Flags) -> Condition | None:
     """The parsed filter of a request; None for an empty one.
 
-    flags: returns the features; called only if one is needed. Raises `code`, feature_not_enabled.
+    flags: as svcd.filters.requirements.check_features(). Raises `code`, feature_not_enabled.
     """
     if value is None:
         return None
     # Imported here: the grammar takes a while to load, and a daemon that only indexes never needs it.
     from svcd.filters.evaluation import read_filter
+    from svcd.filters.requirements import check_features
 
     condition = read_filter(value, code)
-    _check_features(condition, flags)
+    check_features(condition, flags)
     return condition
-
-
-def local_filter(value: Any, code: str, flags: Flags, index_uid: str | None = None) -> Condition | None:
-    """allowed_filter() for routes that read one index only: `_foreign` conditions are rejected with `code`.
-
-    index_uid: put before the messages of errors; None for none.
-    """
-    if value is None:
-        return None
-    from svcd.filters.evaluation import check_shape, read_filter
-
-    with _naming(index_uid):
-        check_shape(value, code)
-    with _naming(None if isinstance(value, list) else index_uid):  # errors in a list of filters never name the index
-        condition = read_filter(value, code)
-    with _naming(index_uid):
-        _check_features(condition, flags)
-        _refuse_joins(condition, code)
-    return condition
-
-
-def _check_features(condition: Condition | None, flags: Flags) -> None:
-    from svcd.filters.requirements import feature_requirements
-
-    for gate in feature_requirements(condition) if condition is not None else ():
-        if not flags().get(gate.flag):
-            refusal = features.not_enabled(features.FEATURES[gate.flag], gate.action)
-            raise ApiError(refusal.code, f"{refusal.message}\n{gate.shown_place}")
-
-
-def _refuse_joins(condition: Condition | None, code: str) -> None:
-    from svcd.filters.requirements import feature_requirements
-
-    for gate in feature_requirements(condition) if condition is not None else ():
-        if gate.flag == _FEATURE:
-            raise ApiError(code, f"{_NO_JOIN}\n{gate.shown_place}")
-
-
-@contextmanager
-def _naming(index_uid: str | None) -> Iterator[None]:
-    """Put the index before the messages of errors; None for none."""
-    try:
-        yield
-    except ApiError as error:
-        raise error if index_uid is None else error.inside(f"Index `{index_uid}`") from None
 
 
 def resolve_joins(condition: Condition | None, index_uid: str, reader: Reader, open_index: Opener) -> Condition | None:

@@ -1,22 +1,16 @@
-"""Routes of the instance as a whole: health, version, statistics, experimental features, and the root."""
+"""Routes of the instance as a whole: health, version, statistics, experimental features."""
 from __future__ import annotations
 
 from typing import Any
 
 from svcd import INTERFACE_VERSION
-from svcd.api import not_yet, shapes
+from svcd.api import shapes
 from svcd.api.features import FEATURES
 from svcd.api.indexes import STATS_PARAMS, index_stats
 from svcd.api.routes import Context, Fields, HandlerResult, Route
-from svcd.base import logs
 from svcd.base.errors import ApiError
 from svcd.base.quantities import rfc3339_micro
 from svcd.validation import Field, boolean, nullable
-
-
-def root(_ctx: Context) -> HandlerResult:
-    """For people who open the address in a browser."""
-    return HandlerResult(200, {"status": "Svc is running"})
 
 
 def health(_ctx: Context) -> HandlerResult:
@@ -59,20 +53,15 @@ def get_features(ctx: Context) -> HandlerResult:
 
 
 def update_features(ctx: Context) -> HandlerResult:
-    """Switch features on or off; null and absent leave them as they are. The log says which have no effect here."""
+    """Switch features on or off; null and absent leave them as they are."""
     changes = {flag: is_on for flag, is_on in ctx.body.items() if is_on is not None}
-    before = ctx.instance.features()
     ctx.instance.update_features(changes)
-    for flag, what in not_yet.flags_without_effect(flag for flag in changes if changes[flag] and not before.get(flag)).items():
-        logs.warn("feature switched on without effect, this version does not have what it needs", feature=flag,
-                  missing=what)
     return HandlerResult(200, _flags(ctx))
 
 
 _FEATURES_BODY = Fields({flag: Field(nullable(boolean)) for flag in FEATURES})
 
 ROUTES = (
-    Route("GET", "/", root, None, {200: {"type": "object"}}, "Say that the instance runs", "Health"),
     Route("GET", "/health", health, None, {200: "Health"}, "Get the health", "Health"),
     Route("GET", "/version", version, "version", {200: "Version"}, "Get the version", "Version"),
     Route("GET", "/stats", stats, "stats.get", {200: "Stats"}, "Get statistics of all indexes", "Stats",

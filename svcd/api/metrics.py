@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from svcd.api.routes import BOUNDS_S, Context, HandlerResult, Report, Route, Text, Traffic, sum_of
+from svcd.api.routes import BOUNDS_S, SEARCH_KINDS, Context, HandlerResult, Report, Route, Text, Traffic, sum_of
 from svcd.base import quantities
 from svcd.base.errors import ApiError
 from svcd.instance.queue import DATABASE_BYTES
@@ -146,7 +146,8 @@ def get(ctx: Context) -> HandlerResult:
         raise ApiError("invalid_api_key", _ALL_INDEXES)
     reports = ctx.reports()
     traffic = sum_of(ctx.traffic, reports)
-    groups = (_sizes(ctx), _traffic(traffic), _indexes(ctx), _tasks(ctx), _searches(ctx, reports), _batches(ctx))
+    groups = (_sizes(ctx), _traffic(traffic), _indexes(ctx), _tasks(ctx), _searches(ctx, reports), _counted_searches(traffic),
+              _batches(ctx), _chats(ctx))
     families = sorted(chain(*groups), key=attrgetter("name"))
     return HandlerResult(200, Text(render((*families, *_process())), CONTENT_TYPE))
 
@@ -212,6 +213,12 @@ def _searches(ctx: Context, reports: Sequence[Report]) -> Iterator[Family]:
     yield _gauge("svc_searches_waiting_to_be_processed", "Svc Searches Being Processed", waiting)
 
 
+def _counted_searches(traffic: Traffic) -> Iterator[Family]:
+    for kind in SEARCH_KINDS:
+        if count := traffic.searches(kind):
+            yield _gauge(f"svc_{kind}_search_requests", f"Svc number of {kind} search requests", count)
+
+
 def _batches(ctx: Context) -> Iterator[Family]:
     """The progress of running batches, the steps of the last one, and the last one that indexed documents."""
     running = [running.batch for running in ctx.queue.running()]
@@ -227,6 +234,18 @@ def _batches(ctx: Context) -> Iterator[Family]:
                  labelled(_BATCH_INDEX, counts))
     yield Family("svc_last_indexed_documents_duration_ms", GAUGE,
                  "The duration in ms of the last batch that indexed documents", labelled(_BATCH_INDEX, durations))
+
+
+def _chats(ctx: Context) -> Iterator[Family]:
+    """Searches of chats, and the tokens that language models have reported."""
+    searches = ctx.chats.searches
+    yield Family("svc_chat_searches_total", COUNTER, "Total number of searches performed by chats",
+                 labelled(("type",), {("internal",): searches} if searches else {}))
+    tokens = ctx.chats.tokens()
+    for place, (name, what) in enumerate((("prompt_tokens", "prompt tokens"), ("completion_tokens", "completion tokens"),
+                                          ("tokens", "tokens"))):
+        yield Family(f"svc_chat_{name}_total", COUNTER, f"Total number of {what} used by chats",
+                     labelled(("workspace", "model"), {pair: counts[place] for pair, counts in tokens.items()}))
 
 
 def _progress(batch: Batch) -> Iterator[tuple[tuple[str, str], float]]:

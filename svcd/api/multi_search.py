@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from svcd.api import features
 from svcd.api.admission import Timer
 from svcd.api.filters import has_joins, hydrate_hits, index_snapshot
-from svcd.api.routes import Context, Fields, HandlerResult, Route, Text
+from svcd.api.routes import DEGRADED, Context, Fields, HandlerResult, Route, Text
 from svcd.api.search import (
     FIELDS,
     METADATA_HEADERS,
@@ -28,9 +28,9 @@ from svcd.api.search import (
     facet_members,
     measured,
     metadata,
-    milliseconds_since,
     page_of,
     performance_details,
+    personalized,
     query_of,
     semantic_members,
     shown_vector,
@@ -43,7 +43,7 @@ from svcd.base import tracing
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.facets.distribution import Facets, merged_facets
-from svcd.search.request import Federation, IndexedQuery
+from svcd.search.request import Federation, IndexedQuery, SearchResult
 from svcd.validation import (
     Field,
     array_of,
@@ -60,6 +60,7 @@ from svcd.validation import (
 from svcd.validation.names import parse_index_uid
 
 if TYPE_CHECKING:
+    from svcd.api.remote_search import NetworkSearch
     from svcd.index.reader import IndexReader as Reader
 
 T = TypeVar("T")
@@ -191,6 +192,7 @@ def _check_separate(query: Query, has_distinct: bool) -> None:
         raise ApiError("invalid_multi_search_distinct", _DISTINCT_TWICE)
 
 
+_REMOTE_SEARCH = "Performing a remote federated search"
 _DISTINCT_TWICE = (
     "Using `distinct` options is not allowed in federated queries when it also appears in `.federation.distinct`.\n"
     " - Hint: remove `distinct` from the query or remove `federation` from the request\n"
@@ -213,24 +215,38 @@ def _check_network(query: Query) -> None:
 
 
 def _check_remote(ctx: Context, query: Query) -> None:
-    """Reject what needs other instances: none can be registered."""
+    """Raise feature_not_enabled, and invalid_multi_search_remote for a name that no instance of the network has."""
     remote, position = _options(query).get("remote"), _options(query).get("queryPosition")
     if remote is not None:
-        features.require(ctx.instance.features(), "network", "Performing a remote federated search")
-        raise ApiError("invalid_multi_search_remote",
-                       f"Invalid `.federation_options.remote`: remote `{remote}` is not registered")
+        features.require(ctx.instance.features(), "network", _REMOTE_SEARCH)
+        network = ctx.instance.network()
+        if remote != network.self_name and remote not in network.remotes:
+            raise ApiError("invalid_multi_search_remote",
+                           f"Invalid `.federation_options.remote`: remote `{remote}` is not registered")
     if position is not None:
         features.require(ctx.instance.features(), "network", "Using `federationOptions.queryPosition`")
 
 
-def _check_federation(federation: Mapping[str, Any]) -> None:
-    if federation.get("personalize") is not None:
-        raise features.not_enabled(features.PERSONALIZATION, "reranking search results")
+def _check_federation(ctx: Context) -> None:
+    if ctx.is_proxied:
+        features.require(ctx.instance.features(), "network", _REMOTE_SEARCH)
 
 
-def _federation_of(federation: Mapping[str, Any]) -> Federation:
-    return Federation(**page_of(federation), distinct=federation.get("distinct"),
-                      facets=federation.get("facetsByIndex") or {}, merges_facets=federation.get("mergeFacets") is not None)
+def _federation_of(ctx: Context, federation: Mapping[str, Any]) -> Federation:
+    return Federation(**page_of(federation), distinct=federation.get("distinct"), facets=federation.get("facetsByIndex") or {},
+                      merges_facets=federation.get("mergeFacets") is not None, is_proxied=ctx.is_proxied)
+
+
+def _network_search(ctx: Context, queries: Sequence[Query], asked: Sequence[IndexedQuery], given: Mapping[str, Any],
+                    federation: Federation, timer: Timer) -> NetworkSearch | None:
+    """Begin what other instances do for a search; None if no query names or uses them."""
+    if not any(query.get("useNetwork") or _options(query).get("remote") is not None for query in queries):
+        return None
+    from svcd.api.remote_search import NetworkQuery, NetworkSearch  # loaded with the first search over a network
+
+    several = [NetworkQuery(query, indexed, _options(query).get("remote")) for query, indexed in zip(queries, asked)]
+    passed_on = {"showPerformanceDetails": bool(given.get("showPerformanceDetails")), "personalize": given.get("personalize")}
+    return NetworkSearch(ctx, several, federation, timer, passed_on)
 
 
 def _check_facets_permitted(ctx: Context, by_index: Mapping[str, Any]) -> None:
@@ -287,13 +303,15 @@ def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query
     from svcd.search.hits import LongPage
 
     started = time.monotonic()
-    _check_federation(federation)
+    _check_federation(ctx)
     asked = _each(queries, lambda query: _asked(ctx, query))
     has_distinct = federation.get("distinct") is not None
     _each(queries, lambda query: _check_separate(query, has_distinct))
     _each(queries, lambda query: _check_remote(ctx, query))
     _each(queries, lambda query: check_available(query, ctx.instance.features))
     asked = [_resolve_query_joins(ctx, place, each) for place, each in enumerate(asked)]
+    timer, wanted = Timer(), _federation_of(ctx, federation)
+    network = _network_search(ctx, queries, asked, federation, wanted, timer)
     readers: dict[str, Reader] = {}
     with ExitStack() as stack:
 
@@ -301,27 +319,49 @@ def _run_federation(answer: AnswerBuilder, ctx: Context, queries: Sequence[Query
             readers[uid] = stack.enter_context(ctx.read(uid))
             return readers[uid]
 
-        timer = Timer()
-        found = federated(read, asked, _federation_of(federation), timer, ctx.embedding.for_search(timer))
+        # An instance that is asked by another leaves the order for the user to that one.
+        personalize = None if wanted.is_proxied else federation.get("personalize")
+        ordering = personalize and personalized(ctx, personalize, [query.get("q") for query in queries], timer, readers)
+        found = federated(read, asked if network is None else network.local, wanted, timer, ctx.embedding.for_search(timer),
+                          None if network is None else network.remotes, ordering)
+        if timer.has_run_out:
+            ctx.traffic.count_search(DEGRADED)
+        hydrated = {} if wanted.is_proxied else readers  # documents of other indexes are added by the instance that asks
+        primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
         if isinstance(found.hits, LongPage):
-            answer.add_hits(ctx, found.hits, readers)
+            answer.add_hits(ctx, found.hits, hydrated)
             for reader in readers.values():
                 stack.callback(reader.close)
             answer.held.push(stack.pop_all())
         else:
-            answer.add(",".join(hydrate_hits(ctx, found.hits, readers)).encode())
-        primary_keys = {uid: reader.primary_key for uid, reader in readers.items()}
+            answer.add(",".join(hydrate_hits(ctx, found.hits, hydrated)).encode())
+    members = _members_beside_hits(found, queries, federation)
+    elapsed_s = time.monotonic() - started
+    members["processingTimeMs"] = int(elapsed_s * 1000) if network is None else network.milliseconds(elapsed_s)
+    if wants_metadata(ctx):
+        members["metadata"] = [_metadata(query, primary_keys, network) for query in queries]
+    if network is not None:
+        members.update(network.error_members())
+    return {**members, **semantic_members(found)}
+
+
+def _members_beside_hits(found: SearchResult, queries: Sequence[Query], federation: Mapping[str, Any]) -> dict[str, Any]:
+    """The members that do not depend on where the search ran. The time is filled in later: its place is among them."""
     vectors = {str(number): shown_vector(vector) for number, vector in found.query_vectors.items()}
     are_retrieved = any(query.get("retrieveVectors") for query in queries)
-    rest: dict[str, Any] = {
-        **({"queryVectors": vectors} if are_retrieved else {}),
-        "processingTimeMs": milliseconds_since(started), **found.pagination,
+    return {
+        **({"queryVectors": vectors} if are_retrieved else {}), "processingTimeMs": 0, **found.pagination,
         **_facet_members(found.facets, federation.get("mergeFacets")), "requestUid": uuid7(),
     }
-    if wants_metadata(ctx):
-        rest["metadata"] = [metadata(query.get("q"), query["indexUid"], primary_keys[query["indexUid"]]) for query in queries]
-    rest.update(semantic_members(found))
-    return rest
+
+
+def _metadata(query: Query, primary_keys: Mapping[str, str | None], network: NetworkSearch | None) -> dict[str, str]:
+    """The metadata of a query of a federation. primary_keys: of the indexes that were searched here."""
+    index_uid, text = query["indexUid"], query.get("q")
+    if network is None:
+        return metadata(text, index_uid, primary_keys[index_uid])
+    remote = _options(query).get("remote")
+    return metadata(text, index_uid, network.primary_key(index_uid, remote, primary_keys), network.shown_name(remote))
 
 
 def multi_search_with_post(ctx: Context) -> HandlerResult:

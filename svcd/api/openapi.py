@@ -23,10 +23,6 @@ _MEANINGS = {
 _BEARER = ("The master key, the value of an API key or, to search, a tenant token signed with one (JWT). The master key "
            "may do everything. Of the actions that an operation names, a key needs one; where it names none, only the "
            "master key will do.")
-_ABOUT = ("What an operation needs and this version does not have is named by its `x-svcd-missing`: it is refused after "
-          "the checks of key, parameters, body and feature.")
-# OpenAPI permits additional members with this prefix.
-_MISSING = "x-svcd-missing"
 _PATH_PARAMETERS: Mapping[str, Json] = {  # name: schema; others are texts
     "task_id": {"type": "integer", "minimum": 0},
     "batch_id": {"type": "integer", "minimum": 0},
@@ -101,8 +97,6 @@ def _operation(route: Route) -> Json:
     operation["security"] = [{_SECURITY_SCHEME: _permissions(route)}] if route.actions else []
     if description := " ".join(_conditions(route)):
         operation["description"] = description
-    if route.missing:
-        operation[_MISSING] = route.missing
     return operation
 
 
@@ -119,8 +113,6 @@ def _conditions(route: Route) -> Iterator[str]:
         yield f"Needs the experimental feature `{route.feature[0]}`."
     if len(route.actions) > 1:
         yield f"Needs all of {', '.join(f'`{action}`' for action in route.actions)}, or a wildcard that covers them."
-    if route.missing:
-        yield f"Refused: this version of svcd does not have {route.missing} yet."
 
 
 def _paths(routes: Iterable[Route]) -> Json:
@@ -144,7 +136,7 @@ def document(routes: Sequence[Route]) -> Json:
     tags = dict.fromkeys(route.tag for route in routes)
     return {
         "openapi": VERSION,
-        "info": {"title": "svcd", "version": INTERFACE_VERSION, "description": _ABOUT,
+        "info": {"title": "svcd", "version": INTERFACE_VERSION, "description": "A search engine over JSON documents.",
                  "license": {"name": "MIT", "identifier": "MIT"}},
         "tags": [{"name": tag} for tag in tags],
         "paths": _paths(routes),

@@ -13,21 +13,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from svcd.api.admission import SearchCache, SearchQueue
+from svcd.api.chat_state import Chats
 from svcd.api.query_embedding import QueryEmbedding
 from svcd.api.streaming import ConcurrencyLimit
 from svcd.auth.keys import ALL_PERMITTED, Keys, Permission
+from svcd.base.errors import ApiError
 from svcd.http.message import Portions
+from svcd.instance.data_folder import is_hidden
 from svcd.validation import Field, Param
 
 if TYPE_CHECKING:
+    from svcd.api.active_rules import ActiveRules
+    from svcd.api.personalization import Personalization
     from svcd.http.message import Request
     from svcd.index.reader import IndexReader
     from svcd.instance.data_folder import IndexSnapshot
     from svcd.instance.instance import Instance
     from svcd.instance.queue import Queue
+    from svcd.remote.client import Client
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -37,6 +43,10 @@ NDJSON = "application/x-ndjson"
 
 # Upper bounds of the histogram in seconds: those that existing dashboards expect.
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+
+
+# Searches that are counted apart: those that ask for the order of a user, and those that reached their time limit.
+SEARCH_KINDS = PERSONALIZED, DEGRADED = "personalized", "degraded"
 
 
 class Timing:
@@ -64,6 +74,7 @@ class Traffic:
         self._lock = threading.Lock()
         self._answered: dict[tuple[str, str, int], int] = {}
         self._timings: dict[tuple[str, str], Timing] = {}
+        self._searches = dict.fromkeys(SEARCH_KINDS, 0)
 
     def timing(self, method: str, path: str) -> Timing:
         """The histogram of one method and path; from now on it is shown, even while it is empty."""
@@ -83,6 +94,15 @@ class Traffic:
             timing.by_bucket[bucket] += 1
             timing.seconds += seconds
 
+    def count_search(self, kind: str) -> None:
+        """One more search was of a kind: PERSONALIZED or DEGRADED."""
+        with self._lock:
+            self._searches[kind] += 1
+
+    def searches(self, kind: str) -> int:
+        """How many searches were of a kind."""
+        return self._searches[kind]
+
     def answered(self) -> dict[tuple[str, str, int], int]:
         """(method, path, status) -> requests."""
         with self._lock:
@@ -98,6 +118,7 @@ class Traffic:
         return {
             "answered": [[*key, count] for key, count in self.answered().items()],
             "timings": [[*key, timing.by_bucket, timing.seconds] for key, timing in self.timings().items()],
+            "searches": {kind: self.searches(kind) for kind in SEARCH_KINDS},
         }
 
     def add_json(self, counters: Mapping[str, Any]) -> None:
@@ -110,6 +131,8 @@ class Traffic:
                 timing = self._timings.setdefault((method, path), Timing())
                 timing.by_bucket = [own + more for own, more in zip(timing.by_bucket, by_bucket, strict=True)]
                 timing.seconds += seconds
+            for kind, count in counters["searches"].items():
+                self._searches[kind] += count
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +155,19 @@ def sum_of(own: Traffic, reports: Iterable[Report]) -> Traffic:
 # What a handler receives and what it returns
 
 
+class UsageCounter(Protocol):
+    """Counts requests for the usage report. Implemented by svcd.analytics, which this package must not import."""
+
+    def note(self, route: Route, ctx: Context) -> None:
+        """Count the parameters of a request, before its handler runs."""
+
+    def answered(self, request: Request, status: int, seconds: float) -> None:
+        """Count an answer."""
+
+    def chat_began(self, model: str, messages: int, milliseconds: float) -> None:
+        """Count a chat whose stream has begun. messages: those of the request; milliseconds: until then."""
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """A body that is encoded already: JSON text, bytes, portions, or an iterator of bytes that may block."""
@@ -149,6 +185,14 @@ class HandlerResult:
     headers: tuple[tuple[str, str], ...] = ()
 
 
+def no_client() -> Client:
+    """A client that calls global addresses only."""
+    from svcd.remote.client import Client  # loaded with the first call
+    from svcd.remote.guard import Guard
+
+    return Client(Guard())
+
+
 @dataclass(slots=True)
 class Context:
     """One request, authorised and decoded.
@@ -161,8 +205,12 @@ class Context:
     keys: computes the values of API keys.
     streams, large_answers: limits of answers without end, and of those made in portions.
     recheck_permission: checks the key again, for long answers. Raises the same errors as the first check.
-    embedding: makes vectors of queries.
+    embedding: makes vectors of queries. client: returns what calls other hosts, one for each process.
+    active_rules: returns the search rules; called while their feature is on.
+    chats: what chats share. usage: counts for the usage report; None without one.
+    personalization: orders hits for users; None without a key of the service.
     snapshot: while a request reads several indexes, all of them as of one moment (api.joins.index_snapshot).
+    shows_page: do browsers get the page at `/`?
     """
 
     instance: Instance
@@ -182,7 +230,13 @@ class Context:
     recheck_permission: Callable[[], Permission] = lambda: ALL_PERMITTED
     search_cache: SearchCache = field(default_factory=lambda: SearchCache(lambda: 0))
     embedding: QueryEmbedding = field(default_factory=lambda: QueryEmbedding(SearchQueue(1)))
+    client: Callable[[], Client] = no_client
+    active_rules: Callable[[], ActiveRules | None] = lambda: None
+    personalization: Personalization | None = None
     snapshot: IndexSnapshot | None = None
+    chats: Chats = field(default_factory=Chats)
+    usage: UsageCounter | None = None
+    shows_page: bool = False
 
     @property
     def queue(self) -> Queue:
@@ -191,7 +245,19 @@ class Context:
 
     def read(self, index_uid: str) -> AbstractContextManager[IndexReader]:
         """An index as this request sees it; index_not_found when there is none."""
+        if is_hidden(index_uid):  # the uids of foreign keys are not checked when they are set
+            raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
         return (self.instance if self.snapshot is None else self.snapshot).read(index_uid)
+
+    def header(self, name: str) -> str | None:
+        """A header that instances know under two names: `Svc-{name}` and, from the reference engine, `Meili-{name}`."""
+        headers = self.request.headers
+        return headers.get(f"Svc-{name}") or headers.get(f"Meili-{name}")
+
+    @property
+    def is_proxied(self) -> bool:
+        """Was the request sent by another instance that searches its network?"""
+        return self.header("Proxy-Search") == "true"
 
     @property
     def index_uid(self) -> str:
@@ -249,7 +315,6 @@ class Route:
     feature: (flag, what the message of feature_not_enabled begins with) of the experimental feature it needs.
     query: the declared parameters in the order in which messages list them.
     headers: request headers that change its answer -> description.
-    missing: what it needs that is not supported yet, so that it always rejects; "" for routes that work.
     """
 
     method: str
@@ -265,7 +330,6 @@ class Route:
     answer_type: str = JSON
     joins_rules: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
-    missing: str = ""
 
     @property
     def actions(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The search routes.
 
 Declares every search parameter with its check and error code, turns a body or a query string into a query, and writes the
-answer. Parameters that are not supported yet are rejected with their own code, so that none is ignored silently.
+answer.
 """
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from svcd.api.filters import (
     resolve_joins,
     with_bearer_filter,
 )
-from svcd.api.routes import Context, Fields, HandlerResult, Route, Text
+from svcd.api.routes import DEGRADED, PERSONALIZED, Context, Fields, HandlerResult, Route, Text
 from svcd.api.streaming import SEPARATOR, joined_body
 from svcd.base import tracing
 from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.facets.distribution import Facets
 from svcd.ranking.sort import SortError, parse_rule, split_rules
-from svcd.search.request import Federation, Hybrid, IndexedQuery, SearchQuery, SearchResult
+from svcd.search.request import Federation, Hybrid, IndexedQuery, Reranking, SearchQuery, SearchResult
 from svcd.validation import (
     Field,
     Param,
@@ -50,7 +50,7 @@ from svcd.validation import (
     string,
 )
 from svcd.validation import query_strings as query
-from svcd.validation.names import locale, parse_locale
+from svcd.validation.names import LOCALES, locale, parse_locale
 from svcd.vectors.vector import single
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ _PARAMS: Mapping[str, Param] = {  # in the order in which messages list them
     "attributesToSearchOn": _texts("invalid_search_attributes_to_search_on"),
     "rankingScoreThreshold": Param(unit_parser("rankingScoreThreshold"), "invalid_search_ranking_score_threshold",
                                    schema={"type": "number"}),
-    "locales": Param.list_of(parse_locale, "invalid_search_locales"),
+    "locales": Param.list_of(parse_locale, "invalid_search_locales", schema={"type": "string", "enum": list(LOCALES)}),
     "hybridEmbedder": Param(query.text, "invalid_search_embedder"),
     "hybridSemanticRatio": Param(unit_parser("semanticRatio"), "invalid_search_semantic_ratio",
                                  schema={"type": "number"}),
@@ -234,7 +234,7 @@ def from_query_string(values: Mapping[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _check_sort(body: Mapping[str, Any]) -> None:
+def check_sort(body: Mapping[str, Any]) -> None:
     """Raise invalid_search_sort for a malformed expression. The message names no index, yet a missing index comes first."""
     try:
         for rule in body.get("sort") or ():
@@ -244,19 +244,14 @@ def _check_sort(body: Mapping[str, Any]) -> None:
 
 
 def check_available(body: Mapping[str, Any], flags: Callable[[], Mapping[str, bool | None]]) -> None:
-    """Reject parameters that need a feature that is off, or that are not supported yet.
+    """Reject parameters that need a feature that is off.
 
     flags: returns the features; called only if one is needed, because this runs in every search.
     Raises feature_not_enabled, or the code of the first such parameter.
     """
-    if body.get("personalize") is not None:
-        raise features.not_enabled(features.PERSONALIZATION, "reranking search results")
     for name, gate in _GATED.items():
         if body.get(name) is not None:  # even `false` needs the feature
             features.require(flags(), *gate)
-    if body.get("useNetwork"):
-        raise ApiError("invalid_search_use_network",
-                       "Invalid value at `.useNetwork`: this version of svcd does not have `useNetwork` yet.")
 
 
 def uuid7() -> str:
@@ -299,12 +294,12 @@ def _renamed(body: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any
 
 def wants_metadata(ctx: Context) -> bool:
     """True if the request asks for `metadata` by its header."""
-    return (ctx.request.headers.get(_METADATA_HEADER) or "").lower() in ("true", "1")
+    return (ctx.header("Include-Metadata") or "").lower() in ("true", "1")
 
 
-def metadata(text: str | None, index_uid: str, primary_key: str | None) -> dict[str, str]:
-    """The `metadata` of one query; members without a value are left out."""
-    members = {"query": text, "queryUid": uuid7(), "indexUid": index_uid, "primaryKey": primary_key}
+def metadata(text: str | None, index_uid: str, primary_key: str | None, remote: str | None = None) -> dict[str, str]:
+    """The `metadata` of one query; members without a value are left out. remote: the instance that was asked."""
+    members = {"query": text, "queryUid": uuid7(), "indexUid": index_uid, "primaryKey": primary_key, "remote": remote}
     return {name: value for name, value in members.items() if value is not None}
 
 
@@ -316,9 +311,10 @@ class BearerQuery(NamedTuple):
 
 
 def query_of(
-    ctx: Context, index_uid: str, body: Mapping[str, Any], weight: float = 1.0, position: int | None = None
+    ctx: Context, index_uid: str, body: Mapping[str, Any], weight: float = 1.0, position: int | None = None,
+    has_pins: bool = True
 ) -> BearerQuery:
-    """The query that a body asks for. Raises invalid_search_filter, invalid_api_key.
+    """The query that a body asks for. has_pins: do search rules apply to it? Raises invalid_search_filter, invalid_api_key.
 
     The only place where the filter of a tenant token is joined to that of a search (docs/http.md#tenant-tokens).
     """
@@ -327,7 +323,12 @@ def query_of(
     condition = allowed_filter(value, "invalid_search_filter", ctx.instance.features)
     query = SearchQuery(**_renamed(body, _QUERY_FIELDS), filter=condition, hybrid=_hybrid(body.get("hybrid")))
     # Bearers with other filters get other hits. Python's form of JSON values tells them apart, and takes less time than JSON.
-    return BearerQuery(IndexedQuery(index_uid, query, weight, position), repr((body, bearer_filter)))
+    cache_key = repr((body, bearer_filter))
+    if has_pins and ctx.instance.is_enabled("dynamicSearchRules") and (active := ctx.active_rules()) is not None:
+        pinning = active.of_query(index_uid)
+        if pinning is not None:
+            query, cache_key = replace(query, rules=pinning.rules), cache_key + pinning.cache_key
+    return BearerQuery(IndexedQuery(index_uid, query, weight, position), cache_key)
 
 
 def _hybrid(given: Mapping[str, Any] | None) -> Hybrid | None:
@@ -423,6 +424,11 @@ def add_answer(answer: AnswerBuilder, ctx: Context, asked: BearerQuery, body: Ma
     body: the parameters that the query was made from. head: JSON text of members that come before the hits. Raises
     index_not_found and the errors of the search itself.
     """
+    if body.get("useNetwork"):
+        from svcd.api.network_answer import network_answer  # loaded with the first search over a network
+
+        answer.add(f"{{{head}{network_answer(ctx, asked.indexed, body, request_uid)[1:]}".encode())
+        return
     started = time.monotonic()
     indexed = asked.indexed
     long_page: list[LongPage] = []
@@ -483,19 +489,33 @@ def _run_search(ctx: Context, asked: IndexedQuery, body: Mapping[str, Any], read
     from svcd.search.hits import LongPage
     from svcd.search.search import search
 
-    _check_sort(body)
+    check_sort(body)
     index_uid, timer = asked.index_uid, Timer()
     embedding = ctx.embedding.for_search(timer)
     # An empty list of facets is the same as none: no facetDistribution in the answer.
     federation = Federation(**page_of(body), facets={index_uid: body["facets"]} if body.get("facets") else {})
-    found = search({index_uid: reader}, [with_joins_resolved(ctx, asked, reader)], federation, timer, embedding)
+    personalize = body.get("personalize")
+    ordering = personalize and personalized(ctx, personalize, [body.get("q")], timer, {index_uid: reader})
+    found = search({index_uid: reader}, [with_joins_resolved(ctx, asked, reader)], federation, timer, embedding, ordering)
+    if timer.has_run_out:
+        ctx.traffic.count_search(DEGRADED)
     if isinstance(found.hits, LongPage):
         long_page.append(found.hits)
         return tuple(_parts((), found, index_uid)), False
     hits = hydrate_hits(ctx, found.hits, {index_uid: reader}, index_uid)
+    # The service may order the hits of the same user otherwise the next time, and each search counts as one of its calls.
     is_lasting = not (timer.has_run_out or embedding.has_failed or has_joins(asked.query.filter) or has_foreign_keys(reader)
-                      or body.get("showPerformanceDetails"))
+                      or ordering or body.get("showPerformanceDetails"))
     return tuple(_parts(hits, found, index_uid)), is_lasting
+
+
+def personalized(ctx: Context, personalize: Mapping[str, str], texts: Iterable[str | None], timer: Timer,
+                 readers: Mapping[str, Reader]) -> Reranking:
+    """The order for the user whom `personalize` describes. texts: the `q` of all queries; readers: filled before it is used."""
+    from svcd.api.personalization import reranking  # only these searches need it
+    from svcd.search.search import cutoff_ms
+
+    return reranking(ctx, personalize["userContext"], texts, timer, lambda: max(map(cutoff_ms, readers.values()), default=0))
 
 
 def _parts(hits: Iterable[str], found: SearchResult, index_uid: str) -> _Parts:
@@ -528,9 +548,11 @@ def _shortest(number: float) -> float:
 
 def _search(ctx: Context, body: Mapping[str, Any]) -> HandlerResult:
     """Run one query on the index of the path."""
+    if body.get("personalize") is not None:
+        ctx.traffic.count_search(PERSONALIZED)
     asked = query_of(ctx, ctx.index_uid, body)
     check_available(body, ctx.instance.features)
-    if (cached := _cached_answer(ctx, asked, body)) is not None:
+    if not body.get("useNetwork") and (cached := _cached_answer(ctx, asked, body)) is not None:
         return HandlerResult(200, Text(cached))
     with ExitStack() as held:
         answer = AnswerBuilder(held)

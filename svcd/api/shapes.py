@@ -132,10 +132,18 @@ def _answer(members: Mapping[str, Json], metadata: Json, more: Mapping[str, Json
     return record({
         **members, **dict.fromkeys(paging, COUNT), **_FACETS, **(more or {}), "semanticHitCount": COUNT,
         "requestUid": {"type": "string", "format": "uuid"}, "metadata": metadata, "performanceDetails": mapping(STRING),
-    }, optional=[*paging, *_FACETS, *(more or {}), "metadata", "performanceDetails", "semanticHitCount"])
+        "remoteErrors": REMOTE_ERRORS,
+    }, optional=[*paging, *_FACETS, *(more or {}), "metadata", "performanceDetails", "remoteErrors", "semanticHitCount"])
 
 
-_HITS = array({"type": "object"})
+REMOTE_ERRORS = mapping(ref("Error"))  # by the name of the remote that failed
+_MATCHES = mapping(array(record({"start": COUNT, "length": COUNT, "indices": array(COUNT)}, optional=["indices"])))
+_REQUESTS = record({"total": COUNT, "failed": COUNT, "lastError": {"type": ["string", "null"]}})
+_HITS = array({  # the members of the document, and what the search adds to them
+    "type": "object",
+    "properties": {"_formatted": {"type": "object"}, "_matchesPosition": _MATCHES, "_rankingScore": {"type": "number"},
+                   "_rankingScoreDetails": {"type": "object"}},
+})
 _VECTOR = array({"type": ["number", "null"]})
 _FACETS: Mapping[str, Json] = {
     "facetDistribution": mapping(mapping(COUNT)),
@@ -171,7 +179,7 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
     "BatchStats": record({
         "totalNbTasks": COUNT, "status": mapping(COUNT), "types": mapping(COUNT), "indexUids": mapping(COUNT),
         "progressTrace": mapping(STRING), "writeChannelCongestion": {"type": "object"},
-        "internalDatabaseSizes": mapping(STRING), "embedderRequests": {"type": "object"},
+        "internalDatabaseSizes": mapping(STRING), "embedderRequests": _REQUESTS,
     }, optional=["progressTrace", "writeChannelCongestion", "internalDatabaseSizes", "embedderRequests"]),
     "Batch": record({
         "uid": COUNT, "progress": nullable(ref("Progress")), "details": {"type": "object"},
@@ -220,8 +228,34 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
         "reason": _TEXT_OR_NULL, "givenUpAt": nullable(MOMENT),
     }),
     "WebhookFailurePage": page_of("WebhookFailure"),
+    "SearchRule": record({
+        "uid": STRING, "description": STRING, "lastUpdatedAt": MOMENT, "precedence": COUNT, "active": BOOLEAN,
+        "conditions": record({
+            "time": record({"start": MOMENT, "end": MOMENT}, optional=["start", "end"]),
+            "query": record({"isEmpty": BOOLEAN, "words": STRING}, optional=["isEmpty", "words"]),
+            "filter": record({"values": {"type": "object"}}),
+        }, optional=["time", "query", "filter"]),
+        "actions": array(record({
+            "selector": record({"indexUid": STRING, "id": STRING}, optional=["indexUid"]),
+            "action": record({"type": STRING, "position": COUNT}),
+        })),
+    }, optional=["description", "lastUpdatedAt", "precedence"]),
+    "SearchRulePage": page_of("SearchRule"),
+    "ChatWorkspace": record({"uid": STRING}),
+    "ChatWorkspacePage": page_of("ChatWorkspace"),
+    "ChatWorkspaceSettings": record({
+        "source": STRING, "orgId": _TEXT_OR_NULL, "projectId": _TEXT_OR_NULL, "apiVersion": _TEXT_OR_NULL,
+        "deploymentId": _TEXT_OR_NULL, "baseUrl": _TEXT_OR_NULL, "apiKey": _TEXT_OR_NULL, "prompts": mapping(STRING),
+    }),
     "Version": record({"commitSha": STRING, "commitDate": STRING, "pkgVersion": STRING}),
     "Features": record(dict.fromkeys(FEATURES, BOOLEAN) | {"legacySearch": nullable(BOOLEAN)}),
+    "Network": record({
+        "self": _TEXT_OR_NULL,
+        "remotes": mapping(record({"url": STRING, "searchApiKey": _TEXT_OR_NULL, "writeApiKey": _TEXT_OR_NULL,
+                                   "status": {"type": "string", "enum": ["available", "unavailable"]}})),
+        "shards": mapping(record({"remotes": array(STRING)})), "leader": _TEXT_OR_NULL,
+        "version": {"type": "string", "format": "uuid"},
+    }),
     "SearchAnswer": _answer({"hits": _HITS, "query": STRING, "processingTimeMs": COUNT}, ref("SearchMetadata"),
                             {"queryVector": _VECTOR}),
     "IndexedAnswer": _answer(
@@ -237,9 +271,10 @@ SCHEMAS: dict[str, Json] = {  # the components of the OpenAPI document
     }, optional=["performanceDetails"]),
     "FacetSearchAnswer": record({
         "facetHits": array(record({"value": STRING, "count": COUNT})), "facetQuery": _TEXT_OR_NULL,
-        "processingTimeMs": COUNT,
-    }),
+        "processingTimeMs": COUNT, "remoteErrors": REMOTE_ERRORS,
+    }, optional=["remoteErrors"]),
     "SearchMetadata": record({
         "query": STRING, "queryUid": {"type": "string", "format": "uuid"}, "indexUid": STRING, "primaryKey": STRING,
-    }, optional=["query", "primaryKey"]),
+        "remote": STRING,
+    }, optional=["query", "primaryKey", "remote"]),
 }

@@ -3,7 +3,8 @@
 A region of REGION_BYTES has three parts: the number of rows, the directory (one line of JSON for each row), and the
 figures of all rows, one after the other. A row (method, path, status) has one figure, how many requests were answered; a
 row (method, path) has those of a Timing. A row counts from the moment at which the number of rows includes it, so a
-process that ends in the middle of adding one leaves nothing half-written, and the next one goes on counting.
+process that ends in the middle of adding one leaves nothing half-written, and the next one goes on counting. A row
+(kind of search) has one figure, how many searches were of it.
 """
 from __future__ import annotations
 
@@ -65,6 +66,17 @@ class SharedTraffic(Traffic):
             if figures is not None:
                 figures[0] += 1
 
+    def count_search(self, kind: str) -> None:
+        with self._lock:
+            figures = self._row((kind,))
+            if figures is not None:
+                figures[0] += 1
+
+    def searches(self, kind: str) -> int:
+        with self._lock:
+            figures = self._rows.get((kind,))
+            return 0 if figures is None else int(figures[0])
+
     def answered(self) -> dict[tuple[str, str, int], int]:
         with self._lock:
             return {(key[0], key[1], key[2]): int(figures[0]) for key, figures in self._rows.items() if len(key) == 3}
@@ -98,4 +110,4 @@ class SharedTraffic(Traffic):
 
 def _size(key: _Key) -> int:
     """How many figures a row has."""
-    return 1 if len(key) == 3 else _BUCKETS + 1
+    return _BUCKETS + 1 if len(key) == 2 else 1

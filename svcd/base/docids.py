@@ -24,14 +24,14 @@ import os
 import re
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from operator import lt
 from typing import TYPE_CHECKING, Any
 
 from svcd.base import plain_bitmaps
 from svcd.base.integer_bitmaps import THICK
-from svcd.base.roaring_format import has_needless_runs
+from svcd.base.roaring_format import StoredContainer, has_needless_runs, joined, stored_containers
 
 # The first that tells damaged bytes and those of a memoryview from good ones; before 1.0.2 they could end the process.
 _OLDEST = (1, 0, 3)
@@ -70,10 +70,22 @@ _FORMATS = [struct.Struct(f"<{count}I") for count in range(_FEW + 1)]
 def to_bytes(docids: DocIds) -> bytes:
     """The set as it is stored."""
     count = len(docids)
-    if count <= _FEW:
-        return _FORMATS[count].pack(*docids)
-    stored = _canonical(docids) if _PYROARING else docids.serialize()
+    return _FORMATS[count].pack(*docids) if count <= _FEW else _padded(_canonical(docids))
+
+
+def _padded(stored: bytes) -> bytes:
     return stored if len(stored) % _DOCID_BYTES else stored + b"\0"
+
+
+def containers_of(docids: DocIds) -> list[tuple[int, StoredContainer]]:
+    """For each 65,536 docids of which any is in the set, ascending: (number of the range, these docids as they are stored)."""
+    return stored_containers(_canonical(docids)) if docids else []
+
+
+def bytes_of_containers(containers: Sequence[tuple[int, StoredContainer]]) -> bytes:
+    """A set as it is stored. containers: of this set or of others as containers_of() gives them, ascending by their ranges."""
+    stored = joined([high for high, _ in containers], [container for _, container in containers])
+    return to_bytes(DocIds.deserialize(stored)) if sum(count for _, (count, _, _) in containers) <= _FEW else _padded(stored)
 
 
 def from_bytes(data: bytes | memoryview) -> DocIds:
@@ -103,11 +115,13 @@ def _from_roaring(data: bytes | memoryview) -> DocIds:
 
 
 def _canonical(docids: DocIds) -> bytes:
-    """The roaring format of a set of pyroaring.
+    """The roaring format of a set, each container in its smallest form.
 
-    Of a copy, as looking for runs replaces containers of a set, which an iterator may be in. A container of which the runs take
-    as much as the list of docids keeps the form that it has; made of docids one by one it is the list.
+    pyroaring: of a copy, as looking for runs replaces containers of a set, which an iterator may be in. A container of which the
+    runs take as much as the list of docids keeps the form that it has; made of docids one by one it is the list.
     """
+    if not _PYROARING:
+        return docids.serialize()
     stored = DocIds(docids).serialize()
     return DocIds(docids.to_array()).serialize() if has_needless_runs(stored) else stored
 

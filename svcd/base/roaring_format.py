@@ -17,15 +17,16 @@ _FEWEST_WITH_OFFSETS = 4  # containers, in the form with runs
 
 # The upper 16 bits of the docids of a container, and the lower ones: a bitmap, or ascending and each once.
 Container = tuple[int, int | Sequence[int]]
-_Stored = tuple[int, bytes, bool]  # count of docids, bytes, are they runs
+StoredContainer = tuple[int, bytes, bool]  # count of docids, bytes, are they runs
 
 
 def write(containers: Sequence[Container]) -> bytes:
     """The bytes of containers in ascending order, each in the smallest form; of two equally small ones not the runs."""
-    return _joined([high for high, _ in containers], [_stored(lows) for _, lows in containers])
+    return joined([high for high, _ in containers], [_stored(lows) for _, lows in containers])
 
 
-def _joined(highs: Sequence[int], containers: Sequence[_Stored]) -> bytes:
+def joined(highs: Sequence[int], containers: Sequence[StoredContainer]) -> bytes:
+    """The bytes of containers as they are stored, in ascending order. highs: the upper 16 bits of each."""
     count = len(containers)
     heads = struct.pack(f"<{2 * count}H", *chain.from_iterable((high, size - 1) for high, (size, _, _) in zip(highs, containers)))
     runs = sum(is_runs << place for place, (_, _, is_runs) in enumerate(containers))
@@ -42,7 +43,7 @@ def _joined(highs: Sequence[int], containers: Sequence[_Stored]) -> bytes:
     return start + b"".join([body for _, body, _ in containers])
 
 
-def _stored(lows: int | Sequence[int]) -> _Stored:
+def _stored(lows: int | Sequence[int]) -> StoredContainer:
     if isinstance(lows, int):
         return _stored_bits(lows)
     runs = 1 + sum(right - left != 1 for left, right in pairwise(lows))
@@ -51,7 +52,7 @@ def _stored(lows: int | Sequence[int]) -> _Stored:
     return len(lows), _packed(lows), False
 
 
-def _stored_bits(bits: int) -> _Stored:
+def _stored_bits(bits: int) -> StoredContainer:
     count = bits.bit_count()
     starts = bits ^ (bits & bits << 1)
     runs = starts.bit_count()
@@ -86,6 +87,18 @@ def has_needless_runs(stored: bytes) -> bool:
             return True
         at += 2 + 4 * runs
     return False
+
+
+def stored_containers(stored: bytes) -> list[tuple[int, StoredContainer]]:
+    """The upper 16 bits and the container of each, in order: the inverse of joined()."""
+    heads, runs, at = _heads(stored)
+    found = []
+    for place, (high, last) in enumerate(heads):
+        is_runs = bool(runs >> place & 1)
+        end = at + (2 + 4 * int.from_bytes(stored[at:at + 2], "little") if is_runs else min(2 * (last + 1), BLOCK_BYTES))
+        found.append((high, (last + 1, stored[at:end], is_runs)))
+        at = end
+    return found
 
 
 def read(data: bytes | memoryview) -> tuple[list[Container], int, int]:

@@ -89,7 +89,19 @@ def load(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
     config = Config(values, given, idle)
     for check in CHECKS:
         check(config)
+    _check_rule_limits(environ)
     return config
+
+
+def _check_rule_limits(environ: Mapping[str, str]) -> None:
+    if not any(variable in environ for variable in options.RULE_VARIABLES):
+        return
+    from svcd.rules.limits import limits_of  # loaded only if one is set
+
+    try:
+        limits_of(environ)
+    except ValueError as wrong:
+        raise ConfigError(str(wrong)) from None
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
@@ -296,6 +308,34 @@ def _one_archive_is_imported(config: Config) -> None:
                           f"remove {BY_NAME['import_dump'].flag} or this option")
 
 
+def _object_store_is_complete(config: Config) -> None:
+    """Any option of the object store asks for all that name it, and for one way to sign."""
+    given = [row.name for row in OPTIONS if row.group == "Object store" and config.source(row.name) != DEFAULT]
+    if not given:
+        return
+    where = config.where(given[0])
+    lacking = [BY_NAME[name].flag for name in _BUCKET if getattr(config, name) is None]
+    if lacking:
+        raise ConfigError(f"{where}: snapshots in an object store also need {' and '.join(lacking)}")
+    used = [pair for pair in (_KEYS, _ROLE) if any(getattr(config, name) is not None for name in pair)]
+    if len(used) > 1:
+        raise ConfigError(f"{where}: an object store is reached either by keys or by a role; remove {_flags(_KEYS)}, or "
+                          f"{_flags(_ROLE)}")
+    if not used:
+        raise ConfigError(f"{where}: snapshots in an object store also need {_flags(_KEYS)}, or {_flags(_ROLE)}")
+    if any(getattr(config, name) is None for name in used[0]):
+        raise ConfigError(f"{where}: snapshots in an object store need both {_flags(used[0])}")
+
+
+_BUCKET = ("s3_bucket_url", "s3_bucket_region", "s3_bucket_name", "s3_snapshot_prefix")
+_KEYS = ("s3_access_key", "s3_secret_key")
+_ROLE = ("experimental_s3_role_arn", "experimental_s3_web_identity_token_file")
+
+
+def _flags(names: Iterable[str]) -> str:
+    return " and ".join(BY_NAME[name].flag for name in names)
+
+
 def _workers_need_linux(config: Config) -> None:
     if config.search_workers not in (0, AUTO) and not hasattr(os, "memfd_create"):
         raise ConfigError(f"{config.where('search_workers')}: search workers need Linux; remove the option")
@@ -335,6 +375,7 @@ CHECKS: tuple[Callable[[Config], None], ...] = (
     _required_certificates_need_authorities,
     _companions_need_an_archive,
     _one_archive_is_imported,
+    _object_store_is_complete,
     _workers_need_linux,
     _fixed_workers_are_never_idle,
     _named_folders_can_be_written,

@@ -22,7 +22,8 @@ _DAY_S = 86_400
 _PREFIX = "infos."
 _NUMBERS = (SIZE, COUNT, POSITIVE, PROCESSES, LIMIT, INTERVAL)
 _CHOICES = ("env", "log_level", "experimental_logs_mode")
-OTHER_NAMES = {"task_queue_webhook": "task_webhook_url", "experimental_dumpless_upgrade": "upgrade_db"}
+OTHER_NAMES = {"task_queue_webhook": "task_webhook_url", "experimental_dumpless_upgrade": "upgrade_db",
+               "experimental_personalization": "experimental_personalization_api_key"}
 FEATURES = {  # figure: the experimental feature that it reports
     "experimental_composite_embedders": "compositeEmbedders",
     "experimental_contains_filter": "containsFilter",
@@ -30,6 +31,7 @@ FEATURES = {  # figure: the experimental feature that it reports
     "experimental_enable_metrics": "metrics",
     "experimental_enable_logs_route": "logsRoute",
     "experimental_multimodal": "multimodal",
+    "experimental_chat_completions": "chatCompletions",
 }
 # The environment variable with which hosting images name their provider.
 _PROVIDER = "SVC_SERVER_PROVIDER"

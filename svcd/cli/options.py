@@ -114,6 +114,19 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
+def _text(text: str) -> str:
+    if not text:
+        raise ValueError("is empty; set a value")
+    return text
+
+
+def _prefix(text: str) -> str:
+    """The beginning of a name, perhaps empty."""
+    if any(mark < " " or mark == "\x7f" for mark in text):
+        raise ValueError("contains a control character")
+    return text
+
+
 def _count(least: int, most: int = MAX_COUNT) -> Callable[[str], int]:
     bounds = f"of {least} or more" if most == MAX_COUNT else f"from {least} to {most}"
 
@@ -207,11 +220,24 @@ def _header_value(text: str) -> str:
     return text
 
 
+def _optional_header_value(text: str) -> str | None:
+    """A value that can be sent in a header; None if there is nothing but spaces."""
+    return _header_value(text.strip()) if text.strip() else None
+
+
 def _networks(text: str) -> tuple[Any, ...]:
     """Networks that may be called."""
     from svcd.remote.guard import parse_networks  # loaded only for options with networks
 
     return parse_networks(text)
+
+
+def _part(text: str) -> int:
+    """A size of at least a byte."""
+    size = parse_size(text)
+    if not size:
+        raise ValueError("is no size of a part; write at least 1 B")
+    return size
 
 
 def _refuse_ocsp(_text: str) -> NoReturn:
@@ -225,6 +251,11 @@ SWITCH = Kind(None, _boolean, (bool,), "true or false", to_text=lambda value: st
 PATH = Kind("PATH", _path, expected="a path in quotes")
 ADDRESS = Kind("HOST:PORT", parse_address)
 SIZE = Kind("SIZE", parse_size, (str, int), 'a number of bytes or a string such as "100 MB"', print_size)
+PART = Kind("SIZE", _part, SIZE.toml, SIZE.expected, print_size)
+TEXT = Kind("TEXT", _text)
+PREFIX = Kind("TEXT", _prefix, accepts_empty=True)
+SECRET = Kind("KEY", _text)
+GZIP_LEVEL = Kind("LEVEL", _count(0, 9), (int,), "an integer")
 COUNT = Kind("N", _count(0), (int,), "an integer")
 POSITIVE = Kind("N", _count(1), (int,), "an integer")
 PROCESSES = Kind(f"{AUTO}|N", _processes, (int, str), f'an integer or "{AUTO}"')
@@ -240,6 +271,7 @@ SECONDS = Kind("SECONDS", _count(1), (int,), "an integer")
 KEY = Kind("KEY", _master_key)
 URL = Kind("URL", _url, expected="a URL in quotes")
 HEADER = Kind("VALUE", _header_value)
+OPTIONAL_HEADER = Kind("VALUE", _optional_header_value)
 OCSP = Kind("PATH", _refuse_ocsp)
 
 
@@ -318,6 +350,32 @@ OPTIONS: tuple[Option, ...] = (
     Option("--upgrade-db", SWITCH, "Folders", default="false",
            about="Accepted for compatibility: svcd always upgrades an older database at the start."),
 
+    Option("--s3-bucket-url", TEXT, "Object store", example="https://s3.eu-west-1.amazonaws.com",
+           about="URL of an object store that speaks S3. Snapshots go there instead of --snapshot-dir. Needs the next three "
+                 "options, and either a pair of keys or a role with its token."),
+    Option("--s3-bucket-region", TEXT, "Object store", example="eu-west-1",
+           about="Region of the bucket."),
+    Option("--s3-bucket-name", TEXT, "Object store", example="backups",
+           about="Name of the bucket."),
+    Option("--s3-snapshot-prefix", PREFIX, "Object store", example="svcd/",
+           about="Beginning of the names of snapshots, may be empty; the name of the data folder follows."),
+    Option("--s3-access-key", SECRET, "Object store", is_secret=True, example="AKIAIOSFODNN7EXAMPLE",
+           about="Access key of the store."),
+    Option("--s3-secret-key", SECRET, "Object store", is_secret=True, example="some-secret",
+           about="Secret key of the store. Prefer the variable: other users can see the command line."),
+    Option("--experimental-s3-role-arn", TEXT, "Object store", example="arn:aws:iam::123456789012:role/backups",
+           about="Role that is assumed to reach the store, instead of keys."),
+    Option("--experimental-s3-web-identity-token-file", PATH, "Object store", example="/run/secrets/token",
+           about="File with the web identity token of the role, read for each snapshot."),
+    Option("--experimental-s3-max-in-flight-parts", POSITIVE, "Object store", default="10",
+           about="Maximum number of parts that are sent at once. A snapshot takes the memory of so many parts."),
+    Option("--experimental-s3-compression-level", GZIP_LEVEL, "Object store", default="0",
+           about="Level of compression, 0 for none to 9."),
+    Option("--experimental-s3-signature-duration-seconds", POSITIVE, "Object store", default="28800",
+           about="Seconds that signed requests are valid for."),
+    Option("--experimental-s3-multipart-part-size", PART, "Object store", default="375 MiB",
+           about="Size of a part; stores take at most 10,000 parts, on most of at least 5 MiB."),
+
     Option("--task-webhook-url", URL, "Webhook", example="https://hooks.example.com/tasks",
            about="URL that finished tasks are sent to: one POST for each batch, one line of JSON for each task, repeated "
                  "until it succeeds. Private networks need --experimental-allowed-ip-networks."),
@@ -369,6 +427,9 @@ OPTIONS: tuple[Option, ...] = (
            about="Memory for what searches keep for later ones, in all processes together: a quarter of it answers, the rest "
                  "parts of the indexes."),
 
+    Option("--experimental-personalization-api-key", OPTIONAL_HEADER, "Search", is_secret=True, example="a-key-of-cohere",
+           about="API key of the rerank service that orders the hits of searches with `personalize`; without it such searches "
+                 "fail. Prefer the variable: other users can see the command line."),
     Option("--experimental-embedding-cache-entries", COUNT, "Search", default="0",
            about="Vectors of queries that each process keeps per embedder, so that no service is asked twice for one query."),
 
@@ -401,35 +462,31 @@ GROUPS: tuple[str, ...] = tuple(dict.fromkeys(option.group for option in OPTIONS
 # Those that would only tune something svcd does not have are accepted (`has_effect=False` above); these are rejected.
 
 
-_OBJECT_STORE = "svcd has no object store; snapshots are written to the folder of --snapshot-dir"
-
 UNSUPPORTED: dict[str, str] = {  # name of the option: why it is not supported
-    **dict.fromkeys((
-        "s3_bucket_url", "s3_bucket_region", "s3_bucket_name", "s3_snapshot_prefix", "s3_access_key", "s3_secret_key",
-        "experimental_s3_role_arn", "experimental_s3_web_identity_token_file", "experimental_s3_max_in_flight_parts",
-        "experimental_s3_compression_level", "experimental_s3_signature_duration_seconds",
-        "experimental_s3_multipart_part_size"), _OBJECT_STORE),
-    "experimental_personalization_api_key": "svcd does not personalize searches",
     "experimental_dumpless_upgrade": "it is called --upgrade-db since version 1.51, and svcd always upgrades",
 }
 
 # Variables of the reference engine without a flag: limits and time-outs that svcd does not have, or sets otherwise.
 VARIABLES_WITHOUT_EFFECT = frozenset((
-    "SVC_EXPERIMENTAL_DSR_FUEL_MAX_COUNTED_WORDS", "SVC_EXPERIMENTAL_DSR_FUEL_MAX_ACTIVE_RULES",
-    "SVC_EXPERIMENTAL_DSR_FUEL_MAX_PIN_ACTIONS", "SVC_EXPERIMENTAL_DSR_FUEL_WORD_FUEL",
-    "SVC_EXPERIMENTAL_DSR_FUEL_FILTER_FUEL", "SVC_EXPERIMENTAL_DSR_FUEL_FILTER_OR_FUEL",
-    "SVC_EXPERIMENTAL_DSR_FUEL_FILTER_AND_FUEL", "SVC_EXPERIMENTAL_DSR_FUEL_FILTER_DEPTH_FUEL",
-    "SVC_EXPERIMENTAL_REMOTE_SEARCH_TIMEOUT_SECONDS", "SVC_EXPERIMENTAL_PROXY_CONNECT_TIMEOUT_SECONDS",
-    "SVC_EXPERIMENTAL_PROXY_BACKOFF_TIMEOUT_SECONDS", "SVC_EXPERIMENTAL_PROXY_REQUEST_TIMEOUT_SECONDS",
-    "SVC_EXPERIMENTAL_DISABLE_FID_BASED_DATABASES_CLEANUP",
+    "SVC_EXPERIMENTAL_PROXY_CONNECT_TIMEOUT_SECONDS", "SVC_EXPERIMENTAL_PROXY_BACKOFF_TIMEOUT_SECONDS",
+    "SVC_EXPERIMENTAL_PROXY_REQUEST_TIMEOUT_SECONDS", "SVC_EXPERIMENTAL_DISABLE_FID_BASED_DATABASES_CLEANUP",
 ))
 
-# Variables that are not options but have an effect: the usage report reads the first one, embedders the others
-# (docs/embedders.md).
+# Limits of search rules (docs/search-rules.md#limits). The module that reads them is loaded only if one is set.
+RULE_VARIABLES = tuple(f"SVC_EXPERIMENTAL_DSR_FUEL_{name}" for name in (
+    "MAX_COUNTED_WORDS", "MAX_ACTIVE_RULES", "MAX_PIN_ACTIONS", "WORD_FUEL", "FILTER_FUEL", "FILTER_OR_FUEL",
+    "FILTER_AND_FUEL", "FILTER_DEPTH_FUEL",
+))
+
+# Variables that are not options but have an effect: the usage report reads the first one, search rules, embedders
+# (docs/embedders.md), calls of remotes (docs/network.md), of object stores (docs/dumps.md#object-store) and of the rerank service
+# (docs/personalization.md) the others.
 OTHER_VARIABLES = frozenset((
+    *RULE_VARIABLES,
     "SVC_SERVER_PROVIDER", "SVC_OPENAI_API_KEY", "SVC_OLLAMA_URL", "SVC_EMBEDDER_FILES_PATH",
     "SVC_EXPERIMENTAL_CONFIG_EMBEDDER_FAILURE_MODES", "SVC_EXPERIMENTAL_REST_EMBEDDER_TIMEOUT_SECONDS",
-    "SVC_EXPERIMENTAL_REST_EMBEDDER_MAX_RETRY_DURATION_SECONDS",
+    "SVC_EXPERIMENTAL_REST_EMBEDDER_MAX_RETRY_DURATION_SECONDS", "SVC_EXPERIMENTAL_REMOTE_SEARCH_TIMEOUT_SECONDS",
+    "SVC_EXPERIMENTAL_S3_WEB_IDENTITY_TOKEN_DURATION_SECONDS", "SVC_EXPERIMENTAL_PERSONALIZATION_URL",
 ))
 
 # Kubernetes sets such variables in every container next to a service named `svc`.
@@ -439,7 +496,7 @@ _OF_A_SERVICE = re.compile(r"SVC_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|S
 def why_unsupported(name: str) -> str | None:
     """Why an option of the reference engine is not supported; None for any other name.
 
-    name: a flag, variable or key: --s3-bucket-url, SVC_S3_BUCKET_URL or s3_bucket_url.
+    name: a flag, variable or key: --experimental-dumpless-upgrade, or one of its other names.
     """
     return UNSUPPORTED.get(name.removeprefix("--").removeprefix("SVC_").replace("-", "_").lower())
 

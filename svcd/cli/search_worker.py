@@ -4,6 +4,7 @@ The main process (svcd.cli.search_worker_pool) writes lines of JSON to its stand
 
     -> {configuration}              once: a WorkerConfiguration; not arguments, which other users could see
     -> {"ask": n, "features": {}}   the features that are on from now on
+    -> {"ask": n, "network": {}}    the network from now on (svcd.instance.network)
     -> {"ask": n, "removed": uuid}  an index was deleted
     -> {"ask": n, "processes": m}   how many processes answer searches now, and share limits and memory
     -> {"ask": n, "log": "info"}    which log lines to print (svcd.base.logs)
@@ -62,6 +63,7 @@ class SearchWorker:
 
     def __init__(self, configuration: WorkerConfiguration) -> None:
         self._data_folder = DataFolderReader(Path(configuration.path), configuration.features)
+        self._data_folder.use_network(configuration.network)
         self._data_folder.limit_cache(configuration.search_memory)
         self._searches = SearchQueue(
             configuration.parallel_searches, configuration.queue_size, configuration.drop_after_s,
@@ -72,7 +74,9 @@ class SearchWorker:
         keys = Keys(configuration.master_key, self._data_folder.keys)  # read from the file for each request: always current
         app = App(cast("Instance", self._data_folder), None, keys, self._searches, _traffic(configuration), usage=self._usage,
                   large=serving.MAX_LARGE_ANSWERS,
-                  make_embedders=lambda: serving.embedders(configuration.networks, configuration.embedding_cache))
+                  make_embedders=lambda: serving.embedders(configuration.networks, configuration.embedding_cache),
+                  make_client=lambda: serving.remote_client(configuration.networks),
+                  make_reranker=serving.reranker(configuration.personalization_key, configuration.networks))
         app.share(configuration.processes)
         peers = _peer_processes(configuration)
         self._server = Server(
@@ -83,6 +87,7 @@ class SearchWorker:
         app.search_cache.publish, self._server.on_message = peers.send_to_all, app.search_cache.receive
         self._handlers: dict[str, Callable[[Any], Mapping[str, Any] | None]] = {
             "features": self._data_folder.use_features,
+            "network": self._data_folder.use_network,
             "removed": self._data_folder.forget,
             "processes": app.share,
             "log": _direct_log,

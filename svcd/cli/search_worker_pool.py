@@ -208,6 +208,7 @@ class SearchWorkerPool:
         self._last_usages: list[State] = []  # of workers that have ended
         self._settings = {"log": "", "follow": ""}
         instance.on_features = self._broadcast_features
+        instance.on_network = lambda: self.broadcast({"network": self._instance.stored_network})
         instance.on_removal = lambda uuid: self.broadcast({"removed": uuid})
         app.search_cache.publish, server.on_message = self._peers.send_to_all, app.search_cache.receive
         server.share(self._peers)
@@ -365,5 +366,6 @@ class SearchWorkerPool:
             drop_after_s=config.experimental_drop_search_after, log_level=config.log_level,
             logs_mode=config.experimental_logs_mode, log_targets=self._settings["log"], followed=self._settings["follow"],
             counts_usage=serving.reports_usage(config), embedding_cache=config.experimental_embedding_cache_entries,
-            networks=serving.allowed_networks(config),
+            networks=serving.allowed_networks(config), network=self._instance.stored_network,
+            personalization_key=config.experimental_personalization_api_key,
         )

@@ -12,7 +12,7 @@ import resource
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from svcd.base import logs, machine, process
 from svcd.cli.config import Config, ConfigError
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from svcd.embedding import Embedders
     from svcd.http.message import Request
+    from svcd.remote.client import Client
+    from svcd.remote.reranking import Reranker
 
 # The client of the requests that the daemon sends to itself for the watchdog (svcd.cli.supervision).
 PROBE_CLIENT = "watchdog"
@@ -43,6 +45,8 @@ MAX_LARGE_ANSWERS = 128
 MAX_FILES = 65536
 # Descriptors (pipes, sockets) that the main process holds for each indexing process and each search worker.
 PER_WRITER, PER_SEARCH_WORKER = 2, 4
+# Calls of other instances have the deadline of their request alone, which the operator sets.
+_MOST_WAIT_S = 86_400.0
 # How long a search runs alone in its process before the next may start: longer than nearly every search takes, too short
 # to be noticed.
 HEAD_START_S = 0.02
@@ -107,6 +111,29 @@ def embedders(networks: Sequence[str], cache_entries: int) -> Embedders:
     return Embedders(Environment(guard=Guard(tuple(map(ip_network, networks))), query_cache_entries=cache_entries))
 
 
+def remote_client(networks: Sequence[str]) -> Client:
+    """The client that calls other hosts. networks: see allowed_networks()."""
+    from ipaddress import ip_network
+
+    from svcd.remote.client import Client  # loaded with the first call
+    from svcd.remote.guard import Guard
+
+    return Client(Guard(tuple(map(ip_network, networks))), _MOST_WAIT_S)
+
+
+def reranker(key: str | None, networks: Sequence[str]) -> Callable[[], Reranker] | None:
+    """Makes the client of the rerank service; None without a key of it. networks: see allowed_networks()."""
+    if key is None:
+        return None
+
+    def make() -> Reranker:
+        from svcd.remote.reranking import DEFAULT_URL, URL_VARIABLE, Reranker  # loaded with the first search that is personalized
+
+        return Reranker(key, remote_client(networks).exchange, os.environ.get(URL_VARIABLE) or DEFAULT_URL)
+
+    return make
+
+
 def allowed_networks(config: Config) -> list[str]:
     """The networks that services may be in though they are not global, as texts."""
     return [str(network) for network in config.experimental_allowed_ip_networks]
@@ -164,7 +191,7 @@ class WorkerConfiguration:
     svcd.http.worker_sharing; counters: shared memory, with a region for each process (svcd.api.shared_traffic).
     processes: that answer searches now. log_targets: what POST /logs/stderr has set, followed: what a client of
     /logs/stream follows, "" if nothing. counts_usage: for the usage report. search_memory, embedding_cache: the options.
-    networks: see allowed_networks().
+    networks: see allowed_networks(). network: as Network.as_json(), None for none. personalization_key: the option, a secret.
     """
 
     number: int
@@ -190,6 +217,8 @@ class WorkerConfiguration:
     search_memory: int | None = None
     embedding_cache: int = 0
     networks: Sequence[str] = ()
+    network: Mapping[str, Any] | None = None
+    personalization_key: str | None = None
 
     @property
     def descriptors(self) -> list[int]:

@@ -66,7 +66,18 @@ def application(config: Config, instance: Instance, runner: Runner,
                streams=serving.MAX_STREAMS, waiting_writes=serving.MAX_WAITING_WRITES,
                large=serving.MAX_LARGE_ANSWERS, usage=usage,
                make_embedders=lambda: serving.embedders(serving.allowed_networks(config),
-                                                        config.experimental_embedding_cache_entries))
+                                                        config.experimental_embedding_cache_entries),
+               make_client=lambda: serving.remote_client(serving.allowed_networks(config)),
+               make_reranker=serving.reranker(config.experimental_personalization_api_key, serving.allowed_networks(config)),
+               shows_page=config.env == "development")
+
+
+def _client(config: Config) -> Client:
+    """A client for webhooks and usage reports, within the allowed networks."""
+    from svcd.remote.client import Client  # 8 ms and 1 MB, needed only with calls
+    from svcd.remote.guard import Guard
+
+    return Client(Guard(config.experimental_allowed_ip_networks))
 
 
 def usage() -> Usage:
@@ -96,11 +107,8 @@ def _sender(config: Config) -> Send:
     clients: list[Client] = []
 
     def send(address: str, content: bytes) -> None:
-        from svcd.remote.client import Client
-        from svcd.remote.guard import Guard
-
         if not clients:
-            clients.append(Client(Guard(config.experimental_allowed_ip_networks)))
+            clients.append(_client(config))
         clients[0].post(address, {"Content-Type": "application/json"}, [content], len(content))
 
     return send
@@ -111,10 +119,7 @@ def notifier(config: Config, instance: Instance) -> WebhookNotifier:
     instance.webhooks.set_launch_webhook(config.task_webhook_url, config.task_webhook_authorization_header)
 
     def sender() -> Sender:
-        from svcd.remote.client import Client  # 8 ms and 1 MB, needed only with webhooks
-        from svcd.remote.guard import Guard
-
-        return Client(Guard(config.experimental_allowed_ip_networks))
+        return _client(config)
 
     return WebhookNotifier(instance.webhooks, instance.outbox, sender, on_bug=lambda bug: logs.failure("bug", bug))
 
@@ -129,9 +134,26 @@ def runner(config: Config, instance: Instance, on_batch: Callable[[], None] = la
     return Runner(
         instance, workers=workers, limits=limits, budget=memory_budget(config.max_indexing_memory, workers),
         on_batch=lambda batch, tasks: _batch_ended(batch, tasks, locales, on_batch),
-        on_bug=lambda traceback: logs.failure("bug", traceback), folders=Folders(config.dump_dir, config.snapshot_dir),
+        on_bug=lambda traceback: logs.failure("bug", traceback),
+        folders=Folders(config.dump_dir, config.snapshot_dir, object_store(config)),
         networks=[str(network) for network in config.experimental_allowed_ip_networks],
+        payload_limit=config.http_payload_size_limit,
     )
+
+
+def object_store(config: Config) -> dict[str, Any] | None:
+    """The fields of the ObjectStore (svcd.remote.object_store) that gets snapshots; None for a folder."""
+    if config.s3_bucket_url is None:
+        return None
+    token_file = config.experimental_s3_web_identity_token_file
+    return {
+        "url": config.s3_bucket_url, "region": config.s3_bucket_region, "bucket": config.s3_bucket_name,
+        "prefix": config.s3_snapshot_prefix, "access_key": config.s3_access_key, "secret_key": config.s3_secret_key,
+        "role_arn": config.experimental_s3_role_arn, "token_file": None if token_file is None else str(token_file),
+        "parts_at_once": config.experimental_s3_max_in_flight_parts, "level": config.experimental_s3_compression_level,
+        "signature_s": config.experimental_s3_signature_duration_seconds,
+        "part_bytes": config.experimental_s3_multipart_part_size,
+    }
 
 
 def snapshots(config: Config, instance: Instance) -> SnapshotSchedule:

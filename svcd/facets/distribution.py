@@ -53,6 +53,20 @@ def _distributions(reader: Reader, orders: Mapping[str, str], counted: DocIds) -
     return reader.cached(("facets", *orders.items(), reader.settings.faceting.max_values), find)
 
 
+def frequent_values(reader: Reader, names: Iterable[str], counted: DocIds, most: int) -> dict[str, list[str]]:
+    """Field -> its values as shown, numbers first, the most frequent of each kind first; at most so many of a field.
+
+    Those of all documents are cached, as a chat tells its model of them again and again.
+    """
+    fields = tuple(names)
+
+    def find() -> tuple[list[str], ...]:
+        return tuple(_Field(reader, name, COUNT, most).frequent(counted) for name in fields)
+
+    found = find() if counted != reader.all_docids() else reader.cached(("frequent values", fields, most), find)
+    return dict(zip(fields, found))
+
+
 def subtract(facets: Facets, reader: Reader, docid: int) -> None:
     """Subtract the values of one document from the counts that are shown; values that reach 0 are removed."""
     for name, shown in facets.distribution.items():
@@ -72,17 +86,30 @@ def number_text(number: float) -> str:
 class _Field:
     """The distribution of one field in one order."""
 
-    def __init__(self, reader: Reader, name: str, order: str) -> None:
+    def __init__(self, reader: Reader, name: str, order: str, most: int | None = None) -> None:
+        """most: how many values are shown; None for what the settings say."""
         self._reader = reader
         self._name = name
         self._is_by_count = order == "count"
-        self._most = reader.settings.faceting.max_values
+        self._most = reader.settings.faceting.max_values if most is None else most
 
     def found(self, counted: DocIds) -> _Distribution:
         """The distribution among some documents."""
         counts = FieldCounter(self._reader, self._name, counted)
         numbers, texts = counts.of(float), counts.of(str)
         return self._shown(numbers, texts, len(counted)), numbers.extremes()
+
+    def frequent(self, counted: DocIds) -> list[str]:
+        """The values as shown in their order, numbers first; never more than the limit."""
+        counts = FieldCounter(self._reader, self._name, counted)
+        numbers, texts = counts.of(float), counts.of(str)
+        ordered = chain(self._numbers(numbers, self._ordered(numbers)), self._texts(texts, self._ordered(texts)))
+        shown: dict[str, int] = {}
+        for text, count in ordered:
+            shown[text] = count
+            if len(shown) == self._most:
+                break
+        return list(shown)
 
     def _shown(self, numbers: ValueCounts, texts: ValueCounts, counted: int) -> dict[str, int]:
         """Value as shown -> count, numbers first. A text that equals a number as shown replaces the count at its place."""
@@ -218,7 +245,7 @@ def merged_facets(by_index: Iterable[Facets], most: int | None = None) -> Facets
             total = totals.setdefault(field, {})
             for text, count in counts.items():
                 total[text] = total.get(text, 0) + count
-    distribution = {field: _first(totals[field], orders[field], most) for field in sorted(totals)}
+    distribution = {field: _first(totals[field], orders.get(field, ALPHA), most) for field in sorted(totals)}
     return Facets(distribution, _merged_stats(counted), orders)
 
 

@@ -4,9 +4,10 @@ Source: docs/filters-and-facets.md#what-the-settings-permit.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from svcd.base.errors import ApiError
 from svcd.filters.lexer import FilterError, shown_place
 from svcd.filters.tree import (
     BETWEEN,
@@ -29,7 +30,10 @@ from svcd.filters.tree import (
 )
 from svcd.schema.attributes import Filterable, FilterableRule
 from svcd.schema.field_values import GEO
+from svcd.validation.features import FEATURES, not_enabled
 from svcd.validation.messages import name_list
+
+Flags = Callable[[], Mapping[str, bool | None]]  # None, which a dump may contain, means off
 
 GEOJSON = "_geojson"
 EQUALITY = frozenset({EQUAL, NOT_EQUAL})
@@ -139,3 +143,14 @@ def feature_requirements(condition: Condition) -> Iterator[FeatureRequirement]:
         if parts := parts_of(condition):
             pending += [(part, shown_from) for part in reversed(parts)]
     yield from (FeatureRequirement(flag, action, places[flag]) for flag, action in _ACTIONS.items() if flag in places)
+
+
+def check_features(condition: Condition | None, flags: Flags) -> None:
+    """Check that all features that a filter needs are on. Raises feature_not_enabled for the first that is not.
+
+    flags: returns the features; called only if one is needed.
+    """
+    for needed in feature_requirements(condition) if condition is not None else ():
+        if not flags().get(needed.flag):
+            refusal = not_enabled(FEATURES[needed.flag], needed.action)
+            raise ApiError(refusal.code, f"{refusal.message}\n{needed.shown_place}")

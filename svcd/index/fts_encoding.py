@@ -7,6 +7,7 @@ queries need no correction. Also the encoding of the forward index: docs/storage
 from __future__ import annotations
 
 import re
+from itertools import compress
 from operator import add
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -83,17 +84,16 @@ def position_term(bucketed: int, term: str) -> str:
     return f"{bucketed:x}:{term}"
 
 
-_EVERY_PREFIX = frozenset(position_term(bucketed, "") for bucketed in BUCKETS)
-
-
 def position_terms_text(rows: Iterable[Sequence[str]]) -> str:
     """The text of a document for the table term_positions: each position term once. rows: the terms of each field."""
     found: set[str] = set()
     for terms in rows:
         if len(terms) > len(_POSITION_PREFIXES):
             _POSITION_PREFIXES.extend(position_term(bucketed_position(n), "") for n in range(len(_POSITION_PREFIXES), len(terms)))
-        found.update(map(add, _POSITION_PREFIXES, terms))
-    found -= _EVERY_PREFIX  # of gaps
+        if "" in terms:
+            found.update(map(add, compress(_POSITION_PREFIXES, terms), filter(None, terms)))
+        else:
+            found.update(map(add, _POSITION_PREFIXES, terms))
     return " ".join(found)
 
 

@@ -1,37 +1,33 @@
-"""Materialized postings: the sets of common terms and short prefixes, stored ready-made.
+"""Materialized postings: the sets of common terms, short prefixes and pairs of terms, stored ready-made.
 
 Reading a set from FTS5 costs 45 us and 0.2 us a document, that of a prefix 0.3 us an occurrence: 0.05 s for "fr" among a
 million documents. The table `materialized_postings` has the sets of terms and prefixes in any field, in one field and at a
 position, as far as they have LEAST documents, as bitmap blocks. All of them belong to one generation, which stands in `meta`;
 readers bring them up to date with the delta like any cached set.
 
-They are made from two walks through the vocabulary of FTS5 after the batch that made them necessary, while nothing else
-waits, one portion of the alphabet a transaction. When few documents were written since, only the blocks of these documents
-are refreshed. See docs/storage.md#postings.
+They are made from the vocabulary and the forward index after the batch that made them necessary, while nothing else waits: this
+module knows how far that is, and commits it portion by portion. When few documents were written since, only the blocks of these
+documents are refreshed. See docs/storage.md#materialized-postings.
 """
 from __future__ import annotations
 
 import json
 import sqlite3
 import time
-from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from heapq import merge
-from itertools import groupby, pairwise
-from operator import itemgetter
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from svcd.base.docids import EMPTY, DocIds, from_bytes, to_bytes, union_of
 from svcd.base.positions import bucketed_position
 from svcd.index import fts_encoding
-from svcd.index.bitmap_blocks import BLOCK_BITS, WHOLE, blocks_of, set_rows
+from svcd.index.bitmap_blocks import BLOCK_BITS, WHOLE, blocks_of
 from svcd.index.connections import meta, set_meta, write_transaction
-from svcd.index.fts_queries import fts_phrase, matching_docids
-from svcd.index.materialized_pairs import (
-    COMPLETE_SHARE, LEFT_SHARE, ChosenPairs, adjacent_docids, common_pairs, sample_step,
-)
+from svcd.index.materialized_choice import RANGES, Choice, chosen_from_vocabulary, frequent_terms
+from svcd.index.materialized_leaves import LeafGatherer
+from svcd.index.materialized_pairs import COMPLETE_SHARE, LEFT_SHARE, ChosenPairs, adjacent_docids, common_pairs, sample_step
 from svcd.index.materialized_reader import LEAST, materialized_key
+from svcd.index.materialized_sets import family_rows
 from svcd.index.read_transaction import forward_texts, placeholders
 from svcd.index.schema import LEAST_DOCUMENTS, SHARED_COLUMN
 
@@ -40,63 +36,42 @@ MOST_GENERATIONS = 50
 MOST_WRITTEN = 500
 # Made again when the index has grown or shrunk by this share, or when so large a part of it was written: an eighth.
 _SHARE = 8
-# Longer prefixes are kept only if they have more words than a reader looks up one by one.
-_SHORT_PREFIX = 4
-_MANY_WORDS = 100
-_LONGEST_PREFIX = 6
-# The vocabulary in portions: the terms that begin with a digit or a letter, one by one, and those before, between and after; in
-# large indexes those of each letter once more, by their second character.
-_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_COMMON_FIRST = "taoiswcbphfmdrelngu"  # letters that words begin with, the commonest in European languages first
-_AFTER_ANY_TERM = "\U0010ffff"
-_LARGE_INDEX = 200_000  # documents
 # What is done is committed after so many seconds, and when something else waits.
 _COMMIT_S = 0.25
 _KEYS_AT_ONCE = 1_000  # that are refreshed in one transaction: some 0.05 s
-_TERMS_AT_ONCE = 500
-_PARSED_AT_ONCE = 65_536  # characters of a list of docids
-_LONGEST_LIST = 4_096  # docids; more become a set
+_ROWS_AT_ONCE = 500
+# A portion of the documents ends with so many codes of words, 4 bytes each: about as much again are those of pairs.
+_PORTION = 1_500_000
 
 T = TypeVar("T")
 ShouldStop = Callable[[], bool]
 _INSERT = "INSERT OR REPLACE INTO materialized_postings(key, part, block, docids) VALUES (?, ?, ?, ?)"
-_OCCURRENCES = "temp.term_occurrences", "temp.position_occurrences"
 
 
 class Stopped(Exception):
     """Something else waits."""
 
 
-class Build(NamedTuple):
-    """How far the sets are made: at which generation that began, of how many documents, how many portions are done.
+# What is done one after the other: terms and prefixes are chosen, in portions of the vocabulary; pairs of terms; leaves are
+# gathered from the documents, in portions by docid; they are joined to sets, family by family.
+_TERMS, _PAIRS, _LEAVES, _SETS, _DONE = "terms", "pairs", "leaves", "sets", "done"
 
-    blocks: the bitmap blocks of these documents. Portions are those of the vocabulary, the letters, and the blocks, for pairs of
-    terms.
+
+class Build(NamedTuple):
+    """How far the sets are made: at which generation that began, of how many documents.
+
+    step: what is being done. at: the next portion of the vocabulary, docid or family.
     """
 
     generation: int
     documents: int
-    blocks: int
-    portions: int = 0
-
-    def ranges(self) -> Sequence[tuple[str, str]]:
-        """The portions of the vocabulary, (first term, term after the last)."""
-        return _ranges(self.documents >= _LARGE_INDEX)
+    step: str = _TERMS
+    at: int = 0
 
     @property
     def is_complete(self) -> bool:
-        """Are all portions done?"""
-        return self.portions == len(self.ranges()) + len(_LETTERS) + self.blocks
-
-
-@lru_cache
-def _ranges(is_large: bool) -> Sequence[tuple[str, str]]:
-    bounds = ["", *_LETTERS[:10], ":", *_LETTERS[10:], "{", _AFTER_ANY_TERM]
-    if is_large:
-        seconds = ("", "0", *_LETTERS[10:], "{")
-        bounds = [bound + second for bound in bounds[:-1]
-                  for second in (seconds if bound and bound in _LETTERS else ("",))] + bounds[-1:]
-    return sorted(pairwise(bounds), key=lambda bounds: _COMMON_FIRST.find(bounds[0][:1]) % (len(_COMMON_FIRST) + 1))
+        """Are all sets made?"""
+        return self.step == _DONE
 
 
 def is_stale(connection: sqlite3.Connection, documents: int) -> bool:
@@ -123,15 +98,16 @@ def materialize(writer: sqlite3.Connection, docids: DocIds, should_stop: ShouldS
     made = _generation(writer)
     written = None if made is None else _written_since(writer, made)
     if build is None or written is None or len(written) * _SHARE > documents or _has_changed(build, documents):
-        build, written = Build(generation, documents, (docids.max() >> BLOCK_BITS) + 1 if docids else 0), EMPTY
+        build, written = Build(generation, documents), EMPTY
         with write_transaction(writer):
             writer.execute("DELETE FROM materialized_postings")
-            writer.execute("DELETE FROM meta WHERE key IN ('materialized_pairs', 'materialized_refresh')")
+            writer.execute("DROP TABLE IF EXISTS materialized_leaves")
+            writer.execute("DELETE FROM meta WHERE key IN ('materialized_pairs', 'materialized_choice', 'materialized_refresh')")
             # Each set is of use as soon as it is there; pairs are once all of them are.
             set_meta(writer, "materialized_postings", generation)
             _note(writer, build)
     try:
-        _make(writer, build, should_stop)
+        _Maker(writer, build, should_stop).make()
         _refresh(writer, generation, written, should_stop)
     except Stopped:
         return False
@@ -150,7 +126,8 @@ def _newest_generation(connection: sqlite3.Connection) -> int:
 
 def _build(connection: sqlite3.Connection) -> Build | None:
     text = meta(connection, "materialized_build")
-    return Build(*json.loads(text)) if text else None
+    stored: list[Any] = json.loads(text) if text else []
+    return Build(*stored) if len(stored) == len(Build._fields) and stored[2] in _STEPS else None
 
 
 def _note(writer: sqlite3.Connection, build: Build) -> None:
@@ -173,234 +150,117 @@ def _written_since(connection: sqlite3.Connection, generation: int) -> DocIds | 
 # Making them
 
 
-Row = tuple[str, int, int, bytes]  # key, part, block, documents
+_CREATE_LEAVES = ("CREATE TABLE IF NOT EXISTS materialized_leaves (family INTEGER NOT NULL, start INTEGER NOT NULL, "
+                  "leaves BLOB NOT NULL, PRIMARY KEY (family, start)) WITHOUT ROWID")
 
 
-def _make(writer: sqlite3.Connection, build: Build, should_stop: ShouldStop) -> None:
-    """Make the portions that are not done; those that are complete when Stopped is raised are kept."""
-    if build.is_complete:
-        return
-    for table, of in zip(_OCCURRENCES, ("terms", "term_positions")):
-        writer.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS {table} USING fts5vocab(main, {of}, instance)")
-    rows: list[Row] = []
-    since = time.monotonic()
-    try:
-        while not build.is_complete:
-            if should_stop():
+class _Maker:
+    """Makes the sets from where a build is."""
+
+    def __init__(self, writer: sqlite3.Connection, build: Build, should_stop: ShouldStop) -> None:
+        self._writer = writer
+        self._build = build
+        self._should_stop = should_stop
+        self._choice = Choice.parse(meta(writer, "materialized_choice") or Choice().as_json())
+
+    def make(self) -> None:
+        """Make what is not done. Raises Stopped; what is complete then is kept."""
+        while not self._build.is_complete:
+            with write_transaction(self._writer):
+                is_stopped = self._make_portions()
+                _note(self._writer, self._build)
+            if is_stopped:
                 raise Stopped
-            rows += _portion_rows(writer, build, should_stop)
-            build = build._replace(portions=build.portions + 1)
-            if time.monotonic() - since > _COMMIT_S:
-                _commit(writer, build, rows)
-                rows, since = [], time.monotonic()
-    finally:
-        _commit(writer, build, rows)
 
+    def _make_portions(self) -> bool:
+        """Make portions for a while; was it stopped?"""
+        since = time.monotonic()
+        try:
+            while not self._build.is_complete and time.monotonic() - since <= _COMMIT_S:
+                self._check()
+                _STEPS[self._build.step](self)
+        except Stopped:
+            return True
+        return False
 
-def _commit(writer: sqlite3.Connection, build: Build, rows: Sequence[Row]) -> None:
-    with write_transaction(writer):
-        writer.executemany(_INSERT, rows)
-        _note(writer, build)
-        if build.is_complete:
-            set_meta(writer, "materialized_pairs", meta(writer, "chosen_pairs"))
-
-
-def _portion_rows(writer: sqlite3.Connection, build: Build, should_stop: ShouldStop) -> list[Row]:
-    """The rows of the next portion."""
-    ranges = build.ranges()
-    if build.portions < len(ranges):
-        return list(_vocabulary_rows(writer, *ranges[build.portions], should_stop))
-    letter = build.portions - len(ranges)
-    if letter < len(_LETTERS):
-        return list(_letter_rows(writer, _LETTERS[letter], should_stop))
-    block = letter - len(_LETTERS)
-    if block == 0:
-        _choose_pairs(writer, build, should_stop)
-    texts = writer.execute("SELECT docid, words FROM forward_index WHERE docid >= ? AND docid < ?",
-                           (block << BLOCK_BITS, (block + 1) << BLOCK_BITS))
-    found = adjacent_docids(_interruptible(texts, should_stop), _chosen_pairs(writer))
-    return [(key, 0, block, to_bytes(docids)) for key, docids in found.items()]
-
-
-def _letter_rows(writer: sqlite3.Connection, letter: str, should_stop: ShouldStop) -> Iterator[Row]:
-    """The rows of the terms with a letter by position. Their documents by field are in the table of prefix postings."""
-    parts: dict[int, DocIds] = {}
-    for bucket in fts_encoding.BUCKETS:
-        if should_stop():
+    def _check(self) -> None:
+        if self._should_stop():
             raise Stopped
-        docids = matching_docids(writer, "term_positions", fts_phrase(fts_encoding.position_term(bucket, letter), True))
-        if docids:
-            parts[bucket] = docids
-    if len(union_of(parts.values())) >= LEAST:
-        yield from _rows_of(materialized_key("position", letter, True), parts)
+
+    def _go_on(self, step: str, at: int) -> None:
+        self._build = self._build._replace(step=step, at=at)
+
+    def _choose_terms(self) -> None:
+        """Choose the terms and prefixes of the next portion of the vocabulary."""
+        at, documents = self._build.at, self._build.documents
+        least = min(LEAST, documents // LEFT_SHARE)
+        found = list(self._interruptible(chosen_from_vocabulary(self._writer, *RANGES[at], least)))
+        self._choice.terms.update((term, count) for term, count, is_prefix in found if not is_prefix)
+        self._choice.prefixes.update((term, count) for term, count, is_prefix in found if is_prefix and count >= LEAST)
+        set_meta(self._writer, "materialized_choice", self._choice.as_json())
+        self._go_on(*(_TERMS, at + 1) if at + 1 < len(RANGES) else (_PAIRS, 0))
+
+    def _choose_pairs(self) -> None:
+        documents = self._build.documents
+        step = sample_step(documents)
+        texts = self._writer.execute("SELECT words FROM forward_index WHERE docid % ? = 0", (step,))
+        lefts = frozenset(frequent_terms(self._choice, documents // LEFT_SHARE))
+        keys = common_pairs((text for (text,) in self._interruptible(texts)), lefts, step, documents)
+        complete = [term for term in frequent_terms(self._choice, 0) if self._choice.terms[term] * COMPLETE_SHARE >= documents]
+        self._choice.pairs = ChosenPairs(keys, complete)
+        set_meta(self._writer, "materialized_choice", self._choice.as_json())
+        self._writer.execute(_CREATE_LEAVES)
+        self._go_on(_LEAVES, 0)
+
+    def _gather_leaves(self) -> None:
+        """Gather the leaves of the next portion of the documents; when stopped, those of a part of it."""
+        start = self._build.at
+        block_end = ((start >> BLOCK_BITS) + 1) << BLOCK_BITS
+        rows = self._writer.execute("SELECT docid, words FROM forward_index WHERE docid >= ? AND docid < ? ORDER BY docid",
+                                    (start, block_end))
+        gatherer = LeafGatherer(self._choice, LEAST)
+        end = start
+        while portion := list(islice(rows, _ROWS_AT_ONCE)):
+            gatherer.add(portion)
+            end = portion[-1][0] + 1
+            if gatherer.size > _PORTION or self._should_stop():
+                break
+        else:
+            (end,) = self._writer.execute("SELECT min(docid) FROM forward_index WHERE docid >= ?", (block_end,)).fetchone()
+        self._writer.executemany("INSERT INTO materialized_leaves(family, start, leaves) VALUES (?, ?, ?)", gatherer.rows(start))
+        self._go_on(*(_SETS, 0) if end is None else (_LEAVES, end))
+
+    def _join_leaves(self) -> None:
+        """Join the leaves of the next family to its sets."""
+        family = self._build.at
+        self._writer.executemany(_INSERT, family_rows(self._writer, self._choice, family, LEAST))
+        self._writer.execute("DELETE FROM materialized_leaves WHERE family = ?", (family,))
+        if family + 1 < self._choice.families.count:
+            self._go_on(_SETS, family + 1)
+            return
+        self._writer.execute("DROP TABLE materialized_leaves")
+        set_meta(self._writer, "materialized_pairs", json.dumps(self._choice.pairs))
+        self._writer.execute("DELETE FROM meta WHERE key = 'materialized_choice'")
+        self._go_on(_DONE, 0)
+
+    def _interruptible(self, rows: Iterable[T]) -> Iterator[T]:
+        for number, row in enumerate(rows):
+            if number % _ROWS_AT_ONCE == 0:
+                self._check()
+            yield row
 
 
-def _vocabulary_rows(writer: sqlite3.Connection, start: str, end: str, should_stop: ShouldStop) -> Iterator[Row]:
-    """The rows of the terms from `start` to before `end`."""
-    for kind, postings in ("word", _field_postings), ("position", _position_postings):
-        for term, is_prefix, parts in _common(postings(writer, start, end), should_stop):
-            yield from _rows_of(materialized_key(kind, term, is_prefix), parts)
-
-
-def _rows_of(key: str, parts: Mapping[int, DocIds]) -> Iterator[Row]:
-    return ((key, part, block, to_bytes(found)) for part, docids in parts.items() for block, found in set_rows(docids))
-
-
-def _choose_pairs(writer: sqlite3.Connection, build: Build, should_stop: ShouldStop) -> None:
-    """Note the pairs of terms whose sets are made."""
-    frequencies = dict(writer.execute("SELECT term, doc FROM vocabulary WHERE doc >= ? AND term <> ?",
-                                      (build.documents // LEFT_SHARE, fts_encoding.POSITION_GAP)))
-    step = sample_step(build.documents)
-    texts = writer.execute("SELECT words FROM forward_index WHERE docid % ? = 0", (step,))
-    keys = common_pairs((text for (text,) in _interruptible(texts, should_stop)), frequencies, step, build.documents)
-    complete = [term for term, documents in frequencies.items() if documents * COMPLETE_SHARE >= build.documents]
-    with write_transaction(writer):
-        set_meta(writer, "chosen_pairs", json.dumps([keys, complete]))
+_STEPS: Mapping[str, Callable[[_Maker], None]] = {
+    _TERMS: _Maker._choose_terms, _PAIRS: _Maker._choose_pairs, _LEAVES: _Maker._gather_leaves, _SETS: _Maker._join_leaves,
+    _DONE: lambda maker: None,
+}
 
 
 def _chosen_pairs(connection: sqlite3.Connection) -> ChosenPairs:
-    text = meta(connection, "chosen_pairs")
+    """The pairs that have sets; none before all are made."""
+    text = meta(connection, "materialized_pairs")
     keys, complete = json.loads(text) if text else ((), ())
     return ChosenPairs(keys, frozenset(complete))
-
-
-def _interruptible(rows: Iterable[T], should_stop: ShouldStop) -> Iterator[T]:
-    for number, row in enumerate(rows):
-        if number % _TERMS_AT_ONCE == 0 and should_stop():
-            raise Stopped
-        yield row
-
-
-# (term, part, its documents by commas, perhaps some twice), by term; a part is an FTS column or a bucketed position.
-Postings = Iterator[tuple[str, int, str]]
-
-
-def _field_postings(connection: sqlite3.Connection, start: str, end: str) -> Postings:
-    columns = [column for (column,) in connection.execute(
-        "SELECT DISTINCT min(fts_column, ?) FROM fields WHERE fts_column IS NOT NULL ORDER BY 1", (SHARED_COLUMN,))]
-    by_column = "".join(f", group_concat(doc) FILTER (WHERE col = 'c{column}')" for column in columns)
-    for term, *lists in connection.execute(
-            f"SELECT term{by_column} FROM {_OCCURRENCES[0]} WHERE term >= ? AND term < ? AND term <> ? GROUP BY term",
-            (start, end, fts_encoding.POSITION_GAP)):
-        for column, listed in zip(columns, lists):
-            if listed:
-                yield term, column, listed
-
-
-def _position_postings(connection: sqlite3.Connection, start: str, end: str) -> Postings:
-    return merge(*(_postings_at(connection, bucket, start, end) for bucket in fts_encoding.BUCKETS), key=itemgetter(0))
-
-
-def _postings_at(connection: sqlite3.Connection, bucket: int, start: str, end: str) -> Postings:
-    before = fts_encoding.position_term(bucket, "")
-    for term, listed in connection.execute(
-            f"SELECT term, group_concat(doc) FROM {_OCCURRENCES[1]} WHERE term >= ? AND term < ? GROUP BY term",
-            (before + start, before + end)):
-        yield term[len(before):], bucket, listed
-
-
-# A term or prefix, whether it is a prefix, its documents by part.
-Common = tuple[str, bool, Mapping[int, DocIds]]
-
-
-def _common(postings: Postings, should_stop: ShouldStop) -> Iterator[Common]:
-    """The common terms and prefixes among some postings."""
-    opened: list[_Prefix] = []  # by length, those of the last term
-    last = ""
-    for term, rows in _interruptible(groupby(postings, itemgetter(0)), should_stop):
-        plain = term.partition("~")[0][:_LONGEST_PREFIX]  # an escape must not be cut
-        shared = _shared_length(plain, last)
-        yield from _closed(opened, last, shared)
-        opened += (_Prefix() for _ in range(shared, len(plain)))
-        last = plain
-        own = _Prefix()
-        for _, part, listed in rows:
-            own.add_list(part, _parsed(listed))
-        own.words = 1
-        parts = own.common_parts()
-        if parts:
-            yield term, False, parts
-        if opened:
-            opened[-1].add(own)
-    yield from _closed(opened, last, 0)
-
-
-def _shared_length(left: str, right: str) -> int:
-    """How many characters two texts begin with in common."""
-    for length, (one, other) in enumerate(zip(left, right)):
-        if one != other:
-            return length
-    return min(len(left), len(right))
-
-
-def _closed(opened: list[_Prefix], term: str, length: int) -> Iterator[Common]:
-    """Close the prefixes of a term that are longer than `length`."""
-    while len(opened) > length:
-        size, closed = len(opened), opened.pop()
-        if size > 1 and (size <= _SHORT_PREFIX or closed.words > _MANY_WORDS):  # single letters: see _letter_rows()
-            parts = closed.common_parts()
-            if parts:
-                yield term[:size], True, parts
-        if opened:
-            opened[-1].add(closed)
-
-
-class _Prefix:
-    """The documents of the terms with a prefix, as far as they were met, by part: as lists while they are few, then as sets.
-
-    words: how many terms were met.
-    """
-
-    __slots__ = ("words", "_occurrences", "_sets", "_lists")
-
-    def __init__(self) -> None:
-        self.words = 0
-        self._occurrences = 0
-        self._sets: dict[int, list[DocIds]] = {}
-        self._lists: dict[int, array[int]] = {}
-
-    def add_list(self, part: int, docids: array[int]) -> None:
-        """Add documents, in any order."""
-        known = self._lists.get(part)
-        if known is None:
-            self._lists[part] = docids
-        elif len(known) + len(docids) < _LONGEST_LIST:
-            known.extend(docids)
-        else:
-            self._sets.setdefault(part, []).append(DocIds(known + docids))
-            del self._lists[part]
-        self._occurrences += len(docids)
-
-    def add(self, longer: _Prefix) -> None:
-        """Add the documents of a longer prefix, which is of no use any more."""
-        occurrences = self._occurrences + longer._occurrences
-        for part, docids in longer._lists.items():
-            self.add_list(part, docids)
-        for part, sets in longer._sets.items():
-            self._sets.setdefault(part, []).extend(sets)
-        self._occurrences = occurrences
-        self.words += longer.words
-
-    def common_parts(self) -> Mapping[int, DocIds]:
-        """The documents by part; none if they are fewer than LEAST."""
-        if self._occurrences < LEAST:
-            return {}
-        for part, docids in self._lists.items():
-            self._sets.setdefault(part, []).append(DocIds(docids))
-        self._lists = {}
-        self._sets = {part: [union_of(sets)] for part, sets in self._sets.items()}
-        parts = {part: docids for part, (docids,) in self._sets.items()}
-        return parts if len(union_of(parts.values())) >= LEAST else {}
-
-
-def _parsed(listed: str) -> array[int]:
-    """The docids of a list with commas; of a long one piece by piece, as integers take nine times the room."""
-    docids, at = array("I"), 0
-    while (end := listed.find(",", at + _PARSED_AT_ONCE)) > 0:
-        docids.extend(json.loads(f"[{listed[at:end]}]"))
-        at = end + 1
-    docids.extend(map(int, listed[at:].split(",")))
-    return docids
 
 
 # Refreshing them

@@ -16,7 +16,7 @@ from svcd.base.docids import DocIds
 from svcd.index.fts_encoding import SEPARATOR_MARK
 from svcd.index.materialized_reader import materialized_key
 
-_LONGEST_PREFIX = 4
+LONGEST_PREFIX = 4
 # Pairs are looked for in about so many documents; those met but once in a portion of them are forgotten.
 _SAMPLE, _PORTION = 4_096, 2_048
 # A pair is kept if so many documents have it, or this share of all if that is more. Terms are the first one of a pair, and have
@@ -48,7 +48,7 @@ def pair_keys(left: str, right: str) -> list[str]:
     pair = f"{left} {right}"
     start = len(left) + 2
     return [materialized_key(_KIND, pair, False),
-            *(materialized_key(_KIND, pair[:end], True) for end in range(start, min(start + _LONGEST_PREFIX, len(pair) + 1)))]
+            *(materialized_key(_KIND, pair[:end], True) for end in range(start, min(start + LONGEST_PREFIX, len(pair) + 1)))]
 
 
 def common_pairs(rows: Iterable[str], lefts: Collection[str], step: int, documents: int) -> list[str]:
@@ -90,7 +90,7 @@ def adjacent_docids(rows: Iterable[tuple[int, str]], chosen: ChosenPairs) -> dic
                     terms[right] = found[materialized_key(_KIND, f"{left} {right}", False)]
                 if right in terms:
                     terms[right].append(docid)
-                for length in range(1, min(_LONGEST_PREFIX, len(right)) + 1) if prefixes else ():
+                for length in range(1, min(LONGEST_PREFIX, len(right)) + 1) if prefixes else ():
                     prefix = right[:length]
                     if prefix in prefixes:
                         prefixes[prefix].append(docid)

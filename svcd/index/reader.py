@@ -160,6 +160,14 @@ class IndexReader:
         row = self._connection.execute("SELECT docid FROM documents WHERE document_id = ?", (document_id,)).fetchone()
         return row[0] if row else None
 
+    def identified_docids(self, document_ids: Sequence[str]) -> dict[str, int]:
+        """Identifier -> docid, of those identifiers that some document has."""
+        found: dict[str, int] = {}
+        for part in statement_portions(document_ids):
+            found.update(self._connection.execute(
+                f"SELECT document_id, docid FROM documents WHERE document_id IN ({placeholders(part)})", part))
+        return found
+
     def identified_documents(self, document_ids: Sequence[str]) -> dict[str, str]:
         """Identifier -> the JSON text of the document, of those identifiers that some document has."""
         found: dict[str, str] = {}

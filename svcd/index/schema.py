@@ -38,6 +38,8 @@ def _create_instance(database: Any) -> None:
         {"uid": str, "uuid": str, "created_at": int, "updated_at": int, "primary_key": str, "stats": str},
         pk="uid", not_null={"uuid", "created_at", "updated_at", "stats"})
     database["features"].create({"name": str, "enabled": int}, pk="name")
+    # One row at most; value: JSON of svcd.instance.network.
+    database["network"].create({"id": int, "value": str}, pk="id", not_null={"value"})
     database["tasks"].create(
         {"uid": int, "batch_uid": int, "index_uid": str, "status": str, "kind": str, "canceled_by": int,
          "details": str, "error": str, "content": str, "payload": str, "payload_bytes": int, "custom_metadata": str,
@@ -53,6 +55,7 @@ def _create_instance(database: Any) -> None:
     _create_webhooks(database)
     _create_outbox(database)
     _create_keys(database)
+    database["chat_workspaces"].create({"uid": str, "settings": str}, pk="uid", not_null={"settings"})
 
 
 def _create_webhooks(database: Any) -> None:

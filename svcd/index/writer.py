@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import groupby, islice
+from functools import cache, cached_property
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -129,7 +130,7 @@ class IndexWriter:
         stored = self.meta("docids")
         self.docids = EMPTY if stored is None else from_bytes(stored)
         self._document_bytes = int(self.meta("document_bytes") or 0)
-        self._distribution: dict[str, int] = {}
+        self._distribution: Counter[str] = Counter()
         self._values.forget()
         self._prefix_postings.forget()
         self._points.forget()
@@ -388,13 +389,9 @@ class IndexWriter:
         self._document_bytes += sum(_bytes_of(text) - _bytes_of(stored.json) for stored, text in documents)
 
     def _count_fields(self, changes: Sequence[DocumentChange]) -> None:
-        distribution = self._distribution
-        for change in changes:
-            self._document_bytes += _bytes_of(change.json or "") - change.bytes_before
-            for name in change.names:
-                distribution[name] = distribution.get(name, 0) + 1
-            for name in change.names_before:
-                distribution[name] = distribution.get(name, 0) - 1
+        self._distribution.update(chain.from_iterable(change.names for change in changes))
+        self._distribution.subtract(chain.from_iterable(change.names_before for change in changes))
+        self._document_bytes += sum(_bytes_of(change.json or "") - change.bytes_before for change in changes)
 
     def clear(self) -> None:
         """Delete every document; fields keep their numbers."""
@@ -416,12 +413,19 @@ class IndexWriter:
         for change, values in changes:
             before = encoded_values(change.values_before) if change.values_before else {}
             if bool(values) if change.is_new else _postings_of(before) != _postings_of(values):
-                numbered = self._by_field_number(values)
-                self._log(change.docid, "")
                 if not change.is_new:
-                    self._values.change(change.docid, _postings_of(self._by_field_number(before)), _postings_of(numbered))
-                rows.append((change.docid, {fid: array for fid, (array, _) in numbered.items()}))
+                    self._values.change(change.docid, *map(_postings_of, map(self._by_field_number, (before, values))))
+                rows.append((change.docid, self._arrays(values)))
+        self._log_new(docid for docid, _ in rows)
         self._values.write_rows(rows)
+
+    def _arrays(self, values: EncodedValues) -> dict[int, str]:
+        """Field number -> JSON array."""
+        try:
+            return {self.field_numbers[name]: array for name, (array, _) in values.items()}
+        except KeyError:
+            self.register(values)
+            return self._arrays(values)
 
     def _by_field_number(self, values: EncodedValues) -> dict[int, tuple[str, Postings]]:
         if not values.keys() <= self.field_numbers.keys():
@@ -490,19 +494,20 @@ class IndexWriter:
 
     def _add_words(self, added: Sequence[tuple[int, Words]]) -> None:
         """Index documents without words; their first letters are added apart."""
-        terms: list[tuple[Any, ...]] = []
+        texts: list[tuple[int, dict[int, str]]] = []
         position_terms: list[tuple[int, str]] = []
         forward: list[tuple[int, str]] = []
         counted: list[tuple[int, dict[int, int]]] = []
         for docid, (fields, text) in added:
             if fields:
-                self._log(docid, "")
                 columns = {self._column(name): found for name, found in fields.items()}
-                terms.append((docid, *_column_values({column: found[1] for column, found in columns.items()})))
+                texts.append((docid, {column: found[1] for column, found in columns.items()}))
                 position_terms.append((docid, text))
                 forward.append((docid, fts_encoding.forward_text({column: found[0] for column, found in columns.items()})))
                 counted.append((docid, {column: found[2] for column, found in columns.items()}))
-        self._connection.executemany(_INSERT, terms)
+        self._log_new(docid for docid, _ in forward)
+        used = min(len(self._columns), schema.COLUMNS)
+        self._connection.executemany(_insert(used), [(docid, *_column_values(found)[:used]) for docid, found in texts])
         self._connection.executemany(_INSERT_POSITIONS, position_terms)
         self._connection.executemany(_PUT_FORWARD, forward)
         self._count_words(counted)
@@ -545,6 +550,13 @@ class IndexWriter:
             self._replaced_terms.update(row.split(" "))
         self._replaced_terms.discard("")
 
+    def _log_new(self, docids: Iterable[int]) -> None:
+        """Note written documents that no terms were taken from."""
+        if self._written is not None:
+            self._written.update(docids)
+            if len(self._written) > MOST_LOGGED:
+                self._written = None
+
     def _post(self, docid: int, old: Mapping[int, str], ready: _IndexedWords) -> None:
         """Replace a document's postings. FTS5 does not store the text, and needs the old one to remove its terms."""
         if old:
@@ -557,7 +569,7 @@ class IndexWriter:
             known = {column: prefix_postings.first_letters(fts_encoding.positions(row)) for column, row in old.items()}
             self._prefix_postings.change(docid, known, ready.letters)
         if ready.rows:
-            self._connection.execute(_INSERT, (docid, *_column_values(ready.texts)))
+            self._connection.execute(_insert(schema.COLUMNS), (docid, *_column_values(ready.texts)))
             self._connection.execute(_INSERT_POSITIONS, (docid, ready.position_terms))
 
     def _write_forward_index(self, indexed: Sequence[tuple[int, _IndexedWords]], before: Mapping[int, str]) -> None:
@@ -591,7 +603,6 @@ _PUT_DOCUMENT = ("INSERT INTO documents(docid, document_id, json) VALUES (?, ?, 
 _PUT_FORWARD = "INSERT OR REPLACE INTO forward_index(docid, words) VALUES (?, ?)"
 _COLUMNS = ", ".join(f"c{n}" for n in range(schema.COLUMNS))
 _VALUES = ", ".join("?" * schema.COLUMNS)
-_INSERT = f"INSERT INTO terms(rowid, {_COLUMNS}) VALUES (?, {_VALUES})"
 _DELETE = f"INSERT INTO terms(terms, rowid, {_COLUMNS}) VALUES (?, ?, {_VALUES})"
 _INSERT_POSITIONS = "INSERT INTO term_positions(rowid, c0) VALUES (?, ?)"
 _DELETE_POSITIONS = "INSERT INTO term_positions(term_positions, rowid, c0) VALUES (?, ?, ?)"
@@ -599,6 +610,12 @@ _CLEAR_WORDS = ("INSERT INTO terms(terms) VALUES ('delete-all')",
                 "INSERT INTO term_positions(term_positions) VALUES ('delete-all')")
 # Gaps between the fields of the shared column, so that no phrase or NEAR query reaches from one into the next.
 _BETWEEN_SHARED = f" {' '.join([fts_encoding.POSITION_GAP] * 7)} "
+
+
+@cache
+def _insert(columns: int) -> str:
+    """Insert the docid and the first FTS columns of a document; the others have no words."""
+    return f"INSERT INTO terms(rowid{''.join(f', c{n}' for n in range(columns))}) VALUES (?{', ?' * columns})"
 
 
 def _column_values(texts: Mapping[int, str]) -> list[str | None]:

@@ -24,12 +24,15 @@ from svcd.instance.keys import KeyReader
 if TYPE_CHECKING:
     from svcd.index.read_transaction import Cache
     from svcd.index.reader import IndexReader
+    from svcd.instance.network import Network
 
 
 # A request holds at most so many indexes open, each with three descriptors; further ones are opened when they are read.
 MAX_OPEN_INDEXES = 64
 
+_HIDDEN = "."  # first character of the uids of indexes that svcd keeps for itself
 _MAX_STATES = 1000  # of indexes that are remembered
+_LAST_UPDATE = f"SELECT max(updated_at) FROM indexes WHERE uid NOT LIKE '{_HIDDEN}%'"
 _UUID = "SELECT uuid FROM indexes WHERE uid = ?"
 _STATE = "SELECT key, value FROM meta WHERE key IN ('generation', 'primary_key')"
 
@@ -113,6 +116,8 @@ class DataFolderReader:
         self._readers = ReadPool()
         self.keys = KeyReader(self._instance_path, self._readers)
         self._features = dict(features or {})
+        self._network: Mapping[str, Any] | None = None
+        self._parsed_network: tuple[Mapping[str, Any] | None, Network] | None = None  # parsed when it is first asked for
 
     def close(self) -> None:
         """Close every file."""
@@ -165,12 +170,15 @@ class DataFolderReader:
             raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
         return row
 
-    def list_indexes(self, offset: int = 0, limit: int | None = None,
-                     is_allowed: Callable[[str], bool] | None = None) -> tuple[list[IndexRow], int]:
-        """A page of the indexes ordered by uid, and their total; indexes that `is_allowed` rejects count in neither."""
+    def list_indexes(self, offset: int = 0, limit: int | None = None, is_allowed: Callable[[str], bool] | None = None,
+                     with_hidden: bool = False) -> tuple[list[IndexRow], int]:
+        """A page of the indexes ordered by uid, and their total; indexes that `is_allowed` rejects count in neither.
+
+        with_hidden: also those that no route of indexes shows (is_hidden()).
+        """
         with self.read_instance() as connection:
             rows = [_index_row(row) for row in connection.execute(f"SELECT {INDEX_COLUMNS} FROM indexes ORDER BY uid")
-                    if is_allowed is None or is_allowed(row[0])]
+                    if (with_hidden or not is_hidden(row[0])) and (is_allowed is None or is_allowed(row[0]))]
         return rows[offset:None if limit is None else offset + limit], len(rows)
 
     @contextmanager
@@ -324,7 +332,7 @@ class DataFolderReader:
     def last_update(self) -> int | None:
         """When any index changed last (nanoseconds), or None."""
         with self.read_instance() as connection:
-            newest: int | None = connection.execute("SELECT max(updated_at) FROM indexes").fetchone()[0]
+            newest: int | None = connection.execute(_LAST_UPDATE).fetchone()[0]
             return newest
 
     # Features
@@ -341,6 +349,31 @@ class DataFolderReader:
         """Replace the state of all features."""
         # One assignment: readers without a lock see all of a change or nothing of it.
         self._features = dict(features)
+
+    # The network
+
+    def network(self) -> Network:
+        """The other instances that this one may ask; read from memory, so that each request may ask for it."""
+        from svcd.instance.network import Network, from_json  # imported late: most instances are in no network
+
+        stored, parsed = self._network, self._parsed_network
+        if parsed is None or parsed[0] is not stored:
+            parsed = self._parsed_network = stored, Network() if stored is None else from_json(stored)
+        return parsed[1]
+
+    @property
+    def stored_network(self) -> Mapping[str, Any] | None:
+        """The network as Network.as_json(); None when it was never set."""
+        return self._network
+
+    def use_network(self, network: Mapping[str, Any] | None) -> None:
+        """Replace the network. network: as Network.as_json(); None for that of a new instance."""
+        self._network = network
+
+
+def is_hidden(index_uid: str) -> bool:
+    """Is it an index that svcd keeps for itself? No index of a user can have such a name."""
+    return index_uid.startswith(_HIDDEN)
 
 
 def uuids_of(connection: sqlite3.Connection, index_uids: Sequence[str]) -> dict[str, str]:

@@ -1,9 +1,9 @@
-"""The data folder of the daemon: opens and locks it, writes the list of indexes, keys, features; owns queue and outbox.
+"""The data folder of the daemon: opens and locks it, writes the list of indexes, keys, features, network; owns queue and outbox.
 
     LOCK              locked while a daemon uses the folder
     VERSION           the version of svcd that wrote it last
     instance-uid      a random UUID, made once
-    instance.sqlite   queue, list of indexes, keys, features, webhooks, outbox
+    instance.sqlite   queue, list of indexes, keys, features, network, webhooks, outbox
     indexes/          <uuid>.sqlite, one file per index
     payloads/         uploaded documents of unfinished tasks
     reserve           disk space kept for operations that free space (svcd.index.disk_space)
@@ -24,8 +24,9 @@ import time
 import uuid as uuids
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from svcd import __version__
 from svcd.base import logs
@@ -38,6 +39,10 @@ from svcd.instance.keys import KeyRow, KeyWriter, insert_key
 from svcd.instance.queue import Queue
 from svcd.instance.task_records import Batch, Task
 from svcd.instance.webhooks import Outbox, Webhooks
+
+if TYPE_CHECKING:
+    from svcd.instance.chat_workspaces import ChatWorkspaces
+    from svcd.instance.network import Network
 
 UNCLAIMED = "unclaimed"
 _SUFFIXES = ("", "-wal", "-shm", *kept_embeddings.SUFFIXES)  # the files of an index
@@ -56,6 +61,7 @@ class Instance(DataFolderReader):
         self._changing = 0  # blocks of changing() that run
         self._states = {}
         self.on_features: Callable[[], None] = lambda: None  # called after each change of features
+        self.on_network: Callable[[], None] = lambda: None  # called after each change of the network
         self.on_removal: Callable[[str], None] = lambda uuid: None  # called after the files of an index were deleted
         (path / "indexes").mkdir(parents=True, exist_ok=True)
         (path / "payloads").mkdir(exist_ok=True)
@@ -77,6 +83,7 @@ class Instance(DataFolderReader):
         self.keys: KeyWriter = KeyWriter(self._instance_path, self._readers, self._writer, self._lock)
         self.keys.before_removal = self.webhooks.before_removal = self.reserve.make_way
         self.use_features(self._stored_features())
+        self.use_network(_stored_network(self._writer))
         # index uid -> uuid of a file that enqueued tasks have made for an index without row; see reconcile().
         self._unlisted = reconcile(path, self._writer)
         self.queue.remove_orphaned_payloads()
@@ -93,6 +100,13 @@ class Instance(DataFolderReader):
                 raise OSError(errno.ENOSPC, "there is no room left on the disk, and no reserve; some 100 KB are needed "
                                             "to begin with", str(self.path)) from None
         return _open_prepared(path)
+
+    @cached_property
+    def chat_workspaces(self) -> ChatWorkspaces:
+        """The workspaces of chats."""
+        from svcd.instance.chat_workspaces import ChatWorkspaces  # imported late: few instances have any
+
+        return ChatWorkspaces(self._instance_path, self._readers, self._writer, self._lock, self.reserve.make_way)
 
     def keep_reserve(self) -> None:
         """Keep a reserve of disk space from now on, sized for the largest index."""
@@ -215,6 +229,17 @@ class Instance(DataFolderReader):
         return {name: None if enabled is None else bool(enabled)
                 for name, enabled in self._writer.execute("SELECT name, enabled FROM features")}
 
+    def update_network(self, change: Callable[[Network], Network]) -> Network:
+        """Replace the network by what `change` makes of it, durably; exceptions of `change` are passed through."""
+        with self._lock:
+            network = change(self.network())
+            stored = network.as_json()
+            with write_transaction(self._writer) as connection:
+                set_network(connection, stored)
+            self.use_network(stored)
+        self.on_network()
+        return network
+
     def database_size(self) -> int:
         """Bytes of all files in the folder, logs and payloads included, the reserve excluded."""
         return sum(_size(file) for file in self.path.rglob("*") if file != self.reserve.path)
@@ -222,6 +247,11 @@ class Instance(DataFolderReader):
     def used_database_size(self) -> int:
         """Bytes of the SQLite files alone."""
         return sum(_size(file) for file in self.path.rglob("*.sqlite"))
+
+
+def _stored_network(connection: sqlite3.Connection) -> Mapping[str, Any] | None:
+    row = connection.execute("SELECT value FROM network").fetchone()
+    return None if row is None else json.loads(row[0])
 
 
 def _open_prepared(path: Path) -> sqlite3.Connection:
@@ -400,6 +430,11 @@ def add_keys(connection: sqlite3.Connection, rows: Iterable[KeyRow]) -> None:
 def add_features(connection: sqlite3.Connection, features: Mapping[str, bool | None]) -> None:
     """Insert the state of features; None for one that the dump left open."""
     connection.executemany("INSERT OR REPLACE INTO features(name, enabled) VALUES (?, ?)", list(features.items()))
+
+
+def set_network(connection: sqlite3.Connection, network: Mapping[str, Any]) -> None:
+    """Store the network. network: as Network.as_json()."""
+    connection.execute("INSERT OR REPLACE INTO network(id, value) VALUES (0, ?)", (_text(network),))
 
 
 def _text(value: Any) -> str | None:

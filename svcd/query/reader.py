@@ -317,5 +317,8 @@ class Reader(Protocol):
     def average_document_size(self) -> int:
         """Bytes that the JSON text of a document usually has, at least 1."""
 
+    def identified_docids(self, document_ids: Sequence[str]) -> Mapping[str, int]:
+        """Identifier -> docid, of those identifiers that some document has."""
+
     def identified_documents(self, document_ids: Sequence[str]) -> Mapping[str, str]:
         """Identifier -> the JSON text of the document, of those identifiers that some document has."""

@@ -67,7 +67,13 @@ class Skipped(NamedTuple):
     """The cutoff passed before the rule could order the documents."""
 
 
-Detail = Ranked | Sorted | GeoSorted | VectorSorted | Skipped
+class Pinned(NamedTuple):
+    """A search rule put the document at a position, whatever the ranking rules say; its only detail."""
+
+    position: int
+
+
+Detail = Pinned | Ranked | Sorted | GeoSorted | VectorSorted | Skipped
 
 
 def score(details: Iterable[Detail]) -> float:
@@ -107,6 +113,8 @@ def score_details(
             view["vectorSort"] = {"order": order, "similarity": detail.similarity}
         elif isinstance(detail, Skipped):
             view["skipped"] = {"order": order}
+        elif isinstance(detail, Pinned):
+            view["pin"] = {"order": order, "position": detail.position}
         elif not _merged_into_earlier(detail, view, by_rule, are_separated):
             view.update(_RANKED[detail.rule](detail, order, are_separated))
         else:

@@ -15,7 +15,7 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -123,14 +123,16 @@ class Client:
     @contextmanager
     def stream(
         self, url: str, headers: Mapping[str, str], body: bytes | None, *, method: str = "POST", redirects: int = 0,
-        proxies: bool = False, connect_s: float = TIMEOUT_S,
+        proxies: bool = False, connect_s: float = TIMEOUT_S, begun: Callable[[Callable[[], None]], None] = lambda abort: None,
     ) -> Iterator[Incoming]:
         """Send a request; the response can be read within the context, without a time limit once the host is connected.
 
-        Leaving the context closes the connection. Raises Undelivered; errors of the context's own code pass through.
+        begun: gets, before the host is connected, a function that ends the call from any thread. Leaving the context closes the
+        connection. Raises Undelivered; errors of the context's own code pass through.
         """
         request = _sent(method, url, headers, body, redirects, proxies)
         with self._call(None, connect_s) as call:
+            begun(call.abort)
             with _as_undelivered(call):
                 answer = self._response(call, request)
             with answer:

@@ -16,6 +16,7 @@ from svcd.base.errors import ApiError
 from svcd.schema import embedder_settings
 from svcd.schema.attributes import WILDCARD
 from svcd.schema.embedder_settings import sorted_members
+from svcd.schema.template_check import fault_of_syntax
 from svcd.text.analyzer import whole_lemma
 from svcd.text.normalization import decompose
 from svcd.validation import (
@@ -267,11 +268,18 @@ def _check_ranking_rules(rules: list[str]) -> None:
             "the attribute ranking rule alone or the attributeRank and wordPosition ranking rules.")
 
 
-def _check_chat(chat: Mapping[str, Any]) -> None:
-    if chat.get("documentTemplateMaxBytes") == 0:
+def _merge_chat(stored: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Raises invalid_chat_setting_document_template, invalid_settings_embedders."""
+    fault = fault_of_syntax(given.get("documentTemplate") or "")
+    if fault is not None:
+        raise ApiError("invalid_chat_setting_document_template",
+                       f"`.chat.documentTemplate`: Invalid document template: {fault}.")
+    if given.get("documentTemplateMaxBytes") == 0:
         # The error code is that of embedders, to which templates belong in the interface.
         raise ApiError(
             embedder_settings.CODE, "`.chat.documentTemplateMaxBytes`: `documentTemplateMaxBytes` cannot be zero")
+    after: dict[str, Any] = _merge_members(2, SEARCH_PARAMETERS)(stored, given)
+    return after
 
 
 def _merge_typo_tolerance(stored: Any, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -406,7 +414,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("prefixSearch", PUT, one_of("indexingTime", "disabled"), "indexingTime",
             "invalid_settings_prefix_search", redo=(Redo.PREFIXES,), about="Do the beginnings of words find them?"),
     Setting("chat", PATCH, chat, _CHAT, "invalid_settings_index_chat",
-            merge=_merge_members(2, SEARCH_PARAMETERS), fill=_filled(_CHAT), validate=_check_chat,
+            merge=_merge_chat, fill=_filled(_CHAT),
             feature=("chatCompletions", "setting `chat` in the index settings"),
             about="How a language model sees and searches this index."),
 )
@@ -449,7 +457,8 @@ def validate(change: Change) -> None:
 def merged(stored: Stored, change: Change) -> dict[str, Any]:
     """The stored settings after a change.
 
-    Raises invalid_settings_typo_tolerance, invalid_settings_embedders when the change contradicts what is stored.
+    Raises invalid_settings_typo_tolerance, invalid_settings_embedders when the change contradicts what is stored, and
+    invalid_chat_setting_document_template.
     """
     after = dict(stored)
     for name, value in change.items():

@@ -25,12 +25,21 @@ class _AnyObject(dict[str, Any]):
         return self
 
 
-def fault_of_template(text: str) -> str | None:
-    """What is wrong with a document template, in the words of the interface; None when nothing is."""
+def fault_of_syntax(text: str) -> str | None:
+    """Why a template cannot be parsed, in the words of the interface; None when it can."""
     try:
-        template = Template.parse(text)
+        Template.parse(text)
     except TemplateError as error:
         return f"user error: cannot parse template: {error.message}"
+    return None
+
+
+def fault_of_template(text: str) -> str | None:
+    """What is wrong with a document template, in the words of the interface; None when nothing is."""
+    fault = fault_of_syntax(text)
+    if fault is not None:
+        return fault
+    template = Template.parse(text)
     field = {"name": "field", "value": "value", "is_searchable": True}
     try:
         template.render({"doc": _AnyObject(), "fields": [field]})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Generic, TypeVar, overload
 
 from svcd.base import tracing
@@ -20,7 +21,7 @@ from svcd.schema.attributes import WILDCARD
 from svcd.search.formatting import FormatOptions, Formatter
 from svcd.search.keyword import Found
 from svcd.search.matches import FormattingBudget
-from svcd.search.request import SearchQuery
+from svcd.search.request import Reranking, SearchQuery
 from svcd.search.shown_vectors import VECTORS_MEMBER, average_bytes, with_or_without_vectors
 from svcd.search.stored_strings import LONG_BYTES, LongStrings
 
@@ -137,6 +138,41 @@ def _score_members(reader: Reader, query: SearchQuery, hit: Hit) -> dict[str, An
             lambda field: not settings.is_everything_displayed and field not in settings.displayed_attributes,
         )
     return members
+
+
+# Reranking (docs/personalization.md)
+
+
+def reranked(
+    hits: Sequence[T], window: tuple[int, int], reranking: Reranking, documents: Callable[[Sequence[T]], Sequence[str]]
+) -> list[T]:
+    """The hits to the end of the page, those of the page in the order for its user. window: of the page, (first, end).
+
+    documents: makes the JSON texts of hits, as plain_documents().
+    """
+    first, end = window
+    page = hits[first:end]
+    with tracing.span("merge results"), tracing.span("personalization"):
+        with tracing.recording(None):
+            texts = documents(page)
+        return [*hits[:first], *(page[position] for position in reranking.order(texts))]
+
+
+def plain_documents(
+    reader: Reader, query: SearchQuery, found: Found, hits: Sequence[Hit], extra_members: Sequence[str] = ()
+) -> list[str]:
+    """The JSON texts of hits without what a search adds to their documents (formatted parts, scores), but with extra_members."""
+    plain = replace(query, attributes_to_highlight=None, attributes_to_crop=None, show_matches_position=False,
+                    show_ranking_score=False, show_ranking_score_details=False)
+    long_strings = LongStrings()
+    texts = render_hits(reader, plain, found, hits, lambda: False, long_strings, extra_members)
+    return list(map(long_strings.restored, texts))
+
+
+def federation_member(index_uid: str, position: int, weighted_score: float) -> str:
+    """The member `_federation`, as text: index, query and weighted score of a hit."""
+    member = {"indexUid": index_uid, "queriesPosition": position, "weightedRankingScore": weighted_score}
+    return dumps({"_federation": member})[1:-1]
 
 
 # Long pages

@@ -35,7 +35,8 @@ def hybrid_search(
     scope = scope_of(reader, query)
     tracing.begin("tokenize query")
     parsed = scope.parse()
-    by_words = rank_by_words(scope, parsed, limits, expired)._replace(is_semantic=True)
+    pins = scope.pins(parsed)
+    by_words = rank_by_words(scope, parsed, limits, expired, pins)._replace(is_semantic=True)
     of_vectors = single(query_target.ratio)
     of_words = single(1.0 - of_vectors)
     if _are_good(by_words.ranking.hits, of_words, limits.hits):
@@ -45,11 +46,25 @@ def hybrid_search(
     except ApiError:
         return by_words
     # Here the excluded words count for the vectors too, unlike in a search by vectors alone.
-    by_vectors = rank_by_vectors(scope, scope.docids - scope.excluded(parsed), target, limits, expired)
-    hits = _merged(_weighted(by_vectors.ranking.hits, of_vectors), _weighted(by_words.ranking.hits, of_words))
-    counted = by_vectors.ranking.counted | by_words.ranking.counted
-    ranking = _first(hits, counted, limits.hits, scope.distinct)
+    by_vectors = rank_by_vectors(scope, scope.docids - scope.excluded(parsed), target, limits, expired, pins)
+    if pins:
+        ranking = _merged_among_pins(by_vectors.ranking, of_vectors, by_words.ranking, of_words, limits, scope.distinct)
+    else:
+        hits = _merged(_weighted(by_vectors.ranking.hits, of_vectors), _weighted(by_words.ranking.hits, of_words))
+        ranking = _first(hits, by_vectors.ranking.counted | by_words.ranking.counted, limits.hits, scope.distinct)
     return by_words._replace(ranking=ranking, vector=target.vector)
+
+
+def _merged_among_pins(by_vectors: Ranking, of_vectors: float, by_words: Ranking, of_words: float, limits: RankingLimits,
+                       distinct: Distinct | None) -> Ranking:
+    """The first hits of both lists, merged without their pins; the pins of both are united, and placed by position."""
+    from svcd.search.pins import by_position, split, with_pins  # imported late, as in svcd.search.keyword
+
+    vector_hits, vector_pins = split(by_vectors.hits)
+    word_hits, word_pins = split(by_words.hits)
+    ranking = _first(_merged(_weighted(vector_hits, of_vectors), _weighted(word_hits, of_words)),
+                     by_vectors.counted | by_words.counted, limits.hits, distinct)
+    return with_pins(ranking, by_position(dict.fromkeys([*word_pins, *vector_pins])), limits.hits)
 
 
 def _are_good(hits: Sequence[Hit], weight: float, wanted: int) -> bool:

@@ -18,7 +18,7 @@ from svcd.query.parser import ParsedQuery, parse_text
 from svcd.query.postings import Postings
 from svcd.query.reader import Reader
 from svcd.query.terms import Term, Terms
-from svcd.ranking.bucket_sort import Ranking, RankingLimits, chain, rank
+from svcd.ranking.bucket_sort import Hit, Ranking, RankingLimits, chain, rank
 from svcd.ranking.distinct import Distinct
 from svcd.ranking.rule import RankingContext
 from svcd.ranking.sort import SortError, check_sortable, parse_rule
@@ -66,6 +66,16 @@ class Scope(NamedTuple):
         locales = locales_of(self.reader, self.query, self.restricted)
         return parse_text(self.query.q or "", settings.analyzer, locales, settings.has_prefix_search)
 
+    def pins(self, parsed: ParsedQuery) -> Sequence[tuple[int, Hit]]:
+        """The hits that search rules pin, with their positions, as the rules name them."""
+        rules = self.query.rules
+        if rules is None:
+            return ()
+        from svcd.search.pins import pinned_hit  # imported late: most instances have no search rules
+
+        found = rules.pins(self.reader, parsed, self.query.filter, self.docids)
+        return [(position, pinned_hit(docid, position)) for position, docid in found]
+
     def excluded(self, parsed: ParsedQuery) -> DocIds:
         """The documents that the negated words and phrases of the query exclude."""
         postings = self.context.postings
@@ -109,14 +119,19 @@ def keyword_search(reader: Reader, query: SearchQuery, limits: RankingLimits, ex
     """
     scope = scope_of(reader, query)
     tracing.begin("tokenize query")
-    return rank_by_words(scope, scope.parse(), limits, expired)
+    parsed = scope.parse()
+    return rank_by_words(scope, parsed, limits, expired, scope.pins(parsed))
 
 
-def rank_by_words(scope: Scope, parsed: ParsedQuery, limits: RankingLimits, expired: Callable[[], bool]) -> Found:
-    """Rank the documents of a scope by the words of its query; of a query without words by the rules that sort."""
+def rank_by_words(scope: Scope, parsed: ParsedQuery, limits: RankingLimits, expired: Callable[[], bool],
+                  pins: Sequence[tuple[int, Hit]] = ()) -> Found:
+    """Rank the documents of a scope by the words of its query; of a query without words by the rules that sort.
+
+    pins: with their positions; they take their places, whatever the words and the ranking rules say.
+    """
     tracing.begin("evaluate query")
     context, settings = scope.context, scope.reader.settings
-    docids = scope.docids - scope.excluded(parsed)
+    docids = without_pins(scope.docids, pins) - scope.excluded(parsed)
     built = build_graph(context.terms, parsed) if parsed.parts else BuiltQuery(empty_graph(), [])
     if parsed.parts:
         docids = universe(built.graph, context.terms, context.strategy, docids)
@@ -124,7 +139,21 @@ def rank_by_words(scope: Scope, parsed: ParsedQuery, limits: RankingLimits, expi
     tracing.begin("keyword ranking" if parsed.parts else "placeholder ranking")
     ranking = rank(rules, built.graph, docids, limits, expired, scope.distinct)
     tracing.end()
-    return Found(ranking, context.terms, built.located)
+    return Found(among_pins(ranking, pins, limits), context.terms, built.located)
+
+
+def without_pins(docids: DocIds, pins: Sequence[tuple[int, Hit]]) -> DocIds:
+    """Documents without the pinned ones."""
+    return docids - DocIds([hit.docid for _, hit in pins]) if pins else docids
+
+
+def among_pins(ranking: Ranking, pins: Sequence[tuple[int, Hit]], limits: RankingLimits) -> Ranking:
+    """A ranking of documents that are not pinned, with the pins in their places."""
+    if not pins:
+        return ranking
+    from svcd.search.pins import with_pins
+
+    return with_pins(ranking, pins, limits.hits)
 
 
 def empty_graph() -> Graph:
@@ -249,8 +278,8 @@ class DistinctFilter:
         self._field = field
         self._seen: set[Hashable] = set()
 
-    def accepts(self, document: Mapping[str, Any]) -> bool:
-        """Is a document accepted? If so, its values count as seen. A document without values is always accepted."""
+    def accepts(self, document: Mapping[str, Any] | list[Any]) -> bool:
+        """Is a document, or one in parts, accepted? If so, its values count as seen. One without values is always accepted."""
         values = document_values(document, self._field)
         if not self._seen.isdisjoint(values):
             return False
@@ -258,14 +287,21 @@ class DistinctFilter:
         return True
 
 
-def document_values(document: Mapping[str, Any], field: str) -> set[Hashable]:
-    """The values of a field in a document, as merged lists compare them.
+def document_values(document: Mapping[str, Any] | list[Any], field: str) -> set[Hashable]:
+    """The values of a field in a document, or in parts of one, as merged lists compare them.
 
     Strings and booleans in normal form, numbers as written: 1 and 1.0 differ. Elements of an array are values, elements
     of nested arrays are not.
     """
-    return {_key(value) for leaf in _leaves(document, field) for value in (leaf if isinstance(leaf, list) else [leaf])
-            if isinstance(value, (str, int, float))}
+    return set(map(_key, values_at(document, field)))
+
+
+def values_at(document: Any, field: str) -> Iterator[str | int | float]:
+    """The strings, booleans and numbers of a field in a document, or in parts of one; those in an array, too."""
+    for leaf in _leaves(document, field):
+        for value in leaf if isinstance(leaf, list) else [leaf]:
+            if isinstance(value, (str, int, float)):
+                yield value
 
 
 def _leaves(value: Any, field: str, name: str = "") -> Iterator[Any]:

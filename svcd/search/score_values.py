@@ -5,8 +5,9 @@ whose distance is better, depends on what is merged.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import Any
 
 from svcd.query.reader import Value
 from svcd.ranking import scores
@@ -18,14 +19,56 @@ _EPSILON = 2.0 ** -52
 Compared = float | Sorted | GeoSorted
 
 _RANKS, _SIMILARITY, _SORT = range(3)
+_NOWHERE = (0.0, 0.0)  # remotes say how far a hit is, not from where
 
 
 def compared_values(details: Sequence[Detail], weight: float) -> tuple[Compared, ...]:
     """Neighbouring ranks merged to one weighted score, weighted similarities, sort values and distances as they are."""
-    compared: list[Compared] = []
+    return tuple(value for _, value in _of_kinds(details, weight))
+
+
+def shown_values(details: Sequence[Detail], weight: float) -> list[dict[str, Any]]:
+    """The same values as another instance reads them (docs/network.md#members-for-the-caller)."""
+    return [_shown(kind, value) for kind, value in _of_kinds(details, weight)]
+
+
+def _of_kinds(details: Sequence[Detail], weight: float) -> Iterator[tuple[int, Compared]]:
     for kind, run in groupby(details, _kind_of):
-        compared += run if kind == _SORT else [scores.score(run) * weight]  # type: ignore[arg-type]  # noqa: B031 (read once)
-    return tuple(compared)
+        if kind != _SORT:
+            yield kind, scores.score(run) * weight
+            continue
+        for detail in run:
+            yield kind, detail  # type: ignore[misc]  # of this kind there are only Sorted and GeoSorted
+
+
+def _shown(kind: int, value: Compared) -> dict[str, Any]:
+    if isinstance(value, Sorted):
+        return {"sort": {"asc": value.ascending, "value": value.value}}
+    if isinstance(value, GeoSorted):
+        return {"geoSort": {"asc": value.ascending, "distance": value.metres}}
+    return {"vectorSort" if kind == _SIMILARITY else "weightedScore": value}
+
+
+def read_values(shown: Any) -> tuple[tuple[Compared, ...], bool]:
+    """(the values that shown_values() of another instance made, is one of them a similarity?). Raises ValueError."""
+    if not isinstance(shown, list):
+        raise ValueError("no list of score values")
+    return tuple(map(_read, shown)), any("vectorSort" in value for value in shown)
+
+
+def _read(shown: Any) -> Compared:
+    match shown:
+        case {"weightedScore": score} | {"vectorSort": score} if _is_number(score):
+            return float(score)
+        case {"sort": {"asc": bool(ascending), "value": value}} if value is None or isinstance(value, str) or _is_number(value):
+            return Sorted("", ascending, value)
+        case {"geoSort": {"asc": bool(ascending), "distance": metres}} if metres is None or _is_number(metres):
+            return GeoSorted(_NOWHERE, ascending, None, metres)
+    raise ValueError("no score value")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _kind_of(detail: Detail) -> int:

@@ -10,15 +10,16 @@ from svcd.base import tracing
 from svcd.base.docids import DocIds
 from svcd.base.json_text import loads
 from svcd.facets.distribution import Facets, facets_of
-from svcd.facets.fields import check_enabled
+from svcd.facets.fields import check_enabled, check_facets
 from svcd.facets.value_search import FacetHit, FacetQuery, search_values
 from svcd.query.reader import Reader
+from svcd.ranking import scores
 from svcd.ranking.bucket_sort import Hit, RankingLimits
 from svcd.ranking.scores import VectorSorted
-from svcd.search.hits import paged, render_hits, shows_matches
-from svcd.search.keyword import DistinctFilter, filtered_docids, keyword_search
+from svcd.search.hits import federation_member, paged, plain_documents, render_hits, reranked, shows_matches
+from svcd.search.keyword import DistinctFilter, Found, filtered_docids, keyword_search
 from svcd.search.kinds import Kind, Search
-from svcd.search.request import Embed, Federation, IndexedQuery, SearchQuery, SearchResult, no_embedding
+from svcd.search.request import Embed, Federation, IndexedQuery, Reranking, SearchQuery, SearchResult, no_embedding
 from svcd.search.stored_strings import LongStrings
 
 __all__ = ["FacetHit", "FacetQuery", "Federation", "IndexedQuery", "SearchQuery", "SearchResult", "facet_search", "search"]
@@ -27,39 +28,62 @@ DEFAULT_CUTOFF_MS = 1500
 # The share of the time limit after which formatting ends. Writing takes some time, too: a third of a second for 20 MB of text.
 _FORMATTING_PERCENT = 75
 
+_LOCAL = "execute local search"  # the name of the tracing span
 # Starts a clock for so many milliseconds; returns a predicate: have they passed?
 Timer = Callable[[int], Callable[[], bool]]
 
 
-@tracing.span("execute local search")
 def search(
     readers: Mapping[str, Reader], queries: Sequence[IndexedQuery], federation: Federation, timer: Timer,
-    embed: Embed = no_embedding,
+    embed: Embed = no_embedding, reranking: Reranking | None = None,
 ) -> SearchResult:
     """Run one query, and return the requested page.
 
-    readers: index uid -> reader, of the index of the query; queries: exactly one; embed: makes vectors of queries. Raises the
-    codes of search parameters, with messages that begin with the index, and invalid_search_facets.
+    readers: index uid -> reader, of the index of the query; queries: exactly one; embed: makes vectors of queries; reranking:
+    orders the hits of the page. Raises the codes of search parameters, with messages that begin with the index, and
+    invalid_search_facets.
     """
     (indexed,) = queries
     reader, query = readers[indexed.index_uid], indexed.query
     expired, is_formatting_over = timer(cutoff_ms(reader)), formatting_timer(reader, timer)
-    wanted = Search.of(reader, query, embed)
-    found = wanted.run(ranking_limits(reader, query, federation, _needs_order_only(wanted)), expired, indexed.index_uid)
-    hits: Sequence[Hit] = found.ranking.hits
-    rejected: Sequence[Hit] = ()
-    if query.distinct is not None:
-        hits, rejected = _split_distinct(reader, query.distinct, hits)
+    with tracing.span(_LOCAL):
+        wanted = Search.of(reader, query, embed)
+        is_order_enough = reranking is None and _needs_order_only(wanted)
+        found = wanted.run(ranking_limits(reader, query, federation, is_order_enough), expired, indexed.index_uid)
+        hits: Sequence[Hit] = found.ranking.hits
+        rejected: Sequence[Hit] = ()
+        pins: Sequence[tuple[int, Hit]] = ()
+        if query.rules is not None:
+            from svcd.search.pins import split  # imported late: most instances have no search rules
+
+            hits, pins = split(hits)
+        if query.distinct is not None:
+            hits, rejected = _split_distinct(reader, query.distinct, hits)
     first, end = federation.window
-    long_strings = LongStrings()
-    page = paged(reader, query, found, hits[first:end], long_strings,
-                 lambda found, some: render_hits(reader, query, found, some, is_formatting_over, long_strings))
-    counted = found.ranking.counted - DocIds([hit.docid for hit in rejected])
-    return SearchResult(
-        page, federation.pagination(len(counted)), _facets(indexed.index_uid, reader, federation, counted),
-        count_semantic(hits[first:end]) if found.is_semantic else None,
-        {0: found.vector} if query.retrieve_vectors and found.vector is not None else {},
-    )
+    if reranking is not None:
+        check_facets(reader.settings, federation.facets.get(indexed.index_uid) or ())  # before the service is asked
+        hits = reranked(hits, federation.window, reranking,
+                        lambda some: _documents(reader, indexed, found, some, reranking.shows_source))
+    with tracing.span(_LOCAL):
+        if pins:
+            from svcd.search.pins import by_position, placed
+
+            hits = placed(hits, by_position(pins), end)
+        long_strings, ranked = LongStrings(), hits[first:end]
+        page = paged(reader, query, found, ranked, long_strings,
+                     lambda found, some: render_hits(reader, query, found, some, is_formatting_over, long_strings))
+        counted = found.ranking.counted - DocIds([hit.docid for hit in rejected])
+        return SearchResult(
+            page, federation.pagination(len(counted)), _facets(indexed.index_uid, reader, federation, counted),
+            count_semantic(ranked) if found.is_semantic else None,
+            {0: found.vector} if query.retrieve_vectors and found.vector is not None else {}, ranked,
+        )
+
+
+def _documents(reader: Reader, indexed: IndexedQuery, found: Found, hits: Sequence[Hit], shows_source: bool) -> list[str]:
+    """The documents of hits as a reranking gets them."""
+    members = [federation_member(indexed.index_uid, 0, scores.score(hit.details)) for hit in hits] if shows_source else ()
+    return plain_documents(reader, indexed.query, found, hits, members)
 
 
 def count_semantic(hits: Iterable[Hit]) -> int:

@@ -2,17 +2,17 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from svcd.base import tracing
 from svcd.base.docids import DocIds
 from svcd.base.errors import ApiError
 from svcd.query.reader import Reader
-from svcd.ranking.bucket_sort import RankingLimits, chain, rank
+from svcd.ranking.bucket_sort import Hit, RankingLimits, chain, rank
 from svcd.ranking.vector_sort import Target, VectorSort
 from svcd.schema.distributions import distribution_of
-from svcd.search.keyword import Found, Scope, empty_graph, scope_of
+from svcd.search.keyword import Found, Scope, among_pins, empty_graph, scope_of, without_pins
 from svcd.search.request import Embed, Hybrid, QueryInput, SearchQuery
 from svcd.vectors.vector import vector_of
 
@@ -67,17 +67,19 @@ def semantic_search(
 ) -> Found:
     """Rank the documents of one index by their vectors; the words of the query play no part. Raises as scope_of() does."""
     scope = scope_of(reader, query)
-    return rank_by_vectors(scope, scope.docids, target, limits, expired)
+    pins = () if query.rules is None else scope.pins(scope.parse())  # the words decide which rules are in force
+    return rank_by_vectors(scope, scope.docids, target, limits, expired, pins)
 
 
 def rank_by_vectors(
-    scope: Scope, docids: DocIds, target: Target, limits: RankingLimits, expired: Callable[[], bool]
+    scope: Scope, docids: DocIds, target: Target, limits: RankingLimits, expired: Callable[[], bool],
+    pins: Sequence[tuple[int, Hit]] = (),
 ) -> Found:
-    """Rank documents by their vectors and the rules that sort; those without vectors come last."""
+    """Rank documents by their vectors and the rules that sort; those without vectors come last. pins: as of rank_by_words()."""
     vector_sort = VectorSort(scope.reader, target, limits.hits)
     ranking_rules, sort = scope.reader.settings.ranking_rules, scope.query.sort or ()
     rules = chain(scope.context, ranking_rules, sort, has_terms=False, vector_sort=vector_sort)
     tracing.begin("semantic ranking")
-    ranking = rank(rules, empty_graph(), docids, limits, expired, scope.distinct)
+    ranking = rank(rules, empty_graph(), without_pins(docids, pins), limits, expired, scope.distinct)
     tracing.end()
-    return Found(ranking, scope.context.terms, [], is_semantic=True, vector=target.vector)
+    return Found(among_pins(ranking, pins, limits), scope.context.terms, [], is_semantic=True, vector=target.vector)

@@ -1,4 +1,4 @@
-"""Writes the files of dumps and snapshots, in the indexing process, while the runner lets no index be written.
+"""Writes dumps and snapshots, in the indexing process, while the runner lets no index be written: files, or uploads of snapshots.
 
 Nothing is held in memory as a whole: documents are streamed from the table, lists of unknown length go through a file.
 
@@ -15,29 +15,24 @@ import os
 import sqlite3
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from svcd import INTERFACE_VERSION, __version__
 from svcd.base import quantities
 from svcd.base.errors import ApiError, error_object
-from svcd.base.json_text import dumps, loads
+from svcd.base.json_text import dumps
 from svcd.base.quantities import rfc3339
 from svcd.index.connections import copy_file, open_reader
 from svcd.index.disk_space import lacks_room
-from svcd.index.reader import IndexReader
 from svcd.instance.data_folder import DataFolderReader, missing_file_error
 from svcd.instance.queue import stored_batches, stored_tasks
 from svcd.instance.task_records import ENQUEUED, SUCCEEDED, Batch, Task
-from svcd.schema.document_vectors import MEMBER
-from svcd.schema.embedder_settings import indexing_fragments
-from svcd.schema.settings import SETTINGS
 from svcd.tasks import dump_lines, views
-from svcd.vectors.vector import DocumentVectors
+from svcd.tasks.stored_documents import settings_in_effect, texts_with_vectors
 
 Progress = Callable[[str, int, int], None]  # step, finished, total
 
@@ -47,8 +42,7 @@ _MODE, _FOLDER_MODE = 0o644, 0o755
 _LEVEL = 2
 _IN_MEMORY = 1 << 20  # bytes of a list up to which no temporary file is used
 _REPORTED = 1000  # documents between two progress reports
-_WITH_VECTORS = 20  # documents read together with their vectors
-_NUMBER = "%.9g".__mod__
+_CHAT = "chat"
 
 
 def write_archive(request: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
@@ -59,7 +53,8 @@ def write_archive(request: Mapping[str, Any], progress: Progress) -> dict[str, A
     partial = Path(request["partial"])
     try:
         partial.parent.mkdir(parents=True, exist_ok=True)
-        _WRITERS[request["archive"]](request, partial, progress)
+        opened = _uploaded_archive(request) if request.get("store") else _archive_file(partial)
+        _WRITERS[request["archive"]](request, opened, progress)
     except ApiError as error:
         return {"error": dict(error.as_json())}
     except (OSError, sqlite3.OperationalError) as error:
@@ -127,14 +122,33 @@ class _Archive:
 
 
 @contextmanager
-def _open_archive(path: Path) -> Iterator[_Archive]:
-    """An archive that is complete and synced when the block ends."""
+def _archive_file(path: Path) -> Iterator[_Archive]:
+    """An archive in a file that is complete and synced when the block ends."""
     with path.open("wb") as file:
-        with (gzip.GzipFile("", "wb", _LEVEL, file) as packed,
-              tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as tar):
-            yield _Archive(tar, path.parent)
+        with _packed_archive(file, _LEVEL, path.parent) as archive:
+            yield archive
         file.flush()
         os.fsync(file.fileno())
+
+
+@contextmanager
+def _uploaded_archive(request: Mapping[str, Any]) -> Iterator[_Archive]:
+    """An archive that is sent to the object store while it is written, and is there when the block ends."""
+    from svcd.tasks.uploads import uploaded  # imported late: it loads the HTTP client
+
+    with (uploaded(request) as file,
+          _packed_archive(file, request["store"]["level"], Path(request["folder"])) as archive):
+        yield archive
+
+
+@contextmanager
+def _packed_archive(file: Any, level: int, folder: Path) -> Iterator[_Archive]:
+    with (gzip.GzipFile("", "wb", level, file) as packed,
+          tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as tar):
+        yield _Archive(tar, folder)
+
+
+_OpenArchive = AbstractContextManager[_Archive]
 
 
 class _LineStream:
@@ -156,23 +170,38 @@ class _LineStream:
 
 # Dumps
 
-def _write_dump(request: Mapping[str, Any], path: Path, progress: Progress) -> None:
+def _write_dump(request: Mapping[str, Any], opened: _OpenArchive, progress: Progress) -> None:
     folder = Path(request["folder"])
     progress("start the dump creation", 0, 1)
-    with closing(DataFolderReader(folder)) as data_folder, _open_archive(path) as archive:
+    with closing(DataFolderReader(folder)) as data_folder, opened as archive:
         archive.add_json("metadata.json", {"dumpVersion": VERSION, "dbVersion": INTERFACE_VERSION,
                                            "dumpDate": rfc3339(request["batch"]["started_at"])})
         if request["instanceUid"] is not None:  # unknown for dump tasks that were enqueued in an imported older dump
             archive.add_text("instance_uid.uuid", request["instanceUid"])
         progress("dump the api keys", 0, 1)
         archive.add_lines("keys.jsonl", request["keys"])
+        progress("dump the chat completion settings", 0, 1)
+        _add_chats(archive, request["chats"])
         _add_queue(archive, folder, request, progress)
         _add_indexes(archive, data_folder, progress)
         progress("dump the experimental features", 0, 1)
         archive.add_json("experimental-features.json", request["features"])
+        if request["network"] is not None:
+            archive.add_json("network.json", request["network"])
         progress("dump the webhooks", 0, 1)
         archive.add_json("webhooks.json", {"webhooks": request["webhooks"]})
         progress("compress the dump", 0, 1)
+
+
+def _add_chats(archive: _Archive, workspaces: Mapping[str, Any]) -> None:
+    if not workspaces:
+        return
+    from svcd.chat import workspace
+
+    archive.add_folder("chat-completions-settings")
+    for uid, stored in workspaces.items():
+        name, settings = workspace.dump_entry(uid, stored)
+        archive.add_json(f"chat-completions-settings/{name}", settings)
 
 
 def _add_queue(archive: _Archive, folder: Path, request: Mapping[str, Any], progress: Progress) -> None:
@@ -250,7 +279,7 @@ def _batch_lines(connection: sqlite3.Connection, own: Batch, ended: list[Task]) 
 
 def _add_indexes(archive: _Archive, data_folder: DataFolderReader, progress: Progress) -> None:
     archive.add_folder("indexes")
-    rows, _ = data_folder.list_indexes()
+    rows, _ = data_folder.list_indexes(with_hidden=True)
     total = sum(row.stats.get("documents", 0) for row in rows)
     finished = 0
     progress("dump the indexes", finished, total)
@@ -261,50 +290,19 @@ def _add_indexes(archive: _Archive, data_folder: DataFolderReader, progress: Pro
             "uid": row.uid, "primaryKey": row.primary_key, "createdAt": rfc3339(row.created_at),
             "updatedAt": rfc3339(row.updated_at)})
         with data_folder.read(row.uid) as reader:
-            archive.add_json(f"{entry}/settings.json", _settings(reader.stored_settings))
+            # A setting that needs a feature is left out unless set, because older versions refuse settings that they do not
+            # know; but `chat` is in every dump.
+            stored = reader.stored_settings
+            archive.add_json(f"{entry}/settings.json", settings_in_effect(
+                stored, lambda setting: setting.name in stored or setting.name == _CHAT))  # noqa: B023
             has_vectors = bool(reader.settings.embedders)
-            texts = _with_progress(_texts_with_vectors(reader) if has_vectors else reader.texts(),
+            texts = _with_progress(texts_with_vectors(reader, reader.all_docids()) if has_vectors else reader.texts(),
                                    lambda count: progress("dump the indexes", finished + count, total))  # noqa: B023
             if has_vectors:
                 archive.add_texts(f"{entry}/documents.jsonl", texts)
             else:
                 archive.add_stream(f"{entry}/documents.jsonl", reader.bytes_of_lines(), _LineStream(texts))
         finished += row.stats.get("documents", 0)
-
-
-def _texts_with_vectors(reader: IndexReader) -> Iterator[str]:
-    """The JSON texts of all documents by docid, with their vectors: those that each embedder has of them."""
-    # What indexing fragments made cannot be told from one another any more, so that a later change must not make them again.
-    is_fixed = {name: bool(indexing_fragments(settings)) for name, settings in reader.settings.embedders.items()}
-    docids = iter(reader.all_docids())
-    while part := list(islice(docids, _WITH_VECTORS)):
-        found = {name: dict(reader.vectors.document_vectors(part, name)) for name in is_fixed}
-        for docid, text in zip(part, reader.documents(part)):
-            entries = [f"{dumps(name)}:{_entry(each[docid], is_fixed[name])}" for name, each in found.items() if docid in each]
-            yield _with_entries(text, entries) if entries else text
-
-
-def _with_entries(text: str, entries: Sequence[str]) -> str:
-    document = loads(text)
-    others = document.pop(MEMBER, None) or {}
-    entries = [*(f"{dumps(name)}:{dumps(entry)}" for name, entry in others.items()), *entries]
-    rest = dumps(document)[:-1]
-    return f'{rest}{"," * (len(document) > 0)}"{MEMBER}":{{{",".join(entries)}}}}}'
-
-
-def _entry(held: DocumentVectors, is_fixed: bool) -> str:
-    """An entry of `_vectors`. Nine digits tell every number of single precision."""
-    vectors = ",".join([f"[{','.join(map(_NUMBER, vector))}]" for vector in held.vectors])
-    return f'{{"embeddings":[{vectors}],"regenerate":{dumps(held.regenerate and not is_fixed)}}}'
-
-
-def _settings(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Every setting as in effect, secrets in clear.
-
-    One that needs a feature is left out unless set, because older versions refuse settings that they do not know.
-    """
-    return {setting.name: setting.resolved(stored) for setting in SETTINGS
-            if setting.feature is None or setting.name in stored}
 
 
 def _with_progress(texts: Iterator[str], report: Callable[[int], None]) -> Iterator[str]:
@@ -316,15 +314,15 @@ def _with_progress(texts: Iterator[str], report: Callable[[int], None]) -> Itera
 
 # Snapshots
 
-def _write_snapshot(request: Mapping[str, Any], path: Path, progress: Progress) -> None:
+def _write_snapshot(request: Mapping[str, Any], opened: _OpenArchive, progress: Progress) -> None:
     folder, copy = Path(request["folder"]), Path(request["copy"])
     progress("start the snapshot creation", 0, 1)
-    with closing(DataFolderReader(folder)) as data_folder, _open_archive(path) as archive:
+    with closing(DataFolderReader(folder)) as data_folder, opened as archive:
         archive.add_text("VERSION", f"{__version__}\n")
         archive.add_text("instance-uid", request["instanceUid"])
         for name in ("indexes", "payloads"):
             archive.add_folder(name)
-        rows, _ = data_folder.list_indexes()
+        rows, _ = data_folder.list_indexes(with_hidden=True)
         for position, row in enumerate(rows):
             progress("snapshot the indexes", position, len(rows))
             if not data_folder.index_path(row.uuid).exists():
@@ -355,6 +353,6 @@ def _add_instance(archive: _Archive, folder: Path, copy: Path, own: Iterable[int
     archive.add_file("instance.sqlite", copy)
 
 
-_WRITERS: Mapping[str, Callable[[Mapping[str, Any], Path, Progress], None]] = {
+_WRITERS: Mapping[str, Callable[[Mapping[str, Any], _OpenArchive, Progress], None]] = {
     "dump": _write_dump, "snapshot": _write_snapshot,
 }

@@ -21,10 +21,12 @@ from svcd.base import logs, quantities
 from svcd.base.errors import ApiError, quoted_name
 from svcd.index import schema
 from svcd.index.connections import open_reader, open_writer, sync_tree
-from svcd.instance.data_folder import IndexRow
-from svcd.instance.instance import Instance, add_batches, add_features, add_keys, add_tasks
+from svcd.instance import network
+from svcd.instance.data_folder import IndexRow, is_hidden
+from svcd.instance.instance import Instance, add_batches, add_features, add_keys, add_tasks, set_network
 from svcd.instance.task_records import ENQUEUED, STATUSES, Task
 from svcd.instance.webhooks import MAX_WEBHOOKS, Webhook
+from svcd.rules.stored import INDEX_UID as RULES_INDEX_UID
 from svcd.schema import settings as settings_table
 from svcd.tasks import batching, dump_lines, old_dumps
 from svcd.tasks.archive import VERSION
@@ -48,6 +50,7 @@ Json = Mapping[str, Any]
 _CREATION, _SETTINGS, _DOCUMENTS = -3, -2, -1
 _MOST_JSON = 256 << 20  # bytes of an entry that is parsed as a whole; the synonyms of an index may take some MB
 _MOST_UID = 100
+_RULES_SUFFIX = RULES_INDEX_UID[RULES_INDEX_UID.index("_"):]  # each engine begins the name with its own
 _NO_DOCUMENTS = "Corrupted dump."  # message of the reference engine for missing documents
 
 # Entries of a snapshot.
@@ -150,15 +153,34 @@ class _Import:
     def _restore(self, instance: Instance) -> None:
         for webhook in self._webhooks():
             instance.webhooks.create(webhook)
+        self._restore_chats(instance)
         with instance.queue.finishing() as connection:
             add_keys(connection, self._lines("keys.jsonl", dump_lines.key_of))
             add_features(connection, self._features())
+            if found := self._network():
+                set_network(connection, found)
             for folder in sorted(self._dump.glob("indexes/*/")):
-                if not folder.name.startswith("."):  # hidden: search rules, not supported
+                if not is_hidden(folder.name):
                     instance.create_index(connection, self._index(instance, folder))
+                elif folder.name.endswith(_RULES_SUFFIX):  # other hidden indexes are left out
+                    instance.create_index(connection, self._index(instance, folder, RULES_INDEX_UID))
             add_batches(connection, self._lines("batches/queue.jsonl", dump_lines.batch_of))
             add_tasks(connection, (
                 self._with_payload(instance, task) for task in self._lines("tasks/queue.jsonl", dump_lines.task_of)))
+
+    def _restore_chats(self, instance: Instance) -> None:
+        files = sorted(self._dump.glob("chat-completions-settings/*.json"))
+        if not files:
+            return
+        from svcd.chat import workspace
+
+        for file in files:
+            name = str(file.relative_to(self._dump))
+            try:
+                uid, stored = workspace.from_dump(file.name, self._object(name))
+            except MALFORMED as error:
+                raise ArchiveRefused(f"{quoted_name(name)} of the dump: {describe(error)}") from error
+            instance.chat_workspaces.put(uid, stored)
 
     def _features(self) -> Mapping[str, bool | None]:
         flags = {name: bool(is_on) for name, is_on in self._object("experimental-features.json", {}).items()
@@ -166,12 +188,22 @@ class _Import:
         # Recorded: this one is null when a dump does not have it.
         return {"legacySearch": None} | flags
 
-    def _index(self, instance: Instance, folder: Path) -> IndexRow:
+    def _network(self) -> Json | None:
+        """The network without the name of this instance, which is to get another one; None when there is none."""
+        dumped = self._object("network.json", {})
+        try:
+            return replace(network.from_json(dumped), self_name=None).as_json() if dumped else None
+        except ApiError as error:
+            raise ArchiveRefused(f"network.json of the dump: {describe(error)}") from error
+
+    def _index(self, instance: Instance, folder: Path, hidden_uid: str | None = None) -> IndexRow:
+        """Build one index. hidden_uid: of one that svcd keeps for itself, None for that of the dump."""
         place = folder.relative_to(self._dump)
         about = self._object(str(place / "metadata.json"))
         try:
-            row = IndexRow(checked_index_uid(about["uid"]), str(uuids.uuid4()), dump_lines.moment_of(about["createdAt"]),
-                           quantities.now(), dump_lines.primary_key_of(about))
+            index_uid = hidden_uid or checked_index_uid(about["uid"])
+            row = IndexRow(index_uid, str(uuids.uuid4()), dump_lines.moment_of(about["createdAt"]), quantities.now(),
+                           dump_lines.primary_key_of(about))
             change = decode_body(_completed(self._json(str(place / "settings.json"))), settings_table.FIELDS)
             settings_table.validate(change)
         except (ApiError, *MALFORMED) as error:
@@ -324,7 +356,8 @@ def _check(path: Path, data: Path) -> None:
     _check_rows(data)
     with closing(Instance(data)) as instance:
         instance.keys.read()
-        for row in instance.list_indexes()[0]:
+        instance.network()
+        for row in instance.list_indexes(with_hidden=True)[0]:
             _check_index(instance, row)
 
 

@@ -25,6 +25,8 @@ DELETE_FILTER = "delete by filter"
 DELETE_ALL = "delete all"
 SETTINGS = "settings"
 INDEX_DELETION = "index deletion"
+RULE_UPDATE = "rule update"
+RULES_CLEAR = "clear of rules"
 ALONE = "alone"
 
 # Shapes of batches of one index (the rows of the table).
@@ -33,6 +35,8 @@ DELETIONS = "deletions by id"
 FILTER_DELETIONS = "deletions with a filter"
 CLEAR = "clear"
 CLEAR_AND_SETTINGS = "clear and settings"
+RULES = "search rules"
+RULES_CLEARED = "search rules cleared"
 
 ALREADY_APPLIED = "already applied"  # after a crash: the file of the index holds the outcomes
 
@@ -41,14 +45,15 @@ ALREADY_APPLIED = "already applied"  # after a crash: the file of the index hold
 class Kind:
     """rank: lower ranks are served first. failed: counters that failed and canceled tasks show.
 
-    is_archive: reads all indexes in one state, so none is written meanwhile. is_recorded: its outcome is stored in the file of
-    its index.
+    is_archive: reads all indexes in one state, so none is written meanwhile. runs_beside: has a thread and a process of its own,
+    beside all other batches. is_recorded: its outcome is stored in the file of its index.
     """
 
     rank: int = 9
     taken: str = WITH_ITS_INDEX
     is_global: bool = False
     is_archive: bool = False
+    runs_beside: bool = False
     is_recorded: bool = True
     failed: Mapping[str, Any] = field(default_factory=dict)
 
@@ -66,7 +71,7 @@ KINDS: dict[str, Kind] = {
     "taskDeletion": Kind(rank=4, taken=ALL_TOGETHER, is_global=True, failed={"deletedTasks": 0}),
     "dumpCreation": Kind(rank=8, taken=OLDEST_ALONE, is_archive=True),
     "snapshotCreation": Kind(rank=7, taken=ALL_TOGETHER, is_archive=True),
-    "export": Kind(rank=6, taken=OLDEST_ALONE, is_global=True),
+    "export": Kind(rank=6, taken=OLDEST_ALONE, runs_beside=True, is_recorded=False),
     "upgradeDatabase": Kind(rank=2, taken=ALL_TOGETHER, is_global=True),
     "indexCompaction": Kind(rank=5, taken=OLDEST_ALONE, is_recorded=False),
     "networkTopologyChange": Kind(rank=3, taken=OLDEST_ALONE, is_global=True),
@@ -74,7 +79,8 @@ KINDS: dict[str, Kind] = {
     "dsrClear": Kind(failed={"deletedDocuments": 0}),
 }
 
-_CLASSES = {"documentAdditionOrUpdate": ADD, "settingsUpdate": SETTINGS, "indexDeletion": INDEX_DELETION}
+_CLASSES = {"documentAdditionOrUpdate": ADD, "settingsUpdate": SETTINGS, "indexDeletion": INDEX_DELETION,
+            "dsrUpdate": RULE_UPDATE, "dsrClear": RULES_CLEAR}
 
 
 def batching_class(kind: str, content: Mapping[str, Any]) -> str:
@@ -142,8 +148,11 @@ JOINS: dict[str, dict[str, str]] = {
     CLEAR_AND_SETTINGS: {DELETE_IDS: CLEAR_AND_SETTINGS, DELETE_FILTER: CLEAR_AND_SETTINGS,
                          DELETE_ALL: CLEAR_AND_SETTINGS, SETTINGS: CLEAR_AND_SETTINGS, INDEX_DELETION: INDEX_DELETION,
                          ADD: _DOCUMENT_OPERATION},
+    RULES: {RULE_UPDATE: RULES, RULES_CLEAR: RULES_CLEARED},
+    RULES_CLEARED: {RULES_CLEAR: RULES_CLEARED},
 }
-_FIRST = {ADD: DOCUMENTS, DELETE_IDS: DELETIONS, DELETE_FILTER: FILTER_DELETIONS, DELETE_ALL: CLEAR, SETTINGS: SETTINGS}
+_FIRST = {ADD: DOCUMENTS, DELETE_IDS: DELETIONS, DELETE_FILTER: FILTER_DELETIONS, DELETE_ALL: CLEAR, SETTINGS: SETTINGS,
+          RULE_UPDATE: RULES, RULES_CLEAR: RULES_CLEARED}
 
 
 @dataclass(frozen=True)
@@ -278,5 +287,5 @@ def _key_of(task: Task) -> str | None:
 
 def may_create(task: Task) -> bool:
     """May the task create its index?"""
-    creates = task.kind in ("documentAdditionOrUpdate", "settingsUpdate")
+    creates = task.kind in ("documentAdditionOrUpdate", "settingsUpdate", "dsrUpdate", "dsrClear")
     return creates and task.content.get("mayCreateIndex", True)

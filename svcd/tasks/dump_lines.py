@@ -13,12 +13,14 @@ from itertools import groupby
 from typing import Any
 
 from svcd.auth.keys import ACTIONS
-from svcd.base.quantities import parse_rfc3339, rfc3339
+from svcd.base.quantities import message_size, parse_rfc3339, parse_size, rfc3339
 from svcd.base.errors import quoted_name
 from svcd.instance.keys import KeyRow
 from svcd.instance.task_records import CANCELED, ENQUEUED, PROCESSING, STATUSES, Batch, Task
 from svcd.instance.webhooks import Webhook, merged_headers
+from svcd.rules.stored import INDEX_UID as RULES_INDEX_UID
 from svcd.tasks.batching import UNSPECIFIED
+from svcd.tasks.exports import task_content
 from svcd.tasks.unpacking import Malformed, quoted_value
 
 # Portable roaring bitmaps, in which dumps keep sets of task uids (docs/dumps.md#roaring-bitmaps).
@@ -174,8 +176,20 @@ def _of_tasks(name: str) -> Callable[[Task], Json]:
                                 "tasks": list(pack_bitmap(task.content.get("uids") or ()))}}
 
 
+def _export(task: Task) -> Json:
+    content = task.content
+    size = content.get("payloadSize")
+    return {"export": {"url": content["url"], "api_key": content.get("apiKey"),
+                       "payload_size": None if size is None else message_size(size), "indexes": content["indexes"]}}
+
+
 def _dump(task: Task) -> Json:
     return {"dumpCreation": {"keys": task.content.get("keys") or [], "instance_uid": task.content.get("instanceUid")}}
+
+
+def _rule_change(task: Task) -> Json:
+    uid, update = task.content["uid"], task.content.get("update")
+    return {"deletion": uid} if update is None else {"createOrUpdate": {"rule_id": uid, "update": update}}
 
 
 TYPES: Mapping[str, Callable[[Task], str | Json]] = {  # kind -> `type` of the line
@@ -191,7 +205,10 @@ TYPES: Mapping[str, Callable[[Task], str | Json]] = {  # kind -> `type` of the l
     "taskDeletion": _of_tasks("tasksDeletion"),
     "dumpCreation": _dump,
     "snapshotCreation": lambda task: "snapshotCreation",
+    "export": _export,
     "indexCompaction": lambda task: {"indexCompaction": {"index_uid": task.index_uid}},
+    "dsrUpdate": lambda task: {"dsrUpdate": _rule_change(task)},
+    "dsrClear": lambda task: "dsrClear",
 }
 
 
@@ -201,6 +218,8 @@ _NAMES: Mapping[str, str] = {  # kind -> name of its details, except deletions, 
     "documentAdditionOrUpdate": "DocumentAdditionOrUpdate", "documentEdition": "DocumentEdition",
     "indexCreation": "IndexInfo", "indexUpdate": "IndexInfo", "indexDeletion": "ClearAll", "indexSwap": "IndexSwap",
     "taskCancelation": "TaskCancelation", "taskDeletion": "TaskDeletion", "dumpCreation": "Dump",
+    "dsrClear": "ClearAll",
+    "export": "Export",
 }
 MEMBERS = {
     "primaryKey": "primary_key", "receivedDocuments": "received_documents", "indexedDocuments": "indexed_documents",
@@ -222,6 +241,8 @@ def _details(task: Task) -> Json | None:
     if task.kind == "indexCompaction":
         return {"IndexCompaction": {"index_uid": task.index_uid, "pre_compaction_size": None,
                                     "post_compaction_size": None} | members}
+    if task.kind == "dsrUpdate":
+        return {"DsrUpdate": _rule_change(task)}
     if task.kind == "documentDeletion":
         return _deletion_details(task, members)
     return {_NAMES[task.kind]: members}
@@ -238,7 +259,7 @@ def _deletion_details(task: Task, members: Json) -> Json:
 # Reading
 
 # Kinds that svcd does not run: enqueued ones become canceled, all are shown.
-_NEVER_RUN = frozenset(("export", "upgradeDatabase", "networkTopologyChange", "dsrUpdate", "dsrClear"))
+_NEVER_RUN = frozenset(("upgradeDatabase", "networkTopologyChange"))
 
 
 def _is_number(value: Any) -> bool:
@@ -357,8 +378,9 @@ def task_of(line: Line) -> Task:
     status = ENQUEUED if line["status"] == PROCESSING else line["status"]  # the process that ran it is gone
     if status == ENQUEUED and kind in _NEVER_RUN:
         status = CANCELED
+    index_uid = RULES_INDEX_UID if kind in ("dsrUpdate", "dsrClear") else line["indexUid"]
     return Task(
-        line["uid"], kind, line["indexUid"], status, moment_of(line["enqueuedAt"]), line.get("batchUid"),
+        line["uid"], kind, index_uid, status, moment_of(line["enqueuedAt"]), line.get("batchUid"),
         line.get("canceledBy"), _read_details(kind, line.get("details")), line.get("error"), content,
         custom_metadata=line.get("customMetadata"), started_at=_optional_moment(line.get("startedAt")),
         finished_at=_optional_moment(line.get("finishedAt")))
@@ -388,6 +410,19 @@ def _tasks(value: Line) -> dict[str, Any]:
     return {"uids": unpack_bitmap(bytes(value["tasks"]))}
 
 
+def _rule_content(value: Line) -> dict[str, Any]:
+    if "deletion" in value:
+        return {"uid": value["deletion"]}
+    change = value["createOrUpdate"]
+    return {"uid": change["rule_id"], "update": change["update"]}
+
+
+def _export_content(value: Line) -> dict[str, Any]:
+    size = value.get("payload_size")
+    return task_content(value["url"], value.get("api_key"), parse_size(size) if isinstance(size, str) else size,
+                        value.get("indexes"))
+
+
 _METHODS = {name: method for method, name in METHODS.items()}
 _CONTENTS: Mapping[str, Callable[[Line], tuple[str, dict[str, Any]]]] = {  # type -> kind and content
     "documentImport": _of_kind("documentAdditionOrUpdate", lambda value: {
@@ -412,6 +447,9 @@ _CONTENTS: Mapping[str, Callable[[Line], tuple[str, dict[str, Any]]]] = {  # typ
         "keys": value.get("keys") or [], "instanceUid": value.get("instance_uid")}),
     "snapshotCreation": _of_kind("snapshotCreation", _nothing),
     "indexCompaction": _of_kind("indexCompaction", _nothing),
+    "dsrUpdate": _of_kind("dsrUpdate", _rule_content),
+    "dsrClear": _of_kind("dsrClear", _nothing),
+    "export": _of_kind("export", _export_content),
     **{kind: _of_kind(kind, dict) for kind in sorted(_NEVER_RUN)},
 }
 
@@ -429,6 +467,9 @@ def _read_details(kind: str, details: Line | None) -> dict[str, Any] | None:
         return dict(members["settings"])
     if kind == "upgradeDatabase":
         return {f"upgrade{end.capitalize()}": f"v{'.'.join(map(str, members[end]))}" for end in ("from", "to")}
+    if kind == "dsrUpdate":
+        update = _rule_content(members).get("update")
+        return {"updatedRules": 1} if update is None else {"rule": update, "updatedRules": 1}
     shown = {_MEMBER_NAMES.get(member, member): value for member, value in members.items()
              if member not in _ABSENT or member != "index_uid" and value is not None}
     if kind == "documentDeletion" and name != "ClearAll":

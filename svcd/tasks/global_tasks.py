@@ -118,15 +118,19 @@ def remove_payloads(queue: Queue, ended: Sequence[Task]) -> None:
 
 @dataclass(frozen=True)
 class Folders:
-    """The folders of dumps and snapshots."""
+    """The folders of dumps and snapshots. store: the fields of the ObjectStore that gets the snapshots instead, if any."""
 
     dumps: Path = Path("dumps")
     snapshots: Path = Path("snapshots")
+    store: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A file to be written. request: to the indexing process; details: what the task shows on success."""
+    """A file to be written, or an object to be uploaded.
+
+    request: to the indexing process; details: what the task shows on success.
+    """
 
     path: Path
     partial: Path
@@ -134,8 +138,15 @@ class Archive:
     request: Mapping[str, Any]
     details: Mapping[str, Any]
 
+    @property
+    def is_uploaded(self) -> bool:
+        """Does it go to the object store?"""
+        return "store" in self.request
+
     def publish(self) -> None:
         """Rename the complete file to its final name, durably; replaces an older one. Raises OSError."""
+        if self.is_uploaded:  # the store has done so at the end of the upload
+            return
         self.partial.replace(self.path)
         sync_folder(self.path.parent)
 
@@ -151,8 +162,7 @@ class Archive:
 def planned_archive(running: RunningBatch, instance: Instance, folders: Folders) -> Archive:
     """The file that a batch of dump or snapshot tasks writes."""
     kind = next(iter(running.tasks.values())).kind
-    return _dump_of(running, instance, folders.dumps) if kind == "dumpCreation" else \
-        _snapshot_of(running, instance, folders.snapshots)
+    return _dump_of(running, instance, folders.dumps) if kind == "dumpCreation" else _snapshot_of(running, instance, folders)
 
 
 def dump_uid(moment: int) -> str:
@@ -169,12 +179,17 @@ def _dump_of(running: RunningBatch, instance: Instance, folder: Path) -> Archive
                 for row in instance.webhooks.all() if row.is_editable}
     return _archive("dump", f"{uid}.dump", instance, folder, {"dumpUid": uid}, {
         "batch": asdict(batch), "keys": task.content["keys"], "instanceUid": task.content["instanceUid"],
-        "features": instance.features(), "webhooks": webhooks})
+        "features": instance.features(), "network": instance.stored_network, "webhooks": webhooks,
+        "chats": instance.chat_workspaces.all()})
 
 
-def _snapshot_of(running: RunningBatch, instance: Instance, folder: Path) -> Archive:
-    return _archive("snapshot", f"{instance.path.absolute().name}.snapshot", instance, folder, {}, {
-        "taskUids": list(running.tasks), "instanceUid": instance.uid})
+def _snapshot_of(running: RunningBatch, instance: Instance, folders: Folders) -> Archive:
+    name = f"{instance.path.absolute().name}.snapshot"
+    request: dict[str, Any] = {"taskUids": list(running.tasks), "instanceUid": instance.uid}
+    if folders.store is None:
+        return _archive("snapshot", name, instance, folders.snapshots, {}, request)
+    # The copy of the file that is being sent is beside the files: the only disk known to have room for it.
+    return _archive("snapshot", name, instance, instance.path, {}, {**request, "store": dict(folders.store), "name": name})
 
 
 def _archive(kind: str, name: str, instance: Instance, folder: Path, details: Mapping[str, Any],

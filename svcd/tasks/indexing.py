@@ -31,7 +31,7 @@ from svcd.tasks.analysis import AnalysisProcess
 from svcd.tasks.batching import KINDS
 from svcd.tasks.embedding import EMBEDDING
 from svcd.tasks.documents import DocumentWriter, GeoExtraction, IndexingFailure, read_payload
-from svcd.tasks.indexing_client import MemoryBudget
+from svcd.tasks.indexing_client import MemoryBudget, ReportProgress
 
 _CHUNK = 500  # documents per look-up in the index
 _REINDEX_CHUNK = 200
@@ -166,7 +166,7 @@ def materialize_postings(path: Path, should_stop: ShouldStop) -> bool:
         return True
 
 
-def handle_request(request: Mapping[str, Any], progress: Progress,
+def handle_request(request: Mapping[str, Any], progress: ReportProgress,
            should_stop: ShouldStop = lambda: False) -> dict[str, Any]:
     """Answer one request of the runner; `do` names the action (see svcd.tasks.indexing_process)."""
     return _REQUESTS[request["do"]](request, progress, should_stop)
@@ -195,8 +195,22 @@ def _do_archive(request: Mapping[str, Any], progress: Progress, should_stop: Sho
     return archive.write_archive(request, progress)
 
 
-_REQUESTS: Mapping[str, Callable[[Mapping[str, Any], Progress, ShouldStop], dict[str, Any]]] = {
+def _do_abort_upload(request: Mapping[str, Any], progress: Progress, should_stop: ShouldStop) -> dict[str, Any]:
+    from svcd.tasks.uploads import abort_upload  # imported late: it loads the HTTP client
+
+    abort_upload(request)
+    return {}
+
+
+def _do_export(request: Mapping[str, Any], progress: ReportProgress, should_stop: ShouldStop) -> dict[str, Any]:
+    from svcd.tasks import export  # imported late: it loads the HTTP client and the filters
+
+    return export.run_export(request, progress)
+
+
+_REQUESTS: Mapping[str, Callable[[Mapping[str, Any], ReportProgress, ShouldStop], dict[str, Any]]] = {
     "batch": _do_batch, "commitNothing": _do_commit_nothing, "materialize": _do_materialize, "archive": _do_archive,
+    "abortUpload": _do_abort_upload, "export": _do_export,
 }
 
 
@@ -507,6 +521,18 @@ def _edit(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudg
     yield Outcome(tasks[0].uid, editing.edit(writer, budget.documents, tasks[0].content, progress))
 
 
+def _change_rules(writer: IndexWriter, tasks: Sequence[IndexingTask], budget: MemoryBudget,
+                  progress: Progress) -> Iterator[Outcome]:
+    # Imported late: most instances have no search rules.
+    from svcd.tasks import rule_changes
+
+    progress("updating the search rules", 0, 1)
+    is_clear = any(task.kind == "dsrClear" for task in tasks)
+    change = rule_changes.clear_rules if is_clear else rule_changes.update_rules
+    for uid, details in change(writer, tasks):
+        yield Outcome(uid, details)
+
+
 def _compact(writer: IndexWriter, path: Path, task: IndexingTask, progress: Progress) -> Outcome:
     progress("copy and compact the index", 0, 1)
     before = path.stat().st_size
@@ -520,5 +546,6 @@ _ACTIONS: dict[str, _Action] = {
     batching.DOCUMENTS: _documents, batching.DELETIONS: _documents, batching.FILTER_DELETIONS: _documents,
     batching.CLEAR: _clear,
     batching.CLEAR_AND_SETTINGS: _clear, batching.SETTINGS: _settings,
+    batching.RULES: _change_rules, batching.RULES_CLEARED: _change_rules,
     "indexCreation": _create, "indexUpdate": _update, "documentEdition": _edit,
 }

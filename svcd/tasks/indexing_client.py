@@ -11,9 +11,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 _MODULE = "svcd.tasks.indexing_process"
 _END_S = 5.0
@@ -34,8 +34,11 @@ class IndexingProcess:
         self._keep_open = () if keep_open is None else (keep_open,)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def run(self, request: dict[str, Any], progress: Callable[[str, int, int], None]) -> dict[str, Any]:
-        """Do a batch and give its answer. Raises IndexingProcessDied, IndexingProcessCrashed."""
+    def run(self, request: dict[str, Any], progress: Callable[..., None]) -> dict[str, Any]:
+        """Do a batch and give its answer. progress: a ReportProgress, or one without `above` where no request uses it.
+
+        Raises IndexingProcessDied, IndexingProcessCrashed.
+        """
         process = self._started()
         assert process.stdin and process.stdout
         try:
@@ -45,7 +48,8 @@ class IndexingProcess:
                 answer = json.loads(line)
                 if "step" not in answer:
                     break
-                progress(answer["step"], answer["finished"], answer["total"])
+                progress(answer["step"], answer["finished"], answer["total"],
+                         *([tuple(answer["above"])] if "above" in answer else []))
             else:
                 raise IndexingProcessDied(self._ended())
         except (BrokenPipeError, json.JSONDecodeError) as error:
@@ -108,24 +112,34 @@ class IndexingProcess:
 
 _WHOLE = "processing tasks"
 
+Step = tuple[str, int, int]  # name, finished and total units
+
+
+class ReportProgress(Protocol):
+    """Reports that `finished` of `total` units of a step are done. above: the step that it is a part of."""
+
+    def __call__(self, step: str, finished: int, total: int, above: Step | None = None, /) -> None: ...
+
 
 class Progress:
     """The progress of one batch, as `/batches` shows it. One thread updates it, any may read `view`."""
 
     def __init__(self) -> None:
-        self._step = ""
+        self._path = ""
         self._since = time.monotonic_ns()
         self._begun = self._since
         self.trace: dict[str, int] = {}
         self.embedder_requests: Mapping[str, Any] | None = None
-        self.view: dict[str, Any] = _view("", 0, 1)
+        self.view: dict[str, Any] = _view([])
 
-    def __call__(self, step: str, finished: int, total: int) -> None:
-        """Report that `finished` of `total` units of a step are done."""
-        if step != self._step:
+    def __call__(self, step: str, finished: int, total: int, above: Step | None = None) -> None:
+        """As in ReportProgress."""
+        steps = [*([above] if above else []), (step, finished, total)]
+        path = " > ".join(name for name, *_ in steps)
+        if path != self._path:
             self._end_step()
-            self._step = step
-        self.view = _view(step, finished, total)
+            self._path = path
+        self.view = _view(steps)
 
     def end(self) -> dict[str, int]:
         """End the last step; step path -> nanoseconds."""
@@ -134,17 +148,18 @@ class Progress:
 
     def _end_step(self) -> None:
         moment = time.monotonic_ns()
-        if self._step:
-            path = f"{_WHOLE} > {self._step}"
+        if self._path:
+            path = f"{_WHOLE} > {self._path}"
             self.trace[path] = self.trace.get(path, 0) + moment - self._since
         self._since = moment
 
 
-def _view(step: str, finished: int, total: int) -> dict[str, Any]:
-    steps = [{"currentStep": _WHOLE, "finished": 0, "total": 1}]
-    if step:
-        steps.append({"currentStep": step, "finished": finished, "total": total})
-    return {"steps": steps, "percentage": round(100 * finished / total, 2) if step and total else 0.0}
+def _view(steps: Sequence[Step]) -> dict[str, Any]:
+    shown = [{"currentStep": name, "finished": finished, "total": total} for name, finished, total in [(_WHOLE, 0, 1), *steps]]
+    share = 0.0  # of the first of the steps, to which the others contribute a part of one unit
+    for _, finished, total in reversed(steps):
+        share = (finished + share) / total if total else 0.0
+    return {"steps": shown, "percentage": round(100 * share, 2)}
 
 
 # The memory budget stands here, not in svcd.tasks.indexing, so that the daemon need not load that module.

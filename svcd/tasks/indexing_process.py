@@ -8,6 +8,11 @@
     -> {"do": "archive", "archive": "dump" or "snapshot", ...}    see svcd.tasks.global_tasks
     <- {"step", "finished", "total"}                          any number of times
     <- {"error"}
+    -> {"do": "abortUpload", ...}                             the members of an archive for the object store, after a kill
+    <- {}
+    -> {"do": "export", ...}                                  see svcd.tasks.exports
+    <- {"step", "finished", "total", "above"}                 any number of times; above: the step it is part of
+    <- {"error", "exported"}
     -> {"do": "commitNothing", "path"}                        after a kill, see svcd.tasks.indexing.commit_nothing
     <- {}
     <- {"crash": traceback}                                   instead of an answer, after a bug
@@ -30,6 +35,7 @@ from typing import Any
 from svcd.base import machine
 from svcd.base.process import end_with_parent
 from svcd.tasks import indexing
+from svcd.tasks.indexing_client import Step
 
 # Progress is reported at most so many times per step: each report costs a write and wakes the daemon.
 _REPORTS = 200
@@ -86,13 +92,13 @@ class _ProgressReports:
     """Sends progress to the daemon, at most _REPORTS times per step."""
 
     def __init__(self) -> None:
-        self._last: tuple[str, int] = ("", 0)
+        self._last: tuple[Step | None, str, int] = (None, "", 0)
 
-    def __call__(self, step: str, finished: int, total: int) -> None:
+    def __call__(self, step: str, finished: int, total: int, above: Step | None = None) -> None:
         share = finished * _REPORTS // max(total, 1)
-        if (step, share) != self._last:
-            self._last = step, share
-            _send({"step": step, "finished": finished, "total": total})
+        if (above, step, share) != self._last:
+            self._last = above, step, share
+            _send({"step": step, "finished": finished, "total": total} | ({"above": above} if above else {}))
 
 
 def _send(message: dict[str, Any]) -> None:

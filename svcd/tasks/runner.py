@@ -3,7 +3,9 @@
 Threads: one dispatcher ("svcd-runner") chooses the next batch and runs tasks that need only instance.sqlite (cancelations,
 deletions, swaps). Each of `workers` others ("svcd-indexing-N") owns an indexing process and runs batches of one index at a
 time, or writes a dump or snapshot; that waits until no index is written, and none is until it is complete, so that it shows
-all indexes in one state. `_changed` guards `_busy`, `_jobs`, `_idle` and `_stopping`.
+all indexes in one state. An export, one at a time, has a thread ("svcd-export") and a process of its own while it runs: it only
+reads, mostly waits for the network, and holds up nothing. `_changed` guards `_busy`, `_jobs`, `_export`, `_idle` and
+`_stopping`.
 
 A batch ends in one transaction of instance.sqlite: tasks, batch, row of the index, and notice for the webhooks. Its effect and
 the outcomes of its tasks were committed before, in the file of the index. When svcd stops in between, the tasks are still
@@ -47,23 +49,26 @@ from svcd.tasks.indexing_client import (
     IndexingProcessDied,
     MemoryBudget,
     Progress,
+    ReportProgress,
+    Step,
 )
 from svcd.tasks.views import task_line
 
 _BY_RANK = sorted((kind for kind, row in KINDS.items() if row.rank < 9), key=lambda kind: KINDS[kind].rank)
+_BESIDE = {kind for kind, row in KINDS.items() if row.runs_beside}
 _ARCHIVES = {kind for kind, row in KINDS.items() if row.is_archive}
 _INDEX_KINDS = [kind for kind, row in KINDS.items() if row.rank == 9]
 
 _RECORDED = [kind for kind, row in KINDS.items() if row.is_recorded and not row.is_global and not row.is_archive]
 
-_ALL_INDEXES = ""  # key of `_busy` for a dump or snapshot
+_ALL_INDEXES = ""  # key of `_busy` for a dump or snapshot; uid of an export, which is not in `_busy`
 
 OnBatch = Callable[[Batch, Sequence[Task]], None]
 
 
 @dataclass
 class _Job:
-    """A batch of one index, or a dump or snapshot (index_uid _ALL_INDEXES), from claim to end."""
+    """A batch of one index, a dump or snapshot (index_uid _ALL_INDEXES), or an export, from claim to end."""
 
     plan: Plan
     running: RunningBatch
@@ -89,7 +94,8 @@ class Runner:
 
     on_batch: called with each batch that ended and its tasks; on_bug: with the text of unexpected errors. retry_s: seconds
     until a batch that could not be finished is tried again. quiet_s: seconds without a task before postings are
-    materialized. folders: where dumps and snapshots go. networks: those that embedders may call though they are not global.
+    materialized. folders: where dumps and snapshots go. networks: those that embedders and exports may call though they are not
+    global. payload_limit: bytes of the bodies that this instance accepts.
 
     Indexes whose postings should be materialized are known from their last batch, and after a start from a look at the larger
     ones.
@@ -99,13 +105,14 @@ class Runner:
                  on_batch: OnBatch = lambda batch, tasks: None, on_bug: Callable[[str], None] = print,
                  make_writer: Callable[[int], IndexingProcess] = IndexingProcess, retry_s: float = 1.0,
                  quiet_s: float = 0.3, folders: global_tasks.Folders = global_tasks.Folders(),
-                 networks: Sequence[str] = ()) -> None:
+                 networks: Sequence[str] = (), payload_limit: int = 100_000_000) -> None:
         self._instance = instance
         self._queue = instance.queue
         self._limits = limits
         self._budget = budget
         self._folders = folders
         self._networks = list(networks)
+        self._payload_limit = payload_limit
         self._retry_s = retry_s
         self._quiet_s = quiet_s
         self._on_batch = on_batch
@@ -113,13 +120,16 @@ class Runner:
         self._changed = threading.Condition()
         self._busy: dict[str, _Job | _Maintenance] = {}
         self._jobs: list[_Job | _Maintenance] = []
+        self._export: _Job | None = None
         self._stale: dict[str, None] | None = None  # uids of indexes whose postings should be materialized; None: not yet known
         self._idle: list[IndexingProcess] = []  # those whose threads wait for a job
         self._stopping = False
         self._is_woken = True
         self._is_recovered = False
         self._threads = [threading.Thread(target=self._dispatch, name="svcd-runner")]
+        self._export_thread: threading.Thread | None = None
         self._writers = [make_writer(instance.lock_descriptor) for _ in range(workers)]
+        self._exporter = make_writer(instance.lock_descriptor)
         self._threads += [threading.Thread(target=self._work, args=(writer,), name=f"svcd-indexing-{n}")
                           for n, writer in enumerate(self._writers)]
 
@@ -150,6 +160,7 @@ class Runner:
             self._interrupt_maintenance()
             running = list(self._busy.values())
             self._changed.notify_all()
+        self._exporter.kill()  # it may take hours, and goes on where it was
         deadline = quantities.now() + int(grace_s * quantities.SECOND)
         for job in running:
             job.done.wait(max(0.0, (deadline - quantities.now()) / quantities.SECOND))
@@ -160,6 +171,8 @@ class Runner:
                 thread.join()
         for writer in self._writers:
             writer.close()
+        if self._export_thread:
+            self._export_thread.join()
 
     def step(self) -> bool:
         """Run the next batch to its end in this thread, on a runner that was not started; False when there is none."""
@@ -172,6 +185,8 @@ class Runner:
         """Run the claimed batches to their end in this thread, on a runner that was not started."""
         while self._jobs:
             self._run_claimed_job(self._jobs.pop(0), self._writers[0])
+        if self._export:
+            self._run_export_job(self._export)
 
     # Choose the next batch
 
@@ -230,7 +245,9 @@ class Runner:
 
     def _plan_of_rank(self, kind: str) -> Plan | None:
         tasks = self._queue.enqueued([kind], newest_first=KINDS[kind].taken == NEWEST_ALONE)
-        if kind in _ARCHIVES:
+        if kind in _BESIDE:
+            tasks = (task for task in tasks if self._export is None)
+        elif kind in _ARCHIVES:
             tasks = (task for task in tasks if self._is_idle())
         elif not KINDS[kind].is_global:  # a compaction waits until its index is idle
             tasks = (task for task in tasks if self._can_start_on(task.index_uid))
@@ -279,6 +296,9 @@ class Runner:
             self._run_global(running)
             return True
         job = _Job(plan, running, first.index_uid or _ALL_INDEXES)
+        if KINDS[first.kind].runs_beside:
+            self._begin_export(job)
+            return True
         with self._changed:
             self._busy[job.index_uid] = job
             self._jobs.append(job)
@@ -365,12 +385,70 @@ class Runner:
         """Kill the running batches that hold one of these tasks; returns them, to wait for their end."""
         wanted = set(uids)
         with self._changed:
-            jobs = [job for job in self._busy.values() if isinstance(job, _Job) and wanted & set(job.running.tasks)]
+            jobs = [job for job in (*self._busy.values(), self._export)
+                    if isinstance(job, _Job) and wanted & set(job.running.tasks)]
             for job in jobs:
                 job.is_canceled = True
                 if job.writer:
                     job.writer.kill()
         return jobs
+
+    # Exports
+
+    def _begin_export(self, job: _Job) -> None:
+        """Start the thread of an export; on a runner that was not started, run_claimed() runs it."""
+        self._export = job
+        if any(thread.is_alive() for thread in self._threads):
+            self._export_thread = threading.Thread(target=self._run_export_job, args=(job,), name="svcd-export")
+            self._export_thread.start()
+
+    def _run_export_job(self, job: _Job) -> None:
+        job.writer = self._exporter
+        try:
+            self._run_export(job)
+        except Exception as error:  # such as a full disk
+            self._queue.requeue(job.running)
+            self._on_bug(f"batch {job.running.batch.uid} could not be finished: {error!r}")
+            self._pause()
+        self._exporter.close()  # exports are rare: give its memory back
+        with self._changed:
+            self._export = None
+            self._is_woken = True
+            job.done.set()
+            self._changed.notify_all()
+
+    def _run_export(self, job: _Job) -> None:
+        """Have indexes exported. When canceled or stopped, what was acknowledged by then stays at the target."""
+        from svcd.tasks import exports  # imported late: most instances export nothing
+
+        (task,) = job.running.tasks.values()
+        exports.discard_records(self._instance, [task])
+        outcome: dict[str, Any] = {"error": None}
+        try:
+            if not job.is_canceled and not self._stopping:
+                request = exports.export_request(task, self._instance, self._payload_limit, self._networks)
+                outcome = self._exporter.run(request, self._stoppable(job))
+        except (IndexingProcessDied, IndexingProcessCrashed) as death:
+            if not job.is_canceled and not self._stopping:
+                self._on_bug(str(death))
+            outcome = {"error": error_object("internal", _crash_message(death))}
+        if job.is_canceled or self._stopping and "exported" not in outcome:
+            self._queue.requeue(job.running)
+        else:
+            shown = {"details": {"indexes": outcome.get("exported")}, "error": outcome["error"]}
+            self._finish(job, None, [_with_outcome(task, shown)], None)
+        if not self._stopping:
+            exports.discard_records(self._instance)
+
+    def _stoppable(self, job: _Job) -> ReportProgress:
+        """The callback for the progress of an export; kills a process that was not yet there to be killed when it should end."""
+        report = self._progress_of(job)
+
+        def progress(step: str, finished: int, total: int, above: Step | None = None, /) -> None:
+            if job.is_canceled or self._stopping:
+                self._exporter.kill()
+            report(step, finished, total, above)
+        return progress
 
     # Tasks of one index
 
@@ -490,6 +568,8 @@ class Runner:
             error = None if job.is_canceled else self._archive_error(job, writer, archive)
             if job.is_canceled or self._stopping and error:  # a later cancelation waits for the end of the batch
                 self._queue.requeue(job.running)
+                if archive.is_uploaded and not self._stopping:
+                    self._abort_upload(writer, archive)
                 return
             error = error or _publish_error(archive.publish)
         finally:
@@ -500,16 +580,23 @@ class Runner:
     def _archive_error(self, job: _Job, writer: IndexingProcess, archive: global_tasks.Archive) -> Any:
         """The error of writing an archive, or None."""
         try:
-            return writer.run(dict(archive.request), self._progress_of(job))["error"]
+            return writer.run({**archive.request, "networks": self._networks}, self._progress_of(job))["error"]
         except (IndexingProcessDied, IndexingProcessCrashed) as death:
             if not job.is_canceled and not self._stopping:
                 self._on_bug(str(death))
             return error_object("internal", _crash_message(death))
 
-    def _progress_of(self, job: _Job) -> Callable[[str, int, int], None]:
+    def _abort_upload(self, writer: IndexingProcess, archive: global_tasks.Archive) -> None:
+        """Have the object store delete the parts that a killed process sent."""
+        try:
+            writer.run({**archive.request, "networks": self._networks, "do": "abortUpload"}, lambda *_: None)
+        except (IndexingProcessDied, IndexingProcessCrashed) as death:
+            self._on_bug(str(death))
+
+    def _progress_of(self, job: _Job) -> ReportProgress:
         """A callback that publishes the progress of a batch."""
-        def progress(step: str, finished: int, total: int) -> None:
-            job.progress(step, finished, total)
+        def progress(step: str, finished: int, total: int, above: Step | None = None) -> None:
+            job.progress(step, finished, total, above)
             job.running.batch.progress = job.progress.view
             self._queue.listeners.notify()
         return progress

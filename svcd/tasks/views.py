@@ -168,5 +168,11 @@ def batch_at(batch: Batch, step: int) -> Batch:
 def _before_end(details: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if details is None:
         return None
-    return {name: None if name in _COUNTERS or name in _NULL_BEFORE else value
+    return {name: None if name in _COUNTERS or name in _NULL_BEFORE else _without_matches(value) if name == "indexes" else value
             for name, value in details.items() if name not in _ABSENT_BEFORE}
+
+
+def _without_matches(indexes: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The indexes of an export without the numbers of documents, which are known at the end."""
+    return {index_uid: {name: value for name, value in options.items() if name != "matched_documents"}
+            for index_uid, options in indexes.items()}

@@ -75,6 +75,8 @@ SEARCH = "/indexes/films/search"
     ({"filter": ["a = 1 OR b = 2", "_vectors EXISTS"]},
      {"filter.most_used_syntax": "mixed", "filter.on_vectors": True, "with_vector_filter": True}),
     ({"facets": ["a", "b", "c"]}, {"facets.avg_facets_number": 3.0}),
+    ({"useNetwork": True}, {"network.total_explicit_use_network": 1}),
+    ({"useNetwork": False}, {}),
     ({"matchingStrategy": "all"}, {"matching_strategy.most_used_strategy": "all"}),
     ({"attributesToSearchOn": ["a"]}, {"attributes_to_search_on.total_number_of_uses": 1}),
     ({"distinct": "a", "locales": ["fra", "eng"]}, {"distinct": True, "locales": ["eng", "fra"]}),

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from svcd.analytics.figures import (
+    COUNTS,
+    EXTREMES,
     FIGURES,
     LAST,
     LEFT_OUT,
@@ -46,6 +48,7 @@ NAMES = """
     infos.experimental_no_edition_2024_for_settings infos.experimental_replication_parameters
     infos.experimental_reduce_indexing_memory_usage infos.experimental_logs_mode
     infos.experimental_enable_logs_route infos.experimental_search_queue_size infos.experimental_dumpless_upgrade
+    infos.experimental_personalization personalization.total_personalized
 
     requests.99th_response_time requests.total_succeeded requests.total_failed requests.total_received
     requests.total_degraded requests.total_used_negative_operator
@@ -83,16 +86,21 @@ NAMES = """
     embedders.total embedders.sources embedders.document_template_used embedders.document_template_max_bytes
     embedders.binary_quantization_used multimodal
 
-    network_has_self network_size network experimental_network remotes.total_distinct_remote_count
+    network_has_self network_size network experimental_network network.total_explicit_use_network
+    remotes.total_distinct_remote_count
     remotes.avg_distinct_remote_count export.total_received export.has_api_key export.avg_index_patterns
     export.avg_patterns_with_filter export.avg_payload_size
 
     webhooks_created webhooks.updated
+
+    infos.experimental_chat_completions chat.set chat.total_received chat.total_succeeded chat.time_spent chat.total_messages
+    chat.avg_messages_per_request chat.total_streamed_requests chat.total_non_streamed_requests chat.streaming_ratio
+    chat.models_used
 """.split()
 
 
 def test_the_figures_are_those_of_the_specification() -> None:
-    assert len(NAMES) == 173 and set(FIGURES) == set(NAMES) - set(LEFT_OUT)
+    assert len(NAMES) == 185 and set(FIGURES) == set(NAMES) - set(LEFT_OUT)
     assert set(LEFT_OUT) < set(NAMES)
 
 
@@ -109,7 +117,9 @@ def test_the_state_is_json_and_joined_with_nothing_stays() -> None:
 @pytest.mark.parametrize(("kind", "one", "other", "shown"), [
     (TOTAL, 2, 3, 5), (MOST, 2, 3, 3), (LAST, 1, None, 1), (LAST, 1, False, False), (NOW, 1, 2, 2),
     (MEAN, [3, 2], [4, 2], 1.75), (MEAN, [0, 0], [0, 0], 0.0),
-    (USUAL, {"a": 1, "b": 2}, {"a": 3}, "a"), (USUAL, {}, {}, None), (WORDS, {"b": 1}, {"a": 1}, ["a", "b"]),
+    (COUNTS, {"a": 1}, {"a": 2, "b": 1}, {"a": 3, "b": 1}), (EXTREMES, None, [2, 2, 2, 1], {"max": 2, "min": 2, "avg": 2}),
+    (EXTREMES, [1, 1, 1, 1], [3, 8, 11, 2], {"max": 8, "min": 1, "avg": 4}),
+    (EXTREMES, None, None, {"max": 0, "min": 0, "avg": 0}), (USUAL, {"a": 1, "b": 2}, {"a": 3}, "a"), (USUAL, {}, {}, None), (WORDS, {"b": 1}, {"a": 1}, ["a", "b"]),
 ])
 def test_figures_are_joined_as_their_kind_says(kind: Any, one: Any, other: Any, shown: Any) -> None:
     assert kind.shown(kind.joined(one, other)) == shown

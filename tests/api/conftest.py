@@ -5,6 +5,7 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -16,6 +17,9 @@ from svcd.auth.keys import Keys, KeySource
 from svcd.base import quantities
 from svcd.http.message import Body, Headers, Portions, Request, Response
 from svcd.instance.instance import Instance
+from svcd.remote.client import Client as RemoteClient
+from svcd.remote.guard import Guard
+from svcd.remote.reranking import Reranker
 from tests.support.tasks_in_process import instance, work  # noqa: F401 (fixtures)
 
 JSON_TYPE = {"content-type": "application/json"}
@@ -102,19 +106,29 @@ class Client:
         return self.send(method, url, json.dumps(value).encode(), JSON_TYPE)
 
 
+def loopback_client() -> RemoteClient:
+    """What calls other instances: those on this machine."""
+    return RemoteClient(Guard([ip_network("127.0.0.0/8")]))
+
+
 def client_of(instance: Instance, master_key: str | None, now: Callable[[], int], source: KeySource,
-              waiting_writes: int = 2) -> Client:
-    """A client of an App. now: the clock of its keys, which are in `source`."""
+              waiting_writes: int = 2, make_client: Callable[[], RemoteClient] = loopback_client,
+              make_reranker: Callable[[], Reranker] | None = None) -> Client:
+    """A client of an App. now: the clock of its keys, which are in `source`. make_client: makes what calls other hosts."""
     searches, keys, broadcasts = SearchQueue(2), Keys(master_key, source, now), []
-    app = App(instance, None, keys, searches, broadcast=broadcasts.append, streams=2, waiting_writes=waiting_writes, large=2)
+    app = App(instance, None, keys, searches, broadcast=broadcasts.append, streams=2, waiting_writes=waiting_writes, large=2,
+              make_client=make_client, make_reranker=make_reranker)
     return Client(app, instance, searches, keys, broadcasts)
 
 
 @pytest.fixture
 def connect(instance: Instance) -> Callable[..., Client]:
-    """connect(master_key, now, waiting_writes) -> a client of an App over the same folder. now: the clock of its keys."""
-    def connected(master_key: str | None = None, now: Callable[[], int] = quantities.now, waiting_writes: int = 2) -> Client:
-        return client_of(instance, master_key, now, instance.keys, waiting_writes)
+    """connect(master_key, now, waiting_writes, make_client, make_reranker) -> a client of an App over the same folder: see
+    client_of()."""
+    def connected(master_key: str | None = None, now: Callable[[], int] = quantities.now, waiting_writes: int = 2,
+                  make_client: Callable[[], RemoteClient] = loopback_client,
+                  make_reranker: Callable[[], Reranker] | None = None) -> Client:
+        return client_of(instance, master_key, now, instance.keys, waiting_writes, make_client, make_reranker)
 
     return connected
 

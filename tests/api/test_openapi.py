@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from svcd.api.app import ROUTES
-from svcd.api.not_yet import MISSING
 from svcd.api.openapi import document, operation_id
 from svcd.api.routes import Fields, Route
 from svcd.api.shapes import SCHEMAS
@@ -145,13 +144,6 @@ def test_wildcards_are_those_of_the_contract() -> None:
         if len(row.actions) == 1 and row.tag != "Keys" and (row.method, row.path) not in OURS_ALONE:
             shown = DOCUMENT["paths"][row.path][row.method.lower()]["security"][0]["Bearer"]
             assert set(shown) == set(rows[row.method, row.path]["accepted"]), row.path
-
-
-def test_what_is_not_there_yet_is_marked_and_nothing_else() -> None:
-    marked = {(method, path): operation["x-svcd-missing"] for method, path, operation in operations()
-              if "x-svcd-missing" in operation}
-    assert marked == {(route.method, route.path): row.what for row in MISSING for route in row.routes}
-    assert all(what in DOCUMENT["paths"][path][method.lower()]["description"] for (method, path), what in marked.items())
 
 
 def test_every_write_takes_a_wait_and_nothing_else_does() -> None:

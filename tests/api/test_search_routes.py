@@ -155,8 +155,6 @@ def test_asking_for_nothing_is_allowed(client, body) -> None:
 
 
 @pytest.mark.parametrize(("body", "words"), [
-    ({"personalize": {"userContext": "me"}},
-     "reranking search results requires enabling the `personalization` experimental feature."),
     ({"useNetwork": True}, "passing `useNetwork` in a search query requires enabling the `network` experimental feature."),
     ({"useNetwork": False}, "passing `useNetwork` in a search query requires enabling the `network` experimental feature."),
     ({"media": {"a": 1}, "hybrid": {"embedder": "a"}}, None),
@@ -198,7 +196,8 @@ class Engine:
     def read(self, _index_uid: str) -> Iterator[Any]:
         yield SimpleNamespace(primary_key=self.primary_key, state=None, settings=IndexSettings.of({}))
 
-    def search(self, _readers: Any, queries: Any, federation: Federation, timer: Any, _embed: Any) -> SearchResult:
+    def search(self, _readers: Any, queries: Any, federation: Federation, timer: Any, _embed: Any,
+               _reranking: Any) -> SearchResult:
         self.asked.append((queries[0].query, federation))
         assert timer(0)() and not timer(60_000)()
         hits = ['{"id":1}', '{"id":2,"_formatted":{"id":"2","_vectors":{"e":["1"]}}}']

@@ -7,7 +7,7 @@
 """
 from __future__ import annotations
 
-from svcd.api.routes import Traffic
+from svcd.api.routes import DEGRADED, Traffic
 from svcd.api.shared_traffic import REGION_BYTES, SharedTraffic
 
 SEARCH = ("POST", "/indexes/{index_uid}/search")
@@ -22,6 +22,7 @@ def count_some(traffic: Traffic) -> None:
         traffic.count(*SEARCH, status)
         traffic.note(traffic.timing(*SEARCH), seconds)
     traffic.timing("GET", "/multi-search")
+    traffic.count_search(DEGRADED)
 
 
 def test_another_process_reads_the_same_figures() -> None:

@@ -219,6 +219,20 @@ def test_equal_sets_have_the_same_bytes(module: ModuleType, recipe: Recipe) -> N
 
 
 @both
+@given(recipe=RECIPES)
+@quick
+def test_a_set_is_stored_container_by_container(module: ModuleType, recipe: Recipe) -> None:
+    docids = recipe.make(module.DocIds)
+    containers = module.containers_of(docids)
+    assert module.bytes_of_containers(containers) == module.to_bytes(docids) if containers else not docids
+    for high, container in containers:
+        within = module.DocIds([docid for docid in docids if docid >> 16 == high])
+        assert module.bytes_of_containers([(high, container)]) == module.to_bytes(within)
+        moved = module.DocIds([docid & 0xFFFF | 5 << 16 for docid in within])
+        assert module.bytes_of_containers([(5, container)]) == module.to_bytes(moved)
+
+
+@both
 @pytest.mark.parametrize("count", [1, 2, 4, 5, 40, 1000, 2046, 2047, 2048, 3000])
 def test_lists_and_runs_of_the_same_size_have_the_same_bytes(module: ModuleType, count: int) -> None:
     """With 2 * count + 1 docids in `count` runs both take as much; a set that began as one long run still has runs then."""

@@ -69,14 +69,14 @@ def test_each_wrong_value_is_one_line(name: str, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(("arguments", "words"), [
     (["--db-pth", "x"], "no such option: --db-pth; did you mean --db-path?"),
     (["--dump_dir=x"], "did you mean --dump-dir?"),
-    (["--s3-bucket-url=secret"], "--s3-bucket-url is not supported: svcd has no object store"),
-    (["--experimental-s3-role-arn", "x"], "--experimental-s3-role-arn is not supported"),
+    (["--s3-bucket-url=http://store"], "--s3-bucket-url: snapshots in an object store also need --s3-bucket-region and "
+                                       "--s3-bucket-name and --s3-snapshot-prefix"),
     (["--experimental-dumpless-upgrade"], "--upgrade-db"),
     (["--experimental-such-things"], "no such option: --experimental-such-things; `svcd --help` shows all options"),
     (["--zzz"], "no such option: --zzz; `svcd --help` shows all options"),
     (["--task-webhook-url", "ftp://x"], "cannot be called, expected `http` or `https`"),
     (["-x"], "no such option"),
-    (["movies"], "unexpected extra argument"),
+    (["movies"], "no such command: movies; commands are import, export"),
     (["--db-path"], "requires an argument"),
     (["--no-analytics=1"], "does not take a value"),
     (["--env", "production"], "production requires a master key"),

@@ -28,7 +28,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svcd.base.docids import DocIds, from_bytes
-from svcd.index import bitmap_blocks, materialized, pair_reader, schema, term_reader
+from svcd.index import bitmap_blocks, materialized, materialized_choice, pair_reader, schema, term_reader
 from svcd.index.delta import Delta
 from svcd.index.read_transaction import Cache
 from svcd.index.reader import IndexReader
@@ -251,6 +251,7 @@ def test_any_history_answers_as_its_documents_say(history: list[list[tuple[int, 
                 field: count for field in FIELDS if (count := sum(field in document for document in held.values()))}
             wanted = [f"d{docid}" for docid in (*held, 10_000)]
             assert reader.identified_documents(wanted) == {f"d{docid}": reader.document(docid) for docid in held}
+            assert reader.identified_docids(wanted) == {f"d{docid}": docid for docid in held}
             assert reader.raw_document_size() == sum(len(reader.document(docid)) for docid in held)
         writer.close()
         with closing(sqlite3.connect(path)) as connection:
@@ -309,22 +310,23 @@ def stored_sets(path: Path) -> dict[tuple[str, int], set[int]]:
     return found
 
 
-@pytest.mark.parametrize(("most_in_whole", "large_index"), [(0, 0), (2, 100), (100, 0)])
+def spread(history: list[list[tuple[int, Any]]]) -> list[list[tuple[int, Any]]]:
+    """The same with docids in several bitmap blocks."""
+    return [[(docid * 40_000, positions) for docid, positions in batch] for batch in history]
+
+
+@pytest.mark.parametrize(("most_in_whole", "families"), [(0, 64), (2, 1), (100, 1_000_000)])
 @settings(max_examples=10, deadline=None)
-@given(history=HISTORY, after=st.integers(0, 4))
+@given(history=HISTORY.map(spread), after=st.integers(0, 4))
 def test_refreshed_sets_are_those_of_a_new_build(
-    history: list[list[tuple[int, Any]]], after: int, most_in_whole: int, large_index: int
+    history: list[list[tuple[int, Any]]], after: int, most_in_whole: int, families: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         materialize_everything(patch)
         patch.setattr(bitmap_blocks, "MOST_IN_WHOLE", most_in_whole)
-        for module in (materialized, bitmap_blocks):
-            patch.setattr(module, "BLOCK_BITS", 1)
-        patch.setattr(materialized, "_SHARE", 0)  # never made again for size
-        patch.setattr(materialized, "_KEYS_AT_ONCE", 3)
-        patch.setattr(materialized, "_LETTERS", "0123456789abcxz")
-        patch.setattr(materialized, "_ranges", materialized._ranges.__wrapped__)
-        patch.setattr(materialized, "_LARGE_INDEX", large_index)
+        patch.setattr(materialized_choice, "_FAMILIES", families)
+        for name, value in ("_SHARE", 0), ("_KEYS_AT_ONCE", 3), ("_ROWS_AT_ONCE", 2), ("_PORTION", 20):  # _SHARE: never made again
+            patch.setattr(materialized, name, value)
         path = Path(folder) / "index.sqlite"
         writer = IndexWriter(path)
         fill_columns(writer)
@@ -332,34 +334,51 @@ def test_refreshed_sets_are_those_of_a_new_build(
         writer.materialize_postings(lambda: False)
         keys = {key for key, _ in stored_sets(path)}
         play(writer, history[after:], held)
-        checks = counting()
-        while not writer.materialize_postings(lambda: next(checks) % 50 == 49):  # interrupted, it goes on where it was
-            pass
+        materialize_by_and_by(writer)
         refreshed = {key: found for key, found in stored_sets(path).items() if key[0] in keys}
         with reading(path) as reader:
             check_relations(reader, held)
-        patch.setattr(materialized, "_written_since", lambda *_: None)
-        writer.materialize_postings(lambda: False)
+        with writer.transaction():
+            writer._written = None  # too many documents
+        materialize_by_and_by(writer)
         assert {key: found for key, found in stored_sets(path).items() if key[0] in keys} == refreshed
         writer.close()
 
 
-def test_an_interrupted_build_goes_on_where_it_was(writer: IndexWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def materialize_by_and_by(writer: IndexWriter) -> None:
+    """Interrupted again and again, it goes on where it was."""
+    checks = counting()
+    while not writer.materialize_postings(lambda: next(checks) % 50 == 49):
+        pass
+
+
+@pytest.mark.parametrize("writes_between", [False, True])
+def test_an_interrupted_build_goes_on_where_it_was(
+    writer: IndexWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes_between: bool
+) -> None:
     materialize_everything(monkeypatch)
+    monkeypatch.setattr(materialized, "_COMMIT_S", 1e-6)
+    monkeypatch.setattr(materialized_choice, "_FAMILIES", 1_000)
+    path = tmp_path / "index.sqlite"
     with writer.transaction():
         writer.write([change(0, {"f": ["apple", "word"]}), change(1, {"f": ["apple"]})])
-    checks = counting()
-    writer.materialize_postings(lambda: next(checks) > 6)  # after the letter "a", before "w"
-    assert writer.needs_materialized_postings()
-    assert {key for key, _ in stored_sets(tmp_path / "index.sqlite")} & {"w:apple", "w:word"} == {"w:apple"}
+    if not writes_between:
+        writer.materialize_postings(lambda: ("w:apple", 0) in stored_sets(path))
+        assert writer.needs_materialized_postings()
+        assert {key for key, _ in stored_sets(path)} & {"w:apple", "w:word"} == {"w:apple"}
+    else:
+        with closing(sqlite3.connect(path)) as connection:
+            writer.materialize_postings(
+                lambda: connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'materialized_leaves'").fetchone() is not None)
+        assert writer.needs_materialized_postings() and not stored_sets(path)
     with writer.transaction():
         writer.write([change(1, {"f": ["word"]}, {"f": ["apple"]})])
-    with reading(tmp_path / "index.sqlite") as reader:  # what is made is used, and brought up to date
+    with reading(path) as reader:  # what is made is used, and brought up to date
         assert docids(reader.terms.word_docids("apple")) == {0} and docids(reader.terms.word_docids("word")) == {0, 1}
         assert docids(reader.terms.pair_docids(1, "apple", "word")) == {0}
     writer.materialize_postings(lambda: False)
     assert not writer.needs_materialized_postings()
-    found = stored_sets(tmp_path / "index.sqlite")
+    found = stored_sets(path)
     assert (found["w:apple", 0], found["w:word", 0]) == ({0}, {0, 1})
 
 

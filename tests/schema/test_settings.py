@@ -247,8 +247,6 @@ def test_typo_sizes_are_compared_with_the_stored_one() -> None:
     ({"chat": {"descripton": ""}}, "invalid_settings_index_chat",
      "Unknown field `descripton` inside `.chat`: did you mean `description`? expected one of `description`, "
      "`documentTemplate`, `documentTemplateMaxBytes`, `searchParameters`"),
-    ({"chat": {"documentTemplateMaxBytes": 0}}, "invalid_settings_embedders",
-     "`.chat.documentTemplateMaxBytes`: `documentTemplateMaxBytes` cannot be zero"),
     ({"pagination": {"maxTotalHits": 0}}, "invalid_settings_pagination",
      "Invalid value at `.pagination.maxTotalHits`: a non-zero integer value lower than `18446744073709551615` was "
      "expected, but found a zero"),

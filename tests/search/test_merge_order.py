@@ -5,6 +5,7 @@
 3. The first different entry decides; the longer key is better, also if entries cannot be compared.
 4. Equal hits are in the order of their queries.
 5. Consecutive ranks are one score.
+6. Equal hits of one query come in the order of a binary heap: a list goes on to its end, and the last list takes its place.
 """
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from hypothesis import strategies as st
 
 from svcd.ranking.bucket_sort import Hit
 from svcd.ranking.scores import Ranked, Skipped, Sorted, score
-from svcd.search.federation import Compared, MergedHit, MergeKey, compare, merge_keys, merged
+from svcd.search.federated_page import MergedHit
+from svcd.search.merge_order import MergeKey, compare, merge_keys, merged
+from svcd.search.score_values import Compared
 
 WORDS, TYPO = Ranked("words", 2, 2), Ranked("typo", 2, 3)
 
@@ -80,3 +83,17 @@ def test_merged_lists_are_sorted_and_keep_every_hit(lists: list[list[tuple]]) ->
     for left, right in zip(found, found[1:]):
         order = compare(left.key, right.key)
         assert order < 0 or order == 0 and left.number <= right.number
+
+
+def test_a_list_that_ends_is_replaced_by_the_last_one() -> None:
+    """As five remotes and this instance are merged: the first list, and then the last one back to the second."""
+    lists = [[MergedHit(Hit(10 * place + number, ()), key(0.5), 0, None) for number in range(2)] for place in range(6)]
+    assert [hit.hit.docid // 10 for hit in merged(lists)] == [0, 0, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1]
+
+
+@given(st.lists(st.lists(st.integers(0, 5)), max_size=6))
+def test_merged_lists_are_sorted_and_whole(scores: list[list[int]]) -> None:
+    lists = [[MergedHit(Hit(0, ()), key(float(score)), place, None) for score in sorted(several, reverse=True)]
+             for place, several in enumerate(scores)]
+    found = [(-hit.key.compared[0], hit.number) for hit in merged(lists)]
+    assert found == sorted((-score, place) for place, several in enumerate(scores) for score in several)

@@ -1,5 +1,7 @@
 """The tables of facts in tests/contract: names, codes, permissions, settings, options, cases with their answers.
 
+In members.json `[]` are the elements of a list, `{}` the values of free names, `=` a value of an enumeration, `@` a shape.
+
 They hold what clients of the interface rely on, and answers that the reference engine gave for small indexes. A table is
 changed only with the interface.
 """

@@ -56,8 +56,10 @@ class Reply:
 class Daemon:
     """One folder with a daemon on it. Its stderr goes to `folder/log`, its data to `folder/data.ms`."""
 
-    def __init__(self, folder: Path, args: Sequence[str] = (), most_files: int | None = None, prelude: str = "") -> None:
-        """most_files: how many it may have open, as with `ulimit -n`. prelude: Python code that runs in it first."""
+    def __init__(self, folder: Path, args: Sequence[str] = (), most_files: int | None = None, prelude: str = "",
+                 variables: Mapping[str, str] | None = None) -> None:
+        """most_files: how many it may have open, as with `ulimit -n`. prelude: Python code that runs in it first. variables:
+        `SVC_*` variables of its environment, which otherwise has none."""
         self._module = ["-c", f"{prelude}\nimport runpy\nrunpy.run_module('svcd', run_name='__main__')"] if prelude \
             else ["-m", "svcd"]
         self._shell = ["sh", "-c", f'ulimit -n {most_files} && exec "$@"', "sh"] if most_files else []
@@ -65,6 +67,7 @@ class Daemon:
         self.data = folder / "data.ms"
         self.log = folder / "log"
         self._args = args
+        self._variables = dict(variables or {})
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
 
@@ -83,7 +86,7 @@ class Daemon:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*self._shell, sys.executable, *self._module, "--http-addr", "127.0.0.1:0", "--db-path", str(self.data),
-                 "--no-analytics", *self._args], cwd=self.folder, env={**environ, "PYTHONPATH": str(ROOT)},
+                 "--no-analytics", *self._args], cwd=self.folder, env={**environ, "PYTHONPATH": str(ROOT), **self._variables},
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
 
     def _announced(self, begin: int) -> int:
@@ -224,9 +227,9 @@ def start(args: Sequence[str], folder: Path) -> Daemon:
 
 
 @contextmanager
-def running(folder: Path, *args: str) -> Iterator[Daemon]:
+def running(folder: Path, *args: str, variables: Mapping[str, str] | None = None) -> Iterator[Daemon]:
     """A daemon for the length of a block."""
-    daemon = start(args, folder)
+    daemon = Daemon(folder, args, variables=variables).start()
     try:
         yield daemon
     finally:

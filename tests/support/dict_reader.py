@@ -407,6 +407,10 @@ class DictReader:
     def average_document_size(self) -> int:
         return max(sum(map(len, self.documents(range(len(self._documents))))) // max(len(self._documents), 1), 1)
 
+    def identified_docids(self, document_ids: Sequence[str]) -> dict[str, int]:
+        docids = {str(document.get(self.primary_key)): docid for docid, document in enumerate(self._documents)}
+        return {wanted: docids[wanted] for wanted in document_ids if wanted in docids}
+
     def identified_documents(self, document_ids: Sequence[str]) -> dict[str, str]:
         docids = {str(document.get(self.primary_key)): docid for docid, document in enumerate(self._documents)}
         return {wanted: self._text(docids[wanted]) for wanted in document_ids if wanted in docids}

@@ -36,6 +36,19 @@ OTHER: dict[str, str] = {  # as one writes it on the command line
     "experimental_max_number_of_batched_tasks": "10",
     "experimental_limit_batched_tasks_total_size": "1 GB",
     "experimental_embedding_cache_entries": "100",
+    "s3_bucket_url": "https://s3.example.com",
+    "s3_bucket_region": "eu-west-1",
+    "s3_bucket_name": "backups",
+    "s3_snapshot_prefix": "svcd/",
+    "s3_access_key": "some-access-key",
+    "s3_secret_key": "some-secret-key",
+    "experimental_s3_role_arn": "arn:aws:iam::1:role/backups",
+    "experimental_s3_web_identity_token_file": "token",
+    "experimental_s3_max_in_flight_parts": "2",
+    "experimental_s3_compression_level": "6",
+    "experimental_s3_signature_duration_seconds": "60",
+    "experimental_s3_multipart_part_size": "8 MiB",
+    "experimental_personalization_api_key": "a-key-of-a-service",
 }
 
 WRONG: dict[str, str] = {
@@ -72,6 +85,19 @@ WRONG: dict[str, str] = {
     "experimental_max_number_of_batched_tasks": "1.5",
     "experimental_limit_batched_tasks_total_size": "-1",
     "experimental_embedding_cache_entries": "few",
+    "s3_bucket_url": "",
+    "s3_bucket_region": "",
+    "s3_bucket_name": "",
+    "s3_snapshot_prefix": "two\nlines",
+    "s3_access_key": "",
+    "s3_secret_key": "",
+    "experimental_s3_role_arn": "",
+    "experimental_s3_web_identity_token_file": "",
+    "experimental_s3_max_in_flight_parts": "0",
+    "experimental_s3_compression_level": "10",
+    "experimental_s3_signature_duration_seconds": "0",
+    "experimental_s3_multipart_part_size": "0",
+    "experimental_personalization_api_key": "two\nlines",
 }
 
 # OCSP stapling is refused: it has no right value.
@@ -90,5 +116,10 @@ def companions(option: Option) -> dict[str, str]:
     for noun in ("dump", "snapshot"):
         if option.name in (f"ignore_missing_{noun}", f"ignore_{noun}_if_db_exists"):
             return {f"import_{noun}": OTHER[f"import_{noun}"]}
+    if option.group == "Object store":
+        role = ("experimental_s3_role_arn", "experimental_s3_web_identity_token_file")
+        signers = role if option.name in role else ("s3_access_key", "s3_secret_key")
+        names = ("s3_bucket_url", "s3_bucket_region", "s3_bucket_name", "s3_snapshot_prefix", *signers)
+        return {name: OTHER[name] for name in names if name != option.name}
     tls = ("ssl_cert_path", "ssl_key_path", "ssl_auth_path") if option.group == "TLS" else ()
     return {name: OTHER[name] for name in tls if name != option.name}

@@ -4,6 +4,7 @@
 2. Keys and tenant tokens; a token finds what its rule lets it find.
 3. Webhooks; a finished batch reaches one.
 4. The errors that the client tells apart come as such.
+5. A workspace of chats is made, and answers in chunks.
 """
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.chat_source import DONE, Source, c, f
 from tests.support.daemon import running
 
 meilisearch = pytest.importorskip("meilisearch", reason="the client is an extra of development: `make test` installs it")
@@ -213,3 +215,22 @@ def test_the_instance(client: Any) -> None:
     assert client.is_healthy() and client.health() == {"status": "available"}
     assert client.get_version()["pkgVersion"]
     assert "metrics" in client.get_experimental_features()
+
+
+def test_chats(client: Any) -> None:
+    client.http.patch("experimental-features", {"chatCompletions": True})
+    source = Source([[c(role="assistant", content="He"), c(content="llo"), f("stop"), DONE]])
+    try:
+        settings = {"source": "vLlm", "baseUrl": source.url, "apiKey": "a-key-of-some-length-or-more", "prompts": {"system": "Be brief."}}
+        shown = client.update_chat_workspace_settings("support", settings)
+        assert shown == client.get_chat_workspace_settings("support")
+        assert shown["apiKey"] == "a-kXXXXX..." and shown["prompts"]["system"] == "Be brief."
+        assert client.get_chat_workspaces(limit=5)["results"] == [{"uid": "support"}]
+        chunks = client.create_chat_completion("support", [{"role": "user", "content": "hi"}])
+        assert "".join(chunk["choices"][0]["delta"]["content"] or "" for chunk in chunks) == "Hello"
+        assert source.bodies[0]["messages"][0] == {"role": "system", "content": "Be brief."}
+    finally:
+        source.close()
+    with pytest.raises(MeilisearchApiError) as refused:
+        list(client.create_chat_completion("nowhere", []))
+    assert refused.value.code == "chat_not_found"

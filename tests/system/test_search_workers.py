@@ -3,7 +3,7 @@
 1. Every process gives the answers that the main one gives, refusals and keys included.
 2. Writes, and all else, go through the same port, also on a connection that searches.
 3. A committed write is seen by the next search, whoever answers it; so is the end, the renaming and the new making
-   of an index, and a feature that is switched.
+   of an index, a feature that is switched, a search rule that is changed, and a change of the network.
 4. A worker that is killed loses no write, and comes back; searches go on meanwhile.
 5. Killed, the main process takes the workers along, and a new one can have the folder.
 6. SIGTERM ends all in good order: what is asked is answered, and the exit status is 0.
@@ -259,11 +259,40 @@ def _open_files(pid: int) -> list[str]:
 
 def test_a_feature_that_is_switched_is_known_to_all_processes(daemon: Daemon, client: Client) -> None:
     def code(one: Client) -> str:
-        return one.call("POST", "/indexes/films/search", {"useNetwork": True})[1]["code"]
+        return one.call("POST", "/indexes/films/search", {"useNetwork": True})[1].get("code", "none")
 
     for is_on in (True, False, True, False):
         client.call("PATCH", "/experimental-features", {"network": is_on})
         assert (same(everywhere(daemon, code, rounds=3)) == "feature_not_enabled") != is_on
+
+
+def test_a_change_of_the_network_is_known_to_all_processes(daemon: Daemon, client: Client) -> None:
+    def asked(one: Client) -> list[str]:
+        answer = one.call("POST", "/indexes/films/facet-search", {"facetName": "title", "useNetwork": True})[1]
+        return [f"{name}: {error['message']}" for name, error in answer["remoteErrors"].items()]
+
+    client.call("PATCH", "/experimental-features", {"network": True})
+    client.done("PATCH", "/indexes/films/settings", {"filterableAttributes": ["title"]})
+    for name in ("b", "c"):
+        client.call("PATCH", "/network", {"remotes": None})
+        client.call("PATCH", "/network", {"remotes": {name: {"url": "http://10.1.2.3"}}})
+        assert same(everywhere(daemon, asked, rounds=3)) == [f"{name}: Rejected IP"]
+    client.call("PATCH", "/experimental-features", {"network": False})
+
+
+def test_a_search_rule_that_is_changed_is_known_to_all_processes(daemon: Daemon, client: Client) -> None:
+    def first(client: Client) -> int:
+        return client.call("POST", "/indexes/films/search", {})[1]["hits"][0]["id"]
+
+    client.call("PATCH", "/experimental-features", {"dynamicSearchRules": True})
+    unpinned = same(everywhere(daemon, first, rounds=3))
+    for pinned in (5, 6):
+        actions = [{"selector": {"id": str(pinned)}, "action": {"type": "pin", "position": 0}}]
+        client.done("PATCH", "/dynamic-search-rules/a", {"actions": actions})
+        assert same(everywhere(daemon, first, rounds=3)) == pinned
+    client.done("DELETE", "/dynamic-search-rules")
+    assert same(everywhere(daemon, first, rounds=3)) == unpinned
+    client.call("PATCH", "/experimental-features", {"dynamicSearchRules": False})
 
 
 def test_the_requests_of_all_processes_are_counted(daemon: Daemon, client: Client) -> None:

@@ -22,6 +22,7 @@ import pytest
 
 from svcd.instance.instance import Instance
 from svcd.instance.keys import KeyRow
+from svcd.instance.network import Network, Remote
 from svcd.instance.task_records import SUCCEEDED, Task
 from svcd.instance.webhooks import Webhook
 from svcd.tasks import archive, dump_lines
@@ -73,6 +74,9 @@ def test_a_dump_has_everything(harness: TaskHarness, tmp_path: Path) -> None:
     harness.instance.update_features({"metrics": True})
     harness.instance.webhooks.create(Webhook("1" * 36, "http://here/", {"a": "b"}))
     harness.instance.webhooks.set_launch_webhook("http://launch/")
+    network = Network("a", {"b": Remote("http://b/", "k")}, {"s": ["b"]}, "v")
+    harness.instance.update_network(lambda before: network)
+    harness.instance.chat_workspaces.put("a/b", {"apiKey": "sk-1"})
     task = dump(harness)
     harness.run()
     uid = harness.task(task).details["dumpUid"]
@@ -83,12 +87,17 @@ def test_a_dump_has_everything(harness: TaskHarness, tmp_path: Path) -> None:
     assert held["instance_uid.uuid"] == harness.instance.uid
     assert lines(held["keys.jsonl"]) == [KEY]
     assert json.loads(held["experimental-features.json"]) == {"metrics": True}
+    assert json.loads(held["network.json"]) == network.as_json()
     assert json.loads(held["webhooks.json"]) == {"webhooks": {"1" * 36: {"url": "http://here/", "headers": {"a": "b"}}}}
+    workspace = json.loads(held["chat-completions-settings/a%2Fb.json"])
+    assert (workspace["source"], workspace["apiKey"], workspace["orgId"]) == ("openAi", "sk-1", None)
+    assert workspace["prompts"]["system"]
     assert held["indexes/movies/documents.jsonl"] == '{"id":1,"title":"café\\n\\"x\\""}\n{"id":2,"n":1.0}\n'
     assert json.loads(held["indexes/empty/metadata.json"])["primaryKey"] == "sku"
     assert held["indexes/empty/documents.jsonl"] == ""
     settings = json.loads(held["indexes/movies/settings.json"])
     assert settings["stopWords"] == ["the"] and settings["rankingRules"] and "foreignKeys" not in settings
+    assert settings["chat"]["documentTemplateMaxBytes"] == 400
     tasks, batches = lines(held["tasks/queue.jsonl"]), lines(held["batches/queue.jsonl"])
     assert [row["uid"] for row in tasks] == [0, 1, 2, 3]
     assert tasks[3]["status"] == SUCCEEDED and tasks[3]["details"] == {"Dump": {"dump_uid": uid}}
@@ -157,6 +166,7 @@ class opened:
 
 def test_a_snapshot_is_a_data_folder(harness: TaskHarness, tmp_path: Path) -> None:
     harness.add([{"id": 1, "title": "kept"}])
+    rule = harness.do("dsrUpdate", ".svc_dsr", {"rule": {}, "updatedRules": 1}, uid="a", update={})
     harness.run()
     first, second = snapshot(harness), snapshot(harness)
     waiting = harness.add([{"id": 2}])
@@ -166,7 +176,9 @@ def test_a_snapshot_is_a_data_folder(harness: TaskHarness, tmp_path: Path) -> No
     assert only(tmp_path / "snapshots").name == "data.snapshot"
     with opened(tmp_path / "snapshots" / "data.snapshot", tmp_path) as copy:
         assert copy.uid == harness.instance.uid
-        assert [task.uid for task in copy.queue.tasks_of(range(9))] == [0, waiting.uid]
+        assert [task.uid for task in copy.queue.tasks_of(range(9))] == [0, rule.uid, waiting.uid]
+        with copy.read(".svc_dsr") as reader:
+            assert reader.docid_of("a") == 0
         assert (copy.queue.payload_folder / str(waiting.payload)).read_text() == '{"id": 2}\n'
         with copy.read("movies") as reader:
             assert list(reader.texts()) == ['{"id":1,"title":"kept"}'] and list(reader.terms.word_docids("kept")) == [0]
@@ -306,7 +318,7 @@ def test_a_dump_is_named_by_its_beginning() -> None:
 
 
 # svcd makes no tasks of these kinds.
-NEVER_MADE = {"export", "upgradeDatabase", "networkTopologyChange", "dsrUpdate", "dsrClear"}
+NEVER_MADE = {"upgradeDatabase", "networkTopologyChange"}
 
 
 def test_every_kind_of_task_can_be_dumped() -> None:
@@ -330,6 +342,11 @@ def test_every_kind_of_task_can_be_dumped() -> None:
      {"settings": {"settings": {"embedders": {"a": {"apiKey": "secret"}}}, "is_deletion": False,
                    "allow_index_creation": False}},
      {"SettingsUpdate": {"settings": {"embedders": {"a": {"apiKey": "XXX..."}}}}}),
+    ("dsrUpdate", {"rule": {"active": None}, "updatedRules": 1}, {"uid": "a", "update": {"active": None}},
+     {"dsrUpdate": {"createOrUpdate": {"rule_id": "a", "update": {"active": None}}}},
+     {"DsrUpdate": {"createOrUpdate": {"rule_id": "a", "update": {"active": None}}}}),
+    ("dsrUpdate", {"updatedRules": 1}, {"uid": "a"}, {"dsrUpdate": {"deletion": "a"}}, {"DsrUpdate": {"deletion": "a"}}),
+    ("dsrClear", {"deletedDocuments": None}, {}, "dsrClear", {"ClearAll": {"deleted_documents": None}}),
     ("indexCompaction", {}, {}, {"indexCompaction": {"index_uid": "movies"}},
      {"IndexCompaction": {"index_uid": "movies", "pre_compaction_size": None, "post_compaction_size": None}}),
 ])

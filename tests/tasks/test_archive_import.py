@@ -14,13 +14,16 @@ import json
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from svcd.base import quantities
+from svcd.chat import workspace
 from svcd.instance.keys import KeyRow
+from svcd.instance.network import Network, Remote
 from svcd.instance.task_records import Task, TaskFilter
 from svcd.instance.webhooks import Webhook
 from svcd.tasks import dump_lines
@@ -71,7 +74,7 @@ def imported(tmp_path: Path) -> Any:
 
 def shown(harness: TaskHarness) -> dict[str, Any]:
     """What clients see of an instance, but for the dump itself and the moment of the last change."""
-    rows, _ = harness.instance.list_indexes()
+    rows, _ = harness.instance.list_indexes(with_hidden=True)
     tasks = harness.queue.list_tasks(TaskFilter(), 99, None, True).results
     batches = harness.queue.list_batches(TaskFilter(), 99, None, True).results
     answer: dict[str, Any] = {
@@ -82,7 +85,8 @@ def shown(harness: TaskHarness) -> dict[str, Any]:
                      one.latest_enqueued_at, one.stats) for one in batches if "dumpUid" not in one.details],
         "keys": harness.instance.keys.read()[1], "webhooks": list(harness.instance.webhooks.all()),
         "features": {name for name in harness.instance.features() if harness.instance.is_enabled(name)},
-        "uid": harness.instance.uid,
+        "network": harness.instance.network(), "uid": harness.instance.uid,
+        "chats": {uid: workspace.complete(stored) for uid, stored in harness.instance.chat_workspaces.all().items()},
     }
     for row in rows:
         with harness.instance.read(row.uid) as reader:
@@ -95,6 +99,9 @@ def test_a_dump_and_its_import_change_no_answer(tmp_path: Path, imported: Any) -
     harness.instance.keys.add(KEY)
     harness.instance.webhooks.create(Webhook(KEY.uid, "http://here/", {"a": "b"}))
     harness.instance.update_features({"metrics": True})
+    harness.instance.update_network(lambda before: Network("a", {"b": Remote("http://b/", "k", "w")}, {"s": ("b", "c")}, "v"))
+    for name in ("a/b", "x" * 511):
+        harness.instance.chat_workspaces.put(name, {"apiKey": "k", "prompts": {"system": "S"}})
     harness.change({"filterableAttributes": ["n"], "typoTolerance": {"enabled": False}})
     harness.add([{"id": 1, "n": 2.0, "title": "kept"}, {"id": "b"}])
     harness.add([{"id": 3}], "other", key="id")
@@ -108,7 +115,12 @@ def test_a_dump_and_its_import_change_no_answer(tmp_path: Path, imported: Any) -
     harness.add([{"no": "key"}], "empty")
     harness.do("indexCompaction", "other", {})
     harness.clear("nowhere")
+    rule = {"description": "kept", "conditions": {"filter": {"values": {"n": [1, None]}}}, "actions": []}
+    harness.do("dsrUpdate", ".svc_dsr", {"rule": rule, "updatedRules": 1}, uid="a", update=rule)
+    harness.do("dsrUpdate", ".svc_dsr", {"rule": {"active": None}, "updatedRules": 1}, uid="b", update={"active": None})
+    harness.do("dsrUpdate", ".svc_dsr", {"updatedRules": 1}, uid="b")
     harness.run()
+    assert [rule["uid"] for rule in harness.documents(".svc_dsr").values()] == ["a"]
     gone = harness.add([{"id": 7}])
     harness.do("taskCancelation", None, {"matchedTasks": 1, "canceledTasks": None, "originalFilter": "?uids=9"},
              uids=[gone.uid])
@@ -121,6 +133,7 @@ def test_a_dump_and_its_import_change_no_answer(tmp_path: Path, imported: Any) -
     harness.instance.close()
     ((dump),) = (tmp_path / "dumps").iterdir()
     again = imported(dump)
+    before["network"] = replace(before["network"], self_name=None)  # the new instance is to get a name of its own
     assert shown(again) == before
     assert all(row.updated_at > before_import for row in again.instance.list_indexes()[0])
 
@@ -153,10 +166,12 @@ def test_the_least_that_a_dump_may_have(tmp_path: Path, imported: Any) -> None:
     assert quantities.rfc3339(row.created_at) == MOMENT
 
 
-def test_hidden_indexes_are_left_out(tmp_path: Path, imported: Any) -> None:
-    hidden = {name.replace("films", ".svc_dsr"): value for name, value in LEAST.items() if "films" in name}
+@pytest.mark.parametrize("name, taken", [(".svc_dsr", [".svc_dsr"]), (".other_dsr", [".svc_dsr"]), (".svc_x", [])])
+def test_of_hidden_indexes_only_that_of_the_search_rules_is_taken(tmp_path: Path, imported: Any, name: str, taken: list[str]) -> None:
+    hidden = {entry.replace("films", name): value for entry, value in LEAST.items() if "films" in entry}
     harness = imported(packed(tmp_path / "x.dump", {**LEAST, **hidden}))
     assert [row.uid for row in harness.instance.list_indexes()[0]] == ["films"]
+    assert [row.uid for row in harness.instance.list_indexes(with_hidden=True)[0]] == [*taken, "films"]
 
 
 @pytest.mark.parametrize("changes, words", [
@@ -211,6 +226,11 @@ def lines(*values: Any) -> str:
     ({"webhooks.json": {"webhooks": {KEY.uid: {"url": 5}}}}, "webhooks.json of the dump: `url` cannot be 5"),
     ({"webhooks.json": {"webhooks": {"x": {"url": "u"}}}}, "webhooks.json of the dump: 'x' is no UUID"),
     ({"webhooks.json": {"webhooks": [1]}}, "webhooks.json of the dump: it does not have the expected form"),
+    ({"network.json": {"remotes": {"b": {}}}}, "network.json of the dump: Missing field `url` inside `.remotes.b`"),
+    ({"network.json": {"shards": {"s": {"remotes": [1]}}}}, "network.json of the dump: Invalid value type at `.shards.s.remotes[0]`"),
+    ({"chat-completions-settings/w.json": {}}, "`chat-completions-settings/w.json` of the dump: 'source' is missing or unknown"),
+    ({"chat-completions-settings/w.json": {"source": "x"}}, "of the dump: Unknown value `x` at `.source`"),
+    ({"chat-completions-settings/w.json": []}, "chat-completions-settings/w.json of the dump is [], expected an object"),
     ({"experimental-features.json": "7"}, "experimental-features.json of the dump is 7, expected an object"),
     ({"keys.jsonl": lines({**dump_lines.key_line(KEY), "actions": "*"})}, "line 1: `actions` cannot be '*'"),
     ({"keys.jsonl": lines(*[dump_lines.key_line(KEY)] * 2)}, "two indexes, tasks, batches or keys of the same uid"),
@@ -339,6 +359,17 @@ def test_kinds_of_the_reference_are_read(line: Mapping[str, Any], kind: str, det
 
 
 def test_tasks_that_svcd_cant_run_are_canceled() -> None:
-    task = dump_lines.task_of({"uid": 1, "indexUid": ".svc_dsr", "status": "enqueued", "enqueuedAt": MOMENT,
-                                 "type": "dsrClear"})
+    task = dump_lines.task_of({"uid": 1, "indexUid": None, "status": "enqueued", "enqueuedAt": MOMENT,
+                               "type": {"networkTopologyChange": {}}})
     assert task.status == "canceled"
+
+
+@pytest.mark.parametrize("kind, content, details", [
+    ({"dsrUpdate": {"createOrUpdate": {"rule_id": "a", "update": {"active": None}}}}, {"uid": "a", "update": {"active": None}},
+     {"rule": {"active": None}, "updatedRules": 1}),
+    ({"dsrUpdate": {"deletion": "a"}}, {"uid": "a"}, {"updatedRules": 1}),
+])
+def test_changes_of_search_rules_are_read(kind: Any, content: Any, details: Any) -> None:
+    task = dump_lines.task_of({"uid": 1, "indexUid": ".other_dsr", "status": "enqueued", "enqueuedAt": MOMENT, "type": kind,
+                               "details": {"DsrUpdate": kind["dsrUpdate"]}})
+    assert (task.index_uid, task.status, task.content, task.details) == (".svc_dsr", "enqueued", content, details)

@@ -127,4 +127,17 @@ def test_special_kinds_are_taken_as_the_table_says() -> None:
 
 def test_every_row_of_the_table_leads_somewhere() -> None:
     classes = {batching.ADD, batching.DELETE_IDS, batching.DELETE_FILTER, batching.DELETE_ALL, batching.SETTINGS, batching.INDEX_DELETION}
-    assert all(set(row) == classes for row in batching.JOINS.values())
+    of_rules = {batching.RULES, batching.RULES_CLEARED}  # no task of another index is among them
+    assert all(set(row) == classes for shape, row in batching.JOINS.items() if shape not in of_rules)
+    assert {becomes for shape in of_rules for becomes in batching.JOINS[shape].values()} == of_rules
+
+
+def test_changes_of_search_rules_run_together() -> None:
+    def tasks(*kinds: str) -> list[Task]:
+        return [Task(uid, kind, ".svc_dsr", "enqueued", uid, content={"uid": "a"}) for uid, kind in enumerate(kinds)]
+
+    update, clear = "dsrUpdate", "dsrClear"
+    plans = [plan_for_index(tasks(*kinds), IndexState(False), Limits()) for kinds in (
+        (update, update), (update, clear, clear, update), (clear, update))]
+    assert [plan and (plan.shape, len(plan.tasks)) for plan in plans] == [
+        (batching.RULES, 2), (batching.RULES_CLEARED, 3), (batching.RULES_CLEARED, 1)]

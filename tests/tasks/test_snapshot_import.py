@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from svcd.index.schema import NewerFormat
+from svcd.instance.network import Network, Remote
 from svcd.tasks.archive_import import import_snapshot
 from svcd.tasks.global_tasks import Folders
 from svcd.tasks.unpacking import ArchiveRefused
@@ -35,6 +36,7 @@ def harness(tmp_path: Path) -> Iterator[TaskHarness]:
 
 def test_a_snapshot_and_its_import_change_no_answer(harness: TaskHarness, tmp_path: Path) -> None:
     harness.change({"stopWords": ["the"]})
+    harness.instance.update_network(lambda before: Network("a", {"b": Remote("http://b/", "k")}, {"s": ("b",)}, "v"))
     harness.add([{"id": 1, "title": "café"}])
     harness.run()
     harness.do("snapshotCreation", None)

@@ -1,0 +1,179 @@
+"""What a chat may search: the indexes that its model is told of, and its searches, with the rights of the request.
+
+A request needs the action `chatCompletions` to begin a turn, and `search` for each search of it. The filter of a tenant token is
+joined to those of the model. Rules with pinned results, other instances, personalization and joined documents play no part
+(docs/chats.md#what-the-model-may-search).
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from svcd.api.admission import Timer
+from svcd.api.filters import index_snapshot
+from svcd.api.routes import Context
+from svcd.api.search import check_sort, query_of, with_joins_resolved
+from svcd.base import logs
+from svcd.base.errors import ApiError
+from svcd.base.json_text import loads
+from svcd.chat.sources import SourceError
+from svcd.chat.tools import Call, SearchableIndex
+from svcd.chat.turn import Found
+from svcd.facets.distribution import frequent_values
+from svcd.facets.fields import selected_fields
+from svcd.filters.evaluation import filter_docids
+from svcd.schema.attributes import WILDCARD
+from svcd.search.keyword import filtered_docids
+from svcd.search.request import Federation, IndexedQuery, SearchResult
+from svcd.search.search import search
+from svcd.templates import Template, TemplateError, document_variables
+from svcd.validation import Field, FieldError, nullable, object_of, string
+
+if TYPE_CHECKING:
+    from svcd.index.reader import IndexReader as Reader
+
+# Values of a field that the model is told.
+MOST_VALUES = 10
+_FAILED = "the search tool call failed with {}"
+_ARGUMENTS = object_of({
+    "index_uid": Field(string, required=True), "q": Field(nullable(string)), "filter": Field(nullable(string)),
+}, is_open=True)
+
+
+class _Rejected(Exception):
+    """The search ran into something that the model can mend: it is told, and the client gets no error."""
+
+
+class _Hits(NamedTuple):
+    """shown: JSON texts of the hits as a client may see them. texts: what the model is told of each."""
+
+    shown: Sequence[str]
+    texts: Sequence[str]
+
+
+class ChatSearches:
+    """The searches of one turn. ctx: of the request that has begun it."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+
+    # Before the turn
+
+    def indexes(self) -> list[SearchableIndex]:
+        """The indexes that key and token open, in the order of their uids."""
+        rows, _ = self._ctx.instance.list_indexes(is_allowed=self._ctx.permission.allows)
+        return [index for row in rows if not _is_hidden(row.uid) for index in self._described(row.uid)]
+
+    def _described(self, index_uid: str) -> Iterator[SearchableIndex]:
+        """The index, or nothing when it has been deleted meanwhile."""
+        try:
+            with self._ctx.instance.read(index_uid) as reader:
+                yield SearchableIndex(index_uid, reader.settings.resolved["chat"]["description"],
+                                      self._frequent_values(index_uid, reader))
+        except ApiError as error:
+            if error.code != "index_not_found":
+                raise
+
+    def _frequent_values(self, index_uid: str, reader: Reader) -> Mapping[str, Sequence[str]]:
+        names = selected_fields(reader.settings, reader.fields(), [WILDCARD])
+        try:
+            asked = with_joins_resolved(self._ctx, query_of(self._ctx, index_uid, {}, has_pins=False).indexed, reader)
+            counted = filtered_docids(reader, asked.query)
+        except ApiError:  # the filter of the token cannot be evaluated, which a search will tell
+            return dict.fromkeys(names, ())
+        return frequent_values(reader, names, counted, MOST_VALUES)
+
+    # During the turn
+
+    def __call__(self, call: Call) -> Found:
+        """Run a call of the search tool."""
+        try:
+            asked = _ARGUMENTS.decode(loads(call.arguments), "")
+        except FieldError as fault:
+            return Found(fault.message)
+        except ValueError as fault:
+            return Found(str(fault))
+        logs.debug("a chat searches", index_uid=asked["index_uid"], q=asked.get("q"), filter=asked.get("filter"))
+        try:
+            hits = self._run(asked["index_uid"], asked.get("q") or "", asked.get("filter") or None)
+        except _Rejected as reason:
+            return Found(str(reason), [])
+        except ApiError as error:
+            failure = _FAILED.format(error.message)
+            return Found(failure, error=SourceError("response_error", str(error.status), error.message))
+        self._ctx.chats.count_search()
+        return Found("\n".join(hits.texts), hits.shown)
+
+    def _run(self, index_uid: str, q: str, condition: str | None) -> _Hits:
+        """Raises _Rejected, and ApiError as a search route does."""
+        if _is_hidden(index_uid):
+            raise ApiError("index_not_found", f"Index `{index_uid}` not found.")
+        self._ctx.instance.require_index(index_uid)
+        ctx = self._as_searcher(index_uid)
+        with ctx.searches.slot(), index_snapshot(ctx, [index_uid]), ctx.read(index_uid) as reader:
+            chat = reader.settings.resolved["chat"]
+            parameters: Mapping[str, Any] = chat["searchParameters"]
+            if not q.strip():  # meaning is not searched for without words
+                parameters = {name: value for name, value in parameters.items() if name != "hybrid"}
+            _check_embedder(reader, parameters.get("hybrid"))
+            result = self._searched(ctx, index_uid, {**parameters, "q": q, "filter": condition}, reader)
+            return _Hits(list(result.hits), _rendered(reader, result, chat["documentTemplate"]))
+
+    def _as_searcher(self, index_uid: str) -> Context:
+        """The request as one that searches this index. Raises what a search route raises for its key."""
+        ctx = self._ctx
+        permission = ctx.keys.check("search", index_uid, ctx.request.headers.get("authorization"))
+        return replace(ctx, permission=permission, snapshot=None)
+
+    def _searched(self, ctx: Context, index_uid: str, body: Mapping[str, Any], reader: Reader) -> SearchResult:
+        try:
+            asked = query_of(ctx, index_uid, body, has_pins=False).indexed
+        except ApiError as error:
+            raise error.inside(f"Index `{index_uid}`") from None
+        check_sort(body)
+        timer = Timer()
+        federation = Federation(limit=body.get("limit", Federation.limit))
+        asked = with_joins_resolved(ctx, asked, reader)
+        try:
+            return search({index_uid: reader}, [asked], federation, timer, ctx.embedding.for_search(timer))
+        except ApiError as error:
+            place = f"Index `{index_uid}`: "
+            if not error.message.startswith(place):
+                raise
+            # Of the search itself: an attribute that cannot be used as it is asked.
+            raise _Rejected(_fault_of_filter(reader, asked) or error.message.removeprefix(place)) from None
+
+
+def _is_hidden(index_uid: str) -> bool:
+    """True for indexes that svcd keeps for itself: names as no client can give them."""
+    return index_uid.startswith(".")
+
+
+def _fault_of_filter(reader: Reader, asked: IndexedQuery) -> str | None:
+    """Why a filter cannot be evaluated, at its place in the text of the model; None if it can."""
+    if asked.query.filter is None:
+        return None
+    try:
+        filter_docids(reader, asked.query.filter, "invalid_search_filter")
+    except ApiError as error:
+        return error.message
+    return None
+
+
+def _check_embedder(reader: Reader, hybrid: Mapping[str, Any] | None) -> None:
+    if hybrid is not None:
+        from svcd.search.semantic import embedder_settings
+
+        embedder_settings(reader, hybrid["embedder"], "invalid_search_embedder")
+
+
+def _rendered(reader: Reader, result: SearchResult, template_text: str) -> list[str]:
+    """The text of each hit by the template, over the whole document. Raises template_rendering_error."""
+    documents = map(loads, reader.documents([hit.docid for hit in result.ranked]))
+    is_searchable = reader.settings.searchable.__contains__
+    try:
+        template = Template.parse(template_text)
+        return [template.render(document_variables(document, is_searchable)) for document in documents]
+    except TemplateError as error:
+        raise ApiError("template_rendering_error", f"user error: missing field in document: {error.message}") from None

@@ -1,0 +1,241 @@
+"""Documents over the network: pages of all instances merged to one, and what a page has for the instance that merges it.
+
+See docs/network.md#documents.
+"""
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cmp_to_key
+from itertools import islice
+from sys import maxsize
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from svcd.api.documents import Selected, Wanted, select_documents
+from svcd.api.routes import HandlerResult, Text
+from svcd.api.streaming import WHOLE, list_body
+from svcd.api.use_network import begin_calls, partition, waiting
+from svcd.base.docids import DocIds
+from svcd.base.errors import ApiError, ErrorObject
+from svcd.base.json_text import dumps, loads
+from svcd.ranking.scores import GeoSorted, Sorted
+from svcd.ranking.sort import SortRule, geo_buckets
+from svcd.remote import remote_errors
+from svcd.search.score_values import Compared, by_value, read_values, shown_values
+from svcd.validation.messages import U64_MAX
+
+if TYPE_CHECKING:
+    from svcd.api.routes import Context
+    from svcd.index.reader import IndexReader
+    from svcd.instance.network import Network
+
+CALLS_AT_ONCE = 40
+FEDERATION = "_federation"
+_VALUES = "weightedScoreValues"
+
+SortValue = Sorted | GeoSorted
+SortValues = Sequence[Compared]  # one per sort expression
+
+
+class _Remotes(NamedTuple):
+    """The pages of the remotes that answered, and the errors of the others, all by name."""
+
+    pages: Mapping[str, Mapping[str, Any]]
+    errors: dict[str, ErrorObject]
+
+
+# Asking the network
+
+
+def fetch(ctx: Context, asked: Mapping[str, Any], wanted: Wanted) -> HandlerResult:
+    """One page of the documents of all instances; `remoteErrors` names those that failed.
+
+    asked: the members of the body of `/documents/fetch`. Raises remote_bad_response for a page that cannot be merged, and the
+    errors of this instance, if it takes part.
+    """
+    offset, limit = asked["offset"], asked["limit"]
+    network = ctx.instance.network()
+    asked_of_each = {**asked, "limit": min(offset + limit, U64_MAX), "offset": 0}
+    calls = _Calls(ctx, network, asked_of_each)
+    with ExitStack() as held:
+        lists: list[Iterable[tuple[SortValues, bytes]]] = []
+        total = expected = 0
+        if (parts := partition(network)).is_local:
+            selected = select_documents(ctx, wanted, held)
+            size = selected.size()
+            own, total = _shown_with_values(selected, 0, asked_of_each["limit"], size)
+            lists, expected = [own], min(limit, total) * size
+            if expected > WHOLE:
+                held.callback(selected.reader.close)
+        found = calls.results()
+        of_remotes = [_documents(page) for page in found.pages.values()]
+        before = sum(name in found.pages for name in parts.remotes[:parts.place])
+        lists = [*of_remotes[:before], *lists, *of_remotes[before:]]
+        total += sum(page["total"] for page in found.pages.values())
+        merged = heapq.merge(*lists, key=lambda each: _sort_key(each[0]))
+        shown = (text for _, text in islice(merged, min(offset, maxsize), min(offset + limit, maxsize)))
+        tail = {"offset": offset, "limit": limit, "total": total, **({"remoteErrors": found.errors} if found.errors else {})}
+        body = list_body(b'{"results":[', shown, f"],{dumps(tail)[1:]}".encode, expected=expected, limit=ctx.large_answers,
+                         held=held)
+    return HandlerResult(200, Text(body))
+
+
+def find(ctx: Context, document_id: str) -> str:
+    """The JSON text of a document that this instance does not have. Raises document_not_found, remote_bad_response."""
+    found = _Calls(ctx, ctx.instance.network(), {**ctx.query, "ids": [document_id], "offset": 0, "limit": 1}).results()
+    for page in found.pages.values():
+        for _, text in _documents(page):
+            return text.decode()
+    failed = "".join(f"\n  - Note: remote `{name}` failed: {error['message']}" for name, error in found.errors.items())
+    raise ApiError("document_not_found", f"Document `{document_id}` not found.{failed}")
+
+
+class _Calls:
+    """`/documents/fetch` of all remotes, which run from now on."""
+
+    def __init__(self, ctx: Context, network: Network, asked: Mapping[str, Any]) -> None:
+        # Remotes must not ask the network in their turn: they get no `useNetwork`.
+        body = {"offset": asked["offset"], "limit": asked["limit"], "fields": asked.get("fields"),
+                "retrieveVectors": asked["retrieveVectors"], "ids": asked.get("ids"), "filter": asked.get("filter"),
+                "sort": asked.get("sort"), "useNetwork": None}
+        calls = begin_calls(ctx, network, CALLS_AT_ONCE)
+        self._ctx = ctx
+        self._pending = {name: calls.start(name, "POST", f"/indexes/{ctx.index_uid}/documents/fetch", body, _page)
+                         for name in partition(network).remotes}
+
+    def results(self) -> _Remotes:
+        """Wait for all of them."""
+        pages: dict[str, Mapping[str, Any]] = {}
+        errors: dict[str, ErrorObject] = {}
+        with waiting(self._ctx):
+            for name, call in self._pending.items():
+                try:
+                    pages[name] = call.result()
+                except ApiError as error:
+                    errors[name] = error.as_json()
+        nested = [page.get("remoteErrors") or {} for page in pages.values()]
+        return _Remotes(pages, {name: error for each in (*nested, errors) for name, error in each.items()})
+
+
+def _page(answer: Any) -> Mapping[str, Any]:
+    """A page of documents. Raises KeyError, TypeError, ValueError for what is none."""
+    numbers = [answer[name] for name in ("offset", "limit", "total")]
+    if not isinstance(answer["results"], list) or not all(type(number) is int and number >= 0 for number in numbers):
+        raise ValueError("no page of documents")
+    page: Mapping[str, Any] = answer
+    return page
+
+
+def _documents(page: Mapping[str, Any]) -> list[tuple[SortValues, bytes]]:
+    """(sort values, JSON text) of the documents of a page. Raises remote_bad_response."""
+    return [_document(document) for document in page["results"]]
+
+
+def _document(document: Any) -> tuple[SortValues, bytes]:
+    if not isinstance(document, dict) or FEDERATION not in document:
+        raise remote_errors.missing_in_hit(f".{FEDERATION}")
+    member = document.pop(FEDERATION)
+    if not isinstance(member, dict):
+        raise remote_errors.unexpected_in_hit(f".{FEDERATION}", "map", member)
+    if _VALUES not in member:
+        raise remote_errors.missing_in_hit(f".{FEDERATION}.{_VALUES}")
+    try:
+        values, _ = read_values(member[_VALUES])
+    except ValueError as reason:
+        raise remote_errors.unreadable_scores(str(reason)) from None
+    return values, dumps(document).encode()
+
+
+# The order of documents
+
+
+def _compare(left: SortValues, right: SortValues) -> int:
+    """By the first expression that tells two documents apart: negative if the left one comes first, 0 if none does."""
+    difference = next(filter(None, map(_compare_values, left, right)), 0)
+    return (difference > 0) - (difference < 0)
+
+
+def _compare_values(left: Compared, right: Compared) -> float:
+    """0 for what cannot be compared, which one order for all instances does not give."""
+    if isinstance(left, Sorted) and isinstance(right, Sorted):
+        return by_value(left, right)
+    if isinstance(left, GeoSorted) and isinstance(right, GeoSorted):
+        return _by_distance(left, right)
+    return 0
+
+
+def _by_distance(left: GeoSorted, right: GeoSorted) -> float:
+    if left.metres is None or right.metres is None:
+        return (left.metres is None) - (right.metres is None)
+    difference = left.metres - right.metres
+    return difference if left.ascending else -difference
+
+
+_sort_key = cmp_to_key(_compare)
+
+
+# The documents of this instance, with the values that they are sorted by
+
+
+def shown_for_caller(selected: Selected, offset: int, limit: int, size: int) -> tuple[Iterator[bytes], int]:
+    """(the documents of a page as the caller merges them, how many there are on all pages). size: see Selected."""
+    documents, total = _shown_with_values(selected, offset, limit, size)
+    return (_with_member(text, values) for values, text in documents), total
+
+
+def _with_member(text: bytes, values: Sequence[SortValue]) -> bytes:
+    member = {_VALUES: shown_values(values, 1.0)}
+    if FEDERATION.encode() in text:  # it may have a field of this name
+        return dumps({**loads(text), FEDERATION: member}).encode()
+    return b"%b%b\"%b\":%b}" % (text[:-1], b"," if text != b"{}" else b"", FEDERATION.encode(), dumps(member).encode())
+
+
+def _shown_with_values(
+    selected: Selected, offset: int, limit: int, size: int,
+) -> tuple[Iterator[tuple[Sequence[SortValue], bytes]], int]:
+    """(sort values and JSON texts of the documents of a page, found on demand; how many there are on all pages)"""
+    reader = selected.reader
+    docids = reader.all_docids() if selected.docids is None else selected.docids
+    total = len(docids)
+    ordered = islice(_sorted(reader, docids, selected.wanted.rules), min(offset, total), min(offset + limit, total))
+    return _paired(selected, ordered, size), total
+
+
+def _paired(selected: Selected, ordered: Iterable[tuple[int, Sequence[SortValue]]], size: int,
+            ) -> Iterator[tuple[Sequence[SortValue], bytes]]:
+    ahead: deque[Sequence[SortValue]] = deque()  # values of documents that are being read
+
+    def docids() -> Iterator[int]:
+        for docid, values in ordered:
+            ahead.append(values)
+            yield docid
+
+    for text in selected.shown(docids(), size):
+        yield ahead.popleft(), text
+
+
+def _sorted(reader: IndexReader, docids: DocIds, rules: Sequence[SortRule]) -> Iterator[tuple[int, tuple[SortValue, ...]]]:
+    """The documents by the first rule, ties by the next, at last by docid, each with its values."""
+    opened: list[Iterator[tuple[tuple[SortValue, ...], DocIds]]] = [iter([((), docids)])]
+    while opened:
+        values, bucket = next(opened[-1], ((), None))
+        if bucket is None:
+            opened.pop()
+        elif len(opened) > len(rules):
+            for docid in bucket:
+                yield docid, values
+        else:
+            opened.append(_buckets(reader, bucket, rules[len(opened) - 1], values))
+
+
+def _buckets(reader: IndexReader, docids: DocIds, rule: SortRule, before: tuple[SortValue, ...],
+             ) -> Iterator[tuple[tuple[SortValue, ...], DocIds]]:
+    """The documents by one rule. before: their values by the rules before it."""
+    if rule.point:
+        for found in geo_buckets(reader, rule.point, rule.is_ascending, docids):
+            yield (*before, GeoSorted(rule.point, rule.is_ascending, found.point, found.metres)), found.docids
+        return
+    for value, bucket in reader.values.sort_buckets(rule.field, rule.is_ascending, docids):
+        yield (*before, Sorted(rule.field, rule.is_ascending, value)), bucket

@@ -1,0 +1,120 @@
+"""Reads the answer of a remote to a search: its hits with the values that order them, its pins, totals and facets.
+
+A remote answers as any client is answered, except that `_federation` of its hits has some more members
+(svcd.search.proxied_hits). Source: docs/network.md#merging.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from svcd.facets.distribution import Facets
+from svcd.remote import remote_errors
+from svcd.search.merge_order import MergeKey
+from svcd.search.proxied_hits import EXTRA_DOCUMENT, FEDERATION, PINNED_POSITION, SCORE_VALUES, WEIGHTED_SCORE
+from svcd.search.remote_hits import RemoteHit, RemoteResult
+from svcd.search.score_values import read_values
+
+Json = Mapping[str, Any]
+
+_FOR_MERGING = (SCORE_VALUES, EXTRA_DOCUMENT, PINNED_POSITION)
+_PAGINATIONS = (("limit", "offset", "estimatedTotalHits"), ("hitsPerPage", "page", "totalPages", "totalHits"))
+
+
+def remote_result(remote: str, answer: Any) -> RemoteResult:
+    """What a remote found.
+
+    Raises ValueError for what is no answer to a federated search, and remote_bad_response for hits that cannot be merged.
+    A hit of which only a member has a wrong type is left out.
+    """
+    _check(answer)
+    facets, query_vectors = _facets(answer), _query_vectors(answer)
+    hits = [hit for given in answer["hits"] if (hit := _hit(remote, given)) is not None]
+    return RemoteResult(
+        hits=[hit for hit in hits if hit.pinned_position is None],
+        pinned_hits=[hit for hit in hits if hit.pinned_position is not None],
+        total=answer["totalHits"] if "totalHits" in answer else answer["estimatedTotalHits"],
+        facets=facets,
+        query_vectors=query_vectors,
+        milliseconds=answer["processingTimeMs"],
+        primary_keys=_primary_keys(answer) if hits else {},  # the reference engine does not look further either
+    )
+
+
+def _check(answer: Any) -> None:
+    if not isinstance(answer, dict) or not _are_objects(answer.get("hits")):
+        raise ValueError("no hits")
+    if not any(all(_is_count(answer.get(name)) for name in names) for names in _PAGINATIONS):
+        raise ValueError("no total")
+    if not _is_count(answer.get("processingTimeMs")):
+        raise ValueError("no processing time")
+
+
+def _are_objects(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _hit(remote: str, given: Json) -> RemoteHit | None:
+    """A hit; None if it has a member that cannot be used. Raises remote_bad_response if one that must be there is not."""
+    federation = _federation_of(given)
+    extra, pinned = federation.get(EXTRA_DOCUMENT) or {}, federation.get(PINNED_POSITION)
+    score, number, index_uid = federation[WEIGHTED_SCORE], federation.get("queriesPosition"), federation.get("indexUid")
+    try:
+        compared, is_semantic = read_values(federation[SCORE_VALUES])
+    except ValueError:
+        return None
+    is_placed = _is_count(number) and (pinned is None or _is_count(pinned)) and isinstance(score, (int, float))
+    if not is_placed or not isinstance(extra, dict) or not isinstance(index_uid, str):
+        return None
+    shown = {name: value for name, value in federation.items() if name not in _FOR_MERGING}
+    document = {**given, FEDERATION: {**shown, "remote": remote}}
+    return RemoteHit(MergeKey(compared, float(score)), number or 0, index_uid, document, extra, pinned, is_semantic)
+
+
+def _federation_of(hit: Json) -> Json:
+    if FEDERATION not in hit:
+        raise remote_errors.missing_in_hit(f".{FEDERATION}")
+    federation = hit[FEDERATION]
+    if not isinstance(federation, dict):
+        raise remote_errors.unexpected_in_hit(f".{FEDERATION}", "map", federation)
+    for name in (SCORE_VALUES, WEIGHTED_SCORE):
+        if name not in federation:
+            raise remote_errors.missing_in_hit(f".{FEDERATION}.{name}")
+    return federation
+
+
+def _facets(answer: Json) -> dict[str, Facets]:
+    """Index uid -> facets. Raises ValueError."""
+    facets = {}
+    for index_uid, own in _object(answer.get("facetsByIndex") or {}).items():
+        distribution = {field: _object(counts) for field, counts in _object(own.get("distribution") or {}).items()}
+        if not all(_is_count(count) for counts in distribution.values() for count in counts.values()):
+            raise ValueError("a count that is none")
+        stats = _object(own.get("stats") or {}).items()
+        facets[index_uid] = Facets(distribution, {field: {end: float(of[end]) for end in ("min", "max")} for field, of in stats})
+    return facets
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("no object")
+    return value
+
+
+def _query_vectors(answer: Json) -> dict[int, list[float]]:
+    """Number of a query -> its vector. Raises ValueError."""
+    vectors = {int(number): vector for number, vector in _object(answer.get("queryVectors") or {}).items()}
+    if not all(isinstance(vector, list) for vector in vectors.values()):
+        raise ValueError("no vector")
+    return vectors
+
+
+def _primary_keys(answer: Json) -> dict[str, str]:
+    """Index uid -> its primary key, from the metadata of the answer."""
+    entries = answer.get("metadata")
+    return {entry["indexUid"]: entry["primaryKey"] for entry in (entries if isinstance(entries, list) else ())
+            if isinstance(entry, dict) and isinstance(entry.get("primaryKey"), str) and isinstance(entry.get("indexUid"), str)}

@@ -1,0 +1,187 @@
+"""Searches over the network: which instances answer a query, what they are sent, and what has become of it (docs/network.md).
+
+The calls begin before the search of this instance, and it waits for them after it, without a slot of the search queue: else
+two instances that ask each other could wait until the deadline.
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from svcd.api.admission import Timer
+from svcd.api.remote_answers import remote_result
+from svcd.api.search import FIELDS, wants_metadata
+from svcd.api.use_network import begin_calls, partition, waiting
+from svcd.base import tracing
+from svcd.base.errors import ApiError, ErrorObject
+from svcd.remote.remote_calls import INCLUDE_METADATA, PROXY_SEARCH
+from svcd.search.remote_hits import RemoteResult, Remotes
+from svcd.search.request import Federation, IndexedQuery
+
+if TYPE_CHECKING:
+    from svcd.api.routes import Context
+    from svcd.instance.network import Network
+    from svcd.remote.remote_calls import Pending
+
+# Members of a query that the federation decides, and the network: a remote must not ask others in turn.
+_NOT_PASSED_ON = ("offset", "limit", "page", "hitsPerPage", "facets", "useNetwork", "showPerformanceDetails")
+
+
+class NetworkQuery(NamedTuple):
+    """A query of a request. body: its members. remote: the instance that it names, None for none."""
+
+    body: Mapping[str, Any]
+    indexed: IndexedQuery
+    remote: str | None = None
+
+    @property
+    def uses_network(self) -> bool:
+        """Is it a query of other instances, or one that names this instance as a remote?"""
+        return self.remote is not None or bool(self.body.get("useNetwork"))
+
+
+class _Plan(NamedTuple):
+    """Who runs which queries. local: those of this instance. sent: name of a remote -> its queries, as they are sent.
+
+    is_remote: has any query gone to the network, be it to this instance alone?
+    """
+
+    local: list[IndexedQuery]
+    sent: dict[str, list[dict[str, Any]]]
+    is_remote: bool
+
+
+def _planned(network: Network, queries: Sequence[NetworkQuery], federation: Federation) -> _Plan:
+    local: list[IndexedQuery] = []
+    sent: dict[str, list[dict[str, Any]]] = {}
+    is_remote = False
+    for place, query in enumerate(queries):
+        own = query.indexed if query.indexed.position is not None else replace(query.indexed, position=place)
+        names, is_local = _instances(network, query)
+        is_remote = is_remote or (query.uses_network and bool(names or is_local))
+        if is_local:
+            local.append(own)
+        for name in names:
+            sent.setdefault(name, []).append(_sent_query(query, place, federation))
+    return _Plan(local, dict(sorted(sent.items())), is_remote)
+
+
+def _instances(network: Network, query: NetworkQuery) -> tuple[Sequence[str], bool]:
+    """(the remotes that a query goes to, does this instance run it, too?)."""
+    if query.remote is not None:
+        is_own = query.remote == network.self_name
+        return () if is_own else (query.remote,), is_own
+    if query.body.get("useNetwork"):
+        instances = partition(network)
+        return instances.remotes, instances.is_local
+    return (), True
+
+
+# What remotes are sent
+
+
+def _sent_query(query: NetworkQuery, place: int, federation: Federation) -> dict[str, Any]:
+    """A query with all members, also those that were not given. place: of the query in the request."""
+    body = query.body
+    given = {name: body.get(name) for name in FIELDS if name != "personalize"}
+    given.update(dict.fromkeys(_NOT_PASSED_ON))
+    if federation.distinct is not None:
+        given["distinct"] = None
+    options = {"weight": query.indexed.weight, "remote": None, "queryPosition": place}
+    return {"indexUid": query.indexed.index_uid, **given, "filter": _sent_filter(query.indexed), "federationOptions": options}
+
+
+def _sent_filter(indexed: IndexedQuery) -> str | None:
+    """The filter in canonical form, with that of the tenant token; without joins, which are resolved here."""
+    if indexed.query.filter is None:
+        return None
+    from svcd.filters.canonical_text import canonical_text
+
+    return canonical_text(indexed.query.filter)
+
+
+def _sent_federation(federation: Federation, others: Mapping[str, Any]) -> dict[str, Any]:
+    """The federation, from its first hit to the end of the page. others: members that are passed on as they are."""
+    if federation.is_paged:
+        page, size = federation.page_and_size
+        page_members = {"limit": federation.limit, "offset": federation.offset,
+                        "page": min(page, 1), "hitsPerPage": max(page, 1) * size}
+    else:
+        page_members = {"limit": federation.offset + federation.limit, "offset": 0}
+    distinct = {} if federation.distinct is None else {"distinct": federation.distinct}
+    given = {name: value for name, value in others.items() if value is not None}
+    return {**page_members, "facetsByIndex": federation.facets, **distinct, **given}
+
+
+class NetworkSearch:
+    """A search of which other instances run a part.
+
+    local: the queries that run here; remotes: for svcd.search.federation.federated, None when no query has gone to the network.
+    The calls of remotes have begun.
+    """
+
+    def __init__(self, ctx: Context, queries: Sequence[NetworkQuery], federation: Federation, timer: Timer,
+                 passed_on: Mapping[str, Any]) -> None:
+        """timer: its clock stands still while remotes are waited for. passed_on: members of the federation that remotes get,
+        too."""
+        network = ctx.instance.network()
+        plan = _planned(network, queries, federation)
+        self.local = plan.local
+        self.remotes = Remotes(network.self_name, self._wait) if plan.is_remote else None
+        self._ctx, self._timer = ctx, timer
+        self._results: dict[str, RemoteResult] = {}
+        self._errors: dict[str, ErrorObject] = {}
+        self._waited_s = 0.0
+        tracing.begin("start remote search")
+        self._calls = self._begin(network, plan.sent, _sent_federation(federation, passed_on))
+        tracing.end()
+
+    def _begin(self, network: Network, sent: Mapping[str, Sequence[Any]], federation: Any) -> dict[str, Pending[RemoteResult]]:
+        """Name of a remote -> its call."""
+        if not sent:
+            return {}
+        calls = begin_calls(self._ctx, network)
+        headers = {**PROXY_SEARCH, **INCLUDE_METADATA} if wants_metadata(self._ctx) else PROXY_SEARCH
+        return {name: calls.start(name, "POST", "/multi-search", {"queries": queries, "federation": federation},
+                                  partial(remote_result, name), headers) for name, queries in sent.items()}
+
+    def _wait(self) -> Sequence[RemoteResult]:
+        """The results of the remotes that answered. Raises too_many_search_requests if too many searches wait already."""
+        if not self._calls:
+            return ()
+        tracing.begin("wait for remote results")
+        started = time.monotonic()
+        with waiting(self._ctx), self._ctx.searches.paused(), self._timer.paused():
+            self._collect()
+        self._waited_s = time.monotonic() - started
+        return list(self._results.values())
+
+    def _collect(self) -> None:
+        for name, call in self._calls.items():
+            try:
+                self._results[name] = call.result()
+            except ApiError as error:
+                self._errors[name] = error.as_json()
+
+    def milliseconds(self, elapsed_s: float) -> int:
+        """The processing time: the longest of those of the instances. elapsed_s: since the begin of the search, with waiting."""
+        own = int((elapsed_s - self._waited_s) * 1000)
+        return max(own, *(result.milliseconds for result in self._results.values()), 0)
+
+    def error_members(self) -> dict[str, Any]:
+        """The member `remoteErrors`; none if there was no remote at all."""
+        return {} if self.remotes is None else {"remoteErrors": self._errors}
+
+    def primary_key(self, index_uid: str, remote: str | None, own: Mapping[str, str | None]) -> str | None:
+        """The primary key that the metadata of a query show. remote: that it names. own: primary keys of the indexes here."""
+        if remote is None:
+            return own.get(index_uid)
+        result = self._results.get(remote)  # none for a query that names this instance, as clients know it
+        return None if result is None else result.primary_keys.get(index_uid)
+
+    def shown_name(self, remote: str | None) -> str | None:
+        """The name of the instance that the metadata of a query show. remote: that it names."""
+        return remote if remote is not None or self.remotes is None else self.remotes.own_name

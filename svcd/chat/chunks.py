@@ -1,0 +1,141 @@
+"""Reads and rewrites the chunks of a completion: what a service sends in one event, and what a client gets of it.
+
+A chunk is written anew with all its members in a fixed order: absent ones are null, unknown ones are dropped. See
+docs/chats.md#events.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from svcd.base.json_text import loads
+from svcd.validation import Check, Field, FieldError, anything, array_of, bounded, nullable, object_of, one_of, string
+
+DONE = "[DONE]"
+CONTINUES = "tool_calls"  # the reason of a round that ends with calls of tools
+_U32 = bounded(2**32 - 1)
+_REASONS = ("stop", "length", CONTINUES, "content_filter", "function_call")
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_TIERS = ("auto", "default", "flex", "priority", "scale")
+
+Json = dict[str, Any]
+
+
+class CallPart(NamedTuple):
+    """A part of a call of a tool. place: of the call among those of the round.
+
+    The first part of a call has its id and name, all have a piece of its arguments.
+    """
+
+    place: int
+    id: str
+    name: str
+    arguments: str
+
+
+class Usage(NamedTuple):
+    """Numbers of tokens."""
+
+    prompt: int
+    completion: int
+    total: int
+
+
+class Chunk(NamedTuple):
+    """One chunk. shown: as a client gets it; parts: of calls, None when it has none; both as of the first choice.
+
+    has_choice: False for a chunk with nothing but figures. reason: why the round ends; None while it goes on.
+    """
+
+    shown: Json
+    has_choice: bool
+    reason: str | None
+    parts: Sequence[CallPart] | None
+    usage: Usage | None
+
+
+def _optional(check: Check) -> Field:
+    return Field(nullable(check), default=None)
+
+
+def _opened(fields: Mapping[str, Field]) -> Check:
+    return object_of(fields, is_open=True)
+
+
+class _Content:
+    """A text, or a list of parts: the texts of its text parts joined, None when there are none."""
+
+    def decode(self, value: Any, location: str) -> str | None:
+        if not isinstance(value, list):
+            return string.decode(value, location)
+        texts = [part["text"] for part in value
+                 if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)]
+        return "".join(texts) if texts else None
+
+    def describe(self) -> Json:
+        return {}
+
+
+_CALLED = _opened({"name": _optional(string), "arguments": _optional(string)})
+_DELTA = _opened({
+    "content": _optional(_Content()),
+    "function_call": _optional(_CALLED),
+    "tool_calls": _optional(array_of(_opened({
+        "index": Field(_U32, required=True),
+        "id": _optional(string),
+        "type": _optional(one_of("function")),
+        "function": _optional(_CALLED),
+    }))),
+    "role": _optional(one_of(*_ROLES)),
+    "refusal": _optional(string),
+})
+_COUNT = Field(_U32, required=True)
+_CHUNK = _opened({
+    "id": Field(string, required=True),
+    "choices": Field(array_of(_opened({
+        "index": Field(_U32, required=True),
+        "delta": Field(_DELTA, required=True),
+        "finish_reason": _optional(one_of(*_REASONS)),
+        "logprobs": _optional(_opened({"content": _optional(anything), "refusal": _optional(anything)})),
+    })), required=True),
+    "created": Field(_U32, required=True),
+    "model": Field(string, required=True),
+    "service_tier": _optional(one_of(*_TIERS)),
+    "system_fingerprint": _optional(string),
+    "object": Field(string, required=True),
+    "usage": _optional(_opened({
+        "prompt_tokens": _COUNT, "completion_tokens": _COUNT, "total_tokens": _COUNT,
+        "prompt_tokens_details": _optional(_opened(dict.fromkeys(("audio_tokens", "cached_tokens"), _optional(_U32)))),
+        "completion_tokens_details": _optional(_opened(dict.fromkeys(
+            ("accepted_prediction_tokens", "audio_tokens", "reasoning_tokens", "rejected_prediction_tokens"), _optional(_U32)))),
+    })),
+})
+
+
+def chunk_of(text: str) -> Chunk:
+    """The chunk of an event. Raises ValueError(reason)."""
+    try:
+        shown: Json = _CHUNK.decode(loads(text), "")
+    except FieldError as fault:
+        raise ValueError(fault.message) from None
+    choice = shown["choices"][0] if shown["choices"] else None
+    parts = choice["delta"]["tool_calls"] if choice else None
+    usage = shown["usage"]
+    return Chunk(
+        shown, choice is not None, choice["finish_reason"] if choice else None,
+        None if parts is None else [_part(part) for part in parts],
+        None if usage is None else Usage(usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]),
+    )
+
+
+def _part(part: Json) -> CallPart:
+    called = part["function"] or {}
+    return CallPart(part["index"], part["id"] or "", called.get("name") or "", called.get("arguments") or "")
+
+
+def with_call(chunk: Chunk, call_id: str, name: str, arguments: str) -> Json:
+    """A chunk of the daemon's own: one call of a tool of the client, in the frame of the chunk that has set it off."""
+    delta = {"content": None, "function_call": None, "tool_calls": [
+        {"index": 0, "id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}},
+    ], "role": "assistant", "refusal": None}
+    return {**chunk.shown, "choices": [{"index": 0, "delta": delta, "finish_reason": None, "logprobs": None}]}

@@ -1,0 +1,75 @@
+"""The workspaces of chats on disk: uid -> stored settings (svcd.chat.workspace), the key of the service in clear.
+
+Changes are durable when a call returns. What the members mean is decided in svcd.chat.
+"""
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from svcd.base.errors import ApiError
+from svcd.index.connections import ReadPool, write_transaction
+
+Stored = dict[str, Any]
+_MOST_ROWS = 2**63 - 1
+
+
+class ChatWorkspaces:
+    """All workspaces of an instance. Any thread may call it."""
+
+    def __init__(self, path: str, readers: ReadPool, writer: sqlite3.Connection, lock: threading.RLock,
+                 before_removal: Callable[[], None]) -> None:
+        """path: of instance.sqlite. lock: guards `writer`, which others use too. before_removal: frees reserved disk space."""
+        self._path = path
+        self._readers = readers
+        self._writer = writer
+        self._lock = lock
+        self._before_removal = before_removal
+
+    def page(self, offset: int, limit: int) -> tuple[list[str], int]:
+        """A page of the uids in byte order, and their total."""
+        with self._readers.transaction(self._path) as connection:
+            (total,) = connection.execute("SELECT count(*) FROM chat_workspaces").fetchone()
+            rows = connection.execute("SELECT uid FROM chat_workspaces ORDER BY uid LIMIT ? OFFSET ?",
+                                      (min(limit, _MOST_ROWS), min(offset, _MOST_ROWS))).fetchall()
+        return [uid for (uid,) in rows], total
+
+    def all(self) -> dict[str, Stored]:
+        """The stored settings of each workspace, by uid."""
+        with self._readers.transaction(self._path) as connection:
+            return {uid: json.loads(settings) for uid, settings in connection.execute(
+                "SELECT uid, settings FROM chat_workspaces ORDER BY uid")}
+
+    def get(self, uid: str) -> Stored | None:
+        """The stored settings of a workspace, or None."""
+        with self._readers.transaction(self._path) as connection:
+            row = connection.execute("SELECT settings FROM chat_workspaces WHERE uid = ?", (uid,)).fetchone()
+        return json.loads(row[0]) if row else None
+
+    def require(self, uid: str) -> Stored:
+        """The stored settings of a workspace. Raises chat_not_found."""
+        stored = self.get(uid)
+        if stored is None:
+            raise ApiError("chat_not_found", f"Chat `{uid}` not found")
+        return stored
+
+    def update(self, uid: str, change: Callable[[Mapping[str, Any]], Stored]) -> Stored:
+        """Replace the stored settings, {} if there is no such workspace yet, by what `change` makes of them; it may raise."""
+        with self._lock, write_transaction(self._writer) as connection:
+            row = connection.execute("SELECT settings FROM chat_workspaces WHERE uid = ?", (uid,)).fetchone()
+            changed = change(json.loads(row[0]) if row else {})
+            connection.execute("INSERT OR REPLACE INTO chat_workspaces(uid, settings) VALUES (?, ?)", (uid, json.dumps(changed)))
+        return changed
+
+    def put(self, uid: str, stored: Stored) -> None:
+        """Store a workspace with these settings."""
+        self.update(uid, lambda before: stored)
+
+    def delete(self, uid: str) -> bool:
+        """Delete a workspace with its settings; False when there is none."""
+        self._before_removal()
+        with self._lock, write_transaction(self._writer) as connection:
+            return bool(connection.execute("DELETE FROM chat_workspaces WHERE uid = ?", (uid,)).rowcount)

@@ -1,0 +1,74 @@
+"""Search rules as documents of a hidden index: its settings, what an update makes of a rule, and how a rule is shown.
+
+Source: docs/search-rules.md#storage.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Rule = dict[str, Any]
+
+# No index can have this name, so that the index is seen by none of the routes of indexes.
+INDEX_UID = ".svc_dsr"
+PRIMARY_KEY = "uid"
+
+_FILTERABLE = {
+    "active": {"equality": True, "comparison": False},
+    "conditions.time.start": {"equality": True, "comparison": True},
+    "conditions.time.end": {"equality": True, "comparison": True},
+    "conditions.query.isEmpty": {"equality": True, "comparison": False},
+    "conditions.filter.values.*": {"equality": True, "comparison": True},
+    "conditions.filter.nbConstraints": {"equality": True, "comparison": True},
+}
+SETTINGS: Mapping[str, Any] = {
+    "searchableAttributes": ["conditions.query.words", "description"],
+    "filterableAttributes": [{"attributePatterns": [name], "features": {"facetSearch": False, "filter": features}}
+                             for name, features in _FILTERABLE.items()],
+    "sortableAttributes": ["lastUpdatedAt", "precedence"],
+    "typoTolerance": {"enabled": False},
+    "prefixSearch": "disabled",
+    "facetSearch": False,
+    "proximityPrecision": "byAttribute",
+}
+NEWEST_FIRST = ("lastUpdatedAt:desc",)
+
+# The members of a rule besides its uid, in the order in which they are shown; None: without a value it is left out.
+_DEFAULTS: Mapping[str, Any] = {
+    "description": None, "lastUpdatedAt": None, "precedence": None, "active": True, "conditions": {}, "actions": [],
+}
+
+
+def updated(rule: Mapping[str, Any] | None, uid: str, change: Mapping[str, Any], moment: str) -> Rule:
+    """A rule after an update at a moment. rule: None for a new one. Members of the change replace those of the rule as a whole;
+    null resets one."""
+    after = {**_DEFAULTS, **(rule or {}), **change, "lastUpdatedAt": moment}
+    members = {name: _DEFAULTS[name] if after[name] is None else after[name] for name in _DEFAULTS}
+    return {PRIMARY_KEY: uid, **{name: value for name, value in members.items() if value is not None},
+            "conditions": _counted(members["conditions"])}
+
+
+def _counted(conditions: Mapping[str, Any]) -> Rule:
+    """Conditions with the number of values that a filter must have."""
+    values = (conditions.get("filter") or {}).get("values") or {}
+    if "filter" not in conditions:
+        return dict(conditions)
+    return {**conditions, "filter": {"values": values, "nbConstraints": count_values(values)}}
+
+
+def count_values(value: Any) -> int:
+    """How many texts, numbers and booleans a JSON value holds at any depth."""
+    if isinstance(value, Mapping):
+        return sum(map(count_values, value.values()))
+    if isinstance(value, list):
+        return sum(map(count_values, value))
+    return value is not None
+
+
+def shown(rule: Mapping[str, Any]) -> Rule:
+    """A stored rule as answers show it."""
+    members = {name: rule.get(name, default) for name, default in _DEFAULTS.items()}
+    view: Rule = {PRIMARY_KEY: rule[PRIMARY_KEY], **{name: value for name, value in members.items() if value is not None}}
+    if held := view["conditions"].get("filter"):
+        view["conditions"] = {**view["conditions"], "filter": {"values": held.get("values") or {}}}
+    return view

@@ -1,0 +1,116 @@
+"""Facets of a federated search: counted index by index, added to those of remotes (docs/search.md#facets-of-a-federation)."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from svcd.base.docids import DocIds
+from svcd.base.errors import ApiError
+from svcd.facets.distribution import (
+    FacetOrders,
+    Facets,
+    facets_of,
+    merged_facets,
+    number_text,
+    subtract,
+    subtract_values,
+)
+from svcd.facets.fields import check_facets
+from svcd.query.reader import Reader
+from svcd.schema.field_values import normal_form
+from svcd.schema.index_settings import Faceting
+from svcd.search.keyword import values_at
+from svcd.search.request import Federation
+
+
+class FederatedFacets:
+    """Counts the facets of a federated search, index by index. counted: index uid -> its facets.
+
+    Call open() when an index is opened, count() with the documents found, check_others() once, add_remote() if there are remotes;
+    at last reject() or reject_remote() for each hit that is dropped.
+    """
+
+    def __init__(self, federation: Federation) -> None:
+        self.counted: dict[str, Facets] = {}
+        self._patterns = federation.facets
+        self._orders = FacetOrders() if federation.merges_facets else None
+        self._is_single = federation.is_single
+        self._faceting: dict[str, Faceting] = {}
+
+    def open(self, index_uid: str, reader: Reader) -> None:
+        """Raises invalid_multi_search_facet_order if merged facets are ordered differently in this index."""
+        with self._error_context(index_uid):
+            self._check_order(index_uid, reader)
+
+    def count(self, index_uid: str, reader: Reader, docids: DocIds) -> None:
+        """Count the values of the documents that the queries of an index found. Raises invalid_search_facets."""
+        patterns = self._patterns.get(index_uid)
+        if patterns is not None:
+            with self._error_context(index_uid):
+                self.counted[index_uid] = facets_of(reader, patterns, docids)
+
+    def check_others(self, opened: Mapping[str, Any], read: Callable[[str], Reader]) -> None:
+        """Check the facets of indexes without a query; such an index must exist too. Raises as open() and count()."""
+        for index_uid in sorted(self._patterns.keys() - opened.keys()):
+            with self._error_context(index_uid, f"\n - Note: index `{index_uid}` is not used in queries"):
+                reader = read(index_uid)
+                self._check_order(index_uid, reader)
+                check_facets(reader.settings, self._patterns[index_uid] or ())
+
+    def add_remote(self, remotes: Iterable[Mapping[str, Facets]]) -> None:
+        """Add the counts of remotes; the values of an index that is known here get its order and its limit."""
+        by_index: dict[str, list[Facets]] = {}
+        for remote in remotes:
+            for index_uid, facets in remote.items():
+                by_index.setdefault(index_uid, []).append(facets)
+        for index_uid, several in by_index.items():
+            if index_uid in self.counted:
+                several.insert(0, self.counted[index_uid])
+            faceting = self._faceting.get(index_uid)
+            if faceting is None:
+                self.counted[index_uid] = merged_facets(several)
+                continue
+            for facets in several:
+                facets.orders = {field: faceting.order_of(field) for field in facets.distribution}
+            self.counted[index_uid] = merged_facets(several, faceting.max_values)
+        self.counted = dict(sorted(self.counted.items()))
+
+    def reject(self, index_uid: str, reader: Reader, docid: int) -> None:
+        """Subtract the values of a document that was counted, but rejected by distinct."""
+        if index_uid in self.counted:
+            subtract(self.counted[index_uid], reader, docid)
+
+    def reject_remote(self, index_uid: str, documents: Iterable[Any]) -> None:
+        """Subtract the values of a rejected hit of a remote. documents: the parts of its document that are known here."""
+        if index_uid not in self.counted:
+            return
+        parts = list(documents)
+        for field, shown in self.counted[index_uid].distribution.items():
+            values = set(map(_shown_form, values_at(parts, field)))
+            subtract_values(shown, [text for text in shown if text in values or normal_form(text) in values])
+
+    def _check_order(self, index_uid: str, reader: Reader) -> None:
+        self._faceting[index_uid] = reader.settings.faceting
+        if self._orders is not None:
+            for pattern in self._patterns.get(index_uid) or ():
+                self._orders.add(index_uid, pattern, reader.settings.faceting.order_of(pattern))
+
+    @contextmanager
+    def _error_context(self, index_uid: str, note: str = "") -> Iterator[None]:
+        """Errors in this block name the facets of the index in their message; those of a single search do not."""
+        try:
+            yield
+        except ApiError as error:
+            if self._is_single:
+                raise
+            located = error.inside(f"Inside `.federation.facetsByIndex.{index_uid}`")
+            located.message += note
+            raise located from None
+
+
+def _shown_form(value: str | int | float) -> str:
+    """A value as a distribution shows it, except that texts are in normal form."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return normal_form(value) if isinstance(value, str) else number_text(float(value))

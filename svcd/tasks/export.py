@@ -1,0 +1,281 @@
+"""Exports indexes to another instance, in the process of an export (docs/export.md).
+
+One index after the other: its documents are read in one transaction and sent as compressed NDJSON. Texts are compressed as they
+are read, so that memory holds compressed bodies only, and of these at most BUFFERED_BYTES and one for each of SENDERS.
+
+Threads: this one reads, compresses and keeps the record; SENDERS others send one body each at a time.
+"""
+from __future__ import annotations
+
+import gc
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from svcd.base.docids import DocIds
+from svcd.base.errors import ApiError
+from svcd.filters.evaluation import filter_docids
+from svcd.filters.one_index import local_filter, naming_index
+from svcd.index.disk_space import disk_full_error, lacks_room
+from svcd.index.reader import IndexReader
+from svcd.instance.data_folder import DataFolderReader, IndexRow
+from svcd.remote.client import Client
+from svcd.remote.guard import Guard, parse_networks
+from svcd.tasks.export_record import ExportRecord, IndexProgress, digest
+from svcd.tasks.export_target import NotTaken, Stopped, Target
+from svcd.tasks.indexing_client import ReportProgress
+from svcd.tasks.stored_documents import settings_in_effect, texts_with_vectors
+
+# Document i goes into a body with those of the same i mod STREAMS, which targets of the reference engine are used to.
+STREAMS = 40
+# Reading and compressing keep one core busy, so that more senders only help with targets that take long to answer. Memory of the
+# process with 200,000 documents of 1 kB: 37 MB with a buffer of 4 MiB, 63 MB with one of 16 MiB.
+SENDERS = 4
+BUFFERED_BYTES = 8 << 20
+# The fastest level; the largest window, with a gzip header; 64 kB for each body that is being compressed, instead of 256.
+_LEVEL, _GZIP, _MEMORY = 1, 31, 6
+_FILTER_CODE = "invalid_document_filter"
+_HIDDEN = "."
+
+
+def run_export(request: Mapping[str, Any], report: ReportProgress) -> dict[str, Any]:
+    """Do what svcd.tasks.exports.export_request() asks for: {"error": None or error object, "exported": details by index}."""
+    is_collected = gc.isenabled()
+    gc.enable()  # an export may take hours, and what fails in urllib leaves cycles
+    try:
+        client = Client(Guard(parse_networks(",".join(request["networks"]))))
+        export = _Export(request, Target(client, request["url"], request["apiKey"]), report)
+        with closing(DataFolderReader(Path(request["folder"]))) as data_folder, closing(export.record):
+            return {"error": None, "exported": export.run(data_folder)}
+    except ApiError as error:
+        return {"error": dict(error.as_json()), "exported": {}}
+    except sqlite3.OperationalError as error:  # of the record
+        if lacks_room(error):
+            return {"error": dict(disk_full_error().as_json()), "exported": {}}
+        raise
+    finally:
+        if not is_collected:
+            gc.disable()
+
+
+def chosen_pattern(index_uid: str, patterns: Mapping[str, Any]) -> str | None:
+    """The first pattern, in byte order, that an index matches; None for none."""
+    return next((pattern for pattern in sorted(patterns, key=str.encode)
+                 if index_uid == pattern or pattern.endswith("*") and index_uid.startswith(pattern[:-1])), None)
+
+
+class _Export:
+    """One run of an export."""
+
+    def __init__(self, request: Mapping[str, Any], target: Target, report: ReportProgress) -> None:
+        self._patterns: Mapping[str, Mapping[str, Any]] = request["indexes"]
+        self._features: Mapping[str, bool | None] = request["features"]
+        self._payload_bytes: int = request["payloadBytes"]
+        self._target = target
+        self._report = report
+        self.record = ExportRecord(Path(request["record"]))
+
+    def run(self, data_folder: DataFolderReader) -> dict[str, Any]:
+        """Export the indexes that match; their details."""
+        rows, _ = data_folder.list_indexes()
+        chosen = [(row, pattern) for row in sorted(rows, key=lambda row: row.uid.encode())
+                  if not row.uid.startswith(_HIDDEN) and (pattern := chosen_pattern(row.uid, self._patterns)) is not None]
+        exported: dict[str, Any] = {}
+        for place, (row, pattern) in enumerate(chosen):
+            above = (f"Exporting index `{row.uid}`", place, len(chosen))
+            self._report(*above)
+            options = self._patterns[pattern]
+            matched = self._matched(data_folder, row, options, above)
+            if matched is not None:
+                exported[row.uid] = {**options, "matched_documents": matched}
+        return exported
+
+    def _matched(self, data_folder: DataFolderReader, row: IndexRow, options: Mapping[str, Any],
+                 above: tuple[str, int, int]) -> int | None:
+        """Export an index, unless an earlier run did. How many documents matched; None when the index is gone."""
+        known = self.record.index(row.uid)
+        if known is not None and known.matched is not None:
+            return known.matched
+        try:
+            with data_folder.read(row.uid) as reader:
+                return self._export_index(reader, row.uid, options, above)
+        except ApiError as error:
+            if error.code == "index_not_found":  # deleted since the list was read
+                return None
+            raise
+
+    def _export_index(self, reader: IndexReader, index_uid: str, options: Mapping[str, Any],
+                      above: tuple[str, int, int]) -> int:
+        condition = local_filter(options["filter"], _FILTER_CODE, lambda: self._features, index_uid)
+        with naming_index(index_uid):
+            docids = filter_docids(reader, condition, _FILTER_CODE)
+        progress = self._prepared(reader, index_uid, options["overrideSettings"])
+        sending = _Sending(self._target, self.record, progress, self._payload_bytes,
+                           lambda finished: self._report("document", finished, len(docids), above))
+        with sending:
+            for place, (docid, text) in enumerate(self._texts(reader, docids, progress)):
+                if text is not None:
+                    sending.add(place % STREAMS, docid, text)
+                else:
+                    sending.skip()
+        self.record.update(progress, matched=len(docids))
+        return len(docids)
+
+    def _prepared(self, reader: IndexReader, index_uid: str, overrides: bool) -> IndexProgress:
+        """Have the target create the index or change its settings, as far as it has not acknowledged that before."""
+        state = "{} {}".format(*reader.state)
+        progress = self.record.index(index_uid)
+        if progress is None:
+            progress = self.record.begin(index_uid, state, not self._target.has_index(index_uid))
+        elif progress.state != state:
+            progress = self.record.update(progress, state="")
+        calls: list[Callable[[], None]] = []
+        if progress.is_new:
+            calls.append(lambda: self._target.create_index(index_uid, reader.primary_key))
+        elif overrides:
+            calls.append(lambda: self._target.update_index(index_uid, reader.primary_key))
+        if calls:
+            settings = settings_in_effect(
+                reader.stored_settings, lambda setting: bool(setting.feature and self._features.get(setting.feature[0])))
+            calls.append(lambda: self._target.update_settings(index_uid, settings))
+        for number, call in enumerate(calls[progress.calls:], progress.calls + 1):
+            call()
+            progress = self.record.update(progress, calls=number)
+        return progress
+
+    def _texts(self, reader: IndexReader, docids: DocIds, progress: IndexProgress) -> Iterator[tuple[int, bytes | None]]:
+        """(docid, text) of each document in order; None instead of a text that the target has."""
+        if progress.state:  # nothing has changed since: what was acknowledged need not be read
+            missing = docids - self.record.docids(progress)
+            texts = zip(missing, _encoded(reader, missing))
+            following = next(texts, None)
+            for docid in docids:
+                if following is not None and docid == following[0]:
+                    yield following
+                    following = next(texts, None)
+                else:
+                    yield docid, None
+            return
+        digests = self.record.digests(progress)
+        for docid, text in zip(docids, _encoded(reader, docids)):
+            yield docid, None if digests.of(docid) == digest(text) else text
+
+
+def _encoded(reader: IndexReader, docids: DocIds) -> Iterator[bytes]:
+    texts = texts_with_vectors(reader, docids) if reader.settings.embedders else reader.each_document(docids)
+    return (text.encode() for text in texts)
+
+
+class _Body:
+    """Documents that are being compressed into one body."""
+
+    def __init__(self) -> None:
+        self._packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP, _MEMORY)
+        self._packed = bytearray()
+        self.text_bytes = 0
+        self.documents: list[tuple[int, int]] = []
+
+    @property
+    def packed_bytes(self) -> int:
+        return len(self._packed)
+
+    def add(self, docid: int, text: bytes) -> None:
+        # Without anything between documents, as the reference engine sends them: a body is exactly as long as its texts.
+        self._packed += self._packer.compress(text)
+        self.text_bytes += len(text)
+        self.documents.append((docid, digest(text)))
+
+    def end(self) -> bytes:
+        self._packed += self._packer.flush()
+        return bytes(self._packed)
+
+
+class _Sending:
+    """Gathers the documents of one index into bodies and sends them. As a context, it sends the rest at the end.
+
+    report: called with the number of documents that the target has.
+    """
+
+    def __init__(self, target: Target, record: ExportRecord, progress: IndexProgress, payload_bytes: int,
+                 report: Callable[[int], None]) -> None:
+        self._target = target
+        self._record = record
+        self._progress = progress
+        self._payload_bytes = payload_bytes
+        self._report = report
+        self._streams: dict[int, _Body] = {}
+        self._ended: set[int] = set()  # streams of which the target takes no documents
+        self._on_their_way: dict[Future[None], tuple[int, _Body]] = {}
+        self._pool = ThreadPoolExecutor(SENDERS, "svcd-export")
+        self._packed_bytes = 0
+        self._finished = 0
+        report(0)
+
+    def __enter__(self) -> _Sending:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            if kind is None:
+                for stream in sorted(self._streams):
+                    self._send(stream)
+                while self._on_their_way:
+                    self._settle()
+        finally:
+            if self._on_their_way:  # something failed: what else is on its way counts for nothing
+                self._target.stop()
+            self._pool.shutdown()
+
+    def skip(self) -> None:
+        """Count a document that the target has."""
+        self._finished += 1
+
+    def add(self, stream: int, docid: int, text: bytes) -> None:
+        """Add a document to a stream, in which it may have to wait for others."""
+        if stream in self._ended:
+            return
+        body = self._streams.get(stream)
+        if body is not None and body.text_bytes + len(text) > self._payload_bytes:
+            self._send(stream)
+            body = None
+        if body is None:
+            body = self._streams[stream] = _Body()
+        before = body.packed_bytes
+        body.add(docid, text)
+        self._packed_bytes += body.packed_bytes - before
+        if self._packed_bytes > BUFFERED_BYTES:
+            self._send(max(self._streams, key=lambda each: self._streams[each].packed_bytes))
+
+    def _send(self, stream: int) -> None:
+        body = self._streams.pop(stream)
+        self._packed_bytes -= body.packed_bytes
+        while len(self._on_their_way) >= SENDERS:
+            self._settle()
+        if stream not in self._ended:
+            sent = self._pool.submit(self._target.add_documents, self._progress.uid, body.end())
+            self._on_their_way[sent] = stream, body
+
+    def _settle(self) -> None:
+        """Wait for answers and note what was acknowledged. Raises ApiError when the target refused a body."""
+        done, _ = wait(self._on_their_way, return_when=FIRST_COMPLETED)
+        failures = []
+        for future in done:
+            stream, body = self._on_their_way.pop(future)
+            try:
+                future.result()
+            except NotTaken:
+                self._ended.add(stream)
+            except (ApiError, Stopped) as failure:
+                failures.append(failure)
+            else:
+                self._record.add(self._progress, body.documents)
+                self._finished += len(body.documents)
+                self._report(self._finished)
+        if failures:
+            if self._on_their_way:
+                self._target.stop()
+            raise failures[0]
