@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from svcd.api import features
 from svcd.api.admission import Timer
 from svcd.api.filters import has_joins, hydrate_hits, index_snapshot
 from svcd.api.routes import DEGRADED, Context, Fields, HandlerResult, Route, Text
@@ -44,6 +43,7 @@ from svcd.base.errors import ApiError
 from svcd.base.json_text import dumps
 from svcd.facets.distribution import Facets, merged_facets
 from svcd.search.request import Federation, IndexedQuery, SearchResult
+from svcd.validation import features
 from svcd.validation import (
     Field,
     array_of,
