@@ -23,5 +23,6 @@ LAYERS = [
     "api",
     "analytics",
     "cli",
+    "commands",
     "reference",
 ]

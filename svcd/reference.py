@@ -1,4 +1,4 @@
-"""Generated documentation: the man page, the sample configuration, and the table of options in README, from svcd.cli.options.
+"""Generated documentation: the man pages, the sample configuration, and the table of options in README, from svcd.cli.options.
 
     python -m svcd.reference              writes all of them
     python -m svcd.reference man config   writes the named ones
@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
-import tomli_w
+import click
 
 from svcd import INTERFACE_VERSION, __version__
+from svcd.cli.main import COMMAND, COMMANDS
 from svcd.cli.options import GROUPS, OPTIONS, Option
+from svcd.cli.sample_config import is_settable, options_of, sample_config
 
 ROOT = Path(__file__).resolve().parent.parent
 README_START = "<!-- options: written by `make docs` -->"
@@ -30,6 +32,11 @@ svcd \- search engine with an HTTP interface, in one daemon
 .SH SYNOPSIS
 .B svcd
 .RI [ option ]...
+.br
+.B svcd
+.RI [ option ]...
+.I command
+.RI [ argument ]...
 .SH DESCRIPTION
 .B svcd
 is a search engine: it stores JSON documents in one folder and searches them over HTTP, tolerant of typos and ranked.
@@ -51,6 +58,10 @@ and
 .B SIGINT
 stop it: running requests are finished, and a running batch is finished or processed again at the next start.
 A second signal stops it immediately, without loss of data.
+.PP
+Beside the daemon there are commands that talk to one, or work on its data folder; each has a page of its own:
+.BR svcd\-import (1)
+and the others below.
 .SH OPTIONS
 Each option can be given in three ways: on the command line, as an environment variable, and as a key of a
 TOML file. The command line overrides the environment, which overrides the file.
@@ -121,6 +132,7 @@ Add films from a file and search them:
 .B curl 'localhost:7700/indexes/films/search?q=star+wars'
 .fi
 .SH SEE ALSO
+@COMMANDS@
 .BR curl (1),
 .BR systemd.service (5)
 '''
@@ -130,15 +142,16 @@ Add films from a file and search them:
 
 def man_page() -> str:
     """The text of svcd.1, in macros of man(7)."""
-    sections = "\n".join(f".SS {group}\n" + "\n".join(map(_man_option, _rows(group))) for group in GROUPS)
+    sections = "\n".join(f".SS {group}\n" + "\n".join(map(_man_option, options_of(group))) for group in GROUPS)
     page = MAN_PAGE.replace("@VERSION@", __version__).replace("@INTERFACE@", INTERFACE_VERSION)
-    return page.replace("@OPTIONS@", sections)
+    commands = "\n".join(f".BR svcd\\-{name} (1)," for name in COMMANDS)
+    return page.replace("@OPTIONS@", sections).replace("@COMMANDS@", commands)
 
 
 def _man_option(option: Option) -> str:
     value = "" if option.is_switch else rf" \fI{roff_text(option.kind.metavar or '')}\fP"
     names = [f"Variable {option.variable}"]
-    names += [f"key {option.name}"] if _is_settable(option) else ["not in the file"]
+    names += [f"key {option.name}"] if is_settable(option) else ["not in the file"]
     names += [f"default: {option.default_text}"] if option.default_text and not option.is_switch else []
     return f".TP\n\\fB{roff_text(option.flag)}\\fP{value}\n{roff_text(option.about)}\n.br\n{roff_text('; '.join(names))}."
 
@@ -149,52 +162,26 @@ def roff_text(text: str) -> str:
     return r"\&" + escaped if escaped[:1] in (".", "'") else escaped
 
 
-def _is_settable(option: Option) -> bool:
-    """Can the option be set in the TOML file?"""
-    return option.is_in_file and option.works_in_file
+# -- The man pages of commands ---------------------------------------------------------------------------
 
-
-def _rows(group: str) -> list[Option]:
-    return [option for option in OPTIONS if option.group == group]
-
-
-# -- The sample configuration ---------------------------------------------------------------------------------
-
-def sample_config() -> str:
-    """A TOML file with every key as a comment, showing its default or an example."""
-    head = _comment(
-        f"Options of svcd {__version__}. Each line shows the default, or an example if there is none: remove "
-        "the # to change it. The command line and SVC_* variables override this file. Use it with "
-        "--config-file-path, or as ./config.toml."
-    )
-    parts = [head]
-    for group in GROUPS:
-        settable = [option for option in _rows(group) if _is_settable(option) and _sample(option)]
-        parts += [f"# -- {group} --"] * bool(settable)
-        parts += [f"{_comment(_description(option))}\n#{_toml_line(option)}" for option in settable]
-    return "\n\n".join(parts) + "\n"
-
-
-def _description(option: Option) -> str:
-    """The description, with the default if the line below shows an example."""
-    return option.about + (f" Default: {option.default_description}." if option.default_description else "")
-
-
-def _sample(option: Option) -> str:
-    return option.default or option.example
-
-
-def _toml_line(option: Option) -> str:
-    """`key = value`, in the first TOML type of the option that can hold the value."""
-    text = _sample(option)
-    if bool in option.kind.toml:
-        return tomli_w.dumps({option.name: option.kind.parse(text)}).strip()
-    is_number = int in option.kind.toml and text.isdigit()
-    return tomli_w.dumps({option.name: int(text) if is_number else text}).strip()
-
-
-def _comment(text: str) -> str:
-    return "\n".join("# " + line for line in textwrap.wrap(text, 98, break_on_hyphens=False))
+def command_page(name: str) -> str:
+    """The text of svcd-NAME.1, from the declaration of the command."""
+    command = COMMAND.get_command(click.Context(COMMAND, info_name="svcd"), name)
+    assert command is not None  # the names are those of the table
+    context = click.Context(command, info_name=f"svcd {name}")
+    usage = " ".join(command.collect_usage_pieces(context))
+    options = [record for each in command.params
+               if isinstance(each, click.Option) and (record := each.get_help_record(context))]
+    others = [f"svcd-{other} (1)" for other in COMMANDS if other != name]
+    return "\n".join((
+        '.\\" Written by svcd/reference.py from the declaration of the command: change it there.',
+        f'.TH SVCD\\-{name.upper()} 1 "" "svcd {__version__}" "User Commands"', ".nh", ".ad l", ".SH NAME",
+        f"svcd\\-{name} \\- {roff_text(COMMANDS[name][2].rstrip('.'))}", ".SH SYNOPSIS",
+        f".B svcd {name}\n{roff_text(usage)}", ".SH DESCRIPTION", roff_text(command.help or ""), ".SH OPTIONS",
+        *(f".TP\n\\fB{roff_text(flags)}\\fP\n{roff_text(about)}" for flags, about in options),
+        ".SH EXIT STATUS", "0 done; 1 failed; 2 wrong options; 3 no instance answers.",
+        ".SH SEE ALSO", f"svcd (1), {', '.join(others)}",
+    )) + "\n"
 
 
 # -- The README ----------------------------------------------------------------------------------------
@@ -234,6 +221,7 @@ TARGETS: dict[str, tuple[Path, Callable[[], str]]] = {
     "man": (ROOT / "man" / "svcd.1", man_page),
     "config": (ROOT / "examples" / "svcd.toml", sample_config),
     "readme": (ROOT / "README.md", readme),
+    **{name: (ROOT / "man" / f"svcd-{name}.1", partial(command_page, name)) for name in COMMANDS},
 }
 
 

@@ -166,7 +166,8 @@ def list_rules(ctx: Context) -> HandlerResult:
     condition = None if is_active is None else read_filter(f"active = {'true' if is_active else 'false'}", _BAD_REQUEST)
     query = SearchQuery(wanted.get("query"), sort=stored.NEWEST_FIRST, filter=condition)
     with ctx.instance.read(INDEX_UID) as reader:
-        ranking = keyword_search(reader, query, RankingLimits(offset + limit), lambda: False).ranking
+        end = min(offset + limit, reader.number_of_documents)
+        ranking = keyword_search(reader, query, RankingLimits(end), lambda: False).ranking
         texts = reader.documents([hit.docid for hit in ranking.hits[offset:]])
     rules = [stored.shown(loads(text)) for text in texts]
     return HandlerResult(200, shapes.page(rules, offset, limit, len(ranking.counted)))

@@ -326,7 +326,7 @@ def receive(chunks: Iterator[bytes], content_type: str, folder: Path, *, csv_del
 
     content_type: one of CONTENT_TYPES. Raises missing_payload, malformed_payload, and what the chunks raise.
     """
-    documents = _documents(_not_empty(chunks, content_type), content_type, csv_delimiter)
+    documents = documents_in(_not_empty(chunks, content_type), content_type, csv_delimiter)
     path = folder / str(uuid.uuid4())
     try:
         with path.open("wb") as file:
@@ -350,7 +350,8 @@ def _not_empty(chunks: Iterator[bytes], content_type: str) -> Iterator[bytes]:
         raise ApiError("missing_payload", f"A {_NAMES[content_type]} payload is missing.")
 
 
-def _documents(chunks: Iterator[bytes], content_type: str, csv_delimiter: str | None) -> Documents:
+def documents_in(chunks: Iterator[bytes], content_type: str, csv_delimiter: str | None = None) -> Documents:
+    """The documents of a body, some at a time as JSON texts. Raises JsonError, NotDocuments, CsvError: all ValueError."""
     if content_type == CSV:
         from svcd.api.csv_reader import csv_documents  # csv is a heavy import that few daemons need
 

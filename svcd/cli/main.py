@@ -1,4 +1,4 @@
-"""The command `svcd`: parses the command line, loads the configuration, and runs the daemon.
+"""The command `svcd`: parses the command line, loads the configuration, and runs the daemon, or one of the COMMANDS.
 
 A start that fails prints one line on stderr, never a traceback. The daemon itself is imported only when it starts, so that
 `--help`, `--version` and wrong options are answered at once. Exit status: 0 stopped by a signal, 1 could not start or
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, NoReturn
 
 import click
@@ -19,6 +20,18 @@ from svcd.base.errors import quoted
 from svcd.cli.config import Config, ConfigError, load, nearest, warnings
 from svcd.cli.options import GROUPS, OPTIONS, Option, why_unsupported
 
+# Name: (module, its command, what the help says). Modules are loaded when they are called.
+COMMANDS = {
+    "import": ("import_documents", "command", "Add the documents of files, folders, SQLite tables."),
+    "export": ("export_documents", "command", "Write the documents of an index."),
+    "search": ("search", "command", "Search an index."),
+    "status": ("status", "command", "Show what the instance has and does."),
+    "backup": ("backup", "backup_command", "Copy the whole instance to a file, while it serves."),
+    "restore": ("backup", "restore_command", "Make a data folder of a backup or a dump."),
+    "verify": ("verify", "command", "Check the files of a data folder."),
+    "config": ("config", "command", "Show the configuration; `config init` writes a file."),
+    "completion": ("completion", "command", "Print the completion script for a shell."),
+}
 STATUS_FAILED = 1
 STATUS_MISUSE = 2
 VERSION = f"svcd {__version__} (interface {INTERFACE_VERSION})"
@@ -29,8 +42,22 @@ ABOUT = (
 )
 
 
-class _Command(click.Command):
-    """A command whose help shows the options by group."""
+class _Command(click.Group):
+    """The daemon, with commands beside it; the help shows the options by group."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command by its name. Raises click.UsageError if there is no such command."""
+        if cmd_name not in COMMANDS:
+            near = nearest(cmd_name, COMMANDS)
+            hint = f"did you mean {near}?" if near else f"commands are {', '.join(COMMANDS)}."
+            raise click.UsageError(f"no such command: {quoted(cmd_name)[1:-1]}; {hint}")
+        module, attribute, _ = COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(f"svcd.commands.{module}"), attribute)
+        return command
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """One section per group; descriptions stand below the flags, because the flags are long."""
@@ -39,6 +66,8 @@ class _Command(click.Command):
         for title, section in rows.items():
             with formatter.section(title):
                 formatter.write_dl(section, col_max=4)
+        with formatter.section("Commands (svcd COMMAND --help)"):
+            formatter.write_dl([(name, about) for name, (_, _, about) in COMMANDS.items()])
 
 
 def help_row(option: Option) -> tuple[str, str]:
@@ -63,7 +92,11 @@ def _print_version(ctx: click.Context, _param: click.Parameter, is_asked: bool) 
         ctx.exit()
 
 
-def _start(**flags: Any) -> int:
+@click.pass_context
+def _start(context: click.Context, **flags: Any) -> int:
+    if context.invoked_subcommand is not None:
+        context.obj = flags
+        return 0
     config = load(flags, os.environ)
     logs.configure(config.log_level, config.experimental_logs_mode)
     for warning in warnings(config, os.environ):
@@ -85,7 +118,7 @@ def _run(config: Config) -> int:
 
 
 COMMAND = _Command(
-    "svcd", callback=_start, help=ABOUT, context_settings={"help_option_names": ["-h", "--help"]},
+    "svcd", callback=_start, help=ABOUT, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]},
     params=[*map(_click_option, OPTIONS),
             click.Option(["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_print_version)],
 )
@@ -97,8 +130,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         status = COMMAND.main(arguments, "svcd", standalone_mode=False)
     except ConfigError as refused:
         status = _refuse(str(refused), STATUS_MISUSE)
+    except BrokenPipeError:  # who read the output has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = STATUS_FAILED
     except click.UsageError as wrong:
         status = _refuse(_usage_error(wrong), STATUS_MISUSE)
+    except click.ClickException as failed:
+        status = _refuse(failed.format_message(), failed.exit_code)
     except click.Abort:
         status = STATUS_FAILED
     sys.exit(status or 0)

@@ -55,20 +55,26 @@ class ValueTable:
         """The rules in force with a filter: in some alternative they meet as many fields as they have values, or more."""
         if condition is None or not self.all:
             return 0
-        alternatives = [_by_field(branch) for branch in branches(condition, limits)]
+        expanded = branches(condition, limits)
+        if len(expanded) > limits.filter_fuel:  # each alternative takes a unit at least
+            return 0
+        alternatives = [_by_field(branch) for branch in expanded]
         most = _most_values([len(fields) for fields in alternatives], limits.filter_fuel)
         found: Rules = 0
+        known: dict[Leaf, Rules] = {}  # condition -> the rules that meet it: it may be in many alternatives
         for fields in alternatives if most else ():
-            found |= self._met_by(fields)
+            found |= self._met_by(fields, known)
         return sum(found & rules for count, rules in self._by_count.items() if count <= most)
 
-    def _met_by(self, fields: Mapping[str, list[Leaf]]) -> Rules:
-        """The rules of which as many fields are met as they have values."""
+    def _met_by(self, fields: Mapping[str, list[Leaf]], known: dict[Leaf, Rules]) -> Rules:
+        """The rules of which as many fields are met as they have values. known: filled with what each condition meets."""
         at_least = [self.all]  # rules of which so many fields or more are met
         for leaves in fields.values():
             rules = self.all
             for leaf in leaves:
-                rules &= self._meeting(leaf)
+                if leaf not in known:
+                    known[leaf] = self._meeting(leaf)
+                rules &= known[leaf]
             at_least.append(0)
             for count in range(len(at_least) - 1, 0, -1):
                 at_least[count] |= at_least[count - 1] & rules

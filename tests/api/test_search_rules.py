@@ -211,6 +211,7 @@ def test_lists_show_the_newest_first(client: Any, put: Any) -> None:
     assert listed() == (["a", "c", "b"], 3)
     assert listed(offset=1, limit=1) == (["c"], 3)
     assert listed(limit=0) == ([], 3)
+    assert listed(limit=2**64 - 1) == (["a", "c", "b"], 3) and listed(offset=2**64 - 1, limit=2**64 - 1) == ([], 3)
     assert listed(filter={"query": "promo"}) == (["a", "b"], 2)
     assert listed(filter={"query": "prom"}) == ([], 0)
     assert listed(filter={"query": "promo -two"}) == (["a"], 1)

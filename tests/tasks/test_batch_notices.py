@@ -55,12 +55,14 @@ def test_every_kind_of_end_has_a_notice(watched: TaskHarness) -> None:
     watched.run()
     watched.do("indexSwap", None, {"swaps": []}, swaps=[{"indexes": ["movies", "nowhere"], "rename": True}])
     watched.do("indexDeletion", "nowhere", {"deletedDocuments": None})
+    watched.do("dsrUpdate", ".svc_dsr", {"rule": {}, "updatedRules": 1}, uid="a", update={})
+    watched.do("dsrClear", ".svc_dsr", {"deletedDocuments": None})
     watched.run()
     seen = notices(watched)
     assert [batch_uid for batch_uid, _ in seen] == list(range(len(seen))) and len(seen) >= 6
     kinds = {(task["type"], task["status"]) for _, tasks in seen for task in tasks}
     assert {("documentAdditionOrUpdate", "failed"), ("documentDeletion", "failed"), ("indexSwap", "succeeded"),
-            ("indexDeletion", "succeeded")} <= kinds
+            ("indexDeletion", "succeeded"), ("dsrUpdate", "succeeded"), ("dsrClear", "succeeded")} <= kinds
     assert len(seen[0][1]) == 2
     for batch_uid, tasks in seen[-2:]:
         assert tasks == shown(watched, batch_uid)

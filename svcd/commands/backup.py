@@ -1,0 +1,131 @@
+"""`svcd backup` and `svcd restore`: copies of a whole instance, made while it serves, and an instance made of one."""
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+import click
+
+from svcd.cli.config import load
+from svcd.commands import instance, output
+from svcd.commands.instance import CommandFailed, Instance
+
+SUFFIX = ".snapshot"
+
+BACKUP = (
+    "Copy the whole instance to a file in FOLDER, while it serves: indexes, settings, keys, tasks. The daemon makes a "
+    "snapshot in its --snapshot-dir, so the command runs on the same machine, with the same configuration."
+)
+
+RESTORE = (
+    "Make the data folder DATA-FOLDER of a backup, a snapshot, or a dump. It must not exist yet. Start the daemon on it "
+    "with --db-path."
+)
+
+
+@click.command("backup", help=BACKUP)
+@click.argument("target", metavar="FOLDER", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--keep", type=click.IntRange(min=1), help="Remove the oldest backups in FOLDER, so that so many stay.")
+@instance.options
+@click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
+@click.pass_context
+def backup_command(context: click.Context, target: Path, keep: int | None, url: str | None, key: str | None, folder: Path | None,
+                   is_json: bool) -> int:
+    """Have a snapshot made, and move it to its place."""
+    target.mkdir(parents=True, exist_ok=True)
+    bar = output.Bar("steps", is_json)
+    with _source(context, url, key, folder) as (source, snapshots):
+        begun = time.time()
+        task = source.call("POST", "/snapshots")
+        source.finished(task["taskUid"], lambda task: bar.show(0, source.progress(task)))
+        bar.end()
+        path = _copied(_newest(snapshots, begun), target)
+    removed = _removed(target, keep) if keep else []
+    size = path.stat().st_size
+    if is_json:
+        output.print_json({"file": str(path), "bytes": size, "removed": [str(each) for each in removed]})
+    else:
+        print(f"{path} ({output.size(size)})")
+    return 0
+
+
+@contextmanager
+def _source(context: click.Context, url: str | None, key: str | None, folder: Path | None) -> Iterator[tuple[Instance, Path]]:
+    """The instance, and where it puts snapshots."""
+    if folder is None:
+        with instance.opened(context, url, key, None) as running:
+            yield running, load(context.find_root().obj or {}, os.environ).snapshot_dir
+        return
+    with tempfile.TemporaryDirectory(prefix=".svcd-backup-", dir=folder.absolute().parent) as snapshots:
+        with instance.started(folder, "--snapshot-dir", snapshots) as own:
+            yield own, Path(snapshots)
+
+
+def _newest(folder: Path, begun: float) -> Path:
+    """The snapshot that was made just now."""
+    found = [path for path in folder.glob(f"*{SUFFIX}") if path.stat().st_mtime >= begun - 1]
+    if not found:
+        raise CommandFailed(f"the daemon made a snapshot, but not in {folder}: give this command the --snapshot-dir of the "
+                            "daemon (svcd --snapshot-dir PATH backup FOLDER)")
+    return max(found, key=lambda path: path.stat().st_mtime_ns)
+
+
+def _copied(snapshot: Path, folder: Path) -> Path:
+    """Copy a snapshot under a name with the time; the copy is on disk and whole when it has this name."""
+    moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    names = chain((f"svcd-{moment}{SUFFIX}",), (f"svcd-{moment}-{number}{SUFFIX}" for number in count(2)))
+    path = next(folder / name for name in names if not (folder / name).exists())
+    partial = path.with_suffix(".partial")
+    try:
+        with snapshot.open("rb") as content, partial.open("wb") as copy:
+            shutil.copyfileobj(content, copy, 1 << 20)
+            copy.flush()
+            os.fsync(copy.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    _sync_folder(folder)
+    return path
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _removed(folder: Path, keep: int) -> list[Path]:
+    backups = sorted(folder.glob(f"svcd-*{SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
+    surplus = backups[:-keep]
+    for path in surplus:
+        path.unlink()
+    return surplus
+
+
+@click.command("restore", help=RESTORE)
+@click.argument("archive", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("data_folder", metavar="DATA-FOLDER", type=click.Path(path_type=Path))
+@click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
+def restore_command(archive: Path, data_folder: Path, is_json: bool) -> int:
+    """Import the archive into a new folder, and see that it opens."""
+    if data_folder.exists() and any(data_folder.iterdir()):
+        raise CommandFailed(f"{data_folder} has something in it already: name a folder that does not exist")
+    kind = "dump" if archive.suffix == ".dump" else "snapshot"
+    with instance.started(data_folder, f"--import-{kind}", str(archive.absolute()), must_exist=False) as restored:
+        stats: Any = restored.call("GET", "/stats")
+    counts = {uid: each["numberOfDocuments"] for uid, each in stats["indexes"].items()}
+    if is_json:
+        output.print_json({"folder": str(data_folder), "indexes": counts})
+    else:
+        print(f"{data_folder}: {len(counts)} indexes, {sum(counts.values()):,} documents; "
+              f"start it with `svcd --db-path {data_folder}`")
+    return 0

@@ -1,0 +1,302 @@
+"""`svcd import`: documents of files, folders and SQLite tables, sent in portions; an import that broke off goes on."""
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import urlencode
+
+import click
+
+from svcd.api.uploads import CSV, JSON, NDJSON, Documents, documents_in
+from svcd.base.errors import ApiError
+from svcd.commands import instance, output
+from svcd.commands.instance import CommandFailed, Instance, index_path
+
+TYPES = {".json": JSON, ".ndjson": NDJSON, ".jsonl": NDJSON, ".csv": CSV}
+# Bytes of a request: enough that requests do not count, little enough that one is soon repeated.
+DEFAULT_PORTION = 8_000_000
+_CHUNK = 1 << 18
+_SQL_ROWS = 1000
+
+ABOUT = (
+    "Add the documents of SOURCE to INDEX, which is created if need be. SOURCE is a file (.json, .ndjson, .jsonl, .csv, "
+    "each also with .gz), a folder of such files, `-` for NDJSON on standard input, or FILE:TABLE of an SQLite database. If "
+    "it breaks off, the same command goes on where it was."
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where documents come from.
+
+    identity: changes when its content does, empty for what cannot be read again. total: bytes or rows, None when unknown. read:
+    opens it; yields (texts of documents, how much of the total has been read).
+    """
+
+    name: str
+    identity: str
+    total: int | None
+    read: Callable[[], Iterator[tuple[list[str], int]]]
+
+
+@click.command("import", help=ABOUT)
+@click.argument("source")
+@click.argument("index")
+@click.option("--primary-key", help="The attribute that names a document; found by its name when left out.")
+@click.option("--update", is_flag=True, help="Change the attributes that are given, keep the others of a document.")
+@click.option("--delimiter", default=",", show_default=True, help="What separates the columns of a CSV file.")
+@click.option("--portion", default=DEFAULT_PORTION, show_default=True, type=click.IntRange(min=1),
+              help="Bytes of documents in a request.")
+@click.option("--restart", is_flag=True, help="Begin anew, also when an earlier import broke off.")
+@click.option("--no-wait", is_flag=True, help="End when everything is sent, before it is indexed.")
+@instance.options
+@click.option("--json", "is_json", is_flag=True, help="Print the result as JSON, and no progress.")
+@click.pass_context
+def command(context: click.Context, source: str, index: str, primary_key: str | None, update: bool, delimiter: str, portion: int,
+            restart: bool, no_wait: bool, url: str | None, key: str | None, folder: Path | None, is_json: bool) -> int:
+    """Send all documents, then wait until they are indexed."""
+    sources = sources_of(source, delimiter)
+    path = f"{index_path(index)}/documents" + (f"?{urlencode({'primaryKey': primary_key})}" if primary_key else "")
+    with instance.opened(context, url, key, folder) as target:
+        place = Place.of(target.url if folder is None else str(folder.absolute()), index, sources)
+        if restart:
+            place.forget()
+        sent = _send(target, "PUT" if update else "POST", path, sources, place, portion, output.Bar("documents", is_json))
+        indexed = None
+        if not no_wait or folder is not None:
+            indexed = _wait(target, sent.tasks, is_json)
+    result = {"index": index, "documents": sent.documents, "skipped": sent.skipped, "tasks": list(sent.tasks), "indexed": indexed}
+    if is_json:
+        output.print_json(result)
+    else:
+        resumed = f", {sent.skipped:,} of them by an earlier import" if sent.skipped else ""
+        print(f"{sent.documents:,} documents {'sent' if indexed is None else f'in {index}'}{resumed}")
+    return 0
+
+
+# Sources
+
+
+def sources_of(named: str, delimiter: str = ",") -> list[Source]:
+    """The sources that an argument names. Raises CommandFailed."""
+    if named == "-":
+        return [Source("standard input", "", None, lambda: _of_stream(sys.stdin.buffer, NDJSON, delimiter))]
+    path = Path(named)
+    if path.is_dir():
+        files = sorted(each for each in path.iterdir() if _type_of(each))
+        if not files:
+            raise CommandFailed(f"{path} has no file that ends in {', '.join(TYPES)} (or these with .gz)")
+        return [_file(each, delimiter) for each in files]
+    if path.exists():
+        return [_file(path, delimiter)]
+    database, colon, table = named.rpartition(":")
+    if colon and Path(database).is_file():
+        return [_table(Path(database), table)]
+    raise CommandFailed(f"{named} does not exist; expected a file, a folder, FILE:TABLE of an SQLite database, or -")
+
+
+def _type_of(path: Path) -> str | None:
+    return TYPES.get(Path(path.name.removesuffix(".gz")).suffix.lower())
+
+
+def _file(path: Path, delimiter: str) -> Source:
+    kind = _type_of(path)
+    if kind is None:
+        raise CommandFailed(f"{path}: its name tells no format; expected one that ends in {', '.join(TYPES)} (or these with .gz)")
+    facts = path.stat()
+
+    def read() -> Iterator[tuple[list[str], int]]:
+        with path.open("rb") as file:
+            yield from _of_stream(file, kind, delimiter, path.suffix == ".gz")
+
+    return Source(str(path), f"{path.absolute()} {facts.st_size} {facts.st_mtime_ns}", facts.st_size, read)
+
+
+def _of_stream(file: BinaryIO, kind: str, delimiter: str, is_packed: bool = False) -> Iterator[tuple[list[str], int]]:
+    position = 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal position
+        content: Any = gzip.GzipFile(fileobj=file) if is_packed else file
+        while chunk := content.read(_CHUNK):
+            position = file.tell() if file.seekable() else position + len(chunk)
+            yield chunk
+
+    documents: Documents = documents_in(chunks(), kind, delimiter)
+    for texts in documents:
+        yield texts, position
+
+
+def _table(path: Path, table: str) -> Source:
+    with _reading(path) as connection:
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
+        if table not in tables:
+            raise CommandFailed(f"{path} has no table {table}; its tables are: {', '.join(tables) or 'none'}")
+        spelled = '"' + table.replace('"', '""') + '"'
+        (count,) = connection.execute(f"SELECT count(*) FROM {spelled}").fetchone()
+
+    def read() -> Iterator[tuple[list[str], int]]:
+        with _reading(path) as connection:
+            rows = connection.execute(f"SELECT * FROM {spelled}")
+            names = [column[0] for column in rows.description]
+            done = 0
+            while some := rows.fetchmany(_SQL_ROWS):
+                done += len(some)
+                yield [_row_text(names, row) for row in some], done
+
+    facts = path.stat()
+    return Source(f"{path}:{table}", f"{path.absolute()}:{table} {facts.st_size} {facts.st_mtime_ns}", count, read)
+
+
+def _reading(path: Path) -> Any:
+    return closing(sqlite3.connect(f"file:{path.absolute()}?mode=ro", uri=True))
+
+
+def _row_text(names: Sequence[str], row: Sequence[Any]) -> str:
+    """A row as a document; blobs have no place in JSON and are left out."""
+    return json.dumps({name: value for name, value in zip(names, row) if not isinstance(value, bytes)}, ensure_ascii=False)
+
+
+# Where an import broke off
+
+
+@dataclass(frozen=True)
+class Place:
+    """How much of an import the instance has acknowledged, kept in a file until the import is complete.
+
+    path: of the file; None when there is none. finished: sources that were sent whole; documents: of the next one; tasks: all
+    that were enqueued.
+    """
+
+    path: Path | None
+    finished: int = 0
+    documents: int = 0
+    total: int = 0
+    tasks: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, target: str, index: str, sources: Sequence[Source]) -> Place:
+        """The place of an import of these sources, as far as it was noted."""
+        if not all(source.identity for source in sources):
+            return cls(None)
+        what = json.dumps([target, index, [source.identity for source in sources]])
+        state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+        path = state / "svcd" / "imports" / f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.json"
+        try:
+            noted = json.loads(path.read_text())
+            return cls(path, noted["finished"], noted["documents"], noted["total"], tuple(noted["tasks"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return cls(path)
+
+    def note(self) -> None:
+        """Keep it."""
+        if self.path is None:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self.path.with_suffix(".new")
+        fresh.write_text(json.dumps({"finished": self.finished, "documents": self.documents, "total": self.total,
+                                     "tasks": self.tasks}))
+        fresh.replace(self.path)
+
+    def forget(self) -> None:
+        """The next import begins anew."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+
+# Sending
+
+
+@dataclass(frozen=True)
+class Sent:
+    """documents: all that the sources have; skipped: those that an earlier import had sent; tasks: of this import."""
+
+    documents: int
+    skipped: int
+    tasks: tuple[int, ...]
+
+
+def _send(target: Instance, method: str, path: str, sources: Sequence[Source], noted: Place, portion: int,
+          bar: output.Bar) -> Sent:
+    place, skipped = noted, noted.total
+    bar.skip(skipped)
+    try:
+        for number in range(place.finished, len(sources)):
+            source = sources[number]
+            for texts, read in _portions(_documents(source), place.documents, portion):
+                if texts:
+                    place = _sent(target, method, path, texts, place)
+                bar.show(place.total, None if source.total is None else (number + read / max(source.total, 1)) / len(sources))
+            place = replace(place, finished=number + 1, documents=0)
+            place.note()
+    finally:
+        bar.end()
+    place.forget()
+    return Sent(place.total, skipped, place.tasks)
+
+
+def _portions(documents: Iterator[tuple[list[str], int]], skipped: int, most_bytes: int) -> Iterator[tuple[list[str], int]]:
+    """The documents after the first `skipped` ones in lists of about so many bytes, with how much has been read.
+
+    Empty lists tell how far reading is.
+    """
+    texts: list[str] = []
+    size = seen = read = 0
+    for some, read in documents:
+        for text in some:
+            seen += 1
+            if seen > skipped:
+                texts.append(text)
+                size += len(text)
+            if size >= most_bytes:
+                yield texts, read
+                texts, size = [], 0
+        yield [], read
+    yield texts, read
+
+
+def _documents(source: Source) -> Iterator[tuple[list[str], int]]:
+    try:
+        yield from source.read()
+    except (OSError, EOFError, sqlite3.Error) as failure:
+        raise CommandFailed(f"{source.name} cannot be read: {getattr(failure, 'strerror', None) or failure}") from None
+    except (ValueError, ApiError) as wrong:
+        raise CommandFailed(f"{source.name} is malformed: {wrong}. What stands before was sent; mend the file and import it "
+                            "again.") from None
+
+
+def _sent(target: Instance, method: str, path: str, texts: list[str], place: Place) -> Place:
+    """Send documents, and note that they were acknowledged."""
+    task = target.send(method, path, "\n".join(texts).encode(), NDJSON)
+    place = replace(place, documents=place.documents + len(texts), total=place.total + len(texts),
+                    tasks=(*place.tasks, task["taskUid"]))
+    place.note()
+    return place
+
+
+def _wait(target: Instance, tasks: Sequence[int], is_silent: bool) -> int:
+    """Wait until all tasks are done; how many documents they added or changed. Raises CommandFailed with the first error."""
+    bar, indexed, failures = output.Bar("portions indexed", is_silent), 0, []
+    for done, uid in enumerate(tasks):
+
+        def tell(task: Mapping[str, Any], done: int = done) -> None:
+            bar.show(done, (done + (target.progress(task) or 0)) / len(tasks))
+
+        try:
+            indexed += target.finished(uid, tell)["details"]["indexedDocuments"] or 0
+        except CommandFailed as failure:
+            failures.append(failure)
+    bar.end()
+    if failures:
+        more = f" ({len(failures) - 1} more tasks failed)" if len(failures) > 1 else ""
+        raise CommandFailed(f"{failures[0]}{more}")
+    return indexed

@@ -1,0 +1,94 @@
+"""`svcd search`: hits of an index in a terminal, with what was found in colour."""
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from svcd.commands import instance, output
+from svcd.commands.instance import index_path
+
+# Marks around what was found, which no text has: characters for private use.
+_OPEN, _CLOSE = "\ue000", "\ue001"
+_TITLES = ("title", "name", "label", "headline", "subject")
+_CROPPED_WORDS = 30
+
+
+@click.command("search", help="Search INDEX for WORDS; without words, all documents are found.")
+@click.argument("index")
+@click.argument("words", nargs=-1)
+@click.option("--limit", default=10, show_default=True, type=click.IntRange(min=0), help="Hits that are shown.")
+@click.option("--filter", "filter_text", help="For example: year < 1980 AND genres = Drama")
+@click.option("--sort", help="For example: year:desc,title:asc")
+@click.option("--facets", help="Attributes whose values are counted, separated by commas; * for all.")
+@click.option("--scores", is_flag=True, help="Show the ranking score of each hit, and rule by rule what it comes from.")
+@instance.options
+@click.option("--json", "is_json", is_flag=True, help="Print the answer of the search as JSON.")
+@click.pass_context
+def command(context: click.Context, index: str, words: tuple[str, ...], limit: int, filter_text: str | None, sort: str | None,
+            facets: str | None, scores: bool, url: str | None, key: str | None, folder: Path | None, is_json: bool) -> int:
+    """Search once and print."""
+    query: dict[str, Any] = {"q": " ".join(words), "limit": limit, "showRankingScore": scores, "showRankingScoreDetails": scores}
+    if filter_text is not None:
+        query["filter"] = filter_text
+    for name, listed in (("sort", sort), ("facets", facets)):
+        if listed is not None:
+            query[name] = [each.strip() for each in listed.split(",")]
+    if not is_json:
+        query |= {"attributesToHighlight": ["*"], "highlightPreTag": _OPEN, "highlightPostTag": _CLOSE,
+                  "attributesToCrop": ["*"], "cropLength": _CROPPED_WORDS}
+    with instance.opened(context, url, key, folder) as source:
+        found = source.call("POST", f"{index_path(index)}/search", query)
+    if is_json:
+        output.print_json(found)
+    else:
+        print(shown(found))
+    return 0
+
+
+def shown(found: Mapping[str, Any]) -> str:
+    """The answer of a search as text."""
+    parts = [text for hit in found["hits"] for text in (_hit(hit), "")]
+    for name, counts in (found.get("facetDistribution") or {}).items():
+        listed = ", ".join(f"{value} ({count})" for value, count in counts.items())
+        parts += [f"{output.styled(name, 'name')}: {listed or 'no values'}"]
+    total = found.get("estimatedTotalHits", found.get("totalHits", 0))
+    noun = "hit" if total == 1 else "hits"
+    parts.append(output.styled(f"{len(found['hits'])} of {total:,} {noun}, {found['processingTimeMs']} ms", "faint"))
+    return "\n".join(parts)
+
+
+def _hit(hit: Mapping[str, Any]) -> str:
+    formatted = {name: value for name, value in hit.get("_formatted", hit).items() if not name.startswith("_")}
+    title = next((name for name in _TITLES if name in formatted), next(iter(formatted), None))
+    score = f"  {output.styled(format(hit['_rankingScore'], '.3f'), 'good')}" if "_rankingScore" in hit else ""
+    lines = [output.styled(_marked(formatted.pop(title)) if title else "{}", "bold") + score]
+    lines += [f"  {output.styled(name, 'name')}: {_marked(value)}" for name, value in formatted.items()]
+    lines += [f"  {output.styled(rule, 'faint')}: {_reason(detail)}"
+              for rule, detail in hit.get("_rankingScoreDetails", {}).items()]
+    return "\n".join(lines)
+
+
+def _marked(value: Any) -> str:
+    """A value on one line, with what was found in colour."""
+    text = value if isinstance(value, str) else ", ".join(value) if _is_texts(value) else json.dumps(value, ensure_ascii=False)
+    pieces = " ".join(text.split()).split(_OPEN)
+    rest = []
+    for piece in pieces[1:]:
+        found, _, after = piece.partition(_CLOSE)
+        rest.append(output.styled(found, "found") + after)
+    return "".join((pieces[0], *rest))
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _reason(detail: Any) -> str:
+    if not isinstance(detail, dict):
+        return str(detail)
+    return ", ".join(f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+                     for name, value in detail.items() if name != "order")

@@ -1,0 +1,45 @@
+"""What commands show: the bar tells how much is done and how long it will take; sizes and durations are for people."""
+from __future__ import annotations
+
+import pytest
+
+from svcd.commands import output
+
+
+@pytest.mark.parametrize("count, share, seconds, shown", [
+    (0, None, 0.0, "0 films"),
+    (1500, None, 3.0, "1,500 films  500/s"),
+    (1500, 0.5, 3.0, " 50% ████████████░░░░░░░░░░░░  1,500 films  500/s  0:03 left"),
+    (3000, 1.0, 6.0, "100% ████████████████████████  3,000 films  500/s"),
+])
+def test_the_bar_tells_share_rate_and_time_left(count, share, seconds, shown):
+    assert output.Bar("films").text(count, share, seconds) == shown
+
+
+def test_what_an_earlier_import_did_is_not_part_of_the_rate():
+    bar = output.Bar("films")
+    bar.skip(1000)
+    assert bar.text(1500, None, 5.0) == "1,500 films  100/s"
+
+
+def test_without_a_terminal_a_line_comes_every_ten_seconds(capsys):
+    moments = iter((0.0, 5.0, 10.0, 12.0))
+    bar = output.Bar("films", clock=lambda: next(moments))
+    for count in (1, 2, 3):
+        bar.show(count, None)
+    bar.end()
+    assert capsys.readouterr().err == "2 films  0/s\n"
+
+
+@pytest.mark.parametrize("count, shown", [(0, "0 B"), (1023, "1023 B"), (1 << 20, "1.0 MiB"), (3 << 29, "1.5 GiB")])
+def test_sizes_are_for_people(count, shown):
+    assert output.size(count) == shown
+
+
+@pytest.mark.parametrize("seconds, shown", [(0, "0:00"), (65, "1:05"), (3661, "1:01:01")])
+def test_durations_are_for_people(seconds, shown):
+    assert output.duration(seconds) == shown
+
+
+def test_there_are_no_colours_outside_a_terminal():
+    assert output.styled("x", "found") == "x"
