@@ -347,7 +347,7 @@ def test_refreshed_sets_are_those_of_a_new_build(
 def materialize_by_and_by(writer: IndexWriter) -> None:
     """Interrupted again and again, it goes on where it was."""
     checks = counting()
-    while not writer.materialize_postings(lambda: next(checks) % 50 == 49):
+    while not writer.materialize_postings(lambda: next(checks) % 60 == 59):
         pass
 
 
