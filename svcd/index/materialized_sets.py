@@ -28,7 +28,7 @@ _Parts = Mapping[int, _Part]  # by place
 def family_rows(connection: sqlite3.Connection, choice: Choice, family: int, least: int, check: Callable[[], None]) -> list[Row]:
     """The rows of the sets of a family, by key.
 
-    least: so many documents make a term or a prefix common. check: called each hundredth of a second; what it raises ends the work.
+    least: so many documents make a term or a prefix common. check: called each 0.01 s; what it raises ends the work.
     """
     pairs = choice.families.pair_leaves(family)
     nodes = pairs.nodes if pairs else _letter_nodes if family == Families.LETTERS else choice.nodes
