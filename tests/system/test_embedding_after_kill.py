@@ -43,7 +43,7 @@ def daemon(tmp_path: Path, service: ScriptedServer) -> Iterator[Daemon]:
 def embedded_partly(daemon: Daemon, service: ScriptedServer) -> int:
     """The uid of a task that waits for an answer of the service, which has answered some hundred requests."""
     answer = service.replies[0]
-    service.replies = [by_body(lambda body: answer(body) if len(service.requests) <= ENOUGH else Reply(is_held=True))]
+    service.replies = [lambda received: answer(received) if len(service.requests) <= ENOUGH else Reply(is_held=True)]
     uid: int = daemon.post("/indexes/m/documents", DOCUMENTS).json["taskUid"]
     for _ in range(ENOUGH + 1):
         service.wait_for_call()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.daemon import Daemon, running
-from tests.support.scripted_server import PATIENCE_S, Reply, ScriptedServer, by_body
+from tests.support.scripted_server import Reply, ScriptedServer, by_body
 
 pytestmark = pytest.mark.slow
 
@@ -70,8 +70,8 @@ def test_the_rest_goes_on_while_a_task_waits(daemon: Daemon, service: ScriptedSe
     configured(daemon, service, *DOCUMENTS)
     service.replies = [Reply(is_held=True)]
     waiting = daemon.post("/indexes/dogs/documents", [{"id": 3, "name": "max"}]).json["taskUid"]
-    while not service.asked.acquire(timeout=PATIENCE_S) or service.bodies[-1] != "max":
-        pass
+    while service.bodies[-1] != "max":
+        service.wait_for_call()
     found = daemon.post("/indexes/dogs/search", {"q": "kefir"})
     assert [hit["id"] for hit in found.json["hits"]] == [1] and found.seconds < 5
     assert daemon.call("POST", f"/tasks/cancel?uids={waiting}").status == 200

@@ -54,8 +54,9 @@ def test_hits_come_in_the_order_of_the_service(daemon: Daemon, service: Scripted
     service.replies = [order(1, 0)]
     plain, personal = daemon.post("/indexes/films/search", {"q": "a"}), daemon.post("/indexes/films/search", ASKED)
     assert ids(personal) == ids(plain)[::-1] and personal.json["estimatedTotalHits"] == 2
-    ((headers, body),) = service.requests
-    assert headers["authorization"] == f"Bearer {KEY}"
+    (received,) = service.requests
+    body = received.body
+    assert received.headers["authorization"] == f"Bearer {KEY}"
     assert body["query"] == "User Context: likes odd\nQuery: a" and len(body["documents"]) == 2
     assert daemon.call("PATCH", "/experimental-features", '{"metrics": true}').status == 200
     assert b"svc_personalized_search_requests 1\n" in daemon.call("GET", "/metrics").body
