@@ -91,6 +91,11 @@ def does_the_main_job(command: Sequence[str], folder: Path) -> None:
         assert call(f"{address}/indexes/words/settings?wait=30s", german, "PATCH")["status"] == "succeeded"
         assert call(f"{address}/indexes/words/documents?wait=30s", [{"id": 1, "word": "Wissensorganisation"}])["status"] == "succeeded"
         assert len(call(f"{address}/indexes/words/search?q=organisation")["hits"]) == 1
+        with urlopen(Request(address, headers={"Accept": "text/html"}), timeout=SECONDS) as page:
+            assert b"<html" in page.read()
+        found = subprocess.run([*command, "search", "films", "star wras", "--json", "--url", address], cwd=folder, env={},
+                               capture_output=True, text=True, check=True)
+        assert "Star Wars" in found.stdout
 
 
 # -- svcd.pyz
