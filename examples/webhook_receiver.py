@@ -30,13 +30,15 @@ class Receiver(ThreadingHTTPServer):
         self.seen: deque[tuple[int, str]] = deque(maxlen=REMEMBERED)
 
     def take(self, tasks: list[dict]) -> None:
-        """Do the work: here, print each task once. The time is part of what is remembered because a new database begins with 0."""
+        """Do the work: here, print each task once."""
         for task in tasks:
-            if (task["uid"], task["finishedAt"]) in self.seen:
+            done = (task["uid"], task["finishedAt"])  # uids alone are not enough: those of a new database begin with 0
+            if done in self.seen:
                 continue
-            self.seen.append((task["uid"], task["finishedAt"]))
+            self.seen.append(done)
+            subject = task["indexUid"] or "the instance"
             reason = f": {task['error']['message']}" if task["error"] else ""
-            print(f"task {task['uid']} {task['type']} of {task['indexUid'] or 'the instance'} {task['status']}{reason}", flush=True)
+            print(f"task {task['uid']} {task['type']} of {subject} {task['status']}{reason}", flush=True)
 
 
 class Handler(BaseHTTPRequestHandler):

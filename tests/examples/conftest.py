@@ -15,5 +15,5 @@ def node_modules() -> Path:
     """The folder with the packages that examples/package.json names."""
     folder = EXAMPLES / "node_modules"
     if not (folder / "meilisearch").is_dir():
-        pytest.skip("the packages of examples/package.json are not installed: `make clients` does that")
+        pytest.skip("the packages of examples/package.json are not installed: `make examples` does that")
     return folder

@@ -61,7 +61,8 @@ class Job:
     def run(self) -> subprocess.CompletedProcess[str]:
         """As cron does it: by sh, with its own few variables."""
         environment = {"HOME": str(self.home), "PYTHONPATH": str(ROOT), **self._environment}
-        return subprocess.run(["sh", "-c", self._command], cwd=self.home, env=environment, capture_output=True, text=True, timeout=60)
+        return subprocess.run(["sh", "-c", self._command], cwd=self.home, env=environment, capture_output=True, text=True, timeout=60,
+                              check=False)
 
     def succeeds(self) -> None:
         ran = self.run()
